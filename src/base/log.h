@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* JSON lines on stderr. Only the code that decides on a failure logs it, once. Never code, stdin,
+ * environment values or keys. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+/* Parses "error", "warn" or "warning", "info", "debug". -EINVAL otherwise. */
+int log_set_level(const char *name);
+enum log_level log_get_level(void);
+
+/* One event. After msg come pairs of a field name and its value, closed by NULL:
+ * log_event(LOG_INFO, "run finished", "run", id, "status", "ok", NULL). All values are strings;
+ * control characters and invalid UTF-8 are escaped, so that one event is always one line. */
+void log_event(enum log_level level, const char *msg, ...) __attribute__((sentinel));
+
+/* Where lines go; stderr by default. For tests. */
+void log_set_fd(int fd);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Strict parsing: the whole string must be the value; no leading or trailing space, no sign
+ * where none belongs, no overflow, no locale. All return 0, -EINVAL or -ERANGE. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int str_parse_u64(const char *s, uint64_t *ret_value);
+int str_parse_i64(const char *s, int64_t *ret_value);
+int str_parse_u32(const char *s, uint32_t *ret_value);
+
+/* "256m", "64k", "1g", "1.5g", "1048576", optional b or ib ("64MiB"); case-insensitive, powers of 1024. */
+int str_parse_size(const char *s, uint64_t *ret_bytes);
+
+/* "2s", "500ms", "1.5s", "1m", "1h"; a bare number is seconds. */
+int str_parse_duration_ms(const char *s, uint64_t *ret_ms);
+
+bool str_eq(const char *a, const char *b);
+bool str_has_prefix(const char *s, const char *prefix);
+bool str_has_suffix(const char *s, const char *suffix);
+
+/* Joins with `sep`; the caller frees. */
+char *str_join(const char *const *parts, size_t count, const char *sep);
+
+/* Checks a relative name of a file in a box by the rules of docs/api.md "File names": relative,
+ * no empty, "." or ".." component, no NUL or control character, no backslash, valid UTF-8, at
+ * most 255 bytes a component, 4096 in all and 32 levels. `len` counts the bytes, so that an
+ * embedded NUL is seen. Returns NULL when it is fine, else a short reason. */
+const char *str_name_problem(const char *name, size_t len);
+
+/* Shell-style match of a whole relative path: `*` and `?` stop at '/', `**` does not, `[a-z]`,
+ * `[!x]`; `\` quotes. Linear in both lengths apart from stars (no exponential blow-up). */
+bool str_glob_match(const char *pattern, const char *path);

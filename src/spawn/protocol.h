@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the rest of Hermes and hermes-spawn say to each other: fixed-size structs over
+ * SOCK_SEQPACKET sockets, descriptors by SCM_RIGHTS. No JSON, no text to parse.
+ *
+ * The control socket (descriptor 3 of hermes-spawn) has two phases. First the trusted side
+ * registers: one SPAWN_SETUP, any number of SPAWN_ROOT and SPAWN_MOUNT, then SPAWN_SEAL, each
+ * answered by a struct spawn_reply. From then on only SPAWN_BOX is accepted; it carries a socket
+ * of its own for that box, on which the spawner sends struct spawn_event and takes struct
+ * spawn_command. When either socket closes, what belongs to it is killed. */
+
+#include <stdint.h>
+
+enum {
+    SPAWN_PROTOCOL = 1,
+    SPAWN_CONTROL_FD = 3,
+    SPAWN_MAX_ROOTS = 64,
+    SPAWN_MAX_ENTRIES = 384, /* of one root */
+    SPAWN_MAX_EXECS = 8,     /* programs of one root */
+    SPAWN_MAX_SOURCES = 64,  /* operator directories */
+    SPAWN_MAX_BOX_MOUNTS = 8,
+    SPAWN_PATH_MAX = 256,
+};
+
+enum spawn_kind {
+    SPAWN_SETUP = 1,
+    SPAWN_ROOT,
+    SPAWN_MOUNT,
+    SPAWN_SEAL,
+    SPAWN_BOX,
+    SPAWN_PROBE,
+};
+
+/* Isolation levels; design.md section 5. */
+enum spawn_level { LEVEL_NONE, LEVEL_PROCESS, LEVEL_STRONG, LEVEL_FULL };
+
+/* Largest values any box may ask for; zero is never allowed in a box. */
+struct spawn_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;  /* of /box, of /tmp and of /dev/shm each */
+    uint64_t file_bytes;  /* RLIMIT_FSIZE */
+    uint64_t stack_bytes;
+    uint32_t inodes;      /* of each of the three file systems */
+    uint32_t processes;
+    uint32_t open_files;
+    uint32_t cpu_milli;   /* 1000 = one core */
+    uint32_t cpu_s;       /* RLIMIT_CPU, the second line behind the cgroup */
+    uint32_t reserved;
+};
+
+enum {
+    SETUP_ALLOW_CONTROLS = 1 << 0, /* boxes may name barriers to leave out: selftest only */
+};
+
+struct spawn_setup {
+    uint32_t kind; /* SPAWN_SETUP */
+    uint32_t protocol;
+    uint32_t flags;
+    uint32_t min_level; /* refuse to seal below it */
+    struct spawn_limits max;
+    uint32_t uid_base;  /* first host id of the range for boxes; 0 chooses */
+    uint32_t uid_count;
+};
+
+/* One thing in the tree of a root. Paths are absolute inside the box; parents come first or are
+ * made. All of it is trusted: it comes from the runtime table, before the seal. */
+enum spawn_entry_kind {
+    ENTRY_DIR = 1, /* path */
+    ENTRY_LINK,    /* path -> source (the link's text) */
+    ENTRY_BIND,    /* path <- host path source, read-only; a directory or a file */
+    ENTRY_FILE,    /* path, contents in source */
+    ENTRY_EXEC,    /* path is program number N of this root, in order of appearance */
+};
+
+struct spawn_entry {
+    uint32_t kind;
+    uint32_t optional; /* ENTRY_BIND: leave out when the host lacks it */
+    char path[SPAWN_PATH_MAX];
+    char source[SPAWN_PATH_MAX];
+};
+
+/* Followed in the same packet by `count` struct spawn_entry; the index is the order of arrival. */
+struct spawn_root {
+    uint32_t kind; /* SPAWN_ROOT */
+    uint32_t count;
+};
+
+/* A host directory that boxes may be given; the index is the order of arrival. */
+struct spawn_source {
+    uint32_t kind; /* SPAWN_MOUNT */
+    uint32_t writable;
+    char path[SPAWN_PATH_MAX];
+};
+
+/* What this host enforces, bit by bit; `hermes doctor` has one line for each. */
+enum spawn_feature {
+    FEATURE_USERNS,     /* user namespace with id maps */
+    FEATURE_UID_RANGE,  /* a host uid of its own for every box */
+    FEATURE_NAMESPACES, /* mount, pid, net, ipc, uts, cgroup */
+    FEATURE_MOUNT_API,  /* open_tree, move_mount, mount_setattr */
+    FEATURE_PROC,       /* a fresh /proc */
+    FEATURE_PIVOT,      /* pivot_root */
+    FEATURE_MEMORY,     /* cgroup memory limit */
+    FEATURE_PIDS,       /* cgroup process limit */
+    FEATURE_CPU,        /* cgroup CPU quota and accounting */
+    FEATURE_KILL,       /* cgroup.kill */
+    FEATURE_INTO,       /* clone3 into the cgroup */
+    FEATURE_NNP,        /* no_new_privs */
+    FEATURE_SECCOMP,    /* filter loads */
+    FEATURE_LANDLOCK,   /* ABI >= 3 */
+    FEATURE_OPENAT2,
+    FEATURE_CLOSE_RANGE,
+    FEATURE_PIDFD,
+    FEATURE_COUNT
+};
+
+struct spawn_reply {
+    uint32_t kind;   /* of the message it answers */
+    int32_t error;   /* negative errno, or 0 */
+    uint32_t step;   /* enum spawn_step that failed */
+    uint32_t level;  /* enum spawn_level; valid in the answers to SPAWN_SEAL and SPAWN_PROBE */
+    uint32_t cgroup; /* enum spawn_cgroup */
+    uint32_t landlock_abi;
+    uint32_t enforced;             /* bit per enum spawn_feature */
+    int32_t reason[FEATURE_COUNT]; /* errno per feature that is not */
+    char detail[SPAWN_PATH_MAX];   /* the path or name at fault, or "" */
+};
+
+enum spawn_cgroup { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
+
+struct spawn_box_mount {
+    uint32_t source;   /* index of a SPAWN_MOUNT */
+    uint32_t writable; /* only if the source is */
+    char path[SPAWN_PATH_MAX]; /* below /box or /mnt, checked again by the spawner */
+};
+
+enum {
+    BOX_STDIN = 1 << 0,   /* a descriptor for stdin comes along; else /dev/null */
+    BOX_COLLECT = 1 << 1, /* a descriptor for collected files comes along */
+};
+
+/* Barriers that a control leaves out; refused unless SETUP_ALLOW_CONTROLS. */
+enum spawn_barrier {
+    BARRIER_SECCOMP = 1 << 0,
+    BARRIER_LANDLOCK = 1 << 1,
+    BARRIER_NETNS = 1 << 2,
+    BARRIER_IPCNS = 1 << 3,
+    BARRIER_PIDNS_PROC = 1 << 4, /* a /proc without hidepid and subset=pid */
+    BARRIER_MEMORY = 1 << 5,
+    BARRIER_PIDS = 1 << 6,
+    BARRIER_DISK = 1 << 7,       /* tmpfs without size and inode limits, inside outer limits */
+    BARRIER_CAPS = 1 << 8,       /* payload keeps the capabilities of its user namespace */
+    BARRIER_RLIMITS = 1 << 9,
+    BARRIER_ROOT = 1 << 10,      /* the box sees the host's tree, read-only */
+    BARRIER_FDS = 1 << 11,       /* descriptors of init stay open */
+    BARRIER_USERNS_MAX = 1 << 12,
+    BARRIER_UID = 1 << 13,       /* payload runs with init's uid */
+    BARRIER_NNP = 1 << 14,
+    BARRIER_READONLY = 1 << 15,  /* root and /proc are mounted read-write */
+    BARRIER_CPU = 1 << 16,
+};
+
+/* Descriptors, in this order: the box's socket, the job memfd (core/job.h), stdout, stderr, then
+ * stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT. */
+struct spawn_box {
+    uint32_t kind; /* SPAWN_BOX */
+    uint32_t root;
+    uint32_t exec; /* ENTRY_EXEC of that root */
+    uint32_t flags;
+    uint32_t remove; /* enum spawn_barrier bits */
+    uint32_t mount_count;
+    struct spawn_limits limits;
+    struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];
+};
+
+enum spawn_command_kind { COMMAND_KILL = 1, COMMAND_USAGE };
+
+struct spawn_command {
+    uint32_t kind;
+};
+
+enum spawn_event_kind {
+    EVENT_STARTED = 1, /* the program may run: start_ns, setup_ns, baseline usage */
+    EVENT_USAGE,       /* answer to COMMAND_USAGE */
+    EVENT_ENDED,       /* the box is gone and was accounted; the socket closes after it */
+    EVENT_FAILED,      /* a step failed, the payload did not start; nothing is left */
+};
+
+enum {
+    ENDED_EXITED = 1 << 0,     /* wait_status is the payload's own */
+    ENDED_OOM = 1 << 1,        /* the cgroup's memory limit killed */
+    ENDED_PIDS = 1 << 2,       /* the cgroup's process limit was reached */
+    ENDED_DISK = 1 << 3,       /* no free block or inode at the end */
+    ENDED_EXEC_FAILED = 1 << 4,/* error has the errno of execve */
+    ENDED_LEFTOVER = 1 << 5,   /* a cgroup could not be removed yet; it is quarantined */
+};
+
+struct spawn_event {
+    uint32_t kind;
+    uint32_t flags;
+    int32_t wait_status; /* as waitpid(2) gives it */
+    int32_t error;       /* negative errno */
+    uint32_t step;       /* enum spawn_step */
+    uint32_t cgroup;
+    uint64_t start_ns;   /* CLOCK_MONOTONIC at exec */
+    uint64_t end_ns;     /* when the payload was reaped */
+    uint64_t setup_ns;   /* request to exec */
+    uint64_t cpu_ns;     /* since exec */
+    uint64_t memory_bytes; /* EVENT_USAGE: now; EVENT_ENDED: peak. Baseline subtracted */
+};
+
+/* Steps of the set-up, in order. A failure names one; spawn_step_text() is what people read. */
+#define SPAWN_STEPS(X)                                                                         \
+    X(STEP_NONE, "none")                                                                       \
+    X(STEP_REQUEST, "check the request")                                                       \
+    X(STEP_SPAWNER, "start the spawner")                                                       \
+    X(STEP_ROOT, "prepare the root tree")                                                      \
+    X(STEP_SLOT, "claim a uid slot")                                                           \
+    X(STEP_CGROUP, "make the control group")                                                   \
+    X(STEP_CGROUP_LIMIT, "set a limit in the control group")                                   \
+    X(STEP_CHANNELS, "make the pipes")                                                         \
+    X(STEP_CLONE, "clone into new namespaces")                                                 \
+    X(STEP_CGROUP_JOIN, "put the box into its control group")                                  \
+    X(STEP_IDMAP, "map the box's ids")                                                         \
+    X(STEP_RELEASE, "release the box")                                                         \
+    X(STEP_FDS, "close descriptors")                                                           \
+    X(STEP_IDENTITY, "take the box's identity")                                                \
+    X(STEP_SESSION, "start a session of its own")                                              \
+    X(STEP_CGROUPNS, "hide the control group tree")                                            \
+    X(STEP_NETWORK, "bring up loopback")                                                       \
+    X(STEP_USERNS_MAX, "forbid nested user namespaces")                                        \
+    X(STEP_TREE, "clone the root tree")                                                        \
+    X(STEP_TMPFS, "mount the box's own file systems")                                          \
+    X(STEP_MOUNT, "mount a shared directory")                                                  \
+    X(STEP_PROC, "mount /proc")                                                                \
+    X(STEP_PIVOT, "pivot into the root tree")                                                  \
+    X(STEP_FORK, "fork the program")                                                           \
+    X(STEP_DROP, "drop privileges")                                                            \
+    X(STEP_RLIMITS, "set resource limits")                                                     \
+    X(STEP_LANDLOCK, "restrict the file system with Landlock")                                 \
+    X(STEP_FILES, "write the files of the run")                                                \
+    X(STEP_STDIO, "connect stdin, stdout and stderr")                                          \
+    X(STEP_SECCOMP, "load the system call filter")                                             \
+    X(STEP_EXEC, "execute the program")                                                        \
+    X(STEP_INIT, "watch the program")
+
+enum spawn_step {
+#define STEP_ENUM(name, text) name,
+    SPAWN_STEPS(STEP_ENUM)
+#undef STEP_ENUM
+        STEP_COUNT
+};

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Limits of one box: their names, defaults, maxima and the one table that ties JSON field, command
+ * line flag and struct member together. */
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct run_limits {
+    uint64_t wall_ms;
+    uint64_t cpu_ms;
+    uint64_t memory_mb;
+    uint64_t processes;
+    uint64_t open_files;
+    uint64_t disk_mb;
+    uint64_t file_size_mb;
+    uint64_t stack_mb;
+    uint64_t output_kb; /* per stream */
+    uint64_t cpu_milli; /* "cpus" times 1000 */
+};
+
+/* One row per limit. `scale` is what one unit of the JSON number is in the member (1, or 1000 for
+ * cpus, which may have a fraction). */
+struct limit_info {
+    const char *name; /* JSON field: "wall_ms" ... "cpus" */
+    size_t offset;
+    uint64_t min;
+    uint64_t max;     /* the server's maximum unless configured */
+    uint64_t fallback; /* when neither request nor runtime names it */
+    unsigned scale;
+    const char *text;
+};
+extern const struct limit_info limit_table[];
+extern const size_t limit_count;
+
+uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info);
+
+/* The compiled-in maxima. */
+void limits_maxima(struct run_limits *ret);
+
+/* Fills zero members of limits from defaults, then from the table's fallback. */
+void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
+
+/* Checks every member against [min, max of maxima], naming field prefix + name, and what hangs
+ * together (the files of a box live in its memory: disk_mb may not exceed memory_mb). */
+int limits_check(const struct run_limits *limits, const struct run_limits *maxima,
+    const char *prefix, struct err *err);

@@ -2,7 +2,8 @@
 #pragma once
 
 /* Growable bytes with a mandatory maximum: what a stranger sizes lives here. Once an append
- * does not fit, nothing of it is stored and -EMSGSIZE is returned; the buffer stays usable. */
+ * does not fit, nothing of it is stored and -EMSGSIZE is returned; the buffer stays usable.
+ * -ENOMEM when the host has no memory for it. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,11 +23,11 @@ int buf_append(struct buf *b, const void *data, size_t len);
 int buf_append_str(struct buf *b, const char *s);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends as many bytes as fit; returns how many those were (fewer than len when it is full). */
+/* Appends as many bytes as fit; returns how many those were (fewer than len when full). */
 size_t buf_append_some(struct buf *b, const void *data, size_t len);
 
-/* One read(2) of at most `want` bytes and never past max. Returns bytes read, 0 at end of file,
- * -EMSGSIZE when full, or negative errno (-EAGAIN included). */
+/* One read(2) of at most `want` (> 0) bytes, never past max. Returns bytes read, 0 at end of
+ * file, -EMSGSIZE when full, or negative errno (-EAGAIN included). */
 ssize_t buf_read_fd(struct buf *b, int fd, size_t want);
 
 /* Hands the bytes over; the caller frees. The buffer is empty afterwards. Never NULL. */

@@ -9,7 +9,7 @@
 
 enum err_code {
     ERR_NONE = 0,
-    ERR_INVALID,      /* the request is wrong; `field` may name the part */
+    ERR_INVALID, /* the request is wrong; `field` may name the part */
     ERR_UNAUTHORIZED,
     ERR_FORBIDDEN,
     ERR_NOT_FOUND,
@@ -30,17 +30,17 @@ enum err_code {
 
 struct err {
     enum err_code code;
-    int errnum;         /* positive errno behind it, or 0 */
-    char field[96];     /* request field or flag at fault, or "" */
-    char message[512];  /* one line: what happened and what to do next */
+    int errnum;        /* positive errno behind it, or 0 */
+    char field[96];    /* request field or flag at fault, or "" */
+    char message[512]; /* one line: what happened and what to do next */
 };
 
 /* One row per code: err_table[code]. The only place that maps a code outward. */
 struct err_info {
-    const char *name;   /* "invalid_request": the code in JSON */
+    const char *name; /* "invalid_request": the code in JSON */
     int http_status;
-    int exit_status;    /* of the command line */
-    const char *text;   /* what it means, for the docs */
+    int exit_status;  /* of the command line */
+    const char *text; /* what it means, for the docs */
 };
 extern const struct err_info err_table[ERR_CODE_COUNT];
 

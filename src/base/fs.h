@@ -2,7 +2,8 @@
 #pragma once
 
 /* Files on the trusted side. Paths that a stranger had a hand in are opened only through
- * fs_open_beneath. Every descriptor is O_CLOEXEC. All return 0 or negative errno, or as said. */
+ * fs_open_beneath. Every descriptor is O_CLOEXEC. All return 0 or negative errno, or as said.
+ * dir_fd may be AT_FDCWD. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,32 +11,38 @@
 
 struct buf;
 
-/* openat2 with RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS|NO_XDEV; falls back to a component walk
- * with O_NOFOLLOW where openat2 is missing. Adds O_CLOEXEC|O_NOCTTY|O_NONBLOCK. Trailing slashes
- * are refused. Returns a descriptor or negative errno (-ELOOP for a link, -EXDEV for an escape). */
+/* openat2 with RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS|NO_XDEV; falls back to a component
+ * walk with O_NOFOLLOW where openat2 is missing. Adds O_CLOEXEC|O_NOCTTY|O_NONBLOCK. Returns a
+ * descriptor or negative errno: -ELOOP for a link (O_PATH|O_NOFOLLOW opens a last one itself),
+ * -EXDEV for an absolute path, any ".." component or another mount, -EINVAL for a trailing
+ * slash. The caller checks the type of what it got. */
 int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 
-/* Reads a whole regular file of at most max bytes into b (which keeps its own maximum).
- * -EMSGSIZE when larger. */
+/* Appends a whole regular file to b. -EMSGSIZE when it does not fit, -EISDIR for a directory,
+ * -EINVAL for anything else; b is then as before. Follows links. */
 int fs_read_file(int dir_fd, const char *path, struct buf *b);
 
-/* Writes all bytes, whatever write(2) accepts at once. */
+/* Writes all bytes, whatever write(2) accepts at once; waits where a descriptor would block. */
 int fs_write_all(int fd, const void *data, size_t len);
 
-/* One write(2) of a short string to a kernel file such as a cgroup or map file. */
+/* One write(2) of a short string to an existing kernel file such as a cgroup or map file. */
 int fs_write_once(int dir_fd, const char *path, const char *text);
 
-/* Reads a small kernel file into out, NUL-terminated, without the trailing newline. Returns length. */
+/* Reads a small kernel file into out, NUL-terminated, without the trailing newline. Returns
+ * the length, or -EMSGSIZE when out is too small; out is "" on failure. */
 ssize_t fs_read_small(int dir_fd, const char *path, char *out, size_t out_size);
 
-/* Like mkdir -p; components that exist must be directories. */
+/* Like mkdir -p; components that exist must be directories (or links to some). */
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode);
 
-/* Removes a tree without following links or crossing file systems, without recursion.
- * Missing is success. */
+/* Removes a tree, or a single file, without following links or crossing mounts, without
+ * recursion, with a fixed number of descriptors whatever the depth. Missing is success; a name
+ * that ends in '/', "." or ".." is -EINVAL. Goes on after a failure and returns the first. Its
+ * writers should be gone: while new entries appear it does not end. */
 int fs_remove_tree(int dir_fd, const char *name);
 
-/* Copies by reflink, copy_file_range or read/write. */
+/* Copies from the one's offset to its end, to the other's offset: by reflink, copy_file_range
+ * or read/write. */
 int fs_copy_fd(int from_fd, int to_fd);
 
 /* A sealed memfd holding these bytes, positioned at 0, open for reading and writing but sealed

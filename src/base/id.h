@@ -7,7 +7,7 @@
 
 enum { ID_MAX = 40 };
 
-/* Fills out with prefix and 26 characters of Crockford base32 (130 random bits), e.g. "run_0f3…".
+/* Fills out with prefix and 26 characters of Crockford base32 (130 random bits): "run_0f3…".
  * The prefix has at most 12 bytes. Aborts when the kernel has no randomness. */
 void id_make(const char *prefix, char out[ID_MAX]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* JSON lines on stderr. Only the code that decides on a failure logs it, once. Never code, stdin,
- * environment values or keys. */
+/* JSON lines on stderr. Only the code that decides on a failure logs it, once. Never code,
+ * stdin, environment values or keys. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,9 @@ enum log_level log_get_level(void);
 
 /* One event. After msg come pairs of a field name and its value, closed by NULL:
  * log_event(LOG_INFO, "run finished", "run", id, "status", "ok", NULL). All values are strings;
- * control characters and invalid UTF-8 are escaped, so that one event is always one line. */
+ * control characters and invalid UTF-8 are escaped, so that one event is always one line, of at
+ * most PIPE_BUF bytes (values are cut). A NULL value is written as null and ends the list.
+ * Any thread may call it; errno is kept. */
 void log_event(enum log_level level, const char *msg, ...) __attribute__((sentinel));
 
 /* Where lines go; stderr by default. For tests. */

@@ -12,12 +12,15 @@ int str_parse_u64(const char *s, uint64_t *ret_value);
 int str_parse_i64(const char *s, int64_t *ret_value);
 int str_parse_u32(const char *s, uint32_t *ret_value);
 
-/* "256m", "64k", "1g", "1.5g", "1048576", optional b or ib ("64MiB"); case-insensitive, powers of 1024. */
+/* "256m", "64k", "1g", "1.5g", "2t", "1048576", optional b or ib ("64MiB"); case-insensitive,
+ * powers of 1024. Parts of a byte are rounded up. */
 int str_parse_size(const char *s, uint64_t *ret_bytes);
 
-/* "2s", "500ms", "1.5s", "1m", "1h"; a bare number is seconds. */
+/* "2s", "500ms", "1.5s", "1m", "1h"; a bare number is seconds. Parts of a millisecond are
+ * rounded up, so that a limit which is not 0 never becomes 0. */
 int str_parse_duration_ms(const char *s, uint64_t *ret_ms);
 
+/* NULL equals NULL only, and has no prefix or suffix. */
 bool str_eq(const char *a, const char *b);
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
@@ -31,6 +34,9 @@ char *str_join(const char *const *parts, size_t count, const char *sep);
  * embedded NUL is seen. Returns NULL when it is fine, else a short reason. */
 const char *str_name_problem(const char *name, size_t len);
 
-/* Shell-style match of a whole relative path: `*` and `?` stop at '/', `**` does not, `[a-z]`,
- * `[!x]`; `\` quotes. Linear in both lengths apart from stars (no exponential blow-up). */
+/* Shell-style match of a whole relative path: `*` and `?` stop at '/', `**` does not, a leading
+ * "**" + "/" also matches no directory at all, `[a-z]`, `[!x]`; `\` quotes. `?` and a class
+ * take one code point. At most proportional to the product of both lengths. A pattern of more
+ * than STR_GLOB_MAX bytes matches nothing. */
+enum { STR_GLOB_MAX = 4096 };
 bool str_glob_match(const char *pattern, const char *path);

@@ -5,12 +5,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#define UTF8_INVALID UINT32_MAX
+
+/* Decodes what s (len >= 1 bytes) begins with. Returns the bytes it takes, at least 1, and sets
+ * *ret_code to the code point, or to UTF8_INVALID for a maximal invalid subpart. */
+size_t utf8_next(const char *s, size_t len, uint32_t *ret_code);
 
 bool utf8_valid(const char *s, size_t len);
 
 /* Returns a NUL-terminated copy in which every maximal invalid subpart became U+FFFD, as the
- * Unicode standard recommends and Python's errors="replace" does; NUL bytes are kept and counted
- * in *ret_len. The caller frees. */
+ * Unicode standard recommends and Python's errors="replace" does; NUL bytes are kept and
+ * counted in *ret_len (may be NULL). At most three times as long; the caller frees. */
 char *utf8_repair(const char *s, size_t len, size_t *ret_len);
 
 /* The largest n <= len such that s[0..n) does not end inside a code point. For cutting text. */

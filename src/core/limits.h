@@ -41,7 +41,9 @@ uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info)
 /* The compiled-in maxima. */
 void limits_maxima(struct run_limits *ret);
 
-/* Fills zero members of limits from defaults, then from the table's fallback. */
+/* Fills zero members of limits from defaults (may be NULL), then from the table's fallback. A
+ * default gives way to what was named: cpu_ms is at least a named wall_ms and the other way round,
+ * disk_mb at most memory_mb, stack_mb at most half of it. */
 void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
 
 /* Checks every member against [min, max of maxima], naming field prefix + name, and what hangs

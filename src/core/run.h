@@ -53,6 +53,7 @@ struct strv {
 void strv_add(struct strv *v, const char *s);          /* copies */
 void strv_add_owned(struct strv *v, char *s);          /* takes */
 void strv_add_all(struct strv *v, const struct strv *other);
+bool strv_has(const struct strv *v, const char *s);
 void strv_done(struct strv *v);
 
 struct run_file {

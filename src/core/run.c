@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The plain data of a run: lists of strings and files, life cycle of run_spec and run_result, the
+ * words for status and limits. Nothing here decides anything; core/engine.c and the front doors
+ * fill these structures and hand them on. */
+
+#include "core/run.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const status_names[RUN_STATUS_COUNT] = {
+    [RUN_QUEUED] = "queued",
+    [RUN_RUNNING] = "running",
+    [RUN_OK] = "ok",
+    [RUN_RUNTIME_ERROR] = "runtime_error",
+    [RUN_SIGNALED] = "signaled",
+    [RUN_TIME_LIMIT] = "time_limit",
+    [RUN_MEMORY_LIMIT] = "memory_limit",
+    [RUN_OUTPUT_LIMIT] = "output_limit",
+    [RUN_COMPILE_ERROR] = "compile_error",
+    [RUN_CANCELLED] = "cancelled",
+    [RUN_INTERNAL_ERROR] = "internal_error",
+};
+
+const char *run_status_name(enum run_status status)
+{
+    if ((unsigned)status >= RUN_STATUS_COUNT)
+        return "internal_error";
+    return status_names[status];
+}
+
+const char *run_hit_name(unsigned bit_index)
+{
+    static const char *const names[HIT_COUNT] = {
+        "wall", "cpu", "memory", "output", "processes", "disk"};
+
+    return bit_index < HIT_COUNT ? names[bit_index] : NULL;
+}
+
+/* Room for one more item in an array that grows at powers of two: the capacity need not be kept. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count != 0 && (count & (count - 1)) != 0)
+        return items;
+    return xreallocarray(items, count != 0 ? count * 2 : 1, size);
+}
+
+void strv_add_owned(struct strv *v, char *s)
+{
+    /* The terminator takes a place too, so the count that decides on growth includes it. */
+    v->items = grow(v->items, v->count + 1, sizeof(*v->items));
+    v->items[v->count++] = s;
+    v->items[v->count] = NULL;
+}
+
+void strv_add(struct strv *v, const char *s)
+{
+    strv_add_owned(v, xstrdup(s));
+}
+
+void strv_add_all(struct strv *v, const struct strv *other)
+{
+    for (size_t i = 0; i < other->count; i++)
+        strv_add(v, other->items[i]);
+}
+
+bool strv_has(const struct strv *v, const char *s)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        if (strcmp(v->items[i], s) == 0)
+            return true;
+    }
+    return false;
+}
+
+void strv_done(struct strv *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        free(v->items[i]);
+    free(v->items);
+    *v = (struct strv){0};
+}
+
+void run_files_add(struct run_files *files, const char *name, char *content, size_t size,
+    bool executable)
+{
+    files->items = grow(files->items, files->count, sizeof(*files->items));
+    files->items[files->count++] = (struct run_file){
+        .name = xstrdup(name),
+        .content = content,
+        .size = size,
+        .executable = executable,
+    };
+}
+
+struct run_file *run_files_find(const struct run_files *files, const char *name)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (strcmp(files->items[i].name, name) == 0)
+            return &files->items[i];
+    }
+    return NULL;
+}
+
+void run_files_done(struct run_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        free(files->items[i].name);
+        free(files->items[i].content);
+    }
+    free(files->items);
+    *files = (struct run_files){0};
+}
+
+void run_spec_init(struct run_spec *spec)
+{
+    *spec = (struct run_spec){.stdin_fd = -EBADF};
+}
+
+void run_spec_done(struct run_spec *spec)
+{
+    run_files_done(&spec->files);
+    free(spec->entry);
+    strv_done(&spec->args);
+    strv_done(&spec->env);
+    strv_done(&spec->compile_args);
+    strv_done(&spec->collect);
+    free(spec->stdin_data);
+    run_spec_init(spec);
+}
+
+const char *run_env_problem(const char *key, const char *value, size_t value_len)
+{
+    size_t len = strlen(key);
+
+    if (len == 0)
+        return "the name of a variable is empty";
+    if (len > 128)
+        return "the name of a variable is longer than 128 bytes";
+    for (size_t i = 0; i < len; i++) {
+        char c = key[i];
+        bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+        bool digit = c >= '0' && c <= '9';
+
+        if (!letter && !(digit && i > 0))
+            return "the name of a variable must match [A-Za-z_][A-Za-z0-9_]*";
+    }
+    if (str_has_prefix(key, "HERMES_"))
+        return "names that begin with HERMES_ are reserved";
+    if (memchr(value, '\0', value_len) != NULL)
+        return "the value of a variable contains a NUL byte";
+    return NULL;
+}
+
+void stage_result_init(struct stage_result *stage, uint64_t output_max)
+{
+    *stage = (struct stage_result){.status = RUN_QUEUED};
+    buf_init(&stage->out, output_max);
+    buf_init(&stage->err, output_max);
+}
+
+void stage_result_done(struct stage_result *stage)
+{
+    buf_done(&stage->out);
+    buf_done(&stage->err);
+}
+
+void run_result_init(struct run_result *result, uint64_t output_max)
+{
+    *result = (struct run_result){0};
+    stage_result_init(&result->run, output_max);
+    stage_result_init(&result->compile, output_max);
+}
+
+void run_result_done(struct run_result *result)
+{
+    stage_result_done(&result->run);
+    stage_result_done(&result->compile);
+    run_files_done(&result->files);
+}

@@ -1,45 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A language is data: runtimes/NAME/runtime.json. This module loads and checks the registry, finds
- * the toolchain on this host, and turns a run_spec into the argument lists of its stages. */
+/* A language is data: runtimes/NAME/runtime.json (docs/runtimes.md has the format). This module
+ * loads and checks the registry, finds the toolchain on this host, and turns a run_spec into the
+ * argument lists of its stages. */
 
 #include "base/err.h"
 #include "core/limits.h"
 #include "core/run.h"
 
-#include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-struct runtime;
-
-struct runtime_registry {
-    struct runtime *items;
-    size_t count;
+/* Something of the host that a box sees read-only. */
+struct root_path {
+    char *host; /* may end in a pattern for glob(3): every match is bound under its own path */
+    char *box;  /* where the box sees it; NULL means under the same path */
+    bool optional;
 };
 
-/* One stage ready for a box: a program of the stage's root and what it is given. */
-struct run_stage {
-    size_t exec; /* index into the root's programs */
-    struct strv argv;
-    struct strv env;
-    struct strv artefacts; /* compile: globs of what moves on to the run box */
-    struct run_files files; /* made by Hermes beside the user's (go.mod, Cargo.toml, ...) */
-    struct run_limits limits;
-};
-
-struct run_plan {
-    bool has_compile;
-    struct run_stage compile;
-    struct run_stage run;
-};
-void run_plan_done(struct run_plan *plan);
-
-/* What a stage's box sees (core/root.c turns it into entries for the spawner). */
+/* What a stage's box sees beside the base tree (core/root.c turns it into spawner entries). */
 struct root_spec {
-    struct strv paths;  /* host directories and files, bound read-only under the same path */
-    struct strv tools;  /* names of programs put into /usr/bin, beside the base set */
-    struct strv execs;  /* absolute paths inside the box, in the order run_stage.exec counts */
+    struct root_path *paths;
+    size_t path_count;
+    struct strv tools; /* names of programs put into /usr/bin, beside the base set */
+    struct strv execs; /* absolute paths inside the box, in the order run_stage.exec counts */
+};
+
+/* Compile or run, as runtime.json describes it. The lists hold templates (core/plan.c). */
+struct stage_def {
+    struct strv argv;         /* argv[0] is execs[0] of the root */
+    struct strv env;          /* "KEY=template" */
+    struct strv sources;      /* extensions that {sources} takes */
+    struct strv allow;        /* patterns of compile_args */
+    struct strv artefacts;    /* globs */
+    char *project_file;       /* a file whose presence selects project_argv, or NULL */
+    struct strv project_argv; /* argv[0] is execs[1] */
+    struct strv project_artefacts;
 };
 
 struct runtime {
@@ -47,30 +44,70 @@ struct runtime {
     struct strv aliases;
     struct strv extensions; /* ".py" */
     char *main_file;
+    char *package; /* what to install when it is not there */
     bool available;
-    char *version; /* found on this host, or NULL */
     char *missing; /* why it is not available and the package to install, or NULL */
+    char *version; /* NULL until runtime_find_version() */
     bool compiled;
+    char *home;     /* directory of the toolchain found on the host, or NULL */
+    char *home_box; /* where a box sees it */
+    struct strv version_argv; /* on the host */
+    char *prepare;            /* row of the table in core/prepare.c, or NULL */
+    struct stage_def compile;
+    struct stage_def run;
     struct root_spec compile_root;
     struct root_spec run_root;
-    struct run_limits limits;
+    struct run_limits limits; /* zero where runtime.json says nothing */
     struct run_limits compile_limits;
-    char *dir;       /* runtimes/NAME on the host */
-    json_t *json;    /* the checked file */
-    char *digest;    /* hex SHA-256 of runtime.json: part of cache keys */
+    char *dir; /* runtimes/NAME on the host */
+};
+
+struct runtime_registry {
+    struct runtime *items;
+    size_t count;
 };
 
 /* Where runtimes/ is: $HERMES_RUNTIMES, else beside the program (../runtimes, ../../runtimes of
- * the build tree), else /usr/share/hermes/runtimes; RUNTIME_DIR adds more. Loads every
- * runtime.json, or only the one that `only` (a name, an alias or a file name whose extension
- * decides) needs; every problem names file and field. */
+ * the build tree), else /usr/share/hermes/runtimes; RUNTIME_DIR (a list separated by colons) adds
+ * more. Loads every runtime.json, sorted by name, or only the one that `only` (a name, an alias or
+ * a file name whose extension decides) needs; every problem names file and field. With `only`, an
+ * unknown language is ERR_INVALID on the field "language". */
 int runtime_load(struct runtime_registry *ret, const char *only, struct err *err);
 void runtime_registry_done(struct runtime_registry *reg);
+
+/* The first of the directories above that exists, for what lies beside the runtimes (base.json).
+ * The caller frees; NULL when there is none. */
+char *runtime_main_dir(void);
 
 /* By name or alias; NULL when unknown. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name);
 
-/* Checks spec against the runtime (entry exists, compile_args allowed, ...) and builds the plan.
- * ERR_INVALID with the field on bad input. */
+/* Fills in `version` of every available runtime by running its version command on this host, all
+ * at the same time. Answers are kept in the state directory until the program's file changes. */
+void runtime_find_versions(struct runtime_registry *reg);
+
+/* One stage ready for a box: a program of the stage's root and what it is given. */
+struct run_stage {
+    size_t exec; /* index into the root's programs */
+    struct strv argv;
+    struct strv env;
+    struct strv artefacts;  /* compile: globs of what moves on to the run box */
+    char *program;          /* compile: the artefact that becomes the executable "main", or NULL */
+    struct run_files files; /* made by Hermes; they replace the user's files of the same name */
+    struct run_limits limits;
+};
+
+/* The compile box gets the user's files and compile.files. The run box gets the user's files, the
+ * artefacts and run.files, each replacing what came before it. */
+struct run_plan {
+    bool has_compile;
+    struct run_stage compile;
+    struct run_stage run;
+};
+void run_plan_done(struct run_plan *plan);
+
+/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and builds
+ * the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain is not
+ * there. Limits are filled in, not checked against the server's maxima. */
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);

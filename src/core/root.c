@@ -35,7 +35,7 @@
 enum {
     ROOT_FORMAT = 1, /* counts changes of what root_build() makes */
     KEY_LEN = 32,
-    BASE_MAX = 256 * 1024,
+    BASE_MAX = 64 * 1024,
     STALE_TEMPORARY_S = 60,
 };
 

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RUNTIME_FILE_MAX = 256 * 1024 };
+enum { RUNTIME_FILE_MAX = 64 * 1024 };
 
 /* What is looked for; all NULL means everything. */
 struct wanted {

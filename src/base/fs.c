@@ -76,8 +76,8 @@ static int open_last(
     int dir_fd, const char *name, int flags, mode_t mode, const struct mount_id *mount)
 {
     cleanup_close int fd = open_component(dir_fd, name, flags & ~O_TRUNC, mode);
-    struct mount_id found;
-    mode_t type;
+    struct mount_id found = {0};
+    mode_t type = 0;
 
     if (fd < 0)
         return fd;
@@ -99,7 +99,7 @@ static int open_last(
 static int open_by_walk(int dir_fd, const char *path, int flags, mode_t mode)
 {
     cleanup_close int current = openat(dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct mount_id mount;
+    struct mount_id mount = {0};
 
     if (current < 0)
         return -errno;
@@ -120,7 +120,7 @@ static int open_by_walk(int dir_fd, const char *path, int flags, mode_t mode)
             return open_last(current, name, flags, mode, &mount);
         path += strspn(path, "/");
 
-        struct mount_id found;
+        struct mount_id found = {0};
         int next = open_component(current, name, O_PATH | O_DIRECTORY, 0);
         if (next < 0)
             return next;
@@ -367,7 +367,7 @@ static int open_to_empty(int dir_fd, const char *name, const struct mount_id *mo
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_NOCTTY;
     cleanup_close int fd = open_component(dir_fd, name, flags, 0);
-    struct mount_id found;
+    struct mount_id found = {0};
     struct stat st;
 
     if (fd == -EACCES && fchmodat(dir_fd, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)

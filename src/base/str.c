@@ -46,7 +46,7 @@ static int parse_digits(const char **s, uint64_t *ret_value)
 
 int str_parse_u64(const char *s, uint64_t *ret_value)
 {
-    uint64_t value;
+    uint64_t value = 0;
 
     if (!s)
         return -EINVAL;
@@ -60,7 +60,7 @@ int str_parse_u64(const char *s, uint64_t *ret_value)
 
 int str_parse_i64(const char *s, int64_t *ret_value)
 {
-    uint64_t value;
+    uint64_t value = 0;
 
     if (!s)
         return -EINVAL;
@@ -76,7 +76,7 @@ int str_parse_i64(const char *s, int64_t *ret_value)
 
 int str_parse_u32(const char *s, uint32_t *ret_value)
 {
-    uint64_t value;
+    uint64_t value = 0;
     int r = str_parse_u64(s, &value);
 
     if (r < 0)
@@ -115,8 +115,8 @@ static const struct unit duration_units[] = {
     {"", 1000, false},
     {"ms", 1, false},
     {"s", 1000, false},
-    {"m", 60 * 1000, false},
-    {"h", 60 * 60 * 1000, false},
+    {"m", UINT64_C(60) * 1000, false},
+    {"h", UINT64_C(60) * 60 * 1000, false},
     {NULL, 0, false},
 };
 

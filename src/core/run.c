@@ -10,6 +10,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,31 @@ const char *run_hit_name(unsigned bit_index)
         "wall", "cpu", "memory", "output", "processes", "disk"};
 
     return bit_index < HIT_COUNT ? names[bit_index] : NULL;
+}
+
+const char *run_signal_name(int signal)
+{
+#define ROW(name) [name] = #name
+    static const char *const names[] = {ROW(SIGHUP), ROW(SIGINT), ROW(SIGQUIT), ROW(SIGILL),
+        ROW(SIGTRAP), ROW(SIGABRT), ROW(SIGBUS), ROW(SIGFPE), ROW(SIGKILL), ROW(SIGUSR1),
+        ROW(SIGSEGV), ROW(SIGUSR2), ROW(SIGPIPE), ROW(SIGALRM), ROW(SIGTERM), ROW(SIGSTKFLT),
+        ROW(SIGCHLD), ROW(SIGCONT), ROW(SIGSTOP), ROW(SIGTSTP), ROW(SIGTTIN), ROW(SIGTTOU),
+        ROW(SIGURG), ROW(SIGXCPU), ROW(SIGXFSZ), ROW(SIGVTALRM), ROW(SIGPROF), ROW(SIGWINCH),
+        ROW(SIGIO), ROW(SIGPWR), ROW(SIGSYS)};
+#undef ROW
+    static const char *const real_time[] = {"SIG32", "SIG33", "SIGRTMIN", "SIGRTMIN+1",
+        "SIGRTMIN+2", "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7",
+        "SIGRTMIN+8", "SIGRTMIN+9", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12",
+        "SIGRTMIN+13", "SIGRTMIN+14", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX-13",
+        "SIGRTMAX-12", "SIGRTMAX-11", "SIGRTMAX-10", "SIGRTMAX-9", "SIGRTMAX-8", "SIGRTMAX-7",
+        "SIGRTMAX-6", "SIGRTMAX-5", "SIGRTMAX-4", "SIGRTMAX-3", "SIGRTMAX-2", "SIGRTMAX-1",
+        "SIGRTMAX"};
+    const int first = 32;
+    const int count = (int)(sizeof(real_time) / sizeof(real_time[0]));
+
+    if (signal >= first && signal < first + count)
+        return real_time[signal - first];
+    return signal > 0 && signal < first ? names[signal] : "SIG0";
 }
 
 /* Room for one more item in an array that grows at powers of two: the capacity need not be kept. */

@@ -45,6 +45,9 @@ enum {
 };
 const char *run_hit_name(unsigned bit_index); /* 0 -> "wall" */
 
+/* "SIGSEGV", "SIGRTMIN+1". */
+const char *run_signal_name(int signal);
+
 /* A list of owned strings. */
 struct strv {
     char **items; /* NULL-terminated when not NULL */

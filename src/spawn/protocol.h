@@ -152,13 +152,13 @@ enum spawn_barrier {
     BARRIER_DISK = 1 << 7,       /* tmpfs without size and inode limits, inside outer limits */
     BARRIER_CAPS = 1 << 8,       /* payload keeps the capabilities of its user namespace */
     BARRIER_RLIMITS = 1 << 9,
-    BARRIER_ROOT = 1 << 10,      /* the box sees the host's tree, read-only */
-    BARRIER_FDS = 1 << 11,       /* descriptors of init stay open */
-    BARRIER_USERNS_MAX = 1 << 12,
-    BARRIER_UID = 1 << 13,       /* payload runs with init's uid */
-    BARRIER_NNP = 1 << 14,
-    BARRIER_READONLY = 1 << 15,  /* root and /proc are mounted read-write */
-    BARRIER_CPU = 1 << 16,
+    BARRIER_FDS = 1 << 10,       /* descriptors of init stay open */
+    BARRIER_USERNS_MAX = 1 << 11,
+    BARRIER_UID = 1 << 12,       /* payload runs with init's uid */
+    BARRIER_NNP = 1 << 13,       /* with seccomp and Landlock, which need it */
+    BARRIER_CPU = 1 << 14,
+    BARRIER_UTSNS = 1 << 15,
+    BARRIER_CGROUPNS = 1 << 16,
 };
 
 /* Descriptors, in this order: the box's socket, the job memfd (core/job.h), stdout, stderr, then
@@ -183,6 +183,7 @@ struct spawn_command {
 enum spawn_event_kind {
     EVENT_STARTED = 1, /* the program may run: start_ns, setup_ns, baseline usage */
     EVENT_USAGE,       /* answer to COMMAND_USAGE */
+    EVENT_EXITED,      /* BOX_COLLECT: the program ended, its files are being collected */
     EVENT_ENDED,       /* the box is gone and was accounted; the socket closes after it */
     EVENT_FAILED,      /* a step failed, the payload did not start; nothing is left */
 };

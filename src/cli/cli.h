@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Commands of the program `hermes`: one file each, one row each in main.c. */
+
+#include "base/err.h"
+
+enum { EXIT_USAGE = 2, EXIT_HERMES = 125 };
+
+int cmd_run(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_selftest(int argc, char **argv);
+int cmd_runtimes(int argc, char **argv);
+
+/* Prints "hermes COMMAND: message" and returns the exit status of the error's code. */
+int cli_fail(const char *command, const struct err *err);

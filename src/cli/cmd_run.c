@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes run: one program in one box, streamed, without a server. The exit status is the
+ * program's own, or says what stopped it. */
+
+#include "cli/cli.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "core/engine.h"
+#include "core/result.h"
+
+#include <argp.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_FILE = 512 << 20, EXIT_TIME = 124, EXIT_MEMORY = 137, EXIT_OUTPUT = 153 };
+
+enum {
+    OPT_TIME = 256,
+    OPT_CPU,
+    OPT_MEMORY,
+    OPT_PROCESSES,
+    OPT_OPEN_FILES,
+    OPT_DISK,
+    OPT_FILE_SIZE,
+    OPT_STACK,
+    OPT_OUTPUT,
+    OPT_CPUS,
+    OPT_RO,
+    OPT_RW,
+    OPT_JSON,
+    OPT_COLLECT,
+    OPT_OUT,
+    OPT_COMPILE_ARG,
+    OPT_MIN_LEVEL,
+    OPT_ENTRY,
+    OPT_BASE64,
+};
+
+static const struct argp_option options[] = {
+    {"language", 'l', "LANG", 0, "language or alias (`hermes runtimes`); default by the name", 1},
+    {"file", 'f', "FILE", 0, "put another file beside the program (name it A:B to rename)", 1},
+    {"entry", OPT_ENTRY, "NAME", 0, "which of the files is run", 1},
+    {"env", 'e', "KEY=VALUE", 0, "set a variable in the box", 1},
+    {"compile-arg", OPT_COMPILE_ARG, "ARG", 0, "pass an allowed option to the compiler", 1},
+    {"ro", OPT_RO, "DIR[:PATH]", 0, "show a directory read-only (default below /mnt)", 1},
+    {"rw", OPT_RW, "DIR[:PATH]", 0, "show a directory for writing", 1},
+    {"time", OPT_TIME, "DURATION", 0, "wall time limit: 2s, 500ms", 2},
+    {"cpu", OPT_CPU, "DURATION", 0, "CPU time limit, of all processes together", 2},
+    {"memory", OPT_MEMORY, "SIZE", 0, "memory limit: 256m", 2},
+    {"processes", OPT_PROCESSES, "N", 0, "processes and threads at one time", 2},
+    {"open-files", OPT_OPEN_FILES, "N", 0, "descriptors of one process", 2},
+    {"disk", OPT_DISK, "SIZE", 0, "size of /box, of /tmp and of /dev/shm", 2},
+    {"file-size", OPT_FILE_SIZE, "SIZE", 0, "largest file the program may write", 2},
+    {"stack", OPT_STACK, "SIZE", 0, "stack limit", 2},
+    {"output", OPT_OUTPUT, "SIZE", 0, "most bytes on stdout and on stderr", 2},
+    {"cpus", OPT_CPUS, "N", 0, "cores the box may use: 0.5, 2", 2},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process", 2},
+    {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 3},
+    {"base64", OPT_BASE64, NULL, 0, "with --json: stdout and stderr in base64", 3},
+    {"collect", OPT_COLLECT, "GLOB", 0, "bring back files from /box that match", 3},
+    {"out", OPT_OUT, "DIR", 0, "where collected files are written (default .)", 3},
+    {0},
+};
+
+static const char doc[] =
+    "Runs FILE (or code from stdin: -) in a box of its own and exits with its status.\v"
+    "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 memory "
+    "limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 when Hermes itself "
+    "failed; 130 after Ctrl-C.\n\n"
+    "Examples:\n"
+    "  hermes run hello.py\n"
+    "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
+    "  echo 'echo $((6*7))' | hermes run -l bash -\n"
+    "  hermes run --json --collect '*.png' plot.py";
+
+struct run_args {
+    const char *file;
+    const char *language;
+    const char *out_dir;
+    struct run_spec spec;
+    struct strv files; /* of -f */
+    struct engine_options engine;
+    bool json;
+    bool base64;
+    struct err err;
+    int failed; /* negative errno once something was wrong */
+};
+
+static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
+{
+    if (!args->failed)
+        args->failed = err_set(&args->err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
+}
+
+/* The limits that are one flag each: how the text is read and in which unit it is kept. */
+static const struct limit_flag {
+    int option;
+    const char *name;
+    size_t offset;
+    enum { READ_MS, READ_MB, READ_KB, READ_COUNT, READ_CPUS } read;
+} limit_flags[] = {
+    {OPT_TIME, "time", offsetof(struct run_limits, wall_ms), READ_MS},
+    {OPT_CPU, "cpu", offsetof(struct run_limits, cpu_ms), READ_MS},
+    {OPT_MEMORY, "memory", offsetof(struct run_limits, memory_mb), READ_MB},
+    {OPT_DISK, "disk", offsetof(struct run_limits, disk_mb), READ_MB},
+    {OPT_FILE_SIZE, "file-size", offsetof(struct run_limits, file_size_mb), READ_MB},
+    {OPT_STACK, "stack", offsetof(struct run_limits, stack_mb), READ_MB},
+    {OPT_OUTPUT, "output", offsetof(struct run_limits, output_kb), READ_KB},
+    {OPT_PROCESSES, "processes", offsetof(struct run_limits, processes), READ_COUNT},
+    {OPT_OPEN_FILES, "open-files", offsetof(struct run_limits, open_files), READ_COUNT},
+    {OPT_CPUS, "cpus", offsetof(struct run_limits, cpu_milli), READ_CPUS},
+};
+
+static int read_limit(const struct limit_flag *flag, const char *text, uint64_t *ret)
+{
+    uint64_t value;
+    int r;
+    switch (flag->read) {
+    case READ_MS:
+    case READ_CPUS: /* "0.5" read as seconds is 500 thousandths */
+        r = str_parse_duration_ms(text, &value);
+        if (flag->read == READ_CPUS && text[strcspn(text, "hms")])
+            r = -EINVAL;
+        break;
+    case READ_COUNT:
+        r = str_parse_u64(text, &value);
+        break;
+    default:
+        r = str_parse_size(text, &value);
+        uint64_t unit = flag->read == READ_MB ? 1 << 20 : 1 << 10;
+        value = r == 0 ? (value + unit - 1) / unit : 0;
+        break;
+    }
+    if (r == 0 && value == 0)
+        r = -ERANGE;
+    if (r == 0)
+        *ret = value;
+    return r;
+}
+
+static bool take_limit(struct run_args *args, int key, const char *text)
+{
+    for (size_t i = 0; i < sizeof(limit_flags) / sizeof(limit_flags[0]); i++) {
+        const struct limit_flag *flag = &limit_flags[i];
+        if (flag->option != key)
+            continue;
+        uint64_t *to = (uint64_t *)((char *)&args->spec.limits + flag->offset);
+        if (read_limit(flag, text, to) < 0)
+            wrong(args, flag->name, text,
+                flag->read == READ_MS   ? "not a duration above zero such as 2s or 500ms"
+                : flag->read == READ_CPUS || flag->read == READ_COUNT
+                    ? "not a number above zero"
+                    : "not a size above zero such as 256m");
+        return true;
+    }
+    return false;
+}
+
+static void take_env(struct run_args *args, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals) {
+        wrong(args, "env", text, "not KEY=VALUE");
+        return;
+    }
+    cleanup_free char *key = xstrndup(text, (size_t)(equals - text));
+    const char *problem = run_env_problem(key, equals + 1, strlen(equals + 1));
+    if (problem)
+        wrong(args, "env", text, problem);
+    else
+        strv_add(&args->spec.env, text);
+}
+
+/* DIR or DIR:PATH. Without PATH a box sees it at /mnt/NAME. */
+static void take_mount(struct run_args *args, const char *text, bool writable)
+{
+    const char *option = writable ? "rw" : "ro";
+    const char *colon = strrchr(text, ':');
+    cleanup_free char *dir = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
+    char real[PATH_MAX];
+    struct stat st;
+    if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        wrong(args, option, dir, "not a directory");
+        return;
+    }
+    size_t n = args->spec.mount_count;
+    if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0])) {
+        wrong(args, option, dir, "at most 8 directories");
+        return;
+    }
+    struct run_mount *mount = &args->spec.mounts[n];
+    const char *base = strrchr(real, '/') + 1;
+    int len = colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
+                    : snprintf(mount->path, sizeof(mount->path), "/mnt/%s", base);
+    bool below = str_has_prefix(mount->path, "/mnt/") || str_has_prefix(mount->path, "/box/");
+    if (len < 0 || (size_t)len >= sizeof(mount->path) || !below ||
+        str_name_problem(mount->path + 1, strlen(mount->path + 1))) {
+        wrong(args, option, text, "the path in the box must lie below /mnt or /box");
+        return;
+    }
+    mount->source = (unsigned)n;
+    mount->writable = writable;
+    args->engine.sources[n].path = xstrdup(real);
+    args->engine.sources[n].writable = writable;
+    args->spec.mount_count = args->engine.source_count = n + 1;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct run_args *args = state->input;
+    if (key > OPT_TIME - 1 && take_limit(args, key, arg))
+        return 0;
+    switch (key) {
+    case 'l':
+        args->language = arg;
+        return 0;
+    case 'f':
+        strv_add(&args->files, arg);
+        return 0;
+    case 'e':
+        take_env(args, arg);
+        return 0;
+    case OPT_ENTRY:
+        args->spec.entry = xstrdup(arg);
+        return 0;
+    case OPT_COMPILE_ARG:
+        strv_add(&args->spec.compile_args, arg);
+        return 0;
+    case OPT_RO:
+    case OPT_RW:
+        take_mount(args, arg, key == OPT_RW);
+        return 0;
+    case OPT_MIN_LEVEL:
+        if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
+            args->engine.min_level == LEVEL_NONE)
+            wrong(args, "min-level", arg, "one of full, strong, process");
+        return 0;
+    case OPT_JSON:
+        args->json = true;
+        return 0;
+    case OPT_BASE64:
+        args->base64 = true;
+        return 0;
+    case OPT_COLLECT:
+        strv_add(&args->spec.collect, arg);
+        return 0;
+    case OPT_OUT:
+        args->out_dir = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        args->file = arg;
+        while (state->next < state->argc)
+            strv_add(&args->spec.args, state->argv[state->next++]);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which FILE? `-` reads the code from stdin");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Reads a whole file or stdin. */
+static int read_source(const char *path, struct buf *b, struct err *err)
+{
+    cleanup_close int opened = -1;
+    int fd = STDIN_FILENO;
+    buf_init(b, MAX_FILE);
+    if (!str_eq(path, "-")) {
+        opened = fd = open(path, O_RDONLY | O_CLOEXEC);
+        struct stat st;
+        if (fd < 0 || fstat(fd, &st) < 0)
+            return err_set(err, ERR_NOT_FOUND, errno, "cannot read %s: %s", path, strerror(errno));
+        if (S_ISDIR(st.st_mode))
+            return err_set(err, ERR_INVALID, EISDIR, "%s is a directory; name the file to run", path);
+    }
+    ssize_t n;
+    while ((n = buf_read_fd(b, fd, 1 << 20)) > 0 || n == -EINTR)
+        ;
+    if (n == -EMSGSIZE)
+        return err_set(err, ERR_TOO_LARGE, EFBIG, "%s is larger than %d MiB", path, MAX_FILE >> 20);
+    return n < 0 ? err_set(err, ERR_INVALID, (int)-n, "cannot read %s: %s", path, strerror((int)-n))
+                 : 0;
+}
+
+static int add_file(
+    struct run_args *args, const char *name, struct buf *content, bool executable, struct err *err)
+{
+    const char *problem = str_name_problem(name, strlen(name));
+    if (problem)
+        return err_set(err, ERR_INVALID, EINVAL, "file name `%s`: %s", name, problem);
+    size_t size;
+    char *data = buf_take(content, &size);
+    run_files_add(&args->spec.files, name, data, size, executable);
+    return 0;
+}
+
+/* -f FILE or FILE:NAME. */
+static int add_extra(struct run_args *args, const char *text, struct err *err)
+{
+    const char *colon = strrchr(text, ':');
+    cleanup_free char *path = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
+    const char *slash = strrchr(path, '/');
+    const char *name = colon ? colon + 1 : slash ? slash + 1 : path;
+    cleanup_buf struct buf content = {0};
+    struct stat st;
+    int r = read_source(path, &content, err);
+    if (r < 0)
+        return r;
+    bool executable = stat(path, &st) == 0 && (st.st_mode & 0111);
+    return add_file(args, name, &content, executable, err);
+}
+
+/* The language of a file without a telling name: ELF, or what its first line says. */
+static char *guess_language(const char *data, size_t len)
+{
+    if (len >= 4 && memcmp(data, "\177ELF", 4) == 0)
+        return xstrdup("native");
+    if (len < 3 || data[0] != '#' || data[1] != '!')
+        return NULL;
+    size_t line = 2;
+    while (line < len && data[line] != '\n')
+        line++;
+    cleanup_free char *first = xstrndup(data + 2, line - 2);
+    char *save = NULL;
+    char *word = strtok_r(first, " \t\r", &save);
+    char *last = word;
+    while (word && str_has_suffix(word, "/env") && (word = strtok_r(NULL, " \t\r", &save)))
+        last = word;
+    if (!last)
+        return NULL;
+    char *slash = strrchr(last, '/');
+    return xstrdup(slash ? slash + 1 : last);
+}
+
+static int load_runtime(struct run_args *args, struct runtime_registry *registry,
+    const struct buf *code, struct err *err)
+{
+    const char *hint = args->language;
+    const char *dot = strrchr(args->file, '.');
+    cleanup_free char *guess = NULL;
+    if (!hint && dot && dot != args->file && !strchr(dot, '/'))
+        hint = args->file;
+    if (!hint)
+        hint = guess = guess_language(code->data ? code->data : "", code->len);
+    if (!hint)
+        return err_set(err, ERR_INVALID, EINVAL,
+            "cannot tell the language of %s; say it with -l (`hermes runtimes` lists them)",
+            str_eq(args->file, "-") ? "the code on stdin" : args->file);
+    int r = runtime_load(registry, hint, err);
+    if (r < 0)
+        return r;
+    args->spec.runtime = &registry->items[0];
+    return 0;
+}
+
+static int prepare(struct run_args *args, struct runtime_registry *registry, struct err *err)
+{
+    cleanup_buf struct buf code = {0};
+    int r = read_source(args->file, &code, err);
+    if (r < 0 || (r = load_runtime(args, registry, &code, err)) < 0)
+        return r;
+    const char *slash = strrchr(args->file, '/');
+    const char *name = slash ? slash + 1 : args->file;
+    if (str_eq(name, "-") || str_eq(args->spec.runtime->name, "native"))
+        name = args->spec.runtime->main_file;
+    if ((r = add_file(args, name, &code, true, err)) < 0)
+        return r;
+    if (!args->spec.entry)
+        args->spec.entry = xstrdup(name);
+    for (size_t i = 0; i < args->files.count; i++) {
+        if ((r = add_extra(args, args->files.items[i], err)) < 0)
+            return r;
+    }
+    if (!str_eq(args->file, "-"))
+        args->spec.stdin_fd = STDIN_FILENO;
+    return 0;
+}
+
+static void write_output(void *context, enum run_stream stream, const char *data, size_t len)
+{
+    (void)fs_write_all(stream == STREAM_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
+}
+
+static int save_files(const struct run_args *args, const struct run_files *files, struct err *err)
+{
+    const char *dir = args->out_dir ? args->out_dir : ".";
+    int r = fs_mkdirs(AT_FDCWD, dir, 0755);
+    cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r < 0 || dir_fd < 0)
+        return err_set(err, ERR_INVALID, errno, "cannot write to %s: %s", dir, strerror(errno));
+    for (size_t i = 0; i < files->count; i++) {
+        const struct run_file *file = &files->items[i];
+        if (file->error) {
+            (void)fprintf(stderr, "hermes run: %s not collected: %s\n", file->name, file->error);
+            continue;
+        }
+        const char *slash = strrchr(file->name, '/');
+        cleanup_free char *parent = xstrndup(file->name, slash ? (size_t)(slash - file->name) : 0);
+        if (slash && (r = fs_mkdirs(dir_fd, parent, 0755)) < 0)
+            return err_set(err, ERR_INVALID, -r, "cannot make %s/%s", dir, parent);
+        cleanup_close int fd = fs_open_beneath(dir_fd, file->name,
+            O_WRONLY | O_CREAT | O_TRUNC, file->executable ? 0755 : 0644);
+        if (fd < 0 || (r = fs_write_all(fd, file->content, file->size)) < 0)
+            return err_set(err, ERR_INVALID, fd < 0 ? -fd : -r, "cannot write %s/%s: %s", dir,
+                file->name, strerror(fd < 0 ? -fd : -r));
+    }
+    return 0;
+}
+
+static int exit_status(const struct run_result *result, int signal_number)
+{
+    const struct stage_result *run = &result->run;
+    switch (run->status) {
+    case RUN_OK:
+    case RUN_RUNTIME_ERROR:
+        return run->exit_code;
+    case RUN_SIGNALED:
+        return 128 + run->signal;
+    case RUN_TIME_LIMIT:
+        return EXIT_TIME;
+    case RUN_MEMORY_LIMIT:
+        return EXIT_MEMORY;
+    case RUN_OUTPUT_LIMIT:
+        return EXIT_OUTPUT;
+    case RUN_COMPILE_ERROR:
+        return result->compile.exited && result->compile.exit_code ? result->compile.exit_code : 1;
+    case RUN_CANCELLED:
+        return 128 + (signal_number ? signal_number : SIGINT);
+    default:
+        return EXIT_HERMES;
+    }
+}
+
+/* What a person at a terminal wants to know beside the program's own output. */
+static void tell(const struct run_result *result)
+{
+    const struct stage_result *run = &result->run;
+    if (run->status == RUN_COMPILE_ERROR) {
+        (void)fs_write_all(STDERR_FILENO, result->compile.out.data, result->compile.out.len);
+        (void)fs_write_all(STDERR_FILENO, result->compile.err.data, result->compile.err.len);
+    }
+    if (run->status == RUN_SIGNALED)
+        (void)fprintf(stderr, "hermes run: killed by %s\n", run_signal_name(run->signal));
+    else if (run->message[0])
+        (void)fprintf(stderr, "hermes run: %s\n", run->message);
+}
+
+/* SIGINT, SIGTERM and SIGHUP cancel the run; the box and all it holds go with it. */
+static int catch_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int print_json(const struct run_args *args, json_t *json)
+{
+    char *text = json_dumps(json, JSON_INDENT(2));
+    (void)puts(text);
+    free(text);
+    json_decref(json);
+    return fflush(stdout) == 0 ? 0 : -errno;
+}
+
+static int run_prepared(struct run_args *args, struct engine *engine, int signal_fd, struct err *err)
+{
+    struct run_result result;
+    run_result_init(&result, 1 << 20);
+    struct run_watch watch = {
+        .output = args->json ? NULL : write_output, .cancel_fd = signal_fd};
+    int r = engine_run(engine, &args->spec, &watch, &result, err);
+    struct signalfd_siginfo caught = {0};
+    if (read(signal_fd, &caught, sizeof(caught)) < 0)
+        caught.ssi_signo = 0;
+    int status;
+    if (r < 0) {
+        status = cli_fail("run", err);
+        if (args->json && err_table[err->code].exit_status == EXIT_HERMES)
+            (void)print_json(args, result_json_error(&result, err));
+    } else if (args->json) {
+        (void)print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
+        status = exit_status(&result, (int)caught.ssi_signo);
+    } else {
+        tell(&result);
+        status = exit_status(&result, (int)caught.ssi_signo);
+        if (result.files.count && save_files(args, &result.files, err) < 0)
+            status = cli_fail("run", err);
+    }
+    run_result_done(&result);
+    return status;
+}
+
+static int run_all(struct run_args *args, struct err *err)
+{
+    struct runtime_registry registry = {0};
+    struct engine *engine = NULL;
+    cleanup_close int signal_fd = catch_signals();
+    int r = args->failed;
+    if (r == 0)
+        r = prepare(args, &registry, err);
+    if (r == 0 && !args->spec.runtime->available)
+        r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", args->spec.runtime->missing);
+    args->engine.runtimes = &registry;
+    if (r == 0)
+        r = engine_open(&engine, &args->engine, err);
+    int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
+    engine_close(engine);
+    runtime_registry_done(&registry);
+    return status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "FILE|- [ARG...]", .doc = doc};
+    struct run_args args = {.engine = {.min_level = LEVEL_STRONG}};
+    run_spec_init(&args.spec);
+    limits_maxima(&args.engine.maxima);
+    argp_err_exit_status = EXIT_USAGE;
+    argv[0] = (char *)"hermes run";
+    (void)argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+    int status = run_all(&args, &args.err);
+    run_spec_done(&args.spec);
+    strv_done(&args.files);
+    for (size_t i = 0; i < args.engine.source_count; i++)
+        free((char *)args.engine.sources[i].path);
+    return status;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The command line: finds the command in the table and calls it. */
+
+#include "cli/cli.h"
+
+#include "base/str.h"
+#include "version.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *text;
+} commands[] = {
+    {"run", cmd_run, "run a program in a box; needs no server"},
+    {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest"},
+    {"selftest", cmd_selftest, "run the shipped attack cases in boxes on this host"},
+    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing"},
+    {"version", cmd_version, "print the version"},
+    {"help", cmd_help, "print this text"},
+};
+
+static void print_commands(FILE *to)
+{
+    (void)fprintf(to, "usage: hermes COMMAND [OPTION...] [ARGUMENT...]\n\n"
+                      "Runs code that nobody trusts, in a box.\n\n");
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        (void)fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].text);
+    (void)fprintf(to, "\n`hermes COMMAND --help` tells more. First run: "
+                      "echo 'print(1+1)' | hermes run -l python -\n");
+}
+
+static int cmd_help(int argc, char **argv)
+{
+    print_commands(stdout);
+    return 0;
+}
+
+static int cmd_version(int argc, char **argv)
+{
+    (void)printf("hermes %s\n", HERMES_VERSION);
+    return 0;
+}
+
+int cli_fail(const char *command, const struct err *err)
+{
+    (void)fprintf(stderr, "hermes %s: %s%s%s\n", command, err->field, err->field[0] ? ": " : "",
+        err->message);
+    return err_table[err->code].exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_commands(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (str_eq(name, "--help") || str_eq(name, "-h"))
+        name = "help";
+    if (str_eq(name, "--version") || str_eq(name, "-V"))
+        name = "version";
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (str_eq(name, commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    (void)fprintf(stderr, "hermes: unknown command `%s`; `hermes help` lists them\n", name);
+    return EXIT_USAGE;
+}

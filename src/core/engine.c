@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See engine.h. Opening registers a root per stage of every available runtime with the spawner
+ * and seals the table; a run then is: plan, check limits, compile box if the language has one,
+ * run box. Between the two boxes only named plain files move, as bytes. */
+
+#include "core/engine.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "core/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COLLECT_MAX_FILES = 256,
+    COLLECT_MAX_BYTES = 16 << 20,
+    ARTEFACT_MAX_FILES = 4000,
+};
+
+enum { ROOT_COMPILE, ROOT_RUN, ROOT_HOST_COMPILE, ROOT_HOST_RUN, ROOT_KINDS };
+
+struct engine {
+    struct spawner_client spawner;
+    const struct runtime_registry *runtimes;
+    struct run_limits maxima;
+    size_t source_count;
+    int (*roots)[ROOT_KINDS]; /* per runtime: index at the spawner, or -1 */
+    struct root_entries registered[SPAWN_MAX_ROOTS];
+    size_t registered_count;
+};
+
+const struct spawn_reply *engine_report(const struct engine *engine)
+{
+    return &engine->spawner.seal;
+}
+
+/* Registers entries unless the same root is there already; returns its index. Takes entries. */
+static int register_root(struct engine *e, struct root_entries *entries, struct err *err)
+{
+    for (size_t i = 0; i < e->registered_count; i++) {
+        const struct root_entries *other = &e->registered[i];
+        if (other->count == entries->count &&
+            memcmp(other->items, entries->items, entries->count * sizeof(*entries->items)) == 0) {
+            root_entries_done(entries);
+            return (int)i;
+        }
+    }
+    if (e->registered_count == SPAWN_MAX_ROOTS) {
+        root_entries_done(entries);
+        return err_set(err, ERR_INTERNAL, E2BIG, "more than %d roots", SPAWN_MAX_ROOTS);
+    }
+    int r = spawner_add_root(&e->spawner, entries->items, entries->count, err);
+    e->registered[e->registered_count] = *entries;
+    return r < 0 ? r : (int)e->registered_count++;
+}
+
+/* The host's whole tree in place of the curated one, for controls: only the programs stay. */
+static void host_entries(const struct root_entries *curated, struct root_entries *ret)
+{
+    root_entries_init(ret);
+    ret->items = xcalloc(SPAWN_MAX_ENTRIES, sizeof(*ret->items));
+    DIR *dir = opendir("/");
+    for (struct dirent *e; dir && (e = readdir(dir)) && ret->count < 64;) {
+        static const char *const ours[] = {".", "..", "proc", "sys", "dev", "box", "tmp", "mnt"};
+        bool skip = false;
+        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+            skip = skip || str_eq(e->d_name, ours[i]);
+        struct spawn_entry *to = &ret->items[ret->count];
+        (void)snprintf(to->path, sizeof(to->path), "/%.200s", e->d_name);
+        struct stat st;
+        if (skip || lstat(to->path, &st) < 0 || !(S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)))
+            continue;
+        to->kind = S_ISDIR(st.st_mode) ? ENTRY_BIND : ENTRY_LINK;
+        to->optional = 1;
+        ssize_t n = 0;
+        if (S_ISLNK(st.st_mode))
+            n = readlink(to->path, to->source, sizeof(to->source) - 1);
+        else
+            memcpy(to->source, to->path, sizeof(to->source));
+        ret->count += n >= 0;
+    }
+    if (dir)
+        (void)closedir(dir);
+    for (size_t i = 0; i < curated->count; i++) {
+        if (curated->items[i].kind == ENTRY_EXEC)
+            ret->items[ret->count++] = curated->items[i];
+    }
+}
+
+static int register_stage(struct engine *e, const struct runtime *rt, bool compile, bool host,
+    int roots[ROOT_KINDS], struct err *err)
+{
+    struct root_entries entries;
+    root_entries_init(&entries);
+    char *name = xasprintf("%s-%s", rt->name, compile ? "compile" : "run");
+    int r = root_describe(compile ? &rt->compile_root : &rt->run_root, name, &entries, err);
+    free(name);
+    if (r < 0)
+        return err_wrap(err, r, "runtime %s", rt->name);
+    if (host) {
+        struct root_entries whole;
+        host_entries(&entries, &whole);
+        if ((r = register_root(e, &whole, err)) < 0)
+            return r;
+        roots[compile ? ROOT_HOST_COMPILE : ROOT_HOST_RUN] = r;
+    }
+    if ((r = register_root(e, &entries, err)) < 0)
+        return r;
+    roots[compile ? ROOT_COMPILE : ROOT_RUN] = r;
+    return 0;
+}
+
+static int register_all(struct engine *e, const struct engine_options *options, struct err *err)
+{
+    for (size_t i = 0; i < options->source_count; i++) {
+        int r = spawner_add_source(
+            &e->spawner, options->sources[i].path, options->sources[i].writable, err);
+        if (r < 0)
+            return r;
+    }
+    e->roots = xcalloc(e->runtimes->count, sizeof(*e->roots));
+    for (size_t i = 0; i < e->runtimes->count; i++) {
+        const struct runtime *rt = &e->runtimes->items[i];
+        for (size_t k = 0; k < ROOT_KINDS; k++)
+            e->roots[i][k] = -1;
+        if (!rt->available)
+            continue;
+        int r = 0;
+        if (rt->compiled)
+            r = register_stage(e, rt, true, options->host_roots, e->roots[i], err);
+        if (r == 0)
+            r = register_stage(e, rt, false, options->host_roots, e->roots[i], err);
+        if (r < 0)
+            return r;
+    }
+    return spawner_seal(&e->spawner, err);
+}
+
+int engine_open(struct engine **ret, const struct engine_options *options, struct err *err)
+{
+    struct engine *e = xcalloc(1, sizeof(*e));
+    e->runtimes = options->runtimes;
+    e->maxima = options->maxima;
+    e->source_count = options->source_count;
+    struct spawn_setup setup = {.kind = SPAWN_SETUP,
+        .protocol = SPAWN_PROTOCOL,
+        .flags = options->allow_controls ? SETUP_ALLOW_CONTROLS : 0,
+        .min_level = options->min_level};
+    stage_spawn_limits(&options->maxima, &setup.max);
+    int r = spawner_start(&e->spawner, &setup, err);
+    if (r == 0)
+        r = register_all(e, options, err);
+    if (r < 0) {
+        engine_close(e);
+        return r;
+    }
+    *ret = e;
+    return 0;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (!engine)
+        return;
+    spawner_stop(&engine->spawner);
+    for (size_t i = 0; i < engine->registered_count; i++)
+        root_entries_done(&engine->registered[i]);
+    free(engine->roots);
+    free(engine);
+}
+
+static const struct run_watch no_watch = {.cancel_fd = -1};
+
+/* One run on its way: what every step needs. */
+struct running {
+    struct engine *engine;
+    const struct run_spec *spec;
+    const struct run_watch *watch;
+    const struct runtime *runtime;
+    const int *roots;
+    struct run_plan plan;
+    struct collect_reader artefacts;
+    struct run_result *result;
+};
+
+static unsigned pick_root(const struct running *run, bool compile)
+{
+    bool host = run->watch->host_root;
+    int kind = compile ? host ? ROOT_HOST_COMPILE : ROOT_COMPILE
+                       : host ? ROOT_HOST_RUN : ROOT_RUN;
+    return (unsigned)run->roots[kind];
+}
+
+/* A failed or stopped compilation is the run's verdict. */
+static void conclude_compile(struct run_result *result, const char *why)
+{
+    struct stage_result *run = &result->run;
+    bool cancelled = result->compile.status == RUN_CANCELLED;
+    run->status = cancelled ? RUN_CANCELLED : RUN_COMPILE_ERROR;
+    (void)snprintf(run->message, sizeof(run->message), "compile stage: %.200s", why);
+}
+
+static int compile(struct running *run, bool *ret_go_on, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.compile;
+    struct run_result *result = run->result;
+    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
+    struct stage_spec spec = {
+        .job = {.argv = &stage->argv,
+            .env = &stage->env,
+            .globs = &stage->artefacts,
+            .files = {&run->spec->files, &stage->files},
+            .collect_max_files = ARTEFACT_MAX_FILES,
+            .collect_max_bytes = stage->limits.disk_mb << 20},
+        .root = pick_root(run, true),
+        .exec = (unsigned)stage->exec,
+        .exec_path = run->runtime->compile_root.execs.items[stage->exec],
+        .limits = stage->limits,
+        .stdin_fd = -1,
+        .watch = &quiet};
+    result->has_compile = true;
+    collect_reader_init(
+        &run->artefacts, spec.job.collect_max_files, spec.job.collect_max_bytes);
+    stage_result_done(&result->compile);
+    stage_result_init(&result->compile, stage->limits.output_kb << 10);
+    int r = stage_run(&run->engine->spawner, &spec, &result->compile, &run->artefacts, err);
+    if (r < 0)
+        return err_wrap(err, r, "compile stage");
+    const struct stage_result *compiled = &result->compile;
+    if (compiled->status != RUN_OK) {
+        conclude_compile(result,
+            compiled->message[0] ? compiled->message : run_status_name(compiled->status));
+        return 0;
+    }
+    if (run->artefacts.files.count == 0 ||
+        (stage->program && !run_files_find(&run->artefacts.files, stage->program))) {
+        conclude_compile(result, "the compiler made no program");
+        return 0;
+    }
+    *ret_go_on = true;
+    return 0;
+}
+
+static int execute(struct running *run, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.run;
+    const struct run_spec *asked = run->spec;
+    struct run_result *result = run->result;
+    bool collects = asked->collect.count > 0;
+    struct stage_spec spec = {
+        .job = {.argv = &stage->argv,
+            .env = &stage->env,
+            .globs = collects ? &asked->collect : NULL,
+            .files = {&asked->files, &run->artefacts.files, &stage->files},
+            .collect_max_files = COLLECT_MAX_FILES,
+            .collect_max_bytes = COLLECT_MAX_BYTES,
+            .program = run->plan.has_compile ? run->plan.compile.program : NULL},
+        .root = pick_root(run, false),
+        .exec = (unsigned)stage->exec,
+        .exec_path = run->runtime->run_root.execs.items[stage->exec],
+        .limits = stage->limits,
+        .mounts = asked->mounts,
+        .mount_count = asked->mount_count,
+        .stdin_data = asked->stdin_data,
+        .stdin_size = asked->stdin_size,
+        .stdin_fd = asked->stdin_fd,
+        .watch = run->watch};
+    struct collect_reader reader;
+    collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
+    stage_result_done(&result->run);
+    stage_result_init(&result->run, stage->limits.output_kb << 10);
+    int r = stage_run(
+        &run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
+    if (r == 0) {
+        result->files = reader.files;
+        reader.files = (struct run_files){0};
+    }
+    collect_reader_done(&reader);
+    return r;
+}
+
+static int check_mounts(const struct engine *e, const struct run_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->mount_count; i++) {
+        if (spec->mounts[i].source >= e->source_count)
+            return err_field(err, "mounts", "no such directory");
+    }
+    return 0;
+}
+
+static int run_planned(struct running *run, struct err *err)
+{
+    const struct run_limits *maxima = &run->engine->maxima;
+    int r = limits_check(&run->plan.run.limits, maxima, "limits.", err);
+    if (r == 0 && run->plan.has_compile)
+        r = limits_check(&run->plan.compile.limits, maxima, "compile_limits.", err);
+    if (r == 0)
+        r = check_mounts(run->engine, run->spec, err);
+    bool go_on = !run->plan.has_compile;
+    if (r == 0 && run->plan.has_compile)
+        r = compile(run, &go_on, err);
+    if (r == 0 && go_on)
+        r = execute(run, err);
+    return r;
+}
+
+int engine_run(struct engine *engine, const struct run_spec *spec, const struct run_watch *watch,
+    struct run_result *result, struct err *err)
+{
+    struct running run = {.engine = engine,
+        .spec = spec,
+        .watch = watch ? watch : &no_watch,
+        .runtime = spec->runtime,
+        .result = result};
+    size_t index = (size_t)(spec->runtime - engine->runtimes->items);
+    if (!spec->runtime->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
+    run.roots = engine->roots[index];
+    if (!result->id[0])
+        id_make("run_", result->id);
+    result->level = engine->spawner.seal.level;
+    result->cgroup = engine->spawner.seal.cgroup;
+    int r = runtime_plan(spec->runtime, spec, &run.plan, err);
+    if (r == 0) {
+        r = run_planned(&run, err);
+        run_plan_done(&run.plan);
+    }
+    collect_reader_done(&run.artefacts);
+    return r;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The engine: runs a run_spec in boxes and fills in a run_result. One call of engine_run() is one
+ * run from validation to result, on the caller's thread; any number may be under way at once. */
+
+#include "base/err.h"
+#include "core/root.h"
+#include "core/run.h"
+#include "core/runtime.h"
+#include "core/spawner.h"
+
+#include <stdbool.h>
+
+struct engine_options {
+    const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
+    unsigned min_level;                      /* enum spawn_level */
+    bool allow_controls;                     /* selftest: boxes may leave barriers out */
+    bool host_roots;                         /* selftest: also register each root with the host's
+                                                whole tree, for controls */
+    struct run_limits maxima;
+    struct {
+        const char *path;
+        bool writable;
+    } sources[SPAWN_MAX_SOURCES]; /* directories for run_mount.source */
+    size_t source_count;
+};
+
+struct engine;
+
+/* Starts the spawner and registers the roots. The error tells, feature by feature, what the host
+ * lacks for the minimum level. */
+int engine_open(struct engine **ret, const struct engine_options *options, struct err *err);
+void engine_close(struct engine *engine);
+
+/* What the host enforces. */
+const struct spawn_reply *engine_report(const struct engine *engine);
+
+enum run_stream { STREAM_STDOUT, STREAM_STDERR };
+
+/* How the caller follows a run; all may be zero. Called on the thread of engine_run(). */
+struct run_watch {
+    void *context;
+    void (*started)(void *context);
+    void (*output)(void *context, enum run_stream stream, const char *data, size_t len);
+    int cancel_fd; /* the run is cancelled when this becomes readable or hangs up; -1 for none */
+    uint32_t remove; /* enum spawn_barrier bits to leave out: selftest only */
+    bool host_root;  /* use the host's tree: selftest only */
+};
+
+/* Returns 0 with result filled in (a failing program is a result), or negative errno with err:
+ * ERR_INVALID for a bad spec, else Hermes could not do its job. result must be initialised. */
+int engine_run(struct engine *engine, const struct run_spec *spec, const struct run_watch *watch,
+    struct run_result *result, struct err *err);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* A run_result as the JSON of docs/api.md. */
+
+#include "core/run.h"
+
+#include <jansson.h>
+
+enum result_encoding { ENCODE_UTF8, ENCODE_BASE64 };
+
+/* The caller owns the returned object. */
+json_t *result_json(const struct run_result *result, enum result_encoding encoding);
+
+/* The same for a run that failed because of Hermes: status internal_error with this message. */
+json_t *result_json_error(const struct run_result *result, const struct err *err);
+
+/* What the host enforces, for /v1/report and doctor. */
+struct spawn_reply;
+json_t *result_report_json(const struct spawn_reply *reply);
+
+/* Base64 with padding. The caller frees. */
+char *result_base64(const void *data, size_t len);

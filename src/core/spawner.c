@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See spawner.h. Registration is one way: the messages go out back to back and the first thing
+ * that went wrong comes in the answer to the seal. */
+
+#include "core/spawner.h"
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const step_texts[STEP_COUNT] = {
+#define STEP_TEXT(name, text) [name] = text,
+    SPAWN_STEPS(STEP_TEXT)
+#undef STEP_TEXT
+};
+
+static const char *const level_names[] = {
+    [LEVEL_NONE] = "none",
+    [LEVEL_PROCESS] = "process",
+    [LEVEL_STRONG] = "strong",
+    [LEVEL_FULL] = "full",
+};
+
+static const char *const cgroup_names[] = {
+    [CGROUP_NONE] = "none",
+    [CGROUP_V1] = "v1",
+    [CGROUP_V2] = "v2",
+    [CGROUP_HYBRID] = "hybrid",
+};
+
+#define FIX_CGROUP                                                                             \
+    "run as root, or in a delegated control group (systemd-run --user --scope -p "             \
+    "Delegate=yes hermes ...), or accept less with --min-level process"
+#define FIX_USERNS                                                                             \
+    "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or an "    \
+    "AppArmor profile with `userns,`), or run as root"
+#define FIX_CONTAINER                                                                          \
+    "in a container: add CAP_SYS_ADMIN and --security-opt systempaths=unconfined "             \
+    "--security-opt apparmor=unconfined; see docs/security.md"
+
+const struct feature_info feature_table[FEATURE_COUNT] = {
+    [FEATURE_USERNS] = {"user_namespace", "boxes have ids of their own", FIX_USERNS},
+    [FEATURE_UID_RANGE] = {"uid_per_box", "every live box has a host uid of its own",
+        "run as root, or install uidmap and give the user a range in /etc/subuid and "
+        "/etc/subgid"},
+    [FEATURE_NAMESPACES] = {"namespaces", "own mount, pid, network, ipc and uts namespaces",
+        FIX_CONTAINER},
+    [FEATURE_MOUNT_API] = {"mount_api", "open_tree, move_mount, mount_setattr",
+        "use Linux 5.12 or newer; " FIX_CONTAINER},
+    [FEATURE_PROC] = {"private_proc", "a /proc that shows the box alone", FIX_CONTAINER},
+    [FEATURE_PIVOT] = {"pivot_root", "the host's tree is not in the box at all", FIX_CONTAINER},
+    [FEATURE_MEMORY] = {"memory_limit", "memory limit by control group", FIX_CGROUP},
+    [FEATURE_PIDS] = {"process_limit", "process limit (pids) by control group", FIX_CGROUP},
+    [FEATURE_CPU] = {"cpu_limit", "cpu limit and accounting by control group", FIX_CGROUP},
+    [FEATURE_KILL] = {"cgroup_kill", "a whole box is killed in one step",
+        "mount cgroup2 (Linux 5.14 or newer); without it boxes are killed through their init"},
+    [FEATURE_INTO] = {"clone_into_cgroup", "not one instruction of a box runs outside its limits",
+        "mount cgroup2 (Linux 5.7 or newer); without it boxes wait until they are in"},
+    [FEATURE_NNP] = {"no_new_privs", "set-uid programs gain nothing", "use Linux 3.5 or newer"},
+    [FEATURE_SECCOMP] = {"seccomp", "system calls are on an allow list",
+        "use a kernel with CONFIG_SECCOMP_FILTER; in a container allow seccomp()"},
+    [FEATURE_LANDLOCK] = {"landlock", "second fence around files (ABI 3 or newer)",
+        "use Linux 6.2 or newer with landlock in the LSM list (lsm=landlock,...)"},
+    [FEATURE_OPENAT2] = {"openat2", "paths are resolved beneath a directory by the kernel",
+        "use Linux 5.6 or newer; without it Hermes walks paths itself"},
+    [FEATURE_CLOSE_RANGE] = {"close_range", "no descriptor leaks into a box",
+        "use Linux 5.11 or newer"},
+    [FEATURE_PIDFD] = {"pidfd", "processes are watched without races", "use Linux 5.4 or newer"},
+};
+
+const char *spawner_step_text(unsigned step)
+{
+    return step < STEP_COUNT ? step_texts[step] : "unknown step";
+}
+
+const char *spawner_level_name(unsigned level)
+{
+    return level <= LEVEL_FULL ? level_names[level] : "none";
+}
+
+const char *spawner_cgroup_name(unsigned cgroup)
+{
+    return cgroup <= CGROUP_HYBRID ? cgroup_names[cgroup] : "none";
+}
+
+int spawner_level_parse(const char *name, unsigned *ret_level)
+{
+    for (unsigned i = LEVEL_NONE; i <= LEVEL_FULL; i++) {
+        if (str_eq(name, level_names[i])) {
+            *ret_level = i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+/* hermes-spawn lies beside the program that runs, wherever it was started from. */
+static char *program_path(void)
+{
+    const char *override = getenv("HERMES_SPAWN");
+    if (override)
+        return xstrdup(override);
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        return xstrdup("hermes-spawn");
+    self[n] = '\0';
+    char *slash = strrchr(self, '/');
+    return xasprintf("%.*s/hermes-spawn", (int)(slash - self), self);
+}
+
+static int send_packet(
+    struct spawner_client *c, const void *data, size_t size, const int *fds, unsigned fd_count)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * 8)];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec iov = {.iov_base = (void *)data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fd_count) {
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+        memcpy(CMSG_DATA(head), fds, sizeof(int) * fd_count);
+    }
+    while (sendmsg(c->control_fd, &msg, MSG_NOSIGNAL) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
+}
+
+static int lost(struct err *err, int error)
+{
+    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
+        error == -EPIPE || error == -ECONNRESET ? "it ended" : strerror(-error));
+}
+
+int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
+{
+    *c = (struct spawner_client){.control_fd = -1, .pid = -1};
+    cleanup_free char *path = program_path();
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    /* dup2 onto itself would keep close-on-exec: move it out of the way. */
+    if (theirs == SPAWN_CONTROL_FD) {
+        int moved = fcntl(theirs, F_DUPFD_CLOEXEC, SPAWN_CONTROL_FD + 1);
+        if (moved < 0)
+            return err_set(err, ERR_INTERNAL, errno, "cannot move a descriptor");
+        close_fd(&theirs);
+        theirs = moved;
+    }
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, theirs, SPAWN_CONTROL_FD);
+    char *argv[] = {(char *)"hermes-spawn", NULL};
+    char *env[] = {NULL};
+    int r = posix_spawn(&c->pid, path, &actions, NULL, argv, env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    if (r)
+        return err_set(err, ERR_INTERNAL, r,
+            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
+    c->control_fd = take_fd(&ours);
+    r = send_packet(c, setup, sizeof(*setup), NULL, 0);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+int spawner_add_source(struct spawner_client *c, const char *path, bool writable, struct err *err)
+{
+    struct spawn_source source = {.kind = SPAWN_MOUNT, .writable = writable};
+    if (strlen(path) >= sizeof(source.path))
+        return err_set(err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
+    memcpy(source.path, path, strlen(path));
+    int r = send_packet(c, &source, sizeof(source), NULL, 0);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+int spawner_add_root(
+    struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err)
+{
+    if (count > SPAWN_MAX_ENTRIES)
+        return err_set(err, ERR_INTERNAL, E2BIG, "a root has %zu entries, at most %d", count,
+            SPAWN_MAX_ENTRIES);
+    size_t size = sizeof(struct spawn_root) + count * sizeof(*entries);
+    cleanup_free char *packet = xmalloc(size);
+    struct spawn_root head = {.kind = SPAWN_ROOT, .count = (uint32_t)count};
+    memcpy(packet, &head, sizeof(head));
+    memcpy(packet + sizeof(head), entries, count * sizeof(*entries));
+    int r = send_packet(c, packet, size, NULL, 0);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+static int ask(struct spawner_client *c, uint32_t kind, struct spawn_reply *ret, struct err *err)
+{
+    int r = send_packet(c, &kind, sizeof(kind), NULL, 0);
+    if (r < 0)
+        return lost(err, r);
+    ssize_t n;
+    while ((n = recv(c->control_fd, ret, sizeof(*ret), 0)) < 0 && errno == EINTR)
+        ;
+    return n == (ssize_t)sizeof(*ret) ? 0 : lost(err, n < 0 ? -errno : -EPIPE);
+}
+
+/* "user_namespace (Operation not permitted), memory_limit (...)": what is not enforced. */
+static void list_missing(const struct spawn_reply *reply, struct buf *out)
+{
+    for (unsigned i = 0; i < FEATURE_COUNT; i++) {
+        if (!(reply->enforced & 1u << i))
+            (void)buf_printf(out, "%s%s (%s)", out->len ? ", " : "", feature_table[i].name,
+                strerror(-reply->reason[i]));
+    }
+}
+
+int spawner_seal(struct spawner_client *c, struct err *err)
+{
+    int r = ask(c, SPAWN_SEAL, &c->seal, err);
+    if (r < 0)
+        return r;
+    const struct spawn_reply *reply = &c->seal;
+    if (reply->error == -EPERM && reply->step == STEP_SPAWNER && !reply->detail[0]) {
+        cleanup_buf struct buf missing;
+        buf_init(&missing, 400);
+        list_missing(reply, &missing);
+        return err_set(err, ERR_UNSUPPORTED, EPERM,
+            "this host enforces only level `%s`; not enforced: %s; run `hermes doctor`",
+            spawner_level_name(reply->level), missing.data ? missing.data : "");
+    }
+    if (reply->error)
+        return err_set(err, ERR_INTERNAL, -reply->error, "cannot %s (%s): %s; run `hermes doctor`",
+            spawner_step_text(reply->step), reply->detail, strerror(-reply->error));
+    return 0;
+}
+
+int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err *err)
+{
+    return ask(c, SPAWN_PROBE, ret, err);
+}
+
+int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int *fds,
+    unsigned fd_count, struct err *err)
+{
+    int r = send_packet(c, box, sizeof(*box), fds, fd_count);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+void spawner_stop(struct spawner_client *c)
+{
+    close_fd(&c->control_fd);
+    if (c->pid > 0) {
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    c->pid = -1;
+}

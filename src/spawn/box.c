@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See box.h. The order of box_start() is the order of the construction in docs/security.md: group
+ * with its limits first, then clone into it, then ids, then the go-ahead. Until that byte is sent
+ * the child does nothing; when we fail before it, it dies without having run anything. */
+
+#include "spawn/box.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "spawn/inside.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BASE_MEMORY_MAX = 2 << 20 };
+
+static void send_event(int socket, const struct spawn_event *event)
+{
+    (void)send(socket, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static bool in_range(uint64_t value, uint64_t max)
+{
+    return value >= 1 && value <= max;
+}
+
+static bool limits_ok(const struct spawn_limits *l, const struct spawn_limits *max)
+{
+    return in_range(l->memory_bytes, max->memory_bytes) &&
+        in_range(l->disk_bytes, max->disk_bytes) && in_range(l->file_bytes, max->file_bytes) &&
+        in_range(l->stack_bytes, max->stack_bytes) && in_range(l->inodes, max->inodes) &&
+        in_range(l->processes, max->processes) && in_range(l->open_files, max->open_files) &&
+        in_range(l->cpu_milli, max->cpu_milli) && in_range(l->cpu_s, max->cpu_s);
+}
+
+/* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write to.
+ * A descriptor of anything else (a taken-over server could send one) is refused. */
+static bool is_pipe(int fd)
+{
+    struct statfs fs;
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fstatfs(fd, &fs) == 0 &&
+        fs.f_type == PIPEFS_MAGIC;
+}
+
+static bool is_sealed_memfd(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_WRITE);
+}
+
+static bool request_ok(const struct spawner *s, const struct spawn_box *r, const int *fds,
+    unsigned fd_count)
+{
+    unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
+    if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
+        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT)) || fd_count != want ||
+        r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
+        return false;
+    if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
+        return false;
+    for (uint32_t i = 0; i < r->mount_count; i++) {
+        const struct spawn_box_mount *m = &r->mounts[i];
+        if (m->source >= s->source_count || (m->writable && !s->sources[m->source].writable))
+            return false;
+    }
+    if (!is_sealed_memfd(fds[1]) || !is_pipe(fds[2]) || !is_pipe(fds[3]))
+        return false;
+    if ((r->flags & BOX_STDIN) && !is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
+        return false;
+    return !(r->flags & BOX_COLLECT) || is_pipe(fds[fd_count - 1]);
+}
+
+/* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
+static int give_pipes(const struct spawner *s, const struct box *box, const int *fds,
+    unsigned fd_count)
+{
+    uid_t uid = ids_payload(&s->ids, box->slot);
+    for (unsigned i = 2; i < fd_count; i++) {
+        if (is_pipe(fds[i]) && fchown(fds[i], uid, uid) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
+{
+    struct epoll_event e = {.events = EPOLLIN,
+        .data.u64 = (uint64_t)(box - s->boxes) * TAG_COUNT + tag};
+    return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+static uint64_t clone_flags(uint32_t remove)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+        CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND;
+    if (remove & BARRIER_NETNS)
+        flags &= ~(uint64_t)CLONE_NEWNET;
+    if (remove & BARRIER_IPCNS)
+        flags &= ~(uint64_t)CLONE_NEWIPC;
+    if (remove & BARRIER_UTSNS)
+        flags &= ~(uint64_t)CLONE_NEWUTS;
+    return flags;
+}
+
+/* Clones box init; returns its pid. Only the parent returns. */
+static int clone_init(struct spawner *s, struct box *box, const struct inside *in)
+{
+    int into = cgroup_leaf_into_fd(&s->cgroups, &box->leaf);
+    struct sys_clone_args args = {.flags = clone_flags(in->box->remove),
+        .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
+        .exit_signal = SIGCHLD};
+    if (into >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)into;
+    }
+    int pid = sys_clone3(&args);
+    if (pid == 0)
+        inside_run(in);
+    return pid;
+}
+
+static int map_ids(const struct spawner *s, const struct box *box, int pid)
+{
+    char path[32];
+    (void)snprintf(path, sizeof(path), "/proc/%d", pid);
+    cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, fd);
+}
+
+static int enter_root(struct spawner *s, uint32_t root)
+{
+    int ns = s->roots[root].ns_fd;
+    int r = ns == s->current_ns ? 0 : tree_enter(ns);
+    if (r == 0)
+        s->current_ns = ns;
+    return r;
+}
+
+static int watch_all(struct spawner *s, struct box *box)
+{
+    int r = watch(s, box, box->socket, TAG_SOCKET);
+    if (r == 0)
+        r = watch(s, box, box->link, TAG_LINK);
+    if (r == 0)
+        r = watch(s, box, box->pidfd, TAG_PIDFD);
+    if (r == 0 && box->leaf.oom_fd >= 0)
+        r = watch(s, box, box->leaf.oom_fd, TAG_OOM);
+    return r;
+}
+
+/* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
+static int build(struct spawner *s, struct box *box, const struct spawn_box *request,
+    const int *fds, unsigned fd_count, uint32_t *ret_step)
+{
+    int r;
+    int pair[2];
+    *ret_step = STEP_SLOT;
+    if ((r = ids_claim(&s->ids)) < 0)
+        return r;
+    box->slot = r;
+    if ((r = cgroup_leaf_make(&s->cgroups, &request->limits, request->remove, &box->leaf,
+             ret_step)) < 0)
+        return r;
+    *ret_step = STEP_CHANNELS;
+    if ((r = give_pipes(s, box, fds, fd_count)) < 0)
+        return r;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    box->link = pair[0];
+    cleanup_close int child_link = pair[1];
+    *ret_step = STEP_CLONE;
+    if ((r = enter_root(s, request->root)) < 0)
+        return r;
+    bool has_stdin = request->flags & BOX_STDIN;
+    struct inside in = {.box = request,
+        .exec_path = s->roots[request->root].execs[request->exec],
+        .unique_ids = s->ids.unique,
+        .has_memory = s->cgroups.use & TREE_MEMORY,
+        .landlock_abi = s->landlock_abi,
+        .link_fd = child_link,
+        .job_fd = fds[1],
+        .stdout_fd = fds[2],
+        .stderr_fd = fds[3],
+        .stdin_fd = has_stdin ? fds[4] : -1,
+        .collect_fd = box->collects ? fds[fd_count - 1] : -1};
+    int pid = clone_init(s, box, &in);
+    if (pid < 0)
+        return pid;
+    *ret_step = STEP_CGROUP_JOIN;
+    bool into = cgroup_leaf_into_fd(&s->cgroups, &box->leaf) >= 0;
+    if ((r = cgroup_leaf_join(&s->cgroups, &box->leaf, pid, into)) < 0)
+        return r;
+    *ret_step = STEP_IDMAP;
+    if ((r = map_ids(s, box, pid)) < 0)
+        return r;
+    *ret_step = STEP_RELEASE;
+    if ((r = watch_all(s, box)) < 0)
+        return r;
+    return send(box->link, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+static void kill_box(struct spawner *s, struct box *box)
+{
+    (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+    if (box->pidfd >= 0)
+        (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
+}
+
+static void remove_leaf(struct spawner *s, struct box *box)
+{
+    if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
+        s->dying[s->dying_count++] = box->leaf;
+}
+
+/* Gives back all a box holds; its processes are dead and reaped. */
+static void release(struct spawner *s, struct box *box)
+{
+    close_fd(&box->link);
+    close_fd(&box->pidfd);
+    remove_leaf(s, box);
+    if (box->slot >= 0)
+        ids_release(&s->ids, box->slot);
+    close_fd(&box->socket);
+    box->used = false;
+}
+
+static void reap(const struct box *box)
+{
+    siginfo_t info;
+    while (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+}
+
+static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
+{
+    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
+    if (box->pidfd >= 0) {
+        kill_box(s, box);
+        reap(box);
+    }
+    int socket = take_fd(&box->socket);
+    release(s, box);
+    send_event(socket, &(struct spawn_event){.kind = EVENT_FAILED, .step = step, .error = error});
+    (void)close(socket);
+}
+
+static struct box *free_box(struct spawner *s)
+{
+    for (unsigned i = 0; i < MAX_BOXES; i++) {
+        if (!s->boxes[i].used)
+            return &s->boxes[i];
+    }
+    return NULL;
+}
+
+void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    uint64_t now = clock_ns();
+    struct box *box = free_box(s);
+    int error = !box ? -EAGAIN : request_ok(s, request, fds, fd_count) ? 0 : -EINVAL;
+    if (error < 0) {
+        if (fd_count > 0)
+            send_event(fds[0], &(struct spawn_event){
+                .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
+        for (unsigned i = 0; i < fd_count; i++)
+            close_fd(&fds[i]);
+        return;
+    }
+    *box = (struct box){.used = true,
+        .socket = take_fd(&fds[0]),
+        .link = -1,
+        .pidfd = -1,
+        .slot = -1,
+        .collects = request->flags & BOX_COLLECT,
+        .request_ns = now};
+    box->leaf.oom_fd = -1;
+    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
+        box->leaf.fds[i] = -1;
+    uint32_t step;
+    int r = build(s, box, request, fds, fd_count, &step);
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
+    if (r < 0)
+        fail(s, box, step, r);
+}
+
+static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    struct cgroup_usage usage;
+    box->started = true;
+    box->start_ns = record->ns;
+    box->base_cpu_ns = record->cpu_ns;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    /* Read a moment after exec: bounded, so that a late look cannot hide the program's own. */
+    box->base_memory =
+        usage.memory_bytes < BASE_MEMORY_MAX ? usage.memory_bytes : BASE_MEMORY_MAX;
+    send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
+        .cgroup = s->cgroups.mode,
+        .start_ns = box->start_ns,
+        .setup_ns = box->start_ns - box->request_ns});
+}
+
+static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    switch (record->kind) {
+    case LINK_START:
+        on_start(s, box, record);
+        break;
+    case LINK_FAILED:
+        box->failed = true;
+        box->step = record->step;
+        box->error = record->error;
+        break;
+    case LINK_EXIT:
+        if (box->failed)
+            break;
+        box->exited = true;
+        box->status = record->status;
+        box->end_ns = record->ns;
+        box->disk_full = record->disk_full;
+        box->init_cpu_ns = record->cpu_ns;
+        box->init_rss = record->rss_bytes;
+        if (box->collects) {
+            cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
+            send_event(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static void drain_link(struct spawner *s, struct box *box)
+{
+    struct link_record record;
+    while (recv(box->link, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record))
+        on_record(s, box, &record);
+}
+
+static uint64_t above(uint64_t value, uint64_t base)
+{
+    return value > base ? value - base : 0;
+}
+
+static void fill_usage(const struct spawner *s, const struct box *box,
+    const struct cgroup_usage *usage, struct spawn_event *event)
+{
+    if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
+        event->cpu_ns = above(usage->cpu_ns, box->base_cpu_ns);
+    else
+        event->cpu_ns = box->init_cpu_ns;
+    if (s->cgroups.use & TREE_MEMORY)
+        event->memory_bytes = above(event->kind == EVENT_USAGE ? usage->memory_bytes
+                                                               : usage->peak_bytes,
+            box->base_memory);
+    else
+        event->memory_bytes = box->init_rss;
+}
+
+static void on_command(struct spawner *s, struct box *box)
+{
+    struct spawn_command command;
+    ssize_t n = recv(box->socket, &command, sizeof(command), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == sizeof(command) && command.kind == COMMAND_USAGE) {
+        struct cgroup_usage usage;
+        struct spawn_event event = {.kind = EVENT_USAGE};
+        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+        fill_usage(s, box, &usage, &event);
+        send_event(box->socket, &event);
+        return;
+    }
+    /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
+    box->killed = true;
+    kill_box(s, box);
+    if (n <= 0)
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
+}
+
+/* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
+static void on_end(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    siginfo_t info = {0};
+    if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+        return; /* an event of the box that had this place before */
+    drain_link(s, box);
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    struct spawn_event event = {.kind = EVENT_ENDED,
+        .cgroup = s->cgroups.mode,
+        .wait_status = box->status,
+        .start_ns = box->start_ns,
+        .end_ns = box->end_ns ? box->end_ns : clock_ns(),
+        .setup_ns = above(box->start_ns, box->request_ns)};
+    bool oom = usage.oom_kill || box->oom_event;
+    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+        (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+    fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
+    if (box->failed && box->started) {
+        event.flags |= ENDED_EXEC_FAILED;
+        event.error = box->error;
+    } else if (!box->started && !box->killed && !oom) {
+        event.kind = EVENT_FAILED;
+        event.step = box->failed ? box->step : STEP_INIT;
+        event.error = box->failed ? box->error : -ECHILD;
+    }
+    int socket = take_fd(&box->socket);
+    release(s, box);
+    send_event(socket, &event);
+    (void)close(socket);
+}
+
+void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+{
+    uint64_t count;
+    switch (tag) {
+    case TAG_LINK:
+        drain_link(s, box);
+        break;
+    case TAG_SOCKET:
+        on_command(s, box);
+        break;
+    case TAG_OOM:
+        if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
+            break;
+        box->oom_event = true;
+        kill_box(s, box);
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        break;
+    case TAG_PIDFD:
+        on_end(s, box);
+        break;
+    default:
+        break;
+    }
+}
+
+void box_kill_all(struct spawner *s)
+{
+    for (unsigned i = 0; i < MAX_BOXES; i++) {
+        if (s->boxes[i].used)
+            kill_box(s, &s->boxes[i]);
+    }
+    for (unsigned i = 0; i < MAX_BOXES; i++) {
+        if (s->boxes[i].used) {
+            reap(&s->boxes[i]);
+            release(s, &s->boxes[i]);
+        }
+    }
+}
+
+void box_sweep(struct spawner *s)
+{
+    for (unsigned i = 0; i < s->dying_count;) {
+        if (cgroup_leaf_remove(&s->cgroups, &s->dying[i]) == -EBUSY)
+            i++;
+        else
+            s->dying[i] = s->dying[--s->dying_count];
+    }
+}

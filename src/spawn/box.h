@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Boxes seen from their parent, the spawner: start, watch, kill, account, clean up. */
+
+#include "spawn/cgroup.h"
+#include "spawn/ids.h"
+#include "spawn/protocol.h"
+#include "spawn/tree.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
+
+struct box {
+    bool used;
+    int socket; /* to whoever asked for it */
+    int link;   /* to box init */
+    int pidfd;
+    int slot;
+    struct cgroup_leaf leaf;
+    struct cgroup_usage at_exit;
+    uint64_t request_ns;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t base_cpu_ns;
+    uint64_t base_memory;
+    uint64_t init_cpu_ns; /* of the payload and its children as init saw it; without a cgroup */
+    uint64_t init_rss;
+    int32_t status;
+    int32_t error;
+    uint32_t step;
+    bool started;
+    bool failed;
+    bool exited;
+    bool killed;
+    bool oom_event;
+    bool disk_full;
+    bool collects;
+};
+
+/* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes. */
+struct spawner {
+    struct spawn_setup setup;
+    bool sealed;
+    struct ids ids;
+    struct cgroup_host cgroups;
+    int landlock_abi;
+    uint32_t root_count;
+    struct tree roots[SPAWN_MAX_ROOTS];
+    uint32_t source_count;
+    struct tree_source sources[SPAWN_MAX_SOURCES];
+    int current_ns; /* mount namespace we are in */
+    int epoll_fd;
+    struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
+    unsigned dying_count;
+    struct box boxes[MAX_BOXES];
+};
+
+/* What an epoll event is about; the box's index is in the upper bits of the data. */
+enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_COUNT };
+
+/* Starts a box from a request and its descriptors, all of which it takes. What fails is reported
+ * on the box's socket, if there is one. */
+void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count);
+
+void box_event(struct spawner *s, struct box *box, enum box_tag tag);
+
+/* Kills every box and waits until nothing is left. */
+void box_kill_all(struct spawner *s);
+
+/* Tries again to remove leaves of boxes that are gone. */
+void box_sweep(struct spawner *s);

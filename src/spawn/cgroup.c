@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Leaves of boxes. A small table says which file of which tree carries each limit, so that v1, v2
+ * and hybrid machines run the same code; cgroup_host.c finds the trees.
+ *
+ * A v1 memory group kills one process when the limit is reached, a v2 group (memory.oom.group)
+ * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
+ * which then kills the box. */
+
+#include "spawn/cgroup.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/id.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CPU_PERIOD_US = 100000 };
+
+/* A limit file: written when the tree has the use and is of that version. */
+struct limit_file {
+    unsigned use;
+    bool v2;
+    uint32_t barrier; /* enum spawn_barrier that leaves it out */
+    bool optional;    /* may be missing: swap accounting is not always built in */
+    const char *file;
+    void (*format)(char *out, size_t size, const struct spawn_limits *limits);
+};
+
+static void format_memory(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "%llu", (unsigned long long)l->memory_bytes);
+}
+
+static void format_pids(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "%u", l->processes + 1); /* box init is one more */
+}
+
+static void format_cpu_v1(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "%u", l->cpu_milli * (CPU_PERIOD_US / 1000));
+}
+
+static void format_cpu_v2(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "%u %u", l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
+}
+
+static void format_zero(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "0");
+}
+
+static void format_one(char *out, size_t size, const struct spawn_limits *l)
+{
+    (void)snprintf(out, size, "1");
+}
+
+static const struct limit_file limit_files[] = {
+    {TREE_MEMORY, false, BARRIER_MEMORY, false, "memory.limit_in_bytes", format_memory},
+    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.memsw.limit_in_bytes", format_memory},
+    {TREE_PIDS, false, BARRIER_PIDS, false, "pids.max", format_pids},
+    {TREE_CPU, false, BARRIER_CPU, false, "cpu.cfs_quota_us", format_cpu_v1},
+    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.max", format_memory},
+    {TREE_MEMORY, true, BARRIER_MEMORY, true, "memory.swap.max", format_zero},
+    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.oom.group", format_one},
+    {TREE_PIDS, true, BARRIER_PIDS, false, "pids.max", format_pids},
+    {TREE_CPU, true, BARRIER_CPU, false, "cpu.max", format_cpu_v2},
+};
+
+/* The quota of a box that may use every core is no limit, and setting one costs the kernel a code
+ * patch when it is the first on the machine. */
+static bool quota_needed(const struct spawn_limits *limits)
+{
+    static long cores;
+    if (!cores)
+        cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 || limits->cpu_milli < (unsigned long)cores * 1000;
+}
+
+static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
+    const struct spawn_limits *limits, uint32_t skip)
+{
+    for (size_t i = 0; i < sizeof(limit_files) / sizeof(limit_files[0]); i++) {
+        const struct limit_file *f = &limit_files[i];
+        if (!(tree->use & f->use) || tree->v2 != f->v2 || (skip & f->barrier))
+            continue;
+        if (f->use == TREE_CPU && !quota_needed(limits))
+            continue;
+        char text[48];
+        f->format(text, sizeof(text), limits);
+        int r = fs_write_once(leaf_fd, f->file, text);
+        if (r < 0 && !(f->optional && r == -ENOENT))
+            return r;
+    }
+    return 0;
+}
+
+/* Registers an eventfd with memory.oom_control (cgroup v1). */
+static int watch_oom_v1(int leaf_fd, int *ret_fd)
+{
+    cleanup_close int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event < 0)
+        return -errno;
+    cleanup_close int control = openat(leaf_fd, "memory.oom_control", O_RDONLY | O_CLOEXEC);
+    if (control < 0)
+        return -errno;
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%d %d", event, control);
+    int r = fs_write_once(leaf_fd, "cgroup.event_control", text);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&event);
+    return 0;
+}
+
+static void random_name(char out[CGROUP_NAME])
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char raw[16];
+    id_random(raw, sizeof(raw));
+    for (unsigned i = 0; i < sizeof(raw); i++) {
+        out[2 * i] = hex[raw[i] >> 4];
+        out[2 * i + 1] = hex[raw[i] & 15];
+    }
+    out[2 * sizeof(raw)] = '\0';
+}
+
+static int make_in_tree(const struct cgroup_tree *tree, const struct spawn_limits *limits,
+    uint32_t skip, struct cgroup_leaf *leaf, unsigned i, uint32_t *ret_step)
+{
+    *ret_step = STEP_CGROUP;
+    if (mkdirat(tree->instance_fd, leaf->name, 0755) < 0)
+        return -errno;
+    leaf->fds[i] = openat(tree->instance_fd, leaf->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (leaf->fds[i] < 0)
+        return -errno;
+    *ret_step = STEP_CGROUP_LIMIT;
+    int r = write_limits(tree, leaf->fds[i], limits, skip);
+    if (r == 0 && (tree->use & TREE_MEMORY) && !tree->v2 && !(skip & BARRIER_MEMORY))
+        r = watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
+    return r;
+}
+
+int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
+    uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step)
+{
+    random_name(leaf->name);
+    leaf->oom_fd = -1;
+    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
+        leaf->fds[i] = -1;
+    for (unsigned i = 0; i < host->count; i++) {
+        int r = make_in_tree(&host->trees[i], limits, skip, leaf, i, ret_step);
+        if (r < 0) {
+            (void)cgroup_leaf_remove(host, leaf);
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int tree_with(const struct cgroup_host *host, unsigned use)
+{
+    for (unsigned i = 0; i < host->count; i++) {
+        if (host->trees[i].use & use)
+            return (int)i;
+    }
+    return -1;
+}
+
+int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_KILL);
+    return i < 0 ? -1 : leaf->fds[i];
+}
+
+int cgroup_leaf_join(const struct cgroup_host *host, const struct cgroup_leaf *leaf, int pid,
+    bool cloned_into)
+{
+    char text[16];
+    (void)snprintf(text, sizeof(text), "%d", pid);
+    for (unsigned i = 0; i < host->count; i++) {
+        if (cloned_into && (host->trees[i].use & TREE_KILL))
+            continue;
+        int r = fs_write_once(leaf->fds[i], "cgroup.procs", text);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_KILL);
+    if (i < 0)
+        return -ENOSYS;
+    return fs_write_once(leaf->fds[i], "cgroup.kill", "1");
+}
+
+/* The number behind "key " at the start of a line of a kernel file, or the whole file when key is
+ * NULL. 0 when it cannot be read: usage is for reports and may not fail a run. */
+static uint64_t read_number(int dir_fd, const char *file, const char *key)
+{
+    char text[1024];
+    if (fs_read_small(dir_fd, file, text, sizeof(text)) < 0)
+        return 0;
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        const char *value = line;
+        if (key) {
+            size_t n = strlen(key);
+            value = strncmp(line, key, n) == 0 && line[n] == ' ' ? line + n + 1 : NULL;
+        }
+        uint64_t number;
+        if (value && str_parse_u64(value, &number) == 0)
+            return number;
+        line = end;
+    }
+    return 0;
+}
+
+void cgroup_leaf_usage(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    struct cgroup_usage *ret)
+{
+    *ret = (struct cgroup_usage){0};
+    int i = tree_with(host, TREE_KILL);
+    if (i >= 0)
+        ret->cpu_ns = read_number(leaf->fds[i], "cpu.stat", "usage_usec") * 1000;
+    else if ((i = tree_with(host, TREE_CPUACCT)) >= 0)
+        ret->cpu_ns = read_number(leaf->fds[i], "cpuacct.usage", NULL);
+
+    if ((i = tree_with(host, TREE_MEMORY)) >= 0) {
+        int fd = leaf->fds[i];
+        bool v2 = host->trees[i].v2;
+        ret->memory_bytes =
+            read_number(fd, v2 ? "memory.current" : "memory.usage_in_bytes", NULL);
+        ret->peak_bytes =
+            read_number(fd, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
+        ret->oom_kill =
+            read_number(fd, v2 ? "memory.events" : "memory.oom_control", "oom_kill") > 0;
+    }
+    if ((i = tree_with(host, TREE_PIDS)) >= 0)
+        ret->pids_max = read_number(leaf->fds[i], "pids.events", "max") > 0;
+}
+
+int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+{
+    int result = 0;
+    close_fd(&leaf->oom_fd);
+    for (unsigned i = 0; i < host->count; i++) {
+        close_fd(&leaf->fds[i]);
+        if (unlinkat(host->trees[i].instance_fd, leaf->name, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
+            result = -errno;
+    }
+    return result;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Control groups: one directory per instance of the spawner, one leaf in it per box. The machine
+ * may have v2, v1 or both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not
+ * see which. Every function returns 0 or negative errno. */
+
+#include "spawn/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CGROUP_MAX_TREES = 5, CGROUP_NAME = 40 };
+
+/* What a tree of the machine is used for. */
+enum {
+    TREE_MEMORY = 1 << 0,
+    TREE_PIDS = 1 << 1,
+    TREE_CPU = 1 << 2,
+    TREE_CPUACCT = 1 << 3,
+    TREE_KILL = 1 << 4, /* a v2 tree: cgroup.kill, clone-into, cpu.stat */
+};
+
+struct cgroup_tree {
+    unsigned use;
+    bool v2;
+    int parent_fd;   /* where instance directories are made */
+    int instance_fd; /* ours; flock()ed for as long as we live */
+};
+
+struct cgroup_host {
+    enum spawn_cgroup mode;
+    unsigned use; /* union of the trees' */
+    unsigned count;
+    struct cgroup_tree trees[CGROUP_MAX_TREES];
+    char name[CGROUP_NAME]; /* of the instance directory */
+    int reason;             /* why there is none or a part is missing: negative errno */
+};
+
+struct cgroup_leaf {
+    char name[CGROUP_NAME];
+    int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
+    int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
+};
+
+struct cgroup_usage {
+    uint64_t cpu_ns;
+    uint64_t memory_bytes; /* now */
+    uint64_t peak_bytes;
+    bool oom_kill;
+    bool pids_max;
+};
+
+/* Finds the trees, removes what dead instances left and makes this instance's directory. With no
+ * usable tree mode is CGROUP_NONE and reason says why; that is not an error. */
+void cgroup_host_open(struct cgroup_host *host, bool rootless);
+
+/* Removes the instance directory; leaves must be gone. */
+void cgroup_host_close(struct cgroup_host *host);
+
+/* Makes the leaf with its limits set. `skip` holds enum spawn_barrier bits a control leaves out.
+ * *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed; nothing is left then. */
+int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
+    uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);
+
+/* The directory to clone into, or -1 when the machine has no v2 tree. */
+int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+
+/* Puts pid into every tree that clone-into does not cover. */
+int cgroup_leaf_join(const struct cgroup_host *host, const struct cgroup_leaf *leaf, int pid,
+    bool cloned_into);
+
+int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+void cgroup_leaf_usage(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    struct cgroup_usage *ret);
+
+/* Closes the descriptors and removes the directories; -EBUSY when a process is still dying: call
+ * again later. */
+int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf);

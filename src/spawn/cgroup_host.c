@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Finding the control group trees of this machine, and this instance's place in them.
+ *
+ * An instance directory is called hermes-<random>. It is flock()ed in every tree for as long as its
+ * spawner lives, so that anybody may tell a live instance from what a killed one left: the lock is
+ * on the very thing it protects and dies with its owner. */
+
+#include "spawn/cgroup.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/id.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INSTANCE_PREFIX "hermes-"
+#define SERVICE_LEAF "hermes.svc" /* where processes go that stood in the way of a v2 parent */
+
+enum { TEXT_MAX = 65536, STALE_WAIT_MS = 1000 };
+
+/* Root on the host, not merely in a user namespace of our own; set by cgroup_host_open(). */
+static bool is_root;
+
+struct mount_line {
+    char *root;
+    char *point;
+    bool v2;
+    char *options; /* of the super block */
+};
+
+/* Splits one line of mountinfo; false when it is not a cgroup mount. */
+static bool parse_mount(char *line, struct mount_line *ret)
+{
+    char *dash = strstr(line, " - ");
+    if (!dash)
+        return false;
+    *dash = '\0';
+    char *type = dash + 3;
+    if (str_has_prefix(type, "cgroup2 "))
+        ret->v2 = true;
+    else if (str_has_prefix(type, "cgroup "))
+        ret->v2 = false;
+    else
+        return false;
+    ret->options = strrchr(type, ' ') + 1;
+    char *save = NULL;
+    char *field = strtok_r(line, " ", &save);
+    for (int i = 0; field && i < 3; i++)
+        field = strtok_r(NULL, " ", &save);
+    ret->root = field;
+    ret->point = strtok_r(NULL, " ", &save);
+    return ret->root && ret->point;
+}
+
+static unsigned use_of_options(const char *options)
+{
+    static const struct {
+        const char *name;
+        unsigned use;
+    } names[] = {{"memory", TREE_MEMORY}, {"pids", TREE_PIDS}, {"cpu", TREE_CPU},
+        {"cpuacct", TREE_CPUACCT}};
+    unsigned use = 0;
+    for (const char *p = options; *p;) {
+        size_t n = strcspn(p, ", \n");
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+            if (strlen(names[i].name) == n && strncmp(p, names[i].name, n) == 0)
+                use |= names[i].use;
+        }
+        p += n;
+        p += strspn(p, ", \n");
+    }
+    return use;
+}
+
+/* Our own path in a tree, from the text of /proc/self/cgroup: the v2 line begins "0::", a v1 line
+ * lists the controller between colons. */
+static bool own_path(const char *text, bool v2, unsigned use, char *out, size_t size)
+{
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *names = strchr(line, ':');
+        const char *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            return false;
+        char list[128];
+        (void)snprintf(list, sizeof(list), "%.*s", (int)(path - names - 1), names + 1);
+        if (v2 ? !str_has_prefix(line, "0::") : !(use_of_options(list) & use))
+            continue;
+        (void)snprintf(out, size, "%.*s", (int)strcspn(path + 1, "\n"), path + 1);
+        return true;
+    }
+    return false;
+}
+
+static bool is_delegated(int fd)
+{
+    char value[8];
+    return fgetxattr(fd, "user.delegate", value, sizeof(value)) > 0 ||
+        fgetxattr(fd, "trusted.delegate", value, sizeof(value)) > 0;
+}
+
+static bool list_has(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; (p = strstr(p, word)); p += n) {
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a v2 group may be given children with limits as it is: writable, and handing on the
+ * controllers that matter. */
+static bool hands_on(int fd)
+{
+    char enabled[512];
+    return faccessat(fd, "cgroup.procs", W_OK, AT_EACCESS) == 0 &&
+        faccessat(fd, ".", W_OK, AT_EACCESS) == 0 &&
+        fs_read_small(fd, "cgroup.subtree_control", enabled, sizeof(enabled)) > 0 &&
+        list_has(enabled, "memory") && list_has(enabled, "pids");
+}
+
+/* Opens the directory in which instance directories are made. Usually that is our own group, so
+ * that limits set on us hold for the boxes too. On v2 a group with processes in it cannot have
+ * limited children: root uses the top unless its group was delegated, others the group above
+ * when that one is theirs and ready. */
+static int open_parent(const struct mount_line *m, const char *own)
+{
+    char path[4096];
+    const char *below = own;
+    size_t n = strlen(m->root);
+    if (!str_eq(m->root, "/"))
+        below = strncmp(own, m->root, n) == 0 ? own + n : "";
+    (void)snprintf(path, sizeof(path), "%s%s", m->point, str_eq(below, "/") ? "" : below);
+    cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && m->v2 && below[0] && !str_eq(below, "/")) {
+        cleanup_close int above = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (above >= 0 && !is_root && hands_on(above))
+            return take_fd(&above);
+    }
+    if (m->v2 && is_root && (fd < 0 || !is_delegated(fd))) {
+        close_fd(&fd);
+        fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return fd < 0 ? -errno : take_fd(&fd);
+}
+
+/* Moves the processes of a v2 group into a leaf of their own, which is what the kernel asks for
+ * before it lets the group limit its children. */
+static int move_processes(int fd)
+{
+    if (mkdirat(fd, SERVICE_LEAF, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    char text[TEXT_MAX];
+    ssize_t n = fs_read_small(fd, "cgroup.procs", text, sizeof(text));
+    if (n < 0)
+        return (int)n;
+    char *save = NULL;
+    for (char *pid = strtok_r(text, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
+        int r = fs_write_once(fd, SERVICE_LEAF "/cgroup.procs", pid);
+        if (r < 0 && r != -ESRCH)
+            return r;
+    }
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    const char *enable;
+    unsigned use;
+} v2_controllers[] = {
+    {"memory", "+memory", TREE_MEMORY},
+    {"pids", "+pids", TREE_PIDS},
+    {"cpu", "+cpu", TREE_CPU},
+};
+
+/* Lets the children of a v2 group have the controllers it has; returns which those are. */
+static int enable_controllers(int fd, unsigned *ret_use)
+{
+    char have[512];
+    char enabled[512];
+    if (fs_read_small(fd, "cgroup.controllers", have, sizeof(have)) < 0 ||
+        fs_read_small(fd, "cgroup.subtree_control", enabled, sizeof(enabled)) < 0)
+        return -errno;
+    *ret_use = TREE_KILL;
+    for (size_t i = 0; i < sizeof(v2_controllers) / sizeof(v2_controllers[0]); i++) {
+        if (!list_has(have, v2_controllers[i].name))
+            continue;
+        if (!list_has(enabled, v2_controllers[i].name)) {
+            int r = fs_write_once(fd, "cgroup.subtree_control", v2_controllers[i].enable);
+            if (r == -EBUSY && move_processes(fd) == 0)
+                r = fs_write_once(fd, "cgroup.subtree_control", v2_controllers[i].enable);
+            if (r < 0)
+                return r;
+        }
+        *ret_use |= v2_controllers[i].use;
+    }
+    return 0;
+}
+
+/* Docker mounts the container's own cgroup2 read-only. With CAP_SYS_ADMIN it can be made writable
+ * in our mount namespace, which nobody else sees. */
+static void make_writable(const char *point)
+{
+    (void)mount(NULL, point, NULL, MS_REMOUNT | MS_BIND, NULL);
+}
+
+static int add_tree(struct cgroup_host *host, const struct mount_line *m, const char *own,
+    unsigned use)
+{
+    if (host->count == CGROUP_MAX_TREES)
+        return -E2BIG;
+    cleanup_close int fd = open_parent(m, own);
+    if (fd < 0)
+        return fd;
+    if (m->v2) {
+        int r = enable_controllers(fd, &use);
+        if (r == -EROFS) {
+            make_writable(m->point);
+            r = enable_controllers(fd, &use);
+        }
+        if (r < 0)
+            return r;
+    }
+    host->trees[host->count++] = (struct cgroup_tree){
+        .use = use & ~host->use, .v2 = m->v2, .parent_fd = take_fd(&fd), .instance_fd = -1};
+    host->use |= use;
+    return 0;
+}
+
+static void find_trees(struct cgroup_host *host)
+{
+    static char mounts[TEXT_MAX * 4];
+    char self[TEXT_MAX / 8];
+    if (fs_read_small(AT_FDCWD, "/proc/self/mountinfo", mounts, sizeof(mounts)) < 0 ||
+        fs_read_small(AT_FDCWD, "/proc/self/cgroup", self, sizeof(self)) < 0) {
+        host->reason = -errno;
+        return;
+    }
+    unsigned v1 = 0;
+    bool v2 = false;
+    char *save = NULL;
+    for (char *line = strtok_r(mounts, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        struct mount_line m;
+        char own[4096];
+        if (!parse_mount(line, &m))
+            continue;
+        unsigned use = m.v2 ? TREE_KILL : use_of_options(m.options);
+        /* cpuacct alone is worth a tree only where no v2 tree keeps accounts; see below. */
+        if (!(use & ~(host->use | TREE_CPUACCT)) ||
+            !own_path(self, m.v2, use & ~(unsigned)TREE_CPUACCT, own, sizeof(own)))
+            continue;
+        int r = add_tree(host, &m, own, use);
+        if (r < 0)
+            host->reason = r;
+        else if (m.v2)
+            v2 = true;
+        else
+            v1 |= use;
+    }
+    host->mode = v2 && v1 ? CGROUP_HYBRID : v2 ? CGROUP_V2 : v1 ? CGROUP_V1 : CGROUP_NONE;
+}
+
+/* Kills whatever is in a group and removes it, waiting a little for the dying. */
+static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
+{
+    cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (;;) {
+        if (fs_write_once(fd, "cgroup.kill", "1") < 0) {
+            char text[TEXT_MAX];
+            uint64_t pid;
+            char *save = NULL;
+            if (fs_read_small(fd, "cgroup.procs", text, sizeof(text)) < 0)
+                text[0] = '\0';
+            for (char *p = strtok_r(text, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
+                if (str_parse_u64(p, &pid) == 0 && pid > 1)
+                    (void)kill((pid_t)pid, SIGKILL);
+            }
+        }
+        if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != EBUSY ||
+            clock_ms() > deadline_ms)
+            return;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+static void remove_instance(int parent_fd, const char *name)
+{
+    uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    cleanup_closedir DIR *dir = fdopendir(fd);
+    if (!dir) {
+        (void)close(fd);
+        return;
+    }
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_type == DT_DIR && e->d_name[0] != '.')
+            remove_group(dirfd(dir), e->d_name, deadline_ms);
+    }
+    remove_group(parent_fd, name, deadline_ms);
+}
+
+/* Removes an instance unless one of its directories is locked by its live owner. */
+static void remove_if_stale(const struct cgroup_host *host, const char *name)
+{
+    int locks[CGROUP_MAX_TREES];
+    bool live = false;
+    for (unsigned i = 0; i < host->count; i++) {
+        locks[i] =
+            openat(host->trees[i].parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0)
+            live = true;
+    }
+    for (unsigned i = 0; i < host->count; i++) {
+        if (!live)
+            remove_instance(host->trees[i].parent_fd, name);
+        close_fd(&locks[i]);
+    }
+}
+
+static void remove_stale(const struct cgroup_host *host)
+{
+    for (unsigned i = 0; i < host->count; i++) {
+        int fd = openat(host->trees[i].parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        cleanup_closedir DIR *dir = fdopendir(fd);
+        if (!dir) {
+            (void)close(fd);
+            continue;
+        }
+        for (struct dirent *e; (e = readdir(dir));) {
+            if (str_has_prefix(e->d_name, INSTANCE_PREFIX))
+                remove_if_stale(host, e->d_name);
+        }
+    }
+}
+
+/* Makes and locks the instance directory in one tree. Between the two somebody else's clean-up may
+ * have taken it for a dead one: -EAGAIN, and the caller takes another name. */
+static int open_instance(struct cgroup_tree *tree, const char *name)
+{
+    if (mkdirat(tree->parent_fd, name, 0755) < 0)
+        return -errno;
+    tree->instance_fd = openat(tree->parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat mine;
+    struct stat named;
+    if (tree->instance_fd < 0 || flock(tree->instance_fd, LOCK_EX | LOCK_NB) < 0 ||
+        fstat(tree->instance_fd, &mine) < 0 ||
+        fstatat(tree->parent_fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
+        return -EAGAIN;
+    unsigned use;
+    return tree->v2 && (tree->use & ~(unsigned)TREE_KILL)
+        ? enable_controllers(tree->instance_fd, &use)
+        : 0;
+}
+
+static void close_instances(struct cgroup_host *host)
+{
+    for (unsigned i = 0; i < host->count; i++) {
+        struct cgroup_tree *tree = &host->trees[i];
+        if (tree->instance_fd >= 0)
+            (void)unlinkat(tree->parent_fd, host->name, AT_REMOVEDIR);
+        close_fd(&tree->instance_fd);
+    }
+}
+
+static int claim_instance(struct cgroup_host *host)
+{
+    int r = -EAGAIN;
+    for (int attempt = 0; r == -EAGAIN && attempt < 8; attempt++) {
+        unsigned char raw[8];
+        id_random(raw, sizeof(raw));
+        (void)snprintf(host->name, sizeof(host->name),
+            INSTANCE_PREFIX "%02x%02x%02x%02x%02x%02x%02x%02x", raw[0], raw[1], raw[2], raw[3],
+            raw[4], raw[5], raw[6], raw[7]);
+        r = 0;
+        for (unsigned i = 0; r == 0 && i < host->count; i++)
+            r = open_instance(&host->trees[i], host->name);
+        if (r < 0)
+            close_instances(host);
+    }
+    return r;
+}
+
+void cgroup_host_open(struct cgroup_host *host, bool rootless)
+{
+    is_root = !rootless;
+    *host = (struct cgroup_host){.mode = CGROUP_NONE};
+    find_trees(host);
+    if (!host->count)
+        return;
+    remove_stale(host);
+    int r = claim_instance(host);
+    if (r < 0) {
+        cgroup_host_close(host);
+        *host = (struct cgroup_host){.mode = CGROUP_NONE, .reason = r};
+    }
+}
+
+void cgroup_host_close(struct cgroup_host *host)
+{
+    close_instances(host);
+    for (unsigned i = 0; i < host->count; i++)
+        close_fd(&host->trees[i].parent_fd);
+    host->count = 0;
+}

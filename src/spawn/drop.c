@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Giving up rights: resource limits, ids, capabilities. */
+
+#include "spawn/ids.h"
+#include "spawn/inside.h"
+#include "spawn/sys.h"
+
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the files of
+ * the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a core_pattern that pipes to a
+ * program ignores 0 and takes 1 as "do not dump". Without CAP_SYS_RESOURCE a hard limit cannot be
+ * raised above what we were given, so a lower one stays. */
+int drop_rlimits(const struct inside *in)
+{
+    const struct spawn_limits *l = &in->box->limits;
+    if (in->box->remove & BARRIER_RLIMITS)
+        return 0;
+    const struct {
+        __rlimit_resource_t resource;
+        rlim_t value;
+        bool use;
+    } limits[] = {
+        {RLIMIT_CORE, 1, true},
+        {RLIMIT_NOFILE, l->open_files, true},
+        {RLIMIT_STACK, l->stack_bytes, true},
+        {RLIMIT_MEMLOCK, 65536, true},
+        {RLIMIT_MSGQUEUE, 65536, true},
+        {RLIMIT_SIGPENDING, 256, true},
+        {RLIMIT_NICE, 0, true},
+        {RLIMIT_RTPRIO, 0, true},
+        {RLIMIT_CPU, l->cpu_s, true},
+        {RLIMIT_NPROC, l->processes + 1, !(in->box->remove & BARRIER_PIDS)},
+        {RLIMIT_AS, l->memory_bytes, !in->has_memory && !(in->box->remove & BARRIER_MEMORY)},
+    };
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        if (!limits[i].use)
+            continue;
+        struct rlimit now;
+        if (getrlimit(limits[i].resource, &now) < 0)
+            return -errno;
+        rlim_t value = limits[i].value < now.rlim_max ? limits[i].value : now.rlim_max;
+        struct rlimit want = {.rlim_cur = value, .rlim_max = value};
+        if (setrlimit(limits[i].resource, &want) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int set_capabilities(uint64_t keep)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = (uint32_t)keep, .permitted = (uint32_t)keep},
+        {.effective = (uint32_t)(keep >> 32), .permitted = (uint32_t)(keep >> 32)}};
+    return sys_result(syscall(SYS_capset, &head, data));
+}
+
+static int drop_bounding(void)
+{
+    for (int cap = 0; cap < 64; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+            return errno == EINVAL && cap > CAP_LAST_CAP ? 0 : -errno;
+    }
+    return 0;
+}
+
+/* A control that shows what capabilities would allow keeps those of its own user namespace across
+ * exec, by the ambient set. */
+static int keep_capabilities(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &head, data) < 0)
+        return -errno;
+    data[0].inheritable = data[0].permitted;
+    data[1].inheritable = data[1].permitted;
+    if (syscall(SYS_capset, &head, data) < 0)
+        return -errno;
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+        (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0);
+    return 0;
+}
+
+int drop_to_payload(const struct inside *in)
+{
+    unsigned id = in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
+        return -errno;
+    if (in->box->remove & BARRIER_CAPS)
+        return keep_capabilities();
+    int r = drop_bounding();
+    if (r < 0)
+        return r;
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        return -errno;
+    return set_capabilities(0);
+}
+
+/* Init keeps, at most, what it needs to empty the box and to start the collector under the
+ * payload's id. */
+int drop_init(bool keep_for_collect)
+{
+    const uint64_t keep = 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL |
+        1ull << CAP_SETPCAP;
+    return set_capabilities(keep_for_collect ? keep : 0);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See ids.h. The lock file is /run/hermes/uids for root; byte N of it, locked, claims block N. A
+ * rootless range belongs to its user, so the file is in that user's run-time directory. Locks are
+ * of the open file description: they go with the spawner, however it ends. */
+
+#include "spawn/ids.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536 };
+
+static bool have_admin(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &head, data) < 0)
+        return false;
+    return geteuid() == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN)) &&
+        (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
+}
+
+/* First and length of the widest run of ids that exist in our user namespace. */
+static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
+{
+    char text[4096];
+    *ret_first = *ret_count = 0;
+    if (fs_read_small(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) < 0)
+        return;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        unsigned long long inside;
+        unsigned long long outside;
+        unsigned long long count;
+        if (sscanf(line, "%llu %llu %llu", &inside, &outside, &count) == 3 &&
+            count > *ret_count) {
+            *ret_first = inside;
+            *ret_count = count;
+        }
+    }
+}
+
+/* Chooses the range: the configured or the usual one when it exists here, else the upper half of
+ * what does (in a container with 65,536 ids, say). */
+static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
+{
+    uint64_t first;
+    uint64_t have;
+    widest_extent(&first, &have);
+    uint64_t want = base ? base : DEFAULT_BASE;
+    uint64_t want_count = count ? count : DEFAULT_COUNT;
+    if (want < first || want + want_count > first + have) {
+        if (base)
+            return -EINVAL;
+        want = first + have / 2;
+        want_count = have - have / 2;
+    }
+    if (want <= first)
+        want = first + 1; /* the first id is the spawner's own */
+    ids->base = (uid_t)want;
+    ids->blocks_in_range = (uint32_t)(want_count / (IDS_PER_SLOT * SLOTS_PER_BLOCK));
+    return ids->blocks_in_range ? 0 : -ERANGE;
+}
+
+/* Opens the lock file in a directory that only its owner can write. */
+static int open_lock(const char *dir)
+{
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (dir_fd < 0 || fstat(dir_fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != geteuid() || (st.st_mode & 022))
+        return -EPERM;
+    int fd = openat(dir_fd, "uids", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+static int open_user_lock(uid_t uid)
+{
+    char dir[64];
+    (void)snprintf(dir, sizeof(dir), "/run/user/%u", uid);
+    bool run = access(dir, W_OK) == 0;
+    (void)snprintf(dir, sizeof(dir), run ? "/run/user/%u/hermes" : "/tmp/hermes-%u", uid);
+    return open_lock(dir);
+}
+
+/* Runs newuidmap or newgidmap on our own pid: 0 is us, 1.. is the subordinate range. */
+static int run_map_tool(const char *tool, pid_t target, uid_t self, uint64_t first, uint64_t count)
+{
+    char args[7][24];
+    (void)snprintf(args[0], sizeof(args[0]), "%d", target);
+    (void)snprintf(args[1], sizeof(args[1]), "0");
+    (void)snprintf(args[2], sizeof(args[2]), "%u", self);
+    (void)snprintf(args[3], sizeof(args[3]), "1");
+    (void)snprintf(args[4], sizeof(args[4]), "1");
+    (void)snprintf(args[5], sizeof(args[5]), "%llu", (unsigned long long)first);
+    (void)snprintf(args[6], sizeof(args[6]), "%llu", (unsigned long long)count);
+    char path[32];
+    (void)snprintf(path, sizeof(path), "/usr/bin/%s", tool);
+    char *argv[] = {
+        path, args[0], args[1], args[2], args[3], args[4], args[5], args[6], NULL};
+    char *env[] = {NULL};
+    pid_t pid;
+    int r = posix_spawn(&pid, path, NULL, NULL, argv, env);
+    if (r)
+        return -r;
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+/* The first range of a user in /etc/subuid or /etc/subgid, found by number or by name. */
+static int subordinate_range(const char *file, uid_t uid, uint64_t *ret_first, uint64_t *ret_count)
+{
+    static char text[65536];
+    static char users[65536];
+    char by_number[16];
+    char by_name[64] = "";
+    (void)snprintf(by_number, sizeof(by_number), "%u", uid);
+    if (fs_read_small(AT_FDCWD, "/etc/passwd", users, sizeof(users)) > 0) {
+        char *save = NULL;
+        for (char *l = strtok_r(users, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+            char name[64];
+            unsigned id;
+            if (sscanf(l, "%63[^:]:%*[^:]:%u:", name, &id) == 2 && id == uid) {
+                (void)snprintf(by_name, sizeof(by_name), "%s", name);
+                break;
+            }
+        }
+    }
+    if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) < 0)
+        return -ENOENT;
+    char *save = NULL;
+    for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+        char who[64];
+        unsigned long long first;
+        unsigned long long count;
+        if (sscanf(l, "%63[^:]:%llu:%llu", who, &first, &count) == 3 &&
+            (str_eq(who, by_number) || (by_name[0] && str_eq(who, by_name)))) {
+            *ret_first = first;
+            *ret_count = count;
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+static int map_self_alone(uid_t uid, gid_t gid)
+{
+    char map[48];
+    int r = fs_write_once(AT_FDCWD, "/proc/self/setgroups", "deny");
+    if (r < 0)
+        return r;
+    (void)snprintf(map, sizeof(map), "0 %u 1", uid);
+    if ((r = fs_write_once(AT_FDCWD, "/proc/self/uid_map", map)) < 0)
+        return r;
+    (void)snprintf(map, sizeof(map), "0 %u 1", gid);
+    return fs_write_once(AT_FDCWD, "/proc/self/gid_map", map);
+}
+
+/* newuidmap must run outside the new namespace, so a child made before it waits there for us. */
+static int map_subordinate(struct ids *ids, uid_t uid, gid_t gid, int *ret_unshared)
+{
+    uint64_t ufirst;
+    uint64_t ucount;
+    uint64_t gfirst;
+    uint64_t gcount;
+    int r = subordinate_range("/etc/subuid", uid, &ufirst, &ucount);
+    if (r < 0 || (r = subordinate_range("/etc/subgid", uid, &gfirst, &gcount)) < 0)
+        return r;
+    uint64_t count = ucount < gcount ? ucount : gcount;
+    cleanup_close int lock = open_user_lock(uid);
+    if (lock < 0)
+        return lock;
+    int sync[2];
+    if (pipe2(sync, O_CLOEXEC) < 0)
+        return -errno;
+    pid_t self = getpid();
+    int pid = sys_fork();
+    if (pid == 0) {
+        char go;
+        (void)close(sync[1]);
+        if (read(sync[0], &go, 1) != 1)
+            _exit(1);
+        r = run_map_tool("newuidmap", self, uid, ufirst, count);
+        if (r == 0)
+            r = run_map_tool("newgidmap", self, gid, gfirst, count);
+        _exit(r == 0 ? 0 : 1);
+    }
+    (void)close(sync[0]);
+    if (pid > 0 && unshare(CLONE_NEWUSER) == 0) {
+        *ret_unshared = 1;
+        (void)write(sync[1], "g", 1);
+    }
+    (void)close(sync[1]);
+    int status = 1;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || !*ret_unshared || status != 0)
+        return -EPERM;
+    ids->lock_fd = take_fd(&lock);
+    return 0;
+}
+
+static int enter_userns(struct ids *ids)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    int unshared = 0;
+    int r = map_subordinate(ids, uid, gid, &unshared);
+    ids->unique = r == 0;
+    ids->reason = r;
+    if (r < 0) {
+        if (!unshared && unshare(CLONE_NEWUSER) < 0)
+            return -errno;
+        r = map_self_alone(uid, gid);
+        if (r < 0)
+            return r;
+    }
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return -errno;
+    if (ids->unique)
+        (void)setgroups(0, NULL);
+    return 0;
+}
+
+int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count)
+{
+    *ids = (struct ids){.lock_fd = -1, .rootless = !have_admin()};
+    if (ids->rootless) {
+        int r = enter_userns(ids);
+        if (r < 0 || !ids->unique)
+            return r;
+        return choose_range(ids, 1, uid_count ? uid_count : DEFAULT_COUNT - 1);
+    }
+    if (setgroups(0, NULL) < 0)
+        return -errno;
+    int r = choose_range(ids, uid_base, uid_count);
+    if (r < 0)
+        return r;
+    r = open_lock("/run/hermes");
+    if (r < 0)
+        return r;
+    ids->lock_fd = r;
+    ids->unique = true;
+    return 0;
+}
+
+/* Claims one more block, beginning at a place of our own so that instances seldom collide. */
+static int claim_block(struct ids *ids)
+{
+    if (ids->block_count == MAX_BLOCKS)
+        return -EAGAIN;
+    uint32_t start = (uint32_t)getpid() * 7 + ids->block_count;
+    for (uint32_t i = 0; i < ids->blocks_in_range; i++) {
+        uint32_t n = (start + i) % ids->blocks_in_range;
+        struct flock lock = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)n, .l_len = 1};
+        bool ours = false;
+        for (unsigned k = 0; k < ids->block_count; k++)
+            ours = ours || ids->blocks[k].number == n;
+        if (ours || fcntl(ids->lock_fd, F_OFD_SETLK, &lock) < 0)
+            continue;
+        ids->blocks[ids->block_count++] = (struct id_block){.number = n};
+        return 0;
+    }
+    return -EAGAIN;
+}
+
+int ids_claim(struct ids *ids)
+{
+    if (!ids->unique)
+        return 0;
+    for (;;) {
+        for (unsigned k = 0; k < ids->block_count; k++) {
+            struct id_block *b = &ids->blocks[k];
+            for (int s = 0; s < SLOTS_PER_BLOCK; s++) {
+                if (!(b->used & (1u << s))) {
+                    b->used |= 1u << s;
+                    return (int)(b->number * SLOTS_PER_BLOCK) + s;
+                }
+            }
+        }
+        int r = claim_block(ids);
+        if (r < 0)
+            return r;
+    }
+}
+
+void ids_release(struct ids *ids, int slot)
+{
+    for (unsigned k = 0; ids->unique && k < ids->block_count; k++) {
+        if (ids->blocks[k].number == (uint32_t)slot / SLOTS_PER_BLOCK)
+            ids->blocks[k].used &= ~(1u << (slot % SLOTS_PER_BLOCK));
+    }
+}
+
+uid_t ids_payload(const struct ids *ids, int slot)
+{
+    return ids->unique ? ids->base + (uid_t)slot * IDS_PER_SLOT + 1 : 0;
+}
+
+int ids_map(const struct ids *ids, int slot, int proc_pid_fd)
+{
+    char map[64];
+    uid_t payload = ids_payload(ids, slot);
+    if (ids->unique)
+        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1", BOX_INIT_ID, payload - 1,
+            BOX_PAYLOAD_ID, payload);
+    else
+        (void)snprintf(map, sizeof(map), "%d 0 1", BOX_PAYLOAD_ID);
+    int r = fs_write_once(proc_pid_fd, "setgroups", "deny");
+    if (r < 0 || (r = fs_write_once(proc_pid_fd, "uid_map", map)) < 0)
+        return r;
+    return fs_write_once(proc_pid_fd, "gid_map", map);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Whom boxes run as. Each live box has a slot: two host ids of its own, one for box init and one
+ * for the payload, because the kernel counts much per uid (processes, inotify, pipes, keys). Slots
+ * are claimed in blocks by locks on one file for the whole host, so that several instances do not
+ * meet. A rootless spawner first enters a user namespace of its own, where it is root over its
+ * subordinate ids or, without any, over its own id alone. */
+
+#include "spawn/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    BOX_INIT_ID = 0,       /* inside the box */
+    BOX_PAYLOAD_ID = 1000,
+    IDS_PER_SLOT = 2,
+    SLOTS_PER_BLOCK = 16,
+    MAX_BLOCKS = 256, /* of one instance: 4,096 live boxes */
+};
+
+struct id_block {
+    uint32_t number;
+    uint32_t used; /* bit per slot */
+};
+
+struct ids {
+    bool rootless;
+    bool unique; /* every box has ids of its own */
+    uid_t base;  /* first id of the range, as seen from the spawner's user namespace */
+    uint32_t blocks_in_range;
+    int lock_fd;
+    struct id_block blocks[MAX_BLOCKS];
+    unsigned block_count;
+    int reason; /* why not unique: negative errno */
+};
+
+/* Becomes what it needs to be: drops supplementary groups as root, or enters a user namespace.
+ * Returns 0 or negative errno (no user namespace to be had). */
+int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count);
+
+/* Returns a slot number or negative errno (-EAGAIN: every id of the range is taken). */
+int ids_claim(struct ids *ids);
+void ids_release(struct ids *ids, int slot);
+
+/* Host id (in the spawner's user namespace) of the payload of a slot. */
+uid_t ids_payload(const struct ids *ids, int slot);
+
+/* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. */
+int ids_map(const struct ids *ids, int slot, int proc_pid_fd);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Box init: pid 1 of a box. Builds the box step by step, forks the payload, reaps, and tells the
+ * spawner how the payload ended. It never reads a stranger's byte: the job is read by payload.c
+ * and collect.c, in processes with the payload's uid and no capability.
+ *
+ * It has an id of its own, is not dumpable and ignores signals from inside (the kernel does that
+ * for pid 1), so the payload can neither trace, signal nor read it. */
+
+#include "spawn/inside.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "spawn/ids.h"
+#include "spawn/seccomp.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <linux/securebits.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void inside_send(const struct inside *in, const struct link_record *record)
+{
+    while (send(in->link_fd, record, sizeof(*record), MSG_NOSIGNAL) < 0 && errno == EINTR)
+        ;
+}
+
+void inside_fail(const struct inside *in, uint32_t step, int error)
+{
+    inside_send(in, &(struct link_record){.kind = LINK_FAILED, .step = step, .error = error});
+    _exit(1);
+}
+
+uint64_t inside_cpu_ns(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int compare_int(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Closes every descriptor but the box's own ends, first of all: the spawner's locks, sockets and
+ * control groups must not live on in a box. */
+static int close_foreign(const struct inside *in)
+{
+    int keep[] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd, in->stderr_fd,
+        in->collect_fd};
+    const size_t count = sizeof(keep) / sizeof(keep[0]);
+    qsort(keep, count, sizeof(keep[0]), compare_int);
+    unsigned from = 3;
+    for (size_t i = 0; i < count; i++) {
+        if (keep[i] < (int)from)
+            continue;
+        if ((unsigned)keep[i] > from && close_range(from, (unsigned)keep[i] - 1, 0) < 0)
+            return -errno;
+        from = (unsigned)keep[i] + 1;
+    }
+    return close_range(from, ~0u, 0) < 0 ? -errno : 0;
+}
+
+/* Waits until the spawner has written the id maps and put us into the control groups. */
+static int wait_release(const struct inside *in)
+{
+    char go;
+    ssize_t n;
+    while ((n = recv(in->link_fd, &go, 1, 0)) < 0 && errno == EINTR)
+        ;
+    return n == 1 ? 0 : n == 0 ? -EPIPE : -errno;
+}
+
+/* The kernel's view of us: first to die when the host runs out of memory, and no user namespace
+ * below this one. Both files are the host's /proc, still visible here. */
+static int limit_self(const struct inside *in)
+{
+    int r = fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
+    if (r < 0)
+        return r;
+    if (in->box->remove & BARRIER_USERNS_MAX)
+        return 0;
+    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+}
+
+/* Changing ids clears the parent-death signal, so that is set after it; a spawner that died in
+ * between shows as a closed link. */
+static int take_identity(const struct inside *in)
+{
+    unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+        SECBIT_NO_SETUID_FIXUP_LOCKED;
+    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
+        setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return -errno;
+    struct pollfd link = {.fd = in->link_fd, .events = 0};
+    return poll(&link, 1, 0) != 0 ? -EPIPE : 0;
+}
+
+static int start_session(const struct inside *in)
+{
+    if (setsid() < 0)
+        return -errno;
+    if (!(in->box->remove & BARRIER_UTSNS) && sethostname("box", 3) < 0)
+        return -errno;
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
+        return -errno;
+    return 0;
+}
+
+/* Not in clone3: there the v1 groups, which are joined afterwards, would show the host's paths. */
+static int hide_cgroups(const struct inside *in)
+{
+    if (in->box->remove & BARRIER_CGROUPNS)
+        return 0;
+    return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+}
+
+static int raise_loopback(const struct inside *in)
+{
+    if (in->box->remove & BARRIER_NETNS)
+        return 0;
+    cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
+        return -errno;
+    return 0;
+}
+
+static int set_no_new_privs(const struct inside *in)
+{
+    if (in->box->remove & BARRIER_NNP)
+        return 0;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+/* Loaded in init, before the fork: from here on every process of the box is filtered, also those
+ * that read the job. The steps that follow need nothing the filter refuses. */
+static int load_filter(const struct inside *in)
+{
+    return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
+}
+
+static const struct {
+    uint32_t step;
+    int (*run)(const struct inside *in);
+} steps_before[] = {
+    {STEP_FDS, close_foreign},
+    {STEP_RELEASE, wait_release},
+    {STEP_USERNS_MAX, limit_self},
+    {STEP_IDENTITY, take_identity},
+    {STEP_SESSION, start_session},
+    {STEP_CGROUPNS, hide_cgroups},
+    {STEP_NETWORK, raise_loopback},
+},
+  steps_after[] = {
+      {STEP_RLIMITS, drop_rlimits},
+      {STEP_DROP, set_no_new_privs},
+      {STEP_SECCOMP, load_filter},
+};
+
+static uint64_t timeval_ns(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+}
+
+static bool is_full(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bfree == 0 || fs.f_ffree == 0);
+}
+
+/* Reaps until the payload has ended, then reports its status. */
+static void watch_payload(const struct inside *in, pid_t payload)
+{
+    int status;
+    for (;;) {
+        pid_t pid = waitpid(-1, &status, 0);
+        if (pid == payload)
+            break;
+        if (pid < 0 && errno != EINTR)
+            inside_fail(in, STEP_INIT, -errno);
+    }
+    struct link_record end = {.kind = LINK_EXIT, .status = status, .ns = clock_ns()};
+    struct rusage usage;
+    if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+        end.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
+        end.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    }
+    end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
+    inside_send(in, &end);
+}
+
+/* Kills what the payload left, waits until the box is empty, and only then lets a helper with the
+ * payload's id read its files: nobody is there to race it. */
+static void collect_files(const struct inside *in)
+{
+    (void)kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ;
+    int pid = sys_fork();
+    if (pid == 0)
+        collect_run(in);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+void inside_run(const struct inside *in)
+{
+    int r;
+    uint32_t step;
+    for (size_t i = 0; i < sizeof(steps_before) / sizeof(steps_before[0]); i++) {
+        if ((r = steps_before[i].run(in)) < 0)
+            inside_fail(in, steps_before[i].step, r);
+    }
+    if ((r = mounts_enter(in, &step)) < 0)
+        inside_fail(in, step, r);
+    for (size_t i = 0; i < sizeof(steps_after) / sizeof(steps_after[0]); i++) {
+        if ((r = steps_after[i].run(in)) < 0)
+            inside_fail(in, steps_after[i].step, r);
+    }
+    uint64_t cpu_ns = inside_cpu_ns();
+    int payload = sys_fork();
+    if (payload == 0)
+        payload_run(in, cpu_ns);
+    if (payload < 0)
+        inside_fail(in, STEP_FORK, payload);
+    if ((r = drop_init(in->collect_fd >= 0)) < 0)
+        inside_fail(in, STEP_DROP, r);
+    /* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
+    (void)close(in->stdout_fd);
+    (void)close(in->stderr_fd);
+    if (in->stdin_fd >= 0)
+        (void)close(in->stdin_fd);
+    watch_payload(in, payload);
+    if (in->collect_fd >= 0)
+        collect_files(in);
+    _exit(0);
+}

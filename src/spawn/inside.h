@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The inside of a box, from clone to exec. inside_run() is an ordered list of steps; any that
+ * fails ends the box before the payload exists. The same list serves every way a box starts. */
+
+#include "spawn/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All a box is born with. Descriptors are the box's ends only; -1 where absent. */
+struct inside {
+    const struct spawn_box *box;
+    const char *exec_path;
+    bool unique_ids;   /* init and payload have different ids */
+    bool has_memory;   /* a memory cgroup holds the limit; else RLIMIT_AS must */
+    int landlock_abi;
+    int link_fd;       /* SOCK_SEQPACKET to the spawner */
+    int job_fd;
+    int stdin_fd;
+    int stdout_fd;
+    int stderr_fd;
+    int collect_fd;
+};
+
+/* What the box tells the spawner on the link; the payload cannot, its copy closes at exec. */
+enum link_kind { LINK_FAILED = 1, LINK_START, LINK_EXIT };
+
+struct link_record {
+    uint32_t kind;
+    uint32_t step;      /* LINK_FAILED */
+    int32_t error;      /* LINK_FAILED: negative errno */
+    int32_t status;     /* LINK_EXIT: wait status of the payload */
+    uint32_t disk_full; /* LINK_EXIT */
+    uint32_t pad;
+    uint64_t ns;        /* CLOCK_MONOTONIC */
+    uint64_t cpu_ns;    /* LINK_START: used by the set-up; LINK_EXIT: of the reaped children */
+    uint64_t rss_bytes; /* LINK_EXIT: largest of the reaped children */
+};
+
+/* Runs as pid 1 of the box. Reads one byte from the link first: the go-ahead. */
+_Noreturn void inside_run(const struct inside *in);
+
+/* Parts of the list, each in its own file. All return 0 or negative errno. */
+int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
+int drop_rlimits(const struct inside *in);                     /* drop.c */
+int drop_to_payload(const struct inside *in);
+int drop_init(bool keep_for_collect);
+_Noreturn void payload_run(const struct inside *in, uint64_t init_cpu_ns); /* payload.c */
+_Noreturn void collect_run(const struct inside *in);                       /* collect.c */
+
+/* Reports a failed step and ends the process. */
+_Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
+void inside_send(const struct inside *in, const struct link_record *record);
+uint64_t inside_cpu_ns(void);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
+ * structs (protocol.h). Until the seal it believes its control socket, which is the monitor's or
+ * `hermes run`'s own; after it, whoever holds that socket can start boxes from the sealed table
+ * and nothing more. The end of the control socket is the end of every box. */
+
+#include "base/cleanup.h"
+#include "spawn/box.h"
+#include "spawn/landlock.h"
+#include "spawn/probe.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry) };
+
+static struct spawner spawner;
+static char packet[MAX_PACKET];
+
+/* The first thing that went wrong before the seal; told in the answer to it. */
+static struct spawn_reply problem;
+
+static void note_problem(uint32_t step, int error, const char *detail)
+{
+    if (problem.error)
+        return;
+    problem.step = step;
+    problem.error = error;
+    size_t len = strnlen(detail, sizeof(problem.detail) - 1);
+    memcpy(problem.detail, detail, len);
+    problem.detail[len] = '\0';
+}
+
+/* Receives one packet and its descriptors; returns its length, 0 at the end, negative errno. */
+static ssize_t receive(void *data, size_t size, int *fds, unsigned *ret_count)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * BOX_MAX_FDS)];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {.iov_base = data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes)};
+    *ret_count = 0;
+    ssize_t n = recvmsg(SPAWN_CONTROL_FD, &msg, MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return -errno;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        unsigned count = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+        *ret_count = count;
+    }
+    if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        for (unsigned i = 0; i < *ret_count; i++)
+            close_fd(&fds[i]);
+        *ret_count = 0;
+        return -EMSGSIZE;
+    }
+    return n;
+}
+
+static void on_setup(const struct spawn_setup *setup)
+{
+    struct spawner *s = &spawner;
+    if (setup->protocol != SPAWN_PROTOCOL) {
+        note_problem(STEP_SPAWNER, -EPROTO, "hermes and hermes-spawn are of different builds");
+        return;
+    }
+    s->setup = *setup;
+    int r = ids_open(&s->ids, setup->uid_base, setup->uid_count);
+    if (r < 0) {
+        note_problem(STEP_SPAWNER, r, "user namespace or uid range");
+        return;
+    }
+    if ((r = tree_isolate()) < 0) {
+        note_problem(STEP_SPAWNER, r, "mount namespace");
+        return;
+    }
+    s->landlock_abi = landlock_abi();
+    cgroup_host_open(&s->cgroups, s->ids.rootless);
+}
+
+static void on_root(const struct spawn_root *root, size_t size)
+{
+    struct spawner *s = &spawner;
+    static int host_ns = -1;
+    const char *detail = "";
+    if (problem.error)
+        return;
+    if (root->count > SPAWN_MAX_ENTRIES || s->root_count == SPAWN_MAX_ROOTS ||
+        size != sizeof(*root) + root->count * sizeof(struct spawn_entry)) {
+        note_problem(STEP_ROOT, -EINVAL, "root table");
+        return;
+    }
+    if (host_ns < 0)
+        host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    else if (tree_enter(host_ns) < 0)
+        note_problem(STEP_ROOT, -errno, "mount namespace");
+    struct tree *tree = &s->roots[s->root_count];
+    int r = tree_build(tree, (const struct spawn_entry *)(root + 1), root->count, s->sources,
+        s->source_count, &detail);
+    if (r < 0) {
+        note_problem(STEP_ROOT, r, detail);
+        return;
+    }
+    s->root_count++;
+    s->current_ns = tree->ns_fd;
+}
+
+static void on_source(const struct spawn_source *source)
+{
+    struct spawner *s = &spawner;
+    if (s->root_count || s->source_count == SPAWN_MAX_SOURCES ||
+        !memchr(source->path, 0, sizeof(source->path))) {
+        note_problem(STEP_ROOT, -EINVAL, "directories come before roots, at most 64");
+        return;
+    }
+    struct tree_source *to = &s->sources[s->source_count++];
+    memcpy(to->path, source->path, sizeof(to->path));
+    to->writable = source->writable;
+}
+
+/* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */
+static void on_seal(void)
+{
+    struct spawner *s = &spawner;
+    struct spawn_reply reply = problem;
+    reply.kind = SPAWN_SEAL;
+    probe_known(s, &reply);
+    if (!reply.error && reply.level < s->setup.min_level) {
+        reply.error = -EPERM;
+        reply.step = STEP_SPAWNER;
+    }
+    s->sealed = reply.error == 0;
+    (void)send(SPAWN_CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL);
+}
+
+static void on_probe(void)
+{
+    struct spawn_reply reply = problem;
+    reply.kind = SPAWN_PROBE;
+    probe_all(&spawner, &reply);
+    (void)send(SPAWN_CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL);
+}
+
+static void on_packet(size_t size, int *fds, unsigned fd_count)
+{
+    uint32_t kind = 0;
+    if (size >= sizeof(kind))
+        memcpy(&kind, packet, sizeof(kind));
+    if (spawner.sealed && kind == SPAWN_BOX && size == sizeof(struct spawn_box)) {
+        box_start(&spawner, (const struct spawn_box *)packet, fds, fd_count);
+        return;
+    }
+    if (!spawner.sealed) {
+        if (kind == SPAWN_SETUP && size == sizeof(struct spawn_setup))
+            on_setup((const struct spawn_setup *)packet);
+        else if (kind == SPAWN_ROOT && size >= sizeof(struct spawn_root))
+            on_root((const struct spawn_root *)packet, size);
+        else if (kind == SPAWN_MOUNT && size == sizeof(struct spawn_source))
+            on_source((const struct spawn_source *)packet);
+        else if (kind == SPAWN_SEAL)
+            on_seal();
+        else if (kind == SPAWN_PROBE)
+            on_probe();
+    }
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
+}
+
+/* Everything ends: boxes, leaves, the instance's groups. */
+static _Noreturn void finish(int status)
+{
+    box_kill_all(&spawner);
+    for (int i = 0; spawner.dying_count && i < 200; i++) {
+        box_sweep(&spawner);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    cgroup_host_close(&spawner.cgroups);
+    _exit(status);
+}
+
+static void on_control(void)
+{
+    int fds[BOX_MAX_FDS];
+    unsigned fd_count;
+    ssize_t n = receive(packet, sizeof(packet), fds, &fd_count);
+    if (n == 0 || (n < 0 && n != -EINTR && n != -EMSGSIZE))
+        finish(0);
+    if (n > 0)
+        on_packet((size_t)n, fds, fd_count);
+}
+
+/* Signals as a new program expects them, whatever our parent had; nothing of our parent's on 0, 1
+ * and 2, which boxes are born with. */
+static int start_clean(void)
+{
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL);
+    (void)setsid();
+    int null = open("/dev/null", O_RDWR);
+    if (null < 0)
+        return -errno;
+    for (int fd = 0; fd < 3; fd++) {
+        if (dup2(null, fd) < 0)
+            return -errno;
+    }
+    if (null > 2)
+        (void)close(null);
+    (void)close_range(SPAWN_CONTROL_FD + 1, ~0u, 0);
+    (void)umask(022);
+    return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (start_clean() < 0)
+        return 1;
+    spawner.current_ns = -1;
+    spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
+    if (spawner.epoll_fd < 0 ||
+        epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
+        return 1;
+    for (;;) {
+        struct epoll_event events[64];
+        int timeout = spawner.dying_count ? 20 : -1;
+        int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
+        if (n < 0 && errno != EINTR)
+            finish(1);
+        for (int i = 0; i < n; i++) {
+            uint64_t data = events[i].data.u64;
+            struct box *box = &spawner.boxes[data / TAG_COUNT];
+            if (data % TAG_COUNT == TAG_CONTROL)
+                on_control();
+            else if (box->used)
+                box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
+        }
+        if (spawner.dying_count)
+            box_sweep(&spawner);
+    }
+}

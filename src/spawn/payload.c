@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The process that becomes the program. It takes the payload's id, drops every capability, fences
+ * itself in with Landlock (the filter is loaded already), and only then reads the job: writes the
+ * files of the run with no more rights than the program will have, and executes it. */
+
+#include "spawn/inside.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "spawn/job_read.h"
+#include "spawn/landlock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fence(const struct inside *in)
+{
+    const char *writable[SPAWN_MAX_BOX_MOUNTS];
+    size_t count = 0;
+    if (in->box->remove & (BARRIER_LANDLOCK | BARRIER_NNP))
+        return 0;
+    for (uint32_t i = 0; i < in->box->mount_count; i++) {
+        if (in->box->mounts[i].writable)
+            writable[count++] = in->box->mounts[i].path;
+    }
+    return landlock_restrict(in->landlock_abi, writable, count);
+}
+
+/* Makes the directories above a relative path, below the working directory. */
+static int make_parents(const char *name)
+{
+    char path[4097];
+    size_t len = strlen(name);
+    if (len >= sizeof(path))
+        return -ENAMETOOLONG;
+    memcpy(path, name, len + 1);
+    for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            return -errno;
+        *slash = '/';
+    }
+    return 0;
+}
+
+static int write_file(const char *name, const struct job_file *file, const void *content)
+{
+    int r = strchr(name, '/') ? make_parents(name) : 0;
+    if (r < 0)
+        return r;
+    cleanup_close int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+        file->executable ? 0755 : 0644);
+    return fd < 0 ? -errno : fs_write_all(fd, content, file->size);
+}
+
+static int write_files(const struct job *job)
+{
+    size_t at = job->files_at;
+    for (uint32_t i = 0; i < job->head.filec; i++) {
+        struct job_file file;
+        const char *name;
+        const void *content;
+        int r = job_next_file(job, &at, &file, &name, &content);
+        if (r <= 0)
+            return r < 0 ? r : -EBADMSG;
+        if ((r = write_file(name, &file, content)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int limit_file_size(const struct inside *in)
+{
+    rlim_t bytes = in->box->limits.file_bytes;
+    struct rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+    if (in->box->remove & BARRIER_RLIMITS)
+        return 0;
+    return setrlimit(RLIMIT_FSIZE, &limit) < 0 ? -errno : 0;
+}
+
+static int connect_stdio(const struct inside *in)
+{
+    int in_fd = in->stdin_fd;
+    if (in_fd < 0 && (in_fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+        return -errno;
+    if (dup2(in_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 || dup2(in->stderr_fd, 2) < 0)
+        return -errno;
+    /* Everything else goes at exec; the link stays until then to tell of a failure. */
+    if (in->box->remove & BARRIER_FDS)
+        return fcntl(in->link_fd, F_SETFD, 0) < 0 ? -errno : 0;
+    return close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
+}
+
+static void split_strings(const struct job *job, char **argv, char **env)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < job->head.argc; i++)
+        argv[i] = (char *)job_string(job, &at);
+    for (uint32_t i = 0; i < job->head.envc; i++)
+        env[i] = (char *)job_string(job, &at);
+}
+
+void payload_run(const struct inside *in, uint64_t init_cpu_ns)
+{
+    static char *argv[JOB_MAX_ARGS + 1];
+    static char *env[JOB_MAX_ENV + 1];
+    struct job job;
+    int r;
+    if ((r = drop_to_payload(in)) < 0)
+        inside_fail(in, STEP_DROP, r);
+    if ((r = fence(in)) < 0)
+        inside_fail(in, STEP_LANDLOCK, r);
+    if ((r = job_open(in->job_fd, &job)) < 0 || (r = write_files(&job)) < 0)
+        inside_fail(in, STEP_FILES, r);
+    if ((r = limit_file_size(in)) < 0)
+        inside_fail(in, STEP_RLIMITS, r);
+    if ((r = connect_stdio(in)) < 0)
+        inside_fail(in, STEP_STDIO, r);
+    split_strings(&job, argv, env);
+    inside_send(in, &(struct link_record){
+        .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()});
+    (void)execve(in->exec_path, argv, env);
+    inside_fail(in, STEP_EXEC, -errno);
+}

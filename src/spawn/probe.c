@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See probe.h. One row per feature: what tries it, run in a child that is thrown away, so that no
+ * attempt changes the spawner. Versions are never looked at. */
+
+#include "spawn/probe.h"
+
+#include "base/cleanup.h"
+#include "spawn/landlock.h"
+#include "spawn/seccomp.h"
+#include "spawn/sys.h"
+#include "spawn/tree.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Tries below run with every capability in a fresh user namespace where `flags` says so. */
+struct attempt {
+    enum spawn_feature feature;
+    uint64_t flags; /* of clone3 */
+    int (*run)(void);
+};
+
+static int nothing(void)
+{
+    return 0;
+}
+
+static int try_mount_api(void)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, MOUNT_ATTR_NOSUID);
+    if (fs < 0)
+        return fs;
+    if (move_mount(fs, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    cleanup_close int tree = open_tree(fs, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (tree < 0 ||
+        mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+        return -errno;
+    return 0;
+}
+
+static int try_proc(void)
+{
+    cleanup_close int fs = fsopen("proc", FSOPEN_CLOEXEC);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "hidepid", "invisible", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
+    cleanup_close int mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID);
+    return mnt < 0 ? -errno : 0;
+}
+
+static int try_pivot(void)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, MOUNT_ATTR_NOSUID);
+    if (fs < 0)
+        return fs;
+    if (move_mount(fs, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(fs) < 0)
+        return -errno;
+    return sys_pivot_root(".", ".");
+}
+
+static int try_no_new_privs(void)
+{
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int try_seccomp(void)
+{
+    int r = try_no_new_privs();
+    return r < 0 ? r : seccomp_load();
+}
+
+static int try_landlock(void)
+{
+    int abi = landlock_abi();
+    if (abi < 3)
+        return -ENOSYS;
+    struct {
+        uint64_t fs;
+    } attr = {1};
+    int r = try_no_new_privs();
+    cleanup_close int ruleset = sys_landlock_create(&attr, sizeof(attr), 0);
+    if (r < 0 || ruleset < 0)
+        return r < 0 ? r : ruleset;
+    return sys_landlock_restrict(ruleset);
+}
+
+static int try_openat2(void)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH};
+    cleanup_close int fd = sys_result(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how)));
+    return fd < 0 ? fd : 0;
+}
+
+static int try_close_range(void)
+{
+    return close_range(1000, ~0u, 0) < 0 ? -errno : 0;
+}
+
+static int try_pidfd(void)
+{
+    cleanup_close int fd = pidfd_open(getpid(), 0);
+    return fd < 0 || pidfd_send_signal(fd, 0, NULL, 0) < 0 ? -errno : 0;
+}
+
+#define MOUNT_NS (CLONE_NEWUSER | CLONE_NEWNS)
+static const struct attempt attempts[] = {
+    {FEATURE_USERNS, CLONE_NEWUSER, nothing},
+    {FEATURE_NAMESPACES, MOUNT_NS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+        nothing},
+    {FEATURE_MOUNT_API, MOUNT_NS, try_mount_api},
+    {FEATURE_PROC, MOUNT_NS | CLONE_NEWPID, try_proc},
+    {FEATURE_PIVOT, MOUNT_NS, try_pivot},
+    {FEATURE_NNP, 0, try_no_new_privs},
+    {FEATURE_SECCOMP, 0, try_seccomp},
+    {FEATURE_LANDLOCK, 0, try_landlock},
+    {FEATURE_OPENAT2, 0, try_openat2},
+    {FEATURE_CLOSE_RANGE, 0, try_close_range},
+    {FEATURE_PIDFD, 0, try_pidfd},
+};
+
+/* Runs one attempt in a child and returns its result; the errno comes back as exit status. */
+static int attempt(const struct attempt *a)
+{
+    struct sys_clone_args args = {.flags = a->flags, .exit_signal = SIGCHLD};
+    int pid = sys_clone3(&args);
+    if (pid == 0)
+        _exit(-a->run() & 0xff);
+    if (pid < 0)
+        return pid;
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+}
+
+static void set(struct spawn_reply *reply, enum spawn_feature feature, bool enforced, int reason)
+{
+    if (enforced)
+        reply->enforced |= 1u << feature;
+    else
+        reply->enforced &= ~(1u << feature);
+    reply->reason[feature] = enforced ? 0 : reason ? reason : -ENOENT;
+}
+
+static bool has(const struct spawn_reply *reply, uint32_t features)
+{
+    return (reply->enforced & features) == features;
+}
+
+/* The table of docs/security.md "Isolation levels". */
+static enum spawn_level level_of(const struct spawn_reply *reply)
+{
+    const uint32_t base = 1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES |
+        1u << FEATURE_MOUNT_API | 1u << FEATURE_PROC | 1u << FEATURE_PIVOT | 1u << FEATURE_NNP |
+        1u << FEATURE_SECCOMP | 1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_PIDFD;
+    const uint32_t limits = 1u << FEATURE_MEMORY | 1u << FEATURE_PIDS | 1u << FEATURE_CPU;
+    if (reply->error || !has(reply, base))
+        return LEVEL_NONE;
+    if (!has(reply, limits))
+        return has(reply, 1u << FEATURE_LANDLOCK) ? LEVEL_PROCESS : LEVEL_NONE;
+    return has(reply, 1u << FEATURE_UID_RANGE | 1u << FEATURE_LANDLOCK) ? LEVEL_FULL
+                                                                        : LEVEL_STRONG;
+}
+
+static void fill_host(const struct spawner *s, struct spawn_reply *reply)
+{
+    const struct cgroup_host *c = &s->cgroups;
+    bool accounts = c->use & (TREE_KILL | TREE_CPUACCT);
+    reply->cgroup = c->mode;
+    reply->landlock_abi = (uint32_t)s->landlock_abi;
+    set(reply, FEATURE_UID_RANGE, s->ids.unique, s->ids.reason);
+    set(reply, FEATURE_MEMORY, c->use & TREE_MEMORY, c->reason);
+    set(reply, FEATURE_PIDS, c->use & TREE_PIDS, c->reason);
+    set(reply, FEATURE_CPU, (c->use & TREE_CPU) && accounts, c->reason);
+    set(reply, FEATURE_KILL, c->use & TREE_KILL, c->reason);
+    set(reply, FEATURE_INTO, c->use & TREE_KILL, c->reason);
+    set(reply, FEATURE_LANDLOCK, s->landlock_abi >= 3, -ENOSYS);
+}
+
+void probe_known(const struct spawner *s, struct spawn_reply *reply)
+{
+    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
+        set(reply, attempts[i].feature, true, 0);
+    fill_host(s, reply);
+    reply->level = level_of(reply);
+}
+
+void probe_all(const struct spawner *s, struct spawn_reply *reply)
+{
+    fill_host(s, reply);
+    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+        int r = attempt(&attempts[i]);
+        set(reply, attempts[i].feature, r == 0, r);
+    }
+    reply->level = level_of(reply);
+}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A thin front to meson and tools/: each target is one or two commands that can be run by hand.
+
+BUILD ?= build
+PYTHON := /usr/bin/python3
+
+.DEFAULT_GOAL := build
+.PHONY: build run test test-asan test-vm fuzz bench soak lint format clean runtimes \
+	install-deps help
+
+build: $(BUILD)/build.ninja ## build the programs into build/
+	@ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	@command -v meson >/dev/null || { echo "meson is missing: make install-deps"; exit 1; }
+	meson setup $(BUILD)
+
+run: ## install what is missing, build, run a program in a box
+	@tools/install-deps.sh build
+	@$(MAKE) --no-print-directory build
+	echo 'print("hello from a box")' | $(BUILD)/hermes run -l python -
+
+test: ## install what is missing, build, run all tests
+	@tools/install-deps.sh build test
+	@tools/test.sh $(BUILD)
+
+test-asan: ## the same tests with the address and undefined-behaviour sanitizers
+	@tools/install-deps.sh build test
+	@MESON_SETUP_ARGS="-Db_sanitize=address,undefined -Db_lundef=false" \
+		MESON_TEST_ARGS="--timeout-multiplier 5 $(MESON_TEST_ARGS)" tools/test.sh build-asan
+
+test-vm: build ## the tests on a cgroup v2 system, in QEMU
+	@tools/vm/run.sh
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
+	@tools/install-deps.sh build test
+	@tools/fuzz.sh build-fuzz
+
+bench: build ## measure against the bare interpreter and bwrap
+	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/run.py
+
+soak: build ## run for a long time and look for leaks
+	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/soak.py
+
+lint: ## gcc -Werror, clang-tidy, cppcheck, layers, style
+	@tools/install-deps.sh build test
+	@tools/lint.sh build-lint
+
+format: ## clang-format all sources in place
+	@find src tests/unit tests/fuzz -name '*.[ch]' -exec clang-format -i {} +
+
+clean: ## remove every build directory
+	rm -rf $(BUILD) build-asan build-fuzz build-lint
+
+runtimes: ## install the languages' toolchains
+	@tools/install-deps.sh runtimes
+
+install-deps: ## install what build and tests need
+	@tools/install-deps.sh build test
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14

@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the Debian packages that are missing from the named sets: build, test, runtimes.
+# Quick and silent when nothing is missing; otherwise says what it installs. Uses sudo when it
+# is not run by root.
+set -eu
+
+build='meson ninja-build gcc pkg-config libc6-dev libjansson-dev libseccomp-dev'
+test='libcmocka-dev python3 python3-pytest python3-requests python3-numpy bubblewrap strace
+uidmap clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+
+say() { printf '%s\n' "install-deps: $*"; }
+die() { printf '%s\n' "install-deps: $*" >&2; exit 1; }
+
+packages=
+with_runtimes=false
+[ $# -gt 0 ] || die "usage: $0 build|test|runtimes..."
+for set_name in "$@"; do
+    case $set_name in
+    build) packages="$packages $build" ;;
+    test) packages="$packages $test" ;;
+    runtimes) with_runtimes=true ;;
+    *) die "unknown set '$set_name': build, test and runtimes are known" ;;
+    esac
+done
+
+if [ "$packages" ] && ! command -v dpkg-query >/dev/null; then
+    say "this is no Debian system; install what corresponds to:$(printf ' %s' $packages)"
+    packages=
+fi
+
+# One query for all: the packages that are installed, taken away from those wanted.
+missing=
+if [ "$packages" ]; then
+    installed=" $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null |
+        sed -n 's/^installed //p' | tr '\n' ' ') "
+    for package in $packages; do
+        case $installed in
+        *" $package "*) ;;
+        *) missing="$missing $package" ;;
+        esac
+    done
+fi
+
+if [ "$missing" ]; then
+    sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null ||
+            die "missing:$missing; there is no sudo: as root, run apt-get install$missing"
+        sudo=sudo
+    fi
+    say "installing$missing"
+    apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300"
+    # The package lists may be missing (a fresh container) or old (a name that is gone).
+    $apt install --no-install-recommends $missing ||
+        { $apt update && $apt install --no-install-recommends $missing; } ||
+        die "apt-get could not install:$missing"
+fi
+
+if $with_runtimes; then
+    exec "$(dirname "$0")/install-runtimes.sh"
+fi

@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The checks of CI that need no run: gcc with -Werror, clang-tidy, cppcheck, conventions.
+# Everything is run before the first failure counts, so that one round shows all there is.
+#
+#   tools/lint.sh BUILD_DIR
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+build=${1:?usage: tools/lint.sh BUILD_DIR}
+failed=()
+
+# compile_commands.json names what is really built, and ninja makes the generated headers.
+[ -f "$build/build.ninja" ] || meson setup "$build" --werror || exit 1
+echo "== gcc -Werror"
+ninja -C "$build" || failed+=(gcc)
+echo "== clang-tidy"
+/usr/bin/python3 - "$build" <<'PYTHON' |
+import json
+import pathlib
+import sys
+
+source = pathlib.Path("src").resolve()
+build = pathlib.Path(sys.argv[1])
+commands = json.loads((build / "compile_commands.json").read_text())
+files = {(pathlib.Path(c["directory"]) / c["file"]).resolve() for c in commands}
+print("\n".join(sorted(str(f) for f in files if source in f.parents)))
+PYTHON
+    xargs -r -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet --warnings-as-errors='*' \
+        2> >(grep -v 'warnings\? generated\.$' >&2) || failed+=(clang-tidy)
+echo "== cppcheck"
+cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+    --suppress=missingIncludeSystem --error-exitcode=1 -D__linux__ -D_GNU_SOURCE -I src src ||
+    failed+=(cppcheck)
+for check in layers style; do
+    echo "== check-$check"
+    "tools/check-$check.sh" . || failed+=("check-$check")
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "lint: ${failed[*]} failed" >&2
+    exit 1
+fi
+echo "lint: nothing found"

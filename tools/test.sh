@@ -1,0 +1,92 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds into one directory and runs every test against it: meson's suites, then pytest. Goes
+# on after a runner that fails, adds the runners' reports up and ends with one line,
+# "N passed, N failed" and ", N skipped" where some were. Exit status 1 when anything failed.
+#
+#   tools/test.sh BUILD_DIR
+#
+# MESON_SETUP_ARGS, MESON_TEST_ARGS and PYTEST_ARGS are passed on.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+build=${1:?usage: tools/test.sh BUILD_DIR}
+python=/usr/bin/python3
+if [ ! -f "$build/build.ninja" ] && ! meson setup "$build" ${MESON_SETUP_ARGS:-}; then
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+build=$(cd "$build" && pwd)
+reports=$build/test-reports
+rm -rf "$reports"
+mkdir -p "$reports"
+
+export HERMES_BUILD_DIR=$build
+export PYTHONDONTWRITEBYTECODE=1
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
+
+failed_runners=()
+
+# A runner that fails without a report, or whose report shows no failure, counts as one.
+note() # NAME STATUS REPORT
+{
+    if [ "$2" -ne 0 ]; then
+        failed_runners+=("$1")
+    fi
+    if [ -f "$3" ]; then
+        cp "$3" "$reports/$1.xml"
+    fi
+}
+
+if ! ninja -C "$build"; then
+    echo "FAILED build"
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+
+junit=$build/meson-logs/testlog.junit.xml
+rm -f "$junit"
+echo "== meson test"
+meson test -C "$build" --print-errorlogs ${MESON_TEST_ARGS:-}
+note meson $? "$junit"
+
+if find tests -name 'test_*.py' | grep -q .; then
+    echo "== pytest"
+    "$python" -m pytest tests -o "cache_dir=$build/pytest-cache" -o junit_family=xunit2 \
+        --junitxml="$build/pytest.xml" -q -ra ${PYTEST_ARGS:-}
+    status=$?
+    [ $status -ne 5 ] || status=0 # nothing was collected
+    note pytest $status "$build/pytest.xml"
+    rm -f "$build/pytest.xml"
+fi
+
+exec "$python" - "$reports" "${failed_runners[@]}" <<'PYTHON'
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+passed = failed = skipped = 0
+blamed = set()
+for report in sorted(pathlib.Path(sys.argv[1]).glob("*.xml")):
+    try:
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    except ElementTree.ParseError:
+        continue
+    for case in cases:
+        kinds = {child.tag for child in case}
+        if kinds & {"failure", "error"}:
+            failed += 1
+            blamed.add(report.stem)
+            print(f"FAILED {report.stem}: {case.get('classname', '')} {case.get('name')}")
+        elif "skipped" in kinds:
+            skipped += 1
+        else:
+            passed += 1
+for runner in sys.argv[2:]:
+    if runner not in blamed:
+        failed += 1
+        print(f"FAILED {runner}: the runner itself failed, see above")
+print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+sys.exit(1 if failed else 0)
+PYTHON

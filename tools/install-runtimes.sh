@@ -47,6 +47,7 @@ want "$(rust_package)" /usr/bin/rustc /usr/local/rustup/toolchains/*/bin/rustc \
     /root/.rustup/toolchains/*/bin/rustc
 want ruby /usr/bin/ruby
 want php-cli /usr/bin/php
+want php-mbstring /usr/lib/php/*/mbstring.so
 want perl /usr/bin/perl
 want lua5.4 /usr/bin/lua5.4
 want sqlite3 /usr/bin/sqlite3
@@ -163,3 +164,4 @@ if [ -n "$failed" ]; then
     exit 1
 fi
 say "all runtimes are there"
+$check_only || "$(dirname "$0")/seed-runtimes.sh"

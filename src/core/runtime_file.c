@@ -91,13 +91,14 @@ static char *find_home(const char *pattern, const char *program)
     return NULL;
 }
 
-/* Tries one candidate; on success takes over its home, and its own tools and paths go into the
- * root of the stage that uses the toolchain. Returns 1 when it is there, 0 when not. */
+/* Tries one candidate; on success takes over its home, and its own tools, paths and variables go
+ * into the stage that uses the toolchain (their templates are checked with that stage's). Returns 1 when it is there, 0 when not. */
 static int try_candidate(struct json_at at, struct runtime *rt)
 {
     static const char *const keys[] = {
-        "home", "program", "box", "requires", "paths", "tools", NULL};
+        "home", "program", "box", "requires", "paths", "tools", "env", NULL};
     struct root_spec *root = rt->compiled ? &rt->compile_root : &rt->run_root;
+    struct stage_def *stage = rt->compiled ? &rt->compile : &rt->run;
     cleanup_free char *pattern = NULL, *program = NULL, *box = NULL;
     CLEANUP(strv_done) struct strv requires = {0};
     int r;
@@ -114,6 +115,7 @@ static int try_candidate(struct json_at at, struct runtime *rt)
     rt->home_box = box != NULL ? take_ptr(box) : xstrdup(home);
     rt->home = take_ptr(home);
     if ((r = json_at_strv(at, "tools", &root->tools)) < 0 ||
+        (r = json_at_map(at, "env", &stage->env)) < 0 ||
         (r = json_at_paths(at, "paths", rt, root)) < 0)
         return r;
     return 1;

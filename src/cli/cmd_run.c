@@ -470,7 +470,7 @@ static int catch_signals(void)
 
 static int print_json(const struct run_args *args, json_t *json)
 {
-    char *text = json_dumps(json, JSON_INDENT(2));
+    char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
     (void)puts(text);
     free(text);
     json_decref(json);

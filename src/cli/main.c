@@ -20,8 +20,6 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program in a box; needs no server"},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest"},
-    {"selftest", cmd_selftest, "run the shipped attack cases in boxes on this host"},
-    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing"},
     {"version", cmd_version, "print the version"},
     {"help", cmd_help, "print this text"},
 };

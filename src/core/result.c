@@ -45,7 +45,7 @@ static json_t *text_json(const char *data, size_t len, enum result_encoding enco
     return json_stringn_nocheck(repaired, repaired_len);
 }
 
-/* Three decimals are what the clocks are good for. */
+/* Three decimals are what the clocks are good for; writers use RESULT_JSON_FLAGS. */
 static json_t *ms_json(double ms)
 {
     return json_real(round(ms * 1000) / 1000);

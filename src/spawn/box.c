@@ -197,13 +197,14 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         .stderr_fd = fds[3],
         .stdin_fd = has_stdin ? fds[4] : -1,
         .collect_fd = box->collects ? fds[fd_count - 1] : -1};
+    if ((r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, in.join_fds)) < 0)
+        return r;
+    in.join_count = r;
     int pid = clone_init(s, box, &in);
+    for (int i = 0; i < in.join_count; i++)
+        (void)close(in.join_fds[i]);
     if (pid < 0)
         return pid;
-    *ret_step = STEP_CGROUP_JOIN;
-    bool into = cgroup_leaf_into_fd(&s->cgroups, &box->leaf) >= 0;
-    if ((r = cgroup_leaf_join(&s->cgroups, &box->leaf, pid, into)) < 0)
-        return r;
     *ret_step = STEP_IDMAP;
     if ((r = map_ids(s, box, pid)) < 0)
         return r;

@@ -15,6 +15,7 @@
 #include "base/str.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -79,10 +80,11 @@ static const struct limit_file limit_files[] = {
  * patch when it is the first on the machine. */
 static bool quota_needed(const struct spawn_limits *limits)
 {
-    static long cores;
-    if (!cores)
-        cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 || limits->cpu_milli < (unsigned long)cores * 1000;
+    static unsigned cores;
+    cpu_set_t set;
+    if (!cores && sched_getaffinity(0, sizeof(set), &set) == 0)
+        cores = (unsigned)CPU_COUNT(&set);
+    return !cores || limits->cpu_milli < cores * 1000;
 }
 
 static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
@@ -181,19 +183,28 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
     return i < 0 ? -1 : leaf->fds[i];
 }
 
-int cgroup_leaf_join(const struct cgroup_host *host, const struct cgroup_leaf *leaf, int pid,
-    bool cloned_into)
+int cgroup_leaf_open_joins(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int fds[CGROUP_MAX_TREES])
 {
-    char text[16];
-    (void)snprintf(text, sizeof(text), "%d", pid);
+    int count = 0;
     for (unsigned i = 0; i < host->count; i++) {
-        if (cloned_into && (host->trees[i].use & TREE_KILL))
+        if (host->trees[i].use & TREE_KILL)
             continue;
-        int r = fs_write_once(leaf->fds[i], "cgroup.procs", text);
-        if (r < 0)
-            return r;
+        fds[count] = openat(leaf->fds[i], "tasks", O_WRONLY | O_CLOEXEC);
+        if (fds[count] < 0) {
+            int error = -errno;
+            while (count-- > 0)
+                (void)close(fds[count]);
+            return error;
+        }
+        count++;
     }
-    return 0;
+    return count;
+}
+
+int cgroup_join(int fd)
+{
+    return write(fd, "0", 1) == 1 ? 0 : -errno;
 }
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)

@@ -51,12 +51,21 @@ uint64_t inside_cpu_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* First of all: everything from here on is accounted and limited. */
+static int join_cgroups(const struct inside *in)
+{
+    int r = 0;
+    for (int i = 0; r == 0 && i < in->join_count; i++)
+        r = cgroup_join(in->join_fds[i]);
+    return r;
+}
+
 static int compare_int(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
 }
 
-/* Closes every descriptor but the box's own ends, first of all: the spawner's locks, sockets and
+/* Closes every descriptor but the box's own ends: the spawner's locks, sockets and
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
@@ -75,7 +84,7 @@ static int close_foreign(const struct inside *in)
     return close_range(from, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* Waits until the spawner has written the id maps and put us into the control groups. */
+/* Waits until the spawner has written the id maps. */
 static int wait_release(const struct inside *in)
 {
     char go;
@@ -160,6 +169,7 @@ static const struct {
     uint32_t step;
     int (*run)(const struct inside *in);
 } steps_before[] = {
+    {STEP_CGROUP_JOIN, join_cgroups},
     {STEP_FDS, close_foreign},
     {STEP_RELEASE, wait_release},
     {STEP_USERNS_MAX, limit_self},

@@ -4,6 +4,7 @@
 /* The inside of a box, from clone to exec. inside_run() is an ordered list of steps; any that
  * fails ends the box before the payload exists. The same list serves every way a box starts. */
 
+#include "spawn/cgroup.h"
 #include "spawn/protocol.h"
 
 #include <stdbool.h>
@@ -16,6 +17,8 @@ struct inside {
     bool unique_ids;   /* init and payload have different ids */
     bool has_memory;   /* a memory cgroup holds the limit; else RLIMIT_AS must */
     int landlock_abi;
+    int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
+    int join_count;
     int link_fd;       /* SOCK_SEQPACKET to the spawner */
     int job_fd;
     int stdin_fd;

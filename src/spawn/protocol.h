@@ -222,9 +222,9 @@ struct spawn_event {
     X(STEP_CGROUP_LIMIT, "set a limit in the control group")                                   \
     X(STEP_CHANNELS, "make the pipes")                                                         \
     X(STEP_CLONE, "clone into new namespaces")                                                 \
-    X(STEP_CGROUP_JOIN, "put the box into its control group")                                  \
     X(STEP_IDMAP, "map the box's ids")                                                         \
     X(STEP_RELEASE, "release the box")                                                         \
+    X(STEP_CGROUP_JOIN, "put the box into its control group")                                  \
     X(STEP_FDS, "close descriptors")                                                           \
     X(STEP_IDENTITY, "take the box's identity")                                                \
     X(STEP_SESSION, "start a session of its own")                                              \

@@ -180,9 +180,6 @@ static void make_key(struct root_job *job)
     }
     for (size_t i = 0; i < spec->tools.count; i++)
         hash_text(&hash, spec->tools.items[i]);
-    hash_text(&hash, "");
-    for (size_t i = 0; i < spec->execs.count; i++)
-        hash_text(&hash, spec->execs.items[i]);
     (void)snprintf(job->dir_name, sizeof(job->dir_name), "%.48s-%016" PRIx64 "%016" PRIx64,
         job->name, (uint64_t)(hash >> 64), (uint64_t)hash);
 }
@@ -363,11 +360,35 @@ static int build(const struct root_job *job, struct err *err)
     return r;
 }
 
+/* The programs of a root are no part of its directory, so that all languages which need nothing
+ * but the base tree share one. */
+static int add_execs(struct root_entries *entries, const struct strv *execs, struct err *err)
+{
+    size_t count = entries->count + execs->count;
+
+    if (count > SPAWN_MAX_ENTRIES || execs->count > SPAWN_MAX_EXECS)
+        return err_set(err, ERR_INTERNAL, E2BIG, "the root tree has too many entries");
+    entries->items = xreallocarray(entries->items, count, sizeof(*entries->items));
+    for (size_t i = 0; i < execs->count; i++) {
+        struct spawn_entry *e = &entries->items[entries->count];
+
+        memset(e, 0, sizeof(*e));
+        e->kind = ENTRY_EXEC;
+        if (strlen(execs->items[i]) >= sizeof(e->path))
+            return err_set(err, ERR_INTERNAL, ENAMETOOLONG, "%s: the path is too long",
+                execs->items[i]);
+        memcpy(e->path, execs->items[i], strlen(execs->items[i]));
+        entries->count++;
+    }
+    return 0;
+}
+
 int root_describe(const struct root_spec *spec, const char *name, struct root_entries *ret,
     struct err *err)
 {
+    bool is_base = spec->path_count == 0 && spec->tools.count == 0;
     CLEANUP(root_job_done) struct root_job job = {
-        .spec = spec, .name = name, .roots_fd = -EBADF};
+        .spec = spec, .name = is_base ? "base" : name, .roots_fd = -EBADF};
     int r = open_job(&job, err);
 
     if (r < 0)
@@ -384,5 +405,7 @@ int root_describe(const struct root_spec *spec, const char *name, struct root_en
     if (r < 0)
         return err_set(err, ERR_INTERNAL, -r, "%s/roots/%s: %s", job.state, job.dir_name,
             strerror(-r));
-    return 0;
+    if ((r = add_execs(ret, &spec->execs, err)) < 0)
+        root_entries_done(ret);
+    return r;
 }

@@ -295,10 +295,6 @@ int root_build(const struct root_build *build, struct root_entries *ret, struct 
         (r = bind_paths(build, &base.root, &entries, err)) < 0 ||
         (r = bind_paths(build, build->spec, &entries, err)) < 0)
         return r;
-    for (size_t i = 0; r == 0 && i < build->spec->execs.count; i++)
-        r = add_entry(&entries, ENTRY_EXEC, build->spec->execs.items[i], "", err);
-    if (r < 0)
-        return r;
     *ret = entries;
     root_entries_init(&entries);
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* glob(3) is not used: its tilde support pulls the name service into a static program. Patterns
- * come from trusted files, so the walk is a plain recursion over the components of the pattern. */
+ * come from trusted files, so the walk is a plain recursion over the components of the pattern.
+ */
 
 #include "core/hostpath.h"
 
@@ -74,7 +75,8 @@ static void match_names(const char *dir, const char *component, struct strv *ret
         qsort(ret->items, ret->count, sizeof(*ret->items), newest_first);
 }
 
-/* base is what was matched so far, without a trailing slash; rest begins with '/' or is empty. */
+/* base is what was matched so far, without a trailing slash; rest begins with '/' or is empty.
+ */
 static void walk(const char *base, const char *rest, struct strv *ret)
 {
     if (*rest == '\0') {

@@ -7,8 +7,9 @@
 
 #include <stdbool.h>
 
-/* A copy in which a leading "~/" became $HOME (or /root for root without one) and {multiarch} the
- * directory name of this machine's libraries (x86_64-linux-gnu). NULL when there is no home. */
+/* A copy in which a leading "~/" became $HOME (or /root for root without one) and {multiarch}
+ * the directory name of this machine's libraries (x86_64-linux-gnu). NULL when there is no
+ * home. */
 char *hostpath_expand(const char *path);
 
 /* Adds every existing path that the absolute pattern matches: `*`, `?` and `[...]` within one

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A tokenizer rather than a pattern: `class` inside a comment, a string or a text block is not a
- * class. Words and single punctuation characters are the tokens; braces are counted to tell a
+/* A tokenizer rather than a pattern: `class` inside a comment, a string or a text block is not
+ * a class. Words and single punctuation characters are the tokens; braces are counted to tell a
  * top-level type from a nested one. Text is a stranger's, so nothing recurses and every read is
  * bounded by the end. */
 

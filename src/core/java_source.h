@@ -8,10 +8,10 @@
 #include <stddef.h>
 
 struct java_source {
-    char *package;      /* "a.b", or NULL */
-    char *public_type;  /* name of the public top-level type, or NULL */
-    char *main_type;    /* first top-level type with a method `void main(`, or NULL */
-    char *first_type;   /* first top-level type, or NULL */
+    char *package;     /* "a.b", or NULL */
+    char *public_type; /* name of the public top-level type, or NULL */
+    char *main_type;   /* first top-level type with a method `void main(`, or NULL */
+    char *first_type;  /* first top-level type, or NULL */
 };
 
 /* Reads the text as far as it can; source that does not compile gives whatever was found, and

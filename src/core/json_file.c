@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_file.h. jansson parses; this file knows the few shapes that runtime.json and base.json
- * are made of. Used by core/runtime_file.c and core/root_build.c only, on files that the operator
- * owns; requests of strangers are decoded by the front doors. */
+/* See json_file.h. jansson parses; this file knows the few shapes that runtime.json and
+ * base.json are made of. Used by core/runtime_file.c and core/root_build.c only, on files that
+ * the operator owns; requests of strangers are decoded by the front doors. */
 
 #include "core/json_file.h"
 
@@ -17,16 +17,16 @@
 #include <stdio.h>
 #include <string.h>
 
-int json_file_parse(struct json_file *f, const char *path, const char *text, size_t len,
-    struct err *err)
+int json_file_parse(
+    struct json_file *f, const char *path, const char *text, size_t len, struct err *err)
 {
     json_error_t problem;
 
     *f = (struct json_file){.path = path, .err = err};
     f->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
     if (f->root == NULL)
-        return err_set(err, ERR_INVALID, EINVAL, "%s: line %d: %s", path, problem.line,
-            problem.text);
+        return err_set(
+            err, ERR_INVALID, EINVAL, "%s: line %d: %s", path, problem.line, problem.text);
     if (!json_is_object(f->root)) {
         json_file_done(f);
         return err_set(err, ERR_INVALID, EINVAL, "%s: must be a JSON object", path);
@@ -154,8 +154,7 @@ int json_at_limits(struct json_at at, const char *key, struct run_limits *ret)
         if (info == NULL)
             return problem_at(at, key, "names a limit that does not exist");
         double number = json_is_number(value) ? json_number_value(value) * info->scale : -1;
-        if (number < (double)info->min || number > (double)info->max ||
-            number != floor(number))
+        if (number < (double)info->min || number > (double)info->max || number != floor(number))
             return problem_at(at, key, "has a limit that is not a number within its range");
         *limit_member(ret, info) = (uint64_t)number;
     }
@@ -210,8 +209,7 @@ static int add_path(struct json_at at, const char *key, const struct runtime *rt
         return problem_at(at, key, "uses {home}, {dir} or ~ where there is none");
     if (host[0] != '/' || (box != NULL && box[0] != '/'))
         return problem_at(at, key, "must hold absolute paths");
-    root->paths =
-        xreallocarray(root->paths, root->path_count + 1, sizeof(*root->paths));
+    root->paths = xreallocarray(root->paths, root->path_count + 1, sizeof(*root->paths));
     root->paths[root->path_count++] = (struct root_path){
         .host = take_ptr(host),
         .box = take_ptr(box),
@@ -220,8 +218,8 @@ static int add_path(struct json_at at, const char *key, const struct runtime *rt
     return 0;
 }
 
-int json_at_paths(struct json_at at, const char *key, const struct runtime *rt,
-    struct root_spec *root)
+int json_at_paths(
+    struct json_at at, const char *key, const struct runtime *rt, struct root_spec *root)
 {
     json_t *list = json_object_get(at.object, key);
     json_t *item;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Strict reading of the JSON files that ship with Hermes or that an operator adds: unknown fields,
- * wrong types and duplicate keys are refused with a message that names file and field. */
+/* Strict reading of the JSON files that ship with Hermes or that an operator adds: unknown
+ * fields, wrong types and duplicate keys are refused with a message that names file and field.
+ */
 
 #include "base/err.h"
 #include "core/run.h"
@@ -18,8 +19,8 @@ struct json_file {
 };
 
 /* Parses text (len bytes) that was read from path. The root must be an object. */
-int json_file_parse(struct json_file *f, const char *path, const char *text, size_t len,
-    struct err *err);
+int json_file_parse(
+    struct json_file *f, const char *path, const char *text, size_t len, struct err *err);
 void json_file_done(struct json_file *f);
 
 /* Reports a problem of one field: "PATH: FIELD: message". Returns -EINVAL. */
@@ -36,7 +37,8 @@ struct json_at {
 /* Refuses keys that are not in the list, which ends with NULL. */
 int json_at_keys(struct json_at at, const char *const *keys);
 
-/* All of these leave *ret as it is when the key is missing and not required. Strings are copied. */
+/* All of these leave *ret as it is when the key is missing and not required. Strings are
+ * copied. */
 int json_at_string(struct json_at at, const char *key, bool required, char **ret);
 int json_at_strv(struct json_at at, const char *key, struct strv *ret);
 int json_at_map(struct json_at at, const char *key, struct strv *ret); /* "KEY=value" */
@@ -44,9 +46,9 @@ int json_at_limits(struct json_at at, const char *key, struct run_limits *ret);
 
 /* Paths: "/usr/lib/x", or {"host": ..., "box": ..., "optional": true}. Added to *root. Text is
  * expanded by hostpath_expand() and {home} and {dir} from rt (rt may be NULL). */
-int json_at_paths(struct json_at at, const char *key, const struct runtime *rt,
-    struct root_spec *root);
+int json_at_paths(
+    struct json_at at, const char *key, const struct runtime *rt, struct root_spec *root);
 
-/* The object under key, or an `at` whose object is NULL when it is missing. `name_buf` holds the
- * dotted name for as long as the result is used. */
+/* The object under key, or an `at` whose object is NULL when it is missing. `name_buf` holds
+ * the dotted name for as long as the result is used. */
 int json_at_object(struct json_at at, const char *key, char name_buf[96], struct json_at *ret);

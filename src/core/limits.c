@@ -11,24 +11,23 @@
 #include <stdio.h>
 
 #define ROW(field, member, lo, hi, dflt, unit, says)                                           \
-    {.name = (field),                                                                          \
-        .offset = offsetof(struct run_limits, member),                                         \
-        .min = (lo),                                                                           \
-        .max = (hi),                                                                           \
-        .fallback = (dflt),                                                                    \
-        .scale = (unit),                                                                       \
-        .text = (says)}
+    {                                                                                          \
+        .name = (field), .offset = offsetof(struct run_limits, member), .min = (lo),           \
+        .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says)                       \
+    }
 
 const struct limit_info limit_table[] = {
     ROW("wall_ms", wall_ms, 1, 600000, 10000, 1, "real time, in milliseconds"),
     ROW("cpu_ms", cpu_ms, 1, 600000, 10000, 1, "CPU time of all processes, in milliseconds"),
-    ROW("memory_mb", memory_mb, 4, 16384, 256, 1, "memory of the box, its files included, in MiB"),
+    ROW("memory_mb", memory_mb, 4, 16384, 256, 1,
+        "memory of the box, its files included, in MiB"),
     ROW("processes", processes, 1, 4096, 64, 1, "processes and threads at one time"),
     ROW("open_files", open_files, 8, 16384, 256, 1, "open descriptors of one process"),
     ROW("disk_mb", disk_mb, 1, 16384, 64, 1, "size of /box, of /tmp and of /dev/shm, in MiB"),
     ROW("file_size_mb", file_size_mb, 1, 16384, 64, 1, "size of one file, in MiB"),
     ROW("stack_mb", stack_mb, 1, 4096, 64, 1, "stack of the main thread, in MiB"),
-    ROW("output_kb", output_kb, 1, 65536, 1024, 1, "bytes kept of stdout and of stderr, in KiB"),
+    ROW("output_kb", output_kb, 1, 65536, 1024, 1,
+        "bytes kept of stdout and of stderr, in KiB"),
     ROW("cpus", cpu_milli, 50, 64000, 1000, 1000, "cores the box may use, fractions allowed"),
 };
 const size_t limit_count = sizeof(limit_table) / sizeof(limit_table[0]);
@@ -59,9 +58,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A default must neither cut short nor make invalid what the caller named: someone who asks for a
- * minute of wall time means a minute of work, and someone who asks for 32 MiB of memory did not
- * ask for more disk than that. */
+/* A default must neither cut short nor make invalid what the caller named: someone who asks for
+ * a minute of wall time means a minute of work, and someone who asks for 32 MiB of memory did
+ * not ask for more disk than that. */
 static void fit_defaults(struct run_limits *limits, const struct run_limits *named)
 {
     if (named->cpu_ms == 0)
@@ -120,8 +119,8 @@ int limits_check(const struct run_limits *limits, const struct run_limits *maxim
         show(info, info->min, least, sizeof(least));
         show(info, max, most, sizeof(most));
         (void)snprintf(field, sizeof(field), "%s%s", prefix, info->name);
-        return err_field(err, field, "%s is %s; it must be from %s to %s", field, given, least,
-            most);
+        return err_field(
+            err, field, "%s is %s; it must be from %s to %s", field, given, least, most);
     }
     if (limits->disk_mb > limits->memory_mb) {
         (void)snprintf(field, sizeof(field), "%sdisk_mb", prefix);

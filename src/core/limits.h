@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Limits of one box: their names, defaults, maxima and the one table that ties JSON field, command
- * line flag and struct member together. */
+/* Limits of one box: their names, defaults, maxima and the one table that ties JSON field,
+ * command line flag and struct member together. */
 
 #include "base/err.h"
 
@@ -22,13 +22,13 @@ struct run_limits {
     uint64_t cpu_milli; /* "cpus" times 1000 */
 };
 
-/* One row per limit. `scale` is what one unit of the JSON number is in the member (1, or 1000 for
- * cpus, which may have a fraction). */
+/* One row per limit. `scale` is what one unit of the JSON number is in the member (1, or 1000
+ * for cpus, which may have a fraction). */
 struct limit_info {
     const char *name; /* JSON field: "wall_ms" ... "cpus" */
     size_t offset;
     uint64_t min;
-    uint64_t max;     /* the server's maximum unless configured */
+    uint64_t max;      /* the server's maximum unless configured */
     uint64_t fallback; /* when neither request nor runtime names it */
     unsigned scale;
     const char *text;
@@ -42,8 +42,8 @@ uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info)
 void limits_maxima(struct run_limits *ret);
 
 /* Fills zero members of limits from defaults (may be NULL), then from the table's fallback. A
- * default gives way to what was named: cpu_ms is at least a named wall_ms and the other way round,
- * disk_mb at most memory_mb, stack_mb at most half of it. */
+ * default gives way to what was named: cpu_ms is at least a named wall_ms and the other way
+ * round, disk_mb at most memory_mb, stack_mb at most half of it. */
 void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
 
 /* Checks every member against [min, max of maxima], naming field prefix + name, and what hangs

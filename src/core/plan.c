@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* From a request to two argument lists. The order matters: the entry file and the sources are
- * settled first, then a rule of core/prepare.c may add to them, then the templates are expanded.
- * What the request named reaches a program only as one argument or one variable each. */
+ * settled first, then a rule of core/prepare.c may add to them, then the templates are
+ * expanded. What the request named reaches a program only as one argument or one variable each.
+ */
 
 #include "core/plan.h"
 
@@ -92,8 +93,8 @@ static int choose_entry(struct plan_draft *draft, struct err *err)
         return 0;
     draft->entry = xstrdup(named);
     const char *slash = strrchr(named, '/');
-    draft->entry_dir = slash != NULL ? xasprintf("./%.*s", (int)(slash - named), named)
-                                     : xstrdup(".");
+    draft->entry_dir =
+        slash != NULL ? xasprintf("./%.*s", (int)(slash - named), named) : xstrdup(".");
     return 0;
 }
 
@@ -161,8 +162,8 @@ static void set_env(struct strv *env, const char *assignment)
     strv_add(env, assignment);
 }
 
-static int missing_value(const struct plan_draft *draft, const char *name, int r,
-    struct err *err)
+static int missing_value(
+    const struct plan_draft *draft, const char *name, int r, struct err *err)
 {
     if (r != -ENOENT)
         return err_set(err, ERR_TOO_LARGE, -r, "an argument of the program is too long");
@@ -203,8 +204,8 @@ static int expand_stage(const struct plan_draft *draft, const struct stage_def *
     return 0;
 }
 
-/* The compile stage does not see the request's environment: variables such as CPATH or RUSTFLAGS
- * would be compiler options that no allow list has looked at. */
+/* The compile stage does not see the request's environment: variables such as CPATH or
+ * RUSTFLAGS would be compiler options that no allow list has looked at. */
 static int plan_compile(struct plan_draft *draft, struct err *err)
 {
     const struct stage_def *def = &draft->rt->compile;
@@ -212,14 +213,14 @@ static int plan_compile(struct plan_draft *draft, struct err *err)
     const struct strv *argv = draft->is_project ? &def->project_argv : &def->argv;
 
     if (template_uses(argv, "sources") && draft->sources.count == 0) {
-        cleanup_free char *endings = str_join(
-            (const char *const *)draft->rt->extensions.items, draft->rt->extensions.count, ", ");
+        cleanup_free char *endings = str_join((const char *const *)draft->rt->extensions.items,
+            draft->rt->extensions.count, ", ");
 
-        return err_field(err, "files", "there is no file of %s (%s) to compile", draft->rt->name,
-            endings);
+        return err_field(
+            err, "files", "there is no file of %s (%s) to compile", draft->rt->name, endings);
     }
-    strv_add_all(&stage->artefacts,
-        draft->is_project ? &def->project_artefacts : &def->artefacts);
+    strv_add_all(
+        &stage->artefacts, draft->is_project ? &def->project_artefacts : &def->artefacts);
     stage->exec = draft->is_project ? 1 : 0;
     return expand_stage(draft, def, argv, stage, err);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Keeps one directory per root under $HERMES_STATE_DIR/roots: NAME-KEY, where KEY is a hash over
- * everything the result depends on, so a directory is never changed once it has its name and a
- * new one appears when the host's packages change. It is built under a temporary name and renamed;
- * whoever loses that race uses the winner's.
+/* Keeps one directory per root under $HERMES_STATE_DIR/roots: NAME-KEY, where KEY is a hash
+ * over everything the result depends on, so a directory is never changed once it has its name
+ * and a new one appears when the host's packages change. It is built under a temporary name and
+ * renamed; whoever loses that race uses the winner's.
  *
  * A bind keeps the directory alive but not the names in it, so a stale one may only be emptied
- * when nobody runs boxes on it: users hold a shared flock on it, the cleaner asks for an exclusive
- * one and leaves the directory alone when it cannot have it. */
+ * when nobody runs boxes on it: users hold a shared flock on it, the cleaner asks for an
+ * exclusive one and leaves the directory alone when it cannot have it. */
 
 #include "core/root.h"
 
@@ -67,8 +67,8 @@ static void hash_text(hash128 *hash, const char *text)
     hash_bytes(hash, text, strlen(text) + 1);
 }
 
-/* Identity and last change of a path; the directory above the first wildcard stands for a pattern,
- * since that is where a new match appears. */
+/* Identity and last change of a path; the directory above the first wildcard stands for a
+ * pattern, since that is where a new match appears. */
 static void hash_path(hash128 *hash, const char *path)
 {
     cleanup_free char *fixed = xstrdup(path);
@@ -200,17 +200,17 @@ static int open_job(struct root_job *job, struct err *err)
     if (state_fd < 0)
         return state_fd;
     if (mkdirat(state_fd, "roots", 0700) < 0 && errno != EEXIST)
-        return err_set(err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state,
-            strerror(errno));
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state, strerror(errno));
     job->roots_fd = openat(state_fd, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (job->roots_fd < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state,
-            strerror(errno));
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state, strerror(errno));
     return 0;
 }
 
-/* Opens and locks a finished directory. A cleaner may have renamed it between the two steps; then
- * the name no longer leads to what was locked. */
+/* Opens and locks a finished directory. A cleaner may have renamed it between the two steps;
+ * then the name no longer leads to what was locked. */
 static int lock_dir(const struct root_job *job)
 {
     cleanup_close int fd =
@@ -274,8 +274,8 @@ static int save_entries(int dir_fd, const struct root_entries *entries)
     return r;
 }
 
-/* Removes a directory unless someone holds a lock on it. It loses its name first, so that nobody
- * can find it half empty. */
+/* Removes a directory unless someone holds a lock on it. It loses its name first, so that
+ * nobody can find it half empty. */
 static void remove_unused(int roots_fd, const char *name)
 {
     cleanup_close int fd = openat(roots_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -288,8 +288,8 @@ static void remove_unused(int roots_fd, const char *name)
         (void)fs_remove_tree(roots_fd, trash);
 }
 
-/* Other keys of this name are stale; names with a dot are left over from a crash once they are a
- * minute old. */
+/* Other keys of this name are stale; names with a dot are left over from a crash once they are
+ * a minute old. */
 static void remove_stale(const struct root_job *job)
 {
     cleanup_close int fd = openat(job->roots_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -302,8 +302,8 @@ static void remove_stale(const struct root_job *job)
     (void)take_fd(&fd);
     while ((entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
-        bool same_name = strlen(name) == name_len + KEY_LEN &&
-                         strncmp(name, job->dir_name, name_len) == 0;
+        bool same_name =
+            strlen(name) == name_len + KEY_LEN && strncmp(name, job->dir_name, name_len) == 0;
         struct stat st;
 
         if (same_name && strcmp(name, job->dir_name) != 0)
@@ -375,20 +375,20 @@ static int add_execs(struct root_entries *entries, const struct strv *execs, str
         memset(e, 0, sizeof(*e));
         e->kind = ENTRY_EXEC;
         if (strlen(execs->items[i]) >= sizeof(e->path))
-            return err_set(err, ERR_INTERNAL, ENAMETOOLONG, "%s: the path is too long",
-                execs->items[i]);
+            return err_set(
+                err, ERR_INTERNAL, ENAMETOOLONG, "%s: the path is too long", execs->items[i]);
         memcpy(e->path, execs->items[i], strlen(execs->items[i]));
         entries->count++;
     }
     return 0;
 }
 
-int root_describe(const struct root_spec *spec, const char *name, struct root_entries *ret,
-    struct err *err)
+int root_describe(
+    const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err)
 {
     bool is_base = spec->path_count == 0 && spec->tools.count == 0;
-    CLEANUP(root_job_done) struct root_job job = {
-        .spec = spec, .name = is_base ? "base" : name, .roots_fd = -EBADF};
+    CLEANUP(root_job_done)
+    struct root_job job = {.spec = spec, .name = is_base ? "base" : name, .roots_fd = -EBADF};
     int r = open_job(&job, err);
 
     if (r < 0)
@@ -403,8 +403,8 @@ int root_describe(const struct root_spec *spec, const char *name, struct root_en
         r = reuse(&job, ret);
     }
     if (r < 0)
-        return err_set(err, ERR_INTERNAL, -r, "%s/roots/%s: %s", job.state, job.dir_name,
-            strerror(-r));
+        return err_set(
+            err, ERR_INTERNAL, -r, "%s/roots/%s: %s", job.state, job.dir_name, strerror(-r));
     if ((r = add_execs(ret, &spec->execs, err)) < 0)
         root_entries_done(ret);
     return r;

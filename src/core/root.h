@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The curated tree that a box sees. The programs of /usr/bin are links (or copies, where links are
- * not possible) collected once in $HERMES_STATE_DIR/roots, so that a box sees the listed tools and
- * never the host's /usr/bin with its set-uid programs; libraries and language directories are
- * bound read-only; /etc is made up. What every box has is runtimes/base.json. */
+/* The curated tree that a box sees. The programs of /usr/bin are links (or copies, where links
+ * are not possible) collected once in $HERMES_STATE_DIR/roots, so that a box sees the listed
+ * tools and never the host's /usr/bin with its set-uid programs; libraries and language
+ * directories are bound read-only; /etc is made up. What every box has is runtimes/base.json.
+ */
 
 #include "base/err.h"
 #include "core/runtime.h"
@@ -26,7 +27,7 @@ void root_entries_done(struct root_entries *entries);
 int root_state_dir(char **ret_path, struct err *err);
 
 /* Entries for SPAWN_ROOT. Builds or reuses the tool directory; safe against concurrent builders
- * and kill -9 (made under a temporary name and renamed into place). `name` is a short word for the
- * directory's name, such as "c-compile". */
-int root_describe(const struct root_spec *spec, const char *name, struct root_entries *ret,
-    struct err *err);
+ * and kill -9 (made under a temporary name and renamed into place). `name` is a short word for
+ * the directory's name, such as "c-compile". */
+int root_describe(
+    const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See root_build.h. Runs once per root, host and Hermes version, with all the time it needs: what
- * it finds out is written down by core/root.c and read back in microseconds later. Everything it
- * reads is the operator's: base.json, runtime.json and the host's own directories. */
+/* See root_build.h. Runs once per root, host and Hermes version, with all the time it needs:
+ * what it finds out is written down by core/root.c and read back in microseconds later.
+ * Everything it reads is the operator's: base.json, runtime.json and the host's own
+ * directories. */
 
 #include "core/root_build.h"
 
@@ -87,8 +88,7 @@ static int place_file(const char *source, int bin_fd, const char *name)
     cleanup_close int from = open(source, O_RDONLY | O_CLOEXEC);
     if (from < 0)
         return -errno;
-    cleanup_close int to =
-        openat(bin_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    cleanup_close int to = openat(bin_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
     if (to < 0)
         return -errno;
     int r = fs_copy_fd(from, to);
@@ -97,8 +97,8 @@ static int place_file(const char *source, int bin_fd, const char *name)
     return r;
 }
 
-/* Adds one program under its own name, whatever chain of links (/etc/alternatives) leads to it. A
- * program that the host lacks is left out: the toolchain's presence was checked before. */
+/* Adds one program under its own name, whatever chain of links (/etc/alternatives) leads to it.
+ * A program that the host lacks is left out: the toolchain's presence was checked before. */
 static int add_tool(const char *tool, int bin_fd, struct err *err)
 {
     static const char *const dirs[] = {"/usr/bin", "/bin", "/usr/sbin", "/sbin"};
@@ -124,20 +124,20 @@ static int add_tool(const char *tool, int bin_fd, struct err *err)
     return 0;
 }
 
-static int fill_bin(const struct root_build *build, const struct base_def *base,
-    struct err *err)
+static int fill_bin(
+    const struct root_build *build, const struct base_def *base, struct err *err)
 {
     if (mkdirat(build->dir_fd, "bin", 0755) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "%s/bin: %s", build->dir_path,
-            strerror(errno));
-    cleanup_close int bin_fd =
-        openat(build->dir_fd, "bin", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return err_set(
+            err, ERR_INTERNAL, errno, "%s/bin: %s", build->dir_path, strerror(errno));
+    cleanup_close int bin_fd = openat(build->dir_fd, "bin", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup_close int empty_fd =
         openat(build->dir_fd, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (bin_fd < 0 || empty_fd < 0 || fchmod(bin_fd, 0755) < 0)
         return err_set(err, ERR_INTERNAL, errno, "%s: %s", build->dir_path, strerror(errno));
     int r = 0;
-    /* The runtime's own come first, so that its `python3` wins over a base tool of that name. */
+    /* The runtime's own come first, so that its `python3` wins over a base tool of that name.
+     */
     for (size_t i = 0; r == 0 && i < build->spec->tools.count; i++)
         r = add_tool(build->spec->tools.items[i], bin_fd, err);
     for (size_t i = 0; r == 0 && i < base->tools.count; i++)
@@ -156,8 +156,7 @@ static int add_entry(struct root_entries *entries, enum spawn_entry_kind kind, c
     if (entries->count >= SPAWN_MAX_ENTRIES)
         return err_set(err, ERR_INTERNAL, E2BIG, "the root tree has more than %d entries",
             SPAWN_MAX_ENTRIES);
-    entries->items =
-        xreallocarray(entries->items, entries->count + 1, sizeof(*entries->items));
+    entries->items = xreallocarray(entries->items, entries->count + 1, sizeof(*entries->items));
     e = &entries->items[entries->count++];
     memset(e, 0, sizeof(*e));
     e->kind = kind;
@@ -172,8 +171,7 @@ static int add_pairs(struct root_entries *entries, enum spawn_entry_kind kind,
 {
     for (size_t i = 0; i < pairs->count; i++) {
         const char *equals = strchr(pairs->items[i], '=');
-        cleanup_free char *path =
-            xstrndup(pairs->items[i], (size_t)(equals - pairs->items[i]));
+        cleanup_free char *path = xstrndup(pairs->items[i], (size_t)(equals - pairs->items[i]));
         int r = add_entry(entries, kind, path, equals + 1, err);
 
         if (r < 0)
@@ -184,8 +182,8 @@ static int add_pairs(struct root_entries *entries, enum spawn_entry_kind kind,
 
 /* The dynamic loader's fixed name (/lib64/ld-linux-x86-64.so.2) is a link into the library
  * directory on Debian; the link is repeated rather than its directory bound. */
-static int add_loaders(struct root_entries *entries, const struct strv *patterns,
-    struct err *err)
+static int add_loaders(
+    struct root_entries *entries, const struct strv *patterns, struct err *err)
 {
     CLEANUP(strv_done) struct strv found = {0};
     int r = 0;

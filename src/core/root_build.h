@@ -7,9 +7,9 @@
 #include "core/root.h"
 
 /* Fills the empty directory dir_fd (bin/, empty) and lists the entries. `dir_path` is the path
- * under which the spawner will find that directory later. `base_path` and `base_text` are base.json.
- * Set-uid files, set-gid files and files with capabilities do not get into bin/ and are covered by
- * an empty file where a bound directory has one. */
+ * under which the spawner will find that directory later. `base_path` and `base_text` are
+ * base.json. Set-uid files, set-gid files and files with capabilities do not get into bin/ and
+ * are covered by an empty file where a bound directory has one. */
 struct root_build {
     const struct root_spec *spec;
     const char *base_path;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The registry: which directories hold runtimes, and loading all of them or just one. `hermes run`
- * needs one language and must start at once, so the others are not parsed: a file is read whole
- * only if its text contains the wanted word in quotes, which costs a few microseconds per file
- * and needs no index that could fall out of step. */
+/* The registry: which directories hold runtimes, and loading all of them or just one. `hermes
+ * run` needs one language and must start at once, so the others are not parsed: a file is read
+ * whole only if its text contains the wanted word in quotes, which costs a few microseconds per
+ * file and needs no index that could fall out of step. */
 
 #include "core/runtime.h"
 
@@ -48,8 +48,8 @@ const struct runtime *runtime_find(const struct runtime_registry *reg, const cha
     return NULL;
 }
 
-/* base.json lies beside the runtimes of every installation, so it tells one from a directory that
- * only happens to be called runtimes. */
+/* base.json lies beside the runtimes of every installation, so it tells one from a directory
+ * that only happens to be called runtimes. */
 static bool is_main_dir(const char *dir)
 {
     cleanup_free char *base = xasprintf("%s/base.json", dir);
@@ -59,8 +59,8 @@ static bool is_main_dir(const char *dir)
 
 char *runtime_main_dir(void)
 {
-    static const char *const beside[] = {"../runtimes", "../../../runtimes",
-        "../share/hermes/runtimes"};
+    static const char *const beside[] = {
+        "../runtimes", "../../../runtimes", "../share/hermes/runtimes"};
     const char *named = getenv("HERMES_RUNTIMES");
     char self[PATH_MAX];
 
@@ -124,9 +124,10 @@ static bool matches(const struct runtime *rt, const struct wanted *wanted)
            (wanted->extension != NULL && strv_has(&rt->extensions, wanted->extension));
 }
 
-/* A name or alias may stand for one runtime only; an operator's directory cannot take one over. */
-static int check_unique(const struct runtime_registry *reg, const struct runtime *rt,
-    struct err *err)
+/* A name or alias may stand for one runtime only; an operator's directory cannot take one over.
+ */
+static int check_unique(
+    const struct runtime_registry *reg, const struct runtime *rt, struct err *err)
 {
     for (size_t i = 0; i <= rt->aliases.count; i++) {
         const char *name = i == 0 ? rt->name : rt->aliases.items[i - 1];
@@ -154,8 +155,8 @@ static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, c
     if (r == -ENOENT || r == -ENOTDIR)
         return 0;
     if (r < 0)
-        return err_set(err, ERR_INVALID, -r, "%s/runtime.json: cannot be read: %s", full,
-            strerror(-r));
+        return err_set(
+            err, ERR_INVALID, -r, "%s/runtime.json: cannot be read: %s", full, strerror(-r));
     if (!may_match(&text, wanted))
         return 0;
     if ((r = runtime_file_read(full, text.data, text.len, &rt, err)) < 0)
@@ -179,16 +180,16 @@ static bool is_plain_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_+-") == strlen(name);
 }
 
-static int load_dir(struct runtime_registry *reg, const char *dir, const struct wanted *wanted,
-    struct err *err)
+static int load_dir(
+    struct runtime_registry *reg, const char *dir, const struct wanted *wanted, struct err *err)
 {
     cleanup_closedir DIR *d = opendir(dir);
     struct dirent *entry;
     int r = 0;
 
     if (d == NULL)
-        return err_set(err, ERR_INVALID, errno, "%s: cannot list runtimes: %s", dir,
-            strerror(errno));
+        return err_set(
+            err, ERR_INVALID, errno, "%s: cannot list runtimes: %s", dir, strerror(errno));
     /* A name needs no search. */
     if (wanted->word != NULL && is_plain_name(wanted->word))
         r = load_one(reg, dirfd(d), dir, wanted->word, wanted, err);

@@ -68,7 +68,7 @@ static const char *missing_file(const struct strv *requires)
 {
     for (size_t i = 0; i < requires->count; i++) {
         if (access(requires->items[i], F_OK) != 0)
-            return requires->items[i];
+        return requires->items[i];
     }
     return NULL;
 }
@@ -91,8 +91,9 @@ static char *find_home(const char *pattern, const char *program)
     return NULL;
 }
 
-/* Tries one candidate; on success takes over its home, and its own tools, paths and variables go
- * into the stage that uses the toolchain (their templates are checked with that stage's). Returns 1 when it is there, 0 when not. */
+/* Tries one candidate; on success takes over its home, and its own tools, paths and variables
+ * go into the stage that uses the toolchain (their templates are checked with that stage's).
+ * Returns 1 when it is there, 0 when not. */
 static int try_candidate(struct json_at at, struct runtime *rt)
 {
     static const char *const keys[] = {
@@ -128,7 +129,8 @@ static int find_toolchain(struct json_at at, struct runtime *rt)
     size_t i;
 
     if (!json_is_array(list))
-        return json_file_problem(at.file, "toolchain", "must be a list (empty if none is needed)");
+        return json_file_problem(
+            at.file, "toolchain", "must be a list (empty if none is needed)");
     rt->available = json_array_size(list) == 0;
     json_array_foreach(list, i, item)
     {
@@ -151,8 +153,8 @@ static int find_toolchain(struct json_at at, struct runtime *rt)
     return 0;
 }
 
-static int check_templates(struct json_at at, const char *key, const struct strv *templates,
-    bool list_allowed)
+static int check_templates(
+    struct json_at at, const char *key, const struct strv *templates, bool list_allowed)
 {
     for (size_t i = 0; i < templates->count; i++) {
         bool first_of_argv = list_allowed && i == 0;
@@ -185,8 +187,8 @@ static int add_exec(struct json_at at, const char *key, const struct strv *argv,
         return rt->available
                    ? json_file_problem(at.file, field, "uses {home} without a toolchain")
                    : 0;
-    strv_add_owned(&root->execs,
-        rest != NULL ? xasprintf("%s%s", rt->home_box, rest) : xstrdup(text));
+    strv_add_owned(
+        &root->execs, rest != NULL ? xasprintf("%s%s", rt->home_box, rest) : xstrdup(text));
     return 0;
 }
 
@@ -215,12 +217,11 @@ static int read_project(struct json_at at, const struct runtime *rt, struct stag
 static int read_stage(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {
-    static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
-        "artefacts", "project", NULL};
+    static const char *const keys[] = {
+        "argv", "env", "paths", "tools", "sources", "allow", "artefacts", "project", NULL};
     int r;
 
-    if ((r = json_at_keys(at, keys)) < 0 ||
-        (r = json_at_strv(at, "argv", &stage->argv)) < 0 ||
+    if ((r = json_at_keys(at, keys)) < 0 || (r = json_at_strv(at, "argv", &stage->argv)) < 0 ||
         (r = json_at_map(at, "env", &stage->env)) < 0 ||
         (r = json_at_strv(at, "sources", &stage->sources)) < 0 ||
         (r = json_at_strv(at, "allow", &stage->allow)) < 0 ||
@@ -278,14 +279,13 @@ static int read_all(struct json_at at, struct runtime *rt)
         return r;
     if (run.object == NULL)
         return json_file_problem(at.file, "run", "is missing");
-    if (rt->compiled &&
-        (r = read_stage(compile, rt, &rt->compile, &rt->compile_root)) < 0)
+    if (rt->compiled && (r = read_stage(compile, rt, &rt->compile, &rt->compile_root)) < 0)
         return r;
     return read_stage(run, rt, &rt->run, &rt->run_root);
 }
 
-int runtime_file_read(const char *dir, const char *text, size_t len, struct runtime *ret,
-    struct err *err)
+int runtime_file_read(
+    const char *dir, const char *text, size_t len, struct runtime *ret, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/runtime.json", dir);
     struct json_file file;

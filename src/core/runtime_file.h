@@ -7,6 +7,6 @@
 #include "core/runtime.h"
 
 /* Reads the text (len bytes) of dir/runtime.json. Everything in *ret is owned by it. */
-int runtime_file_read(const char *dir, const char *text, size_t len, struct runtime *ret,
-    struct err *err);
+int runtime_file_read(
+    const char *dir, const char *text, size_t len, struct runtime *ret, struct err *err);
 void runtime_done(struct runtime *rt);

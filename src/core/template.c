@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See template.h. Templates are checked when a runtime.json is loaded, so expansion can only fail
- * for a value that the request did not bring. */
+/* See template.h. Templates are checked when a runtime.json is loaded, so expansion can only
+ * fail for a value that the request did not bring. */
 
 #include "core/template.h"
 
@@ -38,8 +38,8 @@ static const struct word lists[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const struct word *find_word(const struct word *table, size_t count, const char *name,
-    size_t len)
+static const struct word *find_word(
+    const struct word *table, size_t count, const char *name, size_t len)
 {
     for (size_t i = 0; i < count; i++) {
         if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0)
@@ -155,8 +155,7 @@ char *template_safe_name(const char *name)
 static int expand_list(const struct word *list, const struct template_vars *vars,
     struct strv *ret, const char **ret_name)
 {
-    const struct strv *items =
-        *(const struct strv *const *)((const char *)vars + list->offset);
+    const struct strv *items = *(const struct strv *const *)((const char *)vars + list->offset);
 
     if (items == NULL) {
         *ret_name = list->name;
@@ -179,8 +178,8 @@ static uint64_t limit_number(const struct limit_info *info, const struct run_lim
 }
 
 /* Appends what {name...} stands for; *at points behind '{' and is moved onto '}'. */
-static int expand_word(const char **at, const struct template_vars *vars, struct buf *out,
-    const char **ret_name)
+static int expand_word(
+    const char **at, const struct template_vars *vars, struct buf *out, const char **ret_name)
 {
     size_t len = name_length(*at);
     const struct limit_info *info = find_limit(*at, len);
@@ -193,8 +192,8 @@ static int expand_word(const char **at, const struct template_vars *vars, struct
         return buf_printf(out, "%" PRIu64, value != 0 ? value : 1);
     }
     *at += len;
-    const char *text = word != NULL ? *(const char *const *)((const char *)vars + word->offset)
-                                    : NULL;
+    const char *text =
+        word != NULL ? *(const char *const *)((const char *)vars + word->offset) : NULL;
     if (text == NULL) {
         *ret_name = word != NULL ? word->name : "?";
         return -ENOENT;
@@ -203,8 +202,8 @@ static int expand_word(const char **at, const struct template_vars *vars, struct
     return buf_append_str(out, safe);
 }
 
-int template_expand(const char *text, const struct template_vars *vars, struct strv *ret,
-    const char **ret_name)
+int template_expand(
+    const char *text, const struct template_vars *vars, struct strv *ret, const char **ret_name)
 {
     const struct word *list = whole_list(text);
     cleanup_buf struct buf out = {0};

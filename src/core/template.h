@@ -23,7 +23,8 @@ struct template_vars {
     const struct strv *sources; /* names of files */
 };
 
-/* NULL when the template is well formed, else a short reason. Lists are refused unless allowed. */
+/* NULL when the template is well formed, else a short reason. Lists are refused unless allowed.
+ */
 const char *template_problem(const char *text, bool list_allowed);
 
 /* Whether {name} (with or without arithmetic) occurs in any of the templates. */
@@ -35,6 +36,6 @@ int template_expand(const char *text, const struct template_vars *vars, struct s
     const char **ret_name);
 
 /* A copy of a file's name that no program takes for an option, a response file (@x) or another
- * special word: "./" goes before names that begin with something else than a letter, a digit, '_'
- * or '.'. */
+ * special word: "./" goes before names that begin with something else than a letter, a digit,
+ * '_' or '.'. */
 char *template_safe_name(const char *name);

@@ -2,8 +2,9 @@
 
 /* Versions of the toolchains, for `hermes runtimes` and GET /v1/runtimes. Commands are the
  * operator's (runtime.json) and run on the host, without a shell and with an empty environment,
- * all at once; R alone takes a quarter of a second. What they said is kept in the state directory
- * together with the program's inode, size and time, and asked again when one of these changes. */
+ * all at once; R alone takes a quarter of a second. What they said is kept in the state
+ * directory together with the program's inode, size and time, and asked again when one of these
+ * changes. */
 
 #include "core/runtime.h"
 
@@ -96,8 +97,8 @@ static void start(struct query *q)
 static char *find_number(const char *text)
 {
     for (const char *p = text; p != NULL && *p != '\0'; p++) {
-        if (!isdigit((unsigned char)*p) || (p > text && isalnum((unsigned char)p[-1]) &&
-                                               p[-1] != 'v' && p[-1] != 'o'))
+        if (!isdigit((unsigned char)*p) ||
+            (p > text && isalnum((unsigned char)p[-1]) && p[-1] != 'v' && p[-1] != 'o'))
             continue;
         size_t len = strspn(p, "0123456789.");
         while (len > 0 && p[len - 1] == '.')

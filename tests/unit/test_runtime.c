@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "core/runtime.h"
@@ -371,6 +372,31 @@ static void projects_of_go_and_rust_are_given_or_made(void **state)
     }
 }
 
+static void the_documentation_lists_every_language(void **state)
+{
+    cleanup_free char *path = xasprintf("%s/../docs/runtimes.md", getenv("HERMES_RUNTIMES"));
+    CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
+    cleanup_buf struct buf text = {0};
+    struct err err = {0};
+
+    buf_init(&text, 1 << 20);
+    assert_int_equal(fs_read_file(AT_FDCWD, path, &text), 0);
+    assert_int_equal(runtime_load(&reg, NULL, &err), 0);
+    for (size_t i = 0; i < reg.count; i++) {
+        cleanup_free char *row = xasprintf("\n| `%s` | ", reg.items[i].name);
+        const char *at = strstr(text.data, row);
+
+        assert_non_null(at);
+        for (size_t k = 0; k < reg.items[i].aliases.count; k++) {
+            cleanup_free char *alias = xasprintf("`%s`", reg.items[i].aliases.items[k]);
+            const char *found = strstr(at + strlen(row), alias);
+
+            assert_non_null(found);
+            assert_true(found < strchr(at + 1, '\n'));
+        }
+    }
+}
+
 static void loading_one_language_is_quick(void **state)
 {
     uint64_t best_ns = UINT64_MAX;
@@ -404,6 +430,7 @@ int main(void)
         cmocka_unit_test(c_compiles_all_its_sources_without_the_users_environment),
         cmocka_unit_test(java_runs_the_class_with_main_from_a_file_of_its_name),
         cmocka_unit_test(projects_of_go_and_rust_are_given_or_made),
+        cmocka_unit_test(the_documentation_lists_every_language),
         cmocka_unit_test(loading_one_language_is_quick),
     };
     return cmocka_run_group_tests(tests, load_shipped, NULL);

@@ -1,0 +1,11 @@
+# id: O-29
+# name: Busy loop
+# group: cpu
+# priority: 1
+# expect: time_limit
+# expect-hit: cpu
+# limits: wall_ms=5000
+# control: none
+# control-why: the limit is supervision, not a barrier; without it the run would not end
+while True:
+    pass

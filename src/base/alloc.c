@@ -12,15 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-
 static _Noreturn void out_of_memory(void)
 {
     static const char line[] = "hermes: out of memory\n";
 
     ssize_t n = write(STDERR_FILENO, line, sizeof(line) - 1);
     (void)n; /* nobody is left to tell */
-    _exit(err_table[ERR_INTERNAL].exit_status);
+    _exit(125); /* Hermes itself failed */
 }
 
 /* malloc(0) may return NULL without having failed; one byte never does. */

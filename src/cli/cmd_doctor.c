@@ -58,9 +58,10 @@ int cmd_doctor(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
         .parser = parse_option,
-        .doc = "Shows what this host can enforce.\v"
-               "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
-               "itself failed."};
+        .doc =
+            "Shows what this host can enforce.\v"
+            "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
+            "itself failed."};
     bool json = false;
     argp_err_exit_status = EXIT_USAGE;
     argv[0] = (char *)"hermes doctor";

@@ -18,11 +18,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE = 512 << 20, EXIT_TIME = 124, EXIT_MEMORY = 137, EXIT_OUTPUT = 153 };
+enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10, READ_CHUNK = 64 << 10 };
+enum { EXIT_TIME = 124, EXIT_MEMORY = 137, EXIT_OUTPUT = 153 };
 
 enum {
     OPT_TIME = 256,
@@ -47,7 +49,8 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"language", 'l', "LANG", 0, "language or alias (`hermes runtimes`); default by the name", 1},
+    {"language", 'l', "LANG", 0, "language or alias (`hermes runtimes`); default by the name",
+        1},
     {"file", 'f', "FILE", 0, "put another file beside the program (name it A:B to rename)", 1},
     {"entry", OPT_ENTRY, "NAME", 0, "which of the files is run", 1},
     {"env", 'e', "KEY=VALUE", 0, "set a variable in the box", 1},
@@ -64,7 +67,8 @@ static const struct argp_option options[] = {
     {"stack", OPT_STACK, "SIZE", 0, "stack limit", 2},
     {"output", OPT_OUTPUT, "SIZE", 0, "most bytes on stdout and on stderr", 2},
     {"cpus", OPT_CPUS, "N", 0, "cores the box may use: 0.5, 2", 2},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process", 2},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
+        2},
     {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 3},
     {"base64", OPT_BASE64, NULL, 0, "with --json: stdout and stderr in base64", 3},
     {"collect", OPT_COLLECT, "GLOB", 0, "bring back files from /box that match", 3},
@@ -75,7 +79,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Runs FILE (or code from stdin: -) in a box of its own and exits with its status.\v"
     "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 memory "
-    "limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 when Hermes itself "
+    "limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 when Hermes "
+    "itself "
     "failed; 130 after Ctrl-C.\n\n"
     "Examples:\n"
     "  hermes run hello.py\n"
@@ -99,7 +104,8 @@ struct run_args {
 static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
 {
     if (!args->failed)
-        args->failed = err_set(&args->err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
+        args->failed =
+            err_set(&args->err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
 }
 
 /* The limits that are one flag each: how the text is read and in which unit it is kept. */
@@ -157,7 +163,7 @@ static bool take_limit(struct run_args *args, int key, const char *text)
         uint64_t *to = (uint64_t *)((char *)&args->spec.limits + flag->offset);
         if (read_limit(flag, text, to) < 0)
             wrong(args, flag->name, text,
-                flag->read == READ_MS   ? "not a duration above zero such as 2s or 500ms"
+                flag->read == READ_MS ? "not a duration above zero such as 2s or 500ms"
                 : flag->read == READ_CPUS || flag->read == READ_COUNT
                     ? "not a number above zero"
                     : "not a size above zero such as 256m");
@@ -270,39 +276,85 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Reads a whole file or stdin. */
-static int read_source(const char *path, struct buf *b, struct err *err)
+/* Maps a large file instead of reading it; a zero page follows, so that it ends in NUL. */
+static bool map_file(int fd, size_t size, struct run_file *ret)
 {
+    const size_t page = 4096;
+    size_t whole = (size + page) / page * page + page;
+    char *at = mmap(NULL, whole, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return false;
+    if (mmap(at, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        (void)munmap(at, whole);
+        return false;
+    }
+    ret->content = at;
+    ret->size = size;
+    ret->mapped_size = whole;
+    return true;
+}
+
+/* Reads a whole file or, for "-", stdin into *ret, which has no name yet. */
+static int read_source(const char *path, struct run_file *ret, struct err *err)
+{
+    cleanup_buf struct buf b = {.max = MAX_FILE};
     cleanup_close int opened = -1;
     int fd = STDIN_FILENO;
-    buf_init(b, MAX_FILE);
+    *ret = (struct run_file){0};
     if (!str_eq(path, "-")) {
         opened = fd = open(path, O_RDONLY | O_CLOEXEC);
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0)
-            return err_set(err, ERR_NOT_FOUND, errno, "cannot read %s: %s", path, strerror(errno));
+            return err_set(
+                err, ERR_NOT_FOUND, errno, "cannot read %s: %s", path, strerror(errno));
         if (S_ISDIR(st.st_mode))
-            return err_set(err, ERR_INVALID, EISDIR, "%s is a directory; name the file to run", path);
+            return err_set(
+                err, ERR_INVALID, EISDIR, "%s is a directory; name the file to run", path);
+        ret->executable = st.st_mode & 0111;
+        if (S_ISREG(st.st_mode) && st.st_size >= MAP_FROM && st.st_size <= MAX_FILE &&
+            map_file(fd, (size_t)st.st_size, ret))
+            return 0;
     }
     ssize_t n;
-    while ((n = buf_read_fd(b, fd, 1 << 20)) > 0 || n == -EINTR)
+    while ((n = buf_read_fd(&b, fd, READ_CHUNK)) > 0)
         ;
     if (n == -EMSGSIZE)
-        return err_set(err, ERR_TOO_LARGE, EFBIG, "%s is larger than %d MiB", path, MAX_FILE >> 20);
-    return n < 0 ? err_set(err, ERR_INVALID, (int)-n, "cannot read %s: %s", path, strerror((int)-n))
-                 : 0;
+        return err_set(
+            err, ERR_TOO_LARGE, EFBIG, "%s is larger than %d MiB", path, MAX_FILE >> 20);
+    if (n < 0)
+        return err_set(
+            err, ERR_INVALID, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
+    ret->content = buf_take(&b, &ret->size);
+    return 0;
 }
 
+/* A program that everybody may execute is shown to the box instead of being copied into it. */
+static void mount_program(struct run_args *args, const char *path, mode_t mode)
+{
+    size_t n = args->spec.mount_count;
+    struct run_files *files = &args->spec.files;
+    char real[PATH_MAX];
+    bool room = n < sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0]);
+    if (!room || (mode & 0005) != 0005 || !realpath(path, real) ||
+        strlen(real) >= SPAWN_PATH_MAX)
+        return;
+    args->spec.mounts[n].source = (unsigned)n;
+    (void)snprintf(args->spec.mounts[n].path, sizeof(args->spec.mounts[n].path), "/box/%s",
+        args->spec.runtime->main_file);
+    args->engine.sources[n].path = xstrdup(real);
+    args->spec.mount_count = args->engine.source_count = n + 1;
+    files->items[files->count - 1].mounted = true;
+}
+
+/* Takes the content of *file. */
 static int add_file(
-    struct run_args *args, const char *name, struct buf *content, bool executable, struct err *err)
+    struct run_args *args, const char *name, const struct run_file *file, struct err *err)
 {
     const char *problem = str_name_problem(name, strlen(name));
-    if (problem)
-        return err_set(err, ERR_INVALID, EINVAL, "file name `%s`: %s", name, problem);
-    size_t size;
-    char *data = buf_take(content, &size);
-    run_files_add(&args->spec.files, name, data, size, executable);
-    return 0;
+    struct run_files *files = &args->spec.files;
+    run_files_add(files, name, file->content, file->size, file->executable);
+    files->items[files->count - 1].mapped_size = file->mapped_size;
+    return problem ? err_set(err, ERR_INVALID, EINVAL, "file name `%s`: %s", name, problem) : 0;
 }
 
 /* -f FILE or FILE:NAME. */
@@ -312,13 +364,9 @@ static int add_extra(struct run_args *args, const char *text, struct err *err)
     cleanup_free char *path = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
     const char *slash = strrchr(path, '/');
     const char *name = colon ? colon + 1 : slash ? slash + 1 : path;
-    cleanup_buf struct buf content = {0};
-    struct stat st;
-    int r = read_source(path, &content, err);
-    if (r < 0)
-        return r;
-    bool executable = stat(path, &st) == 0 && (st.st_mode & 0111);
-    return add_file(args, name, &content, executable, err);
+    struct run_file file;
+    int r = read_source(path, &file, err);
+    return r < 0 ? r : add_file(args, name, &file, err);
 }
 
 /* The language of a file without a telling name: ELF, or what its first line says. */
@@ -344,7 +392,7 @@ static char *guess_language(const char *data, size_t len)
 }
 
 static int load_runtime(struct run_args *args, struct runtime_registry *registry,
-    const struct buf *code, struct err *err)
+    const struct run_file *code, struct err *err)
 {
     const char *hint = args->language;
     const char *dot = strrchr(args->file, '.');
@@ -352,7 +400,7 @@ static int load_runtime(struct run_args *args, struct runtime_registry *registry
     if (!hint && dot && dot != args->file && !strchr(dot, '/'))
         hint = args->file;
     if (!hint)
-        hint = guess = guess_language(code->data ? code->data : "", code->len);
+        hint = guess = guess_language(code->content, code->size);
     if (!hint)
         return err_set(err, ERR_INVALID, EINVAL,
             "cannot tell the language of %s; say it with -l (`hermes runtimes` lists them)",
@@ -366,16 +414,22 @@ static int load_runtime(struct run_args *args, struct runtime_registry *registry
 
 static int prepare(struct run_args *args, struct runtime_registry *registry, struct err *err)
 {
-    cleanup_buf struct buf code = {0};
+    struct run_file code;
     int r = read_source(args->file, &code, err);
-    if (r < 0 || (r = load_runtime(args, registry, &code, err)) < 0)
+    if (r < 0)
         return r;
+    r = load_runtime(args, registry, &code, err);
     const char *slash = strrchr(args->file, '/');
     const char *name = slash ? slash + 1 : args->file;
-    if (str_eq(name, "-") || str_eq(args->spec.runtime->name, "native"))
+    if (r == 0 && (str_eq(name, "-") || str_eq(args->spec.runtime->name, "native")))
         name = args->spec.runtime->main_file;
-    if ((r = add_file(args, name, &code, true, err)) < 0)
+    int added = add_file(args, name, &code, r < 0 ? NULL : err);
+    if (r < 0 || (r = added) < 0)
         return r;
+    struct stat st;
+    if (str_eq(args->spec.runtime->name, "native") && code.mapped_size &&
+        stat(args->file, &st) == 0)
+        mount_program(args, args->file, st.st_mode);
     if (!args->spec.entry)
         args->spec.entry = xstrdup(name);
     for (size_t i = 0; i < args->files.count; i++) {
@@ -392,7 +446,8 @@ static void write_output(void *context, enum run_stream stream, const char *data
     (void)fs_write_all(stream == STREAM_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
 }
 
-static int save_files(const struct run_args *args, const struct run_files *files, struct err *err)
+static int save_files(
+    const struct run_args *args, const struct run_files *files, struct err *err)
 {
     const char *dir = args->out_dir ? args->out_dir : ".";
     int r = fs_mkdirs(AT_FDCWD, dir, 0755);
@@ -402,15 +457,17 @@ static int save_files(const struct run_args *args, const struct run_files *files
     for (size_t i = 0; i < files->count; i++) {
         const struct run_file *file = &files->items[i];
         if (file->error) {
-            (void)fprintf(stderr, "hermes run: %s not collected: %s\n", file->name, file->error);
+            (void)fprintf(
+                stderr, "hermes run: %s not collected: %s\n", file->name, file->error);
             continue;
         }
         const char *slash = strrchr(file->name, '/');
-        cleanup_free char *parent = xstrndup(file->name, slash ? (size_t)(slash - file->name) : 0);
+        cleanup_free char *parent =
+            xstrndup(file->name, slash ? (size_t)(slash - file->name) : 0);
         if (slash && (r = fs_mkdirs(dir_fd, parent, 0755)) < 0)
             return err_set(err, ERR_INVALID, -r, "cannot make %s/%s", dir, parent);
-        cleanup_close int fd = fs_open_beneath(dir_fd, file->name,
-            O_WRONLY | O_CREAT | O_TRUNC, file->executable ? 0755 : 0644);
+        cleanup_close int fd = fs_open_beneath(
+            dir_fd, file->name, O_WRONLY | O_CREAT | O_TRUNC, file->executable ? 0755 : 0644);
         if (fd < 0 || (r = fs_write_all(fd, file->content, file->size)) < 0)
             return err_set(err, ERR_INVALID, fd < 0 ? -fd : -r, "cannot write %s/%s: %s", dir,
                 file->name, strerror(fd < 0 ? -fd : -r));
@@ -434,7 +491,8 @@ static int exit_status(const struct run_result *result, int signal_number)
     case RUN_OUTPUT_LIMIT:
         return EXIT_OUTPUT;
     case RUN_COMPILE_ERROR:
-        return result->compile.exited && result->compile.exit_code ? result->compile.exit_code : 1;
+        return result->compile.exited && result->compile.exit_code ? result->compile.exit_code
+                                                                   : 1;
     case RUN_CANCELLED:
         return 128 + (signal_number ? signal_number : SIGINT);
     default:
@@ -477,7 +535,8 @@ static int print_json(const struct run_args *args, json_t *json)
     return fflush(stdout) == 0 ? 0 : -errno;
 }
 
-static int run_prepared(struct run_args *args, struct engine *engine, int signal_fd, struct err *err)
+static int run_prepared(
+    struct run_args *args, struct engine *engine, int signal_fd, struct err *err)
 {
     struct run_result result;
     run_result_init(&result, 1 << 20);
@@ -493,7 +552,8 @@ static int run_prepared(struct run_args *args, struct engine *engine, int signal
         if (args->json && err_table[err->code].exit_status == EXIT_HERMES)
             (void)print_json(args, result_json_error(&result, err));
     } else if (args->json) {
-        (void)print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
+        (void)print_json(
+            args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
         status = exit_status(&result, (int)caught.ssi_signo);
     } else {
         tell(&result);
@@ -519,7 +579,7 @@ static int run_all(struct run_args *args, struct err *err)
     if (r == 0)
         r = engine_open(&engine, &args->engine, err);
     int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
-    engine_close(engine);
+    engine_leave(engine);
     runtime_registry_done(&registry);
     return status;
 }

@@ -20,6 +20,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program in a box; needs no server"},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest"},
+    {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold"},
     {"version", cmd_version, "print the version"},
     {"help", cmd_help, "print this text"},
 };

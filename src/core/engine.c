@@ -48,7 +48,8 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     for (size_t i = 0; i < e->registered_count; i++) {
         const struct root_entries *other = &e->registered[i];
         if (other->count == entries->count &&
-            memcmp(other->items, entries->items, entries->count * sizeof(*entries->items)) == 0) {
+            memcmp(other->items, entries->items, entries->count * sizeof(*entries->items)) ==
+                0) {
             root_entries_done(entries);
             return (int)i;
         }
@@ -69,7 +70,8 @@ static void host_entries(const struct root_entries *curated, struct root_entries
     ret->items = xcalloc(SPAWN_MAX_ENTRIES, sizeof(*ret->items));
     DIR *dir = opendir("/");
     for (struct dirent *e; dir && (e = readdir(dir)) && ret->count < 64;) {
-        static const char *const ours[] = {".", "..", "proc", "sys", "dev", "box", "tmp", "mnt"};
+        static const char *const ours[] = {
+            ".", "..", "proc", "sys", "dev", "box", "tmp", "mnt"};
         bool skip = false;
         for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
             skip = skip || str_eq(e->d_name, ours[i]);
@@ -168,9 +170,16 @@ int engine_open(struct engine **ret, const struct engine_options *options, struc
 
 void engine_close(struct engine *engine)
 {
+    if (engine)
+        spawner_stop(&engine->spawner);
+    engine_leave(engine);
+}
+
+void engine_leave(struct engine *engine)
+{
     if (!engine)
         return;
-    spawner_stop(&engine->spawner);
+    spawner_leave(&engine->spawner);
     for (size_t i = 0; i < engine->registered_count; i++)
         root_entries_done(&engine->registered[i]);
     free(engine->roots);
@@ -195,7 +204,8 @@ static unsigned pick_root(const struct running *run, bool compile)
 {
     bool host = run->watch->host_root;
     int kind = compile ? host ? ROOT_HOST_COMPILE : ROOT_COMPILE
-                       : host ? ROOT_HOST_RUN : ROOT_RUN;
+               : host  ? ROOT_HOST_RUN
+                       : ROOT_RUN;
     return (unsigned)run->roots[kind];
 }
 
@@ -213,13 +223,12 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     const struct run_stage *stage = &run->plan.compile;
     struct run_result *result = run->result;
     struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
-    struct stage_spec spec = {
-        .job = {.argv = &stage->argv,
-            .env = &stage->env,
-            .globs = &stage->artefacts,
-            .files = {&run->spec->files, &stage->files},
-            .collect_max_files = ARTEFACT_MAX_FILES,
-            .collect_max_bytes = stage->limits.disk_mb << 20},
+    struct stage_spec spec = {.job = {.argv = &stage->argv,
+                                  .env = &stage->env,
+                                  .globs = &stage->artefacts,
+                                  .files = {&run->spec->files, &stage->files},
+                                  .collect_max_files = ARTEFACT_MAX_FILES,
+                                  .collect_max_bytes = stage->limits.disk_mb << 20},
         .root = pick_root(run, true),
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
@@ -262,7 +271,7 @@ static int execute(struct running *run, struct err *err)
             .files = {&asked->files, &run->artefacts.files, &stage->files},
             .collect_max_files = COLLECT_MAX_FILES,
             .collect_max_bytes = COLLECT_MAX_BYTES,
-            .program = run->plan.has_compile ? run->plan.compile.program : NULL},
+            .program = run->plan.has_compile ? run->plan.compile.program : stage->program},
         .root = pick_root(run, false),
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->run_root.execs.items[stage->exec],
@@ -277,8 +286,8 @@ static int execute(struct running *run, struct err *err)
     collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
     stage_result_done(&result->run);
     stage_result_init(&result->run, stage->limits.output_kb << 10);
-    int r = stage_run(
-        &run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
+    int r =
+        stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
     if (r == 0) {
         result->files = reader.files;
         reader.files = (struct run_files){0};
@@ -312,8 +321,8 @@ static int run_planned(struct running *run, struct err *err)
     return r;
 }
 
-int engine_run(struct engine *engine, const struct run_spec *spec, const struct run_watch *watch,
-    struct run_result *result, struct err *err)
+int engine_run(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
 {
     struct running run = {.engine = engine,
         .spec = spec,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The engine: runs a run_spec in boxes and fills in a run_result. One call of engine_run() is one
- * run from validation to result, on the caller's thread; any number may be under way at once. */
+/* The engine: runs a run_spec in boxes and fills in a run_result. One call of engine_run() is
+ * one run from validation to result, on the caller's thread; any number may be under way at
+ * once. */
 
 #include "base/err.h"
 #include "core/root.h"
@@ -16,8 +17,8 @@ struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
     unsigned min_level;                      /* enum spawn_level */
     bool allow_controls;                     /* selftest: boxes may leave barriers out */
-    bool host_roots;                         /* selftest: also register each root with the host's
-                                                whole tree, for controls */
+    bool host_roots; /* selftest: also register each root with the host's
+                        whole tree, for controls */
     struct run_limits maxima;
     struct {
         const char *path;
@@ -28,10 +29,14 @@ struct engine_options {
 
 struct engine;
 
-/* Starts the spawner and registers the roots. The error tells, feature by feature, what the host
- * lacks for the minimum level. */
+/* Starts the spawner and registers the roots. The error tells, feature by feature, what the
+ * host lacks for the minimum level. */
 int engine_open(struct engine **ret, const struct engine_options *options, struct err *err);
 void engine_close(struct engine *engine);
+
+/* The same for a program that ends now: no box is left, but the spawner is not waited for while
+ * it removes the last control group and ends, a millisecond or two later. */
+void engine_leave(struct engine *engine);
 
 /* What the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
@@ -43,12 +48,13 @@ struct run_watch {
     void *context;
     void (*started)(void *context);
     void (*output)(void *context, enum run_stream stream, const char *data, size_t len);
-    int cancel_fd; /* the run is cancelled when this becomes readable or hangs up; -1 for none */
+    int cancel_fd;   /* the run is cancelled when this becomes readable or hangs up; -1 for none
+                      */
     uint32_t remove; /* enum spawn_barrier bits to leave out: selftest only */
     bool host_root;  /* use the host's tree: selftest only */
 };
 
 /* Returns 0 with result filled in (a failing program is a result), or negative errno with err:
  * ERR_INVALID for a bad spec, else Hermes could not do its job. result must be initialised. */
-int engine_run(struct engine *engine, const struct run_spec *spec, const struct run_watch *watch,
-    struct run_result *result, struct err *err);
+int engine_run(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See job.h. A job is written once into a memfd and sealed; nothing is built in memory first, so
- * a large file costs one copy. */
+/* See job.h. A job is written once into a memfd and sealed; nothing is built in memory first,
+ * so a large file costs one copy. */
 
 #include "core/job.h"
 
@@ -25,9 +25,11 @@ static size_t padding(size_t n)
     return (8 - n % 8) % 8;
 }
 
-/* The file that stands for this name: of the last list that has one. */
+/* Whether another file stands for this name: that of a later list, or the program. */
 static bool is_replaced(const struct job_spec *spec, size_t list, const char *name)
 {
+    if (spec->program && str_eq(name, "main") && !str_eq(spec->program, "main"))
+        return true;
     for (size_t i = list + 1; i < 3; i++) {
         if (spec->files[i] && run_files_find(spec->files[i], name))
             return true;
@@ -44,7 +46,8 @@ static int each_file(const struct job_spec *spec,
             continue;
         for (size_t k = 0; k < spec->files[i]->count; k++) {
             const struct run_file *file = &spec->files[i]->items[k];
-            int r = file->error || is_replaced(spec, i, file->name) ? 0 : fn(context, file);
+            bool skip = file->error || file->mounted || is_replaced(spec, i, file->name);
+            int r = skip ? 0 : fn(context, file);
             if (r < 0)
                 return r;
         }

@@ -102,12 +102,16 @@ static void go_version(const struct runtime *rt, char out[16])
 {
     cleanup_free char *path = xasprintf("%s/VERSION", rt->home);
     char text[128];
-    unsigned major, minor;
+    char *minor;
+    char *end;
 
     (void)snprintf(out, 16, "1.18");
-    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) > 0 &&
-        sscanf(text, "go%4u.%4u", &major, &minor) == 2)
-        (void)snprintf(out, 16, "%u.%u", major, minor);
+    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0 || !str_has_prefix(text, "go"))
+        return;
+    unsigned long major = strtoul(text + 2, &minor, 10);
+    if (*minor != '.' || !isdigit((unsigned char)minor[1]))
+        return;
+    (void)snprintf(out, 16, "%lu.%lu", major % 1000, strtoul(minor + 1, &end, 10) % 1000);
 }
 
 static int prepare_go(struct plan_draft *draft, struct err *err)
@@ -177,9 +181,7 @@ static int prepare_native(struct plan_draft *draft, struct err *err)
 {
     if (draft->entry == NULL)
         return err_field(err, "entry", "name the file to run");
-    const struct run_file *file = run_files_find(&draft->spec->files, draft->entry);
-    run_files_add(&draft->plan->run.files, draft->rt->main_file,
-        copy_bytes(file->content, file->size), file->size, true);
+    draft->plan->run.program = xstrdup(draft->entry);
     return 0;
 }
 

@@ -22,7 +22,7 @@ char *result_base64(const void *data, size_t len)
     for (size_t i = 0; i < len; i += 3) {
         size_t left = len - i;
         unsigned word = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-            (left > 2 ? in[i + 2] : 0u);
+                        (left > 2 ? in[i + 2] : 0u);
         *to++ = digits[word >> 18];
         *to++ = digits[word >> 12 & 63];
         *to++ = left > 1 ? digits[word >> 6 & 63] : '=';
@@ -110,9 +110,8 @@ static json_t *isolation_json(const struct run_result *r)
 json_t *result_json(const struct run_result *r, enum result_encoding encoding)
 {
     const struct stage_result *s = &r->run;
-    return json_pack(
-        "{s:s, s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "id", r->id,
-        "status", run_status_name(s->status), "exit_code",
+    return json_pack("{s:s, s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}",
+        "id", r->id, "status", run_status_name(s->status), "exit_code",
         s->exited ? json_integer(s->exit_code) : json_null(), "signal",
         s->signal ? run_signal_name(s->signal) : NULL, "limits_hit", hits_json(s->limits_hit),
         "message", s->message, "stdout", text_json(s->out.data, s->out.len, encoding), "stderr",
@@ -124,8 +123,7 @@ json_t *result_json(const struct run_result *r, enum result_encoding encoding)
 json_t *result_json_error(const struct run_result *r, const struct err *err)
 {
     json_t *json = result_json(r, ENCODE_UTF8);
-    (void)json_object_set_new(
-        json, "status", json_string(run_status_name(RUN_INTERNAL_ERROR)));
+    (void)json_object_set_new(json, "status", json_string(run_status_name(RUN_INTERNAL_ERROR)));
     (void)json_object_set_new(json, "message", json_string(err->message));
     return json;
 }
@@ -135,13 +133,13 @@ json_t *result_report_json(const struct spawn_reply *reply)
     json_t *features = json_array();
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
         bool on = reply->enforced & 1u << i;
-        (void)json_array_append_new(features,
-            json_pack("{s:s, s:b, s:s, s:s?, s:s?}", "name", feature_table[i].name, "enforced", on,
-                "text", feature_table[i].text, "reason",
-                on ? NULL : strerror(-reply->reason[i]), "fix",
-                on ? NULL : feature_table[i].fix));
+        (void)json_array_append_new(
+            features, json_pack("{s:s, s:b, s:s, s:s?, s:s?}", "name", feature_table[i].name,
+                          "enforced", on, "text", feature_table[i].text, "reason",
+                          on ? NULL : strerror(-reply->reason[i]), "fix",
+                          on ? NULL : feature_table[i].fix));
     }
-    return json_pack("{s:s, s:s, s:i, s:o}", "level", spawner_level_name(reply->level), "cgroup",
-        spawner_cgroup_name(reply->cgroup), "landlock_abi", (int)reply->landlock_abi, "features",
-        features);
+    return json_pack("{s:s, s:s, s:i, s:o}", "level", spawner_level_name(reply->level),
+        "cgroup", spawner_cgroup_name(reply->cgroup), "landlock_abi", (int)reply->landlock_abi,
+        "features", features);
 }

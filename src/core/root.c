@@ -20,6 +20,7 @@
 #include "core/hostpath.h"
 #include "core/root_build.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -167,9 +168,12 @@ static void make_key(struct root_job *job)
         "/usr/bin", "/usr/sbin", "/etc/alternatives", "/var/lib/dpkg/status"};
     const struct root_spec *spec = job->spec;
     hash128 hash = ((hash128)0x6c62272e07bb0142 << 64) | 0x62b821756295c58d;
-    uint32_t facts[] = {ROOT_FORMAT, sizeof(struct spawn_entry), geteuid()};
+    char facts[64];
 
-    hash_bytes(&hash, facts, sizeof(facts));
+    assert(job->state != NULL);
+    (void)snprintf(facts, sizeof(facts), "format %d, entry %zu, user %u", ROOT_FORMAT,
+        sizeof(struct spawn_entry), geteuid());
+    hash_text(&hash, facts);
     hash_text(&hash, job->state);
     hash_bytes(&hash, job->base.data, job->base.len);
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
@@ -288,8 +292,17 @@ static void remove_unused(int roots_fd, const char *name)
         (void)fs_remove_tree(roots_fd, trash);
 }
 
-/* Other keys of this name are stale; names with a dot are left over from a crash once they are
- * a minute old. */
+/* Names with a dot are temporary and left over from a crash once they are a minute old. */
+static bool is_left_over(int roots_fd, const char *name)
+{
+    struct stat st;
+
+    return name[0] == '.' && !str_eq(name, ".") && !str_eq(name, "..") &&
+           fstatat(roots_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - st.st_mtim.tv_sec > STALE_TEMPORARY_S;
+}
+
+/* Other keys of this name are stale. */
 static void remove_stale(const struct root_job *job)
 {
     cleanup_close int fd = openat(job->roots_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -304,13 +317,9 @@ static void remove_stale(const struct root_job *job)
         const char *name = entry->d_name;
         bool same_name =
             strlen(name) == name_len + KEY_LEN && strncmp(name, job->dir_name, name_len) == 0;
-        struct stat st;
 
-        if (same_name && strcmp(name, job->dir_name) != 0)
-            remove_unused(job->roots_fd, name);
-        else if (name[0] == '.' && !str_eq(name, ".") && !str_eq(name, "..") &&
-                 fstatat(job->roots_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                 time(NULL) - st.st_mtim.tv_sec > STALE_TEMPORARY_S)
+        if ((same_name && strcmp(name, job->dir_name) != 0) ||
+            is_left_over(job->roots_fd, name))
             remove_unused(job->roots_fd, name);
     }
 }

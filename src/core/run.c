@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const char *const status_names[RUN_STATUS_COUNT] = {
     [RUN_QUEUED] = "queued",
@@ -137,7 +138,10 @@ void run_files_done(struct run_files *files)
 {
     for (size_t i = 0; i < files->count; i++) {
         free(files->items[i].name);
-        free(files->items[i].content);
+        if (files->items[i].mapped_size)
+            (void)munmap(files->items[i].content, files->items[i].mapped_size);
+        else
+            free(files->items[i].content);
     }
     free(files->items);
     *files = (struct run_files){0};

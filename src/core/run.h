@@ -64,6 +64,8 @@ struct run_file {
     char *content;
     size_t size;
     bool executable;
+    size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
+    bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
     const char *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
 };
 

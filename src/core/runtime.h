@@ -92,7 +92,8 @@ struct run_stage {
     struct strv argv;
     struct strv env;
     struct strv artefacts;  /* compile: globs of what moves on to the run box */
-    char *program;          /* compile: the artefact that becomes the executable "main", or NULL */
+    char *program;          /* file that becomes the executable "main" of the run box, or NULL:
+                               of compile an artefact, of run one of the user's files */
     struct run_files files; /* made by Hermes; they replace the user's files of the same name */
     struct run_limits limits;
 };

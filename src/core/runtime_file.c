@@ -175,20 +175,19 @@ static int add_exec(struct json_at at, const char *key, const struct strv *argv,
     const struct runtime *rt, struct root_spec *root)
 {
     const char *text = argv->items[0];
-    const char *rest = text + strlen("{home}");
+    bool in_home = str_has_prefix(text, "{home}/");
+    const char *fixed = in_home ? text + strlen("{home}") : text;
     char field[96];
 
     (void)snprintf(field, sizeof(field), "%s.%s[0]", at.name, key);
-    if (!str_has_prefix(text, "{home}/"))
-        rest = NULL;
-    if (strchr(rest != NULL ? rest : text, '{') != NULL || (rest == NULL && text[0] != '/'))
+    if (fixed[0] != '/' || strchr(fixed, '{') != NULL)
         return json_file_problem(at.file, field, "must be an absolute path or {home}/...");
-    if (rest != NULL && rt->home_box == NULL)
-        return rt->available
-                   ? json_file_problem(at.file, field, "uses {home} without a toolchain")
-                   : 0;
-    strv_add_owned(
-        &root->execs, rest != NULL ? xasprintf("%s%s", rt->home_box, rest) : xstrdup(text));
+    if (in_home && rt->home_box == NULL && rt->available)
+        return json_file_problem(at.file, field, "uses {home} without a toolchain");
+    if (!in_home)
+        strv_add(&root->execs, fixed);
+    else if (rt->home_box != NULL)
+        strv_add_owned(&root->execs, xasprintf("%s%s", rt->home_box, fixed));
     return 0;
 }
 

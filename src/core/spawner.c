@@ -12,8 +12,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -66,7 +64,8 @@ const struct feature_info feature_table[FEATURE_COUNT] = {
     [FEATURE_CPU] = {"cpu_limit", "cpu limit and accounting by control group", FIX_CGROUP},
     [FEATURE_KILL] = {"cgroup_kill", "a whole box is killed in one step",
         "mount cgroup2 (Linux 5.14 or newer); without it boxes are killed through their init"},
-    [FEATURE_INTO] = {"clone_into_cgroup", "not one instruction of a box runs outside its limits",
+    [FEATURE_INTO] = {"clone_into_cgroup",
+        "not one instruction of a box runs outside its limits",
         "mount cgroup2 (Linux 5.7 or newer); without it boxes wait until they are in"},
     [FEATURE_NNP] = {"no_new_privs", "set-uid programs gain nothing", "use Linux 3.5 or newer"},
     [FEATURE_SECCOMP] = {"seccomp", "system calls are on an allow list",
@@ -77,7 +76,8 @@ const struct feature_info feature_table[FEATURE_COUNT] = {
         "use Linux 5.6 or newer; without it Hermes walks paths itself"},
     [FEATURE_CLOSE_RANGE] = {"close_range", "no descriptor leaks into a box",
         "use Linux 5.11 or newer"},
-    [FEATURE_PIDFD] = {"pidfd", "processes are watched without races", "use Linux 5.4 or newer"},
+    [FEATURE_PIDFD] = {"pidfd", "processes are watched without races",
+        "use Linux 5.4 or newer"},
 };
 
 const char *spawner_step_text(unsigned step)
@@ -169,26 +169,37 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         close_fd(&theirs);
         theirs = moved;
     }
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, theirs, SPAWN_CONTROL_FD);
+    /* vfork: the child only moves the descriptor and executes. posix_spawn would ask the kernel
+     * about all 64 signals first; hermes-spawn resets them anyway. */
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
-    int r = posix_spawn(&c->pid, path, &actions, NULL, argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    if (r)
-        return err_set(err, ERR_INTERNAL, r,
-            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
+    volatile int error = 0;
+    c->pid = vfork();
+    if (c->pid == 0) {
+        if (dup2(theirs, SPAWN_CONTROL_FD) >= 0)
+            (void)execve(path, argv, env);
+        error = errno;
+        _exit(1);
+    }
+    if (c->pid < 0)
+        error = errno;
+    if (error) {
+        spawner_stop(c);
+        return err_set(err, ERR_INTERNAL, error,
+            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(error));
+    }
     c->control_fd = take_fd(&ours);
-    r = send_packet(c, setup, sizeof(*setup), NULL, 0);
+    int r = send_packet(c, setup, sizeof(*setup), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
-int spawner_add_source(struct spawner_client *c, const char *path, bool writable, struct err *err)
+int spawner_add_source(
+    struct spawner_client *c, const char *path, bool writable, struct err *err)
 {
     struct spawn_source source = {.kind = SPAWN_MOUNT, .writable = writable};
     if (strlen(path) >= sizeof(source.path))
-        return err_set(err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
+        return err_set(
+            err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
     memcpy(source.path, path, strlen(path));
     int r = send_packet(c, &source, sizeof(source), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
@@ -209,7 +220,8 @@ int spawner_add_root(
     return r < 0 ? lost(err, r) : 0;
 }
 
-static int ask(struct spawner_client *c, uint32_t kind, struct spawn_reply *ret, struct err *err)
+static int ask(
+    struct spawner_client *c, uint32_t kind, struct spawn_reply *ret, struct err *err)
 {
     int r = send_packet(c, &kind, sizeof(kind), NULL, 0);
     if (r < 0)
@@ -245,8 +257,9 @@ int spawner_seal(struct spawner_client *c, struct err *err)
             spawner_level_name(reply->level), missing.data ? missing.data : "");
     }
     if (reply->error)
-        return err_set(err, ERR_INTERNAL, -reply->error, "cannot %s (%s): %s; run `hermes doctor`",
-            spawner_step_text(reply->step), reply->detail, strerror(-reply->error));
+        return err_set(err, ERR_INTERNAL, -reply->error,
+            "cannot %s (%s): %s; run `hermes doctor`", spawner_step_text(reply->step),
+            reply->detail, strerror(-reply->error));
     return 0;
 }
 
@@ -262,9 +275,14 @@ int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int
     return r < 0 ? lost(err, r) : 0;
 }
 
-void spawner_stop(struct spawner_client *c)
+void spawner_leave(struct spawner_client *c)
 {
     close_fd(&c->control_fd);
+}
+
+void spawner_stop(struct spawner_client *c)
+{
+    spawner_leave(c);
     if (c->pid > 0) {
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;

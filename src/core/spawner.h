@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The client's side of spawn/protocol.h: starts hermes-spawn, registers, seals, asks for boxes. */
+/* The client's side of spawn/protocol.h: starts hermes-spawn, registers, seals, asks for boxes.
+ */
 
 #include "base/err.h"
 #include "spawn/protocol.h"
@@ -19,7 +20,8 @@ struct spawner_client {
 /* Starts the program beside ours ($HERMES_SPAWN overrides) and sends the setup. */
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
 
-int spawner_add_source(struct spawner_client *c, const char *path, bool writable, struct err *err);
+int spawner_add_source(
+    struct spawner_client *c, const char *path, bool writable, struct err *err);
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
@@ -36,6 +38,9 @@ int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int
 
 /* Closes the control socket and waits until the spawner has cleaned up and ended. */
 void spawner_stop(struct spawner_client *c);
+
+/* Closes the control socket only. */
+void spawner_leave(struct spawner_client *c);
 
 const char *spawner_step_text(unsigned step);
 const char *spawner_level_name(unsigned level);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See stage.h. One poll() covers the box's socket, its streams, its files, the caller's wish to
- * cancel and the next deadline. The spawner tells when the program may run and how the box ended;
- * this file decides when to kill and what the verdict is.
+ * cancel and the next deadline. The spawner tells when the program may run and how the box
+ * ended; this file decides when to kill and what the verdict is.
  *
  * CPU time is asked for when it can have run out at the earliest: what is left, divided by the
  * cores the box may use. */
@@ -25,10 +25,10 @@
 
 enum {
     CHUNK = 65536,
-    CPU_STEP_NS = 2000000,         /* least time between two looks at the CPU counter */
-    COLLECT_MS = 10000,            /* most time for collecting files */
-    START_MS = 30000,              /* most time for the set-up of a box */
-    KILL_MS = 10000,               /* most time for a killed box to be gone */
+    CPU_STEP_NS = 2000000, /* least time between two looks at the CPU counter */
+    COLLECT_MS = 10000,    /* most time for collecting files */
+    START_MS = 30000,      /* most time for the set-up of a box */
+    KILL_MS = 10000,       /* most time for a killed box to be gone */
     INODES_PER_MB = 128,
 };
 
@@ -40,10 +40,9 @@ struct stage {
     struct collect_reader *collected;
     int socket;
     int out_fd, err_fd;
-    int stdin_fd;   /* where the box's stdin is written to */
+    int stdin_fd; /* where the box's stdin is written to */
     int collect_fd;
-    char pump[CHUNK]; /* stdin on its way */
-    size_t pump_at, pump_len;
+    size_t pump_at, pump_len; /* in buffers.pump */
     bool source_open;
     bool started, exited;
     bool collect_broken;
@@ -55,6 +54,13 @@ struct stage {
     struct spawn_event end;
     bool ended;
 };
+
+/* A thread runs one stage at a time. Not in struct stage, and not on the stack, which would
+ * touch every page of them for each run. */
+static __thread struct {
+    char pump[CHUNK]; /* stdin on its way */
+    char chunk[CHUNK];
+} buffers;
 
 void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
 {
@@ -101,16 +107,14 @@ static int check_room(const struct stage_spec *spec, struct err *err)
     uint64_t bytes;
     uint64_t inodes;
     job_weigh(&spec->job, &bytes, &inodes);
-    if (bytes > spec->limits.disk_mb << 20 ||
-        inodes + 2 > spec->limits.disk_mb * INODES_PER_MB)
+    if (bytes > spec->limits.disk_mb << 20 || inodes + 2 > spec->limits.disk_mb * INODES_PER_MB)
         return err_set(err, ERR_TOO_LARGE, ENOSPC,
             "the files of the run do not fit into disk_mb=%llu; raise that limit",
             (unsigned long long)spec->limits.disk_mb);
     return 0;
 }
 
-static int request_box(
-    struct stage *st, struct spawner_client *spawner, struct err *err)
+static int request_box(struct stage *st, struct spawner_client *spawner, struct err *err)
 {
     const struct stage_spec *spec = st->spec;
     struct spawn_box box = {.kind = SPAWN_BOX,
@@ -220,21 +224,22 @@ static void read_socket(struct stage *st)
     if (n == (ssize_t)sizeof(event)) {
         on_event(st, &event);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
-        st->end = (struct spawn_event){
-            .kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
+        st->end =
+            (struct spawn_event){.kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
         st->ended = true;
     }
 }
 
-/* Reads once from a stream; false when nothing is there now. Past the cap the run ends; what came
- * before it is kept. */
+/* Reads once from a stream; false when nothing is there now. Past the cap the run ends; what
+ * came before it is kept. */
 static bool read_stream(struct stage *st, enum run_stream stream)
 {
-    char chunk[CHUNK];
     int *fd = stream == STREAM_STDOUT ? &st->out_fd : &st->err_fd;
     struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
-    bool *cut = stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
-    ssize_t n = read(*fd, chunk, sizeof(chunk));
+    bool *cut =
+        stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
+    char *chunk = buffers.chunk;
+    ssize_t n = read(*fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
     if (n <= 0) {
@@ -256,8 +261,8 @@ static bool read_stream(struct stage *st, enum run_stream stream)
 
 static bool read_collected(struct stage *st)
 {
-    char chunk[CHUNK];
-    ssize_t n = read(st->collect_fd, chunk, sizeof(chunk));
+    char *chunk = buffers.chunk;
+    ssize_t n = read(st->collect_fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
     if (n > 0 && collect_reader_feed(st->collected, chunk, (size_t)n) == 0)
@@ -273,7 +278,7 @@ static bool read_collected(struct stage *st)
 static void pump_stdin(struct stage *st, bool can_read, bool can_write)
 {
     if (can_read && st->source_open && st->pump_at == st->pump_len) {
-        ssize_t n = read(st->spec->stdin_fd, st->pump, sizeof(st->pump));
+        ssize_t n = read(st->spec->stdin_fd, buffers.pump, CHUNK);
         if (n > 0) {
             st->pump_at = 0;
             st->pump_len = (size_t)n;
@@ -282,7 +287,7 @@ static void pump_stdin(struct stage *st, bool can_read, bool can_write)
         }
     }
     if (can_write && st->pump_at < st->pump_len) {
-        ssize_t n = write(st->stdin_fd, st->pump + st->pump_at, st->pump_len - st->pump_at);
+        ssize_t n = write(st->stdin_fd, buffers.pump + st->pump_at, st->pump_len - st->pump_at);
         if (n > 0)
             st->pump_at += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -329,8 +334,16 @@ static void check_deadlines(struct stage *st)
     }
 }
 
-enum { WATCH_SOCKET, WATCH_OUT, WATCH_ERR, WATCH_COLLECT, WATCH_CANCEL, WATCH_STDIN, WATCH_SOURCE,
-    WATCH_COUNT };
+enum {
+    WATCH_SOCKET,
+    WATCH_OUT,
+    WATCH_ERR,
+    WATCH_COLLECT,
+    WATCH_CANCEL,
+    WATCH_STDIN,
+    WATCH_SOURCE,
+    WATCH_COUNT
+};
 
 static void poll_once(struct stage *st)
 {
@@ -342,8 +355,9 @@ static void poll_once(struct stage *st)
         [WATCH_COLLECT] = {st->collect_fd, POLLIN, 0},
         [WATCH_CANCEL] = {st->kill ? -1 : st->spec->watch->cancel_fd, POLLIN, 0},
         [WATCH_STDIN] = {st->stdin_fd, empty ? 0 : POLLOUT, 0},
-        [WATCH_SOURCE] = {
-            st->stdin_fd >= 0 && st->source_open && empty ? st->spec->stdin_fd : -1, POLLIN, 0},
+        [WATCH_SOURCE] = {st->stdin_fd >= 0 && st->source_open && empty ? st->spec->stdin_fd
+                                                                        : -1,
+            POLLIN, 0},
     };
     int64_t wait_ns = next_deadline(st, clock_ns());
     struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
@@ -356,7 +370,8 @@ static void poll_once(struct stage *st)
     if (fds[WATCH_COLLECT].revents)
         (void)read_collected(st);
     if (fds[WATCH_STDIN].revents || fds[WATCH_SOURCE].revents)
-        pump_stdin(st, fds[WATCH_SOURCE].revents, fds[WATCH_STDIN].revents & (POLLOUT | POLLERR));
+        pump_stdin(
+            st, fds[WATCH_SOURCE].revents, fds[WATCH_STDIN].revents & (POLLOUT | POLLERR));
     if (fds[WATCH_CANCEL].revents)
         kill_for(st, KILL_CANCEL);
     if (fds[WATCH_SOCKET].revents)
@@ -433,7 +448,8 @@ static void judge(struct stage *st)
         say(result, "memory limit of %llu MiB reached", (unsigned long long)limits->memory_mb);
     } else if (*hit & HIT_OUTPUT) {
         result->status = RUN_OUTPUT_LIMIT;
-        say(result, "wrote more than %llu KiB to a stream", (unsigned long long)limits->output_kb);
+        say(result, "wrote more than %llu KiB to a stream",
+            (unsigned long long)limits->output_kb);
     } else if (*hit & HIT_CPU) {
         result->status = RUN_TIME_LIMIT;
         say(result, "CPU time limit of %llu ms reached", (unsigned long long)limits->cpu_ms);
@@ -457,7 +473,7 @@ static int conclude(struct stage *st, struct err *err)
     const struct spawn_event *end = &st->end;
     if (end->kind == EVENT_FAILED) {
         bool busy = end->error == -EAGAIN || end->error == -ENOSPC || end->error == -ENOMEM ||
-            end->error == -EMFILE || end->error == -ENFILE;
+                    end->error == -EMFILE || end->error == -ENFILE;
         return err_set(err, busy ? ERR_UNAVAILABLE : ERR_INTERNAL, -end->error,
             "cannot %s: %s; the program did not start", spawner_step_text(end->step),
             strerror(-end->error));
@@ -475,7 +491,7 @@ static int conclude(struct stage *st, struct err *err)
         return 0;
     }
     bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
-        (result->limits_hit & HIT_OUTPUT);
+                     (result->limits_hit & HIT_OUTPUT);
     if (!explained)
         return err_set(err, ERR_INTERNAL, ECHILD, "the box's init died");
     judge(st);
@@ -485,9 +501,7 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
-    static __thread struct stage state; /* the pump is large; a thread runs one stage at a time */
-    struct stage *st = &state;
-    *st = (struct stage){.spec = spec,
+    struct stage state = {.spec = spec,
         .result = result,
         .collected = collected,
         .socket = -1,
@@ -496,6 +510,7 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .stdin_fd = -1,
         .collect_fd = -1,
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
+    struct stage *st = &state;
     int r = check_room(spec, err);
     if (r == 0)
         r = request_box(st, spawner, err);

@@ -21,8 +21,8 @@ struct stage_spec {
     const struct run_watch *watch;
 };
 
-/* Runs it. `result` gets verdict, output and usage; `collected` (may be NULL when the job has no
- * globs) the files. Negative errno and err only when Hermes itself failed. */
+/* Runs it. `result` gets verdict, output and usage; `collected` (may be NULL when the job has
+ * no globs) the files. Negative errno and err only when Hermes itself failed. */
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err);
 

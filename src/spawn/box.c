@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See box.h. The order of box_start() is the order of the construction in docs/security.md: group
- * with its limits first, then clone into it, then ids, then the go-ahead. Until that byte is sent
- * the child does nothing; when we fail before it, it dies without having run anything. */
+/* See box.h. The order of box_start() is the order of the construction in docs/security.md:
+ * group with its limits first, then clone into it, then ids, then the go-ahead. Until that byte
+ * is sent the child does nothing; when we fail before it, it dies without having run anything.
+ */
 
 #include "spawn/box.h"
 
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -40,20 +40,21 @@ static bool in_range(uint64_t value, uint64_t max)
 static bool limits_ok(const struct spawn_limits *l, const struct spawn_limits *max)
 {
     return in_range(l->memory_bytes, max->memory_bytes) &&
-        in_range(l->disk_bytes, max->disk_bytes) && in_range(l->file_bytes, max->file_bytes) &&
-        in_range(l->stack_bytes, max->stack_bytes) && in_range(l->inodes, max->inodes) &&
-        in_range(l->processes, max->processes) && in_range(l->open_files, max->open_files) &&
-        in_range(l->cpu_milli, max->cpu_milli) && in_range(l->cpu_s, max->cpu_s);
+           in_range(l->disk_bytes, max->disk_bytes) &&
+           in_range(l->file_bytes, max->file_bytes) &&
+           in_range(l->stack_bytes, max->stack_bytes) && in_range(l->inodes, max->inodes) &&
+           in_range(l->processes, max->processes) && in_range(l->open_files, max->open_files) &&
+           in_range(l->cpu_milli, max->cpu_milli) && in_range(l->cpu_s, max->cpu_s);
 }
 
-/* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write to.
- * A descriptor of anything else (a taken-over server could send one) is refused. */
+/* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
+ * to. A descriptor of anything else (a taken-over server could send one) is refused. */
 static bool is_pipe(int fd)
 {
     struct statfs fs;
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fstatfs(fd, &fs) == 0 &&
-        fs.f_type == PIPEFS_MAGIC;
+           fs.f_type == PIPEFS_MAGIC;
 }
 
 static bool is_sealed_memfd(int fd)
@@ -62,8 +63,8 @@ static bool is_sealed_memfd(int fd)
     return seals >= 0 && (seals & F_SEAL_WRITE);
 }
 
-static bool request_ok(const struct spawner *s, const struct spawn_box *r, const int *fds,
-    unsigned fd_count)
+static bool request_ok(
+    const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
 {
     unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
     if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
@@ -85,8 +86,8 @@ static bool request_ok(const struct spawner *s, const struct spawn_box *r, const
 }
 
 /* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
-static int give_pipes(const struct spawner *s, const struct box *box, const int *fds,
-    unsigned fd_count)
+static int give_pipes(
+    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
     uid_t uid = ids_payload(&s->ids, box->slot);
     for (unsigned i = 2; i < fd_count; i++) {
@@ -98,15 +99,15 @@ static int give_pipes(const struct spawner *s, const struct box *box, const int 
 
 static int watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
 {
-    struct epoll_event e = {.events = EPOLLIN,
-        .data.u64 = (uint64_t)(box - s->boxes) * TAG_COUNT + tag};
+    struct epoll_event e = {
+        .events = EPOLLIN, .data.u64 = (uint64_t)(box - s->boxes) * TAG_COUNT + tag};
     return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
 static uint64_t clone_flags(uint32_t remove)
 {
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-        CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND;
+                     CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND;
     if (remove & BARRIER_NETNS)
         flags &= ~(uint64_t)CLONE_NEWNET;
     if (remove & BARRIER_IPCNS)
@@ -172,8 +173,8 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
     if ((r = ids_claim(&s->ids)) < 0)
         return r;
     box->slot = r;
-    if ((r = cgroup_leaf_make(&s->cgroups, &request->limits, request->remove, &box->leaf,
-             ret_step)) < 0)
+    if ((r = cgroup_leaf_make(
+             &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
     *ret_step = STEP_CHANNELS;
     if ((r = give_pipes(s, box, fds, fd_count)) < 0)
@@ -218,7 +219,7 @@ static void kill_box(struct spawner *s, struct box *box)
 {
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->pidfd >= 0)
-        (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
 static void remove_leaf(struct spawner *s, struct box *box)
@@ -255,15 +256,18 @@ static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
     }
     int socket = take_fd(&box->socket);
     release(s, box);
-    send_event(socket, &(struct spawn_event){.kind = EVENT_FAILED, .step = step, .error = error});
+    send_event(
+        socket, &(struct spawn_event){.kind = EVENT_FAILED, .step = step, .error = error});
     (void)close(socket);
 }
 
 static struct box *free_box(struct spawner *s)
 {
     for (unsigned i = 0; i < MAX_BOXES; i++) {
-        if (!s->boxes[i].used)
+        if (!s->boxes[i].used) {
+            s->box_end = i < s->box_end ? s->box_end : i + 1;
             return &s->boxes[i];
+        }
     }
     return NULL;
 }
@@ -276,7 +280,7 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
     if (error < 0) {
         if (fd_count > 0)
             send_event(fds[0], &(struct spawn_event){
-                .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
+                                   .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
         for (unsigned i = 0; i < fd_count; i++)
             close_fd(&fds[i]);
         return;
@@ -299,6 +303,53 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
         fail(s, box, step, r);
 }
 
+static uint64_t above(uint64_t value, uint64_t base)
+{
+    return value > base ? value - base : 0;
+}
+
+static void fill_usage(const struct spawner *s, const struct box *box,
+    const struct cgroup_usage *usage, struct spawn_event *event)
+{
+    if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
+        event->cpu_ns = above(usage->cpu_ns, box->base_cpu_ns);
+    else
+        event->cpu_ns = box->init_cpu_ns;
+    if (s->cgroups.use & TREE_MEMORY)
+        event->memory_bytes =
+            above(event->kind == EVENT_USAGE ? usage->memory_bytes : usage->peak_bytes,
+                box->base_memory);
+    else
+        event->memory_bytes = box->init_rss;
+}
+
+static void tell_end(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    struct spawn_event event = {.kind = EVENT_ENDED,
+        .cgroup = s->cgroups.mode,
+        .wait_status = box->status,
+        .start_ns = box->start_ns,
+        .end_ns = box->end_ns ? box->end_ns : clock_ns(),
+        .setup_ns = above(box->start_ns, box->request_ns)};
+    bool oom = usage.oom_kill || box->oom_event;
+    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+    fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
+    if (box->failed && box->started) {
+        event.flags |= ENDED_EXEC_FAILED;
+        event.error = box->error;
+    } else if (!box->started && !box->killed && !oom) {
+        event.kind = EVENT_FAILED;
+        event.step = box->failed ? box->step : STEP_INIT;
+        event.error = box->failed ? box->error : -ECHILD;
+    }
+    box->told = true;
+    send_event(box->socket, &event);
+    close_fd(&box->socket);
+}
+
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
     struct cgroup_usage usage;
@@ -310,9 +361,9 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
     box->base_memory =
         usage.memory_bytes < BASE_MEMORY_MAX ? usage.memory_bytes : BASE_MEMORY_MAX;
     send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-        .cgroup = s->cgroups.mode,
-        .start_ns = box->start_ns,
-        .setup_ns = box->start_ns - box->request_ns});
+                                .cgroup = s->cgroups.mode,
+                                .start_ns = box->start_ns,
+                                .setup_ns = box->start_ns - box->request_ns});
 }
 
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
@@ -338,6 +389,10 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         if (box->collects) {
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
             send_event(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
+        } else if (record->is_empty) {
+            /* Nobody is left but init on its way out: no need to wait a millisecond for the
+             * kernel to take the namespaces apart. */
+            tell_end(s, box);
         }
         break;
     default:
@@ -352,29 +407,11 @@ static void drain_link(struct spawner *s, struct box *box)
         on_record(s, box, &record);
 }
 
-static uint64_t above(uint64_t value, uint64_t base)
-{
-    return value > base ? value - base : 0;
-}
-
-static void fill_usage(const struct spawner *s, const struct box *box,
-    const struct cgroup_usage *usage, struct spawn_event *event)
-{
-    if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
-        event->cpu_ns = above(usage->cpu_ns, box->base_cpu_ns);
-    else
-        event->cpu_ns = box->init_cpu_ns;
-    if (s->cgroups.use & TREE_MEMORY)
-        event->memory_bytes = above(event->kind == EVENT_USAGE ? usage->memory_bytes
-                                                               : usage->peak_bytes,
-            box->base_memory);
-    else
-        event->memory_bytes = box->init_rss;
-}
-
 static void on_command(struct spawner *s, struct box *box)
 {
     struct spawn_command command;
+    if (box->told)
+        return;
     ssize_t n = recv(box->socket, &command, sizeof(command), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -396,34 +433,13 @@ static void on_command(struct spawner *s, struct box *box)
 /* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
 static void on_end(struct spawner *s, struct box *box)
 {
-    struct cgroup_usage usage;
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return; /* an event of the box that had this place before */
     drain_link(s, box);
-    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    struct spawn_event event = {.kind = EVENT_ENDED,
-        .cgroup = s->cgroups.mode,
-        .wait_status = box->status,
-        .start_ns = box->start_ns,
-        .end_ns = box->end_ns ? box->end_ns : clock_ns(),
-        .setup_ns = above(box->start_ns, box->request_ns)};
-    bool oom = usage.oom_kill || box->oom_event;
-    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-        (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
-    fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
-    if (box->failed && box->started) {
-        event.flags |= ENDED_EXEC_FAILED;
-        event.error = box->error;
-    } else if (!box->started && !box->killed && !oom) {
-        event.kind = EVENT_FAILED;
-        event.step = box->failed ? box->step : STEP_INIT;
-        event.error = box->failed ? box->error : -ECHILD;
-    }
-    int socket = take_fd(&box->socket);
+    if (!box->told)
+        tell_end(s, box);
     release(s, box);
-    send_event(socket, &event);
-    (void)close(socket);
 }
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag)
@@ -453,11 +469,11 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
 
 void box_kill_all(struct spawner *s)
 {
-    for (unsigned i = 0; i < MAX_BOXES; i++) {
+    for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used)
             kill_box(s, &s->boxes[i]);
     }
-    for (unsigned i = 0; i < MAX_BOXES; i++) {
+    for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used) {
             reap(&s->boxes[i]);
             release(s, &s->boxes[i]);

@@ -35,12 +35,14 @@ struct box {
     bool failed;
     bool exited;
     bool killed;
+    bool told; /* the end was reported; only the remains are left to clear away */
     bool oom_event;
     bool disk_full;
     bool collects;
 };
 
-/* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes. */
+/* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes.
+ */
 struct spawner {
     struct spawn_setup setup;
     bool sealed;
@@ -55,14 +57,15 @@ struct spawner {
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
     unsigned dying_count;
+    unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 
 /* What an epoll event is about; the box's index is in the upper bits of the data. */
 enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_COUNT };
 
-/* Starts a box from a request and its descriptors, all of which it takes. What fails is reported
- * on the box's socket, if there is one. */
+/* Starts a box from a request and its descriptors, all of which it takes. What fails is
+ * reported on the box's socket, if there is one. */
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);

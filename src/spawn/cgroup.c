@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Leaves of boxes. A small table says which file of which tree carries each limit, so that v1, v2
- * and hybrid machines run the same code; cgroup_host.c finds the trees.
+/* Leaves of boxes. A small table says which file of which tree carries each limit, so that v1,
+ * v2 and hybrid machines run the same code; cgroup_host.c finds the trees.
  *
  * A v1 memory group kills one process when the limit is reached, a v2 group (memory.oom.group)
  * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,8 +77,8 @@ static const struct limit_file limit_files[] = {
     {TREE_CPU, true, BARRIER_CPU, false, "cpu.max", format_cpu_v2},
 };
 
-/* The quota of a box that may use every core is no limit, and setting one costs the kernel a code
- * patch when it is the first on the machine. */
+/* The quota of a box that may use every core is no limit, and setting one costs the kernel a
+ * code patch when it is the first on the machine. */
 static bool quota_needed(const struct spawn_limits *limits)
 {
     static unsigned cores;
@@ -128,24 +129,39 @@ static void random_name(char out[CGROUP_NAME])
     static const char hex[] = "0123456789abcdef";
     unsigned char raw[16];
     id_random(raw, sizeof(raw));
+    memcpy(out, CGROUP_PREFIX, strlen(CGROUP_PREFIX));
+    char *to = out + strlen(CGROUP_PREFIX);
     for (unsigned i = 0; i < sizeof(raw); i++) {
-        out[2 * i] = hex[raw[i] >> 4];
-        out[2 * i + 1] = hex[raw[i] & 15];
+        *to++ = hex[raw[i] >> 4];
+        *to++ = hex[raw[i] & 15];
     }
-    out[2 * sizeof(raw)] = '\0';
+    *to = '\0';
+}
+
+/* Makes and locks the leaf's directory. Between the two somebody else's clean-up may have taken
+ * it for a dead one: -EAGAIN, and the caller takes another name. */
+static int make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd)
+{
+    if (mkdirat(tree->fd, name, 0755) < 0)
+        return -errno;
+    *ret_fd = openat(tree->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat mine;
+    struct stat named;
+    if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 || fstat(*ret_fd, &mine) < 0 ||
+        fstatat(tree->fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EAGAIN;
+    return 0;
 }
 
 static int make_in_tree(const struct cgroup_tree *tree, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, unsigned i, uint32_t *ret_step)
 {
     *ret_step = STEP_CGROUP;
-    if (mkdirat(tree->instance_fd, leaf->name, 0755) < 0)
-        return -errno;
-    leaf->fds[i] = openat(tree->instance_fd, leaf->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (leaf->fds[i] < 0)
-        return -errno;
+    int r = make_locked(tree, leaf->name, &leaf->fds[i]);
+    if (r < 0)
+        return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    int r = write_limits(tree, leaf->fds[i], limits, skip);
+    r = write_limits(tree, leaf->fds[i], limits, skip);
     if (r == 0 && (tree->use & TREE_MEMORY) && !tree->v2 && !(skip & BARRIER_MEMORY))
         r = watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
     return r;
@@ -154,18 +170,19 @@ static int make_in_tree(const struct cgroup_tree *tree, const struct spawn_limit
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step)
 {
-    random_name(leaf->name);
-    leaf->oom_fd = -1;
-    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
-        leaf->fds[i] = -1;
-    for (unsigned i = 0; i < host->count; i++) {
-        int r = make_in_tree(&host->trees[i], limits, skip, leaf, i, ret_step);
-        if (r < 0) {
+    int r = -EAGAIN;
+    for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
+        random_name(leaf->name);
+        leaf->oom_fd = -1;
+        for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
+            leaf->fds[i] = -1;
+        r = 0;
+        for (unsigned i = 0; r == 0 && i < host->count; i++)
+            r = make_in_tree(&host->trees[i], limits, skip, leaf, i, ret_step);
+        if (r < 0)
             (void)cgroup_leaf_remove(host, leaf);
-            return r;
-        }
     }
-    return 0;
+    return r;
 }
 
 static int tree_with(const struct cgroup_host *host, unsigned use)
@@ -215,8 +232,8 @@ int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *l
     return fs_write_once(leaf->fds[i], "cgroup.kill", "1");
 }
 
-/* The number behind "key " at the start of a line of a kernel file, or the whole file when key is
- * NULL. 0 when it cannot be read: usage is for reports and may not fail a run. */
+/* The number behind "key " at the start of a line of a kernel file, or the whole file when key
+ * is NULL. 0 when it cannot be read: usage is for reports and may not fail a run. */
 static uint64_t read_number(int dir_fd, const char *file, const char *key)
 {
     char text[1024];
@@ -239,8 +256,8 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return 0;
 }
 
-void cgroup_leaf_usage(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
-    struct cgroup_usage *ret)
+void cgroup_leaf_usage(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
     *ret = (struct cgroup_usage){0};
     int i = tree_with(host, TREE_KILL);
@@ -269,8 +286,7 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     close_fd(&leaf->oom_fd);
     for (unsigned i = 0; i < host->count; i++) {
         close_fd(&leaf->fds[i]);
-        if (unlinkat(host->trees[i].instance_fd, leaf->name, AT_REMOVEDIR) < 0 &&
-            errno != ENOENT)
+        if (unlinkat(host->trees[i].fd, leaf->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             result = -errno;
     }
     return result;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Control groups: one directory per instance of the spawner, one leaf in it per box. The machine
- * may have v2, v1 or both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not
- * see which. Every function returns 0 or negative errno. */
+/* Control groups: one leaf per box, hermes-<128 random bits>, never used twice. The machine may
+ * have v2, v1 or both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not
+ * see which. A leaf is flock()ed for as long as its spawner lives, in every tree: so anybody
+ * can tell a live box from what a killed spawner left, the lock is on the very thing it
+ * protects, and it dies with its owner. Every function returns 0 or negative errno. */
 
 #include "spawn/protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CGROUP_MAX_TREES = 5, CGROUP_NAME = 40 };
+#define CGROUP_PREFIX "hermes-"
+
+enum { CGROUP_MAX_TREES = 5, CGROUP_NAME = sizeof(CGROUP_PREFIX) + 32 };
 
 /* What a tree of the machine is used for. */
 enum {
@@ -24,8 +28,7 @@ enum {
 struct cgroup_tree {
     unsigned use;
     bool v2;
-    int parent_fd;   /* where instance directories are made */
-    int instance_fd; /* ours; flock()ed for as long as we live */
+    int fd; /* the directory in which leaves are made */
 };
 
 struct cgroup_host {
@@ -33,8 +36,7 @@ struct cgroup_host {
     unsigned use; /* union of the trees' */
     unsigned count;
     struct cgroup_tree trees[CGROUP_MAX_TREES];
-    char name[CGROUP_NAME]; /* of the instance directory */
-    int reason;             /* why there is none or a part is missing: negative errno */
+    int reason; /* why there is none or a part is missing: negative errno */
 };
 
 struct cgroup_leaf {
@@ -51,15 +53,13 @@ struct cgroup_usage {
     bool pids_max;
 };
 
-/* Finds the trees, removes what dead instances left and makes this instance's directory. With no
- * usable tree mode is CGROUP_NONE and reason says why; that is not an error. */
+/* Finds the trees and removes the leaves that dead spawners left. With no usable tree mode is
+ * CGROUP_NONE and reason says why; that is not an error. */
 void cgroup_host_open(struct cgroup_host *host, bool rootless);
 
-/* Removes the instance directory; leaves must be gone. */
-void cgroup_host_close(struct cgroup_host *host);
-
-/* Makes the leaf with its limits set. `skip` holds enum spawn_barrier bits a control leaves out.
- * *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed; nothing is left then. */
+/* Makes the leaf with its limits set. `skip` holds enum spawn_barrier bits a control leaves
+ * out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed; nothing is left then.
+ */
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);
 
@@ -68,7 +68,8 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
 
 /* Opens, for every tree that clone-into does not cover, the file through which the new process
  * puts itself into the leaf; returns how many. The kernel takes a global lock and may wait
- * milliseconds for it when somebody else moves a process, but not when one thread moves itself. */
+ * milliseconds for it when somebody else moves a process, but not when one thread moves itself.
+ */
 int cgroup_leaf_open_joins(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, int fds[CGROUP_MAX_TREES]);
 
@@ -76,9 +77,9 @@ int cgroup_leaf_open_joins(
 int cgroup_join(int fd);
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
-void cgroup_leaf_usage(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
-    struct cgroup_usage *ret);
+void cgroup_leaf_usage(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret);
 
-/* Closes the descriptors and removes the directories; -EBUSY when a process is still dying: call
- * again later. */
+/* Closes the descriptors and removes the directories; -EBUSY when a process is still dying:
+ * call again later. */
 int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf);

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Finding the control group trees of this machine, and this instance's place in them.
- *
- * An instance directory is called hermes-<random>. It is flock()ed in every tree for as long as its
- * spawner lives, so that anybody may tell a live instance from what a killed one left: the lock is
- * on the very thing it protects and dies with its owner. */
+/* Finding the control group trees of this machine, and clearing away what killed spawners left
+ * in them (cgroup.h says how a dead leaf is told from a live one). */
 
 #include "spawn/cgroup.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/id.h"
 #include "base/str.h"
 
 #include <dirent.h>
@@ -26,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INSTANCE_PREFIX "hermes-"
-#define SERVICE_LEAF "hermes.svc" /* where processes go that stood in the way of a v2 parent */
+#define SERVICE_LEAF "hermes.svc" /* where processes go that stood in the way of a v2 parent   \
+                                   */
 
 enum { TEXT_MAX = 65536, STALE_WAIT_MS = 1000 };
 
@@ -85,8 +81,8 @@ static unsigned use_of_options(const char *options)
     return use;
 }
 
-/* Our own path in a tree, from the text of /proc/self/cgroup: the v2 line begins "0::", a v1 line
- * lists the controller between colons. */
+/* Our own path in a tree, from the text of /proc/self/cgroup: the v2 line begins "0::", a v1
+ * line lists the controller between colons. */
 static bool own_path(const char *text, bool v2, unsigned use, char *out, size_t size)
 {
     for (const char *line = text; line && *line; line = strchr(line, '\n')) {
@@ -109,7 +105,7 @@ static bool is_delegated(int fd)
 {
     char value[8];
     return fgetxattr(fd, "user.delegate", value, sizeof(value)) > 0 ||
-        fgetxattr(fd, "trusted.delegate", value, sizeof(value)) > 0;
+           fgetxattr(fd, "trusted.delegate", value, sizeof(value)) > 0;
 }
 
 static bool list_has(const char *list, const char *word)
@@ -128,15 +124,16 @@ static bool hands_on(int fd)
 {
     char enabled[512];
     return faccessat(fd, "cgroup.procs", W_OK, AT_EACCESS) == 0 &&
-        faccessat(fd, ".", W_OK, AT_EACCESS) == 0 &&
-        fs_read_small(fd, "cgroup.subtree_control", enabled, sizeof(enabled)) > 0 &&
-        list_has(enabled, "memory") && list_has(enabled, "pids");
+           faccessat(fd, ".", W_OK, AT_EACCESS) == 0 &&
+           fs_read_small(fd, "cgroup.subtree_control", enabled, sizeof(enabled)) > 0 &&
+           list_has(enabled, "memory") && list_has(enabled, "pids");
 }
 
-/* Opens the directory in which instance directories are made. Usually that is our own group, so
- * that limits set on us hold for the boxes too. On v2 a group with processes in it cannot have
- * limited children: root uses the top unless its group was delegated, others the group above
- * when that one is theirs and ready. */
+/* Opens the directory in which leaves are made: for root the top of what is mounted (in a
+ * container that is the container's own group), where every later instance finds what a killed
+ * one left, unless our group was delegated to us. Others have only their own group or, on v2,
+ * where a group with processes in it cannot have limited children, the one above when that is
+ * theirs and ready. */
 static int open_parent(const struct mount_line *m, const char *own)
 {
     char path[4096];
@@ -146,14 +143,13 @@ static int open_parent(const struct mount_line *m, const char *own)
         below = strncmp(own, m->root, n) == 0 ? own + n : "";
     (void)snprintf(path, sizeof(path), "%s%s", m->point, str_eq(below, "/") ? "" : below);
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && m->v2 && below[0] && !str_eq(below, "/")) {
-        cleanup_close int above = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (above >= 0 && !is_root && hands_on(above))
-            return take_fd(&above);
-    }
-    if (m->v2 && is_root && (fd < 0 || !is_delegated(fd))) {
+    if (is_root && (fd < 0 || !is_delegated(fd))) {
         close_fd(&fd);
         fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    } else if (!is_root && fd >= 0 && m->v2 && below[0] && !str_eq(below, "/")) {
+        cleanup_close int above = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (above >= 0 && hands_on(above))
+            return take_fd(&above);
     }
     return fd < 0 ? -errno : take_fd(&fd);
 }
@@ -211,15 +207,15 @@ static int enable_controllers(int fd, unsigned *ret_use)
     return 0;
 }
 
-/* Docker mounts the container's own cgroup2 read-only. With CAP_SYS_ADMIN it can be made writable
- * in our mount namespace, which nobody else sees. */
+/* Docker mounts the container's own cgroup2 read-only. With CAP_SYS_ADMIN it can be made
+ * writable in our mount namespace, which nobody else sees. */
 static void make_writable(const char *point)
 {
     (void)mount(NULL, point, NULL, MS_REMOUNT | MS_BIND, NULL);
 }
 
-static int add_tree(struct cgroup_host *host, const struct mount_line *m, const char *own,
-    unsigned use)
+static int add_tree(
+    struct cgroup_host *host, const struct mount_line *m, const char *own, unsigned use)
 {
     if (host->count == CGROUP_MAX_TREES)
         return -E2BIG;
@@ -235,8 +231,8 @@ static int add_tree(struct cgroup_host *host, const struct mount_line *m, const 
         if (r < 0)
             return r;
     }
-    host->trees[host->count++] = (struct cgroup_tree){
-        .use = use & ~host->use, .v2 = m->v2, .parent_fd = take_fd(&fd), .instance_fd = -1};
+    host->trees[host->count++] =
+        (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = take_fd(&fd)};
     host->use |= use;
     return 0;
 }
@@ -299,38 +295,23 @@ static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
     }
 }
 
-static void remove_instance(int parent_fd, const char *name)
-{
-    uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
-    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    cleanup_closedir DIR *dir = fdopendir(fd);
-    if (!dir) {
-        (void)close(fd);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (e->d_type == DT_DIR && e->d_name[0] != '.')
-            remove_group(dirfd(dir), e->d_name, deadline_ms);
-    }
-    remove_group(parent_fd, name, deadline_ms);
-}
-
-/* Removes an instance unless one of its directories is locked by its live owner. */
-static void remove_if_stale(const struct cgroup_host *host, const char *name)
+/* Removes a leaf unless one of its directories is locked by its live owner. `tree` is where it
+ * was seen: its lock is looked at first, which is all that live leaves cost. */
+static void remove_if_stale(const struct cgroup_host *host, unsigned tree, const char *name)
 {
     int locks[CGROUP_MAX_TREES];
     bool live = false;
-    for (unsigned i = 0; i < host->count; i++) {
-        locks[i] =
-            openat(host->trees[i].parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0)
-            live = true;
+    for (unsigned i = 0; i < host->count; i++)
+        locks[i] = -1;
+    for (unsigned k = 0; k < host->count && !live; k++) {
+        unsigned i = (tree + k) % host->count;
+        locks[i] = openat(host->trees[i].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        live = locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0;
     }
+    uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
     for (unsigned i = 0; i < host->count; i++) {
         if (!live)
-            remove_instance(host->trees[i].parent_fd, name);
+            remove_group(host->trees[i].fd, name, deadline_ms);
         close_fd(&locks[i]);
     }
 }
@@ -338,7 +319,7 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
 static void remove_stale(const struct cgroup_host *host)
 {
     for (unsigned i = 0; i < host->count; i++) {
-        int fd = openat(host->trees[i].parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int fd = openat(host->trees[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
             continue;
         cleanup_closedir DIR *dir = fdopendir(fd);
@@ -347,57 +328,10 @@ static void remove_stale(const struct cgroup_host *host)
             continue;
         }
         for (struct dirent *e; (e = readdir(dir));) {
-            if (str_has_prefix(e->d_name, INSTANCE_PREFIX))
-                remove_if_stale(host, e->d_name);
+            if (str_has_prefix(e->d_name, CGROUP_PREFIX))
+                remove_if_stale(host, i, e->d_name);
         }
     }
-}
-
-/* Makes and locks the instance directory in one tree. Between the two somebody else's clean-up may
- * have taken it for a dead one: -EAGAIN, and the caller takes another name. */
-static int open_instance(struct cgroup_tree *tree, const char *name)
-{
-    if (mkdirat(tree->parent_fd, name, 0755) < 0)
-        return -errno;
-    tree->instance_fd = openat(tree->parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct stat mine;
-    struct stat named;
-    if (tree->instance_fd < 0 || flock(tree->instance_fd, LOCK_EX | LOCK_NB) < 0 ||
-        fstat(tree->instance_fd, &mine) < 0 ||
-        fstatat(tree->parent_fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
-        return -EAGAIN;
-    unsigned use;
-    return tree->v2 && (tree->use & ~(unsigned)TREE_KILL)
-        ? enable_controllers(tree->instance_fd, &use)
-        : 0;
-}
-
-static void close_instances(struct cgroup_host *host)
-{
-    for (unsigned i = 0; i < host->count; i++) {
-        struct cgroup_tree *tree = &host->trees[i];
-        if (tree->instance_fd >= 0)
-            (void)unlinkat(tree->parent_fd, host->name, AT_REMOVEDIR);
-        close_fd(&tree->instance_fd);
-    }
-}
-
-static int claim_instance(struct cgroup_host *host)
-{
-    int r = -EAGAIN;
-    for (int attempt = 0; r == -EAGAIN && attempt < 8; attempt++) {
-        unsigned char raw[8];
-        id_random(raw, sizeof(raw));
-        (void)snprintf(host->name, sizeof(host->name),
-            INSTANCE_PREFIX "%02x%02x%02x%02x%02x%02x%02x%02x", raw[0], raw[1], raw[2], raw[3],
-            raw[4], raw[5], raw[6], raw[7]);
-        r = 0;
-        for (unsigned i = 0; r == 0 && i < host->count; i++)
-            r = open_instance(&host->trees[i], host->name);
-        if (r < 0)
-            close_instances(host);
-    }
-    return r;
 }
 
 void cgroup_host_open(struct cgroup_host *host, bool rootless)
@@ -405,20 +339,5 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     is_root = !rootless;
     *host = (struct cgroup_host){.mode = CGROUP_NONE};
     find_trees(host);
-    if (!host->count)
-        return;
     remove_stale(host);
-    int r = claim_instance(host);
-    if (r < 0) {
-        cgroup_host_close(host);
-        *host = (struct cgroup_host){.mode = CGROUP_NONE, .reason = r};
-    }
-}
-
-void cgroup_host_close(struct cgroup_host *host)
-{
-    close_instances(host);
-    for (unsigned i = 0; i < host->count; i++)
-        close_fd(&host->trees[i].parent_fd);
-    host->count = 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The collector: after the payload and all it left are dead, a process with the payload's id walks
- * /box and sends back the files whose names match the globs of the job. Links, fifos and devices
- * are named and never opened; depth, count and bytes are capped. Its reader trusts none of it. */
+/* The collector: after the payload and all it left are dead, a process with the payload's id
+ * walks /box and sends back the files whose names match the globs of the job. Links, fifos and
+ * devices are named and never opened; depth, count and bytes are capped. Its reader trusts none
+ * of it. */
 
 #include "spawn/inside.h"
 
@@ -125,9 +126,9 @@ static int walk_box(struct walk *w)
         }
         if (e->d_type == DT_DIR) {
             int fd = depth + 1 < MAX_DEPTH
-                ? openat(dirfd(stack[depth]), e->d_name,
-                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                : -1;
+                         ? openat(dirfd(stack[depth]), e->d_name,
+                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                         : -1;
             DIR *dir = fd < 0 ? NULL : fdopendir(fd);
             if (!dir) {
                 w->cut = true;
@@ -160,7 +161,10 @@ void collect_run(const struct inside *in)
         w.globs[i] = job_string(&job, &at);
     int r = walk_box(&w);
     (void)send_record(&w,
-        (struct collect_record){.kind = COLLECT_END, .error = r < 0 ? r : w.cut ? -E2BIG : 0},
+        (struct collect_record){.kind = COLLECT_END,
+            .error = r < 0   ? r
+                     : w.cut ? -E2BIG
+                             : 0},
         "");
     _exit(0);
 }

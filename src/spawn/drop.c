@@ -11,17 +11,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the files of
- * the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a core_pattern that pipes to a
- * program ignores 0 and takes 1 as "do not dump". Without CAP_SYS_RESOURCE a hard limit cannot be
- * raised above what we were given, so a lower one stays. */
+/* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the
+ * files of the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a
+ * core_pattern that pipes to a program ignores 0 and takes 1 as "do not dump". Without
+ * CAP_SYS_RESOURCE a hard limit cannot be raised above what we were given, so a lower one
+ * stays. */
 int drop_rlimits(const struct inside *in)
 {
     const struct spawn_limits *l = &in->box->limits;
     if (in->box->remove & BARRIER_RLIMITS)
         return 0;
     const struct {
-        __rlimit_resource_t resource;
+        int resource;
         rlim_t value;
         bool use;
     } limits[] = {
@@ -41,11 +42,11 @@ int drop_rlimits(const struct inside *in)
         if (!limits[i].use)
             continue;
         struct rlimit now;
-        if (getrlimit(limits[i].resource, &now) < 0)
+        if (getrlimit((unsigned)limits[i].resource, &now) < 0)
             return -errno;
         rlim_t value = limits[i].value < now.rlim_max ? limits[i].value : now.rlim_max;
         struct rlimit want = {.rlim_cur = value, .rlim_max = value};
-        if (setrlimit(limits[i].resource, &want) < 0)
+        if (setrlimit((unsigned)limits[i].resource, &want) < 0)
             return -errno;
     }
     return 0;
@@ -69,8 +70,8 @@ static int drop_bounding(void)
     return 0;
 }
 
-/* A control that shows what capabilities would allow keeps those of its own user namespace across
- * exec, by the ambient set. */
+/* A control that shows what capabilities would allow keeps those of its own user namespace
+ * across exec, by the ambient set. */
 static int keep_capabilities(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -88,7 +89,8 @@ static int keep_capabilities(void)
 
 int drop_to_payload(const struct inside *in)
 {
-    unsigned id = in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    unsigned id =
+        in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
     if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return -errno;
     if (in->box->remove & BARRIER_CAPS)
@@ -105,7 +107,7 @@ int drop_to_payload(const struct inside *in)
  * payload's id. */
 int drop_init(bool keep_for_collect)
 {
-    const uint64_t keep = 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL |
-        1ull << CAP_SETPCAP;
+    const uint64_t keep =
+        1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
     return set_capabilities(keep_for_collect ? keep : 0);
 }

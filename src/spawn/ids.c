@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ids.h. The lock file is /run/hermes/uids for root; byte N of it, locked, claims block N. A
- * rootless range belongs to its user, so the file is in that user's run-time directory. Locks are
- * of the open file description: they go with the spawner, however it ends. */
+/* See ids.h. The lock file is /run/hermes/uids for root; byte N of it, locked, claims block N.
+ * A rootless range belongs to its user, so the file is in that user's run-time directory. Locks
+ * are of the open file description: they go with the spawner, however it ends. */
 
 #include "spawn/ids.h"
 
@@ -32,7 +32,7 @@ static bool have_admin(void)
     if (syscall(SYS_capget, &head, data) < 0)
         return false;
     return geteuid() == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN)) &&
-        (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
+           (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
 }
 
 /* First and length of the widest run of ids that exist in our user namespace. */
@@ -55,8 +55,8 @@ static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
     }
 }
 
-/* Chooses the range: the configured or the usual one when it exists here, else the upper half of
- * what does (in a container with 65,536 ids, say). */
+/* Chooses the range: the configured or the usual one when it exists here, else the upper half
+ * of what does (in a container with 65,536 ids, say). */
 static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
 {
     uint64_t first;
@@ -102,7 +102,8 @@ static int open_user_lock(uid_t uid)
 }
 
 /* Runs newuidmap or newgidmap on our own pid: 0 is us, 1.. is the subordinate range. */
-static int run_map_tool(const char *tool, pid_t target, uid_t self, uint64_t first, uint64_t count)
+static int run_map_tool(
+    const char *tool, pid_t target, uid_t self, uint64_t first, uint64_t count)
 {
     char args[7][24];
     (void)snprintf(args[0], sizeof(args[0]), "%d", target);
@@ -114,8 +115,7 @@ static int run_map_tool(const char *tool, pid_t target, uid_t self, uint64_t fir
     (void)snprintf(args[6], sizeof(args[6]), "%llu", (unsigned long long)count);
     char path[32];
     (void)snprintf(path, sizeof(path), "/usr/bin/%s", tool);
-    char *argv[] = {
-        path, args[0], args[1], args[2], args[3], args[4], args[5], args[6], NULL};
+    char *argv[] = {path, args[0], args[1], args[2], args[3], args[4], args[5], args[6], NULL};
     char *env[] = {NULL};
     pid_t pid;
     int r = posix_spawn(&pid, path, NULL, NULL, argv, env);
@@ -130,7 +130,8 @@ static int run_map_tool(const char *tool, pid_t target, uid_t self, uint64_t fir
 }
 
 /* The first range of a user in /etc/subuid or /etc/subgid, found by number or by name. */
-static int subordinate_range(const char *file, uid_t uid, uint64_t *ret_first, uint64_t *ret_count)
+static int subordinate_range(
+    const char *file, uid_t uid, uint64_t *ret_first, uint64_t *ret_count)
 {
     static char text[65536];
     static char users[65536];
@@ -178,7 +179,8 @@ static int map_self_alone(uid_t uid, gid_t gid)
     return fs_write_once(AT_FDCWD, "/proc/self/gid_map", map);
 }
 
-/* newuidmap must run outside the new namespace, so a child made before it waits there for us. */
+/* newuidmap must run outside the new namespace, so a child made before it waits there for us.
+ */
 static int map_subordinate(struct ids *ids, uid_t uid, gid_t gid, int *ret_unshared)
 {
     uint64_t ufirst;
@@ -209,8 +211,7 @@ static int map_subordinate(struct ids *ids, uid_t uid, gid_t gid, int *ret_unsha
     }
     (void)close(sync[0]);
     if (pid > 0 && unshare(CLONE_NEWUSER) == 0) {
-        *ret_unshared = 1;
-        (void)write(sync[1], "g", 1);
+        *ret_unshared = write(sync[1], "g", 1) == 1;
     }
     (void)close(sync[1]);
     int status = 1;

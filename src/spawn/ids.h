@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Whom boxes run as. Each live box has a slot: two host ids of its own, one for box init and one
- * for the payload, because the kernel counts much per uid (processes, inotify, pipes, keys). Slots
- * are claimed in blocks by locks on one file for the whole host, so that several instances do not
- * meet. A rootless spawner first enters a user namespace of its own, where it is root over its
- * subordinate ids or, without any, over its own id alone. */
+/* Whom boxes run as. Each live box has a slot: two host ids of its own, one for box init and
+ * one for the payload, because the kernel counts much per uid (processes, inotify, pipes,
+ * keys). Slots are claimed in blocks by locks on one file for the whole host, so that several
+ * instances do not meet. A rootless spawner first enters a user namespace of its own, where it
+ * is root over its subordinate ids or, without any, over its own id alone. */
 
 #include "spawn/protocol.h"
 
@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 enum {
-    BOX_INIT_ID = 0,       /* inside the box */
+    BOX_INIT_ID = 0, /* inside the box */
     BOX_PAYLOAD_ID = 1000,
     IDS_PER_SLOT = 2,
     SLOTS_PER_BLOCK = 16,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Box init: pid 1 of a box. Builds the box step by step, forks the payload, reaps, and tells the
- * spawner how the payload ended. It never reads a stranger's byte: the job is read by payload.c
- * and collect.c, in processes with the payload's uid and no capability.
+/* Box init: pid 1 of a box. Builds the box step by step, forks the payload, reaps, and tells
+ * the spawner how the payload ended. It never reads a stranger's byte: the job is read by
+ * payload.c and collect.c, in processes with the payload's uid and no capability.
  *
- * It has an id of its own, is not dumpable and ignores signals from inside (the kernel does that
- * for pid 1), so the payload can neither trace, signal nor read it. */
+ * It has an id of its own, is not dumpable and ignores signals from inside (the kernel does
+ * that for pid 1), so the payload can neither trace, signal nor read it. */
 
 #include "spawn/inside.h"
 
@@ -69,19 +69,19 @@ static int compare_int(const void *a, const void *b)
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd, in->stderr_fd,
-        in->collect_fd};
+    int keep[] = {
+        in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd, in->stderr_fd, in->collect_fd};
     const size_t count = sizeof(keep) / sizeof(keep[0]);
     qsort(keep, count, sizeof(keep[0]), compare_int);
     unsigned from = 3;
     for (size_t i = 0; i < count; i++) {
         if (keep[i] < (int)from)
             continue;
-        if ((unsigned)keep[i] > from && close_range(from, (unsigned)keep[i] - 1, 0) < 0)
+        if ((unsigned)keep[i] > from && sys_close_range(from, (unsigned)keep[i] - 1, 0) < 0)
             return -errno;
         from = (unsigned)keep[i] + 1;
     }
-    return close_range(from, ~0u, 0) < 0 ? -errno : 0;
+    return sys_close_range(from, ~0u, 0);
 }
 
 /* Waits until the spawner has written the id maps. */
@@ -112,7 +112,7 @@ static int take_identity(const struct inside *in)
 {
     unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
     const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-        SECBIT_NO_SETUID_FIXUP_LOCKED;
+                               SECBIT_NO_SETUID_FIXUP_LOCKED;
     if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
         setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
@@ -132,7 +132,8 @@ static int start_session(const struct inside *in)
     return 0;
 }
 
-/* Not in clone3: there the v1 groups, which are joined afterwards, would show the host's paths. */
+/* Not in clone3: there the v1 groups, which are joined afterwards, would show the host's paths.
+ */
 static int hide_cgroups(const struct inside *in)
 {
     if (in->box->remove & BARRIER_CGROUPNS)
@@ -158,8 +159,8 @@ static int set_no_new_privs(const struct inside *in)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Loaded in init, before the fork: from here on every process of the box is filtered, also those
- * that read the job. The steps that follow need nothing the filter refuses. */
+/* Loaded in init, before the fork: from here on every process of the box is filtered, also
+ * those that read the job. The steps that follow need nothing the filter refuses. */
 static int load_filter(const struct inside *in)
 {
     return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
@@ -168,15 +169,16 @@ static int load_filter(const struct inside *in)
 static const struct {
     uint32_t step;
     int (*run)(const struct inside *in);
-} steps_before[] = {
-    {STEP_CGROUP_JOIN, join_cgroups},
-    {STEP_FDS, close_foreign},
-    {STEP_RELEASE, wait_release},
-    {STEP_USERNS_MAX, limit_self},
-    {STEP_IDENTITY, take_identity},
-    {STEP_SESSION, start_session},
-    {STEP_CGROUPNS, hide_cgroups},
-    {STEP_NETWORK, raise_loopback},
+} steps_before[] =
+    {
+        {STEP_CGROUP_JOIN, join_cgroups},
+        {STEP_FDS, close_foreign},
+        {STEP_RELEASE, wait_release},
+        {STEP_USERNS_MAX, limit_self},
+        {STEP_IDENTITY, take_identity},
+        {STEP_SESSION, start_session},
+        {STEP_CGROUPNS, hide_cgroups},
+        {STEP_NETWORK, raise_loopback},
 },
   steps_after[] = {
       {STEP_RLIMITS, drop_rlimits},
@@ -212,12 +214,16 @@ static void watch_payload(const struct inside *in, pid_t payload)
         end.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
         end.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     }
+    pid_t left;
+    while ((left = waitpid(-1, NULL, WNOHANG)) > 0)
+        ;
+    end.is_empty = left < 0 && errno == ECHILD;
     end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
     inside_send(in, &end);
 }
 
-/* Kills what the payload left, waits until the box is empty, and only then lets a helper with the
- * payload's id read its files: nobody is there to race it. */
+/* Kills what the payload left, waits until the box is empty, and only then lets a helper with
+ * the payload's id read its files: nobody is there to race it. */
 static void collect_files(const struct inside *in)
 {
     (void)kill(-1, SIGKILL);

@@ -14,12 +14,12 @@
 struct inside {
     const struct spawn_box *box;
     const char *exec_path;
-    bool unique_ids;   /* init and payload have different ids */
-    bool has_memory;   /* a memory cgroup holds the limit; else RLIMIT_AS must */
+    bool unique_ids; /* init and payload have different ids */
+    bool has_memory; /* a memory cgroup holds the limit; else RLIMIT_AS must */
     int landlock_abi;
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
     int join_count;
-    int link_fd;       /* SOCK_SEQPACKET to the spawner */
+    int link_fd; /* SOCK_SEQPACKET to the spawner */
     int job_fd;
     int stdin_fd;
     int stdout_fd;
@@ -36,7 +36,7 @@ struct link_record {
     int32_t error;      /* LINK_FAILED: negative errno */
     int32_t status;     /* LINK_EXIT: wait status of the payload */
     uint32_t disk_full; /* LINK_EXIT */
-    uint32_t pad;
+    uint32_t is_empty;  /* LINK_EXIT: nothing but init is left in the box */
     uint64_t ns;        /* CLOCK_MONOTONIC */
     uint64_t cpu_ns;    /* LINK_START: used by the set-up; LINK_EXIT: of the reaped children */
     uint64_t rss_bytes; /* LINK_EXIT: largest of the reaped children */

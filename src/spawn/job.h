@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a stranger gave for one box: arguments, environment, files to write, globs to collect. It
- * travels in a sealed memfd that only processes read which have the payload's uid and no
+/* What a stranger gave for one box: arguments, environment, files to write, globs to collect.
+ * It travels in a sealed memfd that only processes read which have the payload's uid and no
  * capability left (payload.c, collect.c). core/job.c writes it.
  *
  * Layout, all integers native: struct job_header; argc + envc + globc strings, each ending in

@@ -55,7 +55,7 @@ int job_open(int fd, struct job *ret)
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & wanted) != wanted || fstat(fd, &st) < 0 || st.st_size <= 0)
         return -EBADMSG;
-    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
     return data == MAP_FAILED ? -errno : job_parse(data, (size_t)st.st_size, ret);
 }
 
@@ -68,8 +68,8 @@ const char *job_string(const struct job *job, size_t *at)
     return s;
 }
 
-int job_next_file(const struct job *job, size_t *at, struct job_file *ret, const char **ret_name,
-    const void **ret_content)
+int job_next_file(const struct job *job, size_t *at, struct job_file *ret,
+    const char **ret_name, const void **ret_content)
 {
     if (*at >= job->size)
         return 0;

@@ -27,5 +27,5 @@ int job_open(int fd, struct job *ret);
 const char *job_string(const struct job *job, size_t *at);
 
 /* The next file; *at begins as files_at. Returns 1, 0 at the end, -EBADMSG. */
-int job_next_file(const struct job *job, size_t *at, struct job_file *ret, const char **ret_name,
-    const void **ret_content);
+int job_next_file(const struct job *job, size_t *at, struct job_file *ret,
+    const char **ret_name, const void **ret_content);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See landlock.h. Below ABI 3 a ruleset could not tell truncation and would forbid renames across
- * directories, which breaks ordinary programs: there it is left out and the level says so. */
+/* See landlock.h. Below ABI 3 a ruleset could not tell truncation and would forbid renames
+ * across directories, which breaks ordinary programs: there it is left out and the level says
+ * so. */
 
 #include "spawn/landlock.h"
 

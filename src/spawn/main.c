@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
- * structs (protocol.h). Until the seal it believes its control socket, which is the monitor's or
- * `hermes run`'s own; after it, whoever holds that socket can start boxes from the sealed table
- * and nothing more. The end of the control socket is the end of every box. */
+ * structs (protocol.h). Until the seal it believes its control socket, which is the monitor's
+ * or `hermes run`'s own; after it, whoever holds that socket can start boxes from the sealed
+ * table and nothing more. The end of the control socket is the end of every box. */
 
 #include "base/cleanup.h"
 #include "spawn/box.h"
 #include "spawn/landlock.h"
 #include "spawn/probe.h"
+#include "spawn/sys.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry) };
+enum {
+    MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
+};
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
@@ -84,7 +87,7 @@ static void on_setup(const struct spawn_setup *setup)
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
     }
-    if ((r = tree_isolate()) < 0) {
+    if ((r = tree_open()) < 0) {
         note_problem(STEP_SPAWNER, r, "mount namespace");
         return;
     }
@@ -95,7 +98,6 @@ static void on_setup(const struct spawn_setup *setup)
 static void on_root(const struct spawn_root *root, size_t size)
 {
     struct spawner *s = &spawner;
-    static int host_ns = -1;
     const char *detail = "";
     if (problem.error)
         return;
@@ -104,10 +106,6 @@ static void on_root(const struct spawn_root *root, size_t size)
         note_problem(STEP_ROOT, -EINVAL, "root table");
         return;
     }
-    if (host_ns < 0)
-        host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    else if (tree_enter(host_ns) < 0)
-        note_problem(STEP_ROOT, -errno, "mount namespace");
     struct tree *tree = &s->roots[s->root_count];
     int r = tree_build(tree, (const struct spawn_entry *)(root + 1), root->count, s->sources,
         s->source_count, &detail);
@@ -180,7 +178,7 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         close_fd(&fds[i]);
 }
 
-/* Everything ends: boxes, leaves, the instance's groups. */
+/* Everything ends: boxes and their control groups. */
 static _Noreturn void finish(int status)
 {
     box_kill_all(&spawner);
@@ -188,7 +186,6 @@ static _Noreturn void finish(int status)
         box_sweep(&spawner);
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    cgroup_host_close(&spawner.cgroups);
     _exit(status);
 }
 
@@ -203,8 +200,8 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Signals as a new program expects them, whatever our parent had; nothing of our parent's on 0, 1
- * and 2, which boxes are born with. */
+/* Signals as a new program expects them, whatever our parent had; nothing of our parent's on 0,
+ * 1 and 2, which boxes are born with. */
 static int start_clean(void)
 {
     sigset_t none;
@@ -222,7 +219,7 @@ static int start_clean(void)
     }
     if (null > 2)
         (void)close(null);
-    (void)close_range(SPAWN_CONTROL_FD + 1, ~0u, 0);
+    (void)sys_close_range(SPAWN_CONTROL_FD + 1, ~0u, 0);
     (void)umask(022);
     return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The process that becomes the program. It takes the payload's id, drops every capability, fences
- * itself in with Landlock (the filter is loaded already), and only then reads the job: writes the
- * files of the run with no more rights than the program will have, and executes it. */
+/* The process that becomes the program. It takes the payload's id, drops every capability,
+ * fences itself in with Landlock (the filter is loaded already), and only then reads the job:
+ * writes the files of the run with no more rights than the program will have, and executes it.
+ */
 
 #include "spawn/inside.h"
 
@@ -11,6 +12,7 @@
 #include "base/fs.h"
 #include "spawn/job_read.h"
 #include "spawn/landlock.h"
+#include "spawn/sys.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -94,7 +96,7 @@ static int connect_stdio(const struct inside *in)
     /* Everything else goes at exec; the link stays until then to tell of a failure. */
     if (in->box->remove & BARRIER_FDS)
         return fcntl(in->link_fd, F_SETFD, 0) < 0 ? -errno : 0;
-    return close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
+    return sys_close_range(3, ~0u, CLOSE_AT_EXEC);
 }
 
 static void split_strings(const struct job *job, char **argv, char **env)
@@ -123,8 +125,9 @@ void payload_run(const struct inside *in, uint64_t init_cpu_ns)
     if ((r = connect_stdio(in)) < 0)
         inside_fail(in, STEP_STDIO, r);
     split_strings(&job, argv, env);
-    inside_send(in, &(struct link_record){
-        .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()});
+    inside_send(
+        in, &(struct link_record){
+                .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()});
     (void)execve(in->exec_path, argv, env);
     inside_fail(in, STEP_EXEC, -errno);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See probe.h. One row per feature: what tries it, run in a child that is thrown away, so that no
- * attempt changes the spawner. Versions are never looked at. */
+/* See probe.h. One row per feature: what tries it, run in a child that is thrown away, so that
+ * no attempt changes the spawner. Versions are never looked at. */
 
 #include "spawn/probe.h"
 
@@ -15,7 +15,6 @@
 #include <linux/openat2.h>
 #include <signal.h>
 #include <sys/mount.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,40 +35,37 @@ static int try_mount_api(void)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, MOUNT_ATTR_NOSUID);
+    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
     if (fs < 0)
         return fs;
-    if (move_mount(fs, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return -errno;
-    cleanup_close int tree = open_tree(fs, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-    if (tree < 0 ||
-        mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-        return -errno;
-    return 0;
+    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
+    if (r < 0)
+        return r;
+    cleanup_close int tree = sys_tree_clone(AT_FDCWD, "/tmp");
+    return tree < 0 ? tree : sys_mount_attrs(tree, ATTR_RDONLY, true);
 }
 
 static int try_proc(void)
 {
-    cleanup_close int fs = fsopen("proc", FSOPEN_CLOEXEC);
-    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "hidepid", "invisible", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return -errno;
-    cleanup_close int mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID);
-    return mnt < 0 ? -errno : 0;
+    cleanup_close int fs = sys_fs_open("proc");
+    int r = fs < 0 ? fs : sys_fs_set(fs, "hidepid", "invisible");
+    if (r < 0 || (r = sys_fs_set(fs, "subset", "pid")) < 0 || (r = sys_fs_create(fs)) < 0)
+        return r;
+    cleanup_close int mnt = sys_fs_mount(fs, ATTR_NOSUID);
+    return mnt < 0 ? mnt : 0;
 }
 
 static int try_pivot(void)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, MOUNT_ATTR_NOSUID);
+    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
     if (fs < 0)
         return fs;
-    if (move_mount(fs, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(fs) < 0)
-        return -errno;
-    return sys_pivot_root(".", ".");
+    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
+    if (r < 0)
+        return r;
+    return fchdir(fs) < 0 ? -errno : sys_pivot_root(".", ".");
 }
 
 static int try_no_new_privs(void)
@@ -100,20 +96,19 @@ static int try_landlock(void)
 
 static int try_openat2(void)
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH};
-    cleanup_close int fd = sys_result(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how)));
+    cleanup_close int fd = sys_openat2(AT_FDCWD, ".", O_PATH, 0, RESOLVE_BENEATH);
     return fd < 0 ? fd : 0;
 }
 
 static int try_close_range(void)
 {
-    return close_range(1000, ~0u, 0) < 0 ? -errno : 0;
+    return sys_close_range(1000, ~0u, 0);
 }
 
 static int try_pidfd(void)
 {
-    cleanup_close int fd = pidfd_open(getpid(), 0);
-    return fd < 0 || pidfd_send_signal(fd, 0, NULL, 0) < 0 ? -errno : 0;
+    cleanup_close int fd = sys_pidfd_open(getpid());
+    return fd < 0 ? fd : sys_pidfd_send_signal(fd, 0);
 }
 
 #define MOUNT_NS (CLONE_NEWUSER | CLONE_NEWNS)
@@ -149,7 +144,8 @@ static int attempt(const struct attempt *a)
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
-static void set(struct spawn_reply *reply, enum spawn_feature feature, bool enforced, int reason)
+static void set(
+    struct spawn_reply *reply, enum spawn_feature feature, bool enforced, int reason)
 {
     if (enforced)
         reply->enforced |= 1u << feature;
@@ -167,8 +163,9 @@ static bool has(const struct spawn_reply *reply, uint32_t features)
 static enum spawn_level level_of(const struct spawn_reply *reply)
 {
     const uint32_t base = 1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES |
-        1u << FEATURE_MOUNT_API | 1u << FEATURE_PROC | 1u << FEATURE_PIVOT | 1u << FEATURE_NNP |
-        1u << FEATURE_SECCOMP | 1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_PIDFD;
+                          1u << FEATURE_MOUNT_API | 1u << FEATURE_PROC | 1u << FEATURE_PIVOT |
+                          1u << FEATURE_NNP | 1u << FEATURE_SECCOMP |
+                          1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_PIDFD;
     const uint32_t limits = 1u << FEATURE_MEMORY | 1u << FEATURE_PIDS | 1u << FEATURE_CPU;
     if (reply->error || !has(reply, base))
         return LEVEL_NONE;

@@ -6,8 +6,8 @@
 #include "spawn/box.h"
 #include "spawn/protocol.h"
 
-/* Fills level, cgroup mode and features from what is known after the set-up; what every box needs
- * counts as there, because a box in which it fails never starts. Costs nothing. */
+/* Fills level, cgroup mode and features from what is known after the set-up; what every box
+ * needs counts as there, because a box in which it fails never starts. Costs nothing. */
 void probe_known(const struct spawner *s, struct spawn_reply *reply);
 
 /* The same after trying each feature in a child made for it. For `hermes doctor`. */

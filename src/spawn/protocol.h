@@ -6,9 +6,9 @@
  *
  * The control socket (descriptor 3 of hermes-spawn) has two phases. First the trusted side
  * registers: one SPAWN_SETUP, any number of SPAWN_ROOT and SPAWN_MOUNT, then SPAWN_SEAL, each
- * answered by a struct spawn_reply. From then on only SPAWN_BOX is accepted; it carries a socket
- * of its own for that box, on which the spawner sends struct spawn_event and takes struct
- * spawn_command. When either socket closes, what belongs to it is killed. */
+ * answered by a struct spawn_reply. From then on only SPAWN_BOX is accepted; it carries a
+ * socket of its own for that box, on which the spawner sends struct spawn_event and takes
+ * struct spawn_command. When either socket closes, what belongs to it is killed. */
 
 #include <stdint.h>
 
@@ -38,14 +38,14 @@ enum spawn_level { LEVEL_NONE, LEVEL_PROCESS, LEVEL_STRONG, LEVEL_FULL };
 /* Largest values any box may ask for; zero is never allowed in a box. */
 struct spawn_limits {
     uint64_t memory_bytes;
-    uint64_t disk_bytes;  /* of /box, of /tmp and of /dev/shm each */
-    uint64_t file_bytes;  /* RLIMIT_FSIZE */
+    uint64_t disk_bytes; /* of /box, of /tmp and of /dev/shm each */
+    uint64_t file_bytes; /* RLIMIT_FSIZE */
     uint64_t stack_bytes;
-    uint32_t inodes;      /* of each of the three file systems */
+    uint32_t inodes; /* of each of the three file systems */
     uint32_t processes;
     uint32_t open_files;
-    uint32_t cpu_milli;   /* 1000 = one core */
-    uint32_t cpu_s;       /* RLIMIT_CPU, the second line behind the cgroup */
+    uint32_t cpu_milli; /* 1000 = one core */
+    uint32_t cpu_s;     /* RLIMIT_CPU, the second line behind the cgroup */
     uint32_t reserved;
 };
 
@@ -59,7 +59,7 @@ struct spawn_setup {
     uint32_t flags;
     uint32_t min_level; /* refuse to seal below it */
     struct spawn_limits max;
-    uint32_t uid_base;  /* first host id of the range for boxes; 0 chooses */
+    uint32_t uid_base; /* first host id of the range for boxes; 0 chooses */
     uint32_t uid_count;
 };
 
@@ -80,7 +80,8 @@ struct spawn_entry {
     char source[SPAWN_PATH_MAX];
 };
 
-/* Followed in the same packet by `count` struct spawn_entry; the index is the order of arrival. */
+/* Followed in the same packet by `count` struct spawn_entry; the index is the order of arrival.
+ */
 struct spawn_root {
     uint32_t kind; /* SPAWN_ROOT */
     uint32_t count;
@@ -130,8 +131,8 @@ struct spawn_reply {
 enum spawn_cgroup { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
 
 struct spawn_box_mount {
-    uint32_t source;   /* index of a SPAWN_MOUNT */
-    uint32_t writable; /* only if the source is */
+    uint32_t source;           /* index of a SPAWN_MOUNT */
+    uint32_t writable;         /* only if the source is */
     char path[SPAWN_PATH_MAX]; /* below /box or /mnt, checked again by the spawner */
 };
 
@@ -149,20 +150,20 @@ enum spawn_barrier {
     BARRIER_PIDNS_PROC = 1 << 4, /* a /proc without hidepid and subset=pid */
     BARRIER_MEMORY = 1 << 5,
     BARRIER_PIDS = 1 << 6,
-    BARRIER_DISK = 1 << 7,       /* tmpfs without size and inode limits, inside outer limits */
-    BARRIER_CAPS = 1 << 8,       /* payload keeps the capabilities of its user namespace */
+    BARRIER_DISK = 1 << 7, /* tmpfs without size and inode limits, inside outer limits */
+    BARRIER_CAPS = 1 << 8, /* payload keeps the capabilities of its user namespace */
     BARRIER_RLIMITS = 1 << 9,
-    BARRIER_FDS = 1 << 10,       /* descriptors of init stay open */
+    BARRIER_FDS = 1 << 10, /* descriptors of init stay open */
     BARRIER_USERNS_MAX = 1 << 11,
-    BARRIER_UID = 1 << 12,       /* payload runs with init's uid */
-    BARRIER_NNP = 1 << 13,       /* with seccomp and Landlock, which need it */
+    BARRIER_UID = 1 << 12, /* payload runs with init's uid */
+    BARRIER_NNP = 1 << 13, /* with seccomp and Landlock, which need it */
     BARRIER_CPU = 1 << 14,
     BARRIER_UTSNS = 1 << 15,
     BARRIER_CGROUPNS = 1 << 16,
 };
 
-/* Descriptors, in this order: the box's socket, the job memfd (core/job.h), stdout, stderr, then
- * stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT. */
+/* Descriptors, in this order: the box's socket, the job memfd (core/job.h), stdout, stderr,
+ * then stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT. */
 struct spawn_box {
     uint32_t kind; /* SPAWN_BOX */
     uint32_t root;
@@ -189,12 +190,12 @@ enum spawn_event_kind {
 };
 
 enum {
-    ENDED_EXITED = 1 << 0,     /* wait_status is the payload's own */
-    ENDED_OOM = 1 << 1,        /* the cgroup's memory limit killed */
-    ENDED_PIDS = 1 << 2,       /* the cgroup's process limit was reached */
-    ENDED_DISK = 1 << 3,       /* no free block or inode at the end */
-    ENDED_EXEC_FAILED = 1 << 4,/* error has the errno of execve */
-    ENDED_LEFTOVER = 1 << 5,   /* a cgroup could not be removed yet; it is quarantined */
+    ENDED_EXITED = 1 << 0,      /* wait_status is the payload's own */
+    ENDED_OOM = 1 << 1,         /* the cgroup's memory limit killed */
+    ENDED_PIDS = 1 << 2,        /* the cgroup's process limit was reached */
+    ENDED_DISK = 1 << 3,        /* no free block or inode at the end */
+    ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
+    ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
 };
 
 struct spawn_event {
@@ -204,10 +205,10 @@ struct spawn_event {
     int32_t error;       /* negative errno */
     uint32_t step;       /* enum spawn_step */
     uint32_t cgroup;
-    uint64_t start_ns;   /* CLOCK_MONOTONIC at exec */
-    uint64_t end_ns;     /* when the payload was reaped */
-    uint64_t setup_ns;   /* request to exec */
-    uint64_t cpu_ns;     /* since exec */
+    uint64_t start_ns;     /* CLOCK_MONOTONIC at exec */
+    uint64_t end_ns;       /* when the payload was reaped */
+    uint64_t setup_ns;     /* request to exec */
+    uint64_t cpu_ns;       /* since exec */
     uint64_t memory_bytes; /* EVENT_USAGE: now; EVENT_ENDED: peak. Baseline subtracted */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See tree.h. Everything here happens before the seal, with paths from the runtime table. Targets
- * are made inside our own tmpfs and addressed from its descriptor; openat2 refuses to leave it or
- * to follow a link on the way. */
+/* See tree.h. Everything here happens before the seal, with paths from the runtime table.
+ * Targets are made inside our own tmpfs and addressed from its descriptor; openat2 refuses to
+ * leave it or to follow a link on the way. */
 
 #include "spawn/tree.h"
 
@@ -21,13 +21,16 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define READ_ONLY (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+enum { READ_ONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV };
 
 static const struct {
     const char *path;
     unsigned major, minor;
 } devices[] = {
-    {"dev/null", 1, 3}, {"dev/zero", 1, 5}, {"dev/full", 1, 7}, {"dev/random", 1, 8},
+    {"dev/null", 1, 3},
+    {"dev/zero", 1, 5},
+    {"dev/full", 1, 7},
+    {"dev/random", 1, 8},
     {"dev/urandom", 1, 9},
 };
 
@@ -43,11 +46,23 @@ static const struct spawn_entry fixed_entries[] = {
     {.kind = ENTRY_LINK, .path = "/dev/stderr", .source = "/proc/self/fd/2"},
 };
 
-int tree_isolate(void)
+/* The host's namespace, to go back to for the next tree, and whether we are in a copy of it
+ * that no tree has been built in yet. */
+static int host_ns = -1;
+static bool is_fresh;
+
+static int leave_host(void)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
+    is_fresh = true;
     return 0;
+}
+
+int tree_open(void)
+{
+    host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return host_ns < 0 ? -errno : leave_host();
 }
 
 int tree_enter(int ns_fd)
@@ -59,14 +74,14 @@ static int set_number(int fs_fd, const char *key, uint64_t value)
 {
     char text[24];
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return fsconfig(fs_fd, FSCONFIG_SET_STRING, key, text, 0) < 0 ? -errno : 0;
+    return sys_fs_set(fs_fd, key, text);
 }
 
 int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs)
 {
-    cleanup_close int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+    cleanup_close int fs = sys_fs_open("tmpfs");
     if (fs < 0)
-        return -errno;
+        return fs;
     int r = 0;
     if (bytes)
         r = set_number(fs, "size", bytes);
@@ -74,49 +89,37 @@ int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, uns
         r = set_number(fs, "nr_inodes", inodes);
     if (r == 0 && owner >= 0 && (r = set_number(fs, "uid", (uint64_t)owner)) == 0)
         r = set_number(fs, "gid", (uint64_t)owner);
-    if (r < 0)
+    if (r < 0 || (r = sys_fs_set(fs, "mode", mode)) < 0 || (r = sys_fs_create(fs)) < 0)
         return r;
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "mode", mode, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return -errno;
-    int mnt = fsmount(fs, FSMOUNT_CLOEXEC, attrs);
-    return mnt < 0 ? -errno : mnt;
+    return sys_fs_mount(fs, attrs);
 }
 
-static int attach(int mnt_fd, int dir_fd, const char *path)
-{
-    return move_mount(mnt_fd, "", dir_fd, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-/* Attaches a fresh tmpfs somewhere in our private namespace to build on. The directory it covers
- * only has to exist. */
+/* Attaches a fresh tmpfs to build on, in our private namespace. It has to cover some directory,
+ * and the one that nothing is ever bound from is /proc, of which the caller has a copy. */
 static int open_stage(void)
 {
-    static const char *const places[] = {"/tmp", "/mnt", "/run", "/var"};
-    cleanup_close int stage =
-        tree_tmpfs(65536, 64, "0755", -1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    cleanup_close int stage = tree_tmpfs(65536, 64, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
     if (stage < 0)
         return stage;
-    int r = -ENOENT;
-    for (size_t i = 0; r < 0 && i < sizeof(places) / sizeof(places[0]); i++)
-        r = attach(stage, AT_FDCWD, places[i]);
+    int r = sys_mount_attach(stage, AT_FDCWD, "/proc");
     return r < 0 ? r : take_fd(&stage);
 }
 
 static int open_in_tree(int root_fd, const char *path, int flags, mode_t mode)
 {
-    struct open_how how = {.flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-        .mode = mode,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    return sys_result(syscall(SYS_openat2, root_fd, path, &how, sizeof(how)));
+    return sys_openat2(root_fd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* Makes the directories above the last component of a relative path. */
-static int make_parents(int root_fd, const char *path)
+/* Makes the directories above the last component of a relative path. Entries come in groups, so
+ * most of the time those of the entry before will do. */
+static int make_parents(int root_fd, const char *path, const char *before)
 {
     char part[SPAWN_PATH_MAX];
     for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        (void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+        size_t len = (size_t)(slash - path);
+        if (strncmp(path, before, len + 1) == 0)
+            continue;
+        (void)snprintf(part, sizeof(part), "%.*s", (int)len, path);
         if (mkdirat(root_fd, part, 0755) < 0 && errno != EEXIST && errno != EROFS)
             return -errno;
     }
@@ -125,13 +128,12 @@ static int make_parents(int root_fd, const char *path)
 
 static int bind(int root_fd, const char *source, const char *path, unsigned attrs)
 {
-    cleanup_close int from =
-        open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    cleanup_close int from = sys_tree_clone(AT_FDCWD, source);
     if (from < 0)
-        return -errno;
-    struct mount_attr attr = {.attr_set = attrs};
-    if (mount_setattr(from, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-        return -errno;
+        return from;
+    int r = sys_mount_attrs(from, attrs, true);
+    if (r < 0)
+        return r;
     struct stat st;
     if (fstat(from, &st) < 0)
         return -errno;
@@ -145,11 +147,7 @@ static int bind(int root_fd, const char *source, const char *path, unsigned attr
         close_fd(&made);
     }
     cleanup_close int target = open_in_tree(root_fd, path, O_PATH, 0);
-    if (target < 0)
-        return target;
-    if (move_mount(from, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        return -errno;
-    return 0;
+    return target < 0 ? target : sys_mount_attach(from, target, "");
 }
 
 static int add_file(int root_fd, const char *path, const char *text)
@@ -159,13 +157,16 @@ static int add_file(int root_fd, const char *path, const char *text)
     return fd < 0 ? fd : fs_write_all(fd, text, strlen(text));
 }
 
-static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e)
+static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e,
+    const struct spawn_entry *before)
 {
     if (!memchr(e->path, 0, sizeof(e->path)) || !memchr(e->source, 0, sizeof(e->source)) ||
         e->path[0] != '/' || !e->path[1])
         return -EINVAL;
     const char *path = e->path + 1;
-    int r = e->kind == ENTRY_EXEC ? 0 : make_parents(root_fd, path);
+    int r = 0;
+    if (e->kind != ENTRY_EXEC)
+        r = make_parents(root_fd, path, before ? before->path + 1 : "");
     if (r < 0)
         return r;
     switch (e->kind) {
@@ -200,8 +201,7 @@ static int add_devices(int root_fd, const char **ret_detail)
             return -errno;
         if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(devices[i].major, devices[i].minor))
             return -ENXIO;
-        int r = bind(root_fd, source, devices[i].path,
-            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        int r = bind(root_fd, source, devices[i].path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
         if (r < 0)
             return r;
     }
@@ -212,21 +212,20 @@ static int fill_root(struct tree *tree, int root_fd, const struct spawn_entry *e
     uint32_t count, const char **ret_detail)
 {
     size_t fixed = sizeof(fixed_entries) / sizeof(fixed_entries[0]);
+    const struct spawn_entry *before = NULL;
     for (size_t i = 0; i < fixed + count; i++) {
         const struct spawn_entry *e = i < fixed ? &fixed_entries[i] : &entries[i - fixed];
         *ret_detail = e->kind == ENTRY_BIND ? e->source : e->path;
-        int r = add_entry(tree, root_fd, e);
+        int r = add_entry(tree, root_fd, e, before);
         if (r < 0)
             return r;
+        before = e->kind == ENTRY_EXEC ? before : e;
     }
     int r = add_devices(root_fd, ret_detail);
     if (r < 0)
         return r;
     *ret_detail = "/";
-    struct mount_attr attr = {.attr_set = READ_ONLY};
-    if (mount_setattr(root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-        return -errno;
-    return 0;
+    return sys_mount_attrs(root_fd, READ_ONLY, false);
 }
 
 static int add_sources(
@@ -236,9 +235,9 @@ static int add_sources(
         char path[16];
         (void)snprintf(path, sizeof(path), "m/%u", i);
         *ret_detail = sources[i].path;
-        unsigned attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-        int r = bind(stage_fd, sources[i].path, path,
-            sources[i].writable ? attrs : attrs | MOUNT_ATTR_RDONLY);
+        unsigned attrs = ATTR_NOSUID | ATTR_NODEV;
+        int r = bind(
+            stage_fd, sources[i].path, path, sources[i].writable ? attrs : attrs | ATTR_RDONLY);
         if (r < 0)
             return r;
     }
@@ -263,9 +262,14 @@ int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t co
 {
     static const char *const dirs[] = {"r", "m", "new", "proc"};
     tree->exec_count = 0;
-    *ret_detail = "tmpfs";
-    if (unshare(CLONE_NEWNS) < 0)
-        return -errno;
+    *ret_detail = "/proc";
+    int r = 0;
+    if (!is_fresh && ((r = tree_enter(host_ns)) < 0 || (r = leave_host()) < 0))
+        return r;
+    is_fresh = false;
+    cleanup_close int proc = sys_tree_clone(AT_FDCWD, "/proc");
+    if (proc < 0)
+        return proc;
     cleanup_close int stage = open_stage();
     if (stage < 0)
         return stage;
@@ -273,16 +277,13 @@ int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t co
         if (mkdirat(stage, dirs[i], 0755) < 0)
             return -errno;
     }
-    *ret_detail = "/proc";
-    int r = bind(stage, "/proc", "proc",
-        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-    if (r < 0)
+    if ((r = sys_mount_attach(proc, stage, "proc")) < 0)
         return r;
     *ret_detail = "/";
-    cleanup_close int root = tree_tmpfs(1 << 20, 2048, "0755", -1, MOUNT_ATTR_NOSUID);
+    cleanup_close int root = tree_tmpfs(1 << 20, 2048, "0755", -1, ATTR_NOSUID);
     if (root < 0)
         return root;
-    if ((r = attach(root, stage, "r")) < 0 ||
+    if ((r = sys_mount_attach(root, stage, "r")) < 0 ||
         (r = fill_root(tree, root, entries, count, ret_detail)) < 0 ||
         (r = add_sources(stage, sources, source_count, ret_detail)) < 0)
         return r;

@@ -181,7 +181,9 @@ static int prepare_native(struct plan_draft *draft, struct err *err)
 {
     if (draft->entry == NULL)
         return err_field(err, "entry", "name the file to run");
-    draft->plan->run.program = xstrdup(draft->entry);
+    const struct run_file *file = run_files_find(&draft->spec->files, draft->entry);
+    run_files_add(&draft->plan->run.files, draft->rt->main_file,
+        copy_bytes(file->content, file->size), file->size, true);
     return 0;
 }
 

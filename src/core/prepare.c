@@ -52,10 +52,10 @@ static void find_java_entry(struct plan_draft *draft)
     }
 }
 
-/* javac wants a public class in a file of its name. Code often comes without a file name, so the
- * entry is given a second name that fits, unless the user has a file there already. */
-static void name_java_entry(struct plan_draft *draft, const struct run_file *file,
-    const char *public_type)
+/* javac wants a public class in a file of its name. Code often comes without a file name, so
+ * the entry is given a second name that fits, unless the user has a file there already. */
+static void name_java_entry(
+    struct plan_draft *draft, const struct run_file *file, const char *public_type)
 {
     const char *slash = strrchr(file->name, '/');
     int dir_len = slash != NULL ? (int)(slash + 1 - file->name) : 0;
@@ -80,7 +80,8 @@ static int prepare_java(struct plan_draft *draft, struct err *err)
     if (draft->entry == NULL)
         find_java_entry(draft);
     if (draft->entry == NULL)
-        return err_field(err, "entry", "no file has a main method; name the one to run as entry");
+        return err_field(
+            err, "entry", "no file has a main method; name the one to run as entry");
 
     const struct run_file *file = run_files_find(&draft->spec->files, draft->entry);
     CLEANUP(java_source_done) struct java_source source = {0};
@@ -89,8 +90,8 @@ static int prepare_java(struct plan_draft *draft, struct err *err)
                        : source.public_type != NULL ? source.public_type
                        : source.first_type != NULL  ? source.first_type
                                                     : "Main";
-    draft->main_class = source.package != NULL ? xasprintf("%s.%s", source.package, type)
-                                               : xstrdup(type);
+    draft->main_class =
+        source.package != NULL ? xasprintf("%s.%s", source.package, type) : xstrdup(type);
     if (source.public_type != NULL)
         name_java_entry(draft, file, source.public_type);
     return 0;
@@ -127,8 +128,9 @@ static int prepare_go(struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-/* The value of `name = "..."` in the first table of Cargo.toml called `table`; the caller frees.
- * Only what cargo itself writes is understood; anything else ends as NULL and an error. */
+/* The value of `name = "..."` in the first table of Cargo.toml called `table`; the caller
+ * frees. Only what cargo itself writes is understood; anything else ends as NULL and an error.
+ */
 static char *toml_name(const char *text, const char *table)
 {
     bool inside = false;
@@ -181,9 +183,7 @@ static int prepare_native(struct plan_draft *draft, struct err *err)
 {
     if (draft->entry == NULL)
         return err_field(err, "entry", "name the file to run");
-    const struct run_file *file = run_files_find(&draft->spec->files, draft->entry);
-    run_files_add(&draft->plan->run.files, draft->rt->main_file,
-        copy_bytes(file->content, file->size), file->size, true);
+    draft->plan->run.program = xstrdup(draft->entry);
     return 0;
 }
 

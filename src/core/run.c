@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The plain data of a run: lists of strings and files, life cycle of run_spec and run_result, the
- * words for status and limits. Nothing here decides anything; core/engine.c and the front doors
- * fill these structures and hand them on. */
+/* The plain data of a run: lists of strings and files, life cycle of run_spec and run_result,
+ * the words for status and limits. Nothing here decides anything; core/engine.c and the front
+ * doors fill these structures and hand them on. */
 
 #include "core/run.h"
 
@@ -56,11 +56,10 @@ const char *run_signal_name(int signal)
 #undef ROW
     static const char *const real_time[] = {"SIG32", "SIG33", "SIGRTMIN", "SIGRTMIN+1",
         "SIGRTMIN+2", "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7",
-        "SIGRTMIN+8", "SIGRTMIN+9", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12",
-        "SIGRTMIN+13", "SIGRTMIN+14", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX-13",
-        "SIGRTMAX-12", "SIGRTMAX-11", "SIGRTMAX-10", "SIGRTMAX-9", "SIGRTMAX-8", "SIGRTMAX-7",
-        "SIGRTMAX-6", "SIGRTMAX-5", "SIGRTMAX-4", "SIGRTMAX-3", "SIGRTMAX-2", "SIGRTMAX-1",
-        "SIGRTMAX"};
+        "SIGRTMIN+8", "SIGRTMIN+9", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12", "SIGRTMIN+13",
+        "SIGRTMIN+14", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX-13", "SIGRTMAX-12",
+        "SIGRTMAX-11", "SIGRTMAX-10", "SIGRTMAX-9", "SIGRTMAX-8", "SIGRTMAX-7", "SIGRTMAX-6",
+        "SIGRTMAX-5", "SIGRTMAX-4", "SIGRTMAX-3", "SIGRTMAX-2", "SIGRTMAX-1", "SIGRTMAX"};
     const int first = 32;
     const int count = (int)(sizeof(real_time) / sizeof(real_time[0]));
 
@@ -69,7 +68,8 @@ const char *run_signal_name(int signal)
     return signal > 0 && signal < first ? names[signal] : "SIG0";
 }
 
-/* Room for one more item in an array that grows at powers of two: the capacity need not be kept. */
+/* Room for one more item in an array that grows at powers of two: the capacity need not be
+ * kept. */
 static void *grow(void *items, size_t count, size_t size)
 {
     if (count != 0 && (count & (count - 1)) != 0)
@@ -113,8 +113,8 @@ void strv_done(struct strv *v)
     *v = (struct strv){0};
 }
 
-void run_files_add(struct run_files *files, const char *name, char *content, size_t size,
-    bool executable)
+void run_files_add(
+    struct run_files *files, const char *name, char *content, size_t size, bool executable)
 {
     files->items = grow(files->items, files->count, sizeof(*files->items));
     files->items[files->count++] = (struct run_file){

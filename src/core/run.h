@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The words of a run: what is asked (run_spec), how it went (run_result). The same names stand in
- * JSON, on the command line and in the docs (docs/api.md sections 1 and 2.1). */
+/* The words of a run: what is asked (run_spec), how it went (run_result). The same names stand
+ * in JSON, on the command line and in the docs (docs/api.md sections 1 and 2.1). */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -53,8 +53,8 @@ struct strv {
     char **items; /* NULL-terminated when not NULL */
     size_t count;
 };
-void strv_add(struct strv *v, const char *s);          /* copies */
-void strv_add_owned(struct strv *v, char *s);          /* takes */
+void strv_add(struct strv *v, const char *s); /* copies */
+void strv_add_owned(struct strv *v, char *s); /* takes */
 void strv_add_all(struct strv *v, const struct strv *other);
 bool strv_has(const struct strv *v, const char *s);
 void strv_done(struct strv *v);
@@ -66,7 +66,8 @@ struct run_file {
     bool executable;
     size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
     bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
-    const char *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
+    const char
+        *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
 };
 
 struct run_files {
@@ -74,15 +75,15 @@ struct run_files {
     size_t count;
 };
 /* Takes content and copies name. */
-void run_files_add(struct run_files *files, const char *name, char *content, size_t size,
-    bool executable);
+void run_files_add(
+    struct run_files *files, const char *name, char *content, size_t size, bool executable);
 struct run_file *run_files_find(const struct run_files *files, const char *name);
 void run_files_done(struct run_files *files);
 
 struct run_mount {
-    unsigned source;  /* index of the directory in the engine's table */
+    unsigned source; /* index of the directory in the engine's table */
     bool writable;
-    char path[256];   /* where the box sees it */
+    char path[256]; /* where the box sees it */
 };
 
 struct run_spec {
@@ -93,7 +94,7 @@ struct run_spec {
     struct strv env; /* "KEY=value", keys checked by run_env_problem() */
     struct strv compile_args;
     struct strv collect;
-    struct run_limits limits;         /* zero fields mean the runtime's default */
+    struct run_limits limits; /* zero fields mean the runtime's default */
     struct run_limits compile_limits;
     struct run_mount mounts[8];
     size_t mount_count;
@@ -120,9 +121,9 @@ struct run_usage {
 /* How one box went: the compile stage or the run itself. */
 struct stage_result {
     enum run_status status;
-    int exit_code;   /* valid when exited */
+    int exit_code; /* valid when exited */
     bool exited;
-    int signal;      /* 0 unless the program died of one */
+    int signal; /* 0 unless the program died of one */
     unsigned limits_hit;
     char message[256];
     struct buf out;

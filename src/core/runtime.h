@@ -2,8 +2,8 @@
 #pragma once
 
 /* A language is data: runtimes/NAME/runtime.json (docs/runtimes.md has the format). This module
- * loads and checks the registry, finds the toolchain on this host, and turns a run_spec into the
- * argument lists of its stages. */
+ * loads and checks the registry, finds the toolchain on this host, and turns a run_spec into
+ * the argument lists of its stages. */
 
 #include "base/err.h"
 #include "core/limits.h"
@@ -49,8 +49,8 @@ struct runtime {
     char *missing; /* why it is not available and the package to install, or NULL */
     char *version; /* NULL until runtime_find_version() */
     bool compiled;
-    char *home;     /* directory of the toolchain found on the host, or NULL */
-    char *home_box; /* where a box sees it */
+    char *home;               /* directory of the toolchain found on the host, or NULL */
+    char *home_box;           /* where a box sees it */
     struct strv version_argv; /* on the host */
     char *prepare;            /* row of the table in core/prepare.c, or NULL */
     struct stage_def compile;
@@ -68,22 +68,23 @@ struct runtime_registry {
 };
 
 /* Where runtimes/ is: $HERMES_RUNTIMES, else beside the program (../runtimes, ../../runtimes of
- * the build tree), else /usr/share/hermes/runtimes; RUNTIME_DIR (a list separated by colons) adds
- * more. Loads every runtime.json, sorted by name, or only the one that `only` (a name, an alias or
- * a file name whose extension decides) needs; every problem names file and field. With `only`, an
- * unknown language is ERR_INVALID on the field "language". */
+ * the build tree), else /usr/share/hermes/runtimes; RUNTIME_DIR (a list separated by colons)
+ * adds more. Loads every runtime.json, sorted by name, or only the one that `only` (a name, an
+ * alias or a file name whose extension decides) needs; every problem names file and field. With
+ * `only`, an unknown language is ERR_INVALID on the field "language". */
 int runtime_load(struct runtime_registry *ret, const char *only, struct err *err);
 void runtime_registry_done(struct runtime_registry *reg);
 
-/* The first of the directories above that exists, for what lies beside the runtimes (base.json).
- * The caller frees; NULL when there is none. */
+/* The first of the directories above that exists, for what lies beside the runtimes
+ * (base.json). The caller frees; NULL when there is none. */
 char *runtime_main_dir(void);
 
 /* By name or alias; NULL when unknown. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name);
 
-/* Fills in `version` of every available runtime by running its version command on this host, all
- * at the same time. Answers are kept in the state directory until the program's file changes. */
+/* Fills in `version` of every available runtime by running its version command on this host,
+ * all at the same time. Answers are kept in the state directory until the program's file
+ * changes. */
 void runtime_find_versions(struct runtime_registry *reg);
 
 /* One stage ready for a box: a program of the stage's root and what it is given. */
@@ -98,8 +99,8 @@ struct run_stage {
     struct run_limits limits;
 };
 
-/* The compile box gets the user's files and compile.files. The run box gets the user's files, the
- * artefacts and run.files, each replacing what came before it. */
+/* The compile box gets the user's files and compile.files. The run box gets the user's files,
+ * the artefacts and run.files, each replacing what came before it. */
 struct run_plan {
     bool has_compile;
     struct run_stage compile;
@@ -107,8 +108,8 @@ struct run_plan {
 };
 void run_plan_done(struct run_plan *plan);
 
-/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and builds
- * the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain is not
- * there. Limits are filled in, not checked against the server's maxima. */
+/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
+ * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
+ * is not there. Limits are filled in, not checked against the server's maxima. */
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);

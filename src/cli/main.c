@@ -21,6 +21,7 @@ static const struct {
     {"run", cmd_run, "run a program in a box; needs no server"},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest"},
     {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold"},
+    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing"},
     {"version", cmd_version, "print the version"},
     {"help", cmd_help, "print this text"},
 };

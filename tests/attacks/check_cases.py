@@ -25,7 +25,7 @@ OPTIONAL = ("language expect-signal expect-exit expect-hit expect-not-hit limits
 
 
 def barriers():
-    """Names of enum spawn_barrier, and `mount`, which the harness does by itself."""
+    """Names of enum spawn_barrier, and `mount`: the host's tree instead of the curated one."""
     names = re.findall(r"\bBARRIER_([A-Z_]+) = ", PROTOCOL.read_text())
     return {name.lower() for name in names} | {"mount"}
 

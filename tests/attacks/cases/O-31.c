@@ -9,13 +9,17 @@
 // needs-cgroup: yes
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+static volatile int resting;
 
 static void *spin(void *arg)
 {
     for (volatile unsigned long i = 0;; i++)
-        ;
+        if (resting)
+            usleep(10000);
     return arg;
 }
 
@@ -26,8 +30,9 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The quota is one core. A window of 400 ms touches at most five periods of 100 ms, so that 1.25
- * is fair; without the quota a host with two idle cores gives 2. */
+/* The quota is one core. 250 ms hold at most 300 ms of quota (periods are 100 ms), so that 1.2 is
+ * fair; without the quota a host with two idle cores gives 2. The control rests in between, to meet
+ * a moment in which nobody else wants the second core. */
 int main(void)
 {
     pthread_t t;
@@ -37,10 +42,15 @@ int main(void)
     printf("threads: %d\n", threads);
     for (;;) {
         double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
-        usleep(400000);
+        usleep(250000);
         wall = now(CLOCK_MONOTONIC) - wall;
         cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
         printf("%s: %.2f cores\n", cpu / wall > 1.5 ? "BREACH" : "blocked", cpu / wall);
         fflush(stdout);
+        if (getenv("CONTROL")) {
+            resting = 1;
+            usleep(700000);
+            resting = 0;
+        }
     }
 }

@@ -28,7 +28,9 @@ enum { PORT_TRIES = 20 };
 
 int canary_home_make(struct canary_home *home, struct err *err)
 {
-    *home = (struct canary_home){.dir = "/var/tmp/hermes-selftest-XXXXXX"};
+    *home = (struct canary_home){0};
+    (void)snprintf(
+        home->dir, sizeof(home->dir), "/var/tmp/hermes-selftest-%d-XXXXXX", getpid());
     id_make("canary_", home->token);
     if (!mkdtemp(home->dir)) {
         home->dir[0] = '\0';

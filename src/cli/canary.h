@@ -14,7 +14,7 @@
 
 /* Where all sets live, and the secret that is in every one of them. */
 struct canary_home {
-    char dir[64]; /* /var/tmp/hermes-selftest-XXXXXX: a box has a /tmp of its own */
+    char dir[64]; /* /var/tmp/hermes-selftest-PID-XXXXXX: a box has a /tmp of its own */
     char token[ID_MAX];
 };
 

@@ -231,6 +231,8 @@ static int add_tree(
         if (r < 0)
             return r;
     }
+    if (faccessat(fd, ".", W_OK, AT_EACCESS) < 0) /* nobody delegated it */
+        return -errno;
     host->trees[host->count++] =
         (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = take_fd(&fd)};
     host->use |= use;

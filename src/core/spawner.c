@@ -242,6 +242,19 @@ static void list_missing(const struct spawn_reply *reply, struct buf *out)
     }
 }
 
+/* What to do about the first thing missing that no level above `process` can be without. */
+static const char *first_fix(const struct spawn_reply *reply)
+{
+    static const enum spawn_feature needed[] = {FEATURE_USERNS, FEATURE_NAMESPACES,
+        FEATURE_MOUNT_API, FEATURE_PROC, FEATURE_PIVOT, FEATURE_NNP, FEATURE_SECCOMP,
+        FEATURE_MEMORY, FEATURE_PIDS, FEATURE_CPU, FEATURE_LANDLOCK};
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (!(reply->enforced & 1u << needed[i]))
+            return feature_table[needed[i]].fix;
+    }
+    return feature_table[FEATURE_UID_RANGE].fix;
+}
+
 int spawner_seal(struct spawner_client *c, struct err *err)
 {
     int r = ask(c, SPAWN_SEAL, &c->seal, err);
@@ -250,11 +263,11 @@ int spawner_seal(struct spawner_client *c, struct err *err)
     const struct spawn_reply *reply = &c->seal;
     if (reply->error == -EPERM && reply->step == STEP_SPAWNER && !reply->detail[0]) {
         cleanup_buf struct buf missing;
-        buf_init(&missing, 400);
+        buf_init(&missing, 250); /* leaves room for the fix */
         list_missing(reply, &missing);
         return err_set(err, ERR_UNSUPPORTED, EPERM,
-            "this host enforces only level `%s`; not enforced: %s; run `hermes doctor`",
-            spawner_level_name(reply->level), missing.data ? missing.data : "");
+            "this host enforces only level `%s`; not enforced: %s; %s; `hermes doctor` tells more",
+            spawner_level_name(reply->level), missing.data ? missing.data : "", first_fix(reply));
     }
     if (reply->error)
         return err_set(err, ERR_INTERNAL, -reply->error,

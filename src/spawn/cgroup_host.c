@@ -22,8 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SERVICE_LEAF "hermes.svc" /* where processes go that stood in the way of a v2 parent   \
-                                   */
+#define SERVICE_LEAF                                                                           \
+    "hermes.svc" /* where processes go that stood in the way of a v2 parent                    \
+                  */
 
 enum { TEXT_MAX = 65536, STALE_WAIT_MS = 1000 };
 
@@ -318,6 +319,13 @@ static void remove_if_stale(const struct cgroup_host *host, unsigned tree, const
     }
 }
 
+/* Nothing but what random_name() of cgroup.c makes: others may have a hermes-something, too. */
+static bool is_leaf_name(const char *name)
+{
+    return str_has_prefix(name, CGROUP_PREFIX) && strlen(name) == CGROUP_NAME - 1 &&
+           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == 32;
+}
+
 static void remove_stale(const struct cgroup_host *host)
 {
     for (unsigned i = 0; i < host->count; i++) {
@@ -330,7 +338,7 @@ static void remove_stale(const struct cgroup_host *host)
             continue;
         }
         for (struct dirent *e; (e = readdir(dir));) {
-            if (str_has_prefix(e->d_name, CGROUP_PREFIX))
+            if (is_leaf_name(e->d_name))
                 remove_if_stale(host, i, e->d_name);
         }
     }

@@ -87,10 +87,14 @@ static int keep_capabilities(void)
     return 0;
 }
 
+unsigned drop_payload_id(const struct inside *in)
+{
+    return in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+}
+
 int drop_to_payload(const struct inside *in)
 {
-    unsigned id =
-        in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    unsigned id = drop_payload_id(in);
     if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return -errno;
     if (in->box->remove & BARRIER_CAPS)

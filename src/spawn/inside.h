@@ -47,6 +47,7 @@ _Noreturn void inside_run(const struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
 int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
+unsigned drop_payload_id(const struct inside *in);             /* inside the box */
 int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool keep_for_collect);

@@ -87,7 +87,7 @@ static void on_setup(const struct spawn_setup *setup)
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
     }
-    if ((r = tree_open()) < 0) {
+    if ((r = tree_open(s->ids.rootless)) < 0) {
         note_problem(STEP_SPAWNER, r, "mount namespace");
         return;
     }

@@ -9,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "spawn/ids.h"
 #include "spawn/sys.h"
 #include "spawn/tree.h"
 
@@ -38,7 +37,7 @@ static int mount_tmpfs(int root_fd, const char *path, const struct inside *in, u
     const struct spawn_limits *l = &in->box->limits;
     bool open = in->box->remove & BARRIER_DISK;
     cleanup_close int fd = tree_tmpfs(open ? 0 : l->disk_bytes, open ? 0 : l->inodes,
-        str_eq(path, "box") ? "0755" : "1777", BOX_PAYLOAD_ID,
+        str_eq(path, "box") ? "0755" : "1777", (int)drop_payload_id(in),
         attrs | ATTR_NOSUID | ATTR_NODEV);
     return fd < 0 ? fd : sys_mount_attach(fd, root_fd, path);
 }

@@ -86,8 +86,11 @@ static int limit_file_size(const struct inside *in)
     return setrlimit(RLIMIT_FSIZE, &limit) < 0 ? -errno : 0;
 }
 
+/* A session of its own too: a signal to the program's group reaches nobody else. */
 static int connect_stdio(const struct inside *in)
 {
+    if (setsid() < 0)
+        return -errno;
     int in_fd = in->stdin_fd;
     if (in_fd < 0 && (in_fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
         return -errno;

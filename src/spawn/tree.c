@@ -59,8 +59,11 @@ static int leave_host(void)
     return 0;
 }
 
-int tree_open(void)
+int tree_open(bool rootless)
 {
+    /* Only root may come back to the host's namespace; others come back to a copy of theirs. */
+    if (rootless && unshare(CLONE_NEWNS) < 0)
+        return -errno;
     host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return host_ns < 0 ? -errno : leave_host();
 }

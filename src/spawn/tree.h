@@ -9,6 +9,7 @@
 
 #include "spawn/protocol.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tree_source {
@@ -23,7 +24,7 @@ struct tree {
 };
 
 /* Leaves the host's mount namespace for a private copy of it; call once, first. */
-int tree_open(void);
+int tree_open(bool rootless);
 
 /* Builds a tree. The caller is afterwards in the new namespace, with / and the working
  * directory at its top; tree_enter() goes from one to another. On failure *ret_detail names the

@@ -57,7 +57,7 @@ class Groups:
     def __init__(self, uid=None):
         self.dirs = []
         for where, path in trees():
-            directory = pathlib.Path(f"{where}/{path}/hermes-test-{os.getpid()}-{uid}")
+            directory = pathlib.Path(f"{where}/{path}/attacks-test-{os.getpid()}-{uid}")
             directory.mkdir()
             self.dirs.append(directory)
             if uid is not None:
@@ -131,15 +131,20 @@ def host():
 
 
 def children():
-    """Processes of hermes that were left to us: we are their reaper."""
+    """Living processes of hermes that were left to us: we are their reaper."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             name, rest = path.read_text().split("(", 1)[1].rsplit(")", 1)
         except OSError:
             continue
-        if name.startswith("hermes") and int(rest.split()[1]) == os.getpid():
-            found.append((path.parent.name, name, rest.split()[0]))
+        state, parent = rest.split()[:2]
+        if not name.startswith("hermes") or int(parent) != os.getpid():
+            continue
+        if state == "Z":
+            os.waitpid(int(path.parent.name), os.WNOHANG)
+        else:
+            found.append((path.parent.name, name))
     return found
 
 

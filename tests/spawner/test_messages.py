@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hermes-spawn believes nobody after the seal: whoever holds its socket can start boxes from the
+sealed table and nothing more. Speaks the wire protocol (src/spawn/protocol.h) by hand."""
+
+import array
+import os
+import pathlib
+import random
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
+if not BUILD.is_absolute():
+    BUILD = ROOT / BUILD
+
+SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE = range(1, 7)
+ENTRY_DIR, ENTRY_LINK, ENTRY_BIND, ENTRY_FILE, ENTRY_EXEC = range(1, 6)
+EVENT_FAILED = 5
+BOX_STDIN, BOX_COLLECT = 1, 2
+ALLOW_CONTROLS = 1
+LIMITS = "QQQQIIIIII"
+MB = 1 << 20
+MAXIMA = (1 << 34, 1 << 34, 1 << 34, 1 << 32, 1 << 20, 4096, 16384, 64000, 700, 0)
+GOOD = (64 * MB, 16 * MB, 16 * MB, 8 * MB, 1024, 16, 64, 1000, 5, 0)
+EVENT = struct.Struct("=IIiiIIQQQQQ")
+
+
+def setup_message(flags=0, protocol=1):
+    return struct.pack("=4I" + LIMITS + "2I", SETUP, protocol, flags, 1, *MAXIMA, 0, 0)
+
+
+def entry(kind, path, source=""):
+    return struct.pack("=2I256s256s", kind, 0, path.encode(), source.encode())
+
+
+def root(*entries):
+    return struct.pack("=2I", ROOT_MSG, len(entries)) + b"".join(entries)
+
+
+def box(root=0, exec=0, flags=0, remove=0, limits=GOOD, mounts=(), mount_count=None):
+    head = struct.pack("=6I", BOX, root, exec, flags, remove,
+                       len(mounts) if mount_count is None else mount_count)
+    body = b"".join(struct.pack("=2I256s", *m) for m in mounts)
+    return head + struct.pack("=" + LIMITS, *limits) + body.ljust(8 * 264, b"\0")
+
+
+def job(argv=("/box/main",), files=()):
+    strings = b"".join(a.encode() + b"\0" for a in argv)
+    data = struct.pack("=6IQQ", 0x484A4F42, len(argv), 0, 0, len(files), 0, 0, len(strings))
+    data += strings
+    data += b"\0" * (-len(data) % 8)
+    for name, content in files:
+        raw = name.encode() + b"\0"
+        data += struct.pack("=IIQ", len(raw), 1, len(content)) + raw + b"\0" * (-len(raw) % 8)
+        data += content + b"\0" * (-len(content) % 8)
+    fd = os.memfd_create("job", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    import fcntl
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS,
+                fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    return fd
+
+
+class Spawner:
+    def __init__(self, flags=0, seal=True):
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(theirs.fileno(), 3)
+            os.execve(BUILD / "hermes-spawn", ["hermes-spawn"], {})
+        theirs.close()
+        self.pid = pid
+        self.control.settimeout(20)
+        if seal:
+            self.send(setup_message(flags))
+            self.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
+                           entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/id")))
+            assert self.seal() == 0
+
+    def send(self, data, fds=()):
+        self.control.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+                             if fds else [])
+
+    def seal(self):
+        self.send(struct.pack("=I", SEAL))
+        return struct.unpack_from("=Ii", self.control.recv(4096))[1]
+
+    def ask(self, request, fds):
+        """Sends a request with these descriptors behind the box's socket; returns its events."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(20)
+        self.send(request, [theirs.fileno(), *fds])
+        theirs.close()
+        events = []
+        while True:
+            data = ours.recv(4096)
+            if not data:
+                ours.close()
+                return events
+            events.append(EVENT.unpack(data))
+
+    def descriptors(self):
+        return sorted(os.listdir(f"/proc/{self.pid}/fd"), key=int)
+
+    def settles_at(self, descriptors):
+        """Whether its descriptors are soon these: what is told is told before the last close."""
+        deadline = time.time() + 20
+        while self.descriptors() != descriptors and time.time() < deadline:
+            time.sleep(0.01)
+        return self.descriptors() == descriptors
+
+    def close(self):
+        self.control.close()
+        return os.waitpid(self.pid, 0)[1]
+
+
+@pytest.fixture
+def spawner():
+    s = Spawner()
+    yield s
+    assert s.close() == 0
+
+
+@pytest.fixture
+def pipes():
+    out, err = os.pipe(), os.pipe()
+    yield out, err
+    for fd in (*out, *err):
+        try:
+            os.close(fd)
+        except OSError:
+            pass
+
+
+def run_id(spawner, pipes, **kwargs):
+    out, err = pipes
+    fd = job(["/usr/bin/id", "-u"])
+    events = spawner.ask(box(**kwargs), [fd, out[1], err[1]])
+    os.close(fd)
+    return events
+
+
+def test_a_sound_request_runs(spawner, pipes):
+    events = run_id(spawner, pipes)
+    assert [e[0] for e in events] == [1, 4], events
+    assert os.read(pipes[0][0], 100) == b"1000\n"
+
+
+BAD = [
+    ("root out of range", dict(root=1)),
+    ("root wraps", dict(root=0xFFFFFFFF)),
+    ("exec out of range", dict(exec=1)),
+    ("exec wraps", dict(exec=0x80000000)),
+    ("unknown flag", dict(flags=4)),
+    ("flags promise descriptors that are not there", dict(flags=BOX_STDIN)),
+    ("collect without a pipe", dict(flags=BOX_COLLECT)),
+    ("barriers left out", dict(remove=1)),
+    ("all barriers left out", dict(remove=0xFFFFFFFF)),
+    ("too many mounts", dict(mount_count=9)),
+    ("mount count wraps", dict(mount_count=0xFFFFFFFF)),
+    ("mount that was never offered", dict(mounts=[(0, 0, b"/mnt/x")])),
+    *[(f"limit {i} zero", dict(limits=GOOD[:i] + (0,) + GOOD[i + 1:])) for i in range(9)],
+    *[(f"limit {i} above the maximum", dict(limits=GOOD[:i] + (MAXIMA[i] + 1,) + GOOD[i + 1:]))
+      for i in range(9)],
+]
+
+
+@pytest.mark.parametrize("what,change", BAD, ids=[b[0] for b in BAD])
+def test_bad_requests_start_nothing(spawner, pipes, what, change):
+    before = spawner.descriptors()
+    events = run_id(spawner, pipes, **change)
+    assert [e[0] for e in events] == [EVENT_FAILED], events
+    assert spawner.settles_at(before)
+    assert [e[0] for e in run_id(spawner, pipes)] == [1, 4]
+
+
+def test_barriers_are_left_out_only_where_the_table_allows_it(pipes):
+    s = Spawner(flags=ALLOW_CONTROLS)
+    assert [e[0] for e in run_id(s, pipes, remove=1)] == [1, 4]
+    assert s.close() == 0
+
+
+def test_descriptors_that_are_no_pipes_are_refused_and_untouched(spawner, pipes):
+    """A taken-over server sends a descriptor of a file of root's: it must not be handed over."""
+    with tempfile.NamedTemporaryFile() as f, tempfile.TemporaryDirectory() as d:
+        fifo = os.path.join(d, "fifo")
+        os.mkfifo(fifo)
+        a, b = socket.socketpair()
+        for path_or_fd in (f.name, d, "/dev/null", "/etc/passwd", fifo, a.detach()):
+            fd = path_or_fd if isinstance(path_or_fd, int) else \
+                os.open(path_or_fd, os.O_RDONLY | os.O_NONBLOCK)
+            owner = os.fstat(fd).st_uid
+            j = job(["/usr/bin/id"])
+            for fds in ([j, fd, pipes[1][1]], [j, pipes[0][1], fd]):
+                events = spawner.ask(box(), fds)
+                assert [e[0] for e in events] == [EVENT_FAILED], (path_or_fd, events)
+            assert os.fstat(fd).st_uid == owner
+            os.close(j)
+            os.close(fd)
+        b.close()
+
+
+def test_the_job_must_be_sealed(spawner, pipes):
+    fd = os.memfd_create("job", os.MFD_ALLOW_SEALING)
+    events = spawner.ask(box(), [fd, pipes[0][1], pipes[1][1]])
+    assert [e[0] for e in events] == [EVENT_FAILED]
+    os.close(fd)
+
+
+def test_nothing_is_registered_after_the_seal(spawner, pipes):
+    spawner.send(root(entry(ENTRY_BIND, "/etc", "/etc"), entry(ENTRY_EXEC, "/usr/bin/cat")))
+    spawner.send(setup_message(ALLOW_CONTROLS))
+    spawner.send(struct.pack("=2I256s", MOUNT, 1, b"/"))
+    assert [e[0] for e in run_id(spawner, pipes, root=1)] == [EVENT_FAILED]
+    assert [e[0] for e in run_id(spawner, pipes, remove=1)] == [EVENT_FAILED]
+    assert [e[0] for e in run_id(spawner, pipes, mounts=[(0, 0, b"/mnt/x")])] == [EVENT_FAILED]
+    assert [e[0] for e in run_id(spawner, pipes)] == [1, 4]
+
+
+def test_no_box_before_the_seal(pipes):
+    s = Spawner(seal=False)
+    s.send(setup_message())
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fd = job()
+    s.send(box(), [theirs.fileno(), fd, pipes[0][1], pipes[1][1]])
+    theirs.close()
+    ours.settimeout(20)
+    assert ours.recv(100) == b""
+    os.close(fd)
+    assert s.close() == 0
+
+
+def test_a_seal_needs_the_same_build():
+    s = Spawner(seal=False)
+    s.send(setup_message(protocol=99))
+    assert s.seal() < 0
+    assert s.close() == 0
+
+
+def test_mount_paths_are_checked_again(pipes):
+    s = Spawner(seal=False)
+    s.send(setup_message())
+    s.send(struct.pack("=2I256s", MOUNT, 0, b"/usr/share"))
+    s.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
+                entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/id")))
+    assert s.seal() == 0
+    for path in (b"/etc", b"/mnt", b"/box", b"/mnt/..", b"/mnt/../etc", b"/box//x", b"/mnt/./x",
+                 b"/proc/x", b"mnt/x", b"/mnt/a\nb", b"x" * 256, b"/mnt/" + b"y" * 251):
+        assert [e[0] for e in run_id(s, pipes, mounts=[(0, 0, path)])] == [EVENT_FAILED], path
+    assert [e[0] for e in run_id(s, pipes, mounts=[(0, 1, b"/mnt/x")])] == [EVENT_FAILED]
+    assert [e[0] for e in run_id(s, pipes, mounts=[(0, 0, b"/mnt/a/b")])] == [1, 4]
+    assert s.close() == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_random_packets_neither_crash_nor_leak(sealed, pipes):
+    s = Spawner(seal=sealed)
+    rng = random.Random(20261115)
+    time.sleep(0.05)
+    before = s.descriptors()
+    for i in range(1500):
+        size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
+        data = bytearray(rng.randbytes(size))
+        if size >= 4:
+            kinds = [0, SEAL, BOX, PROBE, 7, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 7]
+            struct.pack_into("=I", data, 0, rng.choice(kinds))
+        if sealed and size == 2192 and rng.random() < 0.5:
+            struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(3), 0, rng.getrandbits(4))
+        fds = [pipes[0][1]] * rng.choice([0, 0, 1, 4, 6, 20])
+        if not size:
+            continue
+        s.send(bytes(data), fds)
+    s.send(struct.pack("=I", 99))
+    assert s.settles_at(before)
+    if sealed:
+        assert [e[0] for e in run_id(s, pipes)] == [1, 4]
+    assert s.close() == 0
+
+
+def test_closing_the_control_socket_ends_every_box(pipes):
+    s = Spawner(seal=False)
+    s.send(setup_message())
+    s.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
+                entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/sleep")))
+    assert s.seal() == 0
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fd = job(["sleep", "98765"])
+    s.send(box(), [theirs.fileno(), fd, pipes[0][1], pipes[1][1]])
+    theirs.close()
+    os.close(fd)
+    assert EVENT.unpack(ours.recv(4096))[0] == 1
+    assert s.close() == 0
+    out = subprocess.run(["pgrep", "-x", "-a", "sleep"], capture_output=True, text=True).stdout
+    assert "sleep 98765" not in out

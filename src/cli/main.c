@@ -7,8 +7,10 @@
 #include "base/str.h"
 #include "version.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
@@ -55,8 +57,19 @@ int cli_fail(const char *command, const struct err *err)
     return err_table[err->code].exit_status;
 }
 
+/* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a program's
+ * output would go to it. */
+static void open_standard_fds(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            _exit(EXIT_HERMES);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_fds();
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_commands(stderr);

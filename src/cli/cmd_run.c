@@ -98,7 +98,8 @@ struct run_args {
     bool json;
     bool base64;
     struct err err;
-    int failed; /* negative errno once something was wrong */
+    int failed;       /* negative errno once something was wrong */
+    int output_error; /* negative errno once output could not be written */
 };
 
 static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
@@ -441,9 +442,17 @@ static int prepare(struct run_args *args, struct runtime_registry *registry, str
     return 0;
 }
 
+/* When nobody takes the output any more the program has no reason to go on: the signal is blocked
+ * and cancels the run like one from outside. */
 static void write_output(void *context, enum run_stream stream, const char *data, size_t len)
 {
-    (void)fs_write_all(stream == STREAM_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
+    struct run_args *args = context;
+    if (args->output_error < 0)
+        return;
+    args->output_error =
+        fs_write_all(stream == STREAM_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
+    if (args->output_error < 0)
+        (void)raise(SIGTERM);
 }
 
 static int save_files(
@@ -526,13 +535,23 @@ static int catch_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int print_json(const struct run_args *args, json_t *json)
+static void print_json(struct run_args *args, json_t *json)
 {
     char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-    (void)puts(text);
+    if (puts(text) < 0 || fflush(stdout) != 0)
+        args->output_error = -errno;
     free(text);
     json_decref(json);
-    return fflush(stdout) == 0 ? 0 : -errno;
+}
+
+/* As other programs end whose output breaks: quietly by SIGPIPE when the reader left. */
+static int fail_output(const struct run_args *args, struct err *err)
+{
+    if (args->output_error == -EPIPE)
+        return 128 + SIGPIPE;
+    (void)err_set(err, ERR_NO_SPACE, -args->output_error, "cannot write the output: %s",
+        strerror(-args->output_error));
+    return cli_fail("run", err);
 }
 
 static int run_prepared(
@@ -541,7 +560,7 @@ static int run_prepared(
     struct run_result result;
     run_result_init(&result, 1 << 20);
     struct run_watch watch = {
-        .output = args->json ? NULL : write_output, .cancel_fd = signal_fd};
+        .output = args->json ? NULL : write_output, .context = args, .cancel_fd = signal_fd};
     int r = engine_run(engine, &args->spec, &watch, &result, err);
     struct signalfd_siginfo caught = {0};
     if (read(signal_fd, &caught, sizeof(caught)) < 0)
@@ -550,11 +569,13 @@ static int run_prepared(
     if (r < 0) {
         status = cli_fail("run", err);
         if (args->json && err_table[err->code].exit_status == EXIT_HERMES)
-            (void)print_json(args, result_json_error(&result, err));
+            print_json(args, result_json_error(&result, err));
     } else if (args->json) {
-        (void)print_json(
-            args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
-        status = exit_status(&result, (int)caught.ssi_signo);
+        print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
+        status = args->output_error < 0 ? fail_output(args, err)
+                                        : exit_status(&result, (int)caught.ssi_signo);
+    } else if (args->output_error < 0) {
+        status = fail_output(args, err);
     } else {
         tell(&result);
         status = exit_status(&result, (int)caught.ssi_signo);

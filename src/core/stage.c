@@ -462,8 +462,18 @@ static void judge(struct stage *st)
         if (result->status != RUN_SIGNALED)
             result->signal = 0;
     }
-    if (st->kill == KILL_LATE || st->collect_broken || (st->collected && !st->collected->ended))
+    bool missing = st->kill == KILL_LATE || st->collect_broken ||
+                   (st->collected && (!st->collected->ended || st->collected->cut));
+    if (missing && !result->message[0])
         say(result, "not all files could be collected");
+}
+
+/* Errors of execve that only the machine can be the reason for; all others a file of the user's
+ * can be, one that is no program or asks for too much. */
+static bool is_host_error(int error)
+{
+    return error == -EAGAIN || error == -EINTR || error == -EIO || error == -EMFILE ||
+           error == -ENFILE || error == -ENOSPC;
 }
 
 /* Turns the end of the box into a result, or into an error when it was our doing. */
@@ -481,7 +491,7 @@ static int conclude(struct stage *st, struct err *err)
     drain(st);
     fill_usage(st);
     if (end->flags & ENDED_EXEC_FAILED) {
-        if (!str_has_prefix(st->spec->exec_path, "/box/"))
+        if (!str_has_prefix(st->spec->exec_path, "/box/") || is_host_error(end->error))
             return err_set(err, ERR_INTERNAL, -end->error, "cannot execute %s: %s",
                 st->spec->exec_path, strerror(-end->error));
         result->status = RUN_RUNTIME_ERROR;
@@ -494,6 +504,9 @@ static int conclude(struct stage *st, struct err *err)
                      (result->limits_hit & HIT_OUTPUT);
     if (!explained)
         return err_set(err, ERR_INTERNAL, ECHILD, "the box's init died");
+    if (st->kill == KILL_LATE && !st->started)
+        return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
+            "the box was not ready after %d s; the machine is overloaded", START_MS / 1000);
     judge(st);
     return 0;
 }

@@ -67,7 +67,7 @@ int cmd_doctor(int argc, char **argv)
     argv[0] = (char *)"hermes doctor";
     (void)argp_parse(&argp, argc, argv, 0, NULL, &json);
     struct spawner_client client;
-    struct spawn_reply reply;
+    struct spawn_reply reply = {0};
     struct err err = {0};
     struct spawn_setup setup = {.kind = SPAWN_SETUP, .protocol = SPAWN_PROTOCOL};
     int r = spawner_start(&client, &setup, &err);

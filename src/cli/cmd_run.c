@@ -299,11 +299,10 @@ static bool map_file(int fd, size_t size, struct run_file *ret)
 static int read_source(const char *path, struct run_file *ret, struct err *err)
 {
     cleanup_buf struct buf b = {.max = MAX_FILE};
-    cleanup_close int opened = -1;
-    int fd = STDIN_FILENO;
+    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
     *ret = (struct run_file){0};
-    if (!str_eq(path, "-")) {
-        opened = fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd != STDIN_FILENO) {
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0)
             return err_set(
@@ -400,8 +399,10 @@ static int load_runtime(struct run_args *args, struct runtime_registry *registry
     cleanup_free char *guess = NULL;
     if (!hint && dot && dot != args->file && !strchr(dot, '/'))
         hint = args->file;
-    if (!hint)
-        hint = guess = guess_language(code->content, code->size);
+    if (!hint) {
+        guess = guess_language(code->content, code->size);
+        hint = guess;
+    }
     if (!hint)
         return err_set(err, ERR_INVALID, EINVAL,
             "cannot tell the language of %s; say it with -l (`hermes runtimes` lists them)",
@@ -442,8 +443,8 @@ static int prepare(struct run_args *args, struct runtime_registry *registry, str
     return 0;
 }
 
-/* When nobody takes the output any more the program has no reason to go on: the signal is blocked
- * and cancels the run like one from outside. */
+/* When nobody takes the output any more the program has no reason to go on: the signal is
+ * blocked and cancels the run like one from outside. */
 static void write_output(void *context, enum run_stream stream, const char *data, size_t len)
 {
     struct run_args *args = context;
@@ -601,6 +602,8 @@ static int run_all(struct run_args *args, struct err *err)
         r = engine_open(&engine, &args->engine, err);
     int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
     engine_leave(engine);
+    args->engine.runtimes = NULL;
+    args->spec.runtime = NULL;
     runtime_registry_done(&registry);
     return status;
 }

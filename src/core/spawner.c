@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -169,27 +170,18 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         close_fd(&theirs);
         theirs = moved;
     }
-    /* vfork: the child only moves the descriptor and executes. posix_spawn would ask the kernel
-     * about all 64 signals first; hermes-spawn resets them anyway. */
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, theirs, SPAWN_CONTROL_FD);
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
-    volatile int error = 0;
-    c->pid = vfork();
-    if (c->pid == 0) {
-        if (dup2(theirs, SPAWN_CONTROL_FD) >= 0)
-            (void)execve(path, argv, env);
-        error = errno;
-        _exit(1);
-    }
-    if (c->pid < 0)
-        error = errno;
-    if (error) {
-        spawner_stop(c);
-        return err_set(err, ERR_INTERNAL, error,
-            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(error));
-    }
+    int r = posix_spawn(&c->pid, path, &actions, NULL, argv, env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    if (r)
+        return err_set(err, ERR_INTERNAL, r,
+            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
     c->control_fd = take_fd(&ours);
-    int r = send_packet(c, setup, sizeof(*setup), NULL, 0);
+    r = send_packet(c, setup, sizeof(*setup), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -266,8 +258,10 @@ int spawner_seal(struct spawner_client *c, struct err *err)
         buf_init(&missing, 250); /* leaves room for the fix */
         list_missing(reply, &missing);
         return err_set(err, ERR_UNSUPPORTED, EPERM,
-            "this host enforces only level `%s`; not enforced: %s; %s; `hermes doctor` tells more",
-            spawner_level_name(reply->level), missing.data ? missing.data : "", first_fix(reply));
+            "this host enforces only level `%s`; not enforced: %s; %s; `hermes doctor` tells "
+            "more",
+            spawner_level_name(reply->level), missing.data ? missing.data : "",
+            first_fix(reply));
     }
     if (reply->error)
         return err_set(err, ERR_INTERNAL, -reply->error,

@@ -21,6 +21,9 @@ int drop_rlimits(const struct inside *in)
     const struct spawn_limits *l = &in->box->limits;
     if (in->box->remove & BARRIER_RLIMITS)
         return 0;
+    /* The control group counts box init, this counts by uid: it comes second to the group,
+     * which tells that it was hit, only if it leaves room for an init of the same uid. */
+    const rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
     const struct {
         int resource;
         rlim_t value;
@@ -35,7 +38,7 @@ int drop_rlimits(const struct inside *in)
         {RLIMIT_NICE, 0, true},
         {RLIMIT_RTPRIO, 0, true},
         {RLIMIT_CPU, l->cpu_s, true},
-        {RLIMIT_NPROC, l->processes + 1, !(in->box->remove & BARRIER_PIDS)},
+        {RLIMIT_NPROC, processes, !(in->box->remove & BARRIER_PIDS)},
         {RLIMIT_AS, l->memory_bytes, !in->has_memory && !(in->box->remove & BARRIER_MEMORY)},
     };
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {

@@ -35,6 +35,18 @@ static bool have_admin(void)
            (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
 }
 
+/* Reads the numbers of a line, separated by any of `seps`; false unless there are `count`. */
+static bool read_numbers(char *line, const char *seps, uint64_t *ret, size_t count)
+{
+    char *save = NULL;
+    char *word = strtok_r(line, seps, &save);
+    for (size_t i = 0; i < count; i++, word = strtok_r(NULL, seps, &save)) {
+        if (!word || str_parse_u64(word, &ret[i]) < 0)
+            return false;
+    }
+    return true;
+}
+
 /* First and length of the widest run of ids that exist in our user namespace. */
 static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
 {
@@ -44,13 +56,10 @@ static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
         return;
     char *save = NULL;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        unsigned long long inside;
-        unsigned long long outside;
-        unsigned long long count;
-        if (sscanf(line, "%llu %llu %llu", &inside, &outside, &count) == 3 &&
-            count > *ret_count) {
-            *ret_first = inside;
-            *ret_count = count;
+        uint64_t map[3]; /* inside, outside, count */
+        if (read_numbers(line, " ", map, 3) && map[2] > *ret_count) {
+            *ret_first = map[0];
+            *ret_count = map[2];
         }
     }
 }
@@ -73,7 +82,7 @@ static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
     if (want <= first)
         want = first + 1; /* the first id is the spawner's own */
     ids->base = (uid_t)want;
-    ids->blocks_in_range = (uint32_t)(want_count / (IDS_PER_SLOT * SLOTS_PER_BLOCK));
+    ids->blocks_in_range = (uint32_t)(want_count / ((uint64_t)IDS_PER_SLOT * SLOTS_PER_BLOCK));
     return ids->blocks_in_range ? 0 : -ERANGE;
 }
 
@@ -129,37 +138,47 @@ static int run_map_tool(
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
+/* The name of a user, from the text of /etc/passwd; "" when there is none. */
+static void user_name(uid_t uid, char *out, size_t size)
+{
+    static char users[65536];
+    out[0] = '\0';
+    if (fs_read_small(AT_FDCWD, "/etc/passwd", users, sizeof(users)) < 0)
+        return;
+    char *save = NULL;
+    for (char *line = strtok_r(users, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *password = strchr(line, ':');
+        char *number = password ? strchr(password + 1, ':') : NULL;
+        uint64_t id;
+        if (number && read_numbers(number, ":", &id, 1) && id == uid) {
+            (void)snprintf(out, size, "%.*s", (int)(password - line), line);
+            return;
+        }
+    }
+}
+
 /* The first range of a user in /etc/subuid or /etc/subgid, found by number or by name. */
 static int subordinate_range(
     const char *file, uid_t uid, uint64_t *ret_first, uint64_t *ret_count)
 {
     static char text[65536];
-    static char users[65536];
-    char by_number[16];
-    char by_name[64] = "";
-    (void)snprintf(by_number, sizeof(by_number), "%u", uid);
-    if (fs_read_small(AT_FDCWD, "/etc/passwd", users, sizeof(users)) > 0) {
-        char *save = NULL;
-        for (char *l = strtok_r(users, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-            char name[64];
-            unsigned id;
-            if (sscanf(l, "%63[^:]:%*[^:]:%u:", name, &id) == 2 && id == uid) {
-                (void)snprintf(by_name, sizeof(by_name), "%s", name);
-                break;
-            }
-        }
-    }
+    char number[16];
+    char name[64];
+    (void)snprintf(number, sizeof(number), "%u", uid);
+    user_name(uid, name, sizeof(name));
     if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) < 0)
         return -ENOENT;
     char *save = NULL;
-    for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-        char who[64];
-        unsigned long long first;
-        unsigned long long count;
-        if (sscanf(l, "%63[^:]:%llu:%llu", who, &first, &count) == 3 &&
-            (str_eq(who, by_number) || (by_name[0] && str_eq(who, by_name)))) {
-            *ret_first = first;
-            *ret_count = count;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *colon = strchr(line, ':');
+        uint64_t range[2];
+        if (!colon)
+            continue;
+        *colon = '\0';
+        if ((str_eq(line, number) || (name[0] && str_eq(line, name))) &&
+            read_numbers(colon + 1, ":", range, 2)) {
+            *ret_first = range[0];
+            *ret_count = range[1];
             return 0;
         }
     }

@@ -83,7 +83,7 @@ static int make_target(int root_fd, const char *path, bool is_dir)
 static int mount_shared(int root_fd, const struct spawn_box_mount *m)
 {
     char source[16];
-    struct stat st;
+    struct stat st = {0};
     if (!mount_path_ok(m->path))
         return -EINVAL;
     (void)snprintf(source, sizeof(source), "m/%u", m->source);

@@ -308,7 +308,9 @@ static int check_mounts(const struct engine *e, const struct run_spec *spec, str
 static int run_planned(struct running *run, struct err *err)
 {
     const struct run_limits *maxima = &run->engine->maxima;
-    int r = limits_check(&run->plan.run.limits, maxima, "limits.", err);
+    int r = run_files_check(&run->spec->files, err);
+    if (r == 0)
+        r = limits_check(&run->plan.run.limits, maxima, "limits.", err);
     if (r == 0 && run->plan.has_compile)
         r = limits_check(&run->plan.compile.limits, maxima, "compile_limits.", err);
     if (r == 0)

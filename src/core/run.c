@@ -7,6 +7,7 @@
 #include "core/run.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -132,6 +133,44 @@ struct run_file *run_files_find(const struct run_files *files, const char *name)
             return &files->items[i];
     }
     return NULL;
+}
+
+/* By name, with '/' before every other character: a file and what lies below it are neighbours.
+ */
+static int by_path(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a;
+    const char *y = *(const char *const *)b;
+
+    while (*x != '\0' && *x == *y) {
+        x++;
+        y++;
+    }
+    int left = *x == '/' ? 1 : *x == '\0' ? 0 : 1 + (unsigned char)*x;
+    int right = *y == '/' ? 1 : *y == '\0' ? 0 : 1 + (unsigned char)*y;
+    return left - right;
+}
+
+int run_files_check(const struct run_files *files, struct err *err)
+{
+    if (files->count < 2)
+        return 0;
+    cleanup_free const char **names = xcalloc(files->count, sizeof(*names));
+    for (size_t i = 0; i < files->count; i++)
+        names[i] = files->items[i].name;
+    qsort(names, files->count, sizeof(*names), by_path);
+    for (size_t i = 1; i < files->count; i++) {
+        size_t len = strlen(names[i - 1]);
+
+        if (strncmp(names[i], names[i - 1], len) != 0)
+            continue;
+        if (names[i][len] == '\0')
+            return err_field(err, "files", "two files are named `%s`", names[i]);
+        if (names[i][len] == '/')
+            return err_field(err, "files", "`%s` is a file, so `%s` cannot lie below it",
+                names[i - 1], names[i]);
+    }
+    return 0;
 }
 
 void run_files_done(struct run_files *files)

@@ -16,10 +16,12 @@
         .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says)                       \
     }
 
+enum { MEMORY_MAX_MB = 16384 };
+
 const struct limit_info limit_table[] = {
     ROW("wall_ms", wall_ms, 1, 600000, 10000, 1, "real time, in milliseconds"),
     ROW("cpu_ms", cpu_ms, 1, 600000, 10000, 1, "CPU time of all processes, in milliseconds"),
-    ROW("memory_mb", memory_mb, 4, 16384, 256, 1,
+    ROW("memory_mb", memory_mb, 4, MEMORY_MAX_MB, 256, 1,
         "memory of the box, its files included, in MiB"),
     ROW("processes", processes, 1, 4096, 64, 1, "processes and threads at one time"),
     ROW("open_files", open_files, 8, 16384, 256, 1, "open descriptors of one process"),
@@ -70,7 +72,7 @@ static void fit_defaults(struct run_limits *limits, const struct run_limits *nam
     if (named->disk_mb == 0)
         limits->disk_mb = smaller(limits->disk_mb, limits->memory_mb);
     else if (named->memory_mb == 0)
-        limits->memory_mb = larger(limits->memory_mb, named->disk_mb);
+        limits->memory_mb = larger(limits->memory_mb, smaller(named->disk_mb, MEMORY_MAX_MB));
     if (named->file_size_mb == 0 && named->disk_mb != 0)
         limits->file_size_mb = larger(limits->file_size_mb, named->disk_mb);
     if (named->stack_mb == 0)

@@ -57,8 +57,8 @@ int cli_fail(const char *command, const struct err *err)
     return err_table[err->code].exit_status;
 }
 
-/* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a program's
- * output would go to it. */
+/* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a
+ * program's output would go to it. */
 static void open_standard_fds(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {

@@ -408,7 +408,7 @@ int root_describe(
         if (r == -EBADMSG)
             remove_unused(job.roots_fd, job.dir_name);
         if ((r = build(&job, err)) < 0)
-            return err_wrap(err, r, "root tree %s", name);
+            return err_wrap(err, r, "root tree %s in the state directory %s", name, job.state);
         r = reuse(&job, ret);
     }
     if (r < 0)

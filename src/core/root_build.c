@@ -92,7 +92,7 @@ static int place_file(const char *source, int bin_fd, const char *name)
     if (to < 0)
         return -errno;
     int r = fs_copy_fd(from, to);
-    if (r == 0 && fchmod(to, 0755) < 0)
+    if (r == 0 && fchmod(to, 0555) < 0)
         r = -errno;
     return r;
 }

@@ -337,8 +337,10 @@ static void run_probes(struct attack *a)
 }
 
 /* NULL when the case can run here. */
-static char *skip_reason(const struct attack_bench *bench, const struct attack_case *c)
+static char *skip_reason(
+    const struct attack_bench *bench, const struct attack_case *c, bool control)
 {
+    const struct spawn_reply *host = engine_report(bench->engine);
     const struct runtime *rt = runtime_find(bench->runtimes, c->language);
     if (!rt)
         return xasprintf("there is no runtime %s", c->language);
@@ -348,8 +350,10 @@ static char *skip_reason(const struct attack_bench *bench, const struct attack_c
         return xstrdup("needs root");
     if (geteuid() != 0 && c->rootless)
         return xstrdup(c->rootless);
-    if (c->needs_cgroup && engine_report(bench->engine)->level < LEVEL_STRONG)
+    if (c->needs_cgroup && host->level < LEVEL_STRONG)
         return xstrdup("needs a control group; the level here is process");
+    if (control && (c->remove & BARRIER_UID) && !(host->enforced & 1u << FEATURE_UID_RANGE))
+        return xstrdup("boxes have one uid here: there is no such barrier to leave out");
     return NULL;
 }
 
@@ -359,7 +363,7 @@ void attack_run(const struct attack_bench *bench, const struct attack_case *c, b
     struct attack a = {.bench = bench, .c = c, .control = control, .out = ret};
     struct err err = {0};
     *ret = (struct attack_outcome){0};
-    cleanup_free char *skip = skip_reason(bench, c);
+    cleanup_free char *skip = skip_reason(bench, c, control);
     if (skip) {
         ret->verdict = ATTACK_SKIPPED;
         (void)snprintf(ret->why, sizeof(ret->why), "%s", skip);

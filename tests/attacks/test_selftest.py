@@ -26,6 +26,8 @@ IN_VM = os.environ.get("HERMES_IN_VM") == "1"
 UID = 64123  # nobody has it, nor a range in /etc/subuid
 HEADERS = {path.stem: check_cases.header(path) for path in check_cases.cases()}
 SECONDS = 900
+SKIPS = ["no two cores of the host were free",
+         "boxes have one uid here: there is no such barrier to leave out"]
 
 KNOBS = ["/proc/sys/" + name for name in """kernel/core_pattern kernel/modprobe kernel/hostname
 kernel/sysrq kernel/domainname vm/overcommit_memory vm/nr_hugepages vm/drop_caches
@@ -170,7 +172,7 @@ class Suite:
     def check(self, case, control, may_skip):
         assert self.results, f"no results, exit status {self.status}: {self.stderr}"
         item = self.results[case, control]
-        if item["result"] == "skipped" and (may_skip or "no two cores" in item["why"]):
+        if item["result"] == "skipped" and (may_skip or control and item["why"] in SKIPS):
             pytest.skip(item["why"])
         assert item["result"] == "passed", item["why"] + f" {item}"
 

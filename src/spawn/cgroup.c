@@ -284,7 +284,7 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int result = 0;
     close_fd(&leaf->oom_fd);
-    for (unsigned i = 0; i < host->count; i++) {
+    for (unsigned i = host->count; i-- > 0;) { /* the first tree last: clean-up looks there */
         close_fd(&leaf->fds[i]);
         if (unlinkat(host->trees[i].fd, leaf->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             result = -errno;

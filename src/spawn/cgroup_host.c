@@ -298,49 +298,35 @@ static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
     }
 }
 
-/* Removes a leaf unless one of its directories is locked by its live owner. `tree` is where it
- * was seen: its lock is looked at first, which is all that live leaves cost. */
-static void remove_if_stale(const struct cgroup_host *host, unsigned tree, const char *name)
+/* Removes a leaf unless one of its directories is locked by its live owner. The lock in the
+ * first tree is looked at first, which is all that live leaves cost. */
+static void remove_if_stale(const struct cgroup_host *host, const char *name)
 {
     int locks[CGROUP_MAX_TREES];
     bool live = false;
-    for (unsigned i = 0; i < host->count; i++)
-        locks[i] = -1;
-    for (unsigned k = 0; k < host->count && !live; k++) {
-        unsigned i = (tree + k) % host->count;
-        locks[i] = openat(host->trees[i].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        live = locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0;
+    for (unsigned i = 0; i < host->count; i++) {
+        locks[i] =
+            live ? -1 : openat(host->trees[i].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        live = live || (locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0);
     }
     uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
-    for (unsigned i = 0; i < host->count; i++) {
+    for (unsigned i = host->count; i-- > 0;) {
         if (!live)
             remove_group(host->trees[i].fd, name, deadline_ms);
         close_fd(&locks[i]);
     }
 }
 
-/* Nothing but what random_name() of cgroup.c makes: others may have a hermes-something, too. */
-static bool is_leaf_name(const char *name)
-{
-    return str_has_prefix(name, CGROUP_PREFIX) && strlen(name) == CGROUP_NAME - 1 &&
-           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == 32;
-}
-
+/* A leaf is made in the first tree first and removed there last, so all are found there. */
 static void remove_stale(const struct cgroup_host *host)
 {
-    for (unsigned i = 0; i < host->count; i++) {
-        int fd = openat(host->trees[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        cleanup_closedir DIR *dir = fdopendir(fd);
-        if (!dir) {
-            (void)close(fd);
-            continue;
-        }
-        for (struct dirent *e; (e = readdir(dir));) {
-            if (is_leaf_name(e->d_name))
-                remove_if_stale(host, i, e->d_name);
-        }
+    int fd = openat(host->trees[0].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        close_fd(&fd);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (str_has_prefix(e->d_name, CGROUP_PREFIX))
+            remove_if_stale(host, e->d_name);
     }
 }
 
@@ -349,5 +335,6 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     is_root = !rootless;
     *host = (struct cgroup_host){.mode = CGROUP_NONE};
     find_trees(host);
-    remove_stale(host);
+    if (host->count)
+        remove_stale(host);
 }

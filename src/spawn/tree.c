@@ -192,23 +192,31 @@ static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e
     }
 }
 
-/* Device nodes can only be bound in a user namespace. Each is checked by its number first. */
+/* Root makes the device nodes in the tree itself: five mounts less to copy for every box. In a
+ * user namespace, or without CAP_MKNOD, they can only be bound, each checked by its number
+ * first. */
+static int add_device(int root_fd, const char *path, dev_t number)
+{
+    char source[32];
+    struct stat st;
+    if (mknodat(root_fd, path, S_IFCHR | 0666, number) == 0)
+        return fchmodat(root_fd, path, 0666, 0) < 0 ? -errno : 0;
+    (void)snprintf(source, sizeof(source), "/%s", path);
+    if (stat(source, &st) < 0)
+        return -errno;
+    if (!S_ISCHR(st.st_mode) || st.st_rdev != number)
+        return -ENXIO;
+    return bind(root_fd, source, path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
+}
+
 static int add_devices(int root_fd, const char **ret_detail)
 {
-    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-        char source[32];
-        struct stat st;
-        (void)snprintf(source, sizeof(source), "/%s", devices[i].path);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof(devices) / sizeof(devices[0]); i++) {
         *ret_detail = devices[i].path;
-        if (stat(source, &st) < 0)
-            return -errno;
-        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(devices[i].major, devices[i].minor))
-            return -ENXIO;
-        int r = bind(root_fd, source, devices[i].path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
-        if (r < 0)
-            return r;
+        r = add_device(root_fd, devices[i].path, makedev(devices[i].major, devices[i].minor));
     }
-    return 0;
+    return r;
 }
 
 static int fill_root(struct tree *tree, int root_fd, const struct spawn_entry *entries,
@@ -228,7 +236,8 @@ static int fill_root(struct tree *tree, int root_fd, const struct spawn_entry *e
     if (r < 0)
         return r;
     *ret_detail = "/";
-    return sys_mount_attrs(root_fd, READ_ONLY, false);
+    /* Not nodev: its own five nodes are the only ones, and nobody in a box can make another. */
+    return sys_mount_attrs(root_fd, ATTR_RDONLY | ATTR_NOSUID, false);
 }
 
 static int add_sources(

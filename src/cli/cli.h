@@ -14,3 +14,7 @@ int cmd_runtimes(int argc, char **argv);
 
 /* Prints "hermes COMMAND: message" and returns the exit status of the error's code. */
 int cli_fail(const char *command, const struct err *err);
+
+/* Executes the command again in a delegated control group where one can be had and is needed;
+ * returns otherwise. argv[0] is the command's name. */
+void cli_delegate(int argc, char **argv);

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,13 +20,14 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *text;
+    bool boxes; /* makes boxes, so it needs a delegated control group when not root */
 } commands[] = {
-    {"run", cmd_run, "run a program in a box; needs no server"},
-    {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest"},
-    {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold"},
-    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing"},
-    {"version", cmd_version, "print the version"},
-    {"help", cmd_help, "print this text"},
+    {"run", cmd_run, "run a program in a box; needs no server", true},
+    {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
+    {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},
+    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing", false},
+    {"version", cmd_version, "print the version", false},
+    {"help", cmd_help, "print this text", false},
 };
 
 static void print_commands(FILE *to)
@@ -81,8 +83,11 @@ int main(int argc, char **argv)
     if (str_eq(name, "--version") || str_eq(name, "-V"))
         name = "version";
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (str_eq(name, commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
+        if (!str_eq(name, commands[i].name))
+            continue;
+        if (commands[i].boxes)
+            cli_delegate(argc - 1, argv + 1);
+        return commands[i].run(argc - 1, argv + 1);
     }
     (void)fprintf(stderr, "hermes: unknown command `%s`; `hermes help` lists them\n", name);
     return EXIT_USAGE;

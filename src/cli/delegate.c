@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A user who is not root has limits only in a control group that was delegated. On a machine
+ * with cgroup v2 and a systemd user session that is one call away, so Hermes makes it: it
+ * executes itself again in a transient scope. */
+
+#include "cli/cli.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum { MAX_TEXT = 4096 };
+
+static bool is_pure_v2(const char *mount)
+{
+    struct statfs fs;
+    return statfs(mount, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+/* Whether our own group or the one above it can be written to: somebody delegated it. */
+static bool has_group(const char *mount)
+{
+    char text[MAX_TEXT];
+    if (fs_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0 ||
+        !str_has_prefix(text, "0::/"))
+        return false;
+    cleanup_free char *own = xasprintf("%s%s/cgroup.procs", mount, text + 3);
+    cleanup_free char *above = xasprintf("%s%s/../cgroup.procs", mount, text + 3);
+    return access(own, W_OK) == 0 || access(above, W_OK) == 0;
+}
+
+void cli_delegate(int argc, char **argv)
+{
+    const char *mount = getenv("HERMES_CGROUP_MOUNT"); /* for tests */
+    const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
+    if (!mount)
+        mount = "/sys/fs/cgroup";
+    if (geteuid() == 0 || getenv("HERMES_SCOPE") || !runtime_dir)
+        return;
+    cleanup_free char *manager = xasprintf("%s/systemd/private", runtime_dir);
+    if (access(manager, F_OK) < 0 || (!getenv("HERMES_CGROUP_MOUNT") && !is_pure_v2(mount)) ||
+        has_group(mount))
+        return;
+    static const char *const front[] = {
+        "systemd-run", "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"};
+    const size_t count = sizeof(front) / sizeof(front[0]);
+    const char **all = xcalloc(count + (size_t)argc + 3, sizeof(*all));
+    memcpy(all, front, sizeof(front));
+    all[count] = "/proc/self/exe";
+    char self[MAX_TEXT];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n > 0) {
+        self[n] = '\0';
+        all[count] = self;
+    }
+    for (int i = 0; i < argc; i++)
+        all[count + 1 + (size_t)i] = argv[i];
+    (void)setenv("HERMES_SCOPE", "1", 1);
+    (void)execvp(all[0], (char **)all);
+    free(all); /* no systemd-run: the refusal that follows says what to do */
+}

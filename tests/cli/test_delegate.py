@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hermes asks a systemd user session for a delegated control group by itself. There is no systemd on
+the build machines: a stand-in for systemd-run shows what it would be asked; that the delegated group
+is then used is shown by tests/attacks (rootless) and in the virtual machine."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("HERMES_BUILD_DIR", "build")
+USER = 65534
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+@pytest.fixture
+def session(tmp_path):
+    for parent in tmp_path.parents:
+        if parent.stat().st_mode & 0o005 != 0o005 and str(parent).startswith("/tmp/"):
+            parent.chmod(parent.stat().st_mode | 0o005)
+    tmp_path.chmod(0o755)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    (tmp_path / "cgroup").mkdir()
+    fake = tmp_path / "systemd-run"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 42\n')
+    fake.chmod(0o755)
+    return tmp_path
+
+
+def run(session, **env):
+    env = {"PATH": f"{session}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(session),
+           "HERMES_CGROUP_MOUNT": str(session / "cgroup"), "HERMES_STATE_DIR": str(session / "state"), **env}
+    return subprocess.run([BUILD / "hermes", "run", "--time", "2s", "x y.py", "a"], user=USER, group=USER,
+                          extra_groups=[], env=env, capture_output=True, text=True, cwd="/")
+
+
+def test_the_command_is_executed_again_in_a_scope(session):
+    done = run(session)
+    assert done.returncode == 42
+    assert done.stdout.splitlines() == [
+        "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--",
+        str(BUILD / "hermes"), "run", "--time", "2s", "x y.py", "a"]
+
+
+def test_only_once(session):
+    done = run(session, HERMES_SCOPE="1")
+    assert done.returncode == 2 and "cannot read x y.py" in done.stderr
+
+
+def test_not_where_there_is_no_user_session(session):
+    done = run(session, XDG_RUNTIME_DIR="/nonexistent")
+    assert done.returncode == 2 and "cannot read x y.py" in done.stderr
+
+
+def test_without_systemd_run_it_goes_on(session):
+    (session / "systemd-run").unlink()
+    done = run(session, PATH="/nonexistent")
+    assert done.returncode == 2 and "cannot read x y.py" in done.stderr

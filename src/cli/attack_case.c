@@ -400,7 +400,8 @@ int attack_cases_load(struct attack_cases *ret, const char *dir, struct err *err
         attack_cases_done(&cases);
         return err_wrap(err, r, "attack cases");
     }
-    qsort(cases.items, cases.count, sizeof(*cases.items), by_id);
+    if (cases.items)
+        qsort(cases.items, cases.count, sizeof(*cases.items), by_id);
     *ret = cases;
     return 0;
 }

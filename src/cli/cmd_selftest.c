@@ -258,12 +258,14 @@ static bool is_stopped(const struct selftest *s)
 static double host_busy_s(void)
 {
     char text[256];
-    unsigned long long user = 0, nice = 0, system = 0;
     cleanup_fclose FILE *f = fopen("/proc/stat", "re");
-    if (!f || !fgets(text, sizeof(text), f) ||
-        sscanf(text, "cpu %llu %llu %llu", &user, &nice, &system) != 3)
+    if (!f || !fgets(text, sizeof(text), f) || !str_has_prefix(text, "cpu "))
         return 0;
-    return (double)(user + nice + system) / (double)sysconf(_SC_CLK_TCK);
+    unsigned long long ticks = 0;
+    char *at = text + strlen("cpu ");
+    for (int i = 0; i < 3; i++) /* user, nice, system */
+        ticks += strtoull(at, &at, 10);
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
 /* The control of the CPU limit has to show that a box can take more than one core. It runs

@@ -15,7 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -200,6 +200,16 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
+/* Every live box takes about eight descriptors; the soft limit of a shell would end at a hundred. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 /* Signals as a new program expects them, whatever our parent had; nothing of our parent's on 0,
  * 1 and 2, which boxes are born with. */
 static int start_clean(void)
@@ -210,6 +220,7 @@ static int start_clean(void)
     for (int sig = 1; sig < NSIG; sig++)
         (void)signal(sig, SIG_DFL);
     (void)setsid();
+    raise_descriptor_limit();
     int null = open("/dev/null", O_RDWR);
     if (null < 0)
         return -errno;

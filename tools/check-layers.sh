@@ -21,7 +21,7 @@ BEGIN {
 
     # libraries that a directory must do without: base needs libc only, and the program with
     # privileges parses nothing
-    libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/"
+    libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/"
     deny["base"] = libraries "|seccomp"
     deny["spawn"] = libraries
 }

@@ -45,6 +45,7 @@ enum {
     OPT_COMPILE_ARG,
     OPT_MIN_LEVEL,
     OPT_ENTRY,
+    OPT_NO_CACHE,
     OPT_BASE64,
 };
 
@@ -55,6 +56,7 @@ static const struct argp_option options[] = {
     {"entry", OPT_ENTRY, "NAME", 0, "which of the files is run", 1},
     {"env", 'e', "KEY=VALUE", 0, "set a variable in the box", 1},
     {"compile-arg", OPT_COMPILE_ARG, "ARG", 0, "pass an allowed option to the compiler", 1},
+    {"no-cache", OPT_NO_CACHE, NULL, 0, "compile even if the same was compiled before", 1},
     {"ro", OPT_RO, "DIR[:PATH]", 0, "show a directory read-only (default below /mnt)", 1},
     {"rw", OPT_RW, "DIR[:PATH]", 0, "show a directory for writing", 1},
     {"time", OPT_TIME, "DURATION", 0, "wall time limit: 2s, 500ms", 2},
@@ -97,6 +99,7 @@ struct run_args {
     struct engine_options engine;
     bool json;
     bool base64;
+    bool no_cache;
     struct err err;
     int failed;       /* negative errno once something was wrong */
     int output_error; /* negative errno once output could not be written */
@@ -254,6 +257,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_JSON:
         args->json = true;
+        return 0;
+    case OPT_NO_CACHE:
+        args->no_cache = true;
         return 0;
     case OPT_BASE64:
         args->base64 = true;
@@ -598,6 +604,8 @@ static int run_all(struct run_args *args, struct err *err)
     if (r == 0 && !args->spec.runtime->available)
         r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", args->spec.runtime->missing);
     args->engine.runtimes = &registry;
+    if (r == 0 && !args->no_cache && (r = cache_settings_read(&args->engine.cache, err)) == 0)
+        args->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0)
         r = engine_open(&engine, &args->engine, err);
     int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "core/stage.h"
 
@@ -31,6 +32,8 @@ struct engine {
     struct spawner_client spawner;
     const struct runtime_registry *runtimes;
     struct run_limits maxima;
+    struct cache *cache; /* or NULL */
+    bool cache_shared;
     size_t source_count;
     int (*roots)[ROOT_KINDS]; /* per runtime: index at the spawner, or -1 */
     struct root_entries registered[SPAWN_MAX_ROOTS];
@@ -146,6 +149,20 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     return spawner_seal(&e->spawner, err);
 }
 
+/* Without a cache everything works, only slower. */
+static void open_cache(struct engine *e, const struct cache_settings *settings)
+{
+    struct err err = {0};
+    bool compiles = false;
+
+    for (size_t i = 0; i < e->runtimes->count; i++)
+        compiles =
+            compiles || (e->runtimes->items[i].compiled && e->runtimes->items[i].available);
+    e->cache_shared = settings->shared;
+    if (compiles && settings->max_bytes > 0 && cache_open(&e->cache, settings, &err) < 0)
+        log_event(LOG_WARN, "there is no compile cache", "reason", err.message, (char *)NULL);
+}
+
 int engine_open(struct engine **ret, const struct engine_options *options, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
@@ -160,6 +177,8 @@ int engine_open(struct engine **ret, const struct engine_options *options, struc
     int r = spawner_start(&e->spawner, &setup, err);
     if (r == 0)
         r = register_all(e, options, err);
+    if (r == 0)
+        open_cache(e, &options->cache);
     if (r < 0) {
         engine_close(e);
         return r;
@@ -182,6 +201,7 @@ void engine_leave(struct engine *engine)
     spawner_leave(&engine->spawner);
     for (size_t i = 0; i < engine->registered_count; i++)
         root_entries_done(&engine->registered[i]);
+    cache_close(engine->cache);
     free(engine->roots);
     free(engine);
 }
@@ -218,10 +238,16 @@ static void conclude_compile(struct run_result *result, const char *why)
     (void)snprintf(run->message, sizeof(run->message), "compile stage: %.200s", why);
 }
 
-static int compile(struct running *run, bool *ret_go_on, struct err *err)
+static bool made_program(const struct running *run)
+{
+    const struct run_files *made = &run->artefacts.files;
+    const char *program = run->plan.compile.program;
+    return made->count > 0 && (!program || run_files_find(made, program));
+}
+
+static int compile_in_box(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.compile;
-    struct run_result *result = run->result;
     struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
     struct stage_spec spec = {.job = {.argv = &stage->argv,
                                   .env = &stage->env,
@@ -235,26 +261,98 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
         .limits = stage->limits,
         .stdin_fd = -1,
         .watch = &quiet};
-    result->has_compile = true;
     collect_reader_init(
         &run->artefacts, spec.job.collect_max_files, spec.job.collect_max_bytes);
+    int r =
+        stage_run(&run->engine->spawner, &spec, &run->result->compile, &run->artefacts, err);
+    return r < 0 ? err_wrap(err, r, "compile stage") : 0;
+}
+
+/* What may be kept for the next time: all went well, and nothing of it was cut off. */
+static bool is_complete(const struct running *run)
+{
+    const struct stage_result *c = &run->result->compile;
+    bool complete = c->status == RUN_OK && !c->limits_hit && !c->out_truncated &&
+                    !c->err_truncated && run->artefacts.ended && !run->artefacts.cut &&
+                    made_program(run);
+    for (size_t i = 0; i < run->artefacts.files.count; i++)
+        complete = complete && !run->artefacts.files.items[i].error;
+    return complete;
+}
+
+/* False when the cache has no answer that fits the limits of this run. */
+static bool take_cached(struct running *run, const struct cache_key *key)
+{
+    const struct run_limits *limits = &run->plan.compile.limits;
+    struct stage_result *to = &run->result->compile;
+    struct cache_entry entry;
+    uint64_t bytes = 0;
+    uint64_t start_ns = clock_ns();
+    if (cache_get(run->engine->cache, key, &entry) < 0)
+        return false;
+    for (size_t i = 0; i < entry.files.count; i++)
+        bytes += entry.files.items[i].size;
+    if (entry.out_len > limits->output_kb << 10 || entry.err_len > limits->output_kb << 10 ||
+        bytes > limits->disk_mb << 20 || buf_append(&to->out, entry.out, entry.out_len) < 0 ||
+        buf_append(&to->err, entry.err, entry.err_len) < 0) {
+        cache_entry_done(&entry);
+        return false;
+    }
+    to->status = RUN_OK;
+    to->exited = true;
+    run->artefacts.files = entry.files;
+    run->result->compile_cached = true;
+    to->usage.wall_ms = (double)(clock_ns() - start_ns) / 1e6;
+    return true;
+}
+
+static void keep(const struct running *run, const struct cache_key *key)
+{
+    const struct stage_result *c = &run->result->compile;
+    const struct cache_entry entry = {.out = c->out.data,
+        .out_len = c->out.len,
+        .err = c->err.data,
+        .err_len = c->err.len,
+        .files = run->artefacts.files};
+    cache_put(run->engine->cache, key, &entry);
+}
+
+static int compile(struct running *run, bool *ret_go_on, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.compile;
+    const struct engine *e = run->engine;
+    struct run_result *result = run->result;
+    struct cache_key key;
+    /* A control's box is not like the others, so its results are not theirs. */
+    bool use_cache =
+        e->cache && run->spec->cache_scope && !run->watch->remove && !run->watch->host_root;
+    result->has_compile = true;
     stage_result_done(&result->compile);
     stage_result_init(&result->compile, stage->limits.output_kb << 10);
-    int r = stage_run(&run->engine->spawner, &spec, &result->compile, &run->artefacts, err);
-    if (r < 0)
-        return err_wrap(err, r, "compile stage");
+    if (use_cache)
+        cache_key_make(
+            &(struct cache_question){.scope = e->cache_shared ? "" : run->spec->cache_scope,
+                .image = "default",
+                .runtime = run->runtime,
+                .stage = stage,
+                .files = &run->spec->files,
+                .root = &e->registered[pick_root(run, true)]},
+            &key);
+    if (!use_cache || !take_cached(run, &key)) {
+        int r = compile_in_box(run, err);
+        if (r < 0)
+            return r;
+        if (use_cache && is_complete(run))
+            keep(run, &key);
+    }
     const struct stage_result *compiled = &result->compile;
-    if (compiled->status != RUN_OK) {
+    if (compiled->status != RUN_OK)
         conclude_compile(result,
             compiled->message[0] ? compiled->message : run_status_name(compiled->status));
-        return 0;
-    }
-    if (run->artefacts.files.count == 0 ||
-        (stage->program && !run_files_find(&run->artefacts.files, stage->program))) {
+    else if (!made_program(run))
         conclude_compile(result, "the compiler made no program");
-        return 0;
-    }
-    *ret_go_on = true;
+    else
+        *ret_go_on = true;
     return 0;
 }
 

@@ -6,6 +6,7 @@
  * once. */
 
 #include "base/err.h"
+#include "core/cache.h"
 #include "core/root.h"
 #include "core/run.h"
 #include "core/runtime.h"
@@ -25,6 +26,7 @@ struct engine_options {
         bool writable;
     } sources[SPAWN_MAX_SOURCES]; /* directories for run_mount.source */
     size_t source_count;
+    struct cache_settings cache; /* zero: compile results are not kept */
 };
 
 struct engine;

@@ -254,6 +254,7 @@ static int reuse(const struct root_job *job, struct root_entries *ret)
     entries.count = header.count;
     entries.items = xreallocarray(NULL, entries.count, sizeof(*entries.items));
     memcpy(entries.items, text.data + sizeof(header), entries.count * sizeof(*entries.items));
+    memcpy(entries.key, job->dir_name, sizeof(entries.key));
     *ret = entries;
     root_entries_init(&entries);
     return 0;

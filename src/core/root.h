@@ -14,7 +14,8 @@
 struct root_entries {
     struct spawn_entry *items;
     size_t count;
-    int lock_fd; /* keeps the tool directory from being cleaned up as stale */
+    int lock_fd;  /* keeps the tool directory from being cleaned up as stale */
+    char key[96]; /* name of the tool directory: another one when the toolchain changes */
 };
 
 /* Releases the lock too: call it when no box of this root can be running any more. Accepts a

@@ -179,10 +179,11 @@ void run_files_done(struct run_files *files)
         free(files->items[i].name);
         if (files->items[i].mapped_size)
             (void)munmap(files->items[i].content, files->items[i].mapped_size);
-        else
+        else if (!files->items[i].borrowed)
             free(files->items[i].content);
     }
     free(files->items);
+    free(files->backing);
     *files = (struct run_files){0};
 }
 
@@ -200,6 +201,7 @@ void run_spec_done(struct run_spec *spec)
     strv_done(&spec->compile_args);
     strv_done(&spec->collect);
     free(spec->stdin_data);
+    free(spec->cache_scope);
     run_spec_init(spec);
 }
 

@@ -65,6 +65,7 @@ struct run_file {
     size_t size;
     bool executable;
     size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
+    bool borrowed;      /* content lies in the list's backing */
     bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
     const char
         *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
@@ -73,6 +74,7 @@ struct run_file {
 struct run_files {
     struct run_file *items;
     size_t count;
+    void *backing; /* owned bytes that borrowed contents point into, or NULL */
 };
 /* Takes content and copies name. */
 void run_files_add(
@@ -103,7 +105,9 @@ struct run_spec {
     size_t mount_count;
     char *stdin_data; /* whole stdin, or NULL */
     size_t stdin_size;
-    int stdin_fd; /* pumped into the box when >= 0; borrowed */
+    int stdin_fd;      /* pumped into the box when >= 0; borrowed */
+    char *cache_scope; /* who shares compile results with this run (the API key's name); NULL:
+                          it neither uses nor feeds the cache */
 };
 
 void run_spec_init(struct run_spec *spec);

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Something of the host that a box sees read-only. */
 struct root_path {
@@ -59,7 +60,8 @@ struct runtime {
     struct root_spec run_root;
     struct run_limits limits; /* zero where runtime.json says nothing */
     struct run_limits compile_limits;
-    char *dir; /* runtimes/NAME on the host */
+    char *dir;          /* runtimes/NAME on the host */
+    uint8_t digest[32]; /* SHA-256 of runtime.json, of compiled languages only */
 };
 
 struct runtime_registry {

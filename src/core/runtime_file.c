@@ -15,6 +15,7 @@
 #include "core/template.h"
 
 #include <errno.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -298,6 +299,13 @@ int runtime_file_read(
     if (r < 0) {
         runtime_done(&rt);
         return r;
+    }
+    if (rt.compiled) {
+        struct sha256_ctx ctx;
+
+        sha256_init(&ctx);
+        sha256_update(&ctx, len, (const uint8_t *)text);
+        sha256_digest(&ctx, sizeof(rt.digest), rt.digest);
     }
     *ret = rt;
     return 0;

@@ -153,11 +153,15 @@ def children():
 class Suite:
     """One selftest: its results by id and kind, and what was left behind."""
 
-    def __init__(self, runner, groups, *args):
+    def __init__(self, runner, *args):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         before = host()
         process = runner.start("selftest", "--json", *args)
-        out, self.stderr = process.communicate(timeout=SECONDS)
+        try:
+            out, self.stderr = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()  # nothing, unless it was too slow: its boxes go with it
+            process.wait()
         self.status = process.returncode
         after = host()
         self.left = [f"{key}: {before[key]!r} became {after.get(key)!r}" for key in before
@@ -166,7 +170,6 @@ class Suite:
             self.left.append("the clock was set")
         self.left += [f"process {child}" for child in children()]
         self.left += map(str, pathlib.Path("/var/tmp").glob(f"hermes-selftest-{process.pid}-*"))
-        self.left += groups.remove() if groups else []
         self.results = {(item["id"], item["control"]): item for item in json.loads(out or "[]")}
 
     def check(self, case, control, may_skip):
@@ -178,11 +181,17 @@ class Suite:
 
 
 def one_suite(uid, groups, *args):
-    runner = Runner(uid, groups)
+    suite, left = None, []
     try:
-        return Suite(runner, groups, *args)
+        runner = Runner(uid, groups)
+        try:
+            suite = Suite(runner, *args)
+        finally:
+            runner.remove()
     finally:
-        runner.remove()
+        left = groups.remove() if groups else []
+    suite.left += left
+    return suite
 
 
 @pytest.fixture(scope="module")

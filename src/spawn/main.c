@@ -12,6 +12,7 @@
 #include "spawn/sys.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -220,6 +221,8 @@ static int start_clean(void)
     for (int sig = 1; sig < NSIG; sig++)
         (void)signal(sig, SIG_DFL);
     (void)setsid();
+    /* Real-time processes may not enter a CPU control group, and no box should be one. */
+    (void)sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
     raise_descriptor_limit();
     int null = open("/dev/null", O_RDWR);
     if (null < 0)

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/engine_state.h"
 #include "core/stage.h"
 
 #include <dirent.h>
@@ -24,20 +25,6 @@ enum {
     COLLECT_MAX_FILES = 256,
     COLLECT_MAX_BYTES = 16 << 20,
     ARTEFACT_MAX_FILES = 4000,
-};
-
-enum { ROOT_COMPILE, ROOT_RUN, ROOT_HOST_COMPILE, ROOT_HOST_RUN, ROOT_KINDS };
-
-struct engine {
-    struct spawner_client spawner;
-    const struct runtime_registry *runtimes;
-    struct run_limits maxima;
-    struct cache *cache; /* or NULL */
-    bool cache_shared;
-    size_t source_count;
-    int (*roots)[ROOT_KINDS]; /* per runtime: index at the spawner, or -1 */
-    struct root_entries registered[SPAWN_MAX_ROOTS];
-    size_t registered_count;
 };
 
 const struct spawn_reply *engine_report(const struct engine *engine)
@@ -150,7 +137,7 @@ static int register_all(struct engine *e, const struct engine_options *options, 
 }
 
 /* Without a cache everything works, only slower. */
-static void open_cache(struct engine *e, const struct cache_settings *settings)
+void engine_open_cache(struct engine *e, const struct cache_settings *settings)
 {
     struct err err = {0};
     bool compiles = false;
@@ -178,7 +165,7 @@ int engine_open(struct engine **ret, const struct engine_options *options, struc
     if (r == 0)
         r = register_all(e, options, err);
     if (r == 0)
-        open_cache(e, &options->cache);
+        engine_open_cache(e, &options->cache);
     if (r < 0) {
         engine_close(e);
         return r;
@@ -403,16 +390,20 @@ static int check_mounts(const struct engine *e, const struct run_spec *spec, str
     return 0;
 }
 
+static int check_plan(const struct engine *e, const struct run_spec *spec,
+    const struct run_plan *plan, struct err *err)
+{
+    int r = run_files_check(&spec->files, err);
+    if (r == 0)
+        r = limits_check(&plan->run.limits, &e->maxima, "limits.", err);
+    if (r == 0 && plan->has_compile)
+        r = limits_check(&plan->compile.limits, &e->maxima, "compile_limits.", err);
+    return r < 0 ? r : check_mounts(e, spec, err);
+}
+
 static int run_planned(struct running *run, struct err *err)
 {
-    const struct run_limits *maxima = &run->engine->maxima;
-    int r = run_files_check(&run->spec->files, err);
-    if (r == 0)
-        r = limits_check(&run->plan.run.limits, maxima, "limits.", err);
-    if (r == 0 && run->plan.has_compile)
-        r = limits_check(&run->plan.compile.limits, maxima, "compile_limits.", err);
-    if (r == 0)
-        r = check_mounts(run->engine, run->spec, err);
+    int r = check_plan(run->engine, run->spec, &run->plan, err);
     bool go_on = !run->plan.has_compile;
     if (r == 0 && run->plan.has_compile)
         r = compile(run, &go_on, err);
@@ -443,5 +434,22 @@ int engine_run(struct engine *engine, const struct run_spec *spec,
         run_plan_done(&run.plan);
     }
     collect_reader_done(&run.artefacts);
+    return r;
+}
+
+int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
+    struct err *err)
+{
+    struct run_plan plan;
+    if (!spec->runtime->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
+    int r = runtime_plan(spec->runtime, spec, &plan, err);
+    if (r < 0)
+        return r;
+    *ret_memory_mb = plan.run.limits.memory_mb;
+    if (plan.has_compile && plan.compile.limits.memory_mb > *ret_memory_mb)
+        *ret_memory_mb = plan.compile.limits.memory_mb;
+    r = check_plan(engine, spec, &plan, err);
+    run_plan_done(&plan);
     return r;
 }

@@ -13,6 +13,7 @@
 #include "core/spawner.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
@@ -40,6 +41,24 @@ void engine_close(struct engine *engine);
  * it removes the last control group and ends, a millisecond or two later. */
 void engine_leave(struct engine *engine);
 
+/* For the privilege split: the monitor opens the engine, hands the control socket and this
+ * table (what is registered where) to the server, which attaches with its own copy of the
+ * runtimes. Versions of the runtimes travel along and are filled into `runtimes`. Attaching
+ * takes control_fd. */
+int engine_write_table(const struct engine *engine, struct buf *to);
+int engine_control_fd(const struct engine *engine);
+pid_t engine_spawner_pid(const struct engine *engine);
+int engine_attach(struct engine **ret, const struct engine_options *options,
+    struct runtime_registry *runtimes, int control_fd, const struct buf *table,
+    struct err *err);
+
+/* Takes control_fd in place of that of a spawner which died; it has the same table. Runs may be
+ * under way. */
+int engine_reattach(struct engine *engine, int control_fd);
+
+/* False from the moment the spawner is gone until the next one is attached. */
+bool engine_is_alive(const struct engine *engine);
+
 /* What the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
 
@@ -60,3 +79,7 @@ struct run_watch {
  * ERR_INVALID for a bad spec, else Hermes could not do its job. result must be initialised. */
 int engine_run(struct engine *engine, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err);
+
+/* Checks spec as engine_run() would, without running it, and tells the memory it may take. */
+int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
+    struct err *err);

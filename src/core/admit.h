@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Who may run now. A bounded queue in front of the boxes: first come first served within a key,
+ * round robin between keys, never more memory promised than the machine has. Any thread may
+ * call any function. */
+
+#include "base/err.h"
+#include "core/keys.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct admit_options {
+    const struct keys *keys; /* borrowed; owner -1 is a caller without a key */
+    uint32_t concurrency;    /* runs at one time, at least 1 */
+    uint32_t queue;          /* runs that may wait */
+    uint32_t wait_ms;        /* longest wait */
+    uint64_t memory_mb;      /* promised at one time */
+};
+
+struct admit;
+
+struct admit *admit_new(const struct admit_options *options);
+void admit_free(struct admit *admit); /* nobody may be inside any more */
+
+/* Cores and memory of this machine, or of the control group we are in. */
+unsigned admit_machine_cores(void);
+uint64_t admit_machine_memory_mb(void);
+
+enum admit_place { PLACE_NONE, PLACE_WAITING, PLACE_TAKEN, PLACE_EVICTED, PLACE_CLOSED };
+
+/* A run that was let in, or that waits for it. Must not move while it waits. */
+struct admit_ticket {
+    int owner;
+    uint64_t memory_mb;
+    uint64_t began_ns; /* when it came */
+    uint64_t enter_ns; /* when it was let in */
+    double queue_ms;   /* how long that took */
+    struct admit_ticket *next;
+    int wake_fd;
+    enum admit_place place;
+};
+
+/* Takes a place at once or one in the queue. ERR_BUSY with *ret_retry_s when the queue or a
+ * quota is full. After 0 comes admit_wait(), on any thread. */
+int admit_begin(struct admit *admit, int owner, uint64_t memory_mb, struct admit_ticket *ret,
+    unsigned *ret_retry_s, struct err *err);
+
+/* Waits for the place. ERR_BUSY when it took too long (wait_ms, 0: as configured) or another
+ * key had more right to the queue; -ECANCELED when cancel_fd became readable (-1 for none). */
+int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
+    uint32_t wait_ms, unsigned *ret_retry_s, struct err *err);
+
+/* Gives the place back. cpu_ms is what the run used, for the key's budget. */
+void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms);
+
+/* Nobody is let in from now on; who waits gets ERR_UNAVAILABLE. */
+void admit_close(struct admit *admit);
+
+struct admit_state {
+    uint32_t running;
+    uint32_t waiting;
+    uint32_t concurrency;
+    uint32_t queue;
+    uint64_t memory_promised_mb;
+    uint64_t memory_mb;
+    uint64_t refused; /* ever */
+};
+void admit_get_state(struct admit *admit, struct admit_state *ret);

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See history.h. Runs lie in a hash table by id and in a list by age; one lock covers both and
+ * every run. Events are kept as the text that readers get, so that several readers and a resume
+ * cost no more than a copy. */
+
+#include "core/history.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/utf8.h"
+#include "core/keys.h"
+#include "store/run_store.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    BUCKETS = 4096,
+    RUNS_MAX = 20000,
+    EVENTS_MAX = 2 << 20, /* bytes of one run's events; the oldest are dropped */
+    READ_MAX = 256 << 10, /* bytes a reader gets at once */
+    RUN_COST = 512,       /* what a run without answer weighs */
+    STORE_EVERY_MS = 10000,
+};
+
+struct event {
+    struct event *next;
+    uint64_t id;
+    size_t len;
+    char text[];
+};
+
+struct history_run {
+    struct history *history;
+    struct history_run *bucket_next;
+    struct history_run *older, *newer;
+    unsigned refs; /* one is the table's */
+    char id[ID_MAX];
+    char owner[KEY_NAME_MAX];
+    enum run_mode kind;
+    enum result_encoding encoding;
+    enum run_status status;
+    bool is_listed;
+    bool is_over;
+    bool from_store;
+    int64_t created_ms; /* since 1970 */
+    uint64_t over_at_ms;
+    uint64_t unread_since_ms; /* streamed: when the last reader left */
+    unsigned readers;
+    int cancel_fd;
+    char *answer;
+    size_t answer_len;
+    struct event *first, *last;
+    uint64_t last_id;
+    uint64_t dropped_id; /* last event that is not kept any more */
+    size_t event_bytes;
+    struct {
+        char bytes[4]; /* the beginning of a code point that is not whole yet */
+        size_t len;
+    } partial[2];
+    pthread_cond_t changed;
+};
+
+struct history {
+    struct history_options options;
+    pthread_mutex_t lock;
+    struct history_run *buckets[BUCKETS];
+    struct history_run *oldest, *newest;
+    size_t count;
+    uint64_t bytes;
+    uint64_t store_expired_ms;
+    bool closed;
+};
+
+static int64_t wall_ms(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static unsigned bucket_of(const char *id)
+{
+    unsigned hash = 2166136261u;
+    for (; *id; id++)
+        hash = (hash ^ (unsigned char)*id) * 16777619u;
+    return hash % BUCKETS;
+}
+
+struct history *history_new(const struct history_options *options)
+{
+    struct history *h = xcalloc(1, sizeof(*h));
+    h->options = *options;
+    (void)pthread_mutex_init(&h->lock, NULL);
+    return h;
+}
+
+static void drop_event(struct history_run *run)
+{
+    struct event *e = run->first;
+    run->first = e->next;
+    if (!run->first)
+        run->last = NULL;
+    run->dropped_id = e->id;
+    run->event_bytes -= e->len;
+    if (run->is_listed)
+        run->history->bytes -= e->len;
+    free(e);
+}
+
+static void run_free(struct history_run *run)
+{
+    while (run->first)
+        drop_event(run);
+    if (run->cancel_fd >= 0)
+        (void)close(run->cancel_fd);
+    (void)pthread_cond_destroy(&run->changed);
+    free(run->answer);
+    free(run);
+}
+
+static void unref_locked(struct history_run *run)
+{
+    if (--run->refs == 0)
+        run_free(run);
+}
+
+/* Takes a run out of the table; whoever holds a reference may go on using it. */
+static void unlist(struct history *h, struct history_run *run)
+{
+    struct history_run **at = &h->buckets[bucket_of(run->id)];
+    while (*at != run)
+        at = &(*at)->bucket_next;
+    *at = run->bucket_next;
+    if (run->older)
+        run->older->newer = run->newer;
+    else
+        h->oldest = run->newer;
+    if (run->newer)
+        run->newer->older = run->older;
+    else
+        h->newest = run->older;
+    h->count--;
+    h->bytes -= RUN_COST + run->answer_len + run->event_bytes;
+    run->is_listed = false;
+    unref_locked(run);
+}
+
+void history_free(struct history *history)
+{
+    if (!history)
+        return;
+    while (history->oldest)
+        unlist(history, history->oldest);
+    (void)pthread_mutex_destroy(&history->lock);
+    free(history);
+}
+
+/* Forgets the oldest finished runs while there are too many or too large ones. */
+static void make_room(struct history *h)
+{
+    struct history_run *run = h->oldest;
+    while (run && (h->count > RUNS_MAX || h->bytes > h->options.memory_bytes)) {
+        struct history_run *newer = run->newer;
+        if (run->is_over)
+            unlist(h, run);
+        run = newer;
+    }
+}
+
+static struct history_run *run_new(struct history *h, const char *id, const char *owner)
+{
+    struct history_run *run = xcalloc(1, sizeof(*run));
+    run->history = h;
+    run->refs = 1;
+    run->cancel_fd = -1;
+    (void)snprintf(run->id, sizeof(run->id), "%s", id);
+    (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
+    run->created_ms = wall_ms();
+    run->unread_since_ms = clock_ms();
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&run->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    return run;
+}
+
+static void list(struct history *h, struct history_run *run)
+{
+    struct history_run **bucket = &h->buckets[bucket_of(run->id)];
+    run->bucket_next = *bucket;
+    *bucket = run;
+    run->older = h->newest;
+    if (h->newest)
+        h->newest->newer = run;
+    else
+        h->oldest = run;
+    h->newest = run;
+    h->count++;
+    h->bytes += RUN_COST + run->answer_len;
+    run->is_listed = true;
+    run->refs++;
+}
+
+static int promise(struct history *h, const struct history_run *run, struct err *err)
+{
+    struct run_row row = {.id = (char *)run->id,
+        .owner = (char *)run->owner,
+        .status = (char *)"queued",
+        .created_ms = run->created_ms};
+    if (!h->options.store || run->kind == RUN_SYNC)
+        return 0;
+    return run_store_put(h->options.store, &row, err);
+}
+
+int history_add(struct history *history, const char *id, const char *owner, enum run_mode kind,
+    enum result_encoding encoding, struct history_run **ret, struct err *err)
+{
+    struct history_run *run = run_new(history, id, owner);
+    run->kind = kind;
+    run->encoding = encoding;
+    run->status = RUN_QUEUED;
+    int r = promise(history, run, err);
+    if (r == 0 && kind != RUN_SYNC &&
+        (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        r = err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left");
+    if (r < 0) {
+        run_free(run);
+        return r;
+    }
+    (void)pthread_mutex_lock(&history->lock);
+    list(history, run);
+    make_room(history);
+    (void)pthread_mutex_unlock(&history->lock);
+    *ret = run;
+    return 0;
+}
+
+/* A finished run from the store, as a record that nobody else sees. */
+static struct history_run *find_stored(struct history *h, const char *id, const char *owner)
+{
+    struct run_row row;
+    if (!h->options.store || run_store_get(h->options.store, id, &row) < 0)
+        return NULL;
+    struct history_run *run = NULL;
+    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < wall_ms();
+    if (str_eq(row.owner, owner) && row.finished_ms && !expired) {
+        run = run_new(h, id, owner);
+        run->is_over = run->from_store = true;
+        run->status = RUN_INTERNAL_ERROR;
+        run->answer = take_ptr(row.answer);
+        run->answer_len = row.answer_len;
+        if (!run->answer) {
+            run->answer =
+                xasprintf("{\"id\": \"%s\", \"status\": \"internal_error\", "
+                          "\"exit_code\": null, \"signal\": null, \"limits_hit\": [], "
+                          "\"message\": \"the server ended before the run did\", "
+                          "\"stdout\": \"\", \"stderr\": \"\"}",
+                    id);
+            run->answer_len = strlen(run->answer);
+        }
+    }
+    run_row_done(&row);
+    return run;
+}
+
+struct history_run *history_find(struct history *history, const char *id, const char *owner)
+{
+    struct history_run *run;
+    if (strlen(id) >= ID_MAX)
+        return NULL;
+    (void)pthread_mutex_lock(&history->lock);
+    for (run = history->buckets[bucket_of(id)]; run; run = run->bucket_next) {
+        if (strcmp(run->id, id) == 0)
+            break;
+    }
+    bool is_known = run;
+    if (run && !str_eq(run->owner, owner))
+        run = NULL;
+    if (run)
+        run->refs++;
+    (void)pthread_mutex_unlock(&history->lock);
+    return is_known ? run : find_stored(history, id, owner);
+}
+
+void history_unref(struct history_run *run)
+{
+    if (!run)
+        return;
+    struct history *h = run->history;
+    (void)pthread_mutex_lock(&h->lock);
+    unref_locked(run);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+/* Adds an event; the lock is held. The oldest go when there is too much. */
+static void add_event(struct history_run *run, const char *name, const char *data)
+{
+    char head[64];
+    uint64_t id = ++run->last_id;
+    int head_len = snprintf(
+        head, sizeof(head), "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
+    size_t data_len = strlen(data);
+    size_t len = (size_t)head_len + data_len + 2;
+    struct event *e = xmalloc(sizeof(*e) + len + 1);
+    e->next = NULL;
+    e->id = id;
+    e->len = len;
+    memcpy(e->text, head, (size_t)head_len);
+    memcpy(e->text + head_len, data, data_len);
+    memcpy(e->text + head_len + data_len, "\n\n", 3);
+    if (run->last)
+        run->last->next = e;
+    else
+        run->first = e;
+    run->last = e;
+    run->event_bytes += len;
+    if (run->is_listed)
+        run->history->bytes += len;
+    while (run->event_bytes > EVENTS_MAX && run->first != run->last)
+        drop_event(run);
+    (void)pthread_cond_broadcast(&run->changed);
+}
+
+void history_started(struct history_run *run)
+{
+    struct history *h = run->history;
+    char data[128];
+    (void)snprintf(data, sizeof(data), "{\"id\": \"%s\", \"status\": \"running\"}", run->id);
+    (void)pthread_mutex_lock(&h->lock);
+    if (run->status == RUN_QUEUED) {
+        run->status = RUN_RUNNING;
+        if (run->kind != RUN_SYNC)
+            add_event(run, "start", data);
+    }
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+/* {"data": ...} of a piece of output. Pieces are cut between code points: what is left of the
+ * last one is put before the next piece. */
+static char *output_json(
+    struct history_run *run, enum run_stream stream, const char *data, size_t len)
+{
+    json_t *value;
+    if (run->encoding == ENCODE_BASE64) {
+        cleanup_free char *text = result_base64(data, len);
+        value = json_string(text);
+    } else {
+        size_t kept = run->partial[stream].len;
+        cleanup_free char *joined = xmalloc(kept + len);
+        memcpy(joined, run->partial[stream].bytes, kept);
+        memcpy(joined + kept, data, len);
+        size_t whole = utf8_floor(joined, kept + len);
+        if (kept + len - whole > sizeof(run->partial[stream].bytes))
+            whole = kept + len;
+        run->partial[stream].len = kept + len - whole;
+        memcpy(run->partial[stream].bytes, joined + whole, run->partial[stream].len);
+        size_t text_len;
+        cleanup_free char *text = utf8_repair(joined, whole, &text_len);
+        if (text_len == 0)
+            return NULL;
+        value = json_stringn_nocheck(text, text_len);
+    }
+    json_t *object = json_pack("{s:o}", "data", value);
+    char *text = json_dumps(object, 0);
+    json_decref(object);
+    return text;
+}
+
+void history_output(
+    struct history_run *run, enum run_stream stream, const char *data, size_t len)
+{
+    struct history *h = run->history;
+    if (run->kind == RUN_SYNC)
+        return;
+    /* Only the thread that executes the run comes here: the partial bytes need no lock. */
+    cleanup_free char *text = output_json(run, stream, data, len);
+    if (!text)
+        return;
+    (void)pthread_mutex_lock(&h->lock);
+    add_event(run, stream == STREAM_STDOUT ? "stdout" : "stderr", text);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+static void store_answer(struct history *h, const struct history_run *run)
+{
+    if (!h->options.store)
+        return;
+    struct run_row row = {.id = xstrdup(run->id),
+        .owner = xstrdup(run->owner),
+        .status = xstrdup(run_status_name(run->status)),
+        .created_ms = run->created_ms,
+        .finished_ms = wall_ms(),
+        .answer = xmalloc(run->answer_len + 1),
+        .answer_len = run->answer_len};
+    memcpy(row.answer, run->answer, run->answer_len + 1);
+    run_store_put_later(h->options.store, &row);
+}
+
+void history_finish(
+    struct history_run *run, enum run_status status, char *answer, size_t answer_len)
+{
+    struct history *h = run->history;
+    (void)pthread_mutex_lock(&h->lock);
+    run->status = status;
+    run->is_over = true;
+    run->over_at_ms = clock_ms();
+    run->answer = answer;
+    run->answer_len = answer_len;
+    run->last_id++; /* the id of the event `end` */
+    if (run->is_listed)
+        h->bytes += answer_len;
+    (void)pthread_cond_broadcast(&run->changed);
+    make_room(h);
+    (void)pthread_mutex_unlock(&h->lock);
+    store_answer(h, run);
+}
+
+int history_cancel_fd(const struct history_run *run)
+{
+    return run->cancel_fd;
+}
+
+static bool cancel_locked(struct history_run *run)
+{
+    const uint64_t one = 1;
+    if (run->is_over || run->cancel_fd < 0)
+        return false;
+    ssize_t n = write(run->cancel_fd, &one, sizeof(one));
+    (void)n; /* it is readable already then */
+    return true;
+}
+
+bool history_cancel(struct history_run *run)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    bool cancelled = cancel_locked(run);
+    (void)pthread_mutex_unlock(&run->history->lock);
+    return cancelled;
+}
+
+void history_cancel_all(struct history *history)
+{
+    (void)pthread_mutex_lock(&history->lock);
+    for (struct history_run *run = history->oldest; run; run = run->newer)
+        (void)cancel_locked(run);
+    (void)pthread_mutex_unlock(&history->lock);
+}
+
+char *history_answer(struct history_run *run, size_t *ret_len)
+{
+    char *text;
+    (void)pthread_mutex_lock(&run->history->lock);
+    if (run->is_over) {
+        text = xmalloc(run->answer_len + 1);
+        memcpy(text, run->answer, run->answer_len + 1);
+        *ret_len = run->answer_len;
+    } else {
+        text = xasprintf(
+            "{\"id\": \"%s\", \"status\": \"%s\"}", run->id, run_status_name(run->status));
+        *ret_len = strlen(text);
+    }
+    (void)pthread_mutex_unlock(&run->history->lock);
+    return text;
+}
+
+const char *history_id(const struct history_run *run)
+{
+    return run->id;
+}
+
+void history_read_begin(struct history_run *run)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    run->readers++;
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
+void history_read_end(struct history_run *run)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    if (--run->readers == 0)
+        run->unread_since_ms = clock_ms();
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
+static bool has_news(const struct history_run *run, uint64_t after_id)
+{
+    return run->is_over || run->last_id > after_id;
+}
+
+/* Copies events after *after_id; the lock is held. */
+static int copy_events(struct history_run *run, uint64_t *after_id, struct buf *to)
+{
+    if (*after_id < run->dropped_id) {
+        (void)buf_printf(to, ": events up to %llu are no longer kept\n\n",
+            (unsigned long long)run->dropped_id);
+        *after_id = run->dropped_id;
+    }
+    for (const struct event *e = run->first; e; e = e->next) {
+        if (e->id <= *after_id)
+            continue;
+        if (to->len && to->len + e->len > READ_MAX)
+            return 1;
+        if (buf_append(to, e->text, e->len) < 0)
+            return -EMSGSIZE;
+        *after_id = e->id;
+    }
+    if (!run->is_over)
+        return 1;
+    uint64_t end_id = run->from_store ? *after_id + 1 : run->last_id;
+    if (*after_id < end_id) {
+        if (buf_printf(to, "id: %llu\nevent: end\ndata: ", (unsigned long long)end_id) < 0 ||
+            buf_append(to, run->answer, run->answer_len) < 0 || buf_append(to, "\n\n", 2) < 0)
+            return -EMSGSIZE;
+        *after_id = end_id;
+    }
+    return 0;
+}
+
+int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, struct buf *to)
+{
+    struct history *h = run->history;
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    int r = 0;
+    (void)pthread_mutex_lock(&h->lock);
+    while (!has_news(run, *after_id) && !h->closed && r != ETIMEDOUT)
+        r = pthread_cond_timedwait(&run->changed, &h->lock, &until);
+    if (has_news(run, *after_id))
+        r = copy_events(run, after_id, to);
+    else
+        r = h->closed ? -ESHUTDOWN : -ETIMEDOUT;
+    (void)pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+bool history_is_read(struct history_run *run, uint64_t after_id)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    bool all = run->is_over && !run->from_store && after_id >= run->last_id;
+    (void)pthread_mutex_unlock(&run->history->lock);
+    return all;
+}
+
+void history_tick(struct history *history)
+{
+    uint64_t now = clock_ms();
+    const struct history_options *o = &history->options;
+    (void)pthread_mutex_lock(&history->lock);
+    for (struct history_run *run = history->oldest, *newer; run; run = newer) {
+        newer = run->newer;
+        if (run->is_over && now - run->over_at_ms > o->ttl_ms)
+            unlist(history, run);
+        else if (!run->is_over && run->kind == RUN_STREAMED && run->readers == 0 &&
+                 now - run->unread_since_ms > o->resume_grace_ms)
+            (void)cancel_locked(run);
+    }
+    bool expire = o->store && now - history->store_expired_ms > STORE_EVERY_MS;
+    if (expire)
+        history->store_expired_ms = now;
+    (void)pthread_mutex_unlock(&history->lock);
+    if (expire)
+        run_store_expire(o->store, wall_ms() - (int64_t)o->ttl_ms, o->max_bytes);
+}
+
+void history_close(struct history *history)
+{
+    (void)pthread_mutex_lock(&history->lock);
+    history->closed = true;
+    for (struct history_run *run = history->oldest; run; run = run->newer)
+        (void)pthread_cond_broadcast(&run->changed);
+    (void)pthread_mutex_unlock(&history->lock);
+}
+
+void history_get_size(struct history *history, size_t *ret_runs, uint64_t *ret_bytes)
+{
+    (void)pthread_mutex_lock(&history->lock);
+    *ret_runs = history->count;
+    *ret_bytes = history->bytes;
+    (void)pthread_mutex_unlock(&history->lock);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Everything a server shares, and the one way from a run_spec to a result that every front door
+ * takes: admission, engine, counters. */
+
+#include "core/admit.h"
+#include "core/config.h"
+#include "core/engine.h"
+#include "core/history.h"
+#include "core/keys.h"
+#include "core/metrics.h"
+
+#include <stdatomic.h>
+
+struct service {
+    struct config config;
+    struct keys keys;
+    struct runtime_registry runtimes;
+    struct engine *engine;
+    struct admit *admit;
+    struct history *history;
+    struct run_store *store; /* or NULL */
+    struct metrics metrics;
+    uint64_t started_ms;
+    atomic_bool stopping;
+    atomic_int background; /* runs on threads of their own */
+    uint64_t store_failures;
+};
+
+/* Who asks and how the run is followed. */
+struct service_call {
+    const struct run_spec *spec;
+    int owner;                     /* index of the key, -1 for none */
+    const struct run_watch *watch; /* its cancel_fd also ends the wait for a place */
+};
+
+/* Admission, memory and history from config, keys and machine. */
+int service_open(struct service *service, struct err *err);
+void service_close(struct service *service);
+
+/* The name of a key, "" for none. */
+const char *service_owner_name(const struct service *service, int owner);
+
+/* Runs it on this thread. Returns 0 with the result (cancelled ones included), or an error;
+ * with ERR_BUSY *ret_retry_s says when to come again. result must be initialised. */
+int service_run(struct service *service, const struct service_call *call,
+    struct run_result *result, unsigned *ret_retry_s, struct err *err);
+
+/* The same on a thread of its own, told to `run`. Fails at once when the spec is bad or there
+ * is no place in the queue. On success takes the spec's content and the reference to run. */
+int service_run_later(struct service *service, struct run_spec *spec, int owner,
+    enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
+    struct err *err);
+
+/* The JSON of a result or, when err is not NULL, of a failure: status internal_error and the
+ * member `error` of docs/api.md. The caller frees. */
+char *service_encode(const struct run_result *result, enum result_encoding encoding,
+    const struct err *err, size_t *ret_len);
+
+/* Once a second. */
+void service_tick(struct service *service);

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See run_store.h. All SQL of the run history is here. A commit costs a write to disk, so
+ * finished runs wait in a list until the writer thread has put all of them into one
+ * transaction; a run that someone will ask for later (async) is written before it is promised.
+ */
+
+#include "store/run_store.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PENDING_MAX = 4096 };
+
+static const char schema[] =
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;"
+    "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA secure_delete=ON;"
+    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
+    " status TEXT NOT NULL, created_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL,"
+    " answer BLOB, size INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);";
+
+enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_TOTAL, SQL_OLDEST, SQL_LOST, SQL_COUNT };
+
+static const char *const statements[SQL_COUNT] = {
+    [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
+                " status=?3, finished_ms=?5, answer=?6, size=?7",
+    [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, answer FROM runs WHERE id=?1",
+    [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
+    [SQL_TOTAL] = "SELECT COALESCE(SUM(size), 0) FROM runs",
+    [SQL_OLDEST] = "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE finished_ms > 0"
+                   " ORDER BY finished_ms LIMIT 64)",
+    [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
+};
+
+struct pending {
+    struct pending *next;
+    struct run_row row;
+};
+
+struct run_store {
+    sqlite3 *db;
+    sqlite3_stmt *sql[SQL_COUNT];
+    pthread_mutex_t db_lock;
+    pthread_mutex_t list_lock; /* never held while the database works */
+    pthread_cond_t changed;
+    struct pending *first, *last;
+    size_t pending_count;
+    struct pending *writing; /* the batch that the writer is at */
+    bool closing;
+    pthread_t writer;
+    bool has_writer;
+    uint64_t failures;
+    char why[128];
+};
+
+void run_row_done(struct run_row *row)
+{
+    free(row->id);
+    free(row->owner);
+    free(row->status);
+    free(row->answer);
+    *row = (struct run_row){0};
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Notes a failure; the list lock must not be held. */
+static void note_failure(struct run_store *s)
+{
+    (void)pthread_mutex_lock(&s->list_lock);
+    s->failures++;
+    (void)snprintf(s->why, sizeof(s->why), "%s", sqlite3_errmsg(s->db));
+    (void)pthread_mutex_unlock(&s->list_lock);
+}
+
+static int put_row(struct run_store *s, const struct run_row *row)
+{
+    sqlite3_stmt *sql = s->sql[SQL_PUT];
+    (void)sqlite3_bind_text(sql, 1, row->id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(sql, 2, row->owner, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(sql, 3, row->status, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(sql, 4, row->created_ms);
+    (void)sqlite3_bind_int64(sql, 5, row->finished_ms);
+    if (row->answer)
+        (void)sqlite3_bind_blob64(sql, 6, row->answer, row->answer_len, SQLITE_STATIC);
+    else
+        (void)sqlite3_bind_null(sql, 6);
+    (void)sqlite3_bind_int64(sql, 7, (sqlite3_int64)row->answer_len);
+    int r = sqlite3_step(sql);
+    (void)sqlite3_reset(sql);
+    (void)sqlite3_clear_bindings(sql);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+static void write_batch(struct run_store *s, const struct pending *batch)
+{
+    (void)pthread_mutex_lock(&s->db_lock);
+    int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
+    for (const struct pending *p = batch; r == SQLITE_OK && p; p = p->next)
+        r = put_row(s, &p->row);
+    if (r == SQLITE_OK)
+        r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    if (r != SQLITE_OK) {
+        note_failure(s);
+        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    (void)pthread_mutex_unlock(&s->db_lock);
+}
+
+static void free_list(struct pending *p)
+{
+    while (p) {
+        struct pending *next = p->next;
+        run_row_done(&p->row);
+        free(p);
+        p = next;
+    }
+}
+
+static void *write_all(void *arg)
+{
+    struct run_store *s = arg;
+    (void)pthread_mutex_lock(&s->list_lock);
+    for (;;) {
+        while (!s->first && !s->closing)
+            (void)pthread_cond_wait(&s->changed, &s->list_lock);
+        if (!s->first)
+            break;
+        s->writing = s->first;
+        s->first = s->last = NULL;
+        s->pending_count = 0;
+        (void)pthread_mutex_unlock(&s->list_lock);
+        write_batch(s, s->writing);
+        (void)pthread_mutex_lock(&s->list_lock);
+        struct pending *written = s->writing;
+        s->writing = NULL;
+        free_list(written);
+    }
+    (void)pthread_mutex_unlock(&s->list_lock);
+    return NULL;
+}
+
+static int prepare_all(struct run_store *s)
+{
+    int r = sqlite3_exec(s->db, schema, NULL, NULL, NULL);
+    for (size_t i = 0; r == SQLITE_OK && i < SQL_COUNT; i++)
+        r = sqlite3_prepare_v3(
+            s->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT, &s->sql[i], NULL);
+    if (r == SQLITE_OK) {
+        (void)sqlite3_bind_int64(s->sql[SQL_LOST], 1, now_ms());
+        r = sqlite3_step(s->sql[SQL_LOST]);
+        (void)sqlite3_reset(s->sql[SQL_LOST]);
+        r = r == SQLITE_DONE ? SQLITE_OK : r;
+    }
+    return r;
+}
+
+static void close_db(struct run_store *s)
+{
+    for (size_t i = 0; i < SQL_COUNT; i++) {
+        (void)sqlite3_finalize(s->sql[i]);
+        s->sql[i] = NULL;
+    }
+    (void)sqlite3_close(s->db);
+    s->db = NULL;
+}
+
+static int open_db(struct run_store *s, const char *path)
+{
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                      SQLITE_OPEN_PRIVATECACHE;
+    int r = sqlite3_open_v2(path, &s->db, flags, NULL);
+    if (r == SQLITE_OK) {
+        (void)sqlite3_busy_timeout(s->db, 5000);
+        r = prepare_all(s);
+    }
+    return r;
+}
+
+/* Moves the file and its companions out of the way. */
+static void move_aside(const char *path)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        cleanup_free char *from = xasprintf("%s%s", path, suffixes[i]);
+        cleanup_free char *to = xasprintf("%s.bad%s", path, suffixes[i]);
+        (void)rename(from, to);
+    }
+}
+
+int run_store_open(struct run_store **ret, const char *path, struct err *err)
+{
+    struct run_store *s = xcalloc(1, sizeof(*s));
+    int r = open_db(s, path);
+    if (r == SQLITE_NOTADB || r == SQLITE_CORRUPT) {
+        close_db(s);
+        move_aside(path);
+        r = open_db(s, path);
+    }
+    (void)pthread_mutex_init(&s->db_lock, NULL);
+    (void)pthread_mutex_init(&s->list_lock, NULL);
+    (void)pthread_cond_init(&s->changed, NULL);
+    if (r == SQLITE_OK) {
+        s->has_writer = pthread_create(&s->writer, NULL, write_all, s) == 0;
+        if (s->has_writer) {
+            *ret = s;
+            return 0;
+        }
+    }
+    int code = err_set(err, r == SQLITE_FULL ? ERR_NO_SPACE : ERR_UNAVAILABLE, EIO,
+        "cannot open the run history %s: %s", path, s->db ? sqlite3_errmsg(s->db) : "?");
+    run_store_close(s);
+    return code;
+}
+
+void run_store_close(struct run_store *store)
+{
+    if (!store)
+        return;
+    (void)pthread_mutex_lock(&store->list_lock);
+    store->closing = true;
+    (void)pthread_cond_signal(&store->changed);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (store->has_writer)
+        (void)pthread_join(store->writer, NULL);
+    close_db(store);
+    (void)pthread_mutex_destroy(&store->db_lock);
+    (void)pthread_mutex_destroy(&store->list_lock);
+    (void)pthread_cond_destroy(&store->changed);
+    free(store);
+}
+
+int run_store_put(struct run_store *store, const struct run_row *row, struct err *err)
+{
+    (void)pthread_mutex_lock(&store->db_lock);
+    int r = put_row(store, row);
+    if (r != SQLITE_OK) {
+        note_failure(store);
+        r = err_set(err, r == SQLITE_FULL ? ERR_NO_SPACE : ERR_UNAVAILABLE,
+            r == SQLITE_FULL ? ENOSPC : EIO, "cannot write the run history: %s",
+            sqlite3_errmsg(store->db));
+    }
+    (void)pthread_mutex_unlock(&store->db_lock);
+    return r;
+}
+
+void run_store_put_later(struct run_store *store, struct run_row *row)
+{
+    struct pending *p = xcalloc(1, sizeof(*p));
+    p->row = *row;
+    *row = (struct run_row){0};
+    (void)pthread_mutex_lock(&store->list_lock);
+    bool is_full = store->pending_count >= PENDING_MAX;
+    if (!is_full) {
+        if (store->last)
+            store->last->next = p;
+        else
+            store->first = p;
+        store->last = p;
+        store->pending_count++;
+        (void)pthread_cond_signal(&store->changed);
+    }
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (is_full) { /* the disk is slower than the runs: this one waits for it */
+        (void)run_store_put(store, &p->row, NULL);
+        free_list(p);
+    }
+}
+
+static char *copy_text(const void *data, size_t len)
+{
+    char *copy = xmalloc(len + 1);
+    if (len)
+        memcpy(copy, data, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+/* Looks through rows that are not written yet; the list lock is held. */
+static bool find_pending(const struct pending *p, const char *id, struct run_row *ret)
+{
+    for (; p; p = p->next) {
+        if (strcmp(p->row.id, id) != 0)
+            continue;
+        *ret = (struct run_row){.id = xstrdup(id),
+            .owner = xstrdup(p->row.owner),
+            .status = xstrdup(p->row.status),
+            .created_ms = p->row.created_ms,
+            .finished_ms = p->row.finished_ms,
+            .answer = p->row.answer ? copy_text(p->row.answer, p->row.answer_len) : NULL,
+            .answer_len = p->row.answer_len};
+        return true;
+    }
+    return false;
+}
+
+int run_store_get(struct run_store *store, const char *id, struct run_row *ret)
+{
+    (void)pthread_mutex_lock(&store->list_lock);
+    bool found = find_pending(store->first, id, ret) || find_pending(store->writing, id, ret);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (found)
+        return 0;
+    sqlite3_stmt *sql = store->sql[SQL_GET];
+    (void)pthread_mutex_lock(&store->db_lock);
+    (void)sqlite3_bind_text(sql, 1, id, -1, SQLITE_STATIC);
+    found = sqlite3_step(sql) == SQLITE_ROW;
+    if (found) {
+        const void *answer = sqlite3_column_blob(sql, 4);
+        size_t len = (size_t)sqlite3_column_bytes(sql, 4);
+        *ret = (struct run_row){.id = xstrdup(id),
+            .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)),
+            .status = xstrdup((const char *)sqlite3_column_text(sql, 1)),
+            .created_ms = sqlite3_column_int64(sql, 2),
+            .finished_ms = sqlite3_column_int64(sql, 3),
+            .answer = answer ? copy_text(answer, len) : NULL,
+            .answer_len = len};
+    }
+    (void)sqlite3_reset(sql);
+    (void)pthread_mutex_unlock(&store->db_lock);
+    return found ? 0 : -ENOENT;
+}
+
+void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes)
+{
+    (void)pthread_mutex_lock(&store->db_lock);
+    (void)sqlite3_bind_int64(store->sql[SQL_EXPIRE], 1, before_ms);
+    bool ok = sqlite3_step(store->sql[SQL_EXPIRE]) == SQLITE_DONE;
+    bool changed = sqlite3_changes(store->db) > 0;
+    (void)sqlite3_reset(store->sql[SQL_EXPIRE]);
+    for (int round = 0; ok && round < 10000; round++) {
+        ok = sqlite3_step(store->sql[SQL_TOTAL]) == SQLITE_ROW;
+        uint64_t total = ok ? (uint64_t)sqlite3_column_int64(store->sql[SQL_TOTAL], 0) : 0;
+        (void)sqlite3_reset(store->sql[SQL_TOTAL]);
+        if (total <= max_bytes)
+            break;
+        ok = sqlite3_step(store->sql[SQL_OLDEST]) == SQLITE_DONE &&
+             sqlite3_changes(store->db) > 0;
+        changed = changed || ok;
+        (void)sqlite3_reset(store->sql[SQL_OLDEST]);
+    }
+    if (changed)
+        (void)sqlite3_exec(store->db, "PRAGMA incremental_vacuum", NULL, NULL, NULL);
+    (void)pthread_mutex_unlock(&store->db_lock);
+}
+
+uint64_t run_store_failures(struct run_store *store, char *why, size_t why_size)
+{
+    (void)pthread_mutex_lock(&store->list_lock);
+    uint64_t failures = store->failures;
+    (void)snprintf(why, why_size, "%s", store->why);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    return failures;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Results of runs in SQLite, so that they outlive the server. One file, WAL, one connection
+ * behind a lock; finished runs are written by a thread of its own, a batch at a time. Any
+ * thread may call any function. */
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct run_row {
+    char *id;
+    char *owner;         /* name of the key, "" for none */
+    char *status;        /* "queued" until it ends */
+    int64_t created_ms;  /* since 1970 */
+    int64_t finished_ms; /* 0 until it ends */
+    char *answer;        /* JSON; NULL when the run was lost */
+    size_t answer_len;
+};
+void run_row_done(struct run_row *row);
+
+struct run_store;
+
+/* Opens or makes the file. Runs that were not finished are marked lost: finished now, status
+ * internal_error, no answer. A file that is not a database is moved aside (NAME.bad). */
+int run_store_open(struct run_store **ret, const char *path, struct err *err);
+
+/* Writes what is pending and closes. */
+void run_store_close(struct run_store *store);
+
+/* Writes now; ERR_NO_SPACE when the disk is full. */
+int run_store_put(struct run_store *store, const struct run_row *row, struct err *err);
+
+/* Takes the row and writes it soon; reads see it at once. */
+void run_store_put_later(struct run_store *store, struct run_row *row);
+
+/* -ENOENT when there is none. */
+int run_store_get(struct run_store *store, const char *id, struct run_row *ret);
+
+/* Removes what finished before that time, then the oldest until all answers together have at
+ * most max_bytes. */
+void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes);
+
+/* How many writes failed so far, and why the last one did. */
+uint64_t run_store_failures(struct run_store *store, char *why, size_t why_size);

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Facts about admission: bounds, turns, quotas, leaving. */
+
+#include "test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/admit.h"
+
+static struct key key_items[2] = {{.name = "a"}, {.name = "b"}};
+static const struct keys two_keys = {.items = key_items, .count = 2};
+
+static struct admit *make(uint32_t concurrency, uint32_t queue, uint64_t memory_mb)
+{
+    return admit_new(&(struct admit_options){.keys = &two_keys,
+        .concurrency = concurrency,
+        .queue = queue,
+        .wait_ms = 5000,
+        .memory_mb = memory_mb});
+}
+
+static int enter(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret)
+{
+    struct err err = {0};
+    unsigned retry_s;
+    int r = admit_begin(a, owner, memory_mb, ret, &retry_s, &err);
+    return r < 0 ? r : admit_wait(a, ret, -1, 0, &retry_s, &err);
+}
+
+static void past_the_queue_it_is_busy_with_an_estimate(void **state)
+{
+    struct admit *a = make(1, 0, 1000);
+    struct admit_ticket one, two;
+    struct err err = {0};
+    unsigned retry_s = 0;
+
+    assert_int_equal(enter(a, 0, 10, &one), 0);
+    assert_true(admit_begin(a, 0, 10, &two, &retry_s, &err) < 0);
+    assert_int_equal(err.code, ERR_BUSY);
+    assert_true(retry_s >= 1);
+    admit_leave(a, &one, 0);
+    assert_int_equal(enter(a, 0, 10, &two), 0);
+    admit_leave(a, &two, 0);
+    admit_free(a);
+}
+
+static void memory_is_never_promised_twice(void **state)
+{
+    struct admit *a = make(10, 10, 100);
+    struct admit_ticket big, small;
+    struct err err = {0};
+    unsigned retry_s;
+
+    assert_int_equal(enter(a, 0, 80, &big), 0);
+    assert_int_equal(admit_begin(a, 1, 40, &small, &retry_s, &err), 0);
+    assert_int_equal(small.place, PLACE_WAITING);
+    admit_leave(a, &big, 0);
+    assert_int_equal(small.place, PLACE_TAKEN);
+    assert_int_equal(admit_wait(a, &small, -1, 0, &retry_s, &err), 0);
+    admit_leave(a, &small, 0);
+    admit_free(a);
+}
+
+static void keys_take_turns(void **state)
+{
+    struct admit *a = make(1, 10, 1000);
+    struct admit_ticket first, of_a[3], of_b;
+    struct err err = {0};
+    unsigned retry_s;
+
+    assert_int_equal(enter(a, 0, 1, &first), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(admit_begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
+    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+    admit_leave(a, &first, 0);
+    struct admit_ticket *next = of_a[0].place == PLACE_TAKEN ? &of_a[0] : &of_b;
+    assert_int_equal(next->place, PLACE_TAKEN);
+    admit_leave(a, next, 0);
+    assert_int_equal(of_a[0].place, PLACE_TAKEN);
+    assert_int_equal(of_b.place, PLACE_TAKEN);
+    assert_int_equal(of_a[1].place, PLACE_WAITING);
+    admit_leave(a, next == &of_b ? &of_a[0] : &of_b, 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(admit_wait(a, &of_a[i], -1, 0, &retry_s, &err), 0);
+        if (i > 0)
+            admit_leave(a, &of_a[i], 0);
+    }
+    assert_int_equal(admit_wait(a, &of_b, -1, 0, &retry_s, &err), 0);
+    admit_free(a);
+}
+
+static void a_flood_of_one_key_makes_way_for_the_other(void **state)
+{
+    struct admit *a = make(1, 4, 1000);
+    struct admit_ticket first, flood[4], of_b;
+    struct err err = {0};
+    unsigned retry_s;
+
+    assert_int_equal(enter(a, 0, 1, &first), 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(admit_begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
+    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+    assert_int_equal(flood[3].place, PLACE_EVICTED);
+    assert_true(admit_wait(a, &flood[3], -1, 0, &retry_s, &err) < 0);
+    assert_int_equal(err.code, ERR_BUSY);
+    admit_close(a);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(admit_wait(a, &flood[i], -1, 0, &retry_s, &err) < 0);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_true(admit_wait(a, &of_b, -1, 0, &retry_s, &err) < 0);
+    admit_free(a);
+}
+
+static void who_leaves_the_queue_frees_its_place(void **state)
+{
+    struct admit *a = make(1, 1, 1000);
+    struct admit_ticket first, gone, next;
+    struct admit_state now;
+    struct err err = {0};
+    unsigned retry_s;
+    int cancel = eventfd(1, EFD_CLOEXEC);
+
+    assert_int_equal(enter(a, 0, 1, &first), 0);
+    assert_int_equal(admit_begin(a, 0, 1, &gone, &retry_s, &err), 0);
+    assert_int_equal(admit_wait(a, &gone, cancel, 0, &retry_s, &err), -ECANCELED);
+    admit_get_state(a, &now);
+    assert_int_equal(now.waiting, 0);
+    assert_int_equal(admit_begin(a, 0, 1, &next, &retry_s, &err), 0);
+    admit_leave(a, &first, 0);
+    assert_int_equal(admit_wait(a, &next, -1, 0, &retry_s, &err), 0);
+    admit_leave(a, &next, 0);
+    (void)close(cancel);
+    admit_free(a);
+}
+
+static void quotas_of_a_key_hold(void **state)
+{
+    struct key items[3] = {{.name = "slow", .rate_per_m = 2},
+        {.name = "poor", .cpu_s_per_hour = 1}, {.name = "narrow", .concurrency = 1}};
+    struct keys keys = {.items = items, .count = 3};
+    struct admit *a = admit_new(&(struct admit_options){
+        .keys = &keys, .concurrency = 8, .queue = 8, .wait_ms = 50, .memory_mb = 1000});
+    struct admit_ticket t, second, third;
+    struct err err = {0};
+    unsigned retry_s = 0;
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(enter(a, 0, 1, &t), 0);
+        admit_leave(a, &t, 0);
+    }
+    assert_true(admit_begin(a, 0, 1, &t, &retry_s, &err) < 0);
+    assert_int_equal(err.code, ERR_BUSY);
+    assert_in_range(retry_s, 20, 31);
+
+    assert_int_equal(enter(a, 1, 1, &t), 0);
+    admit_leave(a, &t, 2000);
+    assert_true(admit_begin(a, 1, 1, &t, &retry_s, &err) < 0);
+    assert_true(retry_s > 1000);
+
+    assert_int_equal(enter(a, 2, 1, &t), 0);
+    assert_int_equal(admit_begin(a, 2, 1, &second, &retry_s, &err), 0);
+    assert_int_equal(second.place, PLACE_WAITING);
+    assert_true(admit_begin(a, 2, 1, &third, &retry_s, &err) < 0);
+    assert_true(admit_wait(a, &second, -1, 0, &retry_s, &err) < 0);
+    assert_int_equal(err.code, ERR_BUSY);
+    admit_leave(a, &t, 0);
+    admit_free(a);
+}
+
+struct crowd {
+    struct admit *admit;
+    int owner;
+    atomic_uint *inside;
+    atomic_uint *most;
+    unsigned done;
+};
+
+static void *come_and_go(void *arg)
+{
+    struct crowd *c = arg;
+    for (unsigned i = 0; i < 200; i++) {
+        struct admit_ticket t;
+        if (enter(c->admit, c->owner, 10, &t) < 0)
+            continue;
+        unsigned now = atomic_fetch_add(c->inside, 1) + 1;
+        unsigned most = *c->most;
+        while (now > most && !atomic_compare_exchange_weak(c->most, &most, now))
+            ;
+        c->done++;
+        atomic_fetch_sub(c->inside, 1);
+        admit_leave(c->admit, &t, 1);
+    }
+    return NULL;
+}
+
+static void many_threads_never_exceed_the_bounds(void **state)
+{
+    struct admit *a = make(4, 64, 30);
+    atomic_uint inside = 0, most = 0;
+    struct crowd crowds[16];
+    pthread_t threads[16];
+    struct admit_state now;
+
+    for (int i = 0; i < 16; i++) {
+        crowds[i] = (struct crowd){a, i % 2, &inside, &most, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &crowds[i]), 0);
+    }
+    unsigned done = 0;
+    for (int i = 0; i < 16; i++) {
+        (void)pthread_join(threads[i], NULL);
+        done += crowds[i].done;
+    }
+    assert_int_equal(done, 16 * 200);
+    assert_in_range(most, 1, 3); /* 30 MiB hold three runs of 10 */
+    admit_get_state(a, &now);
+    assert_int_equal(now.running, 0);
+    assert_int_equal(now.waiting, 0);
+    assert_int_equal(now.memory_promised_mb, 0);
+    admit_free(a);
+}
+
+static void the_machine_has_cores_and_memory(void **state)
+{
+    assert_true(admit_machine_cores() >= 1);
+    assert_true(admit_machine_memory_mb() >= 64);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(past_the_queue_it_is_busy_with_an_estimate),
+        cmocka_unit_test(memory_is_never_promised_twice),
+        cmocka_unit_test(keys_take_turns),
+        cmocka_unit_test(a_flood_of_one_key_makes_way_for_the_other),
+        cmocka_unit_test(who_leaves_the_queue_frees_its_place),
+        cmocka_unit_test(quotas_of_a_key_hold),
+        cmocka_unit_test(many_threads_never_exceed_the_bounds),
+        cmocka_unit_test(the_machine_has_cores_and_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Facts about kept runs, in memory and in SQLite. */
+
+#include "test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/history.h"
+#include "runtime_fixture.h"
+#include "store/run_store.h"
+
+static struct history *make(struct run_store *store, uint64_t bytes)
+{
+    return history_new(&(struct history_options){.store = store,
+        .ttl_ms = 60000,
+        .max_bytes = bytes,
+        .memory_bytes = bytes,
+        .resume_grace_ms = 0});
+}
+
+static void finish(struct history_run *run, const char *answer)
+{
+    history_finish(run, RUN_OK, xstrdup(answer), strlen(answer));
+}
+
+static void a_run_belongs_to_its_owner(void **state)
+{
+    struct history *h = make(NULL, 1 << 20);
+    struct history_run *run, *found;
+    struct err err = {0};
+    size_t len;
+
+    assert_int_equal(history_add(h, "run_1", "a", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    assert_null(history_find(h, "run_1", "b"));
+    assert_null(history_find(h, "run_2", "a"));
+    found = history_find(h, "run_1", "a");
+    assert_non_null(found);
+    char *text = history_answer(found, &len);
+    assert_non_null(strstr(text, "queued"));
+    free(text);
+    finish(run, "{\"x\":1}");
+    text = history_answer(found, &len);
+    assert_string_equal(text, "{\"x\":1}");
+    free(text);
+    assert_false(history_cancel(found));
+    history_unref(found);
+    history_unref(run);
+    history_free(h);
+}
+
+static void events_resume_where_a_reader_left(void **state)
+{
+    struct history *h = make(NULL, 1 << 20);
+    struct history_run *run;
+    struct err err = {0};
+    struct buf out;
+    uint64_t after = 0;
+
+    buf_init(&out, 1 << 20);
+    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_read(run, &after, 10, &out), -ETIMEDOUT);
+    history_started(run);
+    history_output(run, STREAM_STDOUT, "h\xc3", 2); /* half a code point waits for the rest */
+    history_output(run, STREAM_STDOUT, "\xa9!", 2);
+    assert_int_equal(history_read(run, &after, 10, &out), 1);
+    assert_int_equal(after, 3);
+    assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
+    assert_non_null(strstr(out.data, "id: 2\nevent: stdout\ndata: {\"data\": \"h\"}\n\n"));
+    assert_non_null(strstr(out.data, "{\"data\": \"\xc3\xa9!\"}"));
+    finish(run, "{}");
+    buf_clear(&out);
+    after = 2;
+    assert_int_equal(history_read(run, &after, 10, &out), 0);
+    assert_null(strstr(out.data, "id: 2\n"));
+    assert_non_null(strstr(out.data, "id: 4\nevent: end\ndata: {}\n\n"));
+    assert_true(history_is_read(run, 4));
+    assert_false(history_is_read(run, 3));
+    buf_done(&out);
+    history_unref(run);
+    history_free(h);
+}
+
+static void memory_is_bounded(void **state)
+{
+    struct history *h = make(NULL, 100000);
+    struct err err = {0};
+    size_t runs;
+    uint64_t bytes;
+
+    for (int i = 0; i < 1000; i++) {
+        struct history_run *run;
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        for (int k = 0; k < 10; k++)
+            history_output(run, STREAM_STDERR, "0123456789", 10);
+        finish(run, "{\"something\": \"rather long, so that it counts\"}");
+        history_unref(run);
+    }
+    history_get_size(h, &runs, &bytes);
+    assert_true(bytes <= 100000);
+    assert_in_range(runs, 1, 999);
+    assert_null(history_find(h, "run_0", ""));
+    history_free(h);
+}
+
+static void a_streamed_run_without_readers_is_cancelled(void **state)
+{
+    struct history *h = make(NULL, 100000);
+    struct history_run *run;
+    struct err err = {0};
+    uint64_t count = 0;
+
+    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    history_read_begin(run);
+    (void)usleep(5000);
+    history_tick(h);
+    assert_int_equal(read(history_cancel_fd(run), &count, sizeof(count)), -1);
+    history_read_end(run);
+    (void)usleep(5000);
+    history_tick(h);
+    assert_int_equal(read(history_cancel_fd(run), &count, sizeof(count)), 8);
+    finish(run, "{}");
+    history_unref(run);
+    history_free(h);
+}
+
+static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct history_run *done, *lost, *found;
+    struct err err = {0};
+    size_t len;
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    struct history *h = make(store, 1 << 20);
+    assert_int_equal(history_add(h, "run_d", "a", RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
+    assert_int_equal(history_add(h, "run_l", "a", RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
+    finish(done, "{\"id\":\"run_d\"}");
+    history_unref(done);
+    history_unref(lost);
+    history_free(h);
+    run_store_close(store);
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    h = make(store, 1 << 20);
+    assert_null(history_find(h, "run_d", "b"));
+    found = history_find(h, "run_d", "a");
+    assert_non_null(found);
+    char *text = history_answer(found, &len);
+    assert_string_equal(text, "{\"id\":\"run_d\"}");
+    free(text);
+    history_unref(found);
+    found = history_find(h, "run_l", "a");
+    assert_non_null(found);
+    text = history_answer(found, &len);
+    assert_non_null(strstr(text, "internal_error"));
+    free(text);
+    history_unref(found);
+    run_store_expire(store, INT64_MAX, 0);
+    assert_null(history_find(h, "run_d", "a"));
+    history_free(h);
+    run_store_close(store);
+}
+
+static void a_broken_database_is_moved_aside(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    cleanup_free char *bad = xasprintf("%s/history.db.bad", dir);
+    struct run_store *store = NULL;
+    struct err err = {0};
+
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 1000; i++)
+        (void)fputs("this is not a database ", f);
+    (void)fclose(f);
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    assert_int_equal(access(bad, F_OK), 0);
+    run_store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_belongs_to_its_owner),
+        cmocka_unit_test(events_resume_where_a_reader_left),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
+        cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),
+        cmocka_unit_test(a_broken_database_is_moved_aside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -257,6 +257,35 @@ int fs_mkdirs(int dir_fd, const char *path, mode_t mode)
     return 0;
 }
 
+int fs_mkdirs_beneath(int dir_fd, const char *path, mode_t mode)
+{
+    int r = check_beneath(path);
+    cleanup_close int at = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (r < 0 || at < 0)
+        return r < 0 ? r : -errno;
+    while (*path != '\0') {
+        size_t len = strcspn(path, "/");
+        char name[NAME_MAX + 1];
+        if (len > NAME_MAX)
+            return -ENAMETOOLONG;
+        memcpy(name, path, len);
+        name[len] = '\0';
+        path += len;
+        path += strspn(path, "/");
+        if (len == 0)
+            continue;
+        if (mkdirat(at, name, mode) < 0 && errno != EEXIST)
+            return -errno;
+        int next = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return -errno;
+        close_fd(&at);
+        at = next;
+    }
+    return 0;
+}
+
 /* How fs_remove_tree walks: down to REMOVE_DEPTH directories are open at once. Whatever lies
  * deeper is moved up into the tree's top directory under a new name, to be found there later;
  * so no depth needs more descriptors, and no way back up by "..", which leads elsewhere when a

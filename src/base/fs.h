@@ -35,6 +35,9 @@ ssize_t fs_read_small(int dir_fd, const char *path, char *out, size_t out_size);
 /* Like mkdir -p; components that exist must be directories (or links to some). */
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode);
 
+/* The same beneath dir_fd, for a path that a stranger chose: no component may be a link. */
+int fs_mkdirs_beneath(int dir_fd, const char *path, mode_t mode);
+
 /* Removes a tree, or a single file, without following links or crossing mounts, without
  * recursion, with a fixed number of descriptors whatever the depth. Missing is success; a name
  * that ends in '/', "." or ".." is -EINVAL. Goes on after a failure and returns the first. Its

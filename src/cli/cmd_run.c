@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10, READ_CHUNK = 64 << 10 };
+#define DEFAULT_OUT "hermes-out"
+
 enum { EXIT_TIME = 124, EXIT_MEMORY = 137, EXIT_OUTPUT = 153 };
 
 enum {
@@ -74,7 +76,7 @@ static const struct argp_option options[] = {
     {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 3},
     {"base64", OPT_BASE64, NULL, 0, "with --json: stdout and stderr in base64", 3},
     {"collect", OPT_COLLECT, "GLOB", 0, "bring back files from /box that match", 3},
-    {"out", OPT_OUT, "DIR", 0, "where collected files are written (default .)", 3},
+    {"out", OPT_OUT, "DIR", 0, "where collected files are written (default hermes-out)", 3},
     {0},
 };
 
@@ -449,46 +451,43 @@ static int prepare(struct run_args *args, struct runtime_registry *registry, str
     return 0;
 }
 
-/* When nobody takes the output any more the program has no reason to go on: the signal is
- * blocked and cancels the run like one from outside. */
-static void write_output(void *context, enum run_stream stream, const char *data, size_t len)
+/* Writes what came back, beneath one directory and nowhere else: names are the program's
+ * choice. It is not the working directory unless asked for, links in it are not followed, and
+ * nothing becomes executable, so that no program can plant a hook for its caller to trip over.
+ */
+static int save_file(int dir_fd, const struct run_file *file)
 {
-    struct run_args *args = context;
-    if (args->output_error < 0)
-        return;
-    args->output_error =
-        fs_write_all(stream == STREAM_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
-    if (args->output_error < 0)
-        (void)raise(SIGTERM);
+    const char *slash = strrchr(file->name, '/');
+    cleanup_free char *parent = xstrndup(file->name, slash ? (size_t)(slash - file->name) : 0);
+    int r = slash ? fs_mkdirs_beneath(dir_fd, parent, 0755) : 0;
+    if (r < 0)
+        return r;
+    cleanup_close int fd =
+        fs_open_beneath(dir_fd, file->name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    return fd < 0 ? fd : fs_write_all(fd, file->content, file->size);
 }
 
 static int save_files(
     const struct run_args *args, const struct run_files *files, struct err *err)
 {
-    const char *dir = args->out_dir ? args->out_dir : ".";
+    const char *dir = args->out_dir ? args->out_dir : DEFAULT_OUT;
     int r = fs_mkdirs(AT_FDCWD, dir, 0755);
     cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r < 0 || dir_fd < 0)
         return err_set(err, ERR_INVALID, errno, "cannot write to %s: %s", dir, strerror(errno));
     for (size_t i = 0; i < files->count; i++) {
         const struct run_file *file = &files->items[i];
-        if (file->error) {
-            (void)fprintf(
-                stderr, "hermes run: %s not collected: %s\n", file->name, file->error);
-            continue;
+        const char *problem = file->error;
+        if (!problem && (r = save_file(dir_fd, file)) < 0)
+            problem = strerror(-r);
+        if (problem) {
+            /* err_set makes the name printable */
+            (void)err_set(
+                err, ERR_INVALID, r < 0 ? -r : 0, "%s not collected: %s", file->name, problem);
+            (void)fprintf(stderr, "hermes run: %s\n", err->message);
         }
-        const char *slash = strrchr(file->name, '/');
-        cleanup_free char *parent =
-            xstrndup(file->name, slash ? (size_t)(slash - file->name) : 0);
-        if (slash && (r = fs_mkdirs(dir_fd, parent, 0755)) < 0)
-            return err_set(err, ERR_INVALID, -r, "cannot make %s/%s", dir, parent);
-        cleanup_close int fd = fs_open_beneath(
-            dir_fd, file->name, O_WRONLY | O_CREAT | O_TRUNC, file->executable ? 0755 : 0644);
-        if (fd < 0 || (r = fs_write_all(fd, file->content, file->size)) < 0)
-            return err_set(err, ERR_INVALID, fd < 0 ? -fd : -r, "cannot write %s/%s: %s", dir,
-                file->name, strerror(fd < 0 ? -fd : -r));
     }
-    return 0;
+    return r;
 }
 
 static int exit_status(const struct run_result *result, int signal_number)
@@ -566,8 +565,10 @@ static int run_prepared(
 {
     struct run_result result;
     run_result_init(&result, 1 << 20);
-    struct run_watch watch = {
-        .output = args->json ? NULL : write_output, .context = args, .cancel_fd = signal_fd};
+    static const int sinks[] = {STDOUT_FILENO, STDERR_FILENO};
+    struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
+        .sink_error = &args->output_error,
+        .cancel_fd = signal_fd};
     int r = engine_run(engine, &args->spec, &watch, &result, err);
     struct signalfd_siginfo caught = {0};
     if (read(signal_fd, &caught, sizeof(caught)) < 0)
@@ -587,7 +588,7 @@ static int run_prepared(
         tell(&result);
         status = exit_status(&result, (int)caught.ssi_signo);
         if (result.files.count && save_files(args, &result.files, err) < 0)
-            status = cli_fail("run", err);
+            status = err_table[err->code].exit_status;
     }
     run_result_done(&result);
     return status;

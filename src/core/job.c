@@ -250,7 +250,9 @@ int collect_reader_feed(struct collect_reader *reader, const char *data, size_t 
             break;
         at += (size_t)n;
     }
-    memmove(reader->pending.data, reader->pending.data + at, reader->pending.len - at);
-    reader->pending.len -= at;
+    if (at) { /* not while a large file is still arriving: that would be quadratic */
+        memmove(reader->pending.data, reader->pending.data + at, reader->pending.len - at);
+        reader->pending.len -= at;
+    }
     return 0;
 }

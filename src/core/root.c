@@ -134,6 +134,12 @@ int root_state_dir(char **ret_path, struct err *err)
         else
             errno = -r;
     }
+    struct stat st;
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 022) != 0))
+        return err_set(err, ERR_UNAVAILABLE, EPERM,
+            "the state directory %s must belong to you and be writable by nobody else (chown, "
+            "chmod 700), since what it holds is believed; or set HERMES_STATE_DIR",
+            path);
     char *real = fd >= 0 ? realpath(path, NULL) : NULL;
     if (real == NULL)
         return err_set(err, ERR_UNAVAILABLE, errno,

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "core/pump.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -40,10 +41,9 @@ struct stage {
     struct collect_reader *collected;
     int socket;
     int out_fd, err_fd;
-    int stdin_fd; /* where the box's stdin is written to */
+    struct pump_in in;
+    struct pump_out sinks[2]; /* by enum run_stream */
     int collect_fd;
-    size_t pump_at, pump_len; /* in buffers.pump */
-    bool source_open;
     bool started, exited;
     bool collect_broken;
     enum kill_reason kill;
@@ -58,7 +58,7 @@ struct stage {
 /* A thread runs one stage at a time. Not in struct stage, and not on the stack, which would
  * touch every page of them for each run. */
 static __thread struct {
-    char pump[CHUNK]; /* stdin on its way */
+    char pump[PUMP_BUFFER]; /* stdin on its way */
     char chunk[CHUNK];
 } buffers;
 
@@ -96,8 +96,8 @@ static int open_stdin(struct stage *st, int *ret_box_fd, struct err *err)
         *ret_box_fd = fs_memfd_sealed("stdin", st->spec->stdin_data, st->spec->stdin_size);
         r = *ret_box_fd < 0 ? *ret_box_fd : 0;
     } else if (st->spec->stdin_fd >= 0) {
-        r = open_pipe(false, &st->stdin_fd, ret_box_fd);
-        st->source_open = true;
+        r = open_pipe(false, &st->in.box_fd, ret_box_fd);
+        st->in.source_fd = st->spec->stdin_fd;
     }
     return r < 0 ? err_set(err, ERR_INTERNAL, -r, "cannot open stdin: %s", strerror(-r)) : 0;
 }
@@ -274,29 +274,6 @@ static bool read_collected(struct stage *st)
     return true;
 }
 
-/* Moves stdin along: refills when empty, writes when the box takes it. */
-static void pump_stdin(struct stage *st, bool can_read, bool can_write)
-{
-    if (can_read && st->source_open && st->pump_at == st->pump_len) {
-        ssize_t n = read(st->spec->stdin_fd, buffers.pump, CHUNK);
-        if (n > 0) {
-            st->pump_at = 0;
-            st->pump_len = (size_t)n;
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            st->source_open = false;
-        }
-    }
-    if (can_write && st->pump_at < st->pump_len) {
-        ssize_t n = write(st->stdin_fd, buffers.pump + st->pump_at, st->pump_len - st->pump_at);
-        if (n > 0)
-            st->pump_at += (size_t)n;
-        else if (n < 0 && errno != EAGAIN && errno != EINTR)
-            close_fd(&st->stdin_fd); /* the program no longer reads */
-    }
-    if (!st->source_open && st->pump_at == st->pump_len)
-        close_fd(&st->stdin_fd);
-}
-
 /* The next moment something must happen, in ns from now; -1 for never. */
 static int64_t next_deadline(const struct stage *st, uint64_t now)
 {
@@ -340,25 +317,26 @@ enum {
     WATCH_ERR,
     WATCH_COLLECT,
     WATCH_CANCEL,
-    WATCH_STDIN,
     WATCH_SOURCE,
+    WATCH_STDIN,
+    WATCH_SINK_OUT,
+    WATCH_SINK_ERR,
     WATCH_COUNT
 };
 
 static void poll_once(struct stage *st)
 {
-    bool empty = st->pump_at == st->pump_len;
+    const struct stage_result *result = st->result;
     struct pollfd fds[WATCH_COUNT] = {
         [WATCH_SOCKET] = {st->socket, POLLIN, 0},
         [WATCH_OUT] = {st->out_fd, POLLIN, 0},
         [WATCH_ERR] = {st->err_fd, POLLIN, 0},
         [WATCH_COLLECT] = {st->collect_fd, POLLIN, 0},
         [WATCH_CANCEL] = {st->kill ? -1 : st->spec->watch->cancel_fd, POLLIN, 0},
-        [WATCH_STDIN] = {st->stdin_fd, empty ? 0 : POLLOUT, 0},
-        [WATCH_SOURCE] = {st->stdin_fd >= 0 && st->source_open && empty ? st->spec->stdin_fd
-                                                                        : -1,
-            POLLIN, 0},
     };
+    pump_in_prepare(&st->in, &fds[WATCH_SOURCE], &fds[WATCH_STDIN]);
+    pump_out_prepare(&st->sinks[STREAM_STDOUT], &result->out, &fds[WATCH_SINK_OUT]);
+    pump_out_prepare(&st->sinks[STREAM_STDERR], &result->err, &fds[WATCH_SINK_ERR]);
     int64_t wait_ns = next_deadline(st, clock_ns());
     struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
     if (ppoll(fds, WATCH_COUNT, wait_ns < 0 ? NULL : &timeout, NULL) < 0)
@@ -369,10 +347,10 @@ static void poll_once(struct stage *st)
         (void)read_stream(st, STREAM_STDERR);
     if (fds[WATCH_COLLECT].revents)
         (void)read_collected(st);
-    if (fds[WATCH_STDIN].revents || fds[WATCH_SOURCE].revents)
-        pump_stdin(
-            st, fds[WATCH_SOURCE].revents, fds[WATCH_STDIN].revents & (POLLOUT | POLLERR));
-    if (fds[WATCH_CANCEL].revents)
+    pump_in_move(&st->in, &fds[WATCH_SOURCE], &fds[WATCH_STDIN]);
+    pump_out_move(&st->sinks[STREAM_STDOUT], &result->out, &fds[WATCH_SINK_OUT]);
+    pump_out_move(&st->sinks[STREAM_STDERR], &result->err, &fds[WATCH_SINK_ERR]);
+    if (fds[WATCH_CANCEL].revents || st->sinks[0].error || st->sinks[1].error)
         kill_for(st, KILL_CANCEL);
     if (fds[WATCH_SOCKET].revents)
         read_socket(st);
@@ -434,13 +412,16 @@ static void judge(struct stage *st)
         *hit |= HIT_DISK;
     if (end->flags & ENDED_OOM)
         *hit |= HIT_MEMORY;
-    if (st->kill == KILL_WALL || result->usage.wall_ms >= (double)limits->wall_ms)
+    /* A program that ended by itself is judged by what was measured: the order to kill it may
+     * have come too late to matter. */
+    bool exited = end->flags & ENDED_EXITED;
+    if ((st->kill == KILL_WALL && !exited) || result->usage.wall_ms >= (double)limits->wall_ms)
         *hit |= HIT_WALL;
-    if (st->kill == KILL_CPU || result->usage.cpu_ms >= (double)limits->cpu_ms)
+    if ((st->kill == KILL_CPU && !exited) || result->usage.cpu_ms >= (double)limits->cpu_ms)
         *hit |= HIT_CPU;
-    if (end->flags & ENDED_EXITED)
+    if (exited)
         judge_exit(result, end->wait_status);
-    if (st->kill == KILL_CANCEL) {
+    if (st->kill == KILL_CANCEL && !exited) {
         result->status = RUN_CANCELLED;
         say(result, "cancelled");
     } else if (*hit & HIT_MEMORY) {
@@ -514,14 +495,16 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
+    const int *sinks = spec->watch->sink_fds;
     struct stage state = {.spec = spec,
         .result = result,
         .collected = collected,
         .socket = -1,
         .out_fd = -1,
         .err_fd = -1,
-        .stdin_fd = -1,
         .collect_fd = -1,
+        .in = {.source_fd = -1, .box_fd = -1, .buffer = buffers.pump},
+        .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;
     int r = check_room(spec, err);
@@ -534,10 +517,14 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     }
     if (r == 0)
         r = conclude(st, err);
+    pump_out_finish(&st->sinks[STREAM_STDOUT], &result->out);
+    pump_out_finish(&st->sinks[STREAM_STDERR], &result->err);
+    if (spec->watch->sink_error)
+        *spec->watch->sink_error = st->sinks[0].error ? st->sinks[0].error : st->sinks[1].error;
     close_fd(&st->socket);
     close_fd(&st->out_fd);
     close_fd(&st->err_fd);
-    close_fd(&st->stdin_fd);
+    close_fd(&st->in.box_fd);
     close_fd(&st->collect_fd);
     return r;
 }

@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20 };
+enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
 
 static void send_event(int socket, const struct spawn_event *event)
 {
@@ -153,11 +154,12 @@ static int enter_root(struct spawner *s, uint32_t root)
 
 static int watch_all(struct spawner *s, struct box *box)
 {
-    int r = watch(s, box, box->socket, TAG_SOCKET);
+    int r = watch(s, box, box->pidfd, TAG_PIDFD);
+    box->watched = r == 0;
+    if (r == 0)
+        r = watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0)
         r = watch(s, box, box->link, TAG_LINK);
-    if (r == 0)
-        r = watch(s, box, box->pidfd, TAG_PIDFD);
     if (r == 0 && box->leaf.oom_fd >= 0)
         r = watch(s, box, box->leaf.oom_fd, TAG_OOM);
     return r;
@@ -222,87 +224,6 @@ static void kill_box(struct spawner *s, struct box *box)
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
-static void remove_leaf(struct spawner *s, struct box *box)
-{
-    if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
-        s->dying[s->dying_count++] = box->leaf;
-}
-
-/* Gives back all a box holds; its processes are dead and reaped. */
-static void release(struct spawner *s, struct box *box)
-{
-    close_fd(&box->link);
-    close_fd(&box->pidfd);
-    remove_leaf(s, box);
-    if (box->slot >= 0)
-        ids_release(&s->ids, box->slot);
-    close_fd(&box->socket);
-    box->used = false;
-}
-
-static void reap(const struct box *box)
-{
-    siginfo_t info;
-    while (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-        ;
-}
-
-static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
-{
-    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
-    if (box->pidfd >= 0) {
-        kill_box(s, box);
-        reap(box);
-    }
-    int socket = take_fd(&box->socket);
-    release(s, box);
-    send_event(
-        socket, &(struct spawn_event){.kind = EVENT_FAILED, .step = step, .error = error});
-    (void)close(socket);
-}
-
-static struct box *free_box(struct spawner *s)
-{
-    for (unsigned i = 0; i < MAX_BOXES; i++) {
-        if (!s->boxes[i].used) {
-            s->box_end = i < s->box_end ? s->box_end : i + 1;
-            return &s->boxes[i];
-        }
-    }
-    return NULL;
-}
-
-void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
-{
-    uint64_t now = clock_ns();
-    struct box *box = free_box(s);
-    int error = !box ? -EAGAIN : request_ok(s, request, fds, fd_count) ? 0 : -EINVAL;
-    if (error < 0) {
-        if (fd_count > 0)
-            send_event(fds[0], &(struct spawn_event){
-                                   .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
-        for (unsigned i = 0; i < fd_count; i++)
-            close_fd(&fds[i]);
-        return;
-    }
-    *box = (struct box){.used = true,
-        .socket = take_fd(&fds[0]),
-        .link = -1,
-        .pidfd = -1,
-        .slot = -1,
-        .collects = request->flags & BOX_COLLECT,
-        .request_ns = now};
-    box->leaf.oom_fd = -1;
-    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
-        box->leaf.fds[i] = -1;
-    uint32_t step;
-    int r = build(s, box, request, fds, fd_count, &step);
-    for (unsigned i = 0; i < fd_count; i++)
-        close_fd(&fds[i]);
-    if (r < 0)
-        fail(s, box, step, r);
-}
-
 static uint64_t above(uint64_t value, uint64_t base)
 {
     return value > base ? value - base : 0;
@@ -348,6 +269,93 @@ static void tell_end(struct spawner *s, struct box *box)
     box->told = true;
     send_event(box->socket, &event);
     close_fd(&box->socket);
+}
+
+static void remove_leaf(struct spawner *s, struct box *box)
+{
+    if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
+        s->dying[s->dying_count++] = box->leaf;
+}
+
+/* Gives back all a box holds; its processes are dead and reaped. */
+static void release(struct spawner *s, struct box *box)
+{
+    close_fd(&box->link);
+    close_fd(&box->pidfd);
+    remove_leaf(s, box);
+    if (box->slot >= 0)
+        ids_release(&s->ids, box->slot);
+    close_fd(&box->socket);
+    box->used = false;
+}
+
+static void reap(const struct box *box)
+{
+    siginfo_t info;
+    while (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+}
+
+/* A failure before the go-ahead. A child that exists already is killed; how long the kernel
+ * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
+ * cleans up.
+ */
+static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
+{
+    box->failed = true;
+    box->step = step;
+    box->error = error;
+    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
+    if (box->pidfd >= 0) {
+        kill_box(s, box);
+        if (box->watched || watch(s, box, box->pidfd, TAG_PIDFD) == 0)
+            return;
+        reap(box);
+    }
+    tell_end(s, box);
+    release(s, box);
+}
+
+static struct box *free_box(struct spawner *s)
+{
+    for (unsigned i = 0; i < MAX_BOXES; i++) {
+        if (!s->boxes[i].used) {
+            s->box_end = i < s->box_end ? s->box_end : i + 1;
+            return &s->boxes[i];
+        }
+    }
+    return NULL;
+}
+
+void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    uint64_t now = clock_ns();
+    struct box *box = free_box(s);
+    int error = !box ? -EAGAIN : request_ok(s, request, fds, fd_count) ? 0 : -EINVAL;
+    if (error < 0) {
+        if (fd_count > 0)
+            send_event(fds[0], &(struct spawn_event){
+                                   .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
+        for (unsigned i = 0; i < fd_count; i++)
+            close_fd(&fds[i]);
+        return;
+    }
+    *box = (struct box){.used = true,
+        .socket = take_fd(&fds[0]),
+        .link = -1,
+        .pidfd = -1,
+        .slot = -1,
+        .collects = request->flags & BOX_COLLECT,
+        .request_ns = now};
+    box->leaf.oom_fd = -1;
+    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
+        box->leaf.fds[i] = -1;
+    uint32_t step;
+    int r = build(s, box, request, fds, fd_count, &step);
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
+    if (r < 0)
+        fail(s, box, step, r);
 }
 
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
@@ -467,16 +475,24 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
     }
 }
 
+/* What the kernel has not ended after a few seconds is left to it, and its group to the next
+ * start: the lock on it goes when we do. */
 void box_kill_all(struct spawner *s)
 {
+    uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
     for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used)
             kill_box(s, &s->boxes[i]);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
-        if (s->boxes[i].used) {
-            reap(&s->boxes[i]);
-            release(s, &s->boxes[i]);
+        struct box *box = &s->boxes[i];
+        if (!box->used)
+            continue;
+        uint64_t now = clock_ms();
+        struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
+        if (poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
+            reap(box);
+            release(s, box);
         }
     }
 }

@@ -35,7 +35,8 @@ struct box {
     bool failed;
     bool exited;
     bool killed;
-    bool told; /* the end was reported; only the remains are left to clear away */
+    bool watched; /* epoll will tell of the end of init */
+    bool told;    /* the end was reported; only the remains are left to clear away */
     bool oom_event;
     bool disk_full;
     bool collects;

@@ -68,6 +68,8 @@ static void format_one(char *out, size_t size, const struct spawn_limits *l)
 static const struct limit_file limit_files[] = {
     {TREE_MEMORY, false, BARRIER_MEMORY, false, "memory.limit_in_bytes", format_memory},
     {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.memsw.limit_in_bytes", format_memory},
+    /* Buffers of sockets: v2 counts them with the rest, v1 apart and without limit. */
+    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.kmem.tcp.limit_in_bytes", format_memory},
     {TREE_PIDS, false, BARRIER_PIDS, false, "pids.max", format_pids},
     {TREE_CPU, false, BARRIER_CPU, false, "cpu.cfs_quota_us", format_cpu_v1},
     {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.max", format_memory},

@@ -33,7 +33,7 @@ int drop_rlimits(const struct inside *in)
         {RLIMIT_NOFILE, l->open_files, true},
         {RLIMIT_STACK, l->stack_bytes, true},
         {RLIMIT_MEMLOCK, 65536, true},
-        {RLIMIT_MSGQUEUE, 65536, true},
+        {RLIMIT_MSGQUEUE, 0, true}, /* counted against root for all boxes together */
         {RLIMIT_SIGPENDING, 256, true},
         {RLIMIT_NICE, 0, true},
         {RLIMIT_RTPRIO, 0, true},

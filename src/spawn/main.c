@@ -201,7 +201,8 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about eight descriptors; the soft limit of a shell would end at a hundred. */
+/* Every live box takes about eight descriptors; the soft limit of a shell would end at a
+ * hundred. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;

@@ -31,6 +31,7 @@
 #include <linux/netlink.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -128,13 +129,32 @@ RULE(prctl_option,
      "PR_SET_MM rewrites what /proc tells of a process. PR_SCHED_CORE makes the sibling "
      "hyperthread idle: CPU time taken from a neighbour.")
 WHEN(prctl_option, EPERM, IS(0, PR_SET_MM, PR_SCHED_CORE))
+WHEN(prctl_option, EPERM, IS(0, PR_SET_SECCOMP), IS(1, SECCOMP_MODE_FILTER))
+
+RULE(seccomp_operation,
+     "No further filter. Each is compiled to native code from a pool of the whole host that the "
+     "memory cgroup counts badly, and freeing thousands at once has deadlocked a 6.18 kernel: "
+     "after that nothing on the host can load a filter. The box has its filter already.")
+WHEN(seccomp_operation, EPERM, IS(0, SECCOMP_SET_MODE_FILTER))
+
+RULE(setsockopt_filter,
+     "No filter on a socket either, of any kind: the same pool, see seccomp_operation.")
+WHEN(setsockopt_filter, EPERM, IS(1, SOL_SOCKET),
+     IS(2, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
+        SO_ATTACH_REUSEPORT_EBPF))
+
+RULE(fcntl_notify, "No directory notification, see inotify_init.")
+WHEN(fcntl_notify, EPERM, IS(1, 1026 /* F_NOTIFY */))
 
 RULE(setrlimit_core,
      "The core limit of a box is 1, which also stops a core_pattern pipe; 0 would not.")
 WHEN(setrlimit_core, EPERM, IS(0, RLIMIT_CORE))
 
-RULE(prlimit_core, "The same; reading it (no new limit) is allowed.")
+RULE(prlimit_core,
+     "The same; reading it (no new limit) is allowed. Only of oneself: where a box has one uid "
+     "only, init's limits would be the program's to lower.")
 WHEN(prlimit_core, EPERM, IS(1, RLIMIT_CORE), NOT_NULL(2))
+WHEN(prlimit_core, EPERM, IS_NOT(0, 0), NOT_NULL(2))
 
 RULE(mknod_mode, "No device node.")
 WHEN(mknod_mode, EPERM, MASKED_IS(1, S_IFMT, S_IFCHR, S_IFBLK))
@@ -171,20 +191,15 @@ CALL(copy_file_range,          326,  285, ALLOW)
 CALL(splice,                   275,   76, ALLOW)
 CALL(tee,                      276,   77, ALLOW)
 CALL(vmsplice,                 278,   75, ALLOW)
-CALL(readahead,                187,  213, ALLOW)
-CALL(fadvise64,                221,  223, ALLOW)
 CALL(fallocate,                285,   47, ALLOW)
 CALL(truncate,                  76,   45, ALLOW)
 CALL(ftruncate,                 77,   46, ALLOW)
-CALL(fsync,                     74,   82, ALLOW)
-CALL(fdatasync,                 75,   83, ALLOW)
-CALL(sync_file_range,          277,   84, ALLOW)
 CALL(dup,                       32,   23, ALLOW)
 CALL(dup2,                      33, NONE, ALLOW)
 CALL(dup3,                     292,   24, ALLOW)
 CALL(close,                      3,   57, ALLOW)
 CALL(close_range,              436,  436, ALLOW)
-CALL(fcntl,                     72,   25, ALLOW)
+CALL(fcntl,                     72,   25, BY(fcntl_notify))
 CALL(flock,                     73,   32, ALLOW)
 CALL(pipe,                      22, NONE, ALLOW)
 CALL(pipe2,                    293,   59, ALLOW)
@@ -267,7 +282,6 @@ CALL(mmap,                       9,  222, BY(mmap_huge))
 CALL(mprotect,                  10,  226, ALLOW)
 CALL(munmap,                    11,  215, ALLOW)
 CALL(mremap,                    25,  216, ALLOW)
-CALL(msync,                     26,  227, ALLOW)
 CALL(mincore,                   27,  232, ALLOW)
 CALL(madvise,                   28,  233, ALLOW)
 CALL(mlock,                    149,  228, ALLOW)
@@ -421,10 +435,6 @@ CALL(epoll_pwait,              281,   22, ALLOW)
 CALL(epoll_pwait2,             441,  441, ALLOW)
 CALL(eventfd,                  284, NONE, ALLOW)
 CALL(eventfd2,                 290,   19, ALLOW)
-CALL(inotify_init,             253, NONE, ALLOW)
-CALL(inotify_init1,            294,   26, ALLOW)
-CALL(inotify_add_watch,        254,   27, ALLOW)
-CALL(inotify_rm_watch,         255,   28, ALLOW)
 
 GROUP("Sockets",
       "The network namespace decides what can be reached, this list which protocol code can "
@@ -439,7 +449,7 @@ CALL(accept4,                  288,  242, ALLOW)
 CALL(getsockname,               51,  204, ALLOW)
 CALL(getpeername,               52,  205, ALLOW)
 CALL(getsockopt,                55,  209, ALLOW)
-CALL(setsockopt,                54,  208, ALLOW)
+CALL(setsockopt,                54,  208, BY(setsockopt_filter))
 CALL(sendto,                    44,  206, ALLOW)
 CALL(sendmsg,                   46,  211, ALLOW)
 CALL(sendmmsg,                 307,  269, ALLOW)
@@ -476,16 +486,33 @@ CALL(ioctl,                     16,   29, BY(ioctl_tty))
 
 GROUP("Confining oneself further",
       "Each of these can only take rights away.")
-CALL(seccomp,                  317,  277, ALLOW)
+CALL(seccomp,                  317,  277, BY(seccomp_operation))
 CALL(landlock_create_ruleset,  444,  444, ALLOW)
 CALL(landlock_add_rule,        445,  445, ALLOW)
 CALL(landlock_restrict_self,   446,  446, ALLOW)
 
 GROUP("Answered 0, nothing done",
-      "Both write back whole file systems of the host, its neighbours included; nothing in a"
-      " box outlives it.")
+      "The first write back whole file systems of the host, the next flush its disk for the "
+      "price of a descriptor of any shared file, the last drop its cached pages. What a box "
+      "writes lives in memory and ends with it; a directory given for writing is written back"
+      " by the kernel in its own time.")
 CALL(sync,                     162,   81, DONE)
 CALL(syncfs,                   306,  267, DONE)
+CALL(fsync,                     74,   82, DONE)
+CALL(fdatasync,                 75,   83, DONE)
+CALL(sync_file_range,          277,   84, DONE)
+CALL(msync,                     26,  227, DONE)
+CALL(fadvise64,                221,  223, DONE)
+CALL(readahead,                187,  213, DONE)
+
+GROUP("Watching files",
+      "A watch is on the inode, and boxes share the inodes of the host's libraries: it shows "
+      "who outside opens what. The number of watchers is counted against root for all boxes "
+      "together. Programs fall back to polling.")
+CALL(inotify_init,             253, NONE, ENOSYS)
+CALL(inotify_init1,            294,   26, ENOSYS)
+CALL(inotify_add_watch,        254,   27, ENOSYS)
+CALL(inotify_rm_watch,         255,   28, ENOSYS)
 
 GROUP("Namespaces",
       "A nested namespace brings capabilities, and with them most of the kernel. clone3 "

@@ -5,6 +5,7 @@
 // expect: time_limit
 // expect-hit: cpu
 // limits: wall_ms=8000
+// needs-cgroup: yes
 // control: none
 // control-why: the limit is supervision, not a barrier; without it the run would not end
 #include <stdlib.h>

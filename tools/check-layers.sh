@@ -16,7 +16,7 @@ BEGIN {
     allow["base"] = ""
     allow["backend"] = allow["queue"] = allow["store"] = "base"
     allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h"
-    allow["cli"] = allow["api"] = allow["mcp"] = "core backend queue store base spawn/protocol.h"
+    allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base spawn/protocol.h"
     allow["spawn"] = "base"
 
     # libraries that a directory must do without: base needs libc only, and the program with

@@ -6,7 +6,7 @@
 # is not run by root.
 set -eu
 
-build='meson ninja-build gcc pkg-config libc6-dev libjansson-dev libseccomp-dev
+build='meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools libseccomp-dev
 nettle-dev'
 test='libcmocka-dev python3 python3-pytest python3-requests python3-numpy bubblewrap strace
 uidmap clang clang-format clang-tidy libclang-rt-14-dev cppcheck'

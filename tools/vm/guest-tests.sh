@@ -14,6 +14,7 @@ part=$1
 passed=0
 failed=0
 hermes=build/hermes
+export HERMES_RUNTIMES=$PWD/runtimes # the unit tests lie deeper than the programs
 scope=/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/run.scope
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -183,7 +184,7 @@ unit_tests() {
 
 python_tests() {
     local dirs=() dir
-    for dir in tests/attacks tests/run; do
+    for dir in tests/attacks tests/run tests/spawner tests/cli; do
         if [ -d "$dir" ]; then
             dirs+=("$dir")
         else

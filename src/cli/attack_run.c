@@ -25,6 +25,8 @@
 enum {
     SLACK_MS = 1000, /* attacks.md U5, on a host that starts a box in QUICK_MS */
     QUICK_MS = 50,
+    QUICK_CPU_MS = 10, /* that a shell needs to say one word; more means a slow processor */
+    MAX_TIME_SCALE = 8,
     FILE_MAX_BYTES = 1 << 20,
 };
 
@@ -170,7 +172,7 @@ static void judge_files(struct attack *a, const struct run_result *result)
 static void judge_time(struct attack *a, const struct run_result *result)
 {
     const struct attack_case *c = a->c;
-    uint64_t latest_ms = c->limits.wall_ms + a->bench->slack_ms;
+    uint64_t latest_ms = c->limits.wall_ms * a->bench->time_scale + a->bench->slack_ms;
     if (result->run.usage.wall_ms > (double)latest_ms)
         fail(a, "ended after %.0f ms; its limit is %llu ms", result->run.usage.wall_ms,
             (unsigned long long)c->limits.wall_ms);
@@ -248,6 +250,10 @@ static int make_spec(const struct attack *a, struct run_spec *spec, struct err *
     spec->runtime = runtime_find(a->bench->runtimes, c->language);
     spec->limits = c->limits;
     spec->compile_limits = c->compile_limits;
+    spec->limits.wall_ms *= a->bench->time_scale;
+    spec->limits.cpu_ms *= a->bench->time_scale;
+    spec->compile_limits.wall_ms *= a->bench->time_scale;
+    spec->compile_limits.cpu_ms *= a->bench->time_scale;
     strv_add_all(&spec->collect, &c->collect);
     size_t len;
     char *text = fill_in(a, &len);
@@ -395,6 +401,7 @@ int attack_calibrate(struct attack_bench *bench, struct err *err)
     struct run_watch watch = {.cancel_fd = bench->cancel_fd};
     spec.runtime = runtime_find(bench->runtimes, "bash");
     bench->slack_ms = SLACK_MS;
+    bench->time_scale = 1;
     if (!spec.runtime || !spec.runtime->available)
         return 0;
     run_files_add(&spec.files, spec.runtime->main_file, xstrdup("echo done\n"), 10, true);
@@ -406,5 +413,7 @@ int attack_calibrate(struct attack_bench *bench, struct err *err)
     unsigned took_ms = (unsigned)(clock_ms() - start_ms);
     if (took_ms > QUICK_MS)
         bench->slack_ms = SLACK_MS * (took_ms / QUICK_MS + 1);
+    unsigned scale = (unsigned)(result.run.usage.cpu_ms / QUICK_CPU_MS) + 1;
+    bench->time_scale = scale < MAX_TIME_SCALE ? scale : MAX_TIME_SCALE;
     return r;
 }

@@ -15,8 +15,10 @@ struct attack_bench {
     const struct canary_home *home;
     char *victim; /* source of the neighbour, NULL when there is none */
     size_t victim_len;
-    int cancel_fd;     /* readable: everything shall end */
-    unsigned slack_ms; /* how much later than its limit a run may end on this host */
+    int cancel_fd;       /* readable: everything shall end */
+    unsigned slack_ms;   /* how much later than its limit a run may end on this host */
+    unsigned time_scale; /* limits of time are this many times those of the case: 1, or more on
+                            a host so slow (emulated) that a case would not get to its point */
 };
 
 enum attack_verdict { ATTACK_PENDING, ATTACK_PASSED, ATTACK_FAILED, ATTACK_SKIPPED };

@@ -22,7 +22,7 @@ static inline void fixture_use_shipped_runtimes(void)
 
     *strrchr(dir, '/') = '\0';
     cleanup_free char *path = xasprintf("%s/../../runtimes", dir);
-    (void)setenv("HERMES_RUNTIMES", path, 1);
+    (void)setenv("HERMES_RUNTIMES", path, 0); /* the virtual machine says where */
     (void)unsetenv("RUNTIME_DIR");
 }
 

@@ -192,7 +192,7 @@ python_tests() {
         fi
     done
     if [ "${#dirs[@]}" -gt 0 ]; then
-        suite "pytest ${dirs[*]}" 1500 \
+        suite "pytest ${dirs[*]}" 3000 \
             /usr/bin/python3 -m pytest -q -ra -p no:cacheprovider --basetemp="$work/pytest" \
             -m 'not timing' "${dirs[@]}"
     fi
@@ -207,8 +207,7 @@ everything() {
         if [ "$part" = delegated ]; then
             check 'hermes run alone in a delegated scope' alone_in_scope
         fi
-        suite 'hermes selftest' 900 "$hermes" selftest
-        python_tests
+        python_tests # tests/attacks runs hermes selftest
     else
         not_built 'hermes doctor' "$hermes"
         not_built 'hermes selftest' "$hermes"

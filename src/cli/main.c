@@ -23,6 +23,7 @@ static const struct {
     bool boxes; /* makes boxes, so it needs a delegated control group when not root */
 } commands[] = {
     {"run", cmd_run, "run a program in a box; needs no server", true},
+    {"serve", cmd_serve, "serve the HTTP API", true},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
     {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},
     {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing", false},

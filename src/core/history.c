@@ -232,8 +232,7 @@ int history_add(struct history *history, const char *id, const char *owner, enum
     run->encoding = encoding;
     run->status = RUN_QUEUED;
     int r = promise(history, run, err);
-    if (r == 0 && kind != RUN_SYNC &&
-        (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+    if (r == 0 && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         r = err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left");
     if (r < 0) {
         run_free(run);
@@ -292,6 +291,25 @@ struct history_run *history_find(struct history *history, const char *id, const 
         run->refs++;
     (void)pthread_mutex_unlock(&history->lock);
     return is_known ? run : find_stored(history, id, owner);
+}
+
+struct history_run *history_ref(struct history_run *run)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    run->refs++;
+    (void)pthread_mutex_unlock(&run->history->lock);
+    return run;
+}
+
+void history_forget(struct history_run *run)
+{
+    struct history *h = run->history;
+    (void)pthread_mutex_lock(&h->lock);
+    if (run->is_listed)
+        unlist(h, run);
+    (void)pthread_mutex_unlock(&h->lock);
+    if (h->options.store && run->kind != RUN_SYNC)
+        run_store_remove(h->options.store, run->id);
 }
 
 void history_unref(struct history_run *run)

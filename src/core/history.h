@@ -43,7 +43,11 @@ int history_add(struct history *history, const char *id, const char *owner, enum
 /* The run of this owner; NULL when there is none, or it is another's. The caller owns a
  * reference. */
 struct history_run *history_find(struct history *history, const char *id, const char *owner);
+struct history_run *history_ref(struct history_run *run);
 void history_unref(struct history_run *run); /* NULL is fine */
+
+/* Takes back a run that never began: nobody will find it. */
+void history_forget(struct history_run *run);
 
 /* What happens to a run, told by whoever executes it. history_finish() takes the answer. */
 void history_started(struct history_run *run);

@@ -29,7 +29,7 @@ static const char schema[] =
     " answer BLOB, size INTEGER NOT NULL) STRICT;"
     "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);";
 
-enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_TOTAL, SQL_OLDEST, SQL_LOST, SQL_COUNT };
+enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_TOTAL, SQL_OLDEST, SQL_LOST, SQL_REMOVE, SQL_COUNT };
 
 static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
@@ -40,6 +40,7 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_OLDEST] = "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE finished_ms > 0"
                    " ORDER BY finished_ms LIMIT 64)",
     [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
+    [SQL_REMOVE] = "DELETE FROM runs WHERE id=?1",
 };
 
 struct pending {
@@ -334,6 +335,15 @@ int run_store_get(struct run_store *store, const char *id, struct run_row *ret)
     (void)sqlite3_reset(sql);
     (void)pthread_mutex_unlock(&store->db_lock);
     return found ? 0 : -ENOENT;
+}
+
+void run_store_remove(struct run_store *store, const char *id)
+{
+    (void)pthread_mutex_lock(&store->db_lock);
+    (void)sqlite3_bind_text(store->sql[SQL_REMOVE], 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_step(store->sql[SQL_REMOVE]);
+    (void)sqlite3_reset(store->sql[SQL_REMOVE]);
+    (void)pthread_mutex_unlock(&store->db_lock);
 }
 
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes)

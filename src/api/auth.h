@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Who asks, and from which web pages. */
+
+#include "api/http.h"
+#include "api/routes.h"
+
+/* Sets req->owner, or refuses with ERR_UNAUTHORIZED (ERR_FORBIDDEN where the route says so). */
+int auth_check(struct http_request *req, struct err *err);
+
+/* Adds the headers that let the configured origins read the reply. */
+void auth_cors(const struct http_request *req, struct http_reply *reply);

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See connection.h. Records live in one array for good; an event of epoll names place and
+ * generation, so that one which comes late for a connection that is gone does nothing. All of
+ * it is behind one lock, which is held for a few instructions at a time. */
+
+#include "api/connection.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TICK_MS = 500, EVENTS = 64, REPLY_TIMEOUT_MS = 60000 };
+
+struct connection {
+    struct connections *all;
+    uint32_t index;
+    uint32_t generation;
+    struct connection *next_free;
+    bool is_open;
+    int fd;
+    enum phase phase;
+    uint64_t since_ms;
+    int cancel_fd; /* -1: nobody is told */
+    bool is_gone;
+};
+
+struct connections {
+    struct service *service;
+    struct connection *items;
+    unsigned count;
+    struct connection *free_list;
+    pthread_mutex_t lock;
+    pthread_t thread;
+    bool has_thread;
+    int epoll_fd;
+    int stop_fd;
+};
+
+static uint64_t deadline_ms(const struct connections *all, enum phase phase)
+{
+    const struct config *config = &all->service->config;
+    switch (phase) {
+    case PHASE_HEADERS:
+    case PHASE_NEXT:
+    case PHASE_BODY:
+        return config->request_timeout_s * 1000;
+    case PHASE_IDLE:
+        return config->idle_timeout_s * 1000;
+    case PHASE_REPLY:
+        return REPLY_TIMEOUT_MS;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+/* The connection's own thread sees the end of the socket and closes it. */
+static void close_late(struct connections *all)
+{
+    uint64_t now = clock_ms();
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct connection *c = &all->items[i];
+        if (c->is_open && now - c->since_ms > deadline_ms(all, c->phase)) {
+            (void)shutdown(c->fd, SHUT_RDWR);
+            all->service->metrics.late += c->phase != PHASE_IDLE;
+            c->since_ms = now;
+        }
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+static void tell_cancel(const struct connection *c)
+{
+    const uint64_t one = 1;
+    if (c->cancel_fd >= 0) {
+        ssize_t n = write(c->cancel_fd, &one, sizeof(one));
+        (void)n; /* readable already */
+    }
+}
+
+static void on_gone(struct connections *all, uint64_t tag)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    struct connection *c = &all->items[tag >> 32];
+    if (c->is_open && c->generation == (uint32_t)tag) {
+        c->is_gone = true;
+        tell_cancel(c);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+static void *watch(void *arg)
+{
+    struct connections *all = arg;
+    uint64_t ticked_ms = clock_ms();
+    for (;;) {
+        struct epoll_event events[EVENTS];
+        int n = epoll_wait(all->epoll_fd, events, EVENTS, TICK_MS);
+        for (int i = 0; i < n; i++) {
+            if (events[i].data.u64 == UINT64_MAX)
+                return NULL;
+            on_gone(all, events[i].data.u64);
+        }
+        if (clock_ms() - ticked_ms >= TICK_MS) {
+            ticked_ms = clock_ms();
+            close_late(all);
+            service_tick(all->service);
+        }
+    }
+}
+
+static int start(struct connections *all)
+{
+    struct epoll_event stop = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    all->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (all->epoll_fd < 0 || all->stop_fd < 0 ||
+        epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, all->stop_fd, &stop) < 0)
+        return -errno;
+    int r = pthread_create(&all->thread, NULL, watch, all);
+    all->has_thread = r == 0;
+    return -r;
+}
+
+int connections_open(
+    struct connections **ret, struct service *service, unsigned max, struct err *err)
+{
+    struct connections *all = xcalloc(1, sizeof(*all));
+    all->service = service;
+    all->epoll_fd = all->stop_fd = -1;
+    all->count = max;
+    all->items = xcalloc(max, sizeof(*all->items));
+    (void)pthread_mutex_init(&all->lock, NULL);
+    for (unsigned i = max; i-- > 0;) {
+        struct connection *c = &all->items[i];
+        *c = (struct connection){
+            .all = all, .index = i, .cancel_fd = -1, .next_free = all->free_list};
+        all->free_list = c;
+    }
+    int r = start(all);
+    if (r < 0) {
+        connections_close(all);
+        return err_set(err, ERR_INTERNAL, -r, "cannot watch connections: %s", strerror(-r));
+    }
+    *ret = all;
+    return 0;
+}
+
+void connections_close(struct connections *all)
+{
+    const uint64_t one = 1;
+    if (!all)
+        return;
+    if (all->has_thread && write(all->stop_fd, &one, sizeof(one)) > 0)
+        (void)pthread_join(all->thread, NULL);
+    close_fd(&all->epoll_fd);
+    close_fd(&all->stop_fd);
+    (void)pthread_mutex_destroy(&all->lock);
+    free(all->items);
+    free(all);
+}
+
+struct connection *connection_begin(struct connections *all, int fd)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    struct connection *c = all->free_list;
+    if (c) {
+        all->free_list = c->next_free;
+        c->is_open = true;
+        c->fd = fd;
+        c->phase = PHASE_HEADERS;
+        c->since_ms = clock_ms();
+        c->cancel_fd = -1;
+        c->is_gone = false;
+        all->service->metrics.connections++;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return c;
+}
+
+void connection_end(struct connection *c)
+{
+    struct connections *all = c->all;
+    (void)pthread_mutex_lock(&all->lock);
+    c->is_open = false;
+    c->generation++;
+    c->next_free = all->free_list;
+    all->free_list = c;
+    all->service->metrics.connections--;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+/* Only the connection's own thread changes its phase; the watcher reads it under the lock. */
+void connection_phase(struct connection *c, enum phase phase)
+{
+    uint64_t now = clock_ms();
+    (void)pthread_mutex_lock(&c->all->lock);
+    c->phase = phase;
+    c->since_ms = now;
+    (void)pthread_mutex_unlock(&c->all->lock);
+}
+
+int connection_fd(const struct connection *c)
+{
+    return c->fd;
+}
+
+/* Half-closing counts as leaving: a client that wants its answer keeps its side open. */
+void connection_follow(struct connection *c, int cancel_fd)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLONESHOT,
+        .data.u64 = (uint64_t)c->index << 32 | c->generation};
+    (void)pthread_mutex_lock(&c->all->lock);
+    c->cancel_fd = cancel_fd;
+    (void)pthread_mutex_unlock(&c->all->lock);
+    if (epoll_ctl(c->all->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) < 0 && errno == EEXIST)
+        (void)epoll_ctl(c->all->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+void connection_unfollow(struct connection *c)
+{
+    (void)epoll_ctl(c->all->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    (void)pthread_mutex_lock(&c->all->lock);
+    c->cancel_fd = -1;
+    (void)pthread_mutex_unlock(&c->all->lock);
+}
+
+bool connection_is_gone(const struct connection *c)
+{
+    (void)pthread_mutex_lock(&c->all->lock);
+    bool is_gone = c->is_gone;
+    (void)pthread_mutex_unlock(&c->all->lock);
+    return is_gone;
+}
+
+void connections_cancel_all(struct connections *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        if (all->items[i].is_open)
+            tell_cancel(&all->items[i]);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+unsigned connections_busy(struct connections *all)
+{
+    unsigned busy = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        const struct connection *c = &all->items[i];
+        busy += c->is_open && (c->phase == PHASE_HANDLING || c->phase == PHASE_REPLY ||
+                                  c->phase == PHASE_BODY);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return busy;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Every open connection and what it is waiting for. A thread closes those that are late in
+ * total, which the library's idle timeouts cannot, and notices clients that leave while a run
+ * goes on. */
+
+#include "core/service.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum phase {
+    PHASE_HEADERS,  /* of the first request of a connection */
+    PHASE_IDLE,     /* between requests; the next one's headers included */
+    PHASE_NEXT,     /* headers of a later request, from its first line on */
+    PHASE_BODY,     /* of a request */
+    PHASE_HANDLING, /* ours: no deadline but the run's own */
+    PHASE_REPLY,    /* the client takes what we send */
+};
+
+struct connections;
+struct connection;
+
+int connections_open(
+    struct connections **ret, struct service *service, unsigned max, struct err *err);
+
+/* Stops the thread; no connection may be open. */
+void connections_close(struct connections *all);
+
+/* NULL when there are too many. */
+struct connection *connection_begin(struct connections *all, int fd);
+void connection_end(struct connection *c);
+
+void connection_phase(struct connection *c, enum phase phase);
+int connection_fd(const struct connection *c);
+
+void connection_follow(struct connection *c, int cancel_fd);
+void connection_unfollow(struct connection *c);
+bool connection_is_gone(const struct connection *c);
+
+/* Tells every run that is followed to cancel itself. */
+void connections_cancel_all(struct connections *all);
+
+/* Connections that have a request under way. */
+unsigned connections_busy(struct connections *all);

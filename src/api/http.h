@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What a handler sees of HTTP. Only api/server.c and api/gate.c know the library below. */
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "core/service.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct MHD_Connection;
+struct connection;
+struct route;
+
+enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8 };
+
+struct http_request {
+    struct service *service;
+    const char *method; /* HEAD is shown as GET */
+    char *target;       /* as it came: path and query */
+    size_t path_len;
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX]; /* {id} of the route's pattern, in order */
+    const struct route *route;
+    int owner; /* index of the caller's key, -1 without one */
+    struct buf body;
+    char run_id[ID_MAX]; /* set by handlers, for the log */
+    bool is_local;       /* loopback or unix socket */
+    bool declares_body;
+    bool is_answered;
+    bool is_begun; /* the headers were looked at */
+    uint64_t began_ns;
+    struct connection *connection;
+    struct MHD_Connection *mhd;
+};
+
+/* A header of the request, or NULL. */
+const char *http_header(const struct http_request *req, const char *name);
+
+/* Whether the Accept header asks for this type. */
+bool http_accepts(const struct http_request *req, const char *type);
+
+struct http_reply {
+    int status;
+    const char *content_type; /* NULL: application/json */
+    char *body;               /* owned by the reply; NULL: empty */
+    size_t body_len;
+    unsigned retry_after_s; /* with 429 and 503 */
+    bool close;             /* the connection ends with this reply */
+    struct {
+        const char *name;
+        char value[160];
+    } headers[HTTP_MAX_HEADERS];
+    size_t header_count;
+
+    /* A stream instead of a body: `read` fills in to and returns 1, 0 at the end or a negative
+     * errno; it may block for a while. `done` is called once, whatever happens. */
+    int (*read)(void *context, struct http_request *req, struct buf *to);
+    void (*done)(void *context);
+    void *context;
+};
+
+/* Returns 0 with the reply filled in, or negative errno with err, which becomes the reply; a
+ * retry_after_s that was set before is kept then. */
+typedef int http_handler(struct http_request *req, struct http_reply *reply, struct err *err);
+
+void reply_header(struct http_reply *reply, const char *name, const char *value);
+
+/* Takes text. */
+void reply_json(struct http_reply *reply, int status, char *text, size_t len);
+void reply_text(struct http_reply *reply, int status, const char *type, const char *text);
+
+/* {"error": {...}} with the matching status. */
+void reply_error(struct http_reply *reply, const struct err *err);
+
+/* From now on fd (an eventfd, borrowed) is written to when the client leaves, until
+ * http_unfollow(). */
+void http_follow(struct http_request *req, int fd);
+void http_unfollow(struct http_request *req);
+
+/* Whether the client has left; for streams. */
+bool http_is_gone(const struct http_request *req);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See routes.h. Paths are compared as they came, without decoding: no spelling of a path leads
+ * around a check that was made for another. */
+
+#include "api/routes.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct route route_table[] = {
+    {"POST", "/v1/runs", AUTH_KEY, BODY_JSON, false, handle_run_create,
+        "Run a program. Waits for the result; with `async` answers at once; with `Accept: "
+        "text/event-stream` streams.",
+        "200 202 400 401 413 415 429 500 501 503 507"},
+    {"GET", "/v1/runs/{id}", AUTH_KEY, BODY_NONE, false, handle_run_get,
+        "State or result of a run.", "200 401 404"},
+    {"DELETE", "/v1/runs/{id}", AUTH_KEY, BODY_NONE, false, handle_run_delete,
+        "Cancel a run that is queued or running.", "202 401 404 409"},
+    {"GET", "/v1/runs/{id}/events", AUTH_KEY, BODY_NONE, false, handle_run_events,
+        "Events of a run as text/event-stream; resumes at Last-Event-ID.", "200 204 401 404"},
+    {"GET", "/v1/runtimes", AUTH_KEY, BODY_NONE, false, handle_runtimes,
+        "Languages, versions, default limits and what is missing.", "200 401"},
+    {"GET", "/v1/report", AUTH_KEY, BODY_NONE, false, handle_report,
+        "What isolation is enforced on this host and why.", "200 401"},
+    {"GET", "/health", AUTH_NONE, BODY_NONE, true, handle_health,
+        "Whether the service works, and its isolation level.", "200 503"},
+    {"GET", "/metrics", AUTH_LOCAL, BODY_NONE, true, handle_metrics, "Counters for Prometheus.",
+        "200 401"},
+    {"GET", "/openapi.json", AUTH_NONE, BODY_NONE, false, handle_openapi, "This description.",
+        "200"},
+    {"GET", "/version", AUTH_NONE, BODY_NONE, false, handle_version, "The version.", "200"},
+    {"GET", "/", AUTH_NONE, BODY_NONE, true, handle_root, "`UP!`", "200"},
+};
+const size_t route_count = sizeof(route_table) / sizeof(route_table[0]);
+
+/* Matches path against pattern; {name} takes one non-empty component. */
+static bool match(const char *pattern, const char *path, size_t len,
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX])
+{
+    size_t at = 0;
+    size_t param = 0;
+    while (*pattern) {
+        if (*pattern != '{') {
+            if (at == len || path[at] != *pattern)
+                return false;
+            at++;
+            pattern++;
+            continue;
+        }
+        size_t begin = at;
+        while (at < len && path[at] != '/')
+            at++;
+        size_t size = at - begin;
+        if (size == 0 || size >= HTTP_PARAM_MAX || param == HTTP_MAX_PARAMS)
+            return false;
+        memcpy(params[param], path + begin, size);
+        params[param++][size] = '\0';
+        pattern += strcspn(pattern, "}") + 1;
+    }
+    return at == len;
+}
+
+const struct route *route_find(const char *method, const char *path, size_t path_len,
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], char *ret_allow, size_t allow_size)
+{
+    size_t used = 0;
+    ret_allow[0] = '\0';
+    for (size_t i = 0; i < route_count; i++) {
+        const struct route *route = &route_table[i];
+        if (!match(route->path, path, path_len, params))
+            continue;
+        if (str_eq(route->method, method))
+            return route;
+        int n = snprintf(ret_allow + used, allow_size - used, "%s%s%s", used ? ", " : "",
+            route->method, str_eq(route->method, "GET") ? ", HEAD" : "");
+        used += n > 0 && (size_t)n < allow_size - used ? (size_t)n : 0;
+    }
+    return NULL;
+}

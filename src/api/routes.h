@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The table of routes. To add one: a row here and a handler in a file of its group. */
+
+#include "api/http.h"
+
+enum auth_class {
+    AUTH_NONE,
+    AUTH_KEY,
+    AUTH_LOCAL,  /* no key is needed on loopback */
+    AUTH_RUNNER, /* a wrong X-API-Key is 403 */
+};
+
+enum body_kind {
+    BODY_NONE, /* one that comes is ignored up to the cap */
+    BODY_JSON, /* another content type is 415 */
+    BODY_ANY,  /* the handler decides */
+};
+
+struct route {
+    const char *method;
+    const char *path; /* "/v1/runs/{id}" */
+    enum auth_class auth;
+    enum body_kind body;
+    bool is_quiet; /* logged at level debug */
+    http_handler *handle;
+    const char *summary;
+    const char *answers; /* "200 400 401": statuses for /openapi.json */
+};
+extern const struct route route_table[];
+extern const size_t route_count;
+
+/* The route of method and path (path_len bytes); fills in params. NULL when there is none; then
+ * *ret_allow (out_size bytes) lists the methods of the path, "" when the path is unknown. */
+const struct route *route_find(const char *method, const char *path, size_t path_len,
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], char *ret_allow, size_t allow_size);
+
+http_handler handle_run_create, handle_run_get, handle_run_delete, handle_run_events;
+http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
+    handle_report, handle_openapi;

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See server.h. The path of a request: request line (on_target), headers (begin: gate, route,
+ * key, size: all before the body), body, handler, reply. The library's own timeouts are off:
+ * api/connection.c closes what is late in total. */
+
+#include "api/server.h"
+
+#include "api/auth.h"
+#include "api/connection.h"
+#include "api/gate.h"
+#include "api/routes.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    MAX_DAEMONS = 32,
+    POOL_BYTES = 32 << 10, /* request line and headers of a connection */
+    STACK_BYTES = 512 << 10,
+    STREAM_BLOCK = 64 << 10,
+    STREAM_MAX = 512 << 20,
+    LINGER_MS = 1000,
+};
+
+struct server {
+    struct service *service;
+    struct connections *connections;
+    struct MHD_Daemon *daemons[MAX_DAEMONS];
+    unsigned count;
+};
+
+const char *http_header(const struct http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
+}
+
+bool http_accepts(const struct http_request *req, const char *type)
+{
+    const char *accept = http_header(req, "Accept");
+    return accept && strcasestr(accept, type);
+}
+
+void http_follow(struct http_request *req, int fd)
+{
+    connection_follow(req->connection, fd);
+}
+
+void http_unfollow(struct http_request *req)
+{
+    connection_unfollow(req->connection);
+}
+
+bool http_is_gone(const struct http_request *req)
+{
+    return connection_is_gone(req->connection);
+}
+
+/* From 127.0.0.0/8, ::1 or a unix socket. */
+static bool is_local(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *addr = info ? info->client_addr : NULL;
+    if (!addr || addr->sa_family == AF_UNIX)
+        return true;
+    if (addr->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+    return addr->sa_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(six) ||
+               (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127));
+}
+
+static struct connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* The request line is there. What this returns is the request's context from now on. */
+static void *on_target(void *context, const char *uri, struct MHD_Connection *mhd)
+{
+    struct server *server = context;
+    struct http_request *req = xcalloc(1, sizeof(*req));
+    req->service = server->service;
+    req->mhd = mhd;
+    req->connection = connection_of(mhd);
+    req->target = xstrdup(uri);
+    req->path_len = strcspn(uri, "?");
+    req->owner = -1;
+    req->began_ns = clock_ns();
+    buf_init(&req->body, server->service->config.max_body);
+    if (req->connection)
+        connection_phase(req->connection, PHASE_NEXT);
+    return req;
+}
+
+static void log_request(const struct http_request *req, int status)
+{
+    bool quiet = req->route && req->route->is_quiet && status < 400;
+    if (quiet && log_get_level() < LOG_DEBUG)
+        return;
+    char number[16];
+    char ms[32];
+    char path[160];
+    (void)snprintf(number, sizeof(number), "%d", status);
+    (void)snprintf(ms, sizeof(ms), "%.3f", (double)(clock_ns() - req->began_ns) / 1e6);
+    (void)snprintf(path, sizeof(path), "%.*s", (int)(req->path_len < 150 ? req->path_len : 150),
+        req->target);
+    log_event(quiet ? LOG_DEBUG : LOG_INFO, "request", "method",
+        req->method ? req->method : "?", "path", path, "status", number, "ms", ms, "key",
+        service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
+}
+
+/* A stream on its way: the reply's reader and what it read but the library has not taken. */
+struct stream {
+    struct http_request *req;
+    struct buf pending;
+    size_t at;
+    int (*read)(void *context, struct http_request *req, struct buf *to);
+    void (*done)(void *context);
+    void *context;
+};
+
+static ssize_t stream_read(void *context, uint64_t position, char *out, size_t max)
+{
+    struct stream *s = context;
+    connection_phase(s->req->connection, PHASE_HANDLING);
+    while (s->at == s->pending.len) {
+        buf_clear(&s->pending);
+        s->at = 0;
+        int r = s->read ? s->read(s->context, s->req, &s->pending) : 0;
+        if (r <= 0 && r != -EAGAIN)
+            s->read = NULL;
+        if (!s->read && s->pending.len == 0)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    size_t n = s->pending.len - s->at < max ? s->pending.len - s->at : max;
+    memcpy(out, s->pending.data + s->at, n);
+    s->at += n;
+    connection_phase(s->req->connection, PHASE_REPLY);
+    return (ssize_t)n;
+}
+
+static void stream_done(void *context)
+{
+    struct stream *s = context;
+    s->done(s->context);
+    buf_done(&s->pending);
+    free(s);
+}
+
+static struct MHD_Response *make_response(struct http_request *req, struct http_reply *reply)
+{
+    if (!reply->read)
+        return MHD_create_response_from_buffer(reply->body_len,
+            reply->body ? reply->body : (char *)"",
+            reply->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    struct stream *s = xcalloc(1, sizeof(*s));
+    *s = (struct stream){
+        .req = req, .read = reply->read, .done = reply->done, .context = reply->context};
+    buf_init(&s->pending, STREAM_MAX);
+    return MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, s, stream_done);
+}
+
+static enum MHD_Result send_reply(struct http_request *req, struct http_reply *reply)
+{
+    char number[16];
+    struct MHD_Response *response = make_response(req, reply);
+    if (!response)
+        return MHD_NO;
+    bool has_body = reply->body_len > 0 || reply->read;
+    if (has_body)
+        (void)MHD_add_response_header(response, "Content-Type",
+            reply->content_type ? reply->content_type : "application/json");
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (reply->retry_after_s) {
+        (void)snprintf(number, sizeof(number), "%u", reply->retry_after_s);
+        (void)MHD_add_response_header(response, "Retry-After", number);
+    }
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)MHD_add_response_header(
+            response, reply->headers[i].name, reply->headers[i].value);
+    if (reply->close || req->service->stopping)
+        (void)MHD_add_response_header(response, "Connection", "close");
+    req->is_answered = true;
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_REPLY);
+    enum MHD_Result r = MHD_queue_response(req->mhd, (unsigned)reply->status, response);
+    MHD_destroy_response(response);
+    return r;
+}
+
+/* Refuses a request before or instead of its body, which is then not read: the connection
+ * cannot be used for another. */
+static enum MHD_Result refuse(struct http_request *req, const struct err *err)
+{
+    struct http_reply reply = {.close = req->declares_body};
+    reply_error(&reply, err);
+    auth_cors(req, &reply);
+    return send_reply(req, &reply);
+}
+
+static enum MHD_Result dispatch(struct http_request *req)
+{
+    struct http_reply reply = {0};
+    struct err err = {0};
+    connection_phase(req->connection, PHASE_HANDLING);
+    if (req->route->handle(req, &reply, &err) < 0)
+        reply_error(&reply, &err);
+    buf_done(&req->body);
+    auth_cors(req, &reply);
+    return send_reply(req, &reply);
+}
+
+static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
+{
+    struct http_reply reply = {.close = req->declares_body};
+    struct err err = {0};
+    if (allow[0]) {
+        (void)err_set(&err, ERR_METHOD, EINVAL, "this path takes %s", allow);
+        reply_header(&reply, "Allow", allow);
+    } else {
+        (void)err_set(&err, ERR_NOT_FOUND, ENOENT, "there is no such path");
+    }
+    reply_error(&reply, &err);
+    auth_cors(req, &reply);
+    return send_reply(req, &reply);
+}
+
+/* Any OPTIONS is answered for the browser: what may be called is decided by the call itself. */
+static enum MHD_Result answer_preflight(struct http_request *req)
+{
+    struct http_reply reply = {.status = 200, .close = req->declares_body};
+    auth_cors(req, &reply);
+    reply_header(
+        &reply, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
+    reply_header(&reply, "Access-Control-Allow-Headers",
+        "Content-Type, Authorization, X-API-Key, Last-Event-ID");
+    reply_header(&reply, "Access-Control-Max-Age", "600");
+    return send_reply(req, &reply);
+}
+
+static int check_body(struct http_request *req, struct err *err)
+{
+    const char *type = http_header(req, "Content-Type");
+    const char *length = http_header(req, "Content-Length");
+    uint64_t bytes = 0;
+    if (req->route->body == BODY_JSON && type &&
+        (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
+        return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
+    if (length && (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
+        return err_set(
+            err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
+    return 0;
+}
+
+/* Route, key and size: everything that can be refused without the body. Returns true when the
+ * request may go on; otherwise it has its answer, and *ret is for the library. */
+static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
+{
+    struct err err = {0};
+    char allow[64];
+    if (str_eq(req->method, "OPTIONS")) {
+        *ret = answer_preflight(req);
+        return false;
+    }
+    req->route =
+        route_find(req->method, req->target, req->path_len, req->params, allow, sizeof(allow));
+    if (!req->route) {
+        *ret = refuse_route(req, allow);
+        return false;
+    }
+    if (auth_check(req, &err) < 0 || check_body(req, &err) < 0) {
+        *ret = refuse(req, &err);
+        return false;
+    }
+    return true;
+}
+
+/* The headers are there. An answer at this point makes the library close the connection, which
+ * is right for a request whose body will not be read; one without body waits for the next
+ * call. */
+static enum MHD_Result begin(struct http_request *req, const char *method, const char *version)
+{
+    struct err err = {0};
+    enum MHD_Result r = MHD_YES;
+    req->is_begun = true;
+    req->method = str_eq(method, "HEAD") ? "GET" : method;
+    req->is_local = is_local(req->mhd);
+    if (gate_check(req, version, &err) < 0) {
+        req->service->metrics.gated++;
+        req->declares_body = true;
+        return refuse(req, &err);
+    }
+    if (req->declares_body && is_welcome(req, &r))
+        connection_phase(req->connection, PHASE_BODY);
+    return r;
+}
+
+/* The library cannot answer in the middle of a body: the reply goes out by hand, and what the
+ * client still sends is thrown away for a moment, so that it reads the reply before a reset. */
+static enum MHD_Result cut_off(struct http_request *req)
+{
+    struct err err = {0};
+    struct http_reply reply = {0};
+    char head[256];
+    char waste[4096];
+    int fd = connection_fd(req->connection);
+    (void)err_set(
+        &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
+    reply_error(&reply, &err);
+    int len = snprintf(head, sizeof(head),
+        "HTTP/1.1 %d Content Too Large\r\nContent-Type: application/json\r\n"
+        "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+        reply.status, reply.body_len);
+    (void)send(fd, head, (size_t)len, MSG_NOSIGNAL);
+    (void)send(fd, reply.body, reply.body_len, MSG_NOSIGNAL);
+    (void)shutdown(fd, SHUT_WR);
+    uint64_t until = clock_ms() + LINGER_MS;
+    struct pollfd in = {.fd = fd, .events = POLLIN};
+    while (clock_ms() < until && poll(&in, 1, LINGER_MS) > 0) {
+        ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            break;
+    }
+    metrics_count_request(&req->service->metrics, reply.status);
+    log_request(req, reply.status);
+    free(reply.body);
+    return MHD_NO;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, const char *url,
+    const char *method, const char *version, const char *data, size_t *data_size,
+    void **request)
+{
+    struct http_request *req = *request;
+    if (!req || !req->connection)
+        return MHD_NO;
+    if (!req->is_begun)
+        return begin(req, method, version);
+    if (req->is_answered) {
+        *data_size = 0;
+        return MHD_YES;
+    }
+    if (*data_size == 0) {
+        enum MHD_Result r = MHD_YES;
+        return req->declares_body || is_welcome(req, &r) ? dispatch(req) : r;
+    }
+    int r = buf_append(&req->body, data, *data_size);
+    if (r == -EMSGSIZE)
+        return cut_off(req);
+    if (r < 0)
+        return MHD_NO;
+    *data_size = 0;
+    return MHD_YES;
+}
+
+static void on_completed(void *context, struct MHD_Connection *mhd, void **request,
+    enum MHD_RequestTerminationCode how)
+{
+    struct http_request *req = *request;
+    if (!req)
+        return;
+    if (req->connection)
+        connection_phase(req->connection, PHASE_IDLE);
+    buf_done(&req->body);
+    free(req->target);
+    free(req);
+    *request = NULL;
+}
+
+static void on_connection(void *context, struct MHD_Connection *mhd, void **socket_context,
+    enum MHD_ConnectionNotificationCode how)
+{
+    struct server *server = context;
+    if (how == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *socket_context = connection_begin(server->connections, info->connect_fd);
+        if (!*socket_context)
+            (void)shutdown(info->connect_fd, SHUT_RDWR);
+    } else if (*socket_context) {
+        connection_end(*socket_context);
+    }
+}
+
+static void on_log(void *context, const char *format, va_list args)
+{
+    char text[256];
+    if (log_get_level() < LOG_DEBUG)
+        return;
+    (void)vsnprintf(text, sizeof(text), format, args);
+    log_event(LOG_DEBUG, "http", "detail", text, (char *)NULL);
+}
+
+static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
+{
+    unsigned limit = (unsigned)server->service->config.max_connections;
+    return MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                                MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG,
+        0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT, limit,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, server, MHD_OPTION_END);
+}
+
+int server_start(struct server **ret, struct service *service, const int *listen_fds,
+    unsigned count, struct err *err)
+{
+    struct server *server = xcalloc(1, sizeof(*server));
+    server->service = service;
+    if (count > MAX_DAEMONS)
+        count = MAX_DAEMONS;
+    int r = connections_open(&server->connections, service,
+        (unsigned)service->config.max_connections * (count ? count : 1), err);
+    for (unsigned i = 0; r == 0 && i < count; i++) {
+        server->daemons[i] = start_daemon(server, listen_fds[i]);
+        if (server->daemons[i])
+            server->count++;
+        else
+            r = err_set(err, ERR_INTERNAL, errno, "cannot start to serve: %s", strerror(errno));
+    }
+    if (r < 0) {
+        server_stop(server, 0);
+        return r;
+    }
+    *ret = server;
+    return 0;
+}
+
+static void wait_until_idle(struct server *server, uint64_t ms)
+{
+    uint64_t until = clock_ms() + ms;
+    while (clock_ms() < until &&
+           (connections_busy(server->connections) || server->service->background))
+        (void)poll(NULL, 0, 5);
+}
+
+void server_stop(struct server *server, uint64_t grace_ms)
+{
+    struct service *service = server->service;
+    service->stopping = true;
+    for (unsigned i = 0; i < server->count; i++) {
+        int fd = MHD_quiesce_daemon(server->daemons[i]);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    if (server->connections) {
+        wait_until_idle(server, grace_ms);
+        /* Who still waits is sent away, who runs is cancelled, who reads is woken. */
+        admit_close(service->admit);
+        connections_cancel_all(server->connections);
+        history_cancel_all(service->history);
+        wait_until_idle(server, 500);
+        history_close(service->history);
+        wait_until_idle(server, 5000);
+    }
+    for (unsigned i = 0; i < server->count; i++)
+        MHD_stop_daemon(server->daemons[i]);
+    connections_close(server->connections);
+    free(server);
+}

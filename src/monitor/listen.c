@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Listening sockets. They belong to the monitor, so that ports below 1024 need no right of the
+ * server's and a restart of the server refuses nobody: who connects meanwhile waits. */
+
+#include "monitor/monitor.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, SYSTEMD_FIRST_FD = 3 };
+
+/* Calls fn for every "ADDR:PORT" of the settings; stops at a negative answer. */
+static int each_address(const struct config *c, int (*fn)(void *, const char *), void *context)
+{
+    if (!c->listen[0]) {
+        if (c->unix_path[0])
+            return 0;
+        cleanup_free char *one = xasprintf(strchr(c->host, ':') ? "[%s]:%llu" : "%s:%llu",
+            c->host, (unsigned long long)c->port);
+        return fn(context, one);
+    }
+    int r = 0;
+    for (const char *p = c->listen; r >= 0 && *p;) {
+        p += strspn(p, ", ");
+        size_t len = strcspn(p, ", ");
+        if (len) {
+            cleanup_free char *one = xstrndup(p, len);
+            r = fn(context, one);
+        }
+        p += len;
+    }
+    return r;
+}
+
+/* "[::1]:80", "127.0.0.1:80", ":80" */
+static int resolve(const char *text, struct addrinfo **ret)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    const char *colon = strrchr(text, ':');
+    if (!colon)
+        return EAI_NONAME;
+    bool brackets = text[0] == '[' && colon > text && colon[-1] == ']';
+    cleanup_free char *host = brackets ? xstrndup(text + 1, (size_t)(colon - text) - 2)
+                                       : xstrndup(text, (size_t)(colon - text));
+    return getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, ret);
+}
+
+static bool is_loopback(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_UNIX)
+        return true;
+    if (addr->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+    return addr->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+}
+
+struct check {
+    const struct monitor *monitor;
+    struct strv *problems;
+};
+
+static int check_one(void *context, const char *text)
+{
+    struct check *check = context;
+    struct addrinfo *found = NULL;
+    int r = resolve(text, &found);
+    if (r != 0) {
+        strv_add_owned(check->problems,
+            xasprintf("listen: %s: %s", text,
+                strchr(text, ':') ? gai_strerror(r) : "write it as ADDR:PORT"));
+        return 0;
+    }
+    bool open = check->monitor->keys.count || check->monitor->config.allow_unauthenticated;
+    for (const struct addrinfo *a = found; a && !open; a = a->ai_next) {
+        if (is_loopback(a->ai_addr))
+            continue;
+        strv_add_owned(check->problems,
+            xasprintf("listen: %s is not loopback and there is no key: set API_TOKEN or "
+                      "keys_file, or HERMES_ALLOW_UNAUTHENTICATED=1 to serve everybody",
+                text));
+        break;
+    }
+    freeaddrinfo(found);
+    return 0;
+}
+
+void listen_check(const struct monitor *m, struct strv *problems)
+{
+    struct check check = {.monitor = m, .problems = problems};
+    (void)each_address(&m->config, check_one, &check);
+}
+
+static void tell_address(int fd)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+    char host[NI_MAXHOST];
+    char port[NI_MAXSERV];
+    if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 ||
+        getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
+            NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return;
+    log_event(LOG_INFO, "listening", "address", host, "port", port, (char *)NULL);
+}
+
+static int bind_tcp(const struct addrinfo *a)
+{
+    const int one = 1;
+    cleanup_close int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (a->ai_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
+struct opening {
+    struct monitor *monitor;
+    struct err *err;
+};
+
+static int open_one(void *context, const char *text)
+{
+    struct opening *o = context;
+    struct addrinfo *found = NULL;
+    int r = resolve(text, &found) ? -EADDRNOTAVAIL : 0;
+    for (const struct addrinfo *a = found; r >= 0 && a; a = a->ai_next) {
+        if (o->monitor->listen_count == MONITOR_MAX_LISTEN)
+            break;
+        if ((r = bind_tcp(a)) >= 0) {
+            o->monitor->listen_fds[o->monitor->listen_count++] = r;
+            tell_address(r);
+        }
+    }
+    if (found)
+        freeaddrinfo(found);
+    return r < 0
+               ? err_set(o->err, ERR_UNAVAILABLE, -r, "cannot serve %s: %s", text, strerror(-r))
+               : 0;
+}
+
+/* Removes the socket that a killed monitor left; one that answers stays. */
+static int clear_path(const struct sockaddr_un *addr)
+{
+    struct stat st;
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (lstat(addr->sun_path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(st.st_mode) || fd < 0)
+        return -EEXIST;
+    if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0)
+        return -EADDRINUSE;
+    return unlink(addr->sun_path) < 0 ? -errno : 0;
+}
+
+static int open_unix(struct monitor *m, struct err *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    const char *path = m->config.unix_path;
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return err_set(err, ERR_INVALID, ENAMETOOLONG, "unix: the path is too long");
+    memcpy(addr.sun_path, path, strlen(path));
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = fd < 0 ? -errno : clear_path(&addr);
+    if (r == 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        r = -errno;
+    if (r == 0) {
+        m->unix_path = xstrdup(path);
+        (void)chmod(path, 0660);
+        if (geteuid() == 0 && lchown(path, 0, m->gid) < 0)
+            r = -errno;
+    }
+    if (r == 0 && listen(fd, BACKLOG) < 0)
+        r = -errno;
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "cannot serve %s: %s", path, strerror(-r));
+    m->listen_fds[m->listen_count++] = take_fd(&fd);
+    log_event(LOG_INFO, "listening", "address", path, (char *)NULL);
+    return 0;
+}
+
+/* Sockets that systemd opened for us (LISTEN_PID, LISTEN_FDS); returns how many. */
+static unsigned take_activated(struct monitor *m)
+{
+    const char *pid = getenv("LISTEN_PID");
+    const char *count = getenv("LISTEN_FDS");
+    uint32_t number = 0;
+    uint32_t fds = 0;
+    if (pid && count && str_parse_u32(pid, &number) == 0 && number == (uint32_t)getpid())
+        (void)str_parse_u32(count, &fds);
+    for (uint32_t i = 0; i < fds && i < MONITOR_MAX_LISTEN; i++) {
+        int fd = SYSTEMD_FIRST_FD + (int)i;
+        /* Out of the low numbers, which children use for themselves. */
+        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 64);
+        (void)close(fd);
+        if (moved >= 0)
+            m->listen_fds[m->listen_count++] = moved;
+    }
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    return m->listen_count;
+}
+
+int listen_open(struct monitor *m, struct err *err)
+{
+    struct opening opening = {.monitor = m, .err = err};
+    if (take_activated(m))
+        return 0;
+    int r = each_address(&m->config, open_one, &opening);
+    if (r >= 0 && m->config.unix_path[0])
+        r = open_unix(m, err);
+    return r < 0 ? r : 0;
+}
+
+void listen_close(struct monitor *m)
+{
+    for (unsigned i = 0; i < m->listen_count; i++)
+        close_fd(&m->listen_fds[i]);
+    m->listen_count = 0;
+    if (m->unix_path)
+        (void)unlink(m->unix_path);
+    free(m->unix_path);
+    m->unix_path = NULL;
+}

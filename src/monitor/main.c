@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-monitor, which `hermes serve` becomes. Everything that can be wrong with the settings
+ * is said at once, before anything is started. */
+
+#include "monitor/monitor.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "core/admit.h"
+#include "core/root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { EXIT_SETTINGS = 2, EXIT_FAILED = 125, MEMORY_SHARE = 80, HELP_MAX = 1 << 20 };
+
+static void print_text(int (*write_text)(struct buf *to), const char *before)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, HELP_MAX);
+    (void)write_text(&text);
+    (void)printf("%s%s", before, text.data ? text.data : "");
+}
+
+/* `--help` and `--settings` (the table of docs/configuration.md). */
+static bool answer_only(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h")) {
+            print_text(config_help, "usage: hermes serve [--SETTING VALUE]...\n\n"
+                                    "Serves the HTTP API on 127.0.0.1:8000.\n\n");
+            return true;
+        }
+        if (str_eq(argv[i], "--settings")) {
+            print_text(config_document, "");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The user of the server: the one named, else `hermes`, else `nobody`. */
+static void choose_user(struct monitor *m, struct strv *problems)
+{
+    m->uid = geteuid();
+    m->gid = getegid();
+    if (m->uid != 0)
+        return;
+    const char *named = m->config.user;
+    uint32_t number;
+    const struct passwd *user = named[0] ? getpwnam(named) : getpwnam("hermes");
+    if (!named[0] && !user)
+        user = getpwnam("nobody");
+    if (user && user->pw_uid != 0) {
+        m->uid = user->pw_uid;
+        m->gid = user->pw_gid;
+    } else if (str_parse_u32(named[0] ? named : "65534", &number) == 0 && number != 0) {
+        m->uid = m->gid = number;
+    } else {
+        strv_add_owned(
+            problems, xasprintf("user: there is no user `%s`, or it is root", named));
+    }
+    char *chosen = user ? xstrdup(user->pw_name) : xasprintf("%u", m->uid);
+    free(m->config.user);
+    m->config.user = chosen;
+}
+
+/* Everything that the settings alone can have wrong. */
+static int read_settings(struct monitor *m, int argc, char **argv)
+{
+    struct strv problems = {0};
+    (void)config_load(&m->config, argc, argv, &problems);
+    config_keys(&m->config, &m->keys, &problems);
+    listen_check(m, &problems);
+    choose_user(m, &problems);
+    for (size_t i = 0; i < problems.count; i++)
+        (void)fprintf(stderr, "hermes serve: %s\n", problems.items[i]);
+    bool bad = problems.count > 0;
+    strv_done(&problems);
+    return bad ? -EINVAL : 0;
+}
+
+static uid_t tree_uid;
+static gid_t tree_gid;
+
+static int own_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    return lchown(path, tree_uid, tree_gid);
+}
+
+/* The state directory is ours; only `server` in it belongs to the server, which could otherwise
+ * exchange the trees that boxes see. */
+static int open_state(struct monitor *m, struct err *err)
+{
+    cleanup_free char *state = NULL;
+    struct stat st;
+    if (m->config.state_dir[0])
+        (void)setenv("HERMES_STATE_DIR", m->config.state_dir, 1);
+    cleanup_close int fd = root_state_dir(&state, err);
+    if (fd < 0)
+        return fd;
+    m->lock_fd = openat(fd, "serve.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (m->lock_fd < 0)
+        return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", state, strerror(errno));
+    if (flock(m->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(err, ERR_UNAVAILABLE, EBUSY,
+            "another hermes serve uses %s; give this one its own with --state-dir", state);
+    m->server_dir = xasprintf("%s/server", state);
+    if ((geteuid() == 0 && fchmod(fd, 0711) < 0) ||
+        (mkdirat(fd, "server", 0700) < 0 && errno != EEXIST) || lstat(m->server_dir, &st) < 0)
+        return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", m->server_dir, strerror(errno));
+    tree_uid = m->uid;
+    tree_gid = m->gid;
+    if (st.st_uid != m->uid && nftw(m->server_dir, own_entry, 32, FTW_PHYS | FTW_MOUNT) != 0)
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "cannot give %s to the server", m->server_dir);
+    free(m->config.state_dir);
+    m->config.state_dir = xstrdup(m->server_dir);
+    return 0;
+}
+
+/* No box may be promised more than there is. */
+static void fit_memory(struct config *c)
+{
+    if (!c->memory_mb)
+        c->memory_mb = admit_machine_memory_mb() * MEMORY_SHARE / 100;
+    if (c->maxima.memory_mb > c->memory_mb)
+        c->maxima.memory_mb = c->memory_mb;
+    if (c->maxima.disk_mb > c->maxima.memory_mb)
+        c->maxima.disk_mb = c->maxima.memory_mb;
+}
+
+static int prepare(struct monitor *m, struct err *err)
+{
+    int r = open_state(m, err);
+    if (r == 0)
+        r = runtime_load(&m->runtimes, NULL, err);
+    if (r < 0)
+        return r;
+    runtime_find_versions(&m->runtimes);
+    fit_memory(&m->config);
+    m->engine_options.runtimes = &m->runtimes;
+    m->engine_options.min_level = (unsigned)m->config.min_level;
+    m->engine_options.maxima = m->config.maxima;
+    m->engine_options.source_count = m->config.mount_count;
+    for (size_t i = 0; i < m->config.mount_count; i++) {
+        m->engine_options.sources[i].path = m->config.mounts[i].path;
+        m->engine_options.sources[i].writable = m->config.mounts[i].writable;
+    }
+    return listen_open(m, err);
+}
+
+int main(int argc, char **argv)
+{
+    static struct monitor monitor;
+    struct err err = {0};
+    if (answer_only(argc, argv))
+        return 0;
+    (void)signal(SIGPIPE, SIG_IGN);
+    monitor.lock_fd = -1;
+    if (read_settings(&monitor, argc, argv) < 0)
+        return EXIT_SETTINGS;
+    int status = EXIT_FAILED;
+    if (prepare(&monitor, &err) == 0)
+        status = supervise(&monitor);
+    else
+        (void)fprintf(
+            stderr, "hermes serve: %s%s%s\n", err.field, err.field[0] ? ": " : "", err.message);
+    listen_close(&monitor);
+    buf_done(&monitor.table);
+    runtime_registry_done(&monitor.runtimes);
+    keys_done(&monitor.keys);
+    config_done(&monitor.config);
+    free(monitor.server_dir);
+    close_fd(&monitor.lock_fd);
+    return status;
+}

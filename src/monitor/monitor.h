@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* hermes-monitor: root, or the user who starts it; reads settings and keys, binds, starts the
+ * spawner and the server, and starts either again when it dies. */
+
+#include "base/err.h"
+#include "core/config.h"
+#include "core/engine.h"
+#include "core/keys.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { MONITOR_MAX_LISTEN = 32 };
+
+struct monitor {
+    struct config config; /* as the server gets it */
+    struct keys keys;
+    struct runtime_registry runtimes;
+    struct engine *engine;
+    struct engine_options engine_options;
+    struct buf table; /* of the engine that the server knows */
+    int listen_fds[MONITOR_MAX_LISTEN];
+    unsigned listen_count;
+    char *unix_path;  /* to be removed at the end; "" for none */
+    char *server_dir; /* what the server may write to */
+    int lock_fd;
+    uid_t uid; /* of the server */
+    gid_t gid;
+};
+
+/* listen.c: binds what the settings name, or takes the sockets of the service manager. */
+int listen_open(struct monitor *m, struct err *err);
+void listen_close(struct monitor *m);
+
+/* Adds a problem for every address that is not loopback while there is no key. */
+void listen_check(const struct monitor *m, struct strv *problems);
+
+/* notify.c: tells the service manager, if there is one: "READY=1". */
+void notify_send(const char *state);
+
+/* supervise.c: starts both and watches them until SIGTERM; returns the exit status. */
+int supervise(struct monitor *m);

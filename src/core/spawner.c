@@ -263,6 +263,15 @@ int spawner_seal(struct spawner_client *c, struct err *err)
             spawner_level_name(reply->level), missing.data ? missing.data : "",
             first_fix(reply));
     }
+    if (reply->error && reply->step == STEP_MOUNT)
+        return err_set(err, ERR_UNSUPPORTED, -reply->error,
+            "%s cannot be writable in a box: %s", reply->detail,
+            reply->error == -EOPNOTSUPP
+                ? "its file system, or one mounted below it, has no id-mapped mounts"
+            : reply->error == -EPERM
+                ? "id-mapped mounts of it need root; without root this works only for users "
+                  "without a range in /etc/subuid"
+                : strerror(-reply->error));
     if (reply->error)
         return err_set(err, ERR_INTERNAL, -reply->error,
             "cannot %s (%s): %s; run `hermes doctor`", spawner_step_text(reply->step),

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/sys.h"
 
@@ -165,6 +166,29 @@ static int watch_all(struct spawner *s, struct box *box)
     return r;
 }
 
+static void close_mounts(struct inside *in)
+{
+    for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
+        close_fd(&in->mount_fds[i]);
+}
+
+/* Writable directories for a payload with an id of its own. We are in the root's namespace. */
+static int open_mounts(const struct spawner *s, const struct box *box, struct inside *in)
+{
+    for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
+        in->mount_fds[i] = -1;
+    for (uint32_t i = 0; s->ids.unique && i < in->box->mount_count; i++) {
+        char source[16];
+        if (!in->box->mounts[i].writable)
+            continue;
+        (void)snprintf(source, sizeof(source), "m/%u", in->box->mounts[i].source);
+        in->mount_fds[i] = idmap_clone(source, ids_payload(&s->ids, box->slot));
+        if (in->mount_fds[i] < 0)
+            return in->mount_fds[i];
+    }
+    return 0;
+}
+
 /* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
 static int build(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, uint32_t *ret_step)
@@ -200,10 +224,16 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         .stderr_fd = fds[3],
         .stdin_fd = has_stdin ? fds[4] : -1,
         .collect_fd = box->collects ? fds[fd_count - 1] : -1};
-    if ((r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, in.join_fds)) < 0)
+    *ret_step = STEP_MOUNT;
+    if ((r = open_mounts(s, box, &in)) < 0 ||
+        (r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, in.join_fds)) < 0) {
+        close_mounts(&in);
         return r;
+    }
+    *ret_step = STEP_CLONE;
     in.join_count = r;
     int pid = clone_init(s, box, &in);
+    close_mounts(&in);
     for (int i = 0; i < in.join_count; i++)
         (void)close(in.join_fds[i]);
     if (pid < 0)

@@ -69,9 +69,10 @@ static int compare_int(const void *a, const void *b)
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[] = {
+    int keep[6 + SPAWN_MAX_BOX_MOUNTS] = {
         in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd, in->stderr_fd, in->collect_fd};
     const size_t count = sizeof(keep) / sizeof(keep[0]);
+    memcpy(keep + 6, in->mount_fds, sizeof(in->mount_fds));
     qsort(keep, count, sizeof(keep[0]), compare_int);
     unsigned from = 3;
     for (size_t i = 0; i < count; i++) {

@@ -25,6 +25,7 @@ struct inside {
     int stdout_fd;
     int stderr_fd;
     int collect_fd;
+    int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
 };
 
 /* What the box tells the spawner on the link; the payload cannot, its copy closes at exec. */

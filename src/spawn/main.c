@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "spawn/box.h"
+#include "spawn/idmap.h"
 #include "spawn/landlock.h"
 #include "spawn/probe.h"
 #include "spawn/sys.h"
@@ -129,6 +130,13 @@ static void on_source(const struct spawn_source *source)
     struct tree_source *to = &s->sources[s->source_count++];
     memcpy(to->path, source->path, sizeof(to->path));
     to->writable = source->writable;
+    if (!to->writable || !s->ids.unique || problem.error)
+        return;
+    /* Better now than at the first box. */
+    int fd = idmap_clone(to->path, ids_payload(&s->ids, 0));
+    if (fd < 0)
+        note_problem(STEP_MOUNT, fd, to->path);
+    close_fd(&fd);
 }
 
 /* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */

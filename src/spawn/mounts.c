@@ -80,14 +80,15 @@ static int make_target(int root_fd, const char *path, bool is_dir)
     return fd < 0 ? -errno : 0;
 }
 
-static int mount_shared(int root_fd, const struct spawn_box_mount *m)
+/* A writable one the spawner may have made already, with its owners mapped (idmap.h). */
+static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_fd)
 {
     char source[16];
     struct stat st = {0};
     if (!mount_path_ok(m->path))
         return -EINVAL;
     (void)snprintf(source, sizeof(source), "m/%u", m->source);
-    cleanup_close int fd = sys_tree_clone(AT_FDCWD, source);
+    cleanup_close int fd = made_fd >= 0 ? made_fd : sys_tree_clone(AT_FDCWD, source);
     int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, true);
     if (r == 0 && fstat(fd, &st) < 0)
         r = -errno;
@@ -105,7 +106,7 @@ static int mount_all_shared(int root_fd, const struct inside *in)
     if (in_mnt)
         r = mount_tmpfs(root_fd, "mnt", in, ATTR_NOEXEC);
     for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++)
-        r = mount_shared(root_fd, &in->box->mounts[i]);
+        r = mount_shared(root_fd, &in->box->mounts[i], in->mount_fds[i]);
     return r;
 }
 

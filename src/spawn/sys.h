@@ -169,3 +169,13 @@ static inline int sys_mount_attrs(int mnt_fd, unsigned attrs, bool recursive)
     return sys_result(syscall(NR_mount_setattr, mnt_fd, "",
         0x1000u /* AT_EMPTY_PATH */ | (recursive ? 0x8000u : 0), &attr, sizeof(attr)));
 }
+
+/* Maps the owners of files on a detached mount, and on all below, through a user namespace. */
+static inline int sys_mount_idmap(int mnt_fd, int userns_fd)
+{
+    const struct {
+        uint64_t set, clear, propagation, userns_fd;
+    } attr = {1u << 20 /* MOUNT_ATTR_IDMAP */, 0, 0, (uint64_t)userns_fd};
+    return sys_result(syscall(NR_mount_setattr, mnt_fd, "",
+        0x1000u /* AT_EMPTY_PATH */ | 0x8000u /* AT_RECURSIVE */, &attr, sizeof(attr)));
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs `hermes run --json` and takes the answer apart."""
+import json
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERMES = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve() / "hermes"
+SLOW = 10 if os.environ.get("HERMES_IN_VM") else 1
+
+
+class Refused(Exception):
+    """Hermes did not run it; the message is what it said on stderr."""
+
+    def __init__(self, status, text):
+        super().__init__("%d: %s" % (status, text))
+        self.status = status
+        self.text = text
+
+
+def run(*args, stdin="", timeout=60):
+    """The answer as a dict, or Refused when there was none."""
+    done = subprocess.run([str(HERMES), "run", "--json", *map(str, args)], input=stdin.encode(),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout * SLOW)
+    if not done.stdout.strip():
+        raise Refused(done.returncode, done.stderr.decode(errors="replace"))
+    return json.loads(done.stdout)

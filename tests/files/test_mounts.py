@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of the host in a box: --ro and --rw, with controls."""
+import os
+import stat
+import subprocess
+
+import pytest
+
+from fileslib import HERMES, SLOW, Refused, run
+
+OWNER, GROUP = 12345, 23456
+
+WRITE = """\
+import os
+os.chdir("/mnt/shared")
+def attempt(name, action):
+    try:
+        action()
+        print(name, "done")
+    except OSError as e:
+        print(name, e.strerror)
+def create(name, text):
+    with open(name, "w") as f:
+        f.write(text)
+attempt("create", lambda: create("new", "from the box"))
+attempt("append", lambda: open("old", "a").write("!"))
+attempt("mkdir", lambda: os.makedirs("sub/deep"))
+attempt("nested", lambda: create("sub/deep/file", "x"))
+attempt("rename", lambda: os.rename("victim", "renamed"))
+attempt("remove", lambda: os.remove("other"))
+attempt("chmod", lambda: os.chmod("old", 0o600))
+"""
+
+
+@pytest.fixture
+def shared(area, as_root):
+    path = area / "shared"
+    path.mkdir()
+    for name in ("old", "victim", "other"):
+        (path / name).write_text(name)
+        os.chown(path / name, OWNER, GROUP)
+    os.chown(path, OWNER, GROUP)
+    (area / "outside").write_text("outside the directory")
+    (area / "outside").chmod(0o644)
+    return path
+
+
+def script(area, text, name="main.py"):
+    (area / name).write_text(text)
+    return area / name
+
+
+def listing(path):
+    return {str(p.relative_to(path)): (p.lstat().st_uid, p.lstat().st_gid)
+            for p in path.rglob("*")}
+
+
+def test_read_only_refuses(area, shared):
+    before = listing(shared)
+    answer = run("--ro", "%s:/mnt/shared" % shared, script(area, WRITE))
+    assert answer["status"] == "ok"
+    assert "done" not in answer["stdout"], answer["stdout"]
+    assert answer["stdout"].count("Read-only file system") >= 5
+    assert listing(shared) == before
+    assert (shared / "old").read_text() == "old"
+
+
+def test_writable_writes_back(area, shared):
+    """The control of the test before, and the owners outside."""
+    answer = run("--rw", "%s:/mnt/shared" % shared, script(area, WRITE))
+    assert answer["status"] == "ok"
+    assert [line.split()[1] for line in answer["stdout"].splitlines()] == ["done"] * 7, answer
+    after = listing(shared)
+    assert set(after) == {"new", "old", "renamed", "sub", "sub/deep", "sub/deep/file"}
+    assert set(after.values()) == {(OWNER, GROUP)}, after
+    assert (shared / "new").read_text() == "from the box"
+    assert (shared / "old").read_text() == "old!"
+    assert stat.S_IMODE((shared / "old").stat().st_mode) == 0o600
+
+
+def test_writable_of_root(area, as_root):
+    path = area / "shared"
+    path.mkdir(mode=0o700)
+    for name in ("old", "victim", "other"):
+        (path / name).write_text(name)
+        (path / name).chmod(0o600)
+    answer = run("--rw", path, script(area, WRITE))
+    assert answer["stdout"].count("done") == 7, answer
+    assert set(listing(path).values()) == {(0, 0)}
+
+
+def test_files_of_others_stay_theirs(area, shared):
+    """The map has one owner; what somebody else keeps in the directory is out of reach."""
+    foreign = shared / "foreign"
+    foreign.write_text("secret of another user")
+    foreign.chmod(0o600)
+    os.chown(foreign, 4242, 4242)
+    answer = run("--rw", "%s:/mnt/shared" % shared, script(area, """\
+import os
+try:
+    print(open("/mnt/shared/foreign").read())
+except PermissionError:
+    print("refused")
+try:
+    os.chmod("/mnt/shared/foreign", 0o644)
+except OSError:
+    print("refused")
+"""))
+    assert answer["stdout"] == "refused\nrefused\n", answer
+    assert foreign.stat().st_uid == 4242 and stat.S_IMODE(foreign.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("option", ["--ro", "--rw"])
+def test_nothing_outside(area, shared, option):
+    os.symlink(area / "outside", shared / "absolute")
+    os.symlink("../outside", shared / "relative")
+    os.symlink("/etc/machine-id", shared / "etc")
+    os.symlink("old", shared / "inward")
+    answer = run(option, "%s:/mnt/shared" % shared, script(area, """\
+import os
+for name in ("absolute", "relative", "etc", "../outside", "../../outside", "inward"):
+    try:
+        print(name, open("/mnt/shared/" + name).read())
+    except OSError as e:
+        print(name, "-")
+fd = os.open("/mnt/shared", os.O_RDONLY)
+for _ in range(8):
+    fd = os.open("..", os.O_RDONLY, dir_fd=fd)
+print(sorted(os.listdir(fd)) == sorted(os.listdir("/")))
+"""))
+    lines = answer["stdout"].splitlines()
+    # The last is the control: the same probe gets at what is inside.
+    assert lines == ["absolute -", "relative -", "etc -", "../outside -", "../../outside -",
+                     "inward old", "True"], answer
+
+
+def test_links_made_in_the_box_stay_links(area, shared):
+    answer = run("--rw", "%s:/mnt/shared" % shared, "--collect", "**", script(area, """\
+import os
+os.symlink("/etc/shadow", "/mnt/shared/link")
+os.symlink("/mnt/shared/old", "/box/collected")
+"""))
+    assert answer["status"] == "ok"
+    assert os.readlink(shared / "link") == "/etc/shadow"
+    found = {f["name"]: f.get("error") for f in answer["files"]}
+    assert found["collected"] == "not_regular"
+
+
+SET_ID = """\
+import ctypes, os
+os.chdir("/mnt/shared")
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, action):
+    try:
+        result = action()
+        print(name, "refused" if result == -1 else "done")
+    except OSError:
+        print(name, "refused")
+for mode in (0o4755, 0o2755):
+    attempt("chmod", lambda: os.chmod("old", mode))
+    attempt("fchmod", lambda: os.fchmod(os.open("old", os.O_RDONLY), mode))
+    attempt("open", lambda: os.open("made%o" % mode, os.O_CREAT | os.O_WRONLY, mode))
+    attempt("tmpfile", lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, mode))
+    attempt("mknod", lambda: os.mknod("node%o" % mode, 0o100000 | mode))
+    how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, mode, 0)
+    attempt("openat2", lambda: libc.syscall(437, -100, b"how%o" % mode, how, 24))
+attempt("plain", lambda: os.chmod("old", 0o755))
+"""
+
+
+def test_no_set_id_files(area, shared):
+    """Outside they would run with the rights of the directory's owner."""
+    answer = run("--rw", "%s:/mnt/shared" % shared, script(area, SET_ID))
+    lines = answer["stdout"].splitlines()
+    assert lines[-1] == "plain done"
+    assert {line.split()[1] for line in lines[:-1]} == {"refused"}, lines
+    for path in shared.iterdir():
+        assert not path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID), path
+
+
+def test_file_system_without_id_maps(area, as_root):
+    with pytest.raises(Refused) as refused:
+        run("--rw", "/sys/kernel:/mnt/kernel", script(area, "print(1)"))
+    assert "cannot be writable in a box" in refused.value.text
+    assert "id-mapped" in refused.value.text
+    # The control: the same directory, for reading.
+    assert run("--ro", "/sys/kernel:/mnt/kernel", script(area, "print(1)"))["stdout"] == "1\n"
+
+
+@pytest.mark.parametrize("text, why", [
+    ("/nonexistent", "not a directory"),
+    ("/etc:/etc", "below /mnt or /box"),
+    ("/etc:/mnt/../etc", "below /mnt or /box"),
+    ("/etc:relative", "below /mnt or /box"),
+    ("/etc/passwd", "not a directory"),
+])
+def test_bad_option(area, text, why):
+    for option in ("--ro", "--rw"):
+        with pytest.raises(Refused) as refused:
+            run(option, text, script(area, "print(1)"))
+        assert why in refused.value.text
+        assert refused.value.status == 2
+
+
+def test_rootless_of_one_id(area, as_root):
+    """A user without subordinate ids: the box's files are that user's, no map is needed."""
+    uid = 54321
+    home = area / "home"
+    (home / "shared").mkdir(parents=True)
+    (home / "state").mkdir()
+    script(home, "open('/mnt/shared/new', 'w').write('x'); print('done')")
+    for path in [home, *home.rglob("*")]:
+        os.chown(path, uid, uid)
+    done = subprocess.run(
+        ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", str(HERMES), "run",
+         "--min-level", "process", "--rw", str(home / "shared"), str(home / "main.py")],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_STATE_DIR": str(home / "state")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60 * SLOW)
+    if done.returncode == 125 and b"enforces only" in done.stderr:
+        pytest.skip("rootless boxes are not possible here: " + done.stderr.decode().strip())
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
+    assert (home / "shared/new").stat().st_uid == uid

@@ -262,8 +262,10 @@ def test_mount_paths_are_checked_again(pipes):
 def test_random_packets_neither_crash_nor_leak(sealed, pipes):
     s = Spawner(seal=sealed)
     rng = random.Random(20261115)
-    time.sleep(0.05)
-    before = s.descriptors()
+    before = None
+    while before != s.descriptors():  # until it has started
+        before = s.descriptors()
+        time.sleep(0.5)
     for i in range(1500):
         size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
         data = bytearray(rng.randbytes(size))

@@ -46,12 +46,21 @@ def cgroup_mounts():
 
 
 class Groups:
-    """A group per hierarchy that all hermes processes of one session of tests live in."""
+    """A group per hierarchy that all hermes processes of one session of tests live in.
+
+    On a machine with cgroup v2 alone a group that limits its children takes no processes: there
+    the tests share the top with whoever else runs Hermes (`shared`), which is for test machines."""
 
     def __init__(self, suffix=""):
         name = "test-hermes-%d%s" % (os.getpid(), suffix)
         self.dirs = []
-        for point, v2 in cgroup_mounts():
+        self.remove_stale()
+        points = cgroup_mounts()
+        self.shared = all(v2 for _, v2 in points)
+        if self.shared:
+            self.dirs = points
+            return
+        for point, v2 in points:
             path = os.path.join(point, name)
             try:
                 os.mkdir(path)
@@ -60,22 +69,36 @@ class Groups:
             os.setxattr(path, "trusted.delegate", b"1")  # as systemd marks what it delegates
             self.dirs.append((path, v2))
 
+    @staticmethod
+    def remove_stale():
+        """What sessions left that were killed."""
+        for point, _ in cgroup_mounts():
+            for name in os.listdir(point):
+                found = re.fullmatch(r"test-hermes-(\d+)\S*", name)
+                if not found or os.path.exists("/proc/" + found.group(1)):
+                    continue
+                for path, _, _ in os.walk(os.path.join(point, name), topdown=False):
+                    try:
+                        os.rmdir(path)
+                    except OSError:
+                        pass
+
     def join(self):
         """Called between fork and exec."""
-        for path, v2 in self.dirs:
+        for path, v2 in () if self.shared else self.dirs:
             fd = os.open(path + ("/cgroup.procs" if v2 else "/tasks"), os.O_WRONLY)
-            try:
-                os.write(fd, b"0")
-            except OSError:
-                # A v2 group that hands on controllers takes no process of its own.
-                other = os.open(path + "/hermes.svc/cgroup.procs", os.O_WRONLY)
-                os.write(other, b"0")
-                os.close(other)
+            os.write(fd, b"0")
             os.close(fd)
 
     def walk(self):
-        for path, _ in self.dirs:
-            yield from (p for p, _, _ in os.walk(path, topdown=False))
+        """Every directory that is ours, children first."""
+        for top in self.leaves() if self.shared else [path for path, _ in self.dirs]:
+            yield from (p for p, _, _ in os.walk(top, topdown=False))
+
+    def children(self):
+        """Directories that Hermes has made."""
+        tops = {path for path, _ in self.dirs}
+        return [p for p in self.walk() if p not in tops]
 
     def leaves(self):
         """Directories of boxes, in all hierarchies."""
@@ -89,6 +112,9 @@ class Groups:
                 found |= {int(p) for p in open(path + "/cgroup.procs").read().split()}
             except OSError:
                 pass
+        if self.shared:
+            found |= {pid for pid, _, state, comm, _ in processes()
+                      if comm in ("hermes", "hermes-spawn") and state != "Z"}
         return found
 
     def remove(self):
@@ -104,6 +130,8 @@ class Groups:
                     os.rmdir(path)
                 except OSError:
                     pass
+            if self.shared and not self.pids() and not self.leaves():
+                return
             if not any(os.path.isdir(p) for p, _ in self.dirs):
                 return
             time.sleep(0.02)
@@ -259,12 +287,12 @@ def orphaned_boxes():
 def state_listing(state):
     if not state.exists():
         return set()
-    found = {p.name for p in state.iterdir()}
-    roots = state / "roots"
-    if roots.exists():
-        found |= {"roots/" + p.name for p in roots.iterdir()
-                  if p.name.startswith(".") or not p.is_dir()}
-    return found - {"roots"}
+    found = {p.name for p in state.iterdir()} - {"roots", "cache", "cache.key"}
+    for kept in ("roots", "cache"):
+        if (state / kept).exists():
+            found |= {kept + "/" + p.name for p in (state / kept).iterdir()
+                      if p.name.startswith(".")}
+    return found
 
 
 def temporary_files():
@@ -299,9 +327,7 @@ class Oracle:
                 found.append("process %d %s" % (pid, open("/proc/%d/comm" % pid).read().strip()))
             except OSError:
                 pass
-        tops = {p for p, _ in self.groups.dirs}
-        found += ["cgroup " + p for p in self.groups.walk()
-                  if p not in tops and not p.endswith("/hermes.svc")]
+        found += ["cgroup " + p for p in self.groups.children()]
         found += ["box without a spawner: " + p for p in orphaned_boxes()]
         extra = list(mounts())
         for line in self.mounts:

@@ -116,8 +116,10 @@ def test_collector_killed(hermes, groups, oracle):
            "print('up', flush=True)\n"
     caught = 0
     for _ in range(12):
-        p = hermes.start(["run", "--json", "--collect", "*.bin", "--disk", "64m",
-                          hermes.file(code, "main.py")])
+        answer_path = hermes.work / "answer"
+        with open(answer_path, "wb") as to:
+            p = hermes.start(["run", "--json", "--collect", "*.bin", "--disk", "64m",
+                              hermes.file(code, "main.py")], stdout=to)
         # The collector is the child of init that has not executed anything.
         helper = None
         while p.poll() is None and helper is None:
@@ -136,8 +138,8 @@ def test_collector_killed(hermes, groups, oracle):
                 os.kill(helper, signal.SIGKILL)
             except ProcessLookupError:
                 helper = None
-        out, err = p.communicate(timeout=60)
-        answer = json.loads(out)
+        _, err = p.communicate(timeout=60)
+        answer = json.loads(answer_path.read_bytes())
         assert answer["status"] == "ok" and p.returncode == 0, (answer["message"], err)
         if len(answer["files"]) < 60:
             caught += 1

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from runlib import ASAN, HERMES, ROOT, SPAWN, Hermes, one_line, slack, wait_until
+from runlib import ASAN, HERMES, ROOT, SPAWN, Hermes, one_line, slack, state_listing, wait_until
 
 MIB = 1 << 20
 
@@ -615,6 +615,8 @@ def test_no_permission(hermes, everybodys):
         r = hermes("doctor", **everybodys)
         assert r.status == 1 and b"memory_limit" in r.out and b"Delegate=yes" in r.out
         r = hermes.py("print('ran')", flags=["--min-level", "process", "--json"], **everybodys)
+        if r.status == 125 and "landlock (" in r.err:
+            return  # level `process` is not to be had here
         assert r.status == 0, r
         answer = r.json()
         assert answer["stdout"] == "ran\n" and answer["isolation"]["level"] == "process"
@@ -883,10 +885,11 @@ def test_stopped_box_still_dies(hermes):
 
 
 def test_hermes_stopped_and_continued(hermes):
-    p = start_sleeper(hermes, "--time", "700ms",
+    seconds = 5 if ASAN or os.environ.get("HERMES_IN_VM") else 1
+    p = start_sleeper(hermes, "--time", "%ds" % seconds,
                       code="import time; print('up', flush=True); time.sleep(60)")
     p.send_signal(signal.SIGSTOP)
-    time.sleep(1)
+    time.sleep(seconds + 0.3)
     p.send_signal(signal.SIGCONT)
     _, err = p.communicate(timeout=30)
     assert p.returncode == 124 and "wall" in one_line(err.decode())
@@ -1013,7 +1016,7 @@ def test_different_state_directories(hermes, groups, oracle):
     sleeping.communicate(timeout=30)
     assert sleeping.returncode == 130
     for other in others:
-        assert sorted(p.name for p in other.state.iterdir()) == ["roots"]
+        assert not state_listing(other.state)
 
 
 def test_uids_of_live_boxes_differ(hermes, groups):

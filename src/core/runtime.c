@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RUNTIME_FILE_MAX = 64 * 1024 };
+enum { RUNTIME_FILE_MAX = 64 * 1024, NAME_LEN_MAX = 64 };
 
 /* What is looked for; all NULL means everything. */
 struct wanted {
@@ -176,7 +176,7 @@ static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, c
 
 static bool is_plain_name(const char *name)
 {
-    return name[0] != '\0' &&
+    return name[0] != '\0' && strnlen(name, NAME_LEN_MAX + 1) <= NAME_LEN_MAX &&
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_+-") == strlen(name);
 }
 

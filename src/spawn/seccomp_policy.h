@@ -288,7 +288,8 @@ CALL(fremovexattr,             199,   16, ALLOW)
 CALL(removexattrat,            466,  466, ALLOW)
 
 GROUP("Files: a mode the filter cannot see",
-      "openat2 has its mode in memory, where a set-id bit would pass unseen; callers fall back.")
+      "openat2 has its mode in memory, where a set-id bit would pass unseen; callers fall "
+      "back.")
 CALL(openat2,                  437,  437, ENOSYS)
 
 GROUP("Files: device nodes",

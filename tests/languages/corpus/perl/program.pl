@@ -1,0 +1,17 @@
+use strict; use warnings; use utf8;
+use List::Util qw(sum max first); use POSIX qw(floor strftime); use File::Temp qw(tempdir);
+use Time::HiRes qw(sleep); use JSON::PP; use Data::Dumper; use Storable qw(dclone); use Encode;
+binmode STDOUT, ":utf8";
+my %count; $count{$_}++ for split //, "mississippi";
+print join(",", map { "$_$count{$_}" } sort keys %count), "\n";
+print sum(1 .. 10), " ", max(3, 9, 2), " ", floor(-1.5), "\n";
+print JSON::PP->new->canonical->encode({ b => [1, 2], a => "ž" }), "\n";
+my $dir = tempdir(CLEANUP => 1);
+open(my $f, ">:utf8", "$dir/x") or die; print $f "řádek\n"; close $f;
+print -s "$dir/x", "\n";
+my $pid = fork() // die; if (!$pid) { exit 3 } waitpid($pid, 0); print $? >> 8, "\n";
+print `echo from a shell`;
+local $SIG{ALRM} = sub { die "alarm\n" }; eval { alarm 1; select(undef, undef, undef, 5); }; print $@;
+print strftime("%Y-%m-%d", gmtime(0)), " ", (dclone([1, [2]]))->[1][0], " ", length("žluť"), "\n";
+(my $t = "a1b22") =~ s/(\d+)/<$1>/g; print "$t\n";
+exit 11;

@@ -153,6 +153,14 @@ static int by_path(const void *a, const void *b)
 
 int run_files_check(const struct run_files *files, struct err *err)
 {
+    for (size_t i = 0; i < files->count; i++) {
+        const char *problem =
+            str_name_problem(files->items[i].name, strlen(files->items[i].name));
+
+        if (problem != NULL)
+            return err_field(
+                err, "files", "file name `%.128s`: %s", files->items[i].name, problem);
+    }
     if (files->count < 2)
         return 0;
     cleanup_free const char **names = xcalloc(files->count, sizeof(*names));
@@ -165,10 +173,10 @@ int run_files_check(const struct run_files *files, struct err *err)
         if (strncmp(names[i], names[i - 1], len) != 0)
             continue;
         if (names[i][len] == '\0')
-            return err_field(err, "files", "two files are named `%s`", names[i]);
+            return err_field(err, "files", "two files are named `%.128s`", names[i]);
         if (names[i][len] == '/')
-            return err_field(err, "files", "`%s` is a file, so `%s` cannot lie below it",
-                names[i - 1], names[i]);
+            return err_field(err, "files",
+                "`%.128s` is a file, so `%.128s` cannot lie below it", names[i - 1], names[i]);
     }
     return 0;
 }

@@ -80,8 +80,9 @@ struct run_files {
 void run_files_add(
     struct run_files *files, const char *name, char *content, size_t size, bool executable);
 struct run_file *run_files_find(const struct run_files *files, const char *name);
-/* -EINVAL with field `files` when two have one name, or one is where another needs a directory.
- */
+/* -EINVAL with field `files` when a name is none by str_name_problem(), two have one name, or
+ * one is where another needs a directory. The engine asks for every run, whichever the front
+ * door. */
 int run_files_check(const struct run_files *files, struct err *err);
 void run_files_done(struct run_files *files);
 

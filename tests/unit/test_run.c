@@ -44,6 +44,46 @@ static void files_are_found_by_name(void **state)
     assert_null(run_files_find(&files, "dir/f40"));
 }
 
+/* Checks a list of names that ends with NULL; the message must contain a word, or be none. */
+static void check_names(const char *const *names, const char *word)
+{
+    struct run_files files = {0};
+    struct err err = {0};
+
+    for (size_t i = 0; names[i] != NULL; i++)
+        run_files_add(&files, names[i], xstrdup(""), 0, false);
+    int r = run_files_check(&files, &err);
+    if (word == NULL) {
+        assert_int_equal(r, 0);
+    } else {
+        assert_int_equal(r, -EINVAL);
+        assert_int_equal(err.code, ERR_INVALID);
+        assert_string_equal(err.field, "files");
+        assert_non_null(strstr(err.message, word));
+    }
+    run_files_done(&files);
+}
+
+static void files_that_cannot_be_together_are_refused(void **state)
+{
+    (void)state;
+    check_names((const char *const[]){NULL}, NULL);
+    check_names((const char *const[]){"a", "b", "a-b", "ab/c", "a.b/c", "d/a", NULL}, NULL);
+    check_names((const char *const[]){"a", "a/b", NULL}, "below");
+    check_names((const char *const[]){"a/b", "a", NULL}, "below");
+    /* Names that sort between a file and what lies below it. */
+    check_names((const char *const[]){"a", "a-x", "a.x", "a!", "a0", "a/b", NULL}, "below");
+    check_names((const char *const[]){"x", "d/e", "d", "y/z", NULL}, "`d`");
+    check_names((const char *const[]){"d/e/f/g", "q", "d/e", NULL}, "`d/e`");
+    check_names((const char *const[]){"x/y", "z", "x/y", NULL}, "two files");
+    check_names((const char *const[]){"../x", NULL}, "../x");
+    check_names((const char *const[]){"ok", "/etc/cron.d/x", NULL}, "/etc/cron.d/x");
+    check_names((const char *const[]){"", NULL}, "file name");
+    check_names((const char *const[]){"a//b", NULL}, "a//b");
+    check_names((const char *const[]){"..\\x", NULL}, "file name");
+    check_names((const char *const[]){"a\nb", NULL}, "file name");
+}
+
 static void every_status_and_limit_has_its_word(void **state)
 {
     for (unsigned i = 0; i < RUN_STATUS_COUNT; i++)
@@ -103,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_grow_and_stay_terminated),
         cmocka_unit_test(files_are_found_by_name),
+        cmocka_unit_test(files_that_cannot_be_together_are_refused),
         cmocka_unit_test(every_status_and_limit_has_its_word),
         cmocka_unit_test(names_of_variables_are_checked),
         cmocka_unit_test(spec_and_result_are_emptied),

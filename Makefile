@@ -16,12 +16,12 @@ $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || { echo "meson is missing: make install-deps"; exit 1; }
 	meson setup $(BUILD)
 
-run: ## install what is missing, build, run a program in a box
+run: ## install what is missing, build, serve on 127.0.0.1:8000
 	@tools/install-deps.sh build
 	@$(MAKE) --no-print-directory build
-	echo 'print("hello from a box")' | $(BUILD)/hermes run -l python -
+	@echo "hermes: http://127.0.0.1:8000 (Ctrl-C ends it)"
+	@$(BUILD)/hermes serve --listen 127.0.0.1:8000
 
-# CI requires every language; elsewhere the tests of a missing one are skipped.
 test: ## install what is missing, build, run all tests
 	@tools/install-deps.sh build test $(if $(filter true,$(CI)),runtimes)
 	@tools/test.sh $(BUILD)

@@ -31,6 +31,7 @@ struct http_request {
     bool declares_body;
     bool is_answered;
     bool is_begun; /* the headers were looked at */
+    bool is_read;  /* so was the whole body */
     uint64_t began_ns;
     struct connection *connection;
     struct MHD_Connection *mhd;

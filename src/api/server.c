@@ -34,7 +34,9 @@ enum {
     STACK_BYTES = 512 << 10,
     STREAM_BLOCK = 64 << 10,
     STREAM_MAX = 512 << 20,
+    SMALL_BODY = 64 << 10,
     LINGER_MS = 1000,
+    LINGER_BYTES = 8 << 20,
 };
 
 struct server {
@@ -211,14 +213,58 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
     return r;
 }
 
-/* Refuses a request before or instead of its body, which is then not read: the connection
- * cannot be used for another. */
+/* What the client still sends is thrown away for a moment, so that it can read the reply before
+ * the kernel resets the connection. */
+static void linger(int fd)
+{
+    char waste[65536];
+    size_t left = LINGER_BYTES;
+    uint64_t until = clock_ms() + LINGER_MS;
+    struct pollfd in = {.fd = fd, .events = POLLIN};
+    (void)shutdown(fd, SHUT_WR);
+    while (clock_ms() < until && poll(&in, 1, LINGER_MS) > 0) {
+        ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || (size_t)n >= left)
+            break;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* Answers a request whose body is not read to its end. The library cannot do that in the middle
+ * of a body, and before it resets the connection too soon: the reply goes out by hand. */
+static enum MHD_Result cut_off(struct http_request *req, struct http_reply *reply)
+{
+    cleanup_buf struct buf text;
+    int fd = connection_fd(req->connection);
+    buf_init(&text, 1 << 20);
+    (void)buf_printf(&text,
+        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
+        reply->status, MHD_get_reason_phrase_for((unsigned)reply->status), reply->body_len);
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
+    (void)buf_append_str(&text, "\r\n");
+    (void)buf_append(&text, reply->body, reply->body_len);
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
+    linger(fd);
+    free(reply->body);
+    return MHD_NO;
+}
+
+/* Sends a refusal: by hand when there is a body that was not read. */
+static enum MHD_Result send_refusal(struct http_request *req, struct http_reply *reply)
+{
+    auth_cors(req, reply);
+    return req->declares_body && !req->is_read ? cut_off(req, reply) : send_reply(req, reply);
+}
+
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
-    struct http_reply reply = {.close = req->declares_body};
+    struct http_reply reply = {0};
     reply_error(&reply, err);
-    auth_cors(req, &reply);
-    return send_reply(req, &reply);
+    return send_refusal(req, &reply);
 }
 
 static enum MHD_Result dispatch(struct http_request *req)
@@ -235,7 +281,7 @@ static enum MHD_Result dispatch(struct http_request *req)
 
 static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
 {
-    struct http_reply reply = {.close = req->declares_body};
+    struct http_reply reply = {0};
     struct err err = {0};
     if (allow[0]) {
         (void)err_set(&err, ERR_METHOD, EINVAL, "this path takes %s", allow);
@@ -244,21 +290,19 @@ static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
         (void)err_set(&err, ERR_NOT_FOUND, ENOENT, "there is no such path");
     }
     reply_error(&reply, &err);
-    auth_cors(req, &reply);
-    return send_reply(req, &reply);
+    return send_refusal(req, &reply);
 }
 
 /* Any OPTIONS is answered for the browser: what may be called is decided by the call itself. */
 static enum MHD_Result answer_preflight(struct http_request *req)
 {
-    struct http_reply reply = {.status = 200, .close = req->declares_body};
-    auth_cors(req, &reply);
+    struct http_reply reply = {.status = 200};
     reply_header(
         &reply, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
     reply_header(&reply, "Access-Control-Allow-Headers",
         "Content-Type, Authorization, X-API-Key, Last-Event-ID");
     reply_header(&reply, "Access-Control-Max-Age", "600");
-    return send_reply(req, &reply);
+    return send_refusal(req, &reply);
 }
 
 static int check_body(struct http_request *req, struct err *err)
@@ -298,9 +342,16 @@ static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
     return true;
 }
 
-/* The headers are there. An answer at this point makes the library close the connection, which
- * is right for a request whose body will not be read; one without body waits for the next
- * call. */
+/* A body that is small and of known length is read in any case: the client gets its answer, and
+ * the connection can go on. */
+static bool is_small(const struct http_request *req)
+{
+    const char *length = http_header(req, "Content-Length");
+    uint64_t bytes;
+    return length && str_parse_u64(length, &bytes) == 0 && bytes <= SMALL_BODY;
+}
+
+/* The headers are there. */
 static enum MHD_Result begin(struct http_request *req, const char *method, const char *version)
 {
     struct err err = {0};
@@ -310,44 +361,25 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
     req->is_local = is_local(req->mhd);
     if (gate_check(req, version, &err) < 0) {
         req->service->metrics.gated++;
-        req->declares_body = true;
         return refuse(req, &err);
     }
-    if (req->declares_body && is_welcome(req, &r))
+    if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
+        return r;
+    if (req->declares_body)
         connection_phase(req->connection, PHASE_BODY);
-    return r;
+    return MHD_YES;
 }
 
-/* The library cannot answer in the middle of a body: the reply goes out by hand, and what the
- * client still sends is thrown away for a moment, so that it reads the reply before a reset. */
-static enum MHD_Result cut_off(struct http_request *req)
+static enum MHD_Result on_body(struct http_request *req, const char *data, size_t size)
 {
     struct err err = {0};
-    struct http_reply reply = {0};
-    char head[256];
-    char waste[4096];
-    int fd = connection_fd(req->connection);
-    (void)err_set(
-        &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
-    reply_error(&reply, &err);
-    int len = snprintf(head, sizeof(head),
-        "HTTP/1.1 %d Content Too Large\r\nContent-Type: application/json\r\n"
-        "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-        reply.status, reply.body_len);
-    (void)send(fd, head, (size_t)len, MSG_NOSIGNAL);
-    (void)send(fd, reply.body, reply.body_len, MSG_NOSIGNAL);
-    (void)shutdown(fd, SHUT_WR);
-    uint64_t until = clock_ms() + LINGER_MS;
-    struct pollfd in = {.fd = fd, .events = POLLIN};
-    while (clock_ms() < until && poll(&in, 1, LINGER_MS) > 0) {
-        ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            break;
+    int r = buf_append(&req->body, data, size);
+    if (r == -EMSGSIZE) {
+        (void)err_set(
+            &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
+        return refuse(req, &err);
     }
-    metrics_count_request(&req->service->metrics, reply.status);
-    log_request(req, reply.status);
-    free(reply.body);
-    return MHD_NO;
+    return r < 0 ? MHD_NO : MHD_YES;
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, const char *url,
@@ -365,15 +397,12 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, con
     }
     if (*data_size == 0) {
         enum MHD_Result r = MHD_YES;
-        return req->declares_body || is_welcome(req, &r) ? dispatch(req) : r;
+        req->is_read = true;
+        return req->route || is_welcome(req, &r) ? dispatch(req) : r;
     }
-    int r = buf_append(&req->body, data, *data_size);
-    if (r == -EMSGSIZE)
-        return cut_off(req);
-    if (r < 0)
-        return MHD_NO;
+    size_t size = *data_size;
     *data_size = 0;
-    return MHD_YES;
+    return on_body(req, data, size);
 }
 
 static void on_completed(void *context, struct MHD_Connection *mhd, void **request,
@@ -423,7 +452,7 @@ static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
         MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
+        MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         on_connection, server, MHD_OPTION_END);
 }

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the HTTP service share: a server of their own, clients, and an oracle that
+finds what a test left. Only the standard library is used: the tests also run in the guest."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
+MONITOR = BUILD / "hermes-monitor"
+HERMES = BUILD / "hermes"
+# A slow machine (the guest is emulated) gets more time; upper bounds are multiplied by this.
+SLOW = 8 if os.environ.get("HERMES_IN_VM") else 3
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self.path))
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return "HTTP %d %r" % (self.status, self.body[:2000])
+
+
+def children(pid):
+    try:
+        return [int(c) for c in open("/proc/%d/task/%d/children" % (pid, pid)).read().split()]
+    except OSError:
+        return []
+
+
+def name_of(pid):
+    try:
+        return open("/proc/%d/comm" % pid).read().strip()
+    except OSError:
+        return ""
+
+
+def descendants(pid):
+    found = []
+    for child in children(pid):
+        found += [child] + descendants(child)
+    return found
+
+
+def wait_until(check, seconds=10.0):
+    deadline = time.monotonic() + seconds * SLOW
+    while time.monotonic() < deadline:
+        if check():
+            return True
+        time.sleep(0.02)
+    return bool(check())
+
+
+class Server:
+    """A running `hermes serve` with a state directory of its own."""
+
+    def __init__(self, work, env=None, args=(), tcp=True, wait=True):
+        self.work = pathlib.Path(work)
+        self.unix = self.work / "api.sock"
+        self.state = self.work / "state"
+        self.log_path = self.work / "log"
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/root"),
+                    "HERMES_STATE_DIR": str(self.state),
+                    "HERMES_RUNTIMES": str(ROOT / "runtimes"),
+                    "LC_ALL": "C.UTF-8"}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        self.env.update(env or {})
+        self.args = ["--unix", str(self.unix)] + (["--listen", "127.0.0.1:0"] if tcp else [])
+        self.args += list(args)
+        self.process = None
+        self.start(wait)
+
+    def start(self, wait=True):
+        self.log = open(self.log_path, "ab")
+        self.log_from = self.log_path.stat().st_size
+        self.process = subprocess.Popen([str(MONITOR)] + self.args, env=self.env, cwd=self.work,
+                                        stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log)
+        if wait:
+            assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
+            assert self.process.poll() is None, self.logs()
+
+    def logs(self):
+        with open(self.log_path, "rb") as f:
+            f.seek(self.log_from)
+            return f.read().decode(errors="replace")
+
+    def events(self, msg):
+        found = []
+        for line in self.logs().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if event.get("msg") == msg:
+                found.append(event)
+        return found
+
+    def is_ready(self):
+        return bool(self.events("ready"))
+
+    @property
+    def port(self):
+        return int([e["port"] for e in self.events("listening") if "port" in e][0])
+
+    def child(self, name):
+        for pid in children(self.process.pid):
+            if name_of(pid).startswith(name[:15]):
+                return pid
+        return None
+
+    def connect(self, tcp=False, timeout=60):
+        if tcp:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
+        return UnixConnection(self.unix, timeout * SLOW)
+
+    def __call__(self, method, path, body=None, headers=None, key=None, tcp=False, conn=None):
+        connection = conn or self.connect(tcp)
+        headers = dict(headers or {})
+        if key:
+            headers["Authorization"] = "Bearer " + key
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        reply = Reply(answer.status, answer.headers, answer.read())
+        if not conn:
+            connection.close()
+        return reply
+
+    def run(self, language, code, key=None, **fields):
+        return self("POST", "/v1/runs", dict(language=language, code=code, **fields), key=key)
+
+    def raw(self, data, seconds=5.0, tcp=True, shut=False):
+        """Sends bytes, returns all that comes back until the end or the time is over."""
+        if tcp:
+            s = socket.create_connection(("127.0.0.1", self.port), timeout=seconds * SLOW)
+        else:
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(seconds * SLOW)
+            s.connect(str(self.unix))
+        got = b""
+        try:
+            s.sendall(data)
+            if shut:
+                s.shutdown(socket.SHUT_WR)
+            while True:
+                piece = s.recv(65536)
+                if not piece:
+                    break
+                got += piece
+        except (socket.timeout, ConnectionError):
+            pass
+        finally:
+            s.close()
+        return got
+
+    def stop(self, sig=signal.SIGTERM, seconds=30):
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            return self.process.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired:
+            for pid in descendants(self.process.pid) + [self.process.pid]:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            self.process.wait()
+            raise AssertionError("the server did not stop: " + self.logs()[-2000:])
+        finally:
+            self.log.close()
+
+
+def sse(text):
+    """Events of a text/event-stream as (id, name, data)."""
+    found = []
+    for block in re.split(r"\n\n", text):
+        fields = dict(re.findall(r"^(id|event|data): (.*)$", block, re.M))
+        if "event" in fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def open_descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))

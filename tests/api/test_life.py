@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting, stopping, dying: SIGTERM under load, kill -9 of each program, history over restarts,
+crowds."""
+import collections
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from apilib import SLOW, descendants, open_descriptors, wait_until
+
+SLEEPER = {"language": "python", "code": "import time; time.sleep(60)",
+           "limits": {"wall_ms": 60000}}
+
+
+def in_threads(count, fn):
+    threads = [threading.Thread(target=fn, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    return threads
+
+
+def status_of(pid, field):
+    for line in open("/proc/%d/status" % pid):
+        if line.startswith(field + ":"):
+            return line.split()[1:]
+    return []
+
+
+def test_the_server_has_no_privileges(server):
+    pid = server.child("hermes-server")
+    assert status_of(pid, "CapEff") == ["0000000000000000"]
+    assert status_of(pid, "CapBnd") == ["0000000000000000"] or os.geteuid() != 0
+    assert status_of(pid, "NoNewPrivs") == ["1"]
+    assert status_of(pid, "Seccomp") == ["2"] or "asan" in str(server.env)
+    if os.geteuid() == 0:
+        assert "0" not in status_of(pid, "Uid")
+        assert status_of(pid, "Groups") == []
+
+
+def test_it_starts_quickly(make_server):
+    server = make_server()
+    server.stop()
+    began = time.monotonic()
+    server.start()
+    took = time.monotonic() - began
+    assert server.stop() == 0
+    assert took < 2 * SLOW
+
+
+def test_two_servers_need_two_state_directories(make_server):
+    first = make_server()
+    second = make_server(env={"HERMES_STATE_DIR": str(first.state)}, wait=False)
+    assert second.process.wait(30 * SLOW) == 125
+    assert "another hermes serve" in second.logs()
+    third = make_server()
+    assert third.run("python", "print(3)").json()["stdout"] == "3\n"
+
+
+def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
+    server = make_server(env={"HERMES_GRACE_S": str(3 * SLOW)})
+    answers = {}
+
+    def one(i):
+        code = "import time; time.sleep(%d); print('done')" % (1 if i < 2 else 300)
+        try:
+            answers[i] = server.run("python", code, limits={"wall_ms": 400000})
+        except OSError as e:
+            answers[i] = e
+    threads = in_threads(4, one)
+    assert wait_until(lambda: len(descendants(server.child("hermes-spawn"))) >= 4)
+    stream = server.connect()
+    stream.request("POST", "/v1/runs", json.dumps(dict(SLEEPER, limits={"wall_ms": 400000})),
+                   {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 20 * SLOW
+    for t in threads:
+        t.join()
+    for i in range(2):
+        assert answers[i].json()["stdout"] == "done\n"
+    for i in range(2, 4):
+        assert answers[i].status == 200 and answers[i].json()["status"] == "cancelled"
+    assert b"event: end" in stream.getresponse().read()
+    assert not server.unix.exists()
+
+
+def test_a_killed_spawner_is_replaced(make_server):
+    server = make_server()
+    answers = []
+    threads = in_threads(2, lambda i: answers.append(server("POST", "/v1/runs", SLEEPER)))
+    spawner = server.child("hermes-spawn")
+    assert wait_until(lambda: len(descendants(spawner)) >= 2)
+    boxes = descendants(spawner)
+    os.kill(spawner, signal.SIGKILL)
+    for t in threads:
+        t.join(30 * SLOW)
+    assert [a.status for a in answers] == [500, 500]
+    assert {a.json()["status"] for a in answers} == {"internal_error"}
+    assert answers[0].json()["error"]["code"] == "internal_error"
+    assert wait_until(lambda: not any(os.path.exists("/proc/%d" % p) for p in boxes), 2)
+    assert server.run("python", "print(4)").json()["stdout"] == "4\n"
+    assert server.child("hermes-spawn") != spawner
+
+
+def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
+    server = make_server(env={"HERMES_HISTORY": "sqlite"})
+    done = server.run("python", "print(5)").json()
+    lost = server("POST", "/v1/runs", dict(SLEEPER, **{"async": True})).json()
+    spawner = server.child("hermes-spawn")
+    assert wait_until(lambda: len(descendants(spawner)) >= 1)
+    time.sleep(0.2)
+    pid = server.child("hermes-server")
+    os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: not descendants(spawner), 2)
+    assert wait_until(lambda: server.child("hermes-server") not in (None, pid))
+    assert server("GET", "/v1/runs/" + lost["id"]).json()["status"] == "internal_error"
+    assert server("GET", "/v1/runs/" + done["id"]).json() == done
+    assert server.run("python", "print(6)").json()["stdout"] == "6\n"
+    assert server.child("hermes-spawn") == spawner
+
+
+def test_a_killed_monitor_takes_the_others_along(make_server):
+    server = make_server()
+    threading.Thread(target=lambda: pytest.raises(Exception, server, "POST", "/v1/runs", SLEEPER),
+                     daemon=True).start()
+    assert wait_until(lambda: len(descendants(server.child("hermes-spawn"))) >= 1)
+    others = descendants(server.process.pid)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    assert wait_until(lambda: not any(os.path.exists("/proc/%d" % p) for p in others), 5)
+    server.log.close()
+    server.start()
+    assert server.run("python", "print(7)").json()["stdout"] == "7\n"
+
+
+def test_results_survive_a_restart_with_sqlite(make_server):
+    server = make_server(env={"HERMES_HISTORY": "sqlite"})
+    run = server.run("python", "print(8)").json()
+    assert server.stop() == 0
+    server.start()
+    assert server("GET", "/v1/runs/" + run["id"]).json() == run
+    assert server.stop() == 0
+    server.env["HERMES_HISTORY"] = "memory"
+    server.start()
+    assert server("GET", "/v1/runs/" + run["id"]).status == 404
+
+
+def test_results_are_forgotten_after_their_time(make_server):
+    for history in ("memory", "sqlite"):
+        server = make_server(env={"HERMES_HISTORY": history, "HERMES_RESULT_TTL_S": "1"})
+        run = server.run("python", "print(9)").json()
+        assert wait_until(lambda: server("GET", "/v1/runs/" + run["id"]).status == 404)
+        server.stop()
+
+
+def test_past_the_queue_it_is_429_with_retry_after(make_server):
+    server = make_server(env={"HERMES_CONCURRENCY": "1", "HERMES_QUEUE": "2"})
+    replies = []
+    threads = in_threads(8, lambda i: replies.append(
+        server.run("python", "import time; time.sleep(1)")))
+    for t in threads:
+        t.join()
+    found = collections.Counter(r.status for r in replies)
+    assert found[200] >= 3 and found[429] >= 1 and found[200] + found[429] == 8, found
+    refused = [r for r in replies if r.status == 429][0]
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert server("POST", "/v1/runs", {"language": "python", "code": "1", "async": True}
+                  ).status == 202
+
+
+def test_a_waiting_client_that_leaves_frees_its_place(make_server):
+    server = make_server(env={"HERMES_CONCURRENCY": "1", "HERMES_QUEUE": "1"})
+    first = server("POST", "/v1/runs", dict(SLEEPER, **{"async": True})).json()
+    conn = server.connect()
+    conn.request("POST", "/v1/runs", json.dumps(SLEEPER), {"Content-Type": "application/json"})
+    assert wait_until(lambda: b"hermes_queue_waiting 1" in server("GET", "/metrics").body)
+    assert server.run("python", "1").status == 429
+    conn.sock.close()
+    assert wait_until(lambda: b"hermes_queue_waiting 0" in server("GET", "/metrics").body)
+    server("DELETE", "/v1/runs/" + first["id"])
+    assert server.run("python", "1").status == 200
+
+
+@pytest.mark.slow
+def test_two_keys_share_fairly_under_a_flood(make_server):
+    server = make_server(env={"CODE_RUNNER_API_KEYS": "key-one,key-two",
+                              "HERMES_CONCURRENCY": "2", "HERMES_QUEUE": "40"})
+    done = collections.Counter()
+    until = time.monotonic() + 4 * SLOW
+
+    def client(key):
+        while time.monotonic() < until:
+            reply = server.run("python", "1", key=key)
+            assert reply.status in (200, 429)
+            if reply.status == 200:
+                done[key] += 1
+            else:
+                time.sleep(0.1)
+    # One key sends eight times as much as the other.
+    threads = in_threads(36, lambda i: client("key-one" if i < 32 else "key-two"))
+    for t in threads:
+        t.join()
+    a, b = done["key-one"], done["key-two"]
+    fairness = (a + b) ** 2 / (2 * (a * a + b * b))
+    assert fairness >= 0.8, done
+
+
+@pytest.mark.slow
+def test_500_parallel_requests_lose_nothing(make_server):
+    server = make_server(env={"HERMES_QUEUE_WAIT_S": "3000"})
+    warm = server.run("python", "1")
+    assert warm.status == 200
+    pid = server.child("hermes-server")
+    before = open_descriptors(pid)
+    count = 500 if not os.environ.get("HERMES_IN_VM") else 200
+    replies = [None] * count
+
+    def one(i):
+        conn = server.connect(timeout=600)
+        replies[i] = server("POST", "/v1/runs", {"language": "python", "code": "print(%d)" % i},
+                            conn=conn)
+        conn.close()
+    for t in in_threads(count, one):
+        t.join()
+    for i, reply in enumerate(replies):
+        assert reply.status == 200 and reply.json()["stdout"] == "%d\n" % i, reply
+    assert wait_until(lambda: open_descriptors(pid) <= before + 4)

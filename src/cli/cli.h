@@ -19,3 +19,7 @@ int cli_fail(const char *command, const struct err *err);
 /* Executes the command again in a delegated control group where one can be had and is needed;
  * returns otherwise. argv[0] is the command's name. */
 void cli_delegate(int argc, char **argv);
+
+/* Blocks SIGINT, SIGTERM and SIGHUP (in threads made later too) and returns a descriptor that
+ * becomes readable when one comes: the boxes are ended and everything is cleaned up. */
+int cli_catch_signals(void);

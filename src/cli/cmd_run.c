@@ -529,18 +529,6 @@ static void tell(const struct run_result *result)
         (void)fprintf(stderr, "hermes run: %s\n", run->message);
 }
 
-/* SIGINT, SIGTERM and SIGHUP cancel the run; the box and all it holds go with it. */
-static int catch_signals(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static void print_json(struct run_args *args, json_t *json)
 {
     char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
@@ -598,7 +586,7 @@ static int run_all(struct run_args *args, struct err *err)
 {
     struct runtime_registry registry = {0};
     struct engine *engine = NULL;
-    cleanup_close int signal_fd = catch_signals();
+    cleanup_close int signal_fd = cli_catch_signals();
     int r = args->failed;
     if (r == 0)
         r = prepare(args, &registry, err);

@@ -394,18 +394,6 @@ static int conclude(struct selftest *s, int signal_fd)
     return fflush(stdout) != 0 ? EXIT_HERMES : s->tally[ATTACK_FAILED] ? EXIT_FAILED : 0;
 }
 
-/* Blocked in every thread: SIGINT and the like end the runs, then everything is cleaned up. */
-static int catch_signals(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 int cmd_selftest(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -417,7 +405,7 @@ int cmd_selftest(int argc, char **argv)
     argp_err_exit_status = EXIT_USAGE;
     argv[0] = (char *)"hermes selftest";
     (void)argp_parse(&argp, argc, argv, 0, NULL, &s);
-    cleanup_close int signal_fd = catch_signals();
+    cleanup_close int signal_fd = cli_catch_signals();
     s.bench.cancel_fd = signal_fd;
     int status;
     if (open_bench(&s, &err) < 0) {

@@ -288,7 +288,7 @@ static void tell_end(struct spawner *s, struct box *box)
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
                   (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
     fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
-    if (box->failed && box->started) {
+    if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
         event.error = box->error;
     } else if (!box->started && !box->killed && !oom) {

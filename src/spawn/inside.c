@@ -32,15 +32,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void inside_send(const struct inside *in, const struct link_record *record)
+int inside_send(const struct inside *in, const struct link_record *record)
 {
-    while (send(in->link_fd, record, sizeof(*record), MSG_NOSIGNAL) < 0 && errno == EINTR)
+    ssize_t n;
+    while ((n = send(in->link_fd, record, sizeof(*record), MSG_NOSIGNAL)) < 0 && errno == EINTR)
         ;
+    return n < 0 ? -errno : 0;
 }
 
 void inside_fail(const struct inside *in, uint32_t step, int error)
 {
-    inside_send(in, &(struct link_record){.kind = LINK_FAILED, .step = step, .error = error});
+    (void)inside_send(
+        in, &(struct link_record){.kind = LINK_FAILED, .step = step, .error = error});
     _exit(1);
 }
 
@@ -220,7 +223,7 @@ static void watch_payload(const struct inside *in, pid_t payload)
         ;
     end.is_empty = left < 0 && errno == ECHILD;
     end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
-    inside_send(in, &end);
+    (void)inside_send(in, &end);
 }
 
 /* Kills what the payload left, waits until the box is empty, and only then lets a helper with

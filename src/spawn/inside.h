@@ -57,5 +57,5 @@ _Noreturn void collect_run(const struct inside *in);                       /* co
 
 /* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
-void inside_send(const struct inside *in, const struct link_record *record);
+int inside_send(const struct inside *in, const struct link_record *record);
 uint64_t inside_cpu_ns(void);

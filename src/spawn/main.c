@@ -139,6 +139,17 @@ static void on_source(const struct spawn_source *source)
     close_fd(&fd);
 }
 
+static _Noreturn void finish(int status);
+
+/* Whoever asked waits for it. When it cannot be sent, the end of the socket is the answer. */
+static void answer(const struct spawn_reply *reply)
+{
+    while (send(SPAWN_CONTROL_FD, reply, sizeof(*reply), MSG_NOSIGNAL) < 0) {
+        if (errno != EINTR)
+            finish(1);
+    }
+}
+
 /* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */
 static void on_seal(void)
 {
@@ -151,7 +162,7 @@ static void on_seal(void)
         reply.step = STEP_SPAWNER;
     }
     s->sealed = reply.error == 0;
-    (void)send(SPAWN_CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL);
+    answer(&reply);
 }
 
 static void on_probe(void)
@@ -159,7 +170,7 @@ static void on_probe(void)
     struct spawn_reply reply = problem;
     reply.kind = SPAWN_PROBE;
     probe_all(&spawner, &reply);
-    (void)send(SPAWN_CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL);
+    answer(&reply);
 }
 
 static void on_packet(size_t size, int *fds, unsigned fd_count)

@@ -128,9 +128,11 @@ void payload_run(const struct inside *in, uint64_t init_cpu_ns)
     if ((r = connect_stdio(in)) < 0)
         inside_fail(in, STEP_STDIO, r);
     split_strings(&job, argv, env);
-    inside_send(
-        in, &(struct link_record){
-                .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()});
+    struct link_record start = {
+        .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()};
+    /* A start that nobody hears of would be one without time limits. */
+    if ((r = inside_send(in, &start)) < 0)
+        inside_fail(in, STEP_RELEASE, r);
     (void)execve(in->exec_path, argv, env);
     inside_fail(in, STEP_EXEC, -errno);
 }

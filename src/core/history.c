@@ -436,7 +436,8 @@ void history_finish(
     run->over_at_ms = clock_ms();
     run->answer = answer;
     run->answer_len = answer_len;
-    run->last_id++; /* the id of the event `end` */
+    run->last_id++;            /* the id of the event `end` */
+    close_fd(&run->cancel_fd); /* thousands of finished runs are kept, and no descriptor */
     if (run->is_listed)
         h->bytes += answer_len;
     (void)pthread_cond_broadcast(&run->changed);

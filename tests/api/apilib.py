@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -17,6 +18,12 @@ MONITOR = BUILD / "hermes-monitor"
 HERMES = BUILD / "hermes"
 # A slow machine (the guest is emulated) gets more time; upper bounds are multiplied by this.
 SLOW = 8 if os.environ.get("HERMES_IN_VM") else 3
+
+
+def make_dir():
+    path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
+    path.chmod(0o755)
+    return path
 
 
 class UnixConnection(http.client.HTTPConnection):

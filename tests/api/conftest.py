@@ -5,13 +5,13 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from apilib import BUILD, HERMES, MONITOR, Server, descendants, name_of, wait_until  # noqa: E402
+from apilib import (BUILD, HERMES, MONITOR, Server, descendants, make_dir,  # noqa: E402
+                    wait_until)
 
 
 def pytest_configure(config):
@@ -25,16 +25,6 @@ def programs():
     if subprocess.run([str(HERMES), "doctor"], stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("this host cannot make boxes: hermes doctor")
-
-
-def make_dir():
-    path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
-    path.chmod(0o755)
-    return path
-
-
-def is_box_or_child(pid):
-    return name_of(pid) not in ("hermes-server", "hermes-spawn", "hermes-monitor")
 
 
 def boxes(server):

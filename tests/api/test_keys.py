@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication, ownership, quotas."""
 import json
+import shutil
 import subprocess
 import threading
 import time
 
 import pytest
 
-from apilib import MONITOR, SLOW, wait_until
+from apilib import MONITOR, SLOW, Server, make_dir
 
 KEYS = ("[alice]\nkey = alices-secret\n[bob]\nkey = bobs-secret\n"
         "[narrow]\nkey = narrow-secret\nconcurrency = 1\n[slow]\nkey = slow-secret\n"
@@ -15,10 +16,7 @@ KEYS = ("[alice]\nkey = alices-secret\n[bob]\nkey = bobs-secret\n"
 
 
 @pytest.fixture(scope="module")
-def keyed(tmp_path_factory):
-    from conftest import make_dir
-    from apilib import Server
-    import shutil
+def keyed():
     path = make_dir()
     (path / "keys").write_text(KEYS)
     (path / "keys").chmod(0o600)

@@ -75,6 +75,7 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
     stream = server.connect()
     stream.request("POST", "/v1/runs", json.dumps(dict(SLEEPER, limits={"wall_ms": 400000})),
                    {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    events = stream.getresponse()
     began = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - began < 20 * SLOW
@@ -84,7 +85,7 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
         assert answers[i].json()["stdout"] == "done\n"
     for i in range(2, 4):
         assert answers[i].status == 200 and answers[i].json()["status"] == "cancelled"
-    assert b"event: end" in stream.getresponse().read()
+    assert b"event: end" in events.read()
     assert not server.unix.exists()
 
 
@@ -125,8 +126,7 @@ def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
 
 def test_a_killed_monitor_takes_the_others_along(make_server):
     server = make_server()
-    threading.Thread(target=lambda: pytest.raises(Exception, server, "POST", "/v1/runs", SLEEPER),
-                     daemon=True).start()
+    server("POST", "/v1/runs", dict(SLEEPER, **{"async": True}))
     assert wait_until(lambda: len(descendants(server.child("hermes-spawn"))) >= 1)
     others = descendants(server.process.pid)
     server.process.send_signal(signal.SIGKILL)

@@ -184,7 +184,7 @@ unit_tests() {
 
 python_tests() {
     local dirs=() dir
-    for dir in tests/attacks tests/run tests/spawner tests/cli; do
+    for dir in tests/attacks tests/run tests/spawner tests/cli tests/api; do
         if [ -d "$dir" ]; then
             dirs+=("$dir")
         else

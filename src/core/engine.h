@@ -69,8 +69,8 @@ struct run_watch {
     void *context;
     void (*started)(void *context);
     void (*output)(void *context, enum run_stream stream, const char *data, size_t len);
-    const int *sink_fds; /* two descriptors that get stdout and stderr as they come, or NULL; when
-                            one takes no more, the run is cancelled */
+    const int *sink_fds; /* two descriptors that get stdout and stderr as they come, or NULL;
+                            when one takes no more, the run is cancelled */
     int *sink_error;     /* gets the negative errno then; may be NULL */
     int cancel_fd;   /* the run is cancelled when this becomes readable or hangs up; -1 for none
                       */

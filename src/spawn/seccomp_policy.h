@@ -135,9 +135,9 @@ WHEN(prctl_option, EPERM, IS(0, PR_SET_MM, PR_SCHED_CORE))
 WHEN(prctl_option, EPERM, IS(0, PR_SET_SECCOMP), IS(1, SECCOMP_MODE_FILTER))
 
 RULE(seccomp_operation,
-     "No further filter. Each is compiled to native code from a pool of the whole host that the "
-     "memory cgroup counts badly, and freeing thousands at once has deadlocked a 6.18 kernel: "
-     "after that nothing on the host can load a filter. The box has its filter already.")
+     "No further filter. Each is compiled to native code from a pool of the whole host that "
+     "the memory cgroup counts badly, and freeing thousands at once has deadlocked a 6.18 "
+     "kernel: after that nothing on the host can load a filter. The box has its own already.")
 WHEN(seccomp_operation, EPERM, IS(0, SECCOMP_SET_MODE_FILTER))
 
 RULE(setsockopt_filter,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See connection.h. Records live in one array for good; an event of epoll names place and
- * generation, so that one which comes late for a connection that is gone does nothing. All of
- * it is behind one lock, which is held for a few instructions at a time. */
+ * generation, so that one which comes late for a connection that is gone does nothing. All is
+ * behind one lock but the phase, which changes several times a request and is one word. */
 
 #include "api/connection.h"
 
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TICK_MS = 500, EVENTS = 64, REPLY_TIMEOUT_MS = 60000 };
+enum { PHASE_BITS = 3, TICK_MS = 500, EVENTS = 64, REPLY_TIMEOUT_MS = 60000 };
 
 struct connection {
     struct connections *all;
@@ -29,9 +29,8 @@ struct connection {
     struct connection *next_free;
     bool is_open;
     int fd;
-    enum phase phase;
-    uint64_t since_ms;
-    int cancel_fd; /* -1: nobody is told */
+    _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
+    int cancel_fd;                /* -1: nobody is told */
     bool is_gone;
 };
 
@@ -64,6 +63,11 @@ static uint64_t deadline_ms(const struct connections *all, enum phase phase)
     }
 }
 
+static enum phase phase_of(const struct connection *c)
+{
+    return (enum phase)(c->phase_since & ((1u << PHASE_BITS) - 1));
+}
+
 /* The connection's own thread sees the end of the socket and closes it. */
 static void close_late(struct connections *all)
 {
@@ -71,10 +75,12 @@ static void close_late(struct connections *all)
     (void)pthread_mutex_lock(&all->lock);
     for (unsigned i = 0; i < all->count; i++) {
         struct connection *c = &all->items[i];
-        if (c->is_open && now - c->since_ms > deadline_ms(all, c->phase)) {
+        enum phase phase = phase_of(c);
+        uint64_t since_ms = c->phase_since >> PHASE_BITS;
+        if (c->is_open && now > since_ms && now - since_ms > deadline_ms(all, phase)) {
             (void)shutdown(c->fd, SHUT_RDWR);
-            all->service->metrics.late += c->phase != PHASE_IDLE;
-            c->since_ms = now;
+            all->service->metrics.late += phase != PHASE_IDLE;
+            c->phase_since = now << PHASE_BITS | phase;
         }
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -179,8 +185,7 @@ struct connection *connection_begin(struct connections *all, int fd)
         all->free_list = c->next_free;
         c->is_open = true;
         c->fd = fd;
-        c->phase = PHASE_HEADERS;
-        c->since_ms = clock_ms();
+        c->phase_since = clock_ms() << PHASE_BITS | PHASE_HEADERS;
         c->cancel_fd = -1;
         c->is_gone = false;
         all->service->metrics.connections++;
@@ -201,14 +206,9 @@ void connection_end(struct connection *c)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-/* Only the connection's own thread changes its phase; the watcher reads it under the lock. */
 void connection_phase(struct connection *c, enum phase phase)
 {
-    uint64_t now = clock_ms();
-    (void)pthread_mutex_lock(&c->all->lock);
-    c->phase = phase;
-    c->since_ms = now;
-    (void)pthread_mutex_unlock(&c->all->lock);
+    c->phase_since = clock_ms() << PHASE_BITS | phase;
 }
 
 int connection_fd(const struct connection *c)
@@ -260,8 +260,9 @@ unsigned connections_busy(struct connections *all)
     (void)pthread_mutex_lock(&all->lock);
     for (unsigned i = 0; i < all->count; i++) {
         const struct connection *c = &all->items[i];
-        busy += c->is_open && (c->phase == PHASE_HANDLING || c->phase == PHASE_REPLY ||
-                                  c->phase == PHASE_BODY);
+        enum phase phase = phase_of(c);
+        busy += c->is_open &&
+                (phase == PHASE_HANDLING || phase == PHASE_REPLY || phase == PHASE_BODY);
     }
     (void)pthread_mutex_unlock(&all->lock);
     return busy;

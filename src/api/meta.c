@@ -6,10 +6,12 @@
 #include "api/routes.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "core/result.h"
 #include "version.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,15 +110,14 @@ int handle_report(struct http_request *req, struct http_reply *reply, struct err
     return 0;
 }
 
-static long resident_bytes(void)
+static double resident_bytes(void)
 {
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && fscanf(f, "%*s %ld", &pages) != 1)
-        pages = 0;
-    if (f)
-        (void)fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
+    char text[128];
+    if (fs_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) <= 0)
+        return 0;
+    char *rest;
+    (void)strtoul(text, &rest, 10); /* the whole address space */
+    return (double)strtoul(rest, NULL, 10) * (double)sysconf(_SC_PAGESIZE);
 }
 
 int handle_metrics(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -145,7 +146,7 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
         {"hermes_background_runs", "Async and streamed runs under way.", s->background},
         {"hermes_uptime_seconds", "Since the server started.",
             (double)(clock_ms() - s->started_ms) / 1000},
-        {"hermes_resident_bytes", "Memory of the server.", (double)resident_bytes()},
+        {"hermes_resident_bytes", "Memory of the server.", resident_bytes()},
         {"hermes_spawner_up", "Whether boxes can be started.", engine_is_alive(s->engine)},
         {"hermes_isolation_level", "3 full, 2 strong, 1 process.",
             engine_report(s->engine)->level},

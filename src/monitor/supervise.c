@@ -28,7 +28,13 @@
 
 extern char **environ;
 
-enum { BACKOFF_MIN_MS = 50, BACKOFF_MAX_MS = 10000, STABLE_MS = 30000, STOP_EXTRA_MS = 10000 };
+enum {
+    BACKOFF_MIN_MS = 50,
+    BACKOFF_MAX_MS = 10000,
+    STABLE_MS = 30000,
+    STOP_EXTRA_MS = 10000,
+    KILL_AGAIN_MS = 1000
+};
 
 /* When something that died may be started again. */
 struct backoff {
@@ -333,8 +339,10 @@ int supervise(struct monitor *m)
             on_channel(&s);
         if (fds[0].revents)
             on_signal(&s);
-        if (s.is_stopping && s.server > 0 && clock_ms() >= s.kill_ms)
+        if (s.is_stopping && s.server > 0 && clock_ms() >= s.kill_ms) {
             (void)kill(s.server, SIGKILL);
+            s.kill_ms = clock_ms() + KILL_AGAIN_MS; /* the kernel may hold it for a while */
+        }
     }
     engine_close(m->engine);
     m->engine = NULL;

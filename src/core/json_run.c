@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_run.h. One row per field of the request; a field without a row is refused. jansson
- * checks syntax, UTF-8 and duplicate keys; a scan before it bounds depth and the number of
- * values, so that a bomb costs no more than one pass over its bytes. */
+/* See json_run.h. One row per field of the request; a field without a row is refused. The parts
+ * that other requests share are in core/json_request.c. */
 
 #include "core/json_run.h"
 
@@ -11,102 +10,15 @@
 #include "base/str.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 64, VALUES_MAX = 100000, LIST_MAX = 4096, GLOBS_MAX = 256 };
+enum { LIST_MAX = 4096, GLOBS_MAX = 256 };
 
 void json_run_done(struct json_run *run)
 {
     run_spec_done(&run->spec);
-}
-
-/* Counts brackets and separators outside strings; what is malformed is left to the parser. */
-static int scan(const char *text, size_t len, struct err *err)
-{
-    unsigned depth = 0;
-    unsigned values = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (in_string) {
-            i += c == '\\';
-            in_string = c != '"';
-            continue;
-        }
-        in_string = c == '"';
-        depth += c == '[' || c == '{';
-        depth -= (c == ']' || c == '}') && depth > 0;
-        values += c == ',';
-        if (depth > DEPTH_MAX)
-            return err_set(
-                err, ERR_INVALID, EINVAL, "the JSON is deeper than %d levels", DEPTH_MAX);
-        if (values > VALUES_MAX)
-            return err_set(
-                err, ERR_INVALID, EINVAL, "the JSON has more than %d values", VALUES_MAX);
-    }
-    return 0;
-}
-
-int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)
-{
-    json_error_t problem;
-    int r = scan(text, len, err);
-    if (r < 0)
-        return r;
-    json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
-    if (!body)
-        return err_set(err, ERR_INVALID, EINVAL, "the body is not valid JSON: %s (byte %d)",
-            problem.text, problem.position);
-    if (!json_is_object(body)) {
-        json_decref(body);
-        return err_set(err, ERR_INVALID, EINVAL, "the body must be a JSON object");
-    }
-    *ret = body;
-    return 0;
-}
-
-static int digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-int json_run_base64(const char *text, size_t len, char **ret, size_t *ret_len)
-{
-    size_t pad = len >= 1 && text[len - 1] == '=' ? 1 : 0;
-    pad += pad && len >= 2 && text[len - 2] == '=';
-    if (len % 4 != 0)
-        return -EINVAL;
-    cleanup_free char *out = malloc(len / 4 * 3 + 1);
-    if (!out)
-        return -ENOMEM;
-    size_t used = 0;
-    unsigned word = 0;
-    for (size_t i = 0; i < len; i++) {
-        int value = i >= len - pad ? 0 : digit(text[i]);
-        if (value < 0)
-            return -EINVAL;
-        word = word << 6 | (unsigned)value;
-        if (i % 4 == 3) {
-            out[used++] = (char)(word >> 16);
-            out[used++] = (char)(word >> 8);
-            out[used++] = (char)word;
-            word = 0;
-        }
-    }
-    used -= pad;
-    out[used] = '\0';
-    *ret = take_ptr(out);
-    *ret_len = used;
-    return 0;
 }
 
 /* What the fields work on. */
@@ -181,7 +93,7 @@ static int get_list(
         return err_field(d->err, field, "%s has more than %zu items", field, max);
     for (size_t i = 0; i < json_array_size(value); i++) {
         char name[96];
-        const char *text;
+        const char *text = "";
         (void)snprintf(name, sizeof(name), "%s[%zu]", field, i);
         if (get_text(d, name, json_array_get(value, i), &text) < 0)
             return -EINVAL;
@@ -192,7 +104,7 @@ static int get_list(
 
 static int take_language(struct decoding *d, const char *field, const json_t *value)
 {
-    const char *name;
+    const char *name = "";
     if (get_text(d, field, value, &name) < 0)
         return -EINVAL;
     d->run->spec.runtime = runtime_find(d->runtimes, name);
@@ -233,7 +145,7 @@ static int take_file(struct decoding *d, size_t index, const json_t *item)
     if (executable && get_bool(d, field, executable, &is_executable) < 0)
         return -EINVAL;
     char *content = NULL;
-    size_t size;
+    size_t size = 0;
     (void)snprintf(field, sizeof(field), "files[%zu].content", index);
     int r = get_content(d, field, json_object_get(item, "content"),
         json_object_get(item, "encoding"), &content, &size);
@@ -273,7 +185,7 @@ static int take_code(struct decoding *d, const char *field, const json_t *value)
 {
     struct run_spec *spec = &d->run->spec;
     char *content = NULL;
-    size_t size;
+    size_t size = 0;
     const char *name = spec->entry ? spec->entry : spec->runtime->main_file;
     int r = get_content(d, field, value, NULL, &content, &size);
     if (r < 0)
@@ -336,60 +248,11 @@ static int take_stdin(struct decoding *d, const char *field, const json_t *value
 
 static int take_stdin_encoding(struct decoding *d, const char *field, const json_t *value)
 {
-    const char *name;
+    const char *name = "";
     if (get_text(d, field, value, &name) < 0)
         return -EINVAL;
     if (!str_eq(name, "utf8") && !str_eq(name, "base64"))
         return err_field(d->err, field, "%s must be utf8 or base64", field);
-    return 0;
-}
-
-/* One number of a limits object in units of the table. */
-static int get_limit(const struct limit_info *info, const char *field, const json_t *value,
-    uint64_t *ret, struct err *err)
-{
-    if (json_is_integer(value)) {
-        json_int_t n = json_integer_value(value);
-        if (n < 1 || n > INT64_MAX / 1000)
-            return err_field(err, field, "%s is out of range", field);
-        *ret = (uint64_t)n * info->scale;
-        return 0;
-    }
-    if (!json_is_real(value) ||
-        (info->scale == 1 && floor(json_real_value(value)) != json_real_value(value)))
-        return err_field(err, field, "%s must be %s", field,
-            info->scale == 1 ? "a whole number" : "a number");
-    double scaled = json_real_value(value) * info->scale;
-    if (!(scaled >= 1) || scaled > 1e15)
-        return err_field(err, field, "%s is out of range", field);
-    *ret = (uint64_t)(scaled + 0.5);
-    return 0;
-}
-
-int json_run_limits(
-    const json_t *value, const char *prefix, struct run_limits *ret, struct err *err)
-{
-    const char *key;
-    json_t *item;
-    char field[96];
-    if (!json_is_object(value)) {
-        (void)snprintf(field, sizeof(field), "%.*s", (int)strlen(prefix) - 1, prefix);
-        return err_field(err, field, "%s must be an object of numbers", field);
-    }
-    json_object_foreach((json_t *)value, key, item)
-    {
-        const struct limit_info *info = NULL;
-        for (size_t i = 0; i < limit_count; i++) {
-            if (str_eq(limit_table[i].name, key))
-                info = &limit_table[i];
-        }
-        (void)snprintf(field, sizeof(field), "%s%.64s", prefix, key);
-        if (!info)
-            return err_field(err, field, "unknown limit");
-        int r = get_limit(info, field, item, limit_member(ret, info), err);
-        if (r < 0)
-            return r;
-    }
     return 0;
 }
 
@@ -473,7 +336,7 @@ static int take_network(struct decoding *d, const char *field, const json_t *val
 
 static int take_image(struct decoding *d, const char *field, const json_t *value)
 {
-    const char *name;
+    const char *name = "";
     if (get_text(d, field, value, &name) < 0)
         return -EINVAL;
     if (str_eq(name, d->run->spec.runtime->name))

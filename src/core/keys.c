@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 
 enum { FILE_MAX = 1 << 20, SECRET_MIN = 1, SECRET_MAX = 512 };
+static const size_t HEX_SIZE = (size_t)KEY_HASH_SIZE * 2;
 
 void keys_done(struct keys *keys)
 {
@@ -149,11 +150,10 @@ static void finish_section(struct section *s)
 
 static int parse_hash(const char *text, uint8_t out[KEY_HASH_SIZE])
 {
-    if (strlen(text) != KEY_HASH_SIZE * 2 ||
-        strspn(text, "0123456789abcdefABCDEF") != KEY_HASH_SIZE * 2)
+    if (strlen(text) != HEX_SIZE || strspn(text, "0123456789abcdefABCDEF") != HEX_SIZE)
         return -EINVAL;
     for (size_t i = 0; i < KEY_HASH_SIZE; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        char digits[3] = {text[i * 2], text[i * 2 + 1], '\0'};
         out[i] = (uint8_t)strtoul(digits, NULL, 16);
     }
     return 0;

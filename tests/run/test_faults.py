@@ -106,8 +106,11 @@ class Lab:
                     if not chunk:
                         break
                     out += chunk
-            if b"END\n" in out:
-                outside = self.look()
+            for _ in range(20):
+                outside = self.look() if b"END\n" in out else None
+                if outside or b"END\n" not in out or p.poll() is not None:
+                    break
+                time.sleep(0.02)
         try:
             more, err = p.communicate(timeout=100)
         except subprocess.TimeoutExpired:

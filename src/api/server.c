@@ -37,6 +37,7 @@ enum {
     SMALL_BODY = 64 << 10,
     LINGER_MS = 1000,
     LINGER_BYTES = 8 << 20,
+    CANCEL_MS = 6000, /* for cancelled runs to end */
 };
 
 struct server {
@@ -500,13 +501,14 @@ void server_stop(struct server *server, uint64_t grace_ms)
     }
     if (server->connections) {
         wait_until_idle(server, grace_ms);
-        /* Who still waits is sent away, who runs is cancelled, who reads is woken. */
+        /* Who still waits is sent away and who runs is cancelled; readers get the end of their
+         * run. Whoever is left then is woken. */
         admit_close(service->admit);
         connections_cancel_all(server->connections);
         history_cancel_all(service->history);
-        wait_until_idle(server, 500);
+        wait_until_idle(server, CANCEL_MS);
         history_close(service->history);
-        wait_until_idle(server, 5000);
+        wait_until_idle(server, CANCEL_MS / 2);
     }
     for (unsigned i = 0; i < server->count; i++)
         MHD_stop_daemon(server->daemons[i]);

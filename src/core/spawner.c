@@ -74,7 +74,7 @@ const struct feature_info feature_table[FEATURE_COUNT] = {
     [FEATURE_LANDLOCK] = {"landlock", "second fence around files (ABI 3 or newer)",
         "use Linux 6.2 or newer with landlock in the LSM list (lsm=landlock,...)"},
     [FEATURE_OPENAT2] = {"openat2", "paths are resolved beneath a directory by the kernel",
-        "use Linux 5.6 or newer; without it Hermes walks paths itself"},
+        "use Linux 5.6 or newer; in a container allow openat2()"},
     [FEATURE_CLOSE_RANGE] = {"close_range", "no descriptor leaks into a box",
         "use Linux 5.11 or newer"},
     [FEATURE_PIDFD] = {"pidfd", "processes are watched without races",

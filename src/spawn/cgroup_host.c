@@ -144,13 +144,20 @@ static int open_parent(const struct mount_line *m, const char *own)
         below = strncmp(own, m->root, n) == 0 ? own + n : "";
     (void)snprintf(path, sizeof(path), "%s%s", m->point, str_eq(below, "/") ? "" : below);
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (is_root && (fd < 0 || !is_delegated(fd))) {
+    if (fd < 0 && errno != ENOENT)
+        return -errno;
+    bool has_above = fd >= 0 && below[0] && !str_eq(below, "/");
+    cleanup_close int above =
+        has_above ? openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (is_root) {
+        if (fd >= 0 && is_delegated(fd))
+            return take_fd(&fd);
+        if (above >= 0 && is_delegated(above)) /* an earlier instance moved us into a leaf */
+            return take_fd(&above);
         close_fd(&fd);
         fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    } else if (!is_root && fd >= 0 && m->v2 && below[0] && !str_eq(below, "/")) {
-        cleanup_close int above = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (above >= 0 && hands_on(above))
-            return take_fd(&above);
+    } else if (m->v2 && above >= 0 && hands_on(above)) {
+        return take_fd(&above);
     }
     return fd < 0 ? -errno : take_fd(&fd);
 }

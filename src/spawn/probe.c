@@ -131,7 +131,7 @@ static const struct attempt attempts[] = {
 static int attempt(const struct attempt *a)
 {
     struct sys_clone_args args = {.flags = a->flags, .exit_signal = SIGCHLD};
-    int pid = sys_clone3(&args);
+    int pid = a->flags ? sys_clone3(&args) : sys_fork();
     if (pid == 0)
         _exit(-a->run() & 0xff);
     if (pid < 0)
@@ -162,10 +162,10 @@ static bool has(const struct spawn_reply *reply, uint32_t features)
 /* The table of docs/security.md "Isolation levels". */
 static enum spawn_level level_of(const struct spawn_reply *reply)
 {
-    const uint32_t base = 1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES |
-                          1u << FEATURE_MOUNT_API | 1u << FEATURE_PROC | 1u << FEATURE_PIVOT |
-                          1u << FEATURE_NNP | 1u << FEATURE_SECCOMP |
-                          1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_PIDFD;
+    const uint32_t base =
+        1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES | 1u << FEATURE_MOUNT_API |
+        1u << FEATURE_PROC | 1u << FEATURE_PIVOT | 1u << FEATURE_NNP | 1u << FEATURE_SECCOMP |
+        1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_OPENAT2 | 1u << FEATURE_PIDFD;
     const uint32_t limits = 1u << FEATURE_MEMORY | 1u << FEATURE_PIDS | 1u << FEATURE_CPU;
     if (reply->error || !has(reply, base))
         return LEVEL_NONE;

@@ -221,6 +221,10 @@ static void read_socket(struct stage *st)
 {
     struct spawn_event event;
     ssize_t n = recv(st->socket, &event, sizeof(event), MSG_DONTWAIT);
+    /* A spawner that has told the end closes its side, perhaps before it read a command of
+     * ours. The kernel reports that first, and what it told after that. */
+    if (n < 0 && errno == ECONNRESET)
+        n = recv(st->socket, &event, sizeof(event), MSG_DONTWAIT);
     if (n == (ssize_t)sizeof(event)) {
         on_event(st, &event);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {

@@ -671,7 +671,7 @@ def test_state_disk_full(hermes, data):
 
     def pre():
         private_mounts()
-        mount("none", state, "tmpfs", 0, data)
+        mount("none", state, "tmpfs", 0, data + ",mode=700")
     r = hermes.py("print('ran')", env={"HERMES_STATE_DIR": str(state)}, pre=pre)
     assert r.status == 125 and r.out == b"", r
     said = one_line(r.err)
@@ -683,7 +683,7 @@ def test_state_disk_full_then_room_again(hermes):
     state = hermes.work / "state"
     state.mkdir()
     script = hermes.file("print('ran')", "main.py")
-    shell = "mount -t tmpfs -o size=16k none {s} && {h} run {f}; echo $?; ls -A {s}/roots; " \
+    shell = "mount -t tmpfs -o size=16k,mode=700 none {s} && {h} run {f}; echo $?; ls -A {s}/roots; " \
         "mount -o remount,size=64m {s} && {h} run {f}; echo $?; ls -A {s}/roots | grep -c '^[.]'" \
         .format(s=state, h=HERMES, f=script)
     r = hermes("-m", "sh", "-c", shell, program="/usr/bin/unshare",
@@ -697,7 +697,7 @@ def test_state_dir_read_only(hermes):
 
     def pre():
         private_mounts()
-        mount("none", state, "tmpfs")
+        mount("none", state, "tmpfs", 0, "mode=700")
         mount(None, state, None, MS_REMOUNT | MS_RDONLY)
     r = hermes.py("print('ran')", env={"HERMES_STATE_DIR": str(state)}, pre=pre)
     assert r.status == 125 and r.out == b"", r

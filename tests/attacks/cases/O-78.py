@@ -25,7 +25,11 @@ for pid in listed:
 
 found = []
 kill = os.kill
-for pid in range(1, 4194304 if "CONTROL" not in os.environ else 32768):
+# Every pid that a host of the usual size gives out, and samples of the rest.
+candidates = list(range(1, 32768))
+if "CONTROL" not in os.environ:
+    candidates += range(32768, 4194304, 37)
+for pid in candidates:
     try:
         kill(pid, 0)
         found.append(pid)

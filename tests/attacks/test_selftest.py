@@ -305,7 +305,7 @@ def try_case():
     ("exit 3", {"expect": "runtime_error", "expect_exit": "4"}, "exit code 3, not 4"),
     ("kill -9 $$", {"expect": "signaled", "expect_signal": "SIGTERM"}, "killed by SIGKILL"),
     ("echo done", {"expect_hit": "cpu"}, "cpu limit is not in limits_hit"),
-    ("sleep 9", {"expect": "time_limit", "expect_not_hit": "wall"}, "wall limit is in limits_hit"),
+    ("sleep 99", {"expect": "time_limit", "expect_not_hit": "wall"}, "wall limit is in limits_hit"),
     ("echo done", {"collect": "a", "expect_file": "a not_regular"}, "does not tell of the file a"),
     ("echo > a; echo done", {"collect": "a", "expect_file": "a not_regular"}, "a is there"),
     ("echo key: 1; echo done", {"runs": "2", "differ": "key"}, "both boxes say `key: 1`"),

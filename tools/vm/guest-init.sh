@@ -44,7 +44,7 @@ mount_all() {
         chmod 1777 /run/lock && chmod 700 /run/user/0 /run/user/1000 &&
         chown tester:tester /run/user/1000 &&
         hostname hermes-vm &&
-        ip link set lo up
+        ip link set lo up || return 1
         # What controls of the attack cases need to show: an interface and a route beside lo,
         # socket families beside the usual ones, more descriptors than a shell is given.
         modprobe -a dummy vsock af_alg 2>/dev/null
@@ -183,7 +183,7 @@ else
     parts=$(option parts)
     for part in ${parts//,/ }; do
         case $part in
-        root) run_part root root "$user_slice/user-0.slice/session-1.scope" ;;
+        root | short) run_part "$part" root "$user_slice/user-0.slice/session-1.scope" ;;
         delegated) run_part delegated tester "$tester_service/hermes.scope/tests" ;;
         plain) run_part plain tester "$tester_slice/session-2.scope" ;;
         *)

@@ -49,9 +49,10 @@ static int allow(int ruleset_fd, const char *path, uint64_t rights)
 
 int landlock_restrict(int abi, const char *const *writable, size_t count)
 {
-    if (abi < 3)
+    if (abi < LANDLOCK_LEAST_ABI)
         return 0;
-    const uint64_t all = FS_ABI1 | FS_REFER | FS_TRUNCATE;
+    const uint64_t truncate = abi >= 3 ? FS_TRUNCATE : 0;
+    const uint64_t all = FS_ABI1 | FS_REFER | truncate;
     const uint64_t look = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR;
     struct ruleset_attr attr = {.fs = all, .scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL};
     cleanup_close int ruleset =
@@ -61,7 +62,7 @@ int landlock_restrict(int abi, const char *const *writable, size_t count)
     int r;
     if ((r = allow(ruleset, "/", look)) < 0 || (r = allow(ruleset, "/box", all)) < 0 ||
         (r = allow(ruleset, "/tmp", all)) < 0 || (r = allow(ruleset, "/dev/shm", all)) < 0 ||
-        (r = allow(ruleset, "/dev", FS_WRITE_FILE | FS_TRUNCATE)) < 0)
+        (r = allow(ruleset, "/dev", FS_WRITE_FILE | truncate)) < 0)
         return r;
     for (size_t i = 0; i < count; i++) {
         if ((r = allow(ruleset, writable[i], all)) < 0)

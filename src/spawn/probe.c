@@ -170,7 +170,7 @@ static enum spawn_level level_of(const struct spawn_reply *reply)
     if (reply->error || !has(reply, base))
         return LEVEL_NONE;
     if (!has(reply, limits))
-        return has(reply, 1u << FEATURE_LANDLOCK) ? LEVEL_PROCESS : LEVEL_NONE;
+        return reply->landlock_abi >= LANDLOCK_LEAST_ABI ? LEVEL_PROCESS : LEVEL_NONE;
     return has(reply, 1u << FEATURE_UID_RANGE | 1u << FEATURE_LANDLOCK) ? LEVEL_FULL
                                                                         : LEVEL_STRONG;
 }

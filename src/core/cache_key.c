@@ -72,8 +72,8 @@ static void add_host_file(struct sha256_ctx *ctx, const char *path)
     add_number(ctx, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-/* The compiler on the host: the last and innermost bind that shows it to the box leads there.
- */
+/* The compiler on the host: the last and innermost bind that shows it to the box, or else the
+ * tree, leads there. */
 static void add_compiler(
     struct sha256_ctx *ctx, const struct root_entries *root, const char *exec_path)
 {
@@ -84,7 +84,7 @@ static void add_compiler(
         const struct spawn_entry *e = &root->items[i];
         size_t len = strlen(e->path);
 
-        if (e->kind == ENTRY_BIND && len >= longest && strncmp(exec_path, e->path, len) == 0 &&
+        if (e->kind <= ENTRY_BIND && len >= longest && strncmp(exec_path, e->path, len) == 0 &&
             (exec_path[len] == '/' || exec_path[len] == '\0')) {
             (void)snprintf(host, sizeof(host), "%s%s", e->source, exec_path + len);
             longest = len;

@@ -13,12 +13,10 @@
 #include "core/engine_state.h"
 #include "core/stage.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -53,40 +51,6 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     return r < 0 ? r : (int)e->registered_count++;
 }
 
-/* The host's whole tree in place of the curated one, for controls: only the programs stay. */
-static void host_entries(const struct root_entries *curated, struct root_entries *ret)
-{
-    root_entries_init(ret);
-    ret->items = xcalloc(SPAWN_MAX_ENTRIES, sizeof(*ret->items));
-    DIR *dir = opendir("/");
-    for (struct dirent *e; dir && (e = readdir(dir)) && ret->count < 64;) {
-        static const char *const ours[] = {
-            ".", "..", "proc", "sys", "dev", "box", "tmp", "mnt"};
-        bool skip = false;
-        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
-            skip = skip || str_eq(e->d_name, ours[i]);
-        struct spawn_entry *to = &ret->items[ret->count];
-        (void)snprintf(to->path, sizeof(to->path), "/%.200s", e->d_name);
-        struct stat st;
-        if (skip || lstat(to->path, &st) < 0 || !(S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)))
-            continue;
-        to->kind = S_ISDIR(st.st_mode) ? ENTRY_BIND : ENTRY_LINK;
-        to->optional = 1;
-        ssize_t n = 0;
-        if (S_ISLNK(st.st_mode))
-            n = readlink(to->path, to->source, sizeof(to->source) - 1);
-        else
-            memcpy(to->source, to->path, sizeof(to->source));
-        ret->count += n >= 0;
-    }
-    if (dir)
-        (void)closedir(dir);
-    for (size_t i = 0; i < curated->count; i++) {
-        if (curated->items[i].kind == ENTRY_EXEC)
-            ret->items[ret->count++] = curated->items[i];
-    }
-}
-
 static int register_stage(struct engine *e, const struct runtime *rt, bool compile, bool host,
     int roots[ROOT_KINDS], struct err *err)
 {
@@ -98,9 +62,12 @@ static int register_stage(struct engine *e, const struct runtime *rt, bool compi
     if (r < 0)
         return err_wrap(err, r, "runtime %s", rt->name);
     if (host) {
+        struct root_spec spec = {
+            .whole_host = true, .execs = compile ? rt->compile_root.execs : rt->run_root.execs};
         struct root_entries whole;
-        host_entries(&entries, &whole);
-        if ((r = register_root(e, &whole, err)) < 0)
+        root_entries_init(&whole);
+        if ((r = root_describe(&spec, "host", &whole, err)) < 0 ||
+            (r = register_root(e, &whole, err)) < 0)
             return r;
         roots[compile ? ROOT_HOST_COMPILE : ROOT_HOST_RUN] = r;
     }

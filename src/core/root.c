@@ -19,6 +19,7 @@
 #include "base/str.h"
 #include "core/hostpath.h"
 #include "core/root_build.h"
+#include "core/root_tree.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -34,7 +35,7 @@
 #include <unistd.h>
 
 enum {
-    ROOT_FORMAT = 1, /* counts changes of what root_build() makes */
+    ROOT_FORMAT = 2, /* counts changes of what root_build() makes */
     KEY_LEN = 32,
     BASE_MAX = 64 * 1024,
     STALE_TEMPORARY_S = 60,
@@ -177,8 +178,8 @@ static void make_key(struct root_job *job)
     char facts[64];
 
     assert(job->state != NULL);
-    (void)snprintf(facts, sizeof(facts), "format %d, entry %zu, user %u", ROOT_FORMAT,
-        sizeof(struct spawn_entry), geteuid());
+    (void)snprintf(facts, sizeof(facts), "format %d, entry %zu, user %u, host %d", ROOT_FORMAT,
+        sizeof(struct spawn_entry), geteuid(), spec->whole_host);
     hash_text(&hash, facts);
     hash_text(&hash, job->state);
     hash_bytes(&hash, job->base.data, job->base.len);
@@ -340,7 +341,12 @@ static int build_in(const struct root_job *job, const char *name, struct err *er
     CLEANUP(root_entries_done) struct root_entries entries;
 
     root_entries_init(&entries);
-    if (fd < 0 || flock(fd, LOCK_SH) < 0 || fchmod(fd, 0755) < 0)
+    if (fd < 0 || flock(fd, LOCK_SH) < 0 || mkdirat(fd, "tree", 0755) < 0)
+        return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
+    cleanup_close int tree_fd = openat(fd, "tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_close int empty_fd =
+        openat(fd, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (tree_fd < 0 || empty_fd < 0)
         return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
     struct root_build build = {
         .spec = job->spec,
@@ -348,7 +354,7 @@ static int build_in(const struct root_job *job, const char *name, struct err *er
         .base_text = job->base.data,
         .base_len = job->base.len,
         .dir_path = path,
-        .dir_fd = fd,
+        .tree_fd = tree_fd,
     };
     int r = root_build(&build, &entries, err);
     if (r < 0)
@@ -366,9 +372,12 @@ static int build(const struct root_job *job, struct err *err)
     char name[ID_MAX + 8];
 
     id_make(".new-", name);
-    if (mkdirat(job->roots_fd, name, 0755) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "%s/roots: %s", job->state, strerror(errno));
-    int r = build_in(job, name, err);
+    /* The box's user must be able to read what is made now, whatever ours wants for his own. */
+    mode_t mask = umask(022);
+    int r = mkdirat(job->roots_fd, name, 0755) < 0
+                ? err_set(err, ERR_INTERNAL, errno, "%s/roots: %s", job->state, strerror(errno))
+                : build_in(job, name, err);
+    (void)umask(mask);
     /* After a lost race or an error it is still there under its temporary name. */
     (void)fs_remove_tree(job->roots_fd, name);
     if (r == 0)
@@ -380,31 +389,22 @@ static int build(const struct root_job *job, struct err *err)
  * but the base tree share one. */
 static int add_execs(struct root_entries *entries, const struct strv *execs, struct err *err)
 {
-    size_t count = entries->count + execs->count;
+    int r = execs->count > SPAWN_MAX_EXECS ? -E2BIG : 0;
 
-    if (count > SPAWN_MAX_ENTRIES || execs->count > SPAWN_MAX_EXECS)
-        return err_set(err, ERR_INTERNAL, E2BIG, "the root tree has too many entries");
-    entries->items = xreallocarray(entries->items, count, sizeof(*entries->items));
-    for (size_t i = 0; i < execs->count; i++) {
-        struct spawn_entry *e = &entries->items[entries->count];
-
-        memset(e, 0, sizeof(*e));
-        e->kind = ENTRY_EXEC;
-        if (strlen(execs->items[i]) >= sizeof(e->path))
-            return err_set(
-                err, ERR_INTERNAL, ENAMETOOLONG, "%s: the path is too long", execs->items[i]);
-        memcpy(e->path, execs->items[i], strlen(execs->items[i]));
-        entries->count++;
-    }
-    return 0;
+    for (size_t i = 0; r == 0 && i < execs->count; i++)
+        r = root_entry_add(entries, ENTRY_EXEC, execs->items[i], "");
+    return r < 0 ? err_set(
+                       err, ERR_INTERNAL, -r, "the programs of the root tree: %s", strerror(-r))
+                 : 0;
 }
 
 int root_describe(
     const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err)
 {
     bool is_base = spec->path_count == 0 && spec->tools.count == 0;
+    const char *kind = spec->whole_host ? "host" : is_base ? "base" : name;
     CLEANUP(root_job_done)
-    struct root_job job = {.spec = spec, .name = is_base ? "base" : name, .roots_fd = -EBADF};
+    struct root_job job = {.spec = spec, .name = kind, .roots_fd = -EBADF};
     int r = open_job(&job, err);
 
     if (r < 0)

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "core/hostpath.h"
 #include "core/json_file.h"
+#include "core/root_tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -124,18 +125,27 @@ static int add_tool(const char *tool, int bin_fd, struct err *err)
     return 0;
 }
 
-static int fill_bin(
-    const struct root_build *build, const struct base_def *base, struct err *err)
+static int fail(struct err *err, int error, const char *path)
 {
-    if (mkdirat(build->dir_fd, "bin", 0755) < 0)
-        return err_set(
-            err, ERR_INTERNAL, errno, "%s/bin: %s", build->dir_path, strerror(errno));
-    cleanup_close int bin_fd = openat(build->dir_fd, "bin", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_close int empty_fd =
-        openat(build->dir_fd, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (bin_fd < 0 || empty_fd < 0 || fchmod(bin_fd, 0755) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "%s: %s", build->dir_path, strerror(errno));
-    int r = 0;
+    if (error == -ENAMETOOLONG)
+        return err_set(err, ERR_INTERNAL, ENAMETOOLONG,
+            "the root tree has a path of more than %d bytes: %s", SPAWN_PATH_MAX - 1, path);
+    if (error == -E2BIG)
+        return err_set(err, ERR_INTERNAL, E2BIG, "the root tree has more than %d entries",
+            SPAWN_MAX_ENTRIES);
+    return err_set(
+        err, ERR_INTERNAL, -error, "cannot make %s in the tree: %s", path, strerror(-error));
+}
+
+static int fill_bin(
+    const struct root_build *build, int tree_fd, const struct base_def *base, struct err *err)
+{
+    int r = root_tree_dir(tree_fd, "/usr/bin");
+    cleanup_close int bin_fd =
+        r < 0 ? -EBADF : openat(tree_fd, "usr/bin", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (bin_fd < 0)
+        return fail(err, r < 0 ? r : -errno, "/usr/bin");
     /* The runtime's own come first, so that its `python3` wins over a base tool of that name.
      */
     for (size_t i = 0; r == 0 && i < build->spec->tools.count; i++)
@@ -145,45 +155,38 @@ static int fill_bin(
     return r;
 }
 
-static int add_entry(struct root_entries *entries, enum spawn_entry_kind kind, const char *path,
-    const char *source, struct err *err)
-{
-    struct spawn_entry *e;
-
-    if (strlen(path) >= sizeof(e->path) || strlen(source) >= sizeof(e->source))
-        return err_set(err, ERR_INTERNAL, ENAMETOOLONG,
-            "the root tree has a path of more than %d bytes: %s", SPAWN_PATH_MAX - 1, path);
-    if (entries->count >= SPAWN_MAX_ENTRIES)
-        return err_set(err, ERR_INTERNAL, E2BIG, "the root tree has more than %d entries",
-            SPAWN_MAX_ENTRIES);
-    entries->items = xreallocarray(entries->items, entries->count + 1, sizeof(*entries->items));
-    e = &entries->items[entries->count++];
-    memset(e, 0, sizeof(*e));
-    e->kind = kind;
-    memcpy(e->path, path, strlen(path));
-    memcpy(e->source, source, strlen(source));
-    return 0;
-}
-
-/* Entries written as "path=source". */
-static int add_pairs(struct root_entries *entries, enum spawn_entry_kind kind,
-    const struct strv *pairs, struct err *err)
+/* Entries written as "path=rest". */
+static int add_pairs(int tree_fd, const struct strv *pairs,
+    int (*add)(int tree_fd, const char *path, const char *rest), struct err *err)
 {
     for (size_t i = 0; i < pairs->count; i++) {
         const char *equals = strchr(pairs->items[i], '=');
         cleanup_free char *path = xstrndup(pairs->items[i], (size_t)(equals - pairs->items[i]));
-        int r = add_entry(entries, kind, path, equals + 1, err);
+        int r = add(tree_fd, path, equals + 1);
 
         if (r < 0)
-            return r;
+            return fail(err, r, path);
     }
     return 0;
 }
 
+/* Binds `source` at `path` and makes the place for it. Below another bind the place is what
+ * that one shows; ours is hidden by it and does no harm. */
+static int add_bind(const struct root_build *build, struct root_entries *entries,
+    const char *path, const char *source, bool is_dir, struct err *err)
+{
+    int r =
+        is_dir ? root_tree_dir(build->tree_fd, path) : root_tree_file(build->tree_fd, path, "");
+
+    if (r == 0)
+        r = root_entry_add(entries, ENTRY_BIND, path, source);
+    return r < 0 ? fail(err, r, path) : 0;
+}
+
 /* The dynamic loader's fixed name (/lib64/ld-linux-x86-64.so.2) is a link into the library
  * directory on Debian; the link is repeated rather than its directory bound. */
-static int add_loaders(
-    struct root_entries *entries, const struct strv *patterns, struct err *err)
+static int add_loaders(const struct root_build *build, struct root_entries *entries,
+    const struct strv *patterns, struct err *err)
 {
     CLEANUP(strv_done) struct strv found = {0};
     int r = 0;
@@ -195,10 +198,10 @@ static int add_loaders(
         ssize_t len = readlink(found.items[i], target, sizeof(target) - 1);
 
         target[len > 0 ? len : 0] = '\0';
-        if (len > 0)
-            r = add_entry(entries, ENTRY_LINK, found.items[i], target, err);
-        else
-            r = add_entry(entries, ENTRY_BIND, found.items[i], found.items[i], err);
+        if (len <= 0)
+            r = add_bind(build, entries, found.items[i], found.items[i], false, err);
+        else if ((r = root_tree_link(build->tree_fd, found.items[i], target)) < 0)
+            r = fail(err, r, found.items[i]);
     }
     return r;
 }
@@ -208,7 +211,8 @@ static int mask_file(const struct root_build *build, struct root_entries *entrie
 {
     cleanup_free char *empty = xasprintf("%s/empty", build->dir_path);
 
-    return add_entry(entries, ENTRY_BIND, box_path, empty, err);
+    int r = root_entry_add(entries, ENTRY_BIND, box_path, empty);
+    return r < 0 ? fail(err, r, box_path) : 0;
 }
 
 /* Looks below a bound directory for files that must not be seen with their privileges. */
@@ -246,7 +250,7 @@ static int bind_one(const struct root_build *build, struct root_entries *entries
         return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", host, strerror(errno));
     if (is_privileged(host, &st))
         return 0;
-    int r = add_entry(entries, ENTRY_BIND, box, host, err);
+    int r = add_bind(build, entries, box, host, S_ISDIR(st.st_mode), err);
     if (r == 0 && S_ISDIR(st.st_mode))
         r = mask_tree(build, entries, host, box, err);
     return r;
@@ -274,24 +278,72 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
     return r;
 }
 
-int root_build(const struct root_build *build, struct root_entries *ret, struct err *err)
+/* What base.json and runtime.json describe. */
+static int add_curated(
+    const struct root_build *build, struct root_entries *entries, struct err *err)
 {
     CLEANUP(base_def_done) struct base_def base = {0};
-    CLEANUP(root_entries_done) struct root_entries entries;
-    cleanup_free char *bin = xasprintf("%s/bin", build->dir_path);
+    int r = read_base(build, &base, err);
+
+    if (r < 0 || (r = fill_bin(build, build->tree_fd, &base, err)) < 0)
+        return r;
+    for (size_t i = 0; i < base.dirs.count; i++) {
+        if ((r = root_tree_dir(build->tree_fd, base.dirs.items[i])) < 0)
+            return fail(err, r, base.dirs.items[i]);
+    }
+    if ((r = add_pairs(build->tree_fd, &base.links, root_tree_link, err)) < 0 ||
+        (r = add_pairs(build->tree_fd, &base.files, root_tree_file, err)) < 0 ||
+        (r = add_loaders(build, entries, &base.loaders, err)) < 0 ||
+        (r = bind_paths(build, &base.root, entries, err)) < 0)
+        return r;
+    return bind_paths(build, build->spec, entries, err);
+}
+
+/* The host's whole tree in place of a curated one: for controls. */
+static int add_host(
+    const struct root_build *build, struct root_entries *entries, struct err *err)
+{
+    static const char *const ours[] = {".", "..", "proc", "sys", "dev", "box", "tmp", "mnt"};
+    cleanup_closedir DIR *dir = opendir("/");
     int r = 0;
 
+    for (struct dirent *e; r == 0 && dir && (e = readdir(dir)) && entries->count < 64;) {
+        cleanup_free char *path = xasprintf("/%s", e->d_name);
+        char target[SPAWN_PATH_MAX];
+        struct stat st;
+        bool skip = false;
+
+        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+            skip = skip || str_eq(e->d_name, ours[i]);
+        if (skip || lstat(path, &st) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode)) {
+            r = add_bind(build, entries, path, path, true, err);
+            entries->items[entries->count - 1].flags |= ENTRY_OPTIONAL;
+        } else if (S_ISLNK(st.st_mode)) {
+            ssize_t n = readlink(path, target, sizeof(target) - 1);
+            target[n > 0 ? n : 0] = '\0';
+            r = root_tree_link(build->tree_fd, path, target);
+            r = r < 0 ? fail(err, r, path) : 0;
+        }
+    }
+    return r;
+}
+
+int root_build(const struct root_build *build, struct root_entries *ret, struct err *err)
+{
+    cleanup_free char *tree = xasprintf("%s/tree", build->dir_path);
+    CLEANUP(root_entries_done) struct root_entries entries;
+
     root_entries_init(&entries);
-    if ((r = read_base(build, &base, err)) < 0 || (r = fill_bin(build, &base, err)) < 0)
-        return r;
-    for (size_t i = 0; r == 0 && i < base.dirs.count; i++)
-        r = add_entry(&entries, ENTRY_DIR, base.dirs.items[i], "", err);
-    if (r < 0 || (r = add_pairs(&entries, ENTRY_LINK, &base.links, err)) < 0 ||
-        (r = add_pairs(&entries, ENTRY_FILE, &base.files, err)) < 0 ||
-        (r = add_loaders(&entries, &base.loaders, err)) < 0 ||
-        (r = add_entry(&entries, ENTRY_BIND, "/usr/bin", bin, err)) < 0 ||
-        (r = bind_paths(build, &base.root, &entries, err)) < 0 ||
-        (r = bind_paths(build, build->spec, &entries, err)) < 0)
+    int r = root_entry_add(&entries, ENTRY_TREE, "", tree);
+    if (r == 0)
+        r = root_tree_start(build->tree_fd, &entries);
+    if (r < 0)
+        return fail(err, r, tree);
+    r = build->spec->whole_host ? add_host(build, &entries, err)
+                                : add_curated(build, &entries, err);
+    if (r < 0)
         return r;
     *ret = entries;
     root_entries_init(&entries);

@@ -26,6 +26,7 @@ struct root_spec {
     size_t path_count;
     struct strv tools; /* names of programs put into /usr/bin, beside the base set */
     struct strv execs; /* absolute paths inside the box, in the order run_stage.exec counts */
+    bool whole_host;   /* the host's tree instead of all that: for controls */
 };
 
 /* Compile or run, as runtime.json describes it. The lists hold templates (core/plan.c). */

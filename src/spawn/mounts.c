@@ -89,7 +89,7 @@ static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_f
         return -EINVAL;
     (void)snprintf(source, sizeof(source), "m/%u", m->source);
     cleanup_close int fd = made_fd >= 0 ? made_fd : sys_tree_clone(AT_FDCWD, source);
-    int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, true);
+    int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, 0, true);
     if (r == 0 && fstat(fd, &st) < 0)
         r = -errno;
     if (r < 0 || (r = make_target(root_fd, m->path + 1, S_ISDIR(st.st_mode))) < 0)

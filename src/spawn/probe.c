@@ -42,7 +42,7 @@ static int try_mount_api(void)
     if (r < 0)
         return r;
     cleanup_close int tree = sys_tree_clone(AT_FDCWD, "/tmp");
-    return tree < 0 ? tree : sys_mount_attrs(tree, ATTR_RDONLY, true);
+    return tree < 0 ? tree : sys_mount_attrs(tree, ATTR_RDONLY, 0, true);
 }
 
 static int try_proc(void)

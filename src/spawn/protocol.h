@@ -63,19 +63,23 @@ struct spawn_setup {
     uint32_t uid_count;
 };
 
-/* One thing in the tree of a root. Paths are absolute inside the box; parents come first or are
- * made. All of it is trusted: it comes from the runtime table, before the seal. */
+/* One thing in the tree of a root. Paths are absolute inside the box and exist in the tree. All
+ * of it is trusted: it comes from the runtime table, before the seal. */
 enum spawn_entry_kind {
-    ENTRY_DIR = 1, /* path */
-    ENTRY_LINK,    /* path -> source (the link's text) */
-    ENTRY_BIND,    /* path <- host path source, read-only; a directory or a file */
-    ENTRY_FILE,    /* path, contents in source */
-    ENTRY_EXEC,    /* path is program number N of this root, in order of appearance */
+    ENTRY_TREE = 1, /* the first: source is the directory that becomes the box's root */
+    ENTRY_BIND,     /* path <- host path source, read-only; a directory or a file */
+    ENTRY_DEVICE,   /* path <- the device node source */
+    ENTRY_EXEC,     /* path is program number N of this root, in order of appearance */
+};
+
+enum {
+    ENTRY_OPTIONAL = 1 << 0,    /* ENTRY_BIND: leave out when the host lacks it */
+    ENTRY_HAS_DEVICES = 1 << 1, /* ENTRY_TREE: has device nodes, which shall work */
 };
 
 struct spawn_entry {
     uint32_t kind;
-    uint32_t optional; /* ENTRY_BIND: leave out when the host lacks it */
+    uint32_t flags;
     char path[SPAWN_PATH_MAX];
     char source[SPAWN_PATH_MAX];
 };

@@ -160,12 +160,12 @@ static inline int sys_mount_attach(int mnt_fd, int dir_fd, const char *path)
     return sys_result(syscall(NR_move_mount, mnt_fd, "", dir_fd, path, flags));
 }
 
-/* Adds attributes to a mount, or to it and all below. */
-static inline int sys_mount_attrs(int mnt_fd, unsigned attrs, bool recursive)
+/* Sets and clears attributes of a mount, or of it and all below. */
+static inline int sys_mount_attrs(int mnt_fd, unsigned set, unsigned clear, bool recursive)
 {
     const struct {
         uint64_t set, clear, propagation, userns_fd;
-    } attr = {attrs, 0, 0, 0};
+    } attr = {set, clear, 0, 0};
     return sys_result(syscall(NR_mount_setattr, mnt_fd, "",
         0x1000u /* AT_EMPTY_PATH */ | (recursive ? 0x8000u : 0), &attr, sizeof(attr)));
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See tree.h. Everything here happens before the seal, with paths from the runtime table.
- * Targets are made inside our own tmpfs and addressed from its descriptor; openat2 refuses to
- * leave it or to follow a link on the way. */
+ * Targets are addressed from the descriptor of the tree; openat2 refuses to leave it or to
+ * follow a link on the way. */
 
 #include "spawn/tree.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
-#include "base/str.h"
 #include "spawn/sys.h"
 
 #include <fcntl.h>
@@ -22,29 +20,6 @@
 #include <unistd.h>
 
 enum { READ_ONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV };
-
-static const struct {
-    const char *path;
-    unsigned major, minor;
-} devices[] = {
-    {"dev/null", 1, 3},
-    {"dev/zero", 1, 5},
-    {"dev/full", 1, 7},
-    {"dev/random", 1, 8},
-    {"dev/urandom", 1, 9},
-};
-
-static const struct spawn_entry fixed_entries[] = {
-    {.kind = ENTRY_DIR, .path = "/box"},
-    {.kind = ENTRY_DIR, .path = "/tmp"},
-    {.kind = ENTRY_DIR, .path = "/mnt"},
-    {.kind = ENTRY_DIR, .path = "/proc"},
-    {.kind = ENTRY_DIR, .path = "/dev/shm"},
-    {.kind = ENTRY_LINK, .path = "/dev/fd", .source = "/proc/self/fd"},
-    {.kind = ENTRY_LINK, .path = "/dev/stdin", .source = "/proc/self/fd/0"},
-    {.kind = ENTRY_LINK, .path = "/dev/stdout", .source = "/proc/self/fd/1"},
-    {.kind = ENTRY_LINK, .path = "/dev/stderr", .source = "/proc/self/fd/2"},
-};
 
 /* The host's namespace, to go back to for the next tree, and whether we are in a copy of it
  * that no tree has been built in yet. */
@@ -108,80 +83,54 @@ static int open_stage(void)
     return r < 0 ? r : take_fd(&stage);
 }
 
-static int open_in_tree(int root_fd, const char *path, int flags, mode_t mode)
+static int open_in_tree(int root_fd, const char *path)
 {
-    return sys_openat2(root_fd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    return sys_openat2(root_fd, path, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* Makes the directories above the last component of a relative path. Entries come in groups, so
- * most of the time those of the entry before will do. */
-static int make_parents(int root_fd, const char *path, const char *before)
-{
-    char part[SPAWN_PATH_MAX];
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        size_t len = (size_t)(slash - path);
-        if (strncmp(path, before, len + 1) == 0)
-            continue;
-        (void)snprintf(part, sizeof(part), "%.*s", (int)len, path);
-        if (mkdirat(root_fd, part, 0755) < 0 && errno != EEXIST && errno != EROFS)
-            return -errno;
-    }
-    return 0;
-}
-
+/* Shows `source` at `path` of the tree. The place is there: core/root_tree.c made it, or a
+ * directory that was bound before has it. */
 static int bind(int root_fd, const char *source, const char *path, unsigned attrs)
 {
     cleanup_close int from = sys_tree_clone(AT_FDCWD, source);
-    if (from < 0)
-        return from;
-    int r = sys_mount_attrs(from, attrs, true);
+    int r = from < 0 ? from : sys_mount_attrs(from, attrs, 0, true);
     if (r < 0)
         return r;
-    struct stat st;
-    if (fstat(from, &st) < 0)
-        return -errno;
-    if (S_ISDIR(st.st_mode)) {
-        if (mkdirat(root_fd, path, 0755) < 0 && errno != EEXIST && errno != EROFS)
-            return -errno;
-    } else {
-        int made = openat(root_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-        if (made < 0 && errno != EEXIST && errno != EROFS)
-            return -errno;
-        close_fd(&made);
-    }
-    cleanup_close int target = open_in_tree(root_fd, path, O_PATH, 0);
+    cleanup_close int target = open_in_tree(root_fd, path);
     return target < 0 ? target : sys_mount_attach(from, target, "");
 }
 
-static int add_file(int root_fd, const char *path, const char *text)
+/* The tree itself. Its device nodes, which only root can have made, work also where the state
+ * directory's file system is mounted without. */
+static int add_tree(int stage_fd, const struct spawn_entry *e, int *ret_fd)
 {
-    cleanup_close int fd =
-        open_in_tree(root_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0444);
-    return fd < 0 ? fd : fs_write_all(fd, text, strlen(text));
+    bool devices = e->flags & ENTRY_HAS_DEVICES;
+    cleanup_close int fd = sys_tree_clone(AT_FDCWD, e->source);
+    int r = fd < 0 ? fd
+                   : sys_mount_attrs(fd, ATTR_RDONLY | ATTR_NOSUID | (devices ? 0 : ATTR_NODEV),
+                         devices ? ATTR_NODEV : 0, false);
+    if (r == 0)
+        r = sys_mount_attach(fd, stage_fd, "r");
+    if (r == 0)
+        *ret_fd = take_fd(&fd);
+    return r;
 }
 
-static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e,
-    const struct spawn_entry *before)
+static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e)
 {
-    if (!memchr(e->path, 0, sizeof(e->path)) || !memchr(e->source, 0, sizeof(e->source)) ||
-        e->path[0] != '/' || !e->path[1])
-        return -EINVAL;
     const char *path = e->path + 1;
-    int r = 0;
-    if (e->kind != ENTRY_EXEC)
-        r = make_parents(root_fd, path, before ? before->path + 1 : "");
-    if (r < 0)
-        return r;
+    struct stat st;
+    int r;
     switch (e->kind) {
-    case ENTRY_DIR:
-        return mkdirat(root_fd, path, 0755) < 0 && errno != EEXIST ? -errno : 0;
-    case ENTRY_LINK:
-        return symlinkat(e->source, root_fd, path) < 0 ? -errno : 0;
     case ENTRY_BIND:
         r = bind(root_fd, e->source, path, READ_ONLY);
-        return r == -ENOENT && e->optional ? 0 : r;
-    case ENTRY_FILE:
-        return add_file(root_fd, path, e->source);
+        return r == -ENOENT && e->flags & ENTRY_OPTIONAL ? 0 : r;
+    case ENTRY_DEVICE:
+        if (stat(e->source, &st) < 0)
+            return -errno;
+        if (!S_ISCHR(st.st_mode) || major(st.st_rdev) != 1) /* memory devices: null, zero... */
+            return -ENXIO;
+        return bind(root_fd, e->source, path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
     case ENTRY_EXEC:
         if (tree->exec_count == SPAWN_MAX_EXECS)
             return -E2BIG;
@@ -192,52 +141,39 @@ static int add_entry(struct tree *tree, int root_fd, const struct spawn_entry *e
     }
 }
 
-/* Root makes the device nodes in the tree itself: five mounts less to copy for every box. In a
- * user namespace, or without CAP_MKNOD, they can only be bound, each checked by its number
- * first. */
-static int add_device(int root_fd, const char *path, dev_t number)
+static bool is_well_formed(const struct spawn_entry *e, uint32_t index)
 {
-    char source[32];
-    struct stat st;
-    if (mknodat(root_fd, path, S_IFCHR | 0666, number) == 0)
-        return fchmodat(root_fd, path, 0666, 0) < 0 ? -errno : 0;
-    (void)snprintf(source, sizeof(source), "/%s", path);
-    if (stat(source, &st) < 0)
-        return -errno;
-    if (!S_ISCHR(st.st_mode) || st.st_rdev != number)
-        return -ENXIO;
-    return bind(root_fd, source, path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
+    if (!memchr(e->path, 0, sizeof(e->path)) || !memchr(e->source, 0, sizeof(e->source)))
+        return false;
+    return index == 0 ? e->kind == ENTRY_TREE : e->path[0] == '/' && e->path[1];
 }
 
-static int add_devices(int root_fd, const char **ret_detail)
+static int fill_root(struct tree *tree, int stage_fd, const struct spawn_entry *entries,
+    uint32_t count, const char **ret_detail)
 {
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < sizeof(devices) / sizeof(devices[0]); i++) {
-        *ret_detail = devices[i].path;
-        r = add_device(root_fd, devices[i].path, makedev(devices[i].major, devices[i].minor));
+    cleanup_close int root = -1;
+    int r = count ? 0 : -EINVAL;
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
+        const struct spawn_entry *e = &entries[i];
+        if (!is_well_formed(e, i))
+            return -EINVAL;
+        *ret_detail = e->kind == ENTRY_EXEC ? e->path : e->source;
+        r = i == 0 ? add_tree(stage_fd, e, &root) : add_entry(tree, root, e);
     }
     return r;
 }
 
-static int fill_root(struct tree *tree, int root_fd, const struct spawn_entry *entries,
-    uint32_t count, const char **ret_detail)
+/* Makes the place for an operator's directory or file on the stage, which is our own tmpfs. */
+static int make_place(int stage_fd, const char *source, const char *path)
 {
-    size_t fixed = sizeof(fixed_entries) / sizeof(fixed_entries[0]);
-    const struct spawn_entry *before = NULL;
-    for (size_t i = 0; i < fixed + count; i++) {
-        const struct spawn_entry *e = i < fixed ? &fixed_entries[i] : &entries[i - fixed];
-        *ret_detail = e->kind == ENTRY_BIND ? e->source : e->path;
-        int r = add_entry(tree, root_fd, e, before);
-        if (r < 0)
-            return r;
-        before = e->kind == ENTRY_EXEC ? before : e;
-    }
-    int r = add_devices(root_fd, ret_detail);
-    if (r < 0)
-        return r;
-    *ret_detail = "/";
-    /* Not nodev: its own five nodes are the only ones, and nobody in a box can make another. */
-    return sys_mount_attrs(root_fd, ATTR_RDONLY | ATTR_NOSUID, false);
+    struct stat st;
+    if (stat(source, &st) < 0)
+        return -errno;
+    if (S_ISDIR(st.st_mode))
+        return mkdirat(stage_fd, path, 0755) < 0 ? -errno : 0;
+    cleanup_close int fd =
+        openat(stage_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    return fd < 0 ? -errno : 0;
 }
 
 static int add_sources(
@@ -247,10 +183,9 @@ static int add_sources(
         char path[16];
         (void)snprintf(path, sizeof(path), "m/%u", i);
         *ret_detail = sources[i].path;
-        unsigned attrs = ATTR_NOSUID | ATTR_NODEV;
-        int r = bind(
-            stage_fd, sources[i].path, path, sources[i].writable ? attrs : attrs | ATTR_RDONLY);
-        if (r < 0)
+        unsigned attrs = sources[i].writable ? ATTR_NOSUID | ATTR_NODEV : READ_ONLY;
+        int r = make_place(stage_fd, sources[i].path, path);
+        if (r < 0 || (r = bind(stage_fd, sources[i].path, path, attrs)) < 0)
             return r;
     }
     return 0;
@@ -292,11 +227,7 @@ int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t co
     if ((r = sys_mount_attach(proc, stage, "proc")) < 0)
         return r;
     *ret_detail = "/";
-    cleanup_close int root = tree_tmpfs(1 << 20, 2048, "0755", -1, ATTR_NOSUID);
-    if (root < 0)
-        return root;
-    if ((r = sys_mount_attach(root, stage, "r")) < 0 ||
-        (r = fill_root(tree, root, entries, count, ret_detail)) < 0 ||
+    if ((r = fill_root(tree, stage, entries, count, ret_detail)) < 0 ||
         (r = add_sources(stage, sources, source_count, ret_detail)) < 0)
         return r;
     *ret_detail = "/";

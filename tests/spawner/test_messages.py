@@ -20,7 +20,7 @@ if not BUILD.is_absolute():
     BUILD = ROOT / BUILD
 
 SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE = range(1, 7)
-ENTRY_DIR, ENTRY_LINK, ENTRY_BIND, ENTRY_FILE, ENTRY_EXEC = range(1, 6)
+ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
 BOX_STDIN, BOX_COLLECT = 1, 2
 ALLOW_CONTROLS = 1
@@ -41,6 +41,25 @@ def entry(kind, path, source=""):
 
 def root(*entries):
     return struct.pack("=2I", ROOT_MSG, len(entries)) + b"".join(entries)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tree():
+    """The tree of a root as core/root_tree.c makes it; what a box needs of it."""
+    global TREE
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as TREE:
+        os.chmod(TREE, 0o755)
+        for name in ("box", "tmp", "mnt", "proc", "dev/shm", "usr"):
+            os.makedirs(os.path.join(TREE, name))
+        os.symlink("usr/lib", TREE + "/lib")
+        os.symlink("usr/lib64", TREE + "/lib64")
+        open(TREE + "/dev/null", "w").close()
+        yield
+
+
+def host_root(program):
+    return root(entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/usr", "/usr"),
+                entry(ENTRY_DEVICE, "/dev/null", "/dev/null"), entry(ENTRY_EXEC, program))
 
 
 def box(root=0, exec=0, flags=0, remove=0, limits=GOOD, mounts=(), mount_count=None):
@@ -79,8 +98,7 @@ class Spawner:
         self.control.settimeout(20)
         if seal:
             self.send(setup_message(flags))
-            self.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
-                           entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/id")))
+            self.send(host_root("/usr/bin/id"))
             assert self.seal() == 0
 
     def send(self, data, fds=()):
@@ -247,8 +265,7 @@ def test_mount_paths_are_checked_again(pipes):
     s = Spawner(seal=False)
     s.send(setup_message())
     s.send(struct.pack("=2I256s", MOUNT, 0, b"/usr/share"))
-    s.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
-                entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/id")))
+    s.send(host_root("/usr/bin/id"))
     assert s.seal() == 0
     for path in (b"/etc", b"/mnt", b"/box", b"/mnt/..", b"/mnt/../etc", b"/box//x", b"/mnt/./x",
                  b"/proc/x", b"mnt/x", b"/mnt/a\nb", b"x" * 256, b"/mnt/" + b"y" * 251):
@@ -288,8 +305,7 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
 def test_closing_the_control_socket_ends_every_box(pipes):
     s = Spawner(seal=False)
     s.send(setup_message())
-    s.send(root(entry(ENTRY_BIND, "/usr", "/usr"), entry(ENTRY_LINK, "/lib64", "usr/lib64"),
-                entry(ENTRY_LINK, "/lib", "usr/lib"), entry(ENTRY_EXEC, "/usr/bin/sleep")))
+    s.send(host_root("/usr/bin/sleep"))
     assert s.seal() == 0
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     fd = job(["sleep", "98765"])

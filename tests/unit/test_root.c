@@ -51,6 +51,13 @@ static const struct spawn_entry *find_entry(
     return NULL;
 }
 
+/* Where the tree of a root has this path on the host; the caller frees. */
+static char *in_tree(const struct root_entries *entries, const char *path)
+{
+    assert_int_equal(entries->items[0].kind, ENTRY_TREE);
+    return xasprintf("%s%s", entries->items[0].source, path);
+}
+
 /* Directories in state/roots, those under a temporary name included. */
 static size_t count_roots(const struct place *place)
 {
@@ -103,14 +110,16 @@ static void a_plain_root_has_tools_libraries_and_etc(void **state)
     strv_add(&spec.execs, "/usr/bin/bash");
     strv_add(&spec.execs, "/box/main");
     describe(&spec, &entries);
-    const struct spawn_entry *bin = find_entry(&entries, ENTRY_BIND, "/usr/bin");
-    assert_non_null(bin);
-    cleanup_free char *bash = xasprintf("%s/bash", bin->source);
-    cleanup_free char *su = xasprintf("%s/su", bin->source);
+    cleanup_free char *bash = in_tree(&entries, "/usr/bin/bash");
+    cleanup_free char *su = in_tree(&entries, "/usr/bin/su");
+    cleanup_free char *passwd = in_tree(&entries, "/etc/passwd");
+    cleanup_free char *bin = in_tree(&entries, "/bin");
+    char target[16] = "";
     assert_int_equal(access(bash, X_OK), 0);
     assert_int_not_equal(access(su, F_OK), 0);
-    assert_non_null(find_entry(&entries, ENTRY_FILE, "/etc/passwd"));
-    assert_string_equal(find_entry(&entries, ENTRY_LINK, "/bin")->source, "usr/bin");
+    assert_int_equal(access(passwd, R_OK), 0);
+    assert_int_equal(readlink(bin, target, sizeof(target) - 1), 7);
+    assert_string_equal(target, "usr/bin");
     assert_null(find_entry(&entries, ENTRY_BIND, "/etc"));
     assert_null(find_entry(&entries, ENTRY_BIND, "/usr"));
     assert_int_equal(entries.items[entries.count - 2].kind, ENTRY_EXEC);
@@ -129,7 +138,8 @@ static void no_tool_has_privileges(void **state)
     strv_add(&spec.tools, "mount");
     strv_add(&spec.tools, "/usr/bin/passwd");
     describe(&spec, &entries);
-    cleanup_closedir DIR *d = opendir(find_entry(&entries, ENTRY_BIND, "/usr/bin")->source);
+    cleanup_free char *bin = in_tree(&entries, "/usr/bin");
+    cleanup_closedir DIR *d = opendir(bin);
     assert_non_null(d);
     while ((entry = readdir(d)) != NULL) {
         struct stat st;
@@ -170,6 +180,26 @@ static void privileged_files_in_bound_directories_are_covered(void **state)
     /* The cover comes after what it covers. */
     assert_true(mask > find_entry(&entries, ENTRY_BIND, "/opt/tree"));
     free(path.host);
+}
+
+/* A root is for boxes' users, whatever its maker keeps to himself. */
+static void everybody_may_read_the_tree(void **state)
+{
+    CLEANUP(root_entries_done) struct root_entries entries;
+    struct root_spec spec = {0};
+    static const char *const paths[] = {"", "/usr", "/usr/bin", "/etc", "/etc/passwd", "/box"};
+
+    mode_t mask = umask(077);
+    describe(&spec, &entries);
+    assert_int_equal(umask(mask), 077);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        cleanup_free char *path = in_tree(&entries, paths[i]);
+        struct stat st;
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 0022, 0);
+        assert_int_equal(st.st_mode & 0004, 0004);
+        assert_true(!S_ISDIR(st.st_mode) || (st.st_mode & 0001));
+    }
 }
 
 static void needed_paths_must_exist_and_optional_ones_may_not(void **state)
@@ -216,12 +246,12 @@ static void a_stale_root_goes_only_when_nobody_uses_it(void **state)
     fixture_write(place->dir, "tree/y", "y");
     describe(&spec, &newer);
     assert_int_equal(count_roots(place), 2);
-    assert_int_equal(access(find_entry(&old, ENTRY_BIND, "/usr/bin")->source, F_OK), 0);
+    assert_int_equal(access(old.items[0].source, F_OK), 0);
     root_entries_done(&old);
     fixture_write(place->dir, "tree/z", "z");
     describe(&spec, &newest);
     assert_int_equal(count_roots(place), 2);
-    assert_int_equal(access(find_entry(&newer, ENTRY_BIND, "/usr/bin")->source, F_OK), 0);
+    assert_int_equal(access(newer.items[0].source, F_OK), 0);
     free(path.host);
 }
 
@@ -233,7 +263,7 @@ static void damaged_roots_are_made_again(void **state)
 
     describe(&spec, &entries);
     size_t count = entries.count;
-    cleanup_free char *dir = xstrdup(find_entry(&entries, ENTRY_BIND, "/usr/bin")->source);
+    cleanup_free char *dir = xstrdup(entries.items[0].source);
     *strrchr(dir, '/') = '\0';
     root_entries_done(&entries);
     cleanup_free char *file = xasprintf("%s/entries", dir);
@@ -259,9 +289,7 @@ static void builders_at_the_same_time_agree(void **state)
 
             root_entries_init(&entries);
             int r = root_describe(&spec, "test", &entries, &err);
-            const struct spawn_entry *bin =
-                r == 0 ? find_entry(&entries, ENTRY_BIND, "/usr/bin") : NULL;
-            _exit(bin != NULL && access(bin->source, F_OK) == 0 ? 0 : 1);
+            _exit(r == 0 && access(entries.items[0].source, F_OK) == 0 ? 0 : 1);
         }
     }
     for (int i = 0; i < BUILDERS; i++) {
@@ -281,6 +309,7 @@ int main(void)
         ROOT_TEST(a_plain_root_has_tools_libraries_and_etc),
         ROOT_TEST(no_tool_has_privileges),
         ROOT_TEST(privileged_files_in_bound_directories_are_covered),
+        ROOT_TEST(everybody_may_read_the_tree),
         ROOT_TEST(needed_paths_must_exist_and_optional_ones_may_not),
         ROOT_TEST(the_same_root_is_made_once),
         ROOT_TEST(a_stale_root_goes_only_when_nobody_uses_it),

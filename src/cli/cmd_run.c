@@ -589,6 +589,8 @@ static int run_all(struct run_args *args, struct err *err)
     cleanup_close int signal_fd = cli_catch_signals();
     int r = args->failed;
     if (r == 0)
+        r = engine_start(&engine, &args->engine, err);
+    if (r == 0)
         r = prepare(args, &registry, err);
     if (r == 0 && !args->spec.runtime->available)
         r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", args->spec.runtime->missing);
@@ -596,7 +598,7 @@ static int run_all(struct run_args *args, struct err *err)
     if (r == 0 && !args->no_cache && (r = cache_settings_read(&args->engine.cache, err)) == 0)
         args->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0)
-        r = engine_open(&engine, &args->engine, err);
+        r = engine_register(engine, &args->engine, err);
     int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
     engine_leave(engine);
     args->engine.runtimes = NULL;

@@ -100,7 +100,7 @@ static int register_all(struct engine *e, const struct engine_options *options, 
         if (r < 0)
             return r;
     }
-    return spawner_seal(&e->spawner, err);
+    return 0;
 }
 
 /* Without a cache everything works, only slower. */
@@ -117,23 +117,51 @@ void engine_open_cache(struct engine *e, const struct cache_settings *settings)
         log_event(LOG_WARN, "there is no compile cache", "reason", err.message, (char *)NULL);
 }
 
-int engine_open(struct engine **ret, const struct engine_options *options, struct err *err)
+int engine_start(struct engine **ret, const struct engine_options *options, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
-    e->runtimes = options->runtimes;
     e->maxima = options->maxima;
-    e->source_count = options->source_count;
     struct spawn_setup setup = {.kind = SPAWN_SETUP,
         .protocol = SPAWN_PROTOCOL,
         .flags = options->allow_controls ? SETUP_ALLOW_CONTROLS : 0,
-        .min_level = options->min_level};
+        .min_level = options->min_level,
+        .networks = options->networks};
     stage_spawn_limits(&options->maxima, &setup.max);
     int r = spawner_start(&e->spawner, &setup, err);
-    if (r == 0)
-        r = register_all(e, options, err);
+    if (r < 0) {
+        engine_close(e);
+        return r;
+    }
+    *ret = e;
+    return 0;
+}
+
+static int engine_fill(struct engine *e, const struct engine_options *options, struct err *err)
+{
+    e->runtimes = options->runtimes;
+    e->source_count = options->source_count;
+    int r = register_all(e, options, err);
     if (r == 0)
         engine_open_cache(e, &options->cache);
-    if (r < 0) {
+    return r;
+}
+
+int engine_register(struct engine *e, const struct engine_options *options, struct err *err)
+{
+    int r = engine_fill(e, options, err);
+    if (r == 0)
+        r = spawner_add_network(&e->spawner, err);
+    return r < 0 ? r : spawner_seal(&e->spawner, err);
+}
+
+int engine_open(struct engine **ret, const struct engine_options *options, struct err *err)
+{
+    struct engine *e;
+    int r = engine_start(&e, options, err);
+    if (r < 0)
+        return r;
+    if ((r = engine_fill(e, options, err)) < 0 || (r = spawner_seal(&e->spawner, err)) < 0 ||
+        (r = spawner_ready(&e->spawner, err)) < 0) {
         engine_close(e);
         return r;
     }

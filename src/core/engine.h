@@ -18,6 +18,7 @@
 struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
     unsigned min_level;                      /* enum spawn_level */
+    unsigned networks;                       /* to keep ready, see spawn/network.h */
     bool allow_controls;                     /* selftest: boxes may leave barriers out */
     bool host_roots; /* selftest: also register each root with the host's
                         whole tree, for controls */
@@ -35,6 +36,14 @@ struct engine;
 /* Starts the spawner and registers the roots. The error tells, feature by feature, what the
  * host lacks for the minimum level. */
 int engine_open(struct engine **ret, const struct engine_options *options, struct err *err);
+
+/* The same in two steps, for a program in a hurry: the spawner starts while options.runtimes,
+ * sources and cache are still being found out. What the host lacks then shows in engine_run().
+ * The second step moves the caller into an empty network namespace, if it may, and gives that
+ * to the first box. After a failure the engine is to be closed. */
+int engine_start(struct engine **ret, const struct engine_options *options, struct err *err);
+int engine_register(
+    struct engine *engine, const struct engine_options *options, struct err *err);
 void engine_close(struct engine *engine);
 
 /* The same for a program that ends now: no box is left, but the spawner is not waited for while

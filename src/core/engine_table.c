@@ -137,6 +137,7 @@ int engine_attach(struct engine **ret, const struct engine_options *options,
             "hermes-monitor and hermes-server are of different builds");
     }
     e->spawner.seal = head.seal;
+    e->spawner.is_ready = true;
     engine_open_cache(e, &options->cache);
     *ret = e;
     return 0;

@@ -182,7 +182,7 @@ static char *expand_place(const char *text, const struct runtime *rt, bool in_bo
 static int add_path(struct json_at at, const char *key, const struct runtime *rt, json_t *item,
     struct root_spec *root)
 {
-    static const char *const keys[] = {"host", "box", "optional", NULL};
+    static const char *const keys[] = {"host", "box", "optional", "copy", NULL};
     struct json_at place = {.file = at.file, .object = item, .name = key};
     cleanup_free char *host_text = NULL;
     cleanup_free char *box_text = NULL;
@@ -214,6 +214,7 @@ static int add_path(struct json_at at, const char *key, const struct runtime *rt
         .host = take_ptr(host),
         .box = take_ptr(box),
         .optional = optional,
+        .copy = json_is_true(json_object_get(item, "copy")),
     };
     return 0;
 }

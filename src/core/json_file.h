@@ -44,7 +44,8 @@ int json_at_strv(struct json_at at, const char *key, struct strv *ret);
 int json_at_map(struct json_at at, const char *key, struct strv *ret); /* "KEY=value" */
 int json_at_limits(struct json_at at, const char *key, struct run_limits *ret);
 
-/* Paths: "/usr/lib/x", or {"host": ..., "box": ..., "optional": true}. Added to *root. Text is
+/* Paths: "/usr/lib/x", or {"host": ..., "box": ..., "optional": true,
+ * "copy": true}. Added to *root. Text is
  * expanded by hostpath_expand() and {home} and {dir} from rt (rt may be NULL). */
 int json_at_paths(
     struct json_at at, const char *key, const struct runtime *rt, struct root_spec *root);

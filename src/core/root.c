@@ -171,8 +171,8 @@ static void root_job_done(struct root_job *job)
 
 static void make_key(struct root_job *job)
 {
-    static const char *const sources[] = {
-        "/usr/bin", "/usr/sbin", "/etc/alternatives", "/var/lib/dpkg/status"};
+    static const char *const sources[] = {"/usr/bin", "/usr/sbin", "/etc/alternatives",
+        "/etc/ld.so.cache", "/usr/lib/locale", "/var/lib/dpkg/status"};
     const struct root_spec *spec = job->spec;
     hash128 hash = ((hash128)0x6c62272e07bb0142 << 64) | 0x62b821756295c58d;
     char facts[64];

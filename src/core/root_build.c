@@ -82,14 +82,14 @@ static bool is_privileged(const char *path, const struct stat *st)
 
 /* A hard link where possible; a copy across file systems, or where the kernel forbids links to
  * files of other owners (fs.protected_hardlinks). */
-static int place_file(const char *source, int bin_fd, const char *name)
+static int place_file(const char *source, int dir_fd, const char *name)
 {
-    if (linkat(AT_FDCWD, source, bin_fd, name, 0) == 0 || errno == EEXIST)
+    if (linkat(AT_FDCWD, source, dir_fd, name, 0) == 0 || errno == EEXIST)
         return 0;
     cleanup_close int from = open(source, O_RDONLY | O_CLOEXEC);
     if (from < 0)
         return -errno;
-    cleanup_close int to = openat(bin_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    cleanup_close int to = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
     if (to < 0)
         return -errno;
     int r = fs_copy_fd(from, to);
@@ -241,6 +241,41 @@ static int mask_tree(const struct root_build *build, struct root_entries *entrie
     return r;
 }
 
+/* Puts a file, a link or a directory with all below it into the tree. */
+static int copy_one(
+    const struct root_build *build, const char *host, const char *box, struct err *err)
+{
+    char target[PATH_MAX];
+    struct stat st;
+    int r;
+
+    if (lstat(host, &st) < 0)
+        return 0; /* gone while we looked */
+    if (S_ISLNK(st.st_mode)) {
+        ssize_t n = readlink(host, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        r = root_tree_link(build->tree_fd, box, target);
+    } else if (S_ISREG(st.st_mode) && !is_privileged(host, &st)) {
+        r = root_tree_parents(build->tree_fd, box);
+        if (r == 0)
+            r = place_file(host, build->tree_fd, box + 1);
+    } else if (S_ISDIR(st.st_mode)) {
+        cleanup_closedir DIR *d = opendir(host);
+        r = root_tree_dir(build->tree_fd, box);
+        for (struct dirent *e; r == 0 && d != NULL && (e = readdir(d)) != NULL;) {
+            if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+                continue;
+            cleanup_free char *host_path = xasprintf("%s/%s", host, e->d_name);
+            cleanup_free char *box_path = xasprintf("%s/%s", box, e->d_name);
+            if ((r = copy_one(build, host_path, box_path, err)) < 0)
+                return r;
+        }
+    } else {
+        r = 0;
+    }
+    return r < 0 ? fail(err, r, box) : 0;
+}
+
 static int bind_one(const struct root_build *build, struct root_entries *entries,
     const char *host, const char *box, struct err *err)
 {
@@ -271,9 +306,11 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
                 "%s is missing on this host but a box needs it", path->host);
         /* With a fixed place in the box only the newest match can have it. */
         size_t count = path->box != NULL && found.count > 1 ? 1 : found.count;
-        for (size_t k = 0; r == 0 && k < count; k++)
-            r = bind_one(build, entries, found.items[k],
-                path->box != NULL ? path->box : found.items[k], err);
+        for (size_t k = 0; r == 0 && k < count; k++) {
+            const char *box = path->box != NULL ? path->box : found.items[k];
+            r = path->copy ? copy_one(build, found.items[k], box, err)
+                           : bind_one(build, entries, found.items[k], box, err);
+        }
     }
     return r;
 }

@@ -54,8 +54,7 @@ int root_entry_add(
     return 0;
 }
 
-/* Makes what is above the last component; returns the path without its leading slash. */
-static int make_parents(int tree_fd, const char *path)
+int root_tree_parents(int tree_fd, const char *path)
 {
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = xstrndup(path, (size_t)(slash - path));
@@ -70,14 +69,14 @@ int root_tree_dir(int tree_fd, const char *path)
 
 int root_tree_link(int tree_fd, const char *path, const char *target)
 {
-    int r = make_parents(tree_fd, path);
+    int r = root_tree_parents(tree_fd, path);
 
     return r < 0 ? r : symlinkat(target, tree_fd, path + 1) < 0 ? -errno : 0;
 }
 
 int root_tree_file(int tree_fd, const char *path, const char *text)
 {
-    int r = make_parents(tree_fd, path);
+    int r = root_tree_parents(tree_fd, path);
 
     if (r < 0)
         return r;

@@ -13,6 +13,7 @@
  * cannot be made become entries that bind the host's. */
 int root_tree_start(int tree_fd, struct root_entries *entries);
 
+int root_tree_parents(int tree_fd, const char *path); /* all above the last component */
 int root_tree_dir(int tree_fd, const char *path);
 int root_tree_link(int tree_fd, const char *path, const char *target);
 int root_tree_file(int tree_fd, const char *path, const char *text);

@@ -18,6 +18,7 @@ struct root_path {
     char *host; /* may end in a pattern for glob(3): every match is bound under its own path */
     char *box;  /* where the box sees it; NULL means under the same path */
     bool optional;
+    bool copy; /* part of the tree on disk rather than a mount of its own; for small things */
 };
 
 /* What a stage's box sees beside the base tree (core/root.c turns it into spawner entries). */

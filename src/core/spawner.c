@@ -8,10 +8,12 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/netns.h"
 #include "base/str.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +125,7 @@ static char *program_path(void)
 }
 
 static int send_packet(
-    struct spawner_client *c, const void *data, size_t size, const int *fds, unsigned fd_count)
+    int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
@@ -140,7 +142,7 @@ static int send_packet(
         head->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
         memcpy(CMSG_DATA(head), fds, sizeof(int) * fd_count);
     }
-    while (sendmsg(c->control_fd, &msg, MSG_NOSIGNAL) < 0) {
+    while (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0) {
         if (errno != EINTR)
             return -errno;
     }
@@ -153,9 +155,31 @@ static int lost(struct err *err, int error)
         error == -EPIPE || error == -ECONNRESET ? "it ended" : strerror(-error));
 }
 
+/* Programs in boxes inherit what we and the spawner do not reset here. */
+static int start_program(const char *path, int control_fd, pid_t *ret_pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t all, none;
+    (void)sigfillset(&all);
+    (void)sigemptyset(&none);
+    (void)posix_spawnattr_init(&attr);
+    (void)posix_spawnattr_setsigdefault(&attr, &all);
+    (void)posix_spawnattr_setsigmask(&attr, &none);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, control_fd, SPAWN_CONTROL_FD);
+    char *argv[] = {(char *)"hermes-spawn", NULL};
+    char *env[] = {NULL};
+    int r = posix_spawn(ret_pid, path, &actions, &attr, argv, env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    (void)posix_spawnattr_destroy(&attr);
+    return r;
+}
+
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
 {
-    *c = (struct spawner_client){.control_fd = -1, .pid = -1};
+    *c = (struct spawner_client){.control_fd = -1, .pid = -1, .network_fd = -1};
     cleanup_free char *path = program_path();
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -170,18 +194,12 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         close_fd(&theirs);
         theirs = moved;
     }
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, theirs, SPAWN_CONTROL_FD);
-    char *argv[] = {(char *)"hermes-spawn", NULL};
-    char *env[] = {NULL};
-    int r = posix_spawn(&c->pid, path, &actions, NULL, argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
+    int r = start_program(path, theirs, &c->pid);
     if (r)
         return err_set(err, ERR_INTERNAL, r,
             "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
     c->control_fd = take_fd(&ours);
-    r = send_packet(c, setup, sizeof(*setup), NULL, 0);
+    r = send_packet(c->control_fd, setup, sizeof(*setup), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -193,7 +211,7 @@ int spawner_add_source(
         return err_set(
             err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
     memcpy(source.path, path, strlen(path));
-    int r = send_packet(c, &source, sizeof(source), NULL, 0);
+    int r = send_packet(c->control_fd, &source, sizeof(source), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -208,16 +226,39 @@ int spawner_add_root(
     struct spawn_root head = {.kind = SPAWN_ROOT, .count = (uint32_t)count};
     memcpy(packet, &head, sizeof(head));
     memcpy(packet + sizeof(head), entries, count * sizeof(*entries));
-    int r = send_packet(c, packet, size, NULL, 0);
+    int r = send_packet(c->control_fd, packet, size, NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
-static int ask(
-    struct spawner_client *c, uint32_t kind, struct spawn_reply *ret, struct err *err)
+int spawner_add_network(struct spawner_client *c, struct err *err)
 {
-    int r = send_packet(c, &kind, sizeof(kind), NULL, 0);
-    if (r < 0)
-        return lost(err, r);
+    uint32_t kind = SPAWN_NETWORK;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
+    c->network_fd = pair[0];
+    cleanup_close int theirs = pair[1];
+    int r = send_packet(c->control_fd, &kind, sizeof(kind), &theirs, 1);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+/* Where we may not make one the spawner does it, as soon as this socket closes. */
+static void give_network(struct spawner_client *c)
+{
+    cleanup_close int fd = c->network_fd < 0 ? -EBADF : netns_make();
+    if (fd >= 0)
+        (void)send_packet(c->network_fd, "n", 1, &fd, 1);
+    close_fd(&c->network_fd);
+}
+
+static int ask(struct spawner_client *c, uint32_t kind, struct err *err)
+{
+    int r = send_packet(c->control_fd, &kind, sizeof(kind), NULL, 0);
+    return r < 0 ? lost(err, r) : 0;
+}
+
+static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *err)
+{
     ssize_t n;
     while ((n = recv(c->control_fd, ret, sizeof(*ret), 0)) < 0 && errno == EINTR)
         ;
@@ -249,7 +290,15 @@ static const char *first_fix(const struct spawn_reply *reply)
 
 int spawner_seal(struct spawner_client *c, struct err *err)
 {
-    int r = ask(c, SPAWN_SEAL, &c->seal, err);
+    return ask(c, SPAWN_SEAL, err);
+}
+
+int spawner_ready(struct spawner_client *c, struct err *err)
+{
+    if (c->is_ready)
+        return 0;
+    give_network(c);
+    int r = hear(c, &c->seal, err);
     if (r < 0)
         return r;
     const struct spawn_reply *reply = &c->seal;
@@ -276,23 +325,26 @@ int spawner_seal(struct spawner_client *c, struct err *err)
         return err_set(err, ERR_INTERNAL, -reply->error,
             "cannot %s (%s): %s; run `hermes doctor`", spawner_step_text(reply->step),
             reply->detail, strerror(-reply->error));
+    c->is_ready = true;
     return 0;
 }
 
 int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err *err)
 {
-    return ask(c, SPAWN_PROBE, ret, err);
+    int r = ask(c, SPAWN_PROBE, err);
+    return r < 0 ? r : hear(c, ret, err);
 }
 
 int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int *fds,
     unsigned fd_count, struct err *err)
 {
-    int r = send_packet(c, box, sizeof(*box), fds, fd_count);
+    int r = send_packet(c->control_fd, box, sizeof(*box), fds, fd_count);
     return r < 0 ? lost(err, r) : 0;
 }
 
 void spawner_leave(struct spawner_client *c)
 {
+    close_fd(&c->network_fd);
     close_fd(&c->control_fd);
 }
 

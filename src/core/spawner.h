@@ -14,10 +14,13 @@
 struct spawner_client {
     int control_fd;
     pid_t pid;
-    struct spawn_reply seal; /* what the host enforces; valid after spawner_seal() */
+    int network_fd;          /* where the spawner waits for the first network, or -1 */
+    bool is_ready;           /* the seal was answered well */
+    struct spawn_reply seal; /* what the host enforces; valid once that is so */
 };
 
-/* Starts the program beside ours ($HERMES_SPAWN overrides) and sends the setup. */
+/* Starts the program beside ours ($HERMES_SPAWN overrides), with no signal blocked or ignored,
+ * and sends the setup. */
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
 
 int spawner_add_source(
@@ -25,9 +28,15 @@ int spawner_add_source(
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
-/* Ends the registration. Fails with everything that is missing when the host cannot enforce the
- * minimum level. */
+/* Promises a network namespace for the first box. spawner_ready() makes it, while the spawner
+ * is busy with the rest, and moves us into it too. */
+int spawner_add_network(struct spawner_client *c, struct err *err);
+
+/* Ends the registration. Boxes may be asked for at once; whether there will be any is what
+ * spawner_ready() waits for. It fails with everything that is missing when the host cannot
+ * enforce the minimum level. */
 int spawner_seal(struct spawner_client *c, struct err *err);
+int spawner_ready(struct spawner_client *c, struct err *err);
 
 /* Has every feature tried instead of sealing. */
 int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err *err);

@@ -514,6 +514,8 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     int r = check_room(spec, err);
     if (r == 0)
         r = request_box(st, spawner, err);
+    if (r == 0)
+        r = spawner_ready(spawner, err);
     while (r == 0 && !st->ended) {
         check_deadlines(st);
         if (!st->ended)

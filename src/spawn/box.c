@@ -106,11 +106,12 @@ static int watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
     return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
-static uint64_t clone_flags(uint32_t remove)
+static uint64_t clone_flags(const struct inside *in)
 {
+    uint32_t remove = in->box->remove;
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                      CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND;
-    if (remove & BARRIER_NETNS)
+    if (in->has_network || remove & BARRIER_NETNS)
         flags &= ~(uint64_t)CLONE_NEWNET;
     if (remove & BARRIER_IPCNS)
         flags &= ~(uint64_t)CLONE_NEWIPC;
@@ -120,10 +121,10 @@ static uint64_t clone_flags(uint32_t remove)
 }
 
 /* Clones box init; returns its pid. Only the parent returns. */
-static int clone_init(struct spawner *s, struct box *box, const struct inside *in)
+static int clone_init(const struct spawner *s, struct box *box, const struct inside *in)
 {
     int into = cgroup_leaf_into_fd(&s->cgroups, &box->leaf);
-    struct sys_clone_args args = {.flags = clone_flags(in->box->remove),
+    struct sys_clone_args args = {.flags = clone_flags(in),
         .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
         .exit_signal = SIGCHLD};
     if (into >= 0) {
@@ -133,6 +134,17 @@ static int clone_init(struct spawner *s, struct box *box, const struct inside *i
     int pid = sys_clone3(&args);
     if (pid == 0)
         inside_run(in);
+    return pid;
+}
+
+/* The same from within a network namespace that was made ahead, if there is one. A spawner that
+ * could not come back would give the next box this one's network. */
+static int clone_in_network(struct spawner *s, struct box *box, struct inside *in)
+{
+    in->has_network = !(in->box->remove & BARRIER_NETNS) && network_enter(&s->network);
+    int pid = clone_init(s, box, in);
+    if (in->has_network && network_leave(&s->network) < 0)
+        _exit(1);
     return pid;
 }
 
@@ -232,7 +244,7 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
     }
     *ret_step = STEP_CLONE;
     in.join_count = r;
-    int pid = clone_init(s, box, &in);
+    int pid = clone_in_network(s, box, &in);
     close_mounts(&in);
     for (int i = 0; i < in.join_count; i++)
         (void)close(in.join_fds[i]);
@@ -240,6 +252,9 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         return pid;
     *ret_step = STEP_IDMAP;
     if ((r = map_ids(s, box, pid)) < 0)
+        return r;
+    *ret_step = STEP_CGROUP_LIMIT;
+    if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, request->remove)) < 0)
         return r;
     *ret_step = STEP_RELEASE;
     if ((r = watch_all(s, box)) < 0)
@@ -268,7 +283,8 @@ static void fill_usage(const struct spawner *s, const struct box *box,
         event->cpu_ns = box->init_cpu_ns;
     if (s->cgroups.use & TREE_MEMORY)
         event->memory_bytes =
-            above(event->kind == EVENT_USAGE ? usage->memory_bytes : usage->peak_bytes,
+            above(event->kind == EVENT_USAGE ? cgroup_leaf_memory(&s->cgroups, &box->leaf)
+                                             : usage->peak_bytes,
                 box->base_memory);
     else
         event->memory_bytes = box->init_rss;
@@ -390,14 +406,12 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
 
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
-    struct cgroup_usage usage;
+    uint64_t memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
     box->started = true;
     box->start_ns = record->ns;
     box->base_cpu_ns = record->cpu_ns;
-    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
     /* Read a moment after exec: bounded, so that a late look cannot hide the program's own. */
-    box->base_memory =
-        usage.memory_bytes < BASE_MEMORY_MAX ? usage.memory_bytes : BASE_MEMORY_MAX;
+    box->base_memory = memory < BASE_MEMORY_MAX ? memory : BASE_MEMORY_MAX;
     send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
                                 .cgroup = s->cgroups.mode,
                                 .start_ns = box->start_ns,

@@ -5,6 +5,7 @@
 
 #include "spawn/cgroup.h"
 #include "spawn/ids.h"
+#include "spawn/network.h"
 #include "spawn/protocol.h"
 #include "spawn/tree.h"
 
@@ -49,6 +50,7 @@ struct spawner {
     bool sealed;
     struct ids ids;
     struct cgroup_host cgroups;
+    struct network network;
     int landlock_abi;
     uint32_t root_count;
     struct tree roots[SPAWN_MAX_ROOTS];

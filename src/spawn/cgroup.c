@@ -108,6 +108,15 @@ static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
     return 0;
 }
 
+static int tree_with(const struct cgroup_host *host, unsigned use)
+{
+    for (unsigned i = 0; i < host->count; i++) {
+        if (host->trees[i].use & use)
+            return (int)i;
+    }
+    return -1;
+}
+
 /* Registers an eventfd with memory.oom_control (cgroup v1). */
 static int watch_oom_v1(int leaf_fd, int *ret_fd)
 {
@@ -124,6 +133,15 @@ static int watch_oom_v1(int leaf_fd, int *ret_fd)
         return r;
     *ret_fd = take_fd(&event);
     return 0;
+}
+
+int cgroup_leaf_watch_oom(
+    const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip)
+{
+    int i = tree_with(host, TREE_MEMORY);
+    if (i < 0 || host->trees[i].v2 || skip & BARRIER_MEMORY)
+        return 0;
+    return watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
 }
 
 static void random_name(char out[CGROUP_NAME])
@@ -163,10 +181,7 @@ static int make_in_tree(const struct cgroup_tree *tree, const struct spawn_limit
     if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    r = write_limits(tree, leaf->fds[i], limits, skip);
-    if (r == 0 && (tree->use & TREE_MEMORY) && !tree->v2 && !(skip & BARRIER_MEMORY))
-        r = watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
-    return r;
+    return write_limits(tree, leaf->fds[i], limits, skip);
 }
 
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
@@ -185,15 +200,6 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
             (void)cgroup_leaf_remove(host, leaf);
     }
     return r;
-}
-
-static int tree_with(const struct cgroup_host *host, unsigned use)
-{
-    for (unsigned i = 0; i < host->count; i++) {
-        if (host->trees[i].use & use)
-            return (int)i;
-    }
-    return -1;
 }
 
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
@@ -258,6 +264,15 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return 0;
 }
 
+uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_MEMORY);
+    if (i < 0)
+        return 0;
+    return read_number(
+        leaf->fds[i], host->trees[i].v2 ? "memory.current" : "memory.usage_in_bytes", NULL);
+}
+
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
@@ -271,8 +286,6 @@ void cgroup_leaf_usage(
     if ((i = tree_with(host, TREE_MEMORY)) >= 0) {
         int fd = leaf->fds[i];
         bool v2 = host->trees[i].v2;
-        ret->memory_bytes =
-            read_number(fd, v2 ? "memory.current" : "memory.usage_in_bytes", NULL);
         ret->peak_bytes =
             read_number(fd, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
         ret->oom_kill =

@@ -47,15 +47,17 @@ struct cgroup_leaf {
 
 struct cgroup_usage {
     uint64_t cpu_ns;
-    uint64_t memory_bytes; /* now */
     uint64_t peak_bytes;
     bool oom_kill;
     bool pids_max;
 };
 
-/* Finds the trees and removes the leaves that dead spawners left. With no usable tree mode is
- * CGROUP_NONE and reason says why; that is not an error. */
+/* Finds the trees. With no usable tree mode is CGROUP_NONE and reason says why; that is not an
+ * error. */
 void cgroup_host_open(struct cgroup_host *host, bool rootless);
+
+/* Removes the leaves that dead spawners left, with what is still alive in them. */
+void cgroup_host_sweep(const struct cgroup_host *host);
 
 /* Makes the leaf with its limits set. `skip` holds enum spawn_barrier bits a control leaves
  * out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed; nothing is left then.
@@ -76,7 +78,13 @@ int cgroup_leaf_open_joins(
 /* Run by the new process itself, once per descriptor. */
 int cgroup_join(int fd);
 
+/* v1: has the leaf tell when its memory limit kills, see oom_fd. Call it before the program may
+ * run; `skip` as above. */
+int cgroup_leaf_watch_oom(
+    const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
+
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret);
 

@@ -147,6 +147,8 @@ static int open_parent(const struct mount_line *m, const char *own)
     if (fd < 0 && errno != ENOENT)
         return -errno;
     bool has_above = fd >= 0 && below[0] && !str_eq(below, "/");
+    if (fd >= 0 && !has_above)
+        return take_fd(&fd); /* the top itself */
     cleanup_close int above =
         has_above ? openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (is_root) {
@@ -325,9 +327,10 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
 }
 
 /* A leaf is made in the first tree first and removed there last, so all are found there. */
-static void remove_stale(const struct cgroup_host *host)
+void cgroup_host_sweep(const struct cgroup_host *host)
 {
-    int fd = openat(host->trees[0].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd =
+        !host->count ? -1 : openat(host->trees[0].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir)
         close_fd(&fd);
@@ -342,6 +345,4 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     is_root = !rootless;
     *host = (struct cgroup_host){.mode = CGROUP_NONE};
     find_trees(host);
-    if (host->count)
-        remove_stale(host);
 }

@@ -64,8 +64,10 @@ static int set_capabilities(uint64_t keep)
     return sys_result(syscall(SYS_capset, &head, data));
 }
 
-static int drop_bounding(void)
+int drop_bounding(const struct inside *in)
 {
+    if (in->box->remove & BARRIER_CAPS)
+        return 0;
     for (int cap = 0; cap < 64; cap++) {
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
             return errno == EINVAL && cap > CAP_LAST_CAP ? 0 : -errno;
@@ -102,9 +104,6 @@ int drop_to_payload(const struct inside *in)
         return -errno;
     if (in->box->remove & BARRIER_CAPS)
         return keep_capabilities();
-    int r = drop_bounding();
-    if (r < 0)
-        return r;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;
     return set_capabilities(0);

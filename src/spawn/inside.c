@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/netns.h"
 #include "spawn/ids.h"
 #include "spawn/seccomp.h"
 #include "spawn/sys.h"
@@ -19,12 +20,10 @@
 #include <fcntl.h>
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
-#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -147,13 +146,7 @@ static int hide_cgroups(const struct inside *in)
 
 static int raise_loopback(const struct inside *in)
 {
-    if (in->box->remove & BARRIER_NETNS)
-        return 0;
-    cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
-        return -errno;
-    return 0;
+    return in->has_network || in->box->remove & BARRIER_NETNS ? 0 : netns_raise_loopback();
 }
 
 static int set_no_new_privs(const struct inside *in)
@@ -177,6 +170,7 @@ static const struct {
     {
         {STEP_CGROUP_JOIN, join_cgroups},
         {STEP_FDS, close_foreign},
+        {STEP_DROP, drop_bounding},
         {STEP_RELEASE, wait_release},
         {STEP_USERNS_MAX, limit_self},
         {STEP_IDENTITY, take_identity},

@@ -14,8 +14,9 @@
 struct inside {
     const struct spawn_box *box;
     const char *exec_path;
-    bool unique_ids; /* init and payload have different ids */
-    bool has_memory; /* a memory cgroup holds the limit; else RLIMIT_AS must */
+    bool unique_ids;  /* init and payload have different ids */
+    bool has_network; /* a network namespace with loopback, made ahead */
+    bool has_memory;  /* a memory cgroup holds the limit; else RLIMIT_AS must */
     int landlock_abi;
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
     int join_count;
@@ -50,6 +51,7 @@ _Noreturn void inside_run(const struct inside *in);
 int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
 unsigned drop_payload_id(const struct inside *in);             /* inside the box */
 int drop_rlimits(const struct inside *in);                     /* drop.c */
+int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool keep_for_collect);
 _Noreturn void payload_run(const struct inside *in, uint64_t init_cpu_ns); /* payload.c */

@@ -89,6 +89,8 @@ static void on_setup(const struct spawn_setup *setup)
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
     }
+    if (setup->networks && !s->ids.rootless)
+        network_keep(&s->network, setup->networks);
     if ((r = tree_open(s->ids.rootless)) < 0) {
         note_problem(STEP_SPAWNER, r, "mount namespace");
         return;
@@ -189,6 +191,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
             on_root((const struct spawn_root *)packet, size);
         else if (kind == SPAWN_MOUNT && size == sizeof(struct spawn_source))
             on_source((const struct spawn_source *)packet);
+        else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
+            network_expect(&spawner.network, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
             on_seal();
         else if (kind == SPAWN_PROBE)
@@ -198,10 +202,29 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         close_fd(&fds[i]);
 }
 
+/* What can wait until nobody waits for us: before the first box, or after the last when that
+ * was asked for at once. */
+static bool is_tidy;
+
+static void tidy_once(void)
+{
+    struct spawner *s = &spawner;
+    if (is_tidy)
+        return;
+    is_tidy = true;
+    for (uint32_t i = 0; i < s->root_count; i++) {
+        if (tree_drop_host(&s->roots[i]) == 0)
+            s->current_ns = s->roots[i].ns_fd;
+    }
+    cgroup_host_sweep(&s->cgroups);
+}
+
 /* Everything ends: boxes and their control groups. */
 static _Noreturn void finish(int status)
 {
     box_kill_all(&spawner);
+    if (!is_tidy)
+        cgroup_host_sweep(&spawner.cgroups);
     for (int i = 0; spawner.dying_count && i < 200; i++) {
         box_sweep(&spawner);
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
@@ -231,15 +254,9 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* Signals as a new program expects them, whatever our parent had; nothing of our parent's on 0,
- * 1 and 2, which boxes are born with. */
+/* Nothing of our parent's on 0, 1 and 2, which boxes are born with. Signals he has reset. */
 static int start_clean(void)
 {
-    sigset_t none;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)signal(sig, SIG_DFL);
     (void)setsid();
     /* Real-time processes may not enter a CPU control group, and no box should be one. */
     (void)sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
@@ -263,6 +280,7 @@ int main(int argc, char **argv)
     if (start_clean() < 0)
         return 1;
     spawner.current_ns = -1;
+    network_init(&spawner.network);
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
     if (spawner.epoll_fd < 0 ||
@@ -270,10 +288,13 @@ int main(int argc, char **argv)
         return 1;
     for (;;) {
         struct epoll_event events[64];
-        int timeout = spawner.dying_count ? 20 : -1;
+        bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
+        int timeout = could_tidy ? 0 : spawner.dying_count ? 20 : -1;
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
+        if (n == 0 && could_tidy)
+            tidy_once();
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
             struct box *box = &spawner.boxes[data / TAG_COUNT];

@@ -5,10 +5,11 @@
  * SOCK_SEQPACKET sockets, descriptors by SCM_RIGHTS. No JSON, no text to parse.
  *
  * The control socket (descriptor 3 of hermes-spawn) has two phases. First the trusted side
- * registers: one SPAWN_SETUP, any number of SPAWN_ROOT and SPAWN_MOUNT, then SPAWN_SEAL, each
- * answered by a struct spawn_reply. From then on only SPAWN_BOX is accepted; it carries a
- * socket of its own for that box, on which the spawner sends struct spawn_event and takes
- * struct spawn_command. When either socket closes, what belongs to it is killed. */
+ * registers: one SPAWN_SETUP, any number of SPAWN_MOUNT and SPAWN_ROOT, perhaps a
+ * SPAWN_NETWORK, then SPAWN_SEAL, which is answered by a struct spawn_reply. From then on only
+ * SPAWN_BOX is accepted; it carries a socket of its own for that box, on which the spawner
+ * sends struct spawn_event and takes struct spawn_command. When either socket closes, what
+ * belongs to it is killed. */
 
 #include <stdint.h>
 
@@ -30,6 +31,8 @@ enum spawn_kind {
     SPAWN_SEAL,
     SPAWN_BOX,
     SPAWN_PROBE,
+    SPAWN_NETWORK, /* before the seal, with a socket on which the first box's network will come
+                    */
 };
 
 /* Isolation levels; design.md section 5. */
@@ -61,6 +64,8 @@ struct spawn_setup {
     struct spawn_limits max;
     uint32_t uid_base; /* first host id of the range for boxes; 0 chooses */
     uint32_t uid_count;
+    uint32_t networks; /* network namespaces to keep ready (network.h) */
+    uint32_t reserved;
 };
 
 /* One thing in the tree of a root. Paths are absolute inside the box and exist in the tree. All

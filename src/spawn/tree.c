@@ -191,23 +191,25 @@ static int add_sources(
     return 0;
 }
 
-/* Makes the stage the root of this namespace and lets go of the host's tree. */
+/* Makes the stage the root of this namespace. */
 static int enter_stage(int stage_fd)
 {
     if (fchdir(stage_fd) < 0)
         return -errno;
-    int r = sys_pivot_root(".", "new");
-    if (r < 0)
-        return r;
-    if (umount2("new", MNT_DETACH) < 0 || chdir("/") < 0)
-        return -errno;
-    return 0;
+    int r = sys_pivot_root(".", "host");
+    return r < 0 ? r : chdir("/") < 0 ? -errno : 0;
+}
+
+int tree_drop_host(const struct tree *tree)
+{
+    int r = tree_enter(tree->ns_fd);
+    return r < 0 ? r : umount2("host", MNT_DETACH) < 0 ? -errno : 0;
 }
 
 int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t count,
     const struct tree_source *sources, uint32_t source_count, const char **ret_detail)
 {
-    static const char *const dirs[] = {"r", "m", "new", "proc"};
+    static const char *const dirs[] = {"r", "m", "new", "host", "proc"};
     tree->exec_count = 0;
     *ret_detail = "/proc";
     int r = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Root trees. Each runtime root is built once, before the seal, in a mount namespace that holds
- * nothing else: the tree at /r, the operator's directories at /m/N, the host's /proc (the
- * kernel gives a box a fresh one only where it sees a whole one) and an empty /new. The host's
- * own tree is detached, so that a box, whose namespace is a copy of this one, never has it, and
- * cloning stays cheap however many mounts the host has. */
+/* Root trees. Each runtime root is built once, before the seal, in a mount namespace of its
+ * own: the tree at /r, the operator's directories at /m/N, the host's /proc (the kernel gives a
+ * box a fresh one only where it sees a whole one), an empty /new, and at /host the host's own
+ * tree until tree_drop_host() lets go of it. A box starts in a copy of that namespace and
+ * pivots from it onto a copy of the tree; nothing else stays in reach. */
 
 #include "spawn/protocol.h"
 
@@ -32,6 +32,11 @@ int tree_open(bool rootless);
 int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t count,
     const struct tree_source *sources, uint32_t source_count, const char **ret_detail);
 int tree_enter(int ns_fd);
+
+/* Lets go of the host's tree, so that starting a box is cheap however many mounts the host has.
+ * The kernel takes its time for it, which is why it is not done before somebody waits for a
+ * box. The caller is afterwards in the tree's namespace. */
+int tree_drop_host(const struct tree *tree);
 
 /* Opens a tmpfs with these limits; 0 means none. Returns the detached mount. */
 int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);

@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
 if not BUILD.is_absolute():
     BUILD = ROOT / BUILD
 
-SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE = range(1, 7)
+SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE, NETWORK = range(1, 8)
 ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
 BOX_STDIN, BOX_COLLECT = 1, 2
@@ -31,8 +31,8 @@ GOOD = (64 * MB, 16 * MB, 16 * MB, 8 * MB, 1024, 16, 64, 1000, 5, 0)
 EVENT = struct.Struct("=IIiiIIQQQQQ")
 
 
-def setup_message(flags=0, protocol=1):
-    return struct.pack("=4I" + LIMITS + "2I", SETUP, protocol, flags, 1, *MAXIMA, 0, 0)
+def setup_message(flags=0, protocol=1, networks=2):
+    return struct.pack("=4I" + LIMITS + "4I", SETUP, protocol, flags, 1, *MAXIMA, 0, 0, networks, 0)
 
 
 def entry(kind, path, source=""):
@@ -124,7 +124,14 @@ class Spawner:
             events.append(EVENT.unpack(data))
 
     def descriptors(self):
-        return sorted(os.listdir(f"/proc/{self.pid}/fd"), key=int)
+        """What it has open when it is idle: right after the seal it tidies up."""
+        last = None
+        while True:
+            now = sorted(os.listdir(f"/proc/{self.pid}/fd"), key=int)
+            if now == last:
+                return now
+            last = now
+            time.sleep(0.02)
 
     def settles_at(self, descriptors):
         """Whether its descriptors are soon these: what is told is told before the last close."""
@@ -287,7 +294,7 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
         size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
         data = bytearray(rng.randbytes(size))
         if size >= 4:
-            kinds = [0, SEAL, BOX, PROBE, 7, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 7]
+            kinds = [0, SEAL, BOX, PROBE, NETWORK, 8, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 8]
             struct.pack_into("=I", data, 0, rng.choice(kinds))
         if sealed and size == 2192 and rng.random() < 0.5:
             struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(3), 0, rng.getrandbits(4))
@@ -316,3 +323,61 @@ def test_closing_the_control_socket_ends_every_box(pipes):
     assert s.close() == 0
     out = subprocess.run(["pgrep", "-x", "-a", "sleep"], capture_output=True, text=True).stdout
     assert "sleep 98765" not in out
+
+
+def test_a_table_starts_with_its_tree():
+    """Registration is believed, but a table that makes no sense is refused, not guessed at."""
+    for entries in ((), (entry(ENTRY_BIND, "/usr", "/usr"),),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_TREE, "/x", TREE)),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "usr", "/usr")),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/nowhere", "/usr")),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/lib/x", "/usr")),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/../x", "/usr")),
+                    (entry(ENTRY_TREE, "", TREE), entry(ENTRY_DEVICE, "/dev/null", "/etc/passwd")),
+                    (entry(ENTRY_TREE, "", "/nonexistent"),)):
+        s = Spawner(seal=False)
+        s.send(setup_message())
+        s.send(root(*entries))
+        assert s.seal() < 0, entries
+        assert s.close() == 0
+
+
+def children(spawner):
+    """pid -> network namespace of its children; a box that is ending has none."""
+    found = {}
+    with open(f"/proc/{spawner.pid}/task/{spawner.pid}/children") as f:
+        for pid in f.read().split():
+            try:
+                comm = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+                found[int(pid)] = (comm, os.readlink(f"/proc/{pid}/ns/net"))
+            except OSError:
+                pass
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root networks are not made ahead")
+def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
+    """Also when the helper that makes them dies: another one takes its place."""
+    s = Spawner(seal=False)
+    s.send(setup_message(networks=2))
+    s.send(host_root("/usr/bin/sleep"))
+    assert s.seal() == 0
+    boxes, helpers = [], set()
+    for _ in range(6):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        fd = job(["sleep", "98766"])
+        s.send(box(), [theirs.fileno(), fd, pipes[0][1], pipes[1][1]])
+        theirs.close()
+        os.close(fd)
+        boxes.append(ours)
+        assert EVENT.unpack(ours.recv(4096))[0] == 1
+        for pid, (comm, _) in children(s).items():
+            if comm == "hermes-network":
+                helpers.add(pid)
+                os.kill(pid, 9)
+    assert len(helpers) > 1
+    networks = [net for comm, net in children(s).values() if comm != "hermes-network"]
+    assert len(networks) == len(set(networks)) == 6
+    assert os.readlink("/proc/self/ns/net") not in networks
+    assert os.readlink(f"/proc/{s.pid}/ns/net") == os.readlink("/proc/self/ns/net")
+    assert s.close() == 0

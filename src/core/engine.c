@@ -421,13 +421,14 @@ int engine_run(struct engine *engine, const struct run_spec *spec,
     run.roots = engine->roots[index];
     if (!result->id[0])
         id_make("run_", result->id);
-    result->level = engine->spawner.seal.level;
-    result->cgroup = engine->spawner.seal.cgroup;
     int r = runtime_plan(spec->runtime, spec, &run.plan, err);
     if (r == 0) {
         r = run_planned(&run, err);
         run_plan_done(&run.plan);
     }
+    /* Known at the latest now: the first run may have begun before the seal was answered. */
+    result->level = engine->spawner.seal.level;
+    result->cgroup = engine->spawner.seal.cgroup;
     collect_reader_done(&run.artefacts);
     return r;
 }

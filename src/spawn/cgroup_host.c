@@ -12,12 +12,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -230,8 +232,13 @@ static int add_tree(
     if (host->count == CGROUP_MAX_TREES)
         return -E2BIG;
     cleanup_close int fd = open_parent(m, own);
+    struct statfs fs;
     if (fd < 0)
         return fd;
+    if (fstatfs(fd, &fs) < 0)
+        return -errno;
+    if (fs.f_type != (m->v2 ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC)) /* covered */
+        return -ENOENT;
     if (m->v2) {
         int r = enable_controllers(fd, &use);
         if (r == -EROFS) {

@@ -87,10 +87,14 @@ void network_init(struct network *n)
     *n = (struct network){.home_fd = -1, .socket = -1};
 }
 
+/* Tried once: in a user namespace we may be allowed to go anywhere but back. */
 static bool know_home(struct network *n)
 {
-    if (n->home_fd < 0)
-        n->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (n->home_fd >= 0)
+        return true;
+    n->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (n->home_fd >= 0 && setns(n->home_fd, CLONE_NEWNET) < 0)
+        close_fd(&n->home_fd);
     return n->home_fd >= 0;
 }
 

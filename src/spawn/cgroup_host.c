@@ -256,6 +256,18 @@ static int add_tree(
     return 0;
 }
 
+/* Uses a mounted tree if it adds something; `self` is the text of /proc/self/cgroup. */
+static void consider(struct cgroup_host *host, const struct mount_line *m, const char *self)
+{
+    char own[4096];
+    unsigned use = m->v2 ? TREE_KILL : use_of_options(m->options);
+    if (!(use & ~host->use) || !own_path(self, m->v2, use, own, sizeof(own)))
+        return;
+    int r = add_tree(host, m, own, use);
+    if (r < 0)
+        host->reason = r;
+}
+
 static void find_trees(struct cgroup_host *host)
 {
     static char mounts[TEXT_MAX * 4];
@@ -265,26 +277,24 @@ static void find_trees(struct cgroup_host *host)
         host->reason = -errno;
         return;
     }
-    unsigned v1 = 0;
-    bool v2 = false;
+    /* cpuacct alone is worth a tree only where no v2 tree keeps accounts. */
+    struct mount_line accounts = {0};
     char *save = NULL;
     for (char *line = strtok_r(mounts, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         struct mount_line m;
-        char own[4096];
         if (!parse_mount(line, &m))
             continue;
-        unsigned use = m.v2 ? TREE_KILL : use_of_options(m.options);
-        /* cpuacct alone is worth a tree only where no v2 tree keeps accounts; see below. */
-        if (!(use & ~(host->use | TREE_CPUACCT)) ||
-            !own_path(self, m.v2, use & ~(unsigned)TREE_CPUACCT, own, sizeof(own)))
-            continue;
-        int r = add_tree(host, &m, own, use);
-        if (r < 0)
-            host->reason = r;
-        else if (m.v2)
-            v2 = true;
+        if (!m.v2 && use_of_options(m.options) == TREE_CPUACCT)
+            accounts = m;
         else
-            v1 |= use;
+            consider(host, &m, self);
+    }
+    if (accounts.root && !(host->use & (TREE_KILL | TREE_CPUACCT)))
+        consider(host, &accounts, self);
+    bool v1 = false, v2 = false;
+    for (unsigned i = 0; i < host->count; i++) {
+        v1 = v1 || !host->trees[i].v2;
+        v2 = v2 || host->trees[i].v2;
     }
     host->mode = v2 && v1 ? CGROUP_HYBRID : v2 ? CGROUP_V2 : v1 ? CGROUP_V1 : CGROUP_NONE;
 }

@@ -564,7 +564,9 @@ static int run_prepared(
     int status;
     if (r < 0) {
         status = cli_fail("run", err);
-        if (args->json && err_table[err->code].exit_status == EXIT_HERMES)
+        /* What this host cannot do at all is no answer to the run. */
+        if (args->json && err->code != ERR_UNSUPPORTED &&
+            err_table[err->code].exit_status == EXIT_HERMES)
             print_json(args, result_json_error(&result, err));
     } else if (args->json) {
         print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));

@@ -377,20 +377,35 @@ static int run_and_answer(struct call *c)
     return r;
 }
 
-/* What is left to check is answered in-band. */
-static int execute_checked(struct call *c)
+/* What is wrong with the language of the body, or NULL; the caller frees. A toolchain that is
+ * not installed is no reason to try again later, as 503 would say. */
+static char *language_problem(const struct call *c)
 {
     const json_t *language = json_object_get(c->body, "language");
     const char *name = json_string_value(language);
-    const char *prefix = c->form == FORM_FILES ? "" : "Error: ";
-    const char *output = c->form == FORM_FILES ? "Unsupported runtime" : "";
-    if (strlen(name) != json_string_length(language) ||
-        !runtime_find(&c->req->service->runtimes, name)) {
-        size_t shown = utf8_floor(name, strnlen(name, LANGUAGE_SHOWN));
-        cleanup_free char *log =
-            xasprintf("%sUnsupported language: %.*s", prefix, (int)shown, name);
-        return say(c, output, log);
-    }
+    bool is_whole = strlen(name) == json_string_length(language);
+    const struct runtime *rt = is_whole ? runtime_find(&c->req->service->runtimes, name) : NULL;
+    int shown = (int)utf8_floor(name, strnlen(name, LANGUAGE_SHOWN));
+    if (!rt)
+        return xasprintf("Unsupported language: %.*s", shown, name);
+    if (!rt->available)
+        return xasprintf("Unsupported language: %s (%s)", name, rt->missing);
+    return NULL;
+}
+
+/* An answer about the request, not about a program. */
+static int say_problem(struct call *c, const char *problem)
+{
+    cleanup_free char *log = xasprintf("%s%s", c->form == FORM_FILES ? "" : "Error: ", problem);
+    return say(c, c->form == FORM_FILES ? "Unsupported runtime" : "", log);
+}
+
+/* What is left to check is answered in-band. */
+static int execute_checked(struct call *c)
+{
+    cleanup_free char *problem = language_problem(c);
+    if (problem)
+        return say_problem(c, problem);
     json_t *native = native_body(c->body, c->form);
     int r = json_run_decode(
         native, &c->req->service->runtimes, &c->req->service->config, &c->run, c->err);
@@ -401,9 +416,8 @@ static int execute_checked(struct call *c)
     json_decref(c->body); /* it may be large, and the run may wait */
     c->body = NULL;
     if (bad) {
-        cleanup_free char *log =
-            xasprintf("%s%s limit invalid or exceeds max", prefix, bad->word);
-        return say(c, output, log);
+        problem = xasprintf("%s limit invalid or exceeds max", bad->word);
+        return say_problem(c, problem);
     }
     return run_and_answer(c);
 }

@@ -2,6 +2,7 @@
 """The routes of the Hermes REST engine: its facts one by one, what we do otherwise on purpose, and
 the same kinds of input that a stranger would try (docs/compat-rest.md)."""
 import json
+import random
 import re
 import shutil
 import socket
@@ -10,7 +11,7 @@ import threading
 
 import pytest
 
-from apilib import MONITOR, ROOT, SLOW, Server, make_dir, wait_until
+from apilib import MONITOR, ROOT, SLOW, Server, make_dir, open_descriptors, wait_until
 
 ONE = ["/execute", "/execute/"]
 MANY = ["/v2/execute", "/v2/execute/"]
@@ -152,6 +153,24 @@ def test_unknown_languages(server, path):
     assert len(body["std_log"]) < 200
 
 
+def test_languages_that_the_operator_adds(make_server, tmp_path):
+    tmp_path.chmod(0o755)
+    snake = json.loads((ROOT / "runtimes/python/runtime.json").read_text())
+    snake.update(name="snake", aliases=[], extensions=[".snake"], main_file="main.snake")
+    ghost = dict(snake, name="ghost", extensions=[".ghost"], package="ghost-tools",
+                 toolchain=[{"home": "/nonexistent", "program": "bin/ghost"}])
+    for runtime in (snake, ghost):
+        (tmp_path / runtime["name"]).mkdir()
+        (tmp_path / runtime["name"] / "runtime.json").write_text(json.dumps(runtime))
+    server = make_server(env={"RUNTIME_DIR": str(tmp_path)})
+    assert execute(server, "snake", "print(5)")["output"] == "5\n"
+    body = execute(server, "ghost", "print(5)")
+    assert body["std_log"].startswith("Error: Unsupported language: ghost (") and body["code"] == 1
+    assert "ghost-tools" in body["std_log"]
+    body = execute_files(server, "ghost", [("a", "")], "a")
+    assert body["stderr"].startswith("Unsupported language: ghost (")
+
+
 @pytest.mark.parametrize("language,code", [
     ("cpp", "int main() { return }"), ("cpp", "#include \"/etc/passwd\"\nint main() {}"),
     ("cpp", ""), ("c", "#error stop"), ("java", "public class A { void"), ("java", ""),
@@ -262,6 +281,25 @@ def test_bodies_that_are_wrong(server, body, status, word):
 
 
 FILE = {"name": "a.py", "content": "print(1)"}
+
+
+def test_damaged_bodies_never_hurt(server):
+    """Bytes changed, left out and doubled at random, the same ones every time."""
+    chance = random.Random(7)
+    good = {"/execute": {"language": "python", "code": "1", "limits": {"time_limit": 1}},
+            "/v2/execute": {"language": "python", "files": [FILE], "entry_file": "a.py",
+                            "limits": {"memory_limit": 100}}}
+    conn = server.connect()
+    for _ in range(200):
+        for path, body in good.items():
+            data = bytearray(json.dumps(body).encode())
+            for _ in range(chance.randint(1, 4)):
+                at = chance.randrange(len(data))
+                data[at:at + chance.randint(0, 3)] = bytes(
+                    chance.choice(b'{}[]",:\\\0\xff1-.ne/') for _ in range(chance.randint(0, 3)))
+            reply = server("POST", path, bytes(data), {"Content-Type": "application/json"}, conn=conn)
+            assert reply.status in (200, 400, 422), (data, reply)
+    conn.close()
 
 
 @pytest.mark.parametrize("fields,word", [
@@ -769,15 +807,17 @@ def test_nothing_that_is_refused_leaves_anything(server):
     def count():
         return [l for l in server("GET", "/metrics").body.decode().splitlines()
                 if l.startswith(("hermes_boxes_running", "hermes_history_runs", "hermes_queue_waiting"))]
-    before = count()
+    pid = server.child("hermes-server")
+    before, files = count(), open_descriptors(pid)
     for _ in range(20):
         server("POST", "/execute/", {"language": "python", "code": 1})
         execute(server, "nope", "")
         execute(server, "cpp", "int main( {")
         server("POST", "/v2/execute/", {"language": "python", "files": [FILE], "entry_file": "b"})
         execute_files(server, "cpp", [("a.hpp", "")], "a.hpp")
+        execute(server, "python", "raise SystemExit(1)")
     assert count() == before
-    assert execute(server, "python", "print(1)")["output"] == "1\n"
+    assert wait_until(lambda: open_descriptors(pid) <= files, 5)
 
 
 def test_keep_alive_goes_on_after_refusals(server):

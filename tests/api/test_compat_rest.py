@@ -698,25 +698,35 @@ def free_port():
         return s.getsockname()[1]
 
 
-def test_the_engine_s_settings_work():
+@pytest.fixture
+def plain():
     path = make_dir()
-    port = free_port()
-    (path / ".env").write_text("HOST=127.0.0.1\nPORT=1\nAPI_TOKEN=\"from-file\"\nDEBUG=true\n"
-                               "ALLOWED_ORIGIN=%s\nWORKER_COUNT=3\nRUST_LOG=info\n" % ORIGIN)
-    server = Plain(path, env={"PORT": str(port), "LOG_LEVEL": "DEBUG"})  # beats the file
-    try:
-        assert server.port == port
-        assert [e["address"] for e in server.events("listening")] == ["127.0.0.1"]
-        assert server("POST", "/execute", {"language": "python", "code": "1"}).status == 401
-        body = execute(server, "python", "print(5)", key="from-file")
-        assert body["output"] == "5\n" and debug_line(body["std_log"])
-        reply = server("OPTIONS", "/execute", headers={"Origin": ORIGIN})
-        assert reply.headers["Access-Control-Allow-Origin"] == ORIGIN
-        assert "hermes_concurrency 3\n" in server("GET", "/metrics").body.decode()
-        assert any(e["path"] == "/metrics" for e in server.events("request"))  # LOG_LEVEL
-    finally:
+    made = []
+
+    def make(dotenv, env):
+        (path / ".env").write_text(dotenv)
+        made.append(Plain(path, env=env))
+        return made[0]
+    yield make
+    for server in made:
         server.stop()
-        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_the_engine_s_settings_work(plain):
+    port = free_port()
+    server = plain("HOST=127.0.0.1\nPORT=1\nAPI_TOKEN=\"from-file\"\nDEBUG=true\nALLOWED_ORIGIN=%s\n"
+                   "WORKER_COUNT=3\nRUST_LOG=info\n" % ORIGIN,
+                   {"PORT": str(port), "LOG_LEVEL": "DEBUG"})  # the environment beats the file
+    assert server.port == port
+    assert [e["address"] for e in server.events("listening")] == ["127.0.0.1"]
+    assert server("POST", "/execute", {"language": "python", "code": "1"}).status == 401
+    body = execute(server, "python", "print(5)", key="from-file")
+    assert body["output"] == "5\n" and debug_line(body["std_log"])
+    reply = server("OPTIONS", "/execute", headers={"Origin": ORIGIN})
+    assert reply.headers["Access-Control-Allow-Origin"] == ORIGIN
+    assert "hermes_concurrency 3\n" in server("GET", "/metrics").body.decode()
+    assert any(e["path"] == "/metrics" for e in server.events("request"))  # LOG_LEVEL
 
 
 @pytest.mark.parametrize("env,words", [

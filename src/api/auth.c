@@ -79,10 +79,8 @@ static bool is_listed(const char *list, const char *origin)
 void auth_cors(const struct http_request *req, struct http_reply *reply)
 {
     const char *origin = http_header(req, "Origin");
-    if (!origin)
-        return;
     reply_header(reply, "Vary", "Origin");
-    if (strlen(origin) < sizeof(reply->headers[0].value) &&
+    if (origin && strlen(origin) < sizeof(reply->headers[0].value) &&
         is_listed(req->service->config.allowed_origin, origin))
         reply_header(reply, "Access-Control-Allow-Origin", origin);
 }

@@ -56,7 +56,7 @@ static json_t *list_json(const struct strv *v)
     return list;
 }
 
-static json_t *limits_json(const struct run_limits *defaults, const struct run_limits *maxima)
+static json_t *limits_json(const struct run_limits *defaults)
 {
     struct run_limits filled = *defaults;
     json_t *object = json_object();
@@ -64,8 +64,6 @@ static json_t *limits_json(const struct run_limits *defaults, const struct run_l
     for (size_t i = 0; i < limit_count; i++) {
         const struct limit_info *info = &limit_table[i];
         uint64_t value = *limit_member(&filled, info);
-        uint64_t max = *limit_member((struct run_limits *)maxima, info);
-        value = value < max ? value : max;
         (void)json_object_set_new(object, info->name,
             info->scale == 1 ? json_integer((json_int_t)value)
                              : json_real((double)value / info->scale));
@@ -84,12 +82,11 @@ int handle_runtimes(struct http_request *req, struct http_reply *reply, struct e
                 "aliases", list_json(&rt->aliases), "extensions", list_json(&rt->extensions),
                 "main_file", rt->main_file, "version", rt->version, "compiled", rt->compiled,
                 "available", rt->available, "missing", rt->available ? NULL : rt->missing,
-                "limits", limits_json(&rt->limits, &s->config.maxima), "compile_limits",
-                rt->compiled ? limits_json(&rt->compile_limits, &s->config.maxima)
-                             : json_null()));
+                "limits", limits_json(&rt->limits), "compile_limits",
+                rt->compiled ? limits_json(&rt->compile_limits) : json_null()));
     }
-    json_t *answer = json_pack("{s:o, s:o}", "runtimes", list, "maxima",
-        limits_json(&s->config.maxima, &s->config.maxima));
+    json_t *answer =
+        json_pack("{s:o, s:o}", "runtimes", list, "maxima", limits_json(&s->config.maxima));
     char *text = json_dumps(answer, JSON_COMPACT | RESULT_JSON_FLAGS);
     json_decref(answer);
     reply_json(reply, 200, text, strlen(text));

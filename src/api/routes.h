@@ -13,10 +13,14 @@ enum auth_class {
 };
 
 enum body_kind {
-    BODY_NONE, /* one that comes is ignored up to the cap */
-    BODY_JSON, /* another content type is 415 */
-    BODY_ANY,  /* the handler decides */
+    BODY_NONE,       /* one that comes is ignored up to the cap */
+    BODY_JSON,       /* another content type is 415 */
+    BODY_TYPED_JSON, /* so is none */
+    BODY_ANY,        /* the handler decides */
 };
+
+/* Fills in the reply to a refused request. */
+typedef void http_refusal(struct http_reply *reply, const struct err *err);
 
 struct route {
     const char *method;
@@ -26,7 +30,8 @@ struct route {
     bool is_quiet; /* logged at level debug */
     http_handler *handle;
     const char *summary;
-    const char *answers; /* "200 400 401": statuses for /openapi.json */
+    const char *answers;  /* "200 400 401": statuses for /openapi.json */
+    http_refusal *refuse; /* what its errors look like; NULL: reply_error() */
 };
 extern const struct route route_table[];
 extern const size_t route_count;
@@ -39,3 +44,5 @@ const struct route *route_find(const char *method, const char *path, size_t path
 http_handler handle_run_create, handle_run_get, handle_run_delete, handle_run_events;
 http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
     handle_report, handle_openapi;
+http_handler handle_execute, handle_execute_files;
+http_refusal refuse_execute, refuse_execute_files;

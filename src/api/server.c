@@ -239,9 +239,10 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
     int fd = connection_fd(req->connection);
     buf_init(&text, 1 << 20);
     (void)buf_printf(&text,
-        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
         "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
-        reply->status, MHD_get_reason_phrase_for((unsigned)reply->status), reply->body_len);
+        reply->status, MHD_get_reason_phrase_for((unsigned)reply->status),
+        reply->content_type ? reply->content_type : "application/json", reply->body_len);
     for (size_t i = 0; i < reply->header_count; i++)
         (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
     (void)buf_append_str(&text, "\r\n");
@@ -261,10 +262,19 @@ static enum MHD_Result send_refusal(struct http_request *req, struct http_reply 
     return req->declares_body && !req->is_read ? cut_off(req, reply) : send_reply(req, reply);
 }
 
+static void fill_error(
+    const struct http_request *req, struct http_reply *reply, const struct err *err)
+{
+    if (req->route && req->route->refuse)
+        req->route->refuse(reply, err);
+    else
+        reply_error(reply, err);
+}
+
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
     struct http_reply reply = {0};
-    reply_error(&reply, err);
+    fill_error(req, &reply, err);
     return send_refusal(req, &reply);
 }
 
@@ -274,7 +284,7 @@ static enum MHD_Result dispatch(struct http_request *req)
     struct err err = {0};
     connection_phase(req->connection, PHASE_HANDLING);
     if (req->route->handle(req, &reply, &err) < 0)
-        reply_error(&reply, &err);
+        fill_error(req, &reply, &err);
     buf_done(&req->body);
     auth_cors(req, &reply);
     return send_reply(req, &reply);
@@ -303,6 +313,8 @@ static enum MHD_Result answer_preflight(struct http_request *req)
     reply_header(&reply, "Access-Control-Allow-Headers",
         "Content-Type, Authorization, X-API-Key, Last-Event-ID");
     reply_header(&reply, "Access-Control-Max-Age", "600");
+    reply_header(
+        &reply, "Vary", "Access-Control-Request-Method, Access-Control-Request-Headers");
     return send_refusal(req, &reply);
 }
 
@@ -311,8 +323,10 @@ static int check_body(struct http_request *req, struct err *err)
     const char *type = http_header(req, "Content-Type");
     const char *length = http_header(req, "Content-Length");
     uint64_t bytes = 0;
-    if (req->route->body == BODY_JSON && type &&
-        (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
+    bool is_json =
+        type && strncasecmp(type, "application/json", 16) == 0 && strchr("; \t", type[16]);
+    if ((req->route->body == BODY_JSON && type && !is_json) ||
+        (req->route->body == BODY_TYPED_JSON && !is_json))
         return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
     if (length && (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
         return err_set(

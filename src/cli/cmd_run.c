@@ -26,8 +26,6 @@
 enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10, READ_CHUNK = 64 << 10 };
 #define DEFAULT_OUT "hermes-out"
 
-enum { EXIT_TIME = 124, EXIT_MEMORY = 137, EXIT_OUTPUT = 153 };
-
 enum {
     OPT_TIME = 256,
     OPT_CPU,
@@ -490,31 +488,6 @@ static int save_files(
     return r;
 }
 
-static int exit_status(const struct run_result *result, int signal_number)
-{
-    const struct stage_result *run = &result->run;
-    switch (run->status) {
-    case RUN_OK:
-    case RUN_RUNTIME_ERROR:
-        return run->exit_code;
-    case RUN_SIGNALED:
-        return 128 + run->signal;
-    case RUN_TIME_LIMIT:
-        return EXIT_TIME;
-    case RUN_MEMORY_LIMIT:
-        return EXIT_MEMORY;
-    case RUN_OUTPUT_LIMIT:
-        return EXIT_OUTPUT;
-    case RUN_COMPILE_ERROR:
-        return result->compile.exited && result->compile.exit_code ? result->compile.exit_code
-                                                                   : 1;
-    case RUN_CANCELLED:
-        return 128 + (signal_number ? signal_number : SIGINT);
-    default:
-        return EXIT_HERMES;
-    }
-}
-
 /* What a person at a terminal wants to know beside the program's own output. */
 static void tell(const struct run_result *result)
 {
@@ -571,12 +544,12 @@ static int run_prepared(
     } else if (args->json) {
         print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
         status = args->output_error < 0 ? fail_output(args, err)
-                                        : exit_status(&result, (int)caught.ssi_signo);
+                                        : run_exit_status(&result, (int)caught.ssi_signo);
     } else if (args->output_error < 0) {
         status = fail_output(args, err);
     } else {
         tell(&result);
-        status = exit_status(&result, (int)caught.ssi_signo);
+        status = run_exit_status(&result, (int)caught.ssi_signo);
         if (result.files.count && save_files(args, &result.files, err) < 0)
             status = err_table[err->code].exit_status;
     }

@@ -35,10 +35,10 @@ static int scan(const char *text, size_t len, struct err *err)
         values += c == ',';
         if (depth > DEPTH_MAX)
             return err_set(
-                err, ERR_INVALID, EINVAL, "the JSON is deeper than %d levels", DEPTH_MAX);
+                err, ERR_INVALID, EBADMSG, "the JSON is deeper than %d levels", DEPTH_MAX);
         if (values > VALUES_MAX)
             return err_set(
-                err, ERR_INVALID, EINVAL, "the JSON has more than %d values", VALUES_MAX);
+                err, ERR_INVALID, EBADMSG, "the JSON has more than %d values", VALUES_MAX);
     }
     return 0;
 }
@@ -49,9 +49,10 @@ int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)
     int r = scan(text, len, err);
     if (r < 0)
         return r;
-    json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
+    json_t *body = json_loadb(
+        text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &problem);
     if (!body)
-        return err_set(err, ERR_INVALID, EINVAL, "the body is not valid JSON: %s (byte %d)",
+        return err_set(err, ERR_INVALID, EBADMSG, "the body is not valid JSON: %s (byte %d)",
             problem.text, problem.position);
     if (!json_is_object(body)) {
         json_decref(body);

@@ -23,7 +23,7 @@ struct json_run {
 void json_run_done(struct json_run *run);
 
 /* Parses any request body: an object, at most 64 levels deep, no duplicate keys, valid UTF-8.
- * The caller owns *ret. */
+ * The caller owns *ret. -EINVAL when it is JSON but no object, else -EBADMSG. */
 int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err);
 
 /* Fills in *ret, which the caller gives to json_run_done() in any case. `mounts` are the

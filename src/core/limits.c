@@ -95,6 +95,18 @@ void limits_fill(struct run_limits *limits, const struct run_limits *defaults)
     fit_defaults(limits, &named);
 }
 
+void limits_cap(struct run_limits *defaults, const struct run_limits *maxima)
+{
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct limit_info *info = &limit_table[i];
+        uint64_t *member = limit_member(defaults, info);
+        uint64_t max = member_value(maxima, info);
+
+        if ((*member != 0 ? *member : info->fallback) > max)
+            *member = max;
+    }
+}
+
 /* Numbers are shown the way the field is written: 0.05 cpus, not 50. */
 static void show(const struct limit_info *info, uint64_t value, char *out, size_t out_size)
 {

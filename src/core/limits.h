@@ -46,6 +46,9 @@ void limits_maxima(struct run_limits *ret);
  * round, disk_mb at most memory_mb, stack_mb at most half of it. */
 void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
 
+/* Lowers defaults to maxima, so that a request which names nothing is never refused for it. */
+void limits_cap(struct run_limits *defaults, const struct run_limits *maxima);
+
 /* Checks every member against [min, max of maxima], naming field prefix + name, and what hangs
  * together (the files of a box live in its memory: disk_mb may not exceed memory_mb). */
 int limits_check(const struct run_limits *limits, const struct run_limits *maxima,

@@ -262,3 +262,30 @@ void run_result_done(struct run_result *result)
     stage_result_done(&result->compile);
     run_files_done(&result->files);
 }
+
+int run_exit_status(const struct run_result *result, int cancel_signal)
+{
+    enum { EXIT_TIME = 124, EXIT_HERMES_FAILED = 125, EXIT_BY_SIGNAL = 128 };
+    const struct stage_result *run = &result->run;
+    const struct stage_result *compile = &result->compile;
+
+    switch (run->status) {
+    case RUN_OK:
+    case RUN_RUNTIME_ERROR:
+        return run->exit_code;
+    case RUN_SIGNALED:
+        return EXIT_BY_SIGNAL + run->signal;
+    case RUN_TIME_LIMIT:
+        return EXIT_TIME;
+    case RUN_MEMORY_LIMIT:
+        return EXIT_BY_SIGNAL + SIGKILL;
+    case RUN_OUTPUT_LIMIT:
+        return EXIT_BY_SIGNAL + SIGXFSZ;
+    case RUN_COMPILE_ERROR:
+        return compile->exited && compile->exit_code ? compile->exit_code : 1;
+    case RUN_CANCELLED:
+        return EXIT_BY_SIGNAL + (cancel_signal ? cancel_signal : SIGINT);
+    default:
+        return EXIT_HERMES_FAILED;
+    }
+}

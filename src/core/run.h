@@ -155,4 +155,10 @@ struct run_result {
     bool warm;
 };
 void run_result_init(struct run_result *result, uint64_t output_max);
+
+/* One number for how it ended, as a shell has it: the program's own, 128+N for signal N, 124
+ * time limit, 137 memory limit, 153 output limit (128 + SIGXFSZ), the compiler's or 1 when it
+ * made no program, 125 when Hermes failed. A cancelled run counts as killed by
+ * `cancel_signal`, 0 for SIGINT. */
+int run_exit_status(const struct run_result *result, int cancel_signal);
 void run_result_done(struct run_result *result);

@@ -49,6 +49,15 @@ static int open_history(struct service *s, struct err *err)
     return 0;
 }
 
+/* The operator may allow less than a runtime asks for. */
+static void cap_runtimes(struct service *s)
+{
+    for (size_t i = 0; i < s->runtimes.count; i++) {
+        limits_cap(&s->runtimes.items[i].limits, &s->config.maxima);
+        limits_cap(&s->runtimes.items[i].compile_limits, &s->config.maxima);
+    }
+}
+
 int service_open(struct service *service, struct err *err)
 {
     const struct config *c = &service->config;
@@ -63,6 +72,7 @@ int service_open(struct service *service, struct err *err)
         .wait_ms = (uint32_t)(c->queue_wait_s * 1000),
         .memory_mb = memory_mb};
     service->started_ms = clock_ms();
+    cap_runtimes(service);
     service->admit = admit_new(&options);
     return open_history(service, err);
 }

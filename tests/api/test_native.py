@@ -73,6 +73,15 @@ def test_limits_above_the_maximum_are_refused(server):
     assert reply.json()["error"]["field"] == "limits.wall_ms"
 
 
+def test_the_operator_s_maxima_are_no_reason_to_refuse_defaults(make_server):
+    server = make_server(env={"HERMES_MAX_WALL_MS": "5000", "MAX_MEMORY_MB": "128"})
+    assert server.run("python", "print(1)").json()["stdout"] == "1\n"
+    assert server.run("c", "int main(void) { return 3; }").json()["exit_code"] == 3
+    for runtime in server("GET", "/v1/runtimes").json()["runtimes"]:
+        assert runtime["limits"]["wall_ms"] <= 5000 and runtime["limits"]["memory_mb"] <= 128
+    assert server.run("python", "1", limits={"memory_mb": 129}).status == 400
+
+
 def test_async_then_get(server):
     reply = server("POST", "/v1/runs", {"language": "python", "code": "print(5)", "async": True})
     assert reply.status == 202

@@ -26,6 +26,15 @@ STUB(handle_metrics)
 STUB(handle_runtimes)
 STUB(handle_report)
 STUB(handle_openapi)
+STUB(handle_execute)
+STUB(handle_execute_files)
+#define STUB_REFUSAL(name)                                                                     \
+    void name(struct http_reply *reply, const struct err *err)                                 \
+    {                                                                                          \
+        abort();                                                                               \
+    }
+STUB_REFUSAL(refuse_execute)
+STUB_REFUSAL(refuse_execute_files)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

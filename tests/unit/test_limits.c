@@ -52,6 +52,26 @@ static void a_default_does_not_cut_short_what_was_named(void **state)
     assert_int_equal(both.cpu_ms, 1000);
 }
 
+static void defaults_give_way_to_maxima(void **state)
+{
+    struct run_limits defaults = {.memory_mb = 512, .processes = 7};
+    struct run_limits maxima, limits = {0};
+    struct err err = {0};
+
+    limits_maxima(&maxima);
+    limits_cap(&defaults, &maxima);
+    assert_int_equal(defaults.memory_mb, 512);
+    assert_int_equal(defaults.wall_ms, 0);
+    maxima.memory_mb = maxima.disk_mb = 32;
+    maxima.wall_ms = 1000; /* less than the table's default */
+    limits_cap(&defaults, &maxima);
+    limits_fill(&limits, &defaults);
+    assert_int_equal(limits.memory_mb, 32);
+    assert_int_equal(limits.wall_ms, 1000);
+    assert_int_equal(limits.processes, 7);
+    assert_int_equal(limits_check(&limits, &maxima, "limits.", &err), 0);
+}
+
 static void small_memory_shrinks_default_disk_and_stack(void **state)
 {
     struct run_limits limits = {.memory_mb = 32};
@@ -108,6 +128,7 @@ int main(void)
         cmocka_unit_test(every_row_has_a_default_within_its_range),
         cmocka_unit_test(named_limits_beat_the_runtime_which_beats_the_table),
         cmocka_unit_test(a_default_does_not_cut_short_what_was_named),
+        cmocka_unit_test(defaults_give_way_to_maxima),
         cmocka_unit_test(small_memory_shrinks_default_disk_and_stack),
         cmocka_unit_test(a_named_disk_raises_only_a_default_memory),
         cmocka_unit_test(what_is_out_of_range_is_named_in_the_units_of_the_field),

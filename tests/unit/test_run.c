@@ -138,6 +138,31 @@ static void spec_and_result_are_emptied(void **state)
     run_result_done(&result);
 }
 
+static void every_end_has_an_exit_status(void **state)
+{
+    struct run_result r = {
+        .run = {.status = RUN_RUNTIME_ERROR, .exited = true, .exit_code = 3}};
+
+    assert_int_equal(run_exit_status(&r, 0), 3);
+    r.run = (struct stage_result){.status = RUN_SIGNALED, .signal = 11};
+    assert_int_equal(run_exit_status(&r, 0), 139);
+    static const struct {
+        enum run_status status;
+        int want;
+    } ends[] = {{RUN_OK, 0}, {RUN_TIME_LIMIT, 124}, {RUN_MEMORY_LIMIT, 137},
+        {RUN_OUTPUT_LIMIT, 153}, {RUN_COMPILE_ERROR, 1}, {RUN_CANCELLED, 130},
+        {RUN_INTERNAL_ERROR, 125}};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        r.run = (struct stage_result){.status = ends[i].status};
+        assert_int_equal(run_exit_status(&r, 0), ends[i].want);
+    }
+    r.run.status = RUN_CANCELLED;
+    assert_int_equal(run_exit_status(&r, 15), 143);
+    r.run.status = RUN_COMPILE_ERROR;
+    r.compile = (struct stage_result){.exited = true, .exit_code = 4};
+    assert_int_equal(run_exit_status(&r, 0), 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +172,7 @@ int main(void)
         cmocka_unit_test(every_status_and_limit_has_its_word),
         cmocka_unit_test(names_of_variables_are_checked),
         cmocka_unit_test(spec_and_result_are_emptied),
+        cmocka_unit_test(every_end_has_an_exit_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,16 @@ def descendants(pid):
     return found
 
 
+def boxes_below(pid):
+    """Processes of boxes: the spawner has one helper beside them."""
+    def is_box(child):
+        try:
+            return pathlib.Path("/proc/%d/comm" % child).read_text().strip() != "hermes-network"
+        except OSError:
+            return False
+    return [child for child in descendants(pid) if is_box(child)]
+
+
 def wait_until(check, seconds=10.0):
     deadline = time.monotonic() + seconds * SLOW
     while time.monotonic() < deadline:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from apilib import (BUILD, HERMES, MONITOR, Server, descendants, make_dir,  # noqa: E402
+from apilib import (BUILD, HERMES, MONITOR, Server, boxes_below, make_dir,  # noqa: E402
                     wait_until)
 
 
@@ -28,9 +28,9 @@ def programs():
 
 
 def boxes(server):
-    """Processes below the spawner."""
+    """Processes of boxes below the spawner."""
     spawner = server.child("hermes-spawn")
-    return [p for p in descendants(spawner)] if spawner else []
+    return boxes_below(spawner) if spawner else []
 
 
 @pytest.fixture(scope="session")

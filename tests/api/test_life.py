@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from apilib import SLOW, descendants, open_descriptors, wait_until
+from apilib import SLOW, boxes_below, descendants, open_descriptors, wait_until
 
 SLEEPER = {"language": "python", "code": "import time; time.sleep(60)",
            "limits": {"wall_ms": 60000}}
@@ -71,7 +71,7 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
         except OSError as e:
             answers[i] = e
     threads = in_threads(4, one)
-    assert wait_until(lambda: len(descendants(server.child("hermes-spawn"))) >= 4)
+    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) >= 4)
     stream = server.connect()
     stream.request("POST", "/v1/runs", json.dumps(dict(SLEEPER, limits={"wall_ms": 400000})),
                    {"Content-Type": "application/json", "Accept": "text/event-stream"})
@@ -94,8 +94,8 @@ def test_a_killed_spawner_is_replaced(make_server):
     answers = []
     threads = in_threads(2, lambda i: answers.append(server("POST", "/v1/runs", SLEEPER)))
     spawner = server.child("hermes-spawn")
-    assert wait_until(lambda: len(descendants(spawner)) >= 2)
-    boxes = descendants(spawner)
+    assert wait_until(lambda: len(boxes_below(spawner)) >= 2)
+    boxes = boxes_below(spawner)
     os.kill(spawner, signal.SIGKILL)
     for t in threads:
         t.join(30 * SLOW)
@@ -112,11 +112,11 @@ def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
     done = server.run("python", "print(5)").json()
     lost = server("POST", "/v1/runs", dict(SLEEPER, **{"async": True})).json()
     spawner = server.child("hermes-spawn")
-    assert wait_until(lambda: len(descendants(spawner)) >= 1)
+    assert wait_until(lambda: len(boxes_below(spawner)) >= 1)
     time.sleep(0.2)
     pid = server.child("hermes-server")
     os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: not descendants(spawner), 2)
+    assert wait_until(lambda: not boxes_below(spawner), 2)
     assert wait_until(lambda: server.child("hermes-server") not in (None, pid))
     assert server("GET", "/v1/runs/" + lost["id"]).json()["status"] == "internal_error"
     assert server("GET", "/v1/runs/" + done["id"]).json() == done
@@ -127,7 +127,7 @@ def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
 def test_a_killed_monitor_takes_the_others_along(make_server):
     server = make_server()
     server("POST", "/v1/runs", dict(SLEEPER, **{"async": True}))
-    assert wait_until(lambda: len(descendants(server.child("hermes-spawn"))) >= 1)
+    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) >= 1)
     others = descendants(server.process.pid)
     server.process.send_signal(signal.SIGKILL)
     server.process.wait()

@@ -38,6 +38,17 @@ def test_a_compiled_language_tells_about_its_compile_stage(server):
     assert run["status"] == "compile_error" and "error" in run["compile"]["stderr"]
 
 
+def test_a_compile_that_a_limit_stopped_is_tried_again(server):
+    """With more room the same source is compiled, not answered from the cache; then it is."""
+    code = "int main(void) { return 5; } /* %d */" % time.monotonic_ns()
+    run = server.run("c", code, compile_limits={"memory_mb": 4}).json()
+    assert run["status"] == "compile_error" and run["compile"]["cached"] is False, run
+    assert run["compile"]["status"] != "ok", run
+    for cached in (False, True):
+        run = server.run("c", code).json()
+        assert (run["exit_code"], run["compile"]["cached"]) == (5, cached), run
+
+
 def test_files_args_env_stdin_collect(server):
     code = ("import os, sys\nfrom lib import f\nprint(f(), sys.argv[1:], os.environ['A'], "
             "sys.stdin.read())\nopen('out.bin', 'wb').write(b'\\x00\\xff')\n")

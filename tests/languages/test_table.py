@@ -139,19 +139,6 @@ def test_warnings_come_from_the_cache_too():
     assert not run_box("c", {"main.c": code})["compile"]["cached"]
 
 
-def test_limit_is_not_cached():
-    """What a limit did is tried again: with more room it succeeds."""
-    need("c")
-    code = "#include <stdio.h>\nchar big[1 << 24] = {1};\nint main(void) { puts(\"big\"); return 0; }\n"
-    with tempfile.TemporaryDirectory(prefix="hermes-lang-", dir="/var/tmp") as folder:
-        path = pathlib.Path(folder, "main.c")
-        path.write_text(code)
-        for cached in (False, True):
-            answer = hermes("--disk", "64m", "--file-size", "64m", path)
-            assert answer["status"] == "ok", explain(answer)
-            assert answer["compile"]["cached"] is cached
-
-
 def test_native():
     need("c")
     with tempfile.TemporaryDirectory(prefix="hermes-lang-", dir="/var/tmp") as folder:

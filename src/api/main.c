@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 struct hello {
-    int fds[HANDOVER_MAX_FDS];
+    int fds[FDPASS_MAX];
     unsigned count;
 };
 
@@ -112,7 +112,7 @@ static int block_signals(void)
 static bool on_monitor(struct service *s)
 {
     enum handover_kind kind;
-    int fds[HANDOVER_MAX_FDS];
+    int fds[FDPASS_MAX];
     unsigned count;
     int r = handover_receive(HANDOVER_FD, &kind, fds, &count);
     if (r <= 0)

@@ -6,11 +6,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/fdpass.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HANDOVER_FD = 3, HANDOVER_MAX_FDS = 40, HANDOVER_MAX_TEXT = 64 << 20 };
+enum { HANDOVER_FD = 3, HANDOVER_MAX_TEXT = 64 << 20 };
 
 enum handover_kind {
     HANDOVER_HELLO = 1, /* to the server: settings, keys, engine table, control socket, then
@@ -26,7 +27,7 @@ int handover_send(int socket, enum handover_kind kind, const int *fds, unsigned 
 /* Waits for a message. The descriptors are the caller's. 0 at the end of the socket, 1 with a
  * message, negative errno. */
 int handover_receive(
-    int socket, enum handover_kind *ret_kind, int fds[HANDOVER_MAX_FDS], unsigned *ret_count);
+    int socket, enum handover_kind *ret_kind, int fds[FDPASS_MAX], unsigned *ret_count);
 
 /* Text in a sealed memfd, and back; reading closes it. */
 int handover_write_text(const char *name, const struct buf *text);

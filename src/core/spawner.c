@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "base/netns.h"
 #include "base/str.h"
 
@@ -124,31 +125,6 @@ static char *program_path(void)
     return xasprintf("%.*s/hermes-spawn", (int)(slash - self), self);
 }
 
-static int send_packet(
-    int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * 8)];
-        struct cmsghdr align;
-    } control = {0};
-    struct iovec iov = {.iov_base = (void *)data, .iov_len = size};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd_count) {
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
-        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
-        memcpy(CMSG_DATA(head), fds, sizeof(int) * fd_count);
-    }
-    while (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return 0;
-}
-
 static int lost(struct err *err, int error)
 {
     return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
@@ -199,7 +175,7 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         return err_set(err, ERR_INTERNAL, r,
             "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
     c->control_fd = take_fd(&ours);
-    r = send_packet(c->control_fd, setup, sizeof(*setup), NULL, 0);
+    r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -211,7 +187,7 @@ int spawner_add_source(
         return err_set(
             err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
     memcpy(source.path, path, strlen(path));
-    int r = send_packet(c->control_fd, &source, sizeof(source), NULL, 0);
+    int r = fdpass_send(c->control_fd, &source, sizeof(source), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -226,7 +202,7 @@ int spawner_add_root(
     struct spawn_root head = {.kind = SPAWN_ROOT, .count = (uint32_t)count};
     memcpy(packet, &head, sizeof(head));
     memcpy(packet + sizeof(head), entries, count * sizeof(*entries));
-    int r = send_packet(c->control_fd, packet, size, NULL, 0);
+    int r = fdpass_send(c->control_fd, packet, size, NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -238,7 +214,7 @@ int spawner_add_network(struct spawner_client *c, struct err *err)
         return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
     c->network_fd = pair[0];
     cleanup_close int theirs = pair[1];
-    int r = send_packet(c->control_fd, &kind, sizeof(kind), &theirs, 1);
+    int r = fdpass_send(c->control_fd, &kind, sizeof(kind), &theirs, 1);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -247,13 +223,13 @@ static void give_network(struct spawner_client *c)
 {
     cleanup_close int fd = c->network_fd < 0 ? -EBADF : netns_make();
     if (fd >= 0)
-        (void)send_packet(c->network_fd, "n", 1, &fd, 1);
+        (void)fdpass_send(c->network_fd, "n", 1, &fd, 1);
     close_fd(&c->network_fd);
 }
 
 static int ask(struct spawner_client *c, uint32_t kind, struct err *err)
 {
-    int r = send_packet(c->control_fd, &kind, sizeof(kind), NULL, 0);
+    int r = fdpass_send(c->control_fd, &kind, sizeof(kind), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
 }
 
@@ -338,7 +314,7 @@ int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err 
 int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int *fds,
     unsigned fd_count, struct err *err)
 {
-    int r = send_packet(c->control_fd, box, sizeof(*box), fds, fd_count);
+    int r = fdpass_send(c->control_fd, box, sizeof(*box), fds, fd_count);
     return r < 0 ? lost(err, r) : 0;
 }
 

@@ -148,7 +148,7 @@ static int send_hello(const struct monitor *m, int channel)
 {
     cleanup_buf struct buf settings;
     cleanup_buf struct buf keys;
-    int fds[HANDOVER_MAX_FDS];
+    int fds[FDPASS_MAX];
     buf_init(&settings, HANDOVER_MAX_TEXT);
     buf_init(&keys, HANDOVER_MAX_TEXT);
     int r = config_write(&m->config, &settings);
@@ -259,7 +259,7 @@ static void on_signal(struct supervisor *s)
 static void on_channel(struct supervisor *s)
 {
     enum handover_kind kind;
-    int fds[HANDOVER_MAX_FDS];
+    int fds[FDPASS_MAX];
     unsigned count = 0;
     int r = handover_receive(s->channel, &kind, fds, &count);
     for (unsigned i = 0; r > 0 && i < count; i++)

@@ -6,6 +6,7 @@
  * table and nothing more. The end of the control socket is the end of every box. */
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "spawn/box.h"
 #include "spawn/idmap.h"
 #include "spawn/landlock.h"
@@ -42,38 +43,6 @@ static void note_problem(uint32_t step, int error, const char *detail)
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
     problem.detail[len] = '\0';
-}
-
-/* Receives one packet and its descriptors; returns its length, 0 at the end, negative errno. */
-static ssize_t receive(void *data, size_t size, int *fds, unsigned *ret_count)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * BOX_MAX_FDS)];
-        struct cmsghdr align;
-    } control;
-    struct iovec iov = {.iov_base = data, .iov_len = size};
-    struct msghdr msg = {.msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof(control.bytes)};
-    *ret_count = 0;
-    ssize_t n = recvmsg(SPAWN_CONTROL_FD, &msg, MSG_CMSG_CLOEXEC);
-    if (n < 0)
-        return -errno;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        unsigned count = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds, CMSG_DATA(c), count * sizeof(int));
-        *ret_count = count;
-    }
-    if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        for (unsigned i = 0; i < *ret_count; i++)
-            close_fd(&fds[i]);
-        *ret_count = 0;
-        return -EMSGSIZE;
-    }
-    return n;
 }
 
 static void on_setup(const struct spawn_setup *setup)
@@ -236,8 +205,9 @@ static void on_control(void)
 {
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    ssize_t n = receive(packet, sizeof(packet), fds, &fd_count);
-    if (n == 0 || (n < 0 && n != -EINTR && n != -EMSGSIZE))
+    ssize_t n =
+        fdpass_receive(SPAWN_CONTROL_FD, packet, sizeof(packet), fds, BOX_MAX_FDS, &fd_count);
+    if (n == 0 || (n < 0 && n != -EMSGSIZE))
         finish(0);
     if (n > 0)
         on_packet((size_t)n, fds, fd_count);

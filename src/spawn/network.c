@@ -6,6 +6,7 @@
 #include "spawn/network.h"
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "base/netns.h"
 #include "spawn/sys.h"
 
@@ -13,52 +14,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { WAIT_MS = 1000 };
-
-union fd_message {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-};
-
-static int send_fd(int socket, int fd)
-{
-    union fd_message control = {0};
-    struct iovec iov = {.iov_base = "n", .iov_len = 1};
-    struct msghdr msg = {.msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &fd, sizeof(int));
-    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-static int receive_fd(int socket)
-{
-    union fd_message control;
-    char byte;
-    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr msg = {.msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof(control.bytes)};
-    int fd = -EPIPE;
-    if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) < 0)
-        return -errno;
-    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-    if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&fd, CMSG_DATA(head), sizeof(int));
-    return fd;
-}
 
 static _Noreturn void help(int socket, pid_t spawner)
 {
@@ -69,7 +30,7 @@ static _Noreturn void help(int socket, pid_t spawner)
     (void)prctl(PR_SET_NAME, "hermes-network", 0, 0, 0);
     while (recv(3, &byte, 1, 0) == 1) {
         int fd = netns_make();
-        if (fd < 0 || send_fd(3, fd) < 0)
+        if (fd < 0 || fdpass_send(3, "n", 1, &fd, 1) < 0)
             _exit(1);
         (void)close(fd);
     }
@@ -138,9 +99,13 @@ static void lose_source(struct network *n)
 static int take(struct network *n)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
+    char byte;
+    unsigned count;
+    int fd = -1;
     if (n->socket < 0)
         return -ENOENT;
-    int fd = poll(&ready, 1, WAIT_MS) == 1 ? receive_fd(n->socket) : -ETIMEDOUT;
+    if (poll(&ready, 1, WAIT_MS) == 1)
+        (void)fdpass_receive(n->socket, &byte, 1, &fd, 1, &count);
     if (fd < 0 || !n->helper) {
         lose_source(n);
         return fd;

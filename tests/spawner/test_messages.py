@@ -334,7 +334,7 @@ def test_a_table_starts_with_its_tree():
                     (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/lib/x", "/usr")),
                     (entry(ENTRY_TREE, "", TREE), entry(ENTRY_BIND, "/../x", "/usr")),
                     (entry(ENTRY_TREE, "", TREE), entry(ENTRY_DEVICE, "/dev/null", "/etc/passwd")),
-                    (entry(ENTRY_TREE, "", "/nonexistent"),)):
+                    (entry(ENTRY_TREE, "", "/no-such-directory"),)):
         s = Spawner(seal=False)
         s.send(setup_message())
         s.send(root(*entries))

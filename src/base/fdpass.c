@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See fdpass.h. */
+
+#include "base/fdpass.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+union control {
+    char bytes[CMSG_SPACE(sizeof(int) * FDPASS_MAX)];
+    struct cmsghdr align;
+};
+
+int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
+{
+    union control control;
+    struct iovec iov = {.iov_base = (void *)data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fd_count > FDPASS_MAX)
+        return -E2BIG;
+    if (fd_count) {
+        memset(&control, 0, CMSG_SPACE(sizeof(int) * fd_count));
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+        memcpy(CMSG_DATA(head), fds, sizeof(int) * fd_count);
+    }
+    while (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Keeps at most `max`; false when there were more. */
+static bool take_fds(struct msghdr *msg, int *fds, unsigned max, unsigned *ret_count)
+{
+    bool fits = !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        unsigned count = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        for (unsigned i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (*ret_count < max) {
+                fds[(*ret_count)++] = fd;
+            } else {
+                (void)close(fd);
+                fits = false;
+            }
+        }
+    }
+    return fits;
+}
+
+ssize_t fdpass_receive(
+    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count)
+{
+    union control control;
+    struct iovec iov = {.iov_base = data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes)};
+    ssize_t n;
+    *ret_count = 0;
+    while ((n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC)) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    if (!take_fds(&msg, fds, max, ret_count)) {
+        while (*ret_count)
+            close_fd(&fds[--*ret_count]);
+        return -EMSGSIZE;
+    }
+    return n;
+}

@@ -121,7 +121,7 @@ static uint64_t clone_flags(const struct inside *in)
 }
 
 /* Clones box init; returns its pid. Only the parent returns. */
-static int clone_init(const struct spawner *s, struct box *box, const struct inside *in)
+static int clone_init(const struct spawner *s, struct box *box, struct inside *in)
 {
     int into = cgroup_leaf_into_fd(&s->cgroups, &box->leaf);
     struct sys_clone_args args = {.flags = clone_flags(in),
@@ -235,7 +235,8 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         .stdout_fd = fds[2],
         .stderr_fd = fds[3],
         .stdin_fd = has_stdin ? fds[4] : -1,
-        .collect_fd = box->collects ? fds[fd_count - 1] : -1};
+        .collect_fd = box->collects ? fds[fd_count - 1] : -1,
+        .hand_fd = -1};
     *ret_step = STEP_MOUNT;
     if ((r = open_mounts(s, box, &in)) < 0 ||
         (r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, in.join_fds)) < 0) {

@@ -71,10 +71,10 @@ static int compare_int(const void *a, const void *b)
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[6 + SPAWN_MAX_BOX_MOUNTS] = {
-        in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd, in->stderr_fd, in->collect_fd};
+    int keep[7 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
+        in->stderr_fd, in->collect_fd, in->hand_fd};
     const size_t count = sizeof(keep) / sizeof(keep[0]);
-    memcpy(keep + 6, in->mount_fds, sizeof(in->mount_fds));
+    memcpy(keep + 7, in->mount_fds, sizeof(in->mount_fds));
     qsort(keep, count, sizeof(keep[0]), compare_int);
     unsigned from = 3;
     for (size_t i = 0; i < count; i++) {
@@ -234,7 +234,24 @@ static void collect_files(const struct inside *in)
         ;
 }
 
-void inside_run(const struct inside *in)
+static void close_own(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* The process that is, or becomes, the program. */
+static void be_payload(const struct inside *in)
+{
+    struct payload_words words;
+    payload_enter(in);
+    if (in->is_warm)
+        return;
+    payload_begin(in, &words);
+    payload_exec(in, &words);
+}
+
+void inside_run(struct inside *in)
 {
     int r;
     uint32_t step;
@@ -248,19 +265,21 @@ void inside_run(const struct inside *in)
         if ((r = steps_after[i].run(in)) < 0)
             inside_fail(in, steps_after[i].step, r);
     }
-    uint64_t cpu_ns = inside_cpu_ns();
+    in->init_cpu_ns = inside_cpu_ns();
     int payload = sys_fork();
-    if (payload == 0)
-        payload_run(in, cpu_ns);
+    if (payload == 0) {
+        be_payload(in);
+        return;
+    }
     if (payload < 0)
         inside_fail(in, STEP_FORK, payload);
     if ((r = drop_init(in->collect_fd >= 0)) < 0)
         inside_fail(in, STEP_DROP, r);
     /* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
-    (void)close(in->stdout_fd);
-    (void)close(in->stderr_fd);
-    if (in->stdin_fd >= 0)
-        (void)close(in->stdin_fd);
+    close_own(in->stdout_fd);
+    close_own(in->stderr_fd);
+    close_own(in->stdin_fd);
+    close_own(in->hand_fd);
     watch_payload(in, payload);
     if (in->collect_fd >= 0)
         collect_files(in);

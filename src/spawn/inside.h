@@ -27,6 +27,15 @@ struct inside {
     int stderr_fd;
     int collect_fd;
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
+    int hand_fd;          /* a warm box without a job yet gets job and stdio from here */
+    bool is_warm;         /* forked from a zygote: there is nothing to execute */
+    uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
+};
+
+/* Arguments and environment of the program; they lie in the mapped job. */
+struct payload_words {
+    char **argv;
+    char **env;
 };
 
 /* What the box tells the spawner on the link; the payload cannot, its copy closes at exec. */
@@ -44,8 +53,9 @@ struct link_record {
     uint64_t rss_bytes; /* LINK_EXIT: largest of the reaped children */
 };
 
-/* Runs as pid 1 of the box. Reads one byte from the link first: the go-ahead. */
-_Noreturn void inside_run(const struct inside *in);
+/* Runs as pid 1 of the box. Reads one byte from the link first: the go-ahead. Returns only in
+ * the program's process of a warm box, confined and ready for payload_begin(). */
+void inside_run(struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
 int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
@@ -54,7 +64,13 @@ int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool keep_for_collect);
-_Noreturn void payload_run(const struct inside *in, uint64_t init_cpu_ns); /* payload.c */
+
+/* payload.c: confines the process; then, and only then, reads the job, writes its files,
+ * connects stdio and tells that the program starts; at last executes it. A warm box already has
+ * its program, which calls payload_begin() itself. Both fail by inside_fail(). */
+void payload_enter(const struct inside *in);
+void payload_begin(const struct inside *in, struct payload_words *ret);
+_Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in);                       /* collect.c */
 
 /* Reports a failed step and ends the process. */

@@ -111,16 +111,21 @@ static void split_strings(const struct job *job, char **argv, char **env)
         env[i] = (char *)job_string(job, &at);
 }
 
-void payload_run(const struct inside *in, uint64_t init_cpu_ns)
+void payload_enter(const struct inside *in)
 {
-    static char *argv[JOB_MAX_ARGS + 1];
-    static char *env[JOB_MAX_ENV + 1];
-    struct job job;
     int r;
     if ((r = drop_to_payload(in)) < 0)
         inside_fail(in, STEP_DROP, r);
     if ((r = fence(in)) < 0)
         inside_fail(in, STEP_LANDLOCK, r);
+}
+
+void payload_begin(const struct inside *in, struct payload_words *ret)
+{
+    static char *argv[JOB_MAX_ARGS + 1];
+    static char *env[JOB_MAX_ENV + 1];
+    struct job job;
+    int r;
     if ((r = job_open(in->job_fd, &job)) < 0 || (r = write_files(&job)) < 0)
         inside_fail(in, STEP_FILES, r);
     if ((r = limit_file_size(in)) < 0)
@@ -128,11 +133,16 @@ void payload_run(const struct inside *in, uint64_t init_cpu_ns)
     if ((r = connect_stdio(in)) < 0)
         inside_fail(in, STEP_STDIO, r);
     split_strings(&job, argv, env);
+    *ret = (struct payload_words){argv, env};
     struct link_record start = {
-        .kind = LINK_START, .ns = clock_ns(), .cpu_ns = init_cpu_ns + inside_cpu_ns()};
+        .kind = LINK_START, .ns = clock_ns(), .cpu_ns = in->init_cpu_ns + inside_cpu_ns()};
     /* A start that nobody hears of would be one without time limits. */
     if ((r = inside_send(in, &start)) < 0)
         inside_fail(in, STEP_RELEASE, r);
-    (void)execve(in->exec_path, argv, env);
+}
+
+void payload_exec(const struct inside *in, const struct payload_words *words)
+{
+    (void)execve(in->exec_path, words->argv, words->env);
     inside_fail(in, STEP_EXEC, -errno);
 }

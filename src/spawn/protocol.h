@@ -21,6 +21,7 @@ enum {
     SPAWN_MAX_EXECS = 8,     /* programs of one root */
     SPAWN_MAX_SOURCES = 64,  /* operator directories */
     SPAWN_MAX_BOX_MOUNTS = 8,
+    SPAWN_MAX_ZYGOTES = 8,
     SPAWN_PATH_MAX = 256,
 };
 
@@ -31,6 +32,7 @@ enum spawn_kind {
     SPAWN_SEAL,
     SPAWN_BOX,
     SPAWN_PROBE,
+    SPAWN_ZYGOTE,
     SPAWN_NETWORK, /* before the seal, with a socket on which the first box's network will come
                     */
 };
@@ -103,6 +105,16 @@ struct spawn_source {
     char path[SPAWN_PATH_MAX];
 };
 
+/* A program that is started once, before anybody needs it, and forked into boxes (zygote.h): the
+ * first program of a root. A job (job.h) comes along with its arguments and environment. */
+struct spawn_zygote {
+    uint32_t kind; /* SPAWN_ZYGOTE */
+    uint32_t root;
+    uint32_t park;     /* boxes to keep ready, with these limits */
+    uint32_t reserved;
+    struct spawn_limits limits;
+};
+
 /* What this host enforces, bit by bit; `hermes doctor` has one line for each. */
 enum spawn_feature {
     FEATURE_USERNS,     /* user namespace with id maps */
@@ -148,6 +160,7 @@ struct spawn_box_mount {
 enum {
     BOX_STDIN = 1 << 0,   /* a descriptor for stdin comes along; else /dev/null */
     BOX_COLLECT = 1 << 1, /* a descriptor for collected files comes along */
+    BOX_WARM = 1 << 2,    /* a zygote of the root may serve it */
 };
 
 /* Barriers that a control leaves out; refused unless SETUP_ALLOW_CONTROLS. */
@@ -204,6 +217,7 @@ enum {
     ENDED_PIDS = 1 << 2,        /* the cgroup's process limit was reached */
     ENDED_DISK = 1 << 3,        /* no free block or inode at the end */
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
+    STARTED_WARM = 1 << 6, /* EVENT_STARTED: by a zygote */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
 };
 

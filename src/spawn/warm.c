@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* libhermes-warm.so: what an interpreter loads to become a zygote (zygote.h). hermes_warm_serve()
+ * makes boxes until the spawner goes away; in the program's process of each box it returns 0,
+ * confined. The interpreter then puts itself in order, calls hermes_warm_begin(), which waits for
+ * the job if there is none yet, and runs the program.
+ *
+ * The interpreter has one thread here. Nothing in this file allocates. */
+
+#include "base/cleanup.h"
+#include "base/fdpass.h"
+#include "base/fs.h"
+#include "spawn/ids.h"
+#include "spawn/inside.h"
+#include "spawn/sys.h"
+#include "spawn/zygote.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { REQUEST_MAX_FDS = 1 + CGROUP_MAX_TREES + 5 };
+
+static struct zygote_request request;
+static struct inside in;
+static struct payload_words words;
+
+/* Written from here because only a process in the parent user namespace may. */
+static int map_ids(int pid, unsigned payload)
+{
+    char path[32];
+    char map[64];
+    (void)snprintf(path, sizeof(path), "proc/%d", pid);
+    cleanup_close int fd =
+        openat(ZYGOTE_STAGE_FD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1", BOX_INIT_ID, payload - 1,
+        BOX_PAYLOAD_ID, payload);
+    int r = fs_write_once(fd, "setgroups", "deny");
+    if (r < 0 || (r = fs_write_once(fd, "uid_map", map)) < 0)
+        return r;
+    return fs_write_once(fd, "gid_map", map);
+}
+
+static int take_next(const int *fds, unsigned count, unsigned *at)
+{
+    return *at < count ? fds[(*at)++] : -1;
+}
+
+static void fill_inside(const int *fds, unsigned count)
+{
+    unsigned at = 0;
+    uint32_t flags = request.box.flags;
+    in = (struct inside){.box = &request.box,
+        .unique_ids = true,
+        .is_warm = true,
+        .has_memory = request.has_memory,
+        .landlock_abi = (int)request.landlock_abi,
+        .link_fd = take_next(fds, count, &at),
+        .job_fd = -1,
+        .stdin_fd = -1,
+        .stdout_fd = -1,
+        .stderr_fd = -1,
+        .collect_fd = -1,
+        .hand_fd = -1};
+    for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
+        in.mount_fds[i] = -1;
+    while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
+        in.join_fds[in.join_count++] = take_next(fds, count, &at);
+    if (request.is_parked) {
+        in.hand_fd = take_next(fds, count, &at);
+        return;
+    }
+    in.job_fd = take_next(fds, count, &at);
+    in.stdout_fd = take_next(fds, count, &at);
+    in.stderr_fd = take_next(fds, count, &at);
+    if (flags & BOX_STDIN)
+        in.stdin_fd = take_next(fds, count, &at);
+    if (flags & BOX_COLLECT)
+        in.collect_fd = take_next(fds, count, &at);
+}
+
+/* Box init is born in the zygote's root; its list of steps begins at the top of the namespace. */
+static void leave_root(void)
+{
+    if (fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0)
+        inside_fail(&in, STEP_TREE, -errno);
+}
+
+/* Returns the pid, or 0 in the program's process of the new box. */
+static int make_box(int *ret_pidfd)
+{
+    struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
+                                           CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                                           CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+    int pid = sys_clone3(&args);
+    if (pid == 0) {
+        leave_root();
+        inside_run(&in);
+    }
+    return pid;
+}
+
+EXPORT int hermes_warm_serve(void);
+EXPORT int hermes_warm_serve(void)
+{
+    int fds[REQUEST_MAX_FDS];
+    unsigned count;
+    ssize_t n;
+    while ((n = fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds,
+                REQUEST_MAX_FDS, &count)) == (ssize_t)sizeof(request)) {
+        int pidfd = -1;
+        fill_inside(fds, count);
+        int pid = make_box(&pidfd);
+        if (pid == 0)
+            return 0;
+        int r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
+        /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
+        struct zygote_reply reply = {.pid = r < 0 ? r : pid};
+        (void)fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), &pidfd, pidfd >= 0);
+        close_fd(&pidfd);
+        for (unsigned i = 0; i < count; i++)
+            close_fd(&fds[i]);
+    }
+    return -1;
+}
+
+/* Waits, in a parked box, until there is a job. */
+static void wait_for_job(void)
+{
+    struct zygote_hand hand;
+    int fds[4];
+    unsigned count;
+    ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 4, &count);
+    if (n != (ssize_t)sizeof(hand) || count < 3)
+        _exit(0); /* never used: the spawner has gone, or dropped us */
+    in.job_fd = fds[0];
+    in.stdout_fd = fds[1];
+    in.stderr_fd = fds[2];
+    in.stdin_fd = count > 3 ? fds[3] : -1;
+}
+
+EXPORT void hermes_warm_begin(void);
+EXPORT void hermes_warm_begin(void)
+{
+    if (in.hand_fd >= 0)
+        wait_for_job();
+    payload_begin(&in, &words);
+    /* As exec would: nothing but stdio stays open. */
+    (void)sys_close_range(3, ~0u, 0);
+}
+
+EXPORT const char *hermes_warm_arg(unsigned i);
+EXPORT const char *hermes_warm_arg(unsigned i)
+{
+    return words.argv[i];
+}
+
+EXPORT const char *hermes_warm_env(unsigned i);
+EXPORT const char *hermes_warm_env(unsigned i)
+{
+    return words.env[i];
+}

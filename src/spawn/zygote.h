@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Zygotes: interpreters that have started and loaded what most programs need, and are forked
+ * into boxes. A zygote lives in the read-only tree of its root, in a user namespace of its own
+ * that holds the ids of every box, and never reads a stranger's byte: the spawner tells it to
+ * make a box, it clones one (into fresh namespaces, as a child of the spawner), writes the id
+ * maps, and the clone walks the same list of steps as a cold box (inside.h). The job reaches
+ * the program's process by descriptor, after all that.
+ *
+ * This header is what the spawner (zygote.c) and the library that the interpreter loads
+ * (warm.c) say to each other, over descriptor 3 of the zygote. */
+
+#include "spawn/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    ZYGOTE_SOCKET_FD = 3,
+    ZYGOTE_STAGE_FD = 4, /* the top of the root's mount namespace, outside the zygote's own / */
+};
+
+/* Descriptors: the box's link, `join_count` control groups, then either the socket on which the
+ * job will come (parked) or the job, stdout, stderr, stdin if BOX_STDIN, and the collect pipe
+ * if BOX_COLLECT. Answered by struct zygote_reply, with a pidfd when pid is positive. */
+struct zygote_request {
+    struct spawn_box box;
+    uint32_t payload_uid;
+    uint32_t join_count;
+    uint32_t has_memory;
+    uint32_t landlock_abi;
+    uint32_t is_parked;
+};
+
+struct zygote_reply {
+    int32_t pid; /* or negative errno */
+};
+
+/* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr and stdin
+ * if BOX_STDIN. */
+struct zygote_hand {
+    uint32_t flags;
+};

@@ -32,7 +32,7 @@ static json_t *responses_json(const char *answers)
     json_t *object = json_object();
     while (*answers) {
         char status[4] = "";
-        const char *text = "Done.";
+        const char *text = *answers == '4' ? "The request is not valid." : "Done.";
         size_t len = strcspn(answers, " ");
         memcpy(status, answers, len < 3 ? len : 3);
         for (size_t i = 1; i < ERR_CODE_COUNT; i++) {
@@ -67,7 +67,7 @@ int handle_openapi(struct http_request *req, struct http_reply *reply, struct er
         const struct route *route = &route_table[i];
         char method[8];
         size_t len = 0;
-        for (; route->method[len] && len < sizeof(method) - 1; len++)
+        for (; len < sizeof(method) - 1 && route->method[len]; len++)
             method[len] = (char)(route->method[len] | 0x20);
         method[len] = '\0';
         json_t *path = json_object_get(paths, route->path);

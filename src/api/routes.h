@@ -39,3 +39,5 @@ const struct route *route_find(const char *method, const char *path, size_t path
 http_handler handle_run_create, handle_run_get, handle_run_delete, handle_run_events;
 http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
     handle_report, handle_openapi;
+http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,
+    handle_runner_prebuilds, handle_runner_cleanup;

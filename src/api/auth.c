@@ -56,6 +56,9 @@ int auth_check(struct http_request *req, struct err *err)
         return 0;
     if (class == AUTH_RUNNER && c.api_keys)
         return err_set(err, ERR_FORBIDDEN, EACCES, "Invalid API Key");
+    if (class == AUTH_RUNNER)
+        return err_set(err, ERR_UNAUTHORIZED, EACCES,
+            "Not authenticated: send X-API-Key: KEY, or Authorization: Bearer KEY");
     return err_set(err, ERR_UNAUTHORIZED, EACCES,
         c.authorizations + c.api_keys
             ? "the key is wrong"

@@ -40,6 +40,9 @@ struct http_request {
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_request *req, const char *name);
 
+/* An argument of the query, decoded, or NULL. */
+const char *http_query(const struct http_request *req, const char *name);
+
 /* Whether the Accept header asks for this type. */
 bool http_accepts(const struct http_request *req, const char *type);
 

@@ -69,6 +69,8 @@ static int prepare(struct service *s, struct hello *hello, struct err *err)
     int r = read_settings(s, hello, err);
     if (r == 0)
         r = runtime_load(&s->runtimes, NULL, err);
+    if (r == 0)
+        r = runtime_load_sdk(&s->runtimes, err);
     if (r == 0 && (r = handover_read_text(hello->fds[HELLO_TABLE], &table)) < 0)
         (void)err_set(err, ERR_INTERNAL, -r, "cannot read the engine's table");
     if (r == 0)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { METRICS_MAX = 4 << 20 };
@@ -25,7 +26,13 @@ int handle_root(struct http_request *req, struct http_reply *reply, struct err *
     return 0;
 }
 
-/* `docker_connected` and `auth_enabled` are there for users of the code runner. */
+/* Docker is not needed; whether it is there is told for users of the code runner. */
+static bool has_docker(const struct service *service)
+{
+    struct stat st;
+    return stat(service->config.docker_socket, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 int handle_health(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     const struct spawn_reply *report = engine_report(req->service->engine);
@@ -33,9 +40,10 @@ int handle_health(struct http_request *req, struct http_reply *reply, struct err
     const char *status = req->service->stopping ? "stopping" : alive ? "ok" : "degraded";
     char text[256];
     int len = snprintf(text, sizeof(text),
-        "{\"status\":\"%s\",\"docker_connected\":false,\"auth_enabled\":%s,\"isolation\":"
+        "{\"status\":\"%s\",\"docker_connected\":%s,\"auth_enabled\":%s,\"isolation\":"
         "{\"level\":\"%s\",\"cgroup\":\"%s\"},\"version\":\"%s\"}",
-        status, req->service->keys.count ? "true" : "false", spawner_level_name(report->level),
+        status, has_docker(req->service) ? "true" : "false",
+        req->service->keys.count ? "true" : "false", spawner_level_name(report->level),
         spawner_cgroup_name(report->cgroup), HERMES_VERSION);
     reply_json(reply, 200, xstrdup(text), (size_t)len);
     return 0;

@@ -5,6 +5,7 @@
 
 #include "api/routes.h"
 
+#include "api/fastapi.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -24,6 +25,23 @@ const struct route route_table[] = {
         NULL},
     {"GET", "/v1/runtimes", AUTH_KEY, BODY_NONE, false, handle_runtimes,
         "Languages, versions, default limits and what is missing.", "200 401", NULL},
+    {"POST", "/run", AUTH_RUNNER, BODY_ANY, false, handle_runner_run,
+        "Run a program; fields and answers of the quartermaster code runner.",
+        "200 400 401 403 404 413 422 429 500 501 503", fastapi_error},
+    {"GET", "/images", AUTH_NONE, BODY_NONE, false, handle_runner_images,
+        "The images of POST /run.", "200", NULL},
+    {"GET", "/runtimes", AUTH_NONE, BODY_NONE, false, handle_runner_images,
+        "The same as /images.", "200", NULL},
+    {"POST", "/prebuild", AUTH_RUNNER, BODY_ANY, false, handle_runner_prebuild,
+        "Build an image. Not there yet.", "401 403 422 501", fastapi_error},
+    {"GET", "/prebuilds", AUTH_RUNNER, BODY_NONE, false, handle_runner_prebuilds,
+        "Prebuilt images. Not there yet.", "401 403 501", fastapi_error},
+    {"POST", "/prebuilds/cleanup", AUTH_RUNNER, BODY_NONE, false, handle_runner_cleanup,
+        "Remove old images. Not there yet.", "401 403 422 501", fastapi_error},
+    {"GET", "/prebuilds/{tag}", AUTH_RUNNER, BODY_NONE, false, handle_runner_prebuilds,
+        "One prebuilt image. Not there yet.", "401 403 501", fastapi_error},
+    {"DELETE", "/prebuilds/{tag}", AUTH_RUNNER, BODY_NONE, false, handle_runner_prebuilds,
+        "Remove a prebuilt image. Not there yet.", "401 403 501", fastapi_error},
     {"GET", "/v1/report", AUTH_KEY, BODY_NONE, false, handle_report,
         "What isolation is enforced on this host and why.", "200 401", NULL},
     {"GET", "/health", AUTH_NONE, BODY_NONE, true, handle_health,

@@ -46,3 +46,5 @@ http_handler handle_root, handle_health, handle_version, handle_metrics, handle_
     handle_report, handle_openapi;
 http_handler handle_execute, handle_execute_files;
 http_refusal refuse_execute, refuse_execute_files;
+http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,
+    handle_runner_prebuilds, handle_runner_cleanup;

@@ -52,6 +52,11 @@ const char *http_header(const struct http_request *req, const char *name)
     return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
 }
 
+const char *http_query(const struct http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
 bool http_accepts(const struct http_request *req, const char *type)
 {
     const char *accept = http_header(req, "Accept");
@@ -263,10 +268,10 @@ static enum MHD_Result send_refusal(struct http_request *req, struct http_reply 
 }
 
 static void fill_error(
-    const struct http_request *req, struct http_reply *reply, const struct err *err)
+    const struct route *route, struct http_reply *reply, const struct err *err)
 {
-    if (req->route && req->route->refuse)
-        req->route->refuse(reply, err);
+    if (route && route->refuse)
+        route->refuse(reply, err);
     else
         reply_error(reply, err);
 }
@@ -274,7 +279,7 @@ static void fill_error(
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
     struct http_reply reply = {0};
-    fill_error(req, &reply, err);
+    fill_error(req->route, &reply, err);
     return send_refusal(req, &reply);
 }
 
@@ -284,7 +289,7 @@ static enum MHD_Result dispatch(struct http_request *req)
     struct err err = {0};
     connection_phase(req->connection, PHASE_HANDLING);
     if (req->route->handle(req, &reply, &err) < 0)
-        fill_error(req, &reply, &err);
+        fill_error(req->route, &reply, &err);
     buf_done(&req->body);
     auth_cors(req, &reply);
     return send_reply(req, &reply);
@@ -294,13 +299,18 @@ static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
 {
     struct http_reply reply = {0};
     struct err err = {0};
+    const struct route *other = NULL; /* of another method */
     if (allow[0]) {
+        char method[16];
+        char rest[64];
+        (void)snprintf(method, sizeof(method), "%.*s", (int)strcspn(allow, ","), allow);
+        other = route_find(method, req->target, req->path_len, req->params, rest, sizeof(rest));
         (void)err_set(&err, ERR_METHOD, EINVAL, "this path takes %s", allow);
         reply_header(&reply, "Allow", allow);
     } else {
         (void)err_set(&err, ERR_NOT_FOUND, ENOENT, "there is no such path");
     }
-    reply_error(&reply, &err);
+    fill_error(other, &reply, &err);
     return send_refusal(req, &reply);
 }
 

@@ -64,10 +64,12 @@ struct config {
 
     uint64_t default_timeout_s;
     uint64_t max_timeout_s;
-    char *default_memory;
+    uint64_t default_memory; /* bytes */
+    uint64_t runner_max_memory_mb;
     uint64_t default_cpu_shares;
     uint64_t max_cpu_cores;
-    char *default_disk;
+    uint64_t default_disk; /* bytes */
+    uint64_t runner_max_disk_mb;
     bool default_allow_network;
     char *docker_socket;
     uint64_t cleanup_interval_hours;

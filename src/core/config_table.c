@@ -156,18 +156,23 @@ const struct config_row config_table[] = {
         "/run: longest "
         "timeout",
         "HERMES_MAX_TIMEOUT_S", "MAX_TIMEOUT"),
-    TEXT("default_memory", default_memory, "256m",
+    VALUE(CONFIG_SIZE, "default_memory", default_memory, "256m", 4 << 20, 1ull << 44,
         "/run: mem_limit when the request names "
         "none",
         "HERMES_DEFAULT_MEMORY", "DEFAULT_MEMORY"),
-    VALUE(CONFIG_NUMBER, "default_cpu_shares", default_cpu_shares, "512", 2, 262144,
+    VALUE(CONFIG_NUMBER, "runner_max_memory_mb", runner_max_memory_mb, "2048", 4, 1 << 24,
+        "/run: most mem_limit, and never more than max_memory_mb",
+        "HERMES_RUNNER_MAX_MEMORY_MB", "MAX_MEMORY_MB"),
+    VALUE(CONFIG_NUMBER, "default_cpu_shares", default_cpu_shares, "1024", 2, 262144,
         "/run: "
         "cpu_shares when the request names none; 1024 is one core",
         "HERMES_DEFAULT_CPU_SHARES", "DEFAULT_CPU_SHARES"),
     VALUE(CONFIG_CPUS, "max_cpu_cores", max_cpu_cores, "4", 50, 1 << 20, "/run: most cores",
         "HERMES_MAX_CPU_CORES", "MAX_CPU_CORES"),
-    TEXT("default_disk", default_disk, "128m", "/run: disk_limit when the request names none",
-        "HERMES_DEFAULT_DISK", "DEFAULT_DISK"),
+    VALUE(CONFIG_SIZE, "default_disk", default_disk, "512m", 1 << 20, 1ull << 44,
+        "/run: disk_limit when the request names none", "HERMES_DEFAULT_DISK", "DEFAULT_DISK"),
+    VALUE(CONFIG_NUMBER, "runner_max_disk_mb", runner_max_disk_mb, "5000", 1, 1 << 24,
+        "/run: most disk_limit", "HERMES_RUNNER_MAX_DISK_MB", "MAX_DISK_MB"),
     VALUE(CONFIG_BOOL, "default_allow_network", default_allow_network, "false", 0, 1,
         "/run: "
         "allow_network when the request does not say",
@@ -179,7 +184,7 @@ const struct config_row config_table[] = {
     VALUE(CONFIG_NUMBER, "cleanup_interval_hours", cleanup_interval_hours, "24", 1, 87600,
         "prebuilt images: time between clean-ups", "HERMES_CLEANUP_INTERVAL_HOURS",
         "CLEANUP_INTERVAL_HOURS"),
-    VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "30", 0, 36500,
+    VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "7", 0, 36500,
         "prebuilt images: age at which they go", "HERMES_CLEANUP_MAX_AGE_DAYS",
         "CLEANUP_MAX_AGE_DAYS"),
 };

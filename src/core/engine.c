@@ -344,6 +344,8 @@ static int execute(struct running *run, struct err *err)
     const struct run_spec *asked = run->spec;
     struct run_result *result = run->result;
     bool collects = asked->collect.count > 0;
+    const struct root_spec *root =
+        stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     struct stage_spec spec = {
         .job = {.argv = &stage->argv,
             .env = &stage->env,
@@ -352,9 +354,9 @@ static int execute(struct running *run, struct err *err)
             .collect_max_files = COLLECT_MAX_FILES,
             .collect_max_bytes = COLLECT_MAX_BYTES,
             .program = run->plan.has_compile ? run->plan.compile.program : stage->program},
-        .root = pick_root(run, false),
+        .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
-        .exec_path = run->runtime->run_root.execs.items[stage->exec],
+        .exec_path = root->execs.items[stage->exec],
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,

@@ -43,17 +43,41 @@ static int scan(const char *text, size_t len, struct err *err)
     return 0;
 }
 
-int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)
+/* Where the token begins that the parser stumbled over: it tells where it ends, and the token.
+ */
+static size_t begin_of(const json_error_t *problem)
+{
+    const char *near = strstr(problem->text, " near '");
+    const char *quote = near ? strrchr(near, '\'') : NULL;
+    size_t end = problem->position > 0 ? (size_t)problem->position : 0;
+    size_t token = near && quote > near + 7 ? (size_t)(quote - (near + 7)) : 0;
+    return token < end ? end - token : 0;
+}
+
+int json_run_parse_any(
+    const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err)
 {
     json_error_t problem;
+    *ret_at = 0;
     int r = scan(text, len, err);
     if (r < 0)
         return r;
-    json_t *body = json_loadb(
+    *ret = json_loadb(
         text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &problem);
-    if (!body)
-        return err_set(err, ERR_INVALID, EBADMSG, "the body is not valid JSON: %s (byte %d)",
-            problem.text, problem.position);
+    if (*ret)
+        return 0;
+    *ret_at = begin_of(&problem);
+    return err_set(err, ERR_INVALID, EBADMSG, "the body is not valid JSON: %s (byte %d)",
+        problem.text, problem.position);
+}
+
+int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)
+{
+    json_t *body;
+    size_t at;
+    int r = json_run_parse_any(text, len, &body, &at, err);
+    if (r < 0)
+        return r;
     if (!json_is_object(body)) {
         json_decref(body);
         return err_set(err, ERR_INVALID, EINVAL, "the body must be a JSON object");

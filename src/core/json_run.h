@@ -26,6 +26,10 @@ void json_run_done(struct json_run *run);
  * The caller owns *ret. -EINVAL when it is JSON but no object, else -EBADMSG. */
 int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err);
 
+/* The same for a value of any type; on failure *ret_at is the byte at fault. */
+int json_run_parse_any(
+    const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err);
+
 /* Fills in *ret, which the caller gives to json_run_done() in any case. `mounts` are the
  * directories that the operator named (NULL: none), in the engine's order. */
 int json_run_decode(const json_t *body, const struct runtime_registry *runtimes,

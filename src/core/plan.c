@@ -236,6 +236,36 @@ static int plan_run(struct plan_draft *draft, struct err *err)
     return r;
 }
 
+/* A command line of the request's own: no entry, no compile stage, but what a compiler and its
+ * programs need. It is run like any other code, by a shell that is the box's program. */
+static int plan_shell(struct plan_draft *draft, struct err *err)
+{
+    const struct runtime *rt = draft->rt;
+    const struct stage_def *def = rt->compiled ? &rt->compile : &rt->run;
+    const struct root_spec *root = rt->compiled ? &rt->compile_root : &rt->run_root;
+    struct run_stage *stage = &draft->plan->run;
+    CLEANUP(strv_done) struct strv none = {0};
+    int r = expand_stage(draft, def, &none, stage, err);
+
+    if (r < 0)
+        return r;
+    draft->plan->has_compile = false;
+    stage->exec = root->execs.count - 1;
+    stage->in_toolchain = rt->compiled;
+    strv_add(&stage->argv, "sh");
+    strv_add(&stage->argv, "-c");
+    strv_add(&stage->argv, draft->spec->shell);
+    if (rt->home_box != NULL && !str_eq(rt->home_box, "/usr")) {
+        cleanup_free char *path =
+            xasprintf("PATH=%s/bin:/usr/local/bin:/usr/bin:/bin", rt->home_box);
+
+        set_env(&stage->env, path);
+    }
+    for (size_t i = 0; i < draft->spec->env.count; i++)
+        set_env(&stage->env, draft->spec->env.items[i]);
+    return 0;
+}
+
 static int make_plan(struct plan_draft *draft, struct err *err)
 {
     const struct runtime *rt = draft->rt;
@@ -266,7 +296,7 @@ int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct r
     limits_fill(&plan.run.limits, &rt->limits);
     plan.compile.limits = spec->compile_limits;
     limits_fill(&plan.compile.limits, &rt->compile_limits);
-    int r = make_plan(&draft, err);
+    int r = spec->shell != NULL ? plan_shell(&draft, err) : make_plan(&draft, err);
     if (r < 0)
         return r;
     *ret = plan;

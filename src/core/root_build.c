@@ -98,13 +98,19 @@ static int place_file(const char *source, int dir_fd, const char *name)
     return r;
 }
 
-/* Adds one program under its own name, whatever chain of links (/etc/alternatives) leads to it.
- * A program that the host lacks is left out: the toolchain's presence was checked before. */
+/* Adds one program under its own name, or under NAME when written "NAME=program", whatever
+ * chain of links (/etc/alternatives) leads to it. A program that the host lacks is left out:
+ * the toolchain's presence was checked before. */
 static int add_tool(const char *tool, int bin_fd, struct err *err)
 {
     static const char *const dirs[] = {"/usr/bin", "/bin", "/usr/sbin", "/sbin"};
+    const char *equals = strchr(tool, '=');
+    cleanup_free char *renamed =
+        equals != NULL ? xstrndup(tool, (size_t)(equals - tool)) : NULL;
+    if (equals != NULL)
+        tool = equals + 1;
     const char *slash = strrchr(tool, '/');
-    const char *name = slash != NULL ? slash + 1 : tool;
+    const char *name = renamed != NULL ? renamed : slash != NULL ? slash + 1 : tool;
 
     for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
         cleanup_free char *path =

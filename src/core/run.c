@@ -204,6 +204,7 @@ void run_spec_done(struct run_spec *spec)
 {
     run_files_done(&spec->files);
     free(spec->entry);
+    free(spec->shell);
     strv_done(&spec->args);
     strv_done(&spec->env);
     strv_done(&spec->compile_args);

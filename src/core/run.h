@@ -96,6 +96,8 @@ struct run_spec {
     const struct runtime *runtime;
     struct run_files files; /* `code` of a request is already the entry file here */
     char *entry;            /* name of the file to run; NULL means the runtime's main file */
+    char *shell; /* a command line for the box's sh, which takes the place of compiling and
+                    running; the box has the toolchain then. NULL: none */
     struct strv args;
     struct strv env; /* "KEY=value", keys checked by run_env_problem() */
     struct strv compile_args;

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RUNTIME_FILE_MAX = 64 * 1024, NAME_LEN_MAX = 64 };
+enum { RUNTIME_FILE_MAX = 64 * 1024, SDK_FILE_MAX = 64 * 1024, NAME_LEN_MAX = 64 };
 
 /* What is looked for; all NULL means everything. */
 struct wanted {
@@ -244,5 +244,26 @@ int runtime_load(struct runtime_registry *ret, const char *only, struct err *err
         qsort(reg.items, reg.count, sizeof(*reg.items), by_name);
     *ret = reg;
     reg = (struct runtime_registry){0};
+    return 0;
+}
+
+int runtime_load_sdk(struct runtime_registry *reg, struct err *err)
+{
+    for (size_t i = 0; i < reg->count; i++) {
+        struct runtime *rt = &reg->items[i];
+
+        for (size_t k = 0; k < rt->sdk_names.count; k++) {
+            cleanup_free char *path = xasprintf("%s/sdk/%s", rt->dir, rt->sdk_names.items[k]);
+            cleanup_buf struct buf text;
+            size_t size;
+
+            buf_init(&text, SDK_FILE_MAX);
+            int r = fs_read_file(AT_FDCWD, path, &text);
+            if (r < 0)
+                return err_set(err, ERR_INVALID, -r, "%s: %s", path, strerror(-r));
+            char *content = buf_take(&text, &size);
+            run_files_add(&rt->sdk, rt->sdk_names.items[k], content, size, false);
+        }
+    }
     return 0;
 }

@@ -26,7 +26,8 @@ struct root_spec {
     struct root_path *paths;
     size_t path_count;
     struct strv tools; /* names of programs put into /usr/bin, beside the base set */
-    struct strv execs; /* absolute paths inside the box, in the order run_stage.exec counts */
+    struct strv execs; /* absolute paths inside the box, in the order run_stage.exec counts;
+                          the last one is sh */
     bool whole_host;   /* the host's tree instead of all that: for controls */
 };
 
@@ -56,6 +57,8 @@ struct runtime {
     char *home_box;           /* where a box sees it */
     struct strv version_argv; /* on the host */
     char *prepare;            /* row of the table in core/prepare.c, or NULL */
+    struct strv sdk_names;    /* files of its directory `sdk` */
+    struct run_files sdk;     /* the same, once runtime_load_sdk() has read them */
     struct stage_def compile;
     struct stage_def run;
     struct root_spec compile_root;
@@ -79,6 +82,9 @@ struct runtime_registry {
 int runtime_load(struct runtime_registry *ret, const char *only, struct err *err);
 void runtime_registry_done(struct runtime_registry *reg);
 
+/* Reads what runtimes lay beside the programs of front doors that have an sdk. */
+int runtime_load_sdk(struct runtime_registry *reg, struct err *err);
+
 /* The first of the directories above that exists, for what lies beside the runtimes
  * (base.json). The caller frees; NULL when there is none. */
 char *runtime_main_dir(void);
@@ -93,7 +99,8 @@ void runtime_find_versions(struct runtime_registry *reg);
 
 /* One stage ready for a box: a program of the stage's root and what it is given. */
 struct run_stage {
-    size_t exec; /* index into the root's programs */
+    size_t exec;       /* index into the root's programs */
+    bool in_toolchain; /* of run: the box has the compile stage's root */
     struct strv argv;
     struct strv env;
     struct strv artefacts;  /* compile: globs of what moves on to the run box */

@@ -56,6 +56,8 @@ void runtime_done(struct runtime *rt)
     free(rt->home_box);
     strv_done(&rt->version_argv);
     free(rt->prepare);
+    strv_done(&rt->sdk_names);
+    run_files_done(&rt->sdk);
     stage_def_done(&rt->compile);
     stage_def_done(&rt->run);
     root_spec_done(&rt->compile_root);
@@ -235,6 +237,7 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = add_exec(at, "argv", &stage->argv, rt, root)) < 0 ||
         (r = read_project(at, rt, stage, root)) < 0)
         return r;
+    strv_add(&root->execs, "/usr/bin/sh");
     return rt->available ? json_at_paths(at, "paths", rt, root) : 0;
 }
 
@@ -249,6 +252,7 @@ static int read_names(struct json_at at, struct runtime *rt)
         (r = json_at_string(at, "package", true, &rt->package)) < 0 ||
         (r = json_at_strv(at, "version", &rt->version_argv)) < 0 ||
         (r = json_at_string(at, "prepare", false, &rt->prepare)) < 0 ||
+        (r = json_at_strv(at, "sdk", &rt->sdk_names)) < 0 ||
         (r = json_at_limits(at, "limits", &rt->limits)) < 0 ||
         (r = json_at_limits(at, "compile_limits", &rt->compile_limits)) < 0)
         return r;
@@ -256,6 +260,12 @@ static int read_names(struct json_at at, struct runtime *rt)
         return json_file_problem(at.file, "prepare", "unknown rule \"%s\"", rt->prepare);
     if (str_name_problem(rt->main_file, strlen(rt->main_file)) != NULL)
         return json_file_problem(at.file, "main_file", "is not a valid name of a file");
+    for (size_t i = 0; i < rt->sdk_names.count; i++) {
+        const char *name = rt->sdk_names.items[i];
+
+        if (str_name_problem(name, strlen(name)) != NULL)
+            return json_file_problem(at.file, "sdk", "has an invalid name of a file");
+    }
     const char *base = strrchr(rt->dir, '/');
     if (!str_eq(rt->name, base != NULL ? base + 1 : rt->dir))
         return json_file_problem(at.file, "name", "must be the name of its directory");
@@ -265,7 +275,8 @@ static int read_names(struct json_at at, struct runtime *rt)
 static int read_all(struct json_at at, struct runtime *rt)
 {
     static const char *const keys[] = {"name", "aliases", "extensions", "main_file", "package",
-        "version", "toolchain", "prepare", "limits", "compile_limits", "compile", "run", NULL};
+        "version", "toolchain", "prepare", "sdk", "limits", "compile_limits", "compile", "run",
+        NULL};
     char compile_name[96], run_name[96];
     struct json_at compile, run;
     int r;

@@ -475,6 +475,9 @@ static int conclude(struct stage *st, struct err *err)
     }
     drain(st);
     fill_usage(st);
+    if ((end->flags & ENDED_EXEC_FAILED) && end->error == -E2BIG)
+        return err_set(err, ERR_TOO_LARGE, E2BIG,
+            "arguments and variables are too long for a program; give them as files or stdin");
     if (end->flags & ENDED_EXEC_FAILED) {
         if (!str_has_prefix(st->spec->exec_path, "/box/") || is_host_error(end->error))
             return err_set(err, ERR_INTERNAL, -end->error, "cannot execute %s: %s",

@@ -143,9 +143,9 @@ static int clone_in_network(struct spawner *s, struct box *box, struct inside *i
 {
     in->has_network = !(in->box->remove & BARRIER_NETNS) && network_enter(&s->network);
     int pid = clone_init(s, box, in);
-    if (in->has_network && network_leave(&s->network) < 0)
-        _exit(1);
-    return pid;
+    int r = in->has_network ? network_leave(&s->network) : 0;
+    s->is_lost = r < 0;
+    return r < 0 ? r : pid;
 }
 
 static int map_ids(const struct spawner *s, const struct box *box, int pid)
@@ -378,7 +378,10 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
 {
     uint64_t now = clock_ns();
     struct box *box = free_box(s);
-    int error = !box ? -EAGAIN : request_ok(s, request, fds, fd_count) ? 0 : -EINVAL;
+    int error = s->is_lost                              ? -EIO
+                : !box                                  ? -EAGAIN
+                : request_ok(s, request, fds, fd_count) ? 0
+                                                        : -EINVAL;
     if (error < 0) {
         if (fd_count > 0)
             send_event(fds[0], &(struct spawn_event){
@@ -537,6 +540,8 @@ void box_kill_all(struct spawner *s)
         struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
         if (poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
             reap(box);
+            if (box->failed && !box->told)
+                tell_end(s, box);
             release(s, box);
         }
     }

@@ -48,6 +48,7 @@ struct box {
 struct spawner {
     struct spawn_setup setup;
     bool sealed;
+    bool is_lost; /* could not leave a box's network: nothing may be started any more */
     struct ids ids;
     struct cgroup_host cgroups;
     struct network network;

@@ -299,8 +299,12 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int result = 0;
     close_fd(&leaf->oom_fd);
-    for (unsigned i = host->count; i-- > 0;) { /* the first tree last: clean-up looks there */
+    for (unsigned i = host->count; i-- > 0;) {
         close_fd(&leaf->fds[i]);
+        /* The first tree last, and only when nothing is left in the others: clean-up looks
+         * there for what the next spawner has to remove. */
+        if (i == 0 && result < 0)
+            break;
         if (unlinkat(host->trees[i].fd, leaf->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             result = -errno;
     }

@@ -104,11 +104,19 @@ static bool own_path(const char *text, bool v2, unsigned use, char *out, size_t 
     return false;
 }
 
-static bool is_delegated(int fd)
+/* 1 or 0, or negative errno when the kernel would not say: to guess could put boxes into a
+ * group that is not ours. */
+static int is_delegated(int fd)
 {
-    char value[8];
-    return fgetxattr(fd, "user.delegate", value, sizeof(value)) > 0 ||
-           fgetxattr(fd, "trusted.delegate", value, sizeof(value)) > 0;
+    static const char *const names[] = {"user.delegate", "trusted.delegate"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char value[8];
+        if (fgetxattr(fd, names[i], value, sizeof(value)) > 0)
+            return 1;
+        if (errno != ENODATA && errno != EOPNOTSUPP)
+            return -errno;
+    }
+    return 0;
 }
 
 static bool list_has(const char *list, const char *word)
@@ -154,10 +162,12 @@ static int open_parent(const struct mount_line *m, const char *own)
     cleanup_close int above =
         has_above ? openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (is_root) {
-        if (fd >= 0 && is_delegated(fd))
-            return take_fd(&fd);
-        if (above >= 0 && is_delegated(above)) /* an earlier instance moved us into a leaf */
-            return take_fd(&above);
+        int own_group = fd >= 0 ? is_delegated(fd) : 0;
+        if (own_group != 0)
+            return own_group < 0 ? own_group : take_fd(&fd);
+        int one_above = above >= 0 ? is_delegated(above) : 0;
+        if (one_above != 0) /* an earlier instance moved us into a leaf */
+            return one_above < 0 ? one_above : take_fd(&above);
         close_fd(&fd);
         fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     } else if (m->v2 && above >= 0 && hands_on(above)) {

@@ -273,6 +273,8 @@ int main(int argc, char **argv)
             else if (box->used)
                 box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
         }
+        if (spawner.is_lost)
+            finish(1);
         if (spawner.dying_count)
             box_sweep(&spawner);
     }

@@ -156,6 +156,7 @@ def test_unknown_languages(server, path):
 def test_languages_that_the_operator_adds(make_server, tmp_path):
     tmp_path.chmod(0o755)
     snake = json.loads((ROOT / "runtimes/python/runtime.json").read_text())
+    snake.pop("sdk", None)  # lies beside the original
     snake.update(name="snake", aliases=[], extensions=[".snake"], main_file="main.snake")
     ghost = dict(snake, name="ghost", extensions=[".ghost"], package="ghost-tools",
                  toolchain=[{"home": "/nonexistent", "program": "bin/ghost"}])

@@ -191,6 +191,49 @@ static void arguments_and_variables_stay_what_they_are(void **state)
     assert_int_equal(p.run.limits.wall_ms, 10000);
 }
 
+/* It is one argument of the box's sh, whatever is in it; a compiled language lends its tools.
+ */
+static void a_command_line_takes_the_place_of_both_stages(void **state)
+{
+    const char *const languages[] = {"python", "c"};
+
+    for (size_t i = 0; i < 2; i++) {
+        CLEANUP(run_spec_done) struct run_spec spec;
+        CLEANUP(run_plan_done) struct run_plan p = {0};
+        struct err err;
+        int r;
+
+        run_spec_init(&spec);
+        spec.shell = xstrdup("echo {home}; exit");
+        strv_add(&spec.env, "HOME=/tmp");
+        if (!plan(languages[i], &spec, &p, &r, &err))
+            continue;
+        assert_int_equal(r, 0);
+        assert_false(p.has_compile);
+        assert_int_equal(p.run.in_toolchain, i == 1);
+        assert_true(p.run.exec > 0);
+        assert_int_equal(p.run.argv.count, 3);
+        assert_string_equal(p.run.argv.items[0], "sh");
+        assert_string_equal(p.run.argv.items[2], "echo {home}; exit");
+        assert_true(has_env(&p.run, "HOME=/tmp"));
+    }
+}
+
+static void the_sdk_is_read_when_asked_for(void **state)
+{
+    CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
+    struct err err = {0};
+
+    assert_int_equal(runtime_load(&reg, "python", &err), 0);
+    assert_int_equal(reg.items[0].sdk.count, 0);
+    assert_int_equal(runtime_load_sdk(&reg, &err), 0);
+    assert_int_equal(reg.items[0].sdk.count, 1);
+    assert_string_equal(reg.items[0].sdk.items[0].name, "sdk.py");
+    strv_add(&reg.items[0].sdk_names, "missing");
+    assert_int_equal(runtime_load_sdk(&reg, &err), -ENOENT);
+    assert_non_null(strstr(err.message, "/sdk/missing"));
+}
+
 static void nothing_of_the_hosts_environment_gets_in(void **state)
 {
     CLEANUP(run_spec_done) struct run_spec spec;
@@ -424,6 +467,8 @@ int main(void)
         cmocka_unit_test(bad_files_are_refused_by_name_and_field),
         cmocka_unit_test(an_operators_language_is_added),
         cmocka_unit_test(arguments_and_variables_stay_what_they_are),
+        cmocka_unit_test(a_command_line_takes_the_place_of_both_stages),
+        cmocka_unit_test(the_sdk_is_read_when_asked_for),
         cmocka_unit_test(nothing_of_the_hosts_environment_gets_in),
         cmocka_unit_test(the_entry_is_chosen_or_asked_for),
         cmocka_unit_test(only_listed_compiler_options_pass),

@@ -17,7 +17,8 @@ FILES += ["/sys/kernel/notes", "/sys/kernel/vmcoreinfo", "/sys/class/dmi/id/prod
           "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg",
           "/dev/kvm", "/dev/fuse", "/dev/vda", "/dev/sda", "/dev/loop-control", "/dev/loop0",
           "/dev/vhost-net", "/dev/vhost-vsock", "/dev/hpet", "/dev/cpu/0/msr", "/dev/userfaultfd"]
-DIRS = ["/sys", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/security", "/sys/class/dmi",
+# /sys/class/net/lo is an empty directory of the box's own tree.
+DIRS = ["/sys/class/net/lo", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/security", "/sys/class/dmi",
         "/sys/fs/cgroup", "/sys/fs/bpf", "/proc/sys", "/proc/bus", "/proc/irq", "/proc/tty"]
 
 for path in FILES:

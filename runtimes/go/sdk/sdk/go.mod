@@ -1,0 +1,3 @@
+module sdk
+
+go 1.22

@@ -7,6 +7,7 @@
 #include "core/engine.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -103,6 +104,29 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     return 0;
 }
 
+/* The zygote of a runtime that has one; it is started like a program without arguments. */
+static int register_zygote(struct engine *e, size_t index, unsigned park, struct err *err)
+{
+    const struct runtime *rt = &e->runtimes->items[index];
+    struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE, .park = park};
+    if (!rt->available || !rt->run.warm.count || e->roots[index][ROOT_RUN] < 0)
+        return 0;
+    struct run_limits limits = {0};
+    CLEANUP(strv_done) struct strv argv = {0};
+    CLEANUP(strv_done) struct strv env = {0};
+    cleanup_close int job = -1;
+    limits_fill(&limits, &rt->limits);
+    limits_cap(&limits, &e->maxima);
+    stage_spawn_limits(&limits, &zygote.limits);
+    zygote.root = (uint32_t)e->roots[index][ROOT_RUN];
+    strv_add(&argv, rt->run_root.execs.items[0]);
+    strv_add_all(&argv, &rt->run.warm);
+    plan_environment(&rt->run, &env);
+    const struct job_spec spec = {.argv = &argv, .env = &env};
+    int r = job_write(&spec, &job, err);
+    return r < 0 ? r : spawner_add_zygote(&e->spawner, &zygote, job, err);
+}
+
 /* Without a cache everything works, only slower. */
 void engine_open_cache(struct engine *e, const struct cache_settings *settings)
 {
@@ -141,6 +165,8 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
     e->runtimes = options->runtimes;
     e->source_count = options->source_count;
     int r = register_all(e, options, err);
+    for (size_t i = 0; r == 0 && options->park && i < e->runtimes->count; i++)
+        r = register_zygote(e, i, options->park, err);
     if (r == 0)
         engine_open_cache(e, &options->cache);
     return r;
@@ -338,6 +364,24 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     return 0;
 }
 
+/* An interpreter that runs already has read its environment: what would have changed it then
+ * needs a new one. */
+static bool may_be_warm(const struct running *run)
+{
+    static const char *const early[] = {
+        "PYTHON", "NODE_", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL"};
+    const struct run_spec *spec = run->spec;
+    if (!run->runtime->run.warm.count || run->plan.run.exec != 0)
+        return false;
+    for (size_t i = 0; i < spec->env.count; i++) {
+        for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
+            if (str_has_prefix(spec->env.items[i], early[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
 static int execute(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.run;
@@ -357,6 +401,7 @@ static int execute(struct running *run, struct err *err)
         .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
+        .may_be_warm = may_be_warm(run),
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,

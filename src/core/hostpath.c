@@ -11,6 +11,7 @@
 #include "base/str.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,10 +26,24 @@
 
 static const char multiarch_word[] = "{multiarch}";
 
+/* The directory of the running program, where the rest of Hermes lies too. */
+static char *expand_bin(const char *rest)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        return NULL;
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    return xasprintf("%s%s", self, rest);
+}
+
 char *hostpath_expand(const char *path)
 {
     cleanup_free char *full = NULL;
 
+    if (str_has_prefix(path, "{bin}/"))
+        return expand_bin(path + strlen("{bin}"));
     if (path[0] == '~' && path[1] == '/') {
         const char *home = getenv("HOME");
 

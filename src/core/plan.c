@@ -162,6 +162,19 @@ static void set_env(struct strv *env, const char *assignment)
     strv_add(env, assignment);
 }
 
+static void add_environment(const struct strv *own, struct strv *ret)
+{
+    for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)
+        strv_add(ret, base_env[i]);
+    for (size_t i = 0; i < own->count; i++)
+        set_env(ret, own->items[i]);
+}
+
+void plan_environment(const struct stage_def *def, struct strv *ret)
+{
+    add_environment(&def->env, ret);
+}
+
 static int missing_value(
     const struct plan_draft *draft, const char *name, int r, struct err *err)
 {
@@ -197,10 +210,7 @@ static int expand_stage(const struct plan_draft *draft, const struct stage_def *
         r = template_expand(def->env.items[i], &vars, &own, &name);
     if (r < 0)
         return missing_value(draft, name, r, err);
-    for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)
-        strv_add(&stage->env, base_env[i]);
-    for (size_t i = 0; i < own.count; i++)
-        set_env(&stage->env, own.items[i]);
+    add_environment(&own, &stage->env);
     return 0;
 }
 

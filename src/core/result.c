@@ -104,7 +104,7 @@ static json_t *files_json(const struct run_files *files)
 static json_t *isolation_json(const struct run_result *r)
 {
     return json_pack("{s:s, s:s, s:s}", "level", spawner_level_name(r->level), "cgroup",
-        spawner_cgroup_name(r->cgroup), "start", r->warm ? "warm" : "cold");
+        spawner_cgroup_name(r->cgroup), "start", r->run.is_warm ? "warm" : "cold");
 }
 
 json_t *result_json(const struct run_result *r, enum result_encoding encoding)

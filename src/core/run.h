@@ -131,6 +131,7 @@ struct run_usage {
 /* How one box went: the compile stage or the run itself. */
 struct stage_result {
     enum run_status status;
+    bool is_warm;  /* a zygote served it */
     int exit_code; /* valid when exited */
     bool exited;
     int signal; /* 0 unless the program died of one */
@@ -154,7 +155,6 @@ struct run_result {
     struct run_files files; /* collected */
     unsigned level;         /* enum spawn_level */
     unsigned cgroup;        /* enum spawn_cgroup */
-    bool warm;
 };
 void run_result_init(struct run_result *result, uint64_t output_max);
 

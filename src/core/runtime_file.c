@@ -38,6 +38,7 @@ static void stage_def_done(struct stage_def *stage)
     strv_done(&stage->sources);
     strv_done(&stage->allow);
     strv_done(&stage->artefacts);
+    strv_done(&stage->warm);
     free(stage->project_file);
     strv_done(&stage->project_argv);
     strv_done(&stage->project_artefacts);
@@ -219,8 +220,8 @@ static int read_project(struct json_at at, const struct runtime *rt, struct stag
 static int read_stage(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {
-    static const char *const keys[] = {
-        "argv", "env", "paths", "tools", "sources", "allow", "artefacts", "project", NULL};
+    static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
+        "artefacts", "warm", "project", NULL};
     int r;
 
     if ((r = json_at_keys(at, keys)) < 0 || (r = json_at_strv(at, "argv", &stage->argv)) < 0 ||
@@ -228,6 +229,7 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = json_at_strv(at, "sources", &stage->sources)) < 0 ||
         (r = json_at_strv(at, "allow", &stage->allow)) < 0 ||
         (r = json_at_strv(at, "artefacts", &stage->artefacts)) < 0 ||
+        (r = json_at_strv(at, "warm", &stage->warm)) < 0 ||
         (r = json_at_strv(at, "tools", &root->tools)) < 0)
         return r;
     if (stage->argv.count == 0)

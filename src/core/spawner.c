@@ -206,6 +206,13 @@ int spawner_add_root(
     return r < 0 ? lost(err, r) : 0;
 }
 
+int spawner_add_zygote(
+    struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err)
+{
+    int r = fdpass_send(c->control_fd, zygote, sizeof(*zygote), &job_fd, 1);
+    return r < 0 ? lost(err, r) : 0;
+}
+
 int spawner_add_network(struct spawner_client *c, struct err *err)
 {
     uint32_t kind = SPAWN_NETWORK;

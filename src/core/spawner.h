@@ -28,6 +28,10 @@ int spawner_add_source(
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
+/* A zygote of a root that was added before; job_fd stays the caller's. */
+int spawner_add_zygote(
+    struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err);
+
 /* Promises a network namespace for the first box. spawner_ready() makes it, while the spawner
  * is busy with the rest, and moves us into it too. */
 int spawner_add_network(struct spawner_client *c, struct err *err);

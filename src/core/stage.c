@@ -120,6 +120,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     struct spawn_box box = {.kind = SPAWN_BOX,
         .root = spec->root,
         .exec = spec->exec,
+        .flags = spec->may_be_warm ? BOX_WARM : 0,
         .remove = spec->watch->remove,
         .mount_count = (uint32_t)spec->mount_count};
     stage_spawn_limits(&spec->limits, &box.limits);
@@ -189,6 +190,7 @@ static void on_event(struct stage *st, const struct spawn_event *event)
     switch (event->kind) {
     case EVENT_STARTED:
         st->started = true;
+        st->result->is_warm = event->flags & STARTED_WARM;
         st->other_deadline_ns = 0;
         st->wall_deadline_ns = event->start_ns + st->spec->limits.wall_ms * 1000000ull;
         plan_cpu_check(st, 0);

@@ -12,6 +12,7 @@ struct stage_spec {
     unsigned root;
     unsigned exec;
     const char *exec_path;
+    bool may_be_warm; /* a zygote of the root may serve it */
     struct run_limits limits;
     const struct run_mount *mounts;
     size_t mount_count;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fdpass.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/sys.h"
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
+enum { BASE_MEMORY_MAX = 2 << 20, WARM_MEMORY_MAX = 32 << 20, LAST_WAIT_MS = 5000 };
 
 static void send_event(int socket, const struct spawn_event *event)
 {
@@ -70,7 +71,7 @@ static bool request_ok(
 {
     unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
     if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
-        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT)) || fd_count != want ||
+        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT | BOX_WARM)) || fd_count != want ||
         r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
         return false;
     if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
@@ -169,7 +170,7 @@ static int watch_all(struct spawner *s, struct box *box)
 {
     int r = watch(s, box, box->pidfd, TAG_PIDFD);
     box->watched = r == 0;
-    if (r == 0)
+    if (r == 0 && box->socket >= 0)
         r = watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0)
         r = watch(s, box, box->link, TAG_LINK);
@@ -201,9 +202,9 @@ static int open_mounts(const struct spawner *s, const struct box *box, struct in
     return 0;
 }
 
-/* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
-static int build(struct spawner *s, struct box *box, const struct spawn_box *request,
-    const int *fds, unsigned fd_count, uint32_t *ret_step)
+/* Slot, group with its limits, link. *ret_link is the box's end of the link. */
+static int open_box(struct spawner *s, struct box *box, const struct spawn_box *request,
+    int *ret_link, uint32_t *ret_step)
 {
     int r;
     int pair[2];
@@ -215,12 +216,17 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
     *ret_step = STEP_CHANNELS;
-    if ((r = give_pipes(s, box, fds, fd_count)) < 0)
-        return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     box->link = pair[0];
-    cleanup_close int child_link = pair[1];
+    *ret_link = pair[1];
+    return 0;
+}
+
+static int start_cold(struct spawner *s, struct box *box, const struct spawn_box *request,
+    const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
+{
+    int r;
     *ret_step = STEP_CLONE;
     if ((r = enter_root(s, request->root)) < 0)
         return r;
@@ -230,7 +236,7 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         .unique_ids = s->ids.unique,
         .has_memory = s->cgroups.use & TREE_MEMORY,
         .landlock_abi = s->landlock_abi,
-        .link_fd = child_link,
+        .link_fd = link_fd,
         .job_fd = fds[1],
         .stdout_fd = fds[2],
         .stderr_fd = fds[3],
@@ -239,7 +245,7 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
         .hand_fd = -1};
     *ret_step = STEP_MOUNT;
     if ((r = open_mounts(s, box, &in)) < 0 ||
-        (r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, in.join_fds)) < 0) {
+        (r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, false, in.join_fds)) < 0) {
         close_mounts(&in);
         return r;
     }
@@ -252,7 +258,55 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
     if (pid < 0)
         return pid;
     *ret_step = STEP_IDMAP;
-    if ((r = map_ids(s, box, pid)) < 0)
+    return map_ids(s, box, pid);
+}
+
+/* `fds` as for a request, or NULL for a box that is parked until it gets them by box->hand. */
+static int start_warm(struct spawner *s, struct box *box, const struct spawn_box *request,
+    const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
+{
+    struct zygote_request ask = {.box = *request,
+        .payload_uid = ids_payload(&s->ids, box->slot),
+        .has_memory = !!(s->cgroups.use & TREE_MEMORY),
+        .landlock_abi = (uint32_t)s->landlock_abi,
+        .is_parked = !fds};
+    int send[1 + CGROUP_MAX_TREES + BOX_MAX_FDS];
+    unsigned count = 0;
+    int hand[2] = {-1, -1};
+    send[count++] = link_fd;
+    *ret_step = STEP_CHANNELS;
+    int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + count);
+    if (r < 0)
+        return r;
+    ask.join_count = (uint32_t)r;
+    count += (unsigned)r;
+    if (!fds && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hand) < 0)
+        r = -errno;
+    box->hand = hand[0];
+    if (!fds)
+        send[count++] = hand[1];
+    for (unsigned i = 1; fds && i < fd_count; i++)
+        send[count++] = fds[i];
+    *ret_step = STEP_CLONE;
+    if (r >= 0)
+        r = zygote_clone(&s->zygotes[box->zygote], &ask, send, count, &box->pidfd);
+    for (unsigned i = 0; i < ask.join_count; i++)
+        (void)close(send[1 + i]);
+    close_fd(&hand[1]);
+    return r < 0 ? r : 0;
+}
+
+/* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
+static int build(struct spawner *s, struct box *box, const struct spawn_box *request,
+    const int *fds, unsigned fd_count, uint32_t *ret_step)
+{
+    cleanup_close int link_fd = -1;
+    int r = open_box(s, box, request, &link_fd, ret_step);
+    if (r < 0 || (fds && (r = give_pipes(s, box, fds, fd_count)) < 0))
+        return r;
+    r = box->zygote >= 0 ? start_warm(s, box, request, fds, fd_count, link_fd, ret_step)
+                         : start_cold(s, box, request, fds, fd_count, link_fd, ret_step);
+    if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
     if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, request->remove)) < 0)
@@ -328,10 +382,13 @@ static void remove_leaf(struct spawner *s, struct box *box)
 static void release(struct spawner *s, struct box *box)
 {
     close_fd(&box->link);
+    close_fd(&box->hand);
     close_fd(&box->pidfd);
     remove_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot);
+    if (box->is_parked)
+        s->zygotes[box->zygote].parked--;
     close_fd(&box->socket);
     box->used = false;
 }
@@ -374,38 +431,130 @@ static struct box *free_box(struct spawner *s)
     return NULL;
 }
 
-void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+static void open_fields(struct box *box, int socket, int zygote)
 {
-    uint64_t now = clock_ns();
-    struct box *box = free_box(s);
-    int error = s->is_lost                              ? -EIO
-                : !box                                  ? -EAGAIN
-                : request_ok(s, request, fds, fd_count) ? 0
-                                                        : -EINVAL;
-    if (error < 0) {
-        if (fd_count > 0)
-            send_event(fds[0], &(struct spawn_event){
-                                   .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
-        for (unsigned i = 0; i < fd_count; i++)
-            close_fd(&fds[i]);
-        return;
-    }
     *box = (struct box){.used = true,
-        .socket = take_fd(&fds[0]),
+        .socket = socket,
         .link = -1,
+        .hand = -1,
         .pidfd = -1,
         .slot = -1,
-        .collects = request->flags & BOX_COLLECT,
-        .request_ns = now};
+        .zygote = zygote,
+        .request_ns = clock_ns()};
     box->leaf.oom_fd = -1;
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
         box->leaf.fds[i] = -1;
+}
+
+int box_park(struct spawner *s, int zygote)
+{
+    struct zygote *z = &s->zygotes[zygote];
+    struct spawn_box request = {
+        .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM, .limits = z->limits};
+    struct box *box = free_box(s);
     uint32_t step;
-    int r = build(s, box, request, fds, fd_count, &step);
-    for (unsigned i = 0; i < fd_count; i++)
-        close_fd(&fds[i]);
+    if (!box)
+        return -EAGAIN;
+    open_fields(box, -1, zygote);
+    box->is_parked = true;
+    z->parked++;
+    int r = build(s, box, &request, NULL, 0, &step);
     if (r < 0)
         fail(s, box, step, r);
+    return r;
+}
+
+/* A parked box for this request: same zygote, same limits, nothing it was not made with. */
+static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
+{
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (!box->used || !box->is_parked || box->failed)
+            continue;
+        const struct zygote *z = &s->zygotes[box->zygote];
+        if (z->root == request->root && zygote_fits(z, request))
+            return box;
+    }
+    return NULL;
+}
+
+/* Gives a parked box its job. From here on it is like any other. */
+static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
+    int *fds, unsigned fd_count)
+{
+    struct zygote_hand hand = {.flags = request->flags};
+    box->is_parked = false;
+    s->zygotes[box->zygote].parked--;
+    box->socket = take_fd(&fds[0]);
+    box->request_ns = clock_ns();
+    int r = give_pipes(s, box, fds, fd_count);
+    if (r == 0)
+        r = watch(s, box, box->socket, TAG_SOCKET);
+    if (r == 0)
+        r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
+    close_fd(&box->hand);
+    return r;
+}
+
+static void refuse_request(int *fds, unsigned fd_count, int error)
+{
+    if (fd_count > 0)
+        send_event(fds[0],
+            &(struct spawn_event){.kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
+}
+
+/* Takes fds[0] when it has one to hand over. A parked box that has died meanwhile is passed
+ * over. */
+static bool serve_parked(
+    struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    struct box *box;
+    while ((box = find_parked(s, request))) {
+        int r = hand_over(s, box, request, fds, fd_count);
+        if (r == 0)
+            return true;
+        fds[0] = take_fd(&box->socket);
+        fail(s, box, STEP_RELEASE, r);
+    }
+    return false;
+}
+
+static void serve_request(
+    struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    uint32_t step;
+    if (request->flags & BOX_WARM && serve_parked(s, request, fds, fd_count))
+        return;
+    struct box *box = free_box(s);
+    if (!box) {
+        refuse_request(fds, fd_count, -EAGAIN);
+        return;
+    }
+    open_fields(box, take_fd(&fds[0]), zygote_find(s, request));
+    box->collects = request->flags & BOX_COLLECT;
+    int r = build(s, box, request, fds, fd_count, &step);
+    if (r < 0 && box->zygote >= 0 && box->pidfd < 0) {
+        /* The zygote could not: a cold box can. */
+        int socket = take_fd(&box->socket);
+        release(s, box);
+        open_fields(box, socket, -1);
+        box->collects = request->flags & BOX_COLLECT;
+        r = build(s, box, request, fds, fd_count, &step);
+    }
+    if (r < 0)
+        fail(s, box, step, r);
+}
+
+void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    if (s->is_lost)
+        refuse_request(fds, fd_count, -EIO);
+    else if (!request_ok(s, request, fds, fd_count))
+        refuse_request(fds, fd_count, -EINVAL);
+    else
+        serve_request(s, request, fds, fd_count);
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
 }
 
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
@@ -415,8 +564,10 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
     box->start_ns = record->ns;
     box->base_cpu_ns = record->cpu_ns;
     /* Read a moment after exec: bounded, so that a late look cannot hide the program's own. */
-    box->base_memory = memory < BASE_MEMORY_MAX ? memory : BASE_MEMORY_MAX;
+    uint64_t most = box->zygote >= 0 ? WARM_MEMORY_MAX : BASE_MEMORY_MAX;
+    box->base_memory = memory < most ? memory : most;
     send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
+                                .flags = box->zygote >= 0 ? STARTED_WARM : 0,
                                 .cgroup = s->cgroups.mode,
                                 .start_ns = box->start_ns,
                                 .setup_ns = box->start_ns - box->request_ns});

@@ -8,6 +8,7 @@
 #include "spawn/network.h"
 #include "spawn/protocol.h"
 #include "spawn/tree.h"
+#include "spawn/zygote.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,8 +19,11 @@ struct box {
     bool used;
     int socket; /* to whoever asked for it */
     int link;   /* to box init */
+    int hand;   /* to the program of a parked box, until it has its job */
     int pidfd;
     int slot;
+    int zygote;     /* whose child it is; -1 for a cold box */
+    bool is_parked; /* waits for a job */
     struct cgroup_leaf leaf;
     struct cgroup_usage at_exit;
     uint64_t request_ns;
@@ -57,6 +61,8 @@ struct spawner {
     struct tree roots[SPAWN_MAX_ROOTS];
     uint32_t source_count;
     struct tree_source sources[SPAWN_MAX_SOURCES];
+    uint32_t zygote_count;
+    struct zygote zygotes[SPAWN_MAX_ZYGOTES];
     int current_ns; /* mount namespace we are in */
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
@@ -66,11 +72,14 @@ struct spawner {
 };
 
 /* What an epoll event is about; the box's index is in the upper bits of the data. */
-enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_COUNT };
+enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
 
 /* Starts a box from a request and its descriptors, all of which it takes. What fails is
  * reported on the box's socket, if there is one. */
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count);
+
+/* Makes a box of a zygote ahead. */
+int box_park(struct spawner *s, int zygote);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 

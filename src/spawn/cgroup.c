@@ -208,14 +208,15 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
     return i < 0 ? -1 : leaf->fds[i];
 }
 
-int cgroup_leaf_open_joins(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int fds[CGROUP_MAX_TREES])
+int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    bool all, int fds[CGROUP_MAX_TREES])
 {
     int count = 0;
     for (unsigned i = 0; i < host->count; i++) {
-        if (host->trees[i].use & TREE_KILL)
+        if (host->trees[i].use & TREE_KILL && !all)
             continue;
-        fds[count] = openat(leaf->fds[i], "tasks", O_WRONLY | O_CLOEXEC);
+        const char *file = host->trees[i].v2 ? "cgroup.procs" : "tasks";
+        fds[count] = openat(leaf->fds[i], file, O_WRONLY | O_CLOEXEC);
         if (fds[count] < 0) {
             int error = -errno;
             while (count-- > 0)

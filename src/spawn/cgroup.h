@@ -68,12 +68,13 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 
-/* Opens, for every tree that clone-into does not cover, the file through which the new process
- * puts itself into the leaf; returns how many. The kernel takes a global lock and may wait
- * milliseconds for it when somebody else moves a process, but not when one thread moves itself.
+/* Opens, for every tree or those that clone-into does not cover, the file through which the new
+ * process puts itself into the leaf; returns how many. The kernel takes a global lock and may
+ * wait milliseconds for it when somebody else moves a process, but not when one thread moves
+ * itself.
  */
-int cgroup_leaf_open_joins(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int fds[CGROUP_MAX_TREES]);
+int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    bool all, int fds[CGROUP_MAX_TREES]);
 
 /* Run by the new process itself, once per descriptor. */
 int cgroup_join(int fd);

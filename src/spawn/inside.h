@@ -71,7 +71,7 @@ int drop_init(bool keep_for_collect);
 void payload_enter(const struct inside *in);
 void payload_begin(const struct inside *in, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
-_Noreturn void collect_run(const struct inside *in);                       /* collect.c */
+_Noreturn void collect_run(const struct inside *in); /* collect.c */
 
 /* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);

@@ -110,6 +110,13 @@ static void on_source(const struct spawn_source *source)
     close_fd(&fd);
 }
 
+static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
+{
+    int r = zygote_add(&spawner, zygote, job_fd);
+    if (r < 0)
+        note_problem(STEP_ROOT, r, "zygote");
+}
+
 static _Noreturn void finish(int status);
 
 /* Whoever asked waits for it. When it cannot be sent, the end of the socket is the answer. */
@@ -160,6 +167,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
             on_root((const struct spawn_root *)packet, size);
         else if (kind == SPAWN_MOUNT && size == sizeof(struct spawn_source))
             on_source((const struct spawn_source *)packet);
+        else if (kind == SPAWN_ZYGOTE && size == sizeof(struct spawn_zygote) && fd_count)
+            on_zygote((const struct spawn_zygote *)packet, take_fd(&fds[0]));
         else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
             network_expect(&spawner.network, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
@@ -191,6 +200,7 @@ static void tidy_once(void)
 /* Everything ends: boxes and their control groups. */
 static _Noreturn void finish(int status)
 {
+    zygote_kill_all(&spawner);
     box_kill_all(&spawner);
     if (!is_tidy)
         cgroup_host_sweep(&spawner.cgroups);
@@ -256,20 +266,26 @@ int main(int argc, char **argv)
     if (spawner.epoll_fd < 0 ||
         epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
         return 1;
-    for (;;) {
+    for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
-        int timeout = could_tidy ? 0 : spawner.dying_count ? 20 : -1;
+        int timeout = could_tidy || more ? 0 : spawner.dying_count ? 20 : -1;
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
         if (n == 0 && could_tidy)
             tidy_once();
+        if (n == 0 && spawner.sealed)
+            more = zygote_tend(&spawner);
+        else
+            more = spawner.zygote_count > 0;
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
-            struct box *box = &spawner.boxes[data / TAG_COUNT];
+            struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
             if (data % TAG_COUNT == TAG_CONTROL)
                 on_control();
+            else if (data % TAG_COUNT == TAG_ZYGOTE)
+                zygote_event(&spawner, (int)(data / TAG_COUNT));
             else if (box->used)
                 box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
         }

@@ -105,12 +105,12 @@ struct spawn_source {
     char path[SPAWN_PATH_MAX];
 };
 
-/* A program that is started once, before anybody needs it, and forked into boxes (zygote.h): the
- * first program of a root. A job (job.h) comes along with its arguments and environment. */
+/* A program that is started once, before anybody needs it, and forked into boxes (zygote.h):
+ * the first program of a root. A job (job.h) comes along with its arguments and environment. */
 struct spawn_zygote {
     uint32_t kind; /* SPAWN_ZYGOTE */
     uint32_t root;
-    uint32_t park;     /* boxes to keep ready, with these limits */
+    uint32_t park; /* boxes to keep ready, with these limits */
     uint32_t reserved;
     struct spawn_limits limits;
 };
@@ -217,7 +217,7 @@ enum {
     ENDED_PIDS = 1 << 2,        /* the cgroup's process limit was reached */
     ENDED_DISK = 1 << 3,        /* no free block or inode at the end */
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
-    STARTED_WARM = 1 << 6, /* EVENT_STARTED: by a zygote */
+    STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
 };
 

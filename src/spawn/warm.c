@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* libhermes-warm.so: what an interpreter loads to become a zygote (zygote.h). hermes_warm_serve()
- * makes boxes until the spawner goes away; in the program's process of each box it returns 0,
- * confined. The interpreter then puts itself in order, calls hermes_warm_begin(), which waits for
- * the job if there is none yet, and runs the program.
+/* libhermes-warm.so: what an interpreter loads to become a zygote (zygote.h).
+ * hermes_warm_serve() makes boxes until the spawner goes away; in the program's process of each
+ * box it returns 0, confined. The interpreter then puts itself in order, calls
+ * hermes_warm_begin(), which waits for the job if there is none yet, and runs the program.
  *
  * The interpreter has one thread here. Nothing in this file allocates. */
 
@@ -36,8 +36,7 @@ static int map_ids(int pid, unsigned payload)
     char path[32];
     char map[64];
     (void)snprintf(path, sizeof(path), "proc/%d", pid);
-    cleanup_close int fd =
-        openat(ZYGOTE_STAGE_FD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup_close int fd = openat(ZYGOTE_STAGE_FD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1", BOX_INIT_ID, payload - 1,
@@ -86,11 +85,11 @@ static void fill_inside(const int *fds, unsigned count)
         in.collect_fd = take_next(fds, count, &at);
 }
 
-/* Box init is born in the zygote's root; its list of steps begins at the top of the namespace. */
-static void leave_root(void)
+/* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the namespace,
+ * and who is in a chroot may not make user namespaces. */
+static int leave_root(void)
 {
-    if (fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0)
-        inside_fail(&in, STEP_TREE, -errno);
+    return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
 /* Returns the pid, or 0 in the program's process of the new box. */
@@ -101,10 +100,8 @@ static int make_box(int *ret_pidfd)
                                            CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
     int pid = sys_clone3(&args);
-    if (pid == 0) {
-        leave_root();
+    if (pid == 0)
         inside_run(&in);
-    }
     return pid;
 }
 
@@ -114,6 +111,9 @@ EXPORT int hermes_warm_serve(void)
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     ssize_t n;
+    struct zygote_reply up = {0};
+    if (leave_root() < 0 || fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
+        return -1;
     while ((n = fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds,
                 REQUEST_MAX_FDS, &count)) == (ssize_t)sizeof(request)) {
         int pidfd = -1;

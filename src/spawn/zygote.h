@@ -11,6 +11,7 @@
  * This header is what the spawner (zygote.c) and the library that the interpreter loads
  * (warm.c) say to each other, over descriptor 3 of the zygote. */
 
+#include "spawn/cgroup.h"
 #include "spawn/protocol.h"
 
 #include <stdbool.h>
@@ -37,6 +38,43 @@ struct zygote_request {
 struct zygote_reply {
     int32_t pid; /* or negative errno */
 };
+
+/* What the spawner knows about one. */
+struct spawner;
+struct zygote {
+    uint32_t root;
+    uint32_t park;   /* how many parked boxes there shall be */
+    uint32_t parked; /* and are */
+    struct spawn_limits limits;
+    int job_fd; /* arguments and environment of the zygote itself */
+    int socket; /* -1 while it does not run */
+    int pidfd;
+    int slot;
+    bool is_up; /* it answers */
+    uint64_t retry_ms;
+    struct cgroup_leaf leaf;
+};
+
+/* Remembers a registration; takes job_fd. */
+int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
+
+/* Index of the zygote that can serve a request now, or -1. */
+int zygote_find(const struct spawner *s, const struct spawn_box *request);
+
+/* Whether a parked box of it is what the request asks for. */
+bool zygote_fits(const struct zygote *z, const struct spawn_box *request);
+
+/* Has a box cloned. Returns 0 with its pidfd, or negative errno, after which it may be down. */
+int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
+    unsigned count, int *ret_pidfd);
+
+/* Called when nobody waits for us: starts zygotes and parks boxes, one thing at a time. Returns
+ * whether there is more to do. */
+bool zygote_tend(struct spawner *s);
+
+/* A message from, or the end of, a zygote. */
+void zygote_event(struct spawner *s, int index);
+void zygote_kill_all(struct spawner *s);
 
 /* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr and stdin
  * if BOX_STDIN. */

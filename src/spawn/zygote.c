@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The spawner's side of zygotes (zygote.h). They are started and restarted, and boxes are
+ * parked, when nobody waits for the spawner. A zygote that fails or hangs is killed and started
+ * again later; meanwhile boxes start cold. */
+
+#include "spawn/zygote.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "base/fs.h"
+#include "spawn/box.h"
+#include "spawn/job_read.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ANSWER_MS = 1000, RETRY_MS = 1000 };
+
+int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
+{
+    cleanup_close int owned = job_fd;
+    if (s->zygote_count == SPAWN_MAX_ZYGOTES || z->root >= s->root_count ||
+        !s->roots[z->root].exec_count)
+        return -EINVAL;
+    s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
+        .park = z->park,
+        .limits = z->limits,
+        .job_fd = take_fd(&owned),
+        .socket = -1,
+        .pidfd = -1,
+        .slot = -1};
+    return 0;
+}
+
+int zygote_find(const struct spawner *s, const struct spawn_box *request)
+{
+    if (!(request->flags & BOX_WARM) || request->exec != 0 || request->mount_count ||
+        request->remove)
+        return -1;
+    for (uint32_t i = 0; i < s->zygote_count; i++) {
+        if (s->zygotes[i].root == request->root && s->zygotes[i].is_up)
+            return (int)i;
+    }
+    return -1;
+}
+
+bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
+{
+    return request->exec == 0 && !request->mount_count && !request->remove &&
+           !(request->flags & BOX_COLLECT) &&
+           memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
+}
+
+/* The ids of every box, each as itself, and one for the zygote as 0. */
+static int map_ids(const struct spawner *s, const struct zygote *z, int pid)
+{
+    char path[32];
+    char map[128];
+    unsigned own = ids_payload(&s->ids, z->slot);
+    unsigned first = s->ids.base;
+    unsigned end = first + s->ids.blocks_in_range * SLOTS_PER_BLOCK * IDS_PER_SLOT;
+    int used = snprintf(map, sizeof(map), "0 %u 1", own);
+    if (own > first)
+        used += snprintf(
+            map + used, sizeof(map) - (size_t)used, "\n%u %u %u", first, first, own - first);
+    if (own + 1 < end)
+        (void)snprintf(map + used, sizeof(map) - (size_t)used, "\n%u %u %u", own + 1, own + 1,
+            end - own - 1);
+    (void)snprintf(path, sizeof(path), "/proc/%d", pid);
+    cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : fs_write_once(fd, "setgroups", "deny");
+    if (r < 0 || (r = fs_write_once(fd, "uid_map", map)) < 0)
+        return r;
+    return fs_write_once(fd, "gid_map", map);
+}
+
+/* Puts socket and stage at their places and closes everything else but the job. */
+static int arrange_fds(int socket, int stage, int job_fd)
+{
+    int high_socket = fcntl(socket, F_DUPFD_CLOEXEC, 64);
+    int high_stage = fcntl(stage, F_DUPFD_CLOEXEC, 64);
+    int high_job = fcntl(job_fd, F_DUPFD_CLOEXEC, 64);
+    if (high_socket < 0 || high_stage < 0 || high_job < 0 ||
+        dup2(high_socket, ZYGOTE_SOCKET_FD) < 0 || dup2(high_stage, ZYGOTE_STAGE_FD) < 0 ||
+        dup3(high_job, ZYGOTE_STAGE_FD + 1, O_CLOEXEC) < 0)
+        return -errno;
+    return sys_close_range(ZYGOTE_STAGE_FD + 2, ~0u, 0);
+}
+
+/* The child: enters its groups and its tree and becomes the interpreter. It keeps the
+ * capabilities it has in its own user namespace: making boxes needs them. */
+static _Noreturn void be_zygote(
+    const struct spawner *s, const struct zygote *z, int socket, const int *joins, int count)
+{
+    static char *argv[JOB_MAX_ARGS + 1];
+    static char *env[JOB_MAX_ENV + 1];
+    struct job job;
+    size_t at = 0;
+    char go;
+    for (int i = 0; i < count; i++) {
+        if (cgroup_join(joins[i]) < 0)
+            _exit(2);
+    }
+    int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (stage < 0 || recv(socket, &go, 1, 0) != 1 || setresgid(0, 0, 0) < 0 ||
+        setresuid(0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+        arrange_fds(socket, stage, z->job_fd) < 0 || setsid() < 0 || chdir("/r") < 0 ||
+        chroot(".") < 0 || chdir("/") < 0 || job_open(ZYGOTE_STAGE_FD + 1, &job) < 0)
+        _exit(3);
+    for (uint32_t i = 0; i < job.head.argc; i++)
+        argv[i] = (char *)job_string(&job, &at);
+    for (uint32_t i = 0; i < job.head.envc; i++)
+        env[i] = (char *)job_string(&job, &at);
+    (void)execve(s->roots[z->root].execs[0], argv, env);
+    _exit(4);
+}
+
+static void stop(struct spawner *s, struct zygote *z)
+{
+    siginfo_t info;
+    close_fd(&z->socket);
+    if (z->pidfd >= 0) {
+        (void)cgroup_leaf_kill(&s->cgroups, &z->leaf);
+        (void)sys_pidfd_send_signal(z->pidfd, SIGKILL);
+        while (waitid(P_PIDFD, (id_t)z->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+            ;
+        close_fd(&z->pidfd);
+    }
+    if (z->slot >= 0) {
+        if (cgroup_leaf_remove(&s->cgroups, &z->leaf) == -EBUSY && s->dying_count < MAX_DYING)
+            s->dying[s->dying_count++] = z->leaf;
+        ids_release(&s->ids, z->slot);
+    }
+    z->slot = -1;
+    z->is_up = false;
+    z->retry_ms = clock_ms() + RETRY_MS;
+}
+
+static int clone_zygote(struct spawner *s, struct zygote *z, int socket)
+{
+    int joins[CGROUP_MAX_TREES];
+    struct sys_clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET |
+                                           CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+                                           CLONE_CLEAR_SIGHAND,
+        .pidfd = (uint64_t)(uintptr_t)&z->pidfd,
+        .exit_signal = SIGCHLD};
+    int count = cgroup_leaf_open_joins(&s->cgroups, &z->leaf, true, joins);
+    if (count < 0)
+        return count;
+    int pid = sys_clone3(&args);
+    if (pid == 0)
+        be_zygote(s, z, socket, joins, count);
+    for (int i = 0; i < count; i++)
+        (void)close(joins[i]);
+    return pid;
+}
+
+static int start(struct spawner *s, int index)
+{
+    struct zygote *z = &s->zygotes[index];
+    struct spawn_limits limits = s->setup.max;
+    int pair[2];
+    uint32_t step;
+    int r = ids_claim(&s->ids);
+    if (r < 0)
+        return r;
+    z->slot = r;
+    if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &z->leaf, &step)) < 0) {
+        ids_release(&s->ids, z->slot);
+        z->slot = -1;
+        return r;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    z->socket = pair[0];
+    cleanup_close int theirs = pair[1];
+    if ((r = tree_enter(s->roots[z->root].ns_fd)) < 0)
+        return r;
+    s->current_ns = s->roots[z->root].ns_fd;
+    int pid = clone_zygote(s, z, theirs);
+    if (pid < 0 || (r = map_ids(s, z, pid)) < 0)
+        return pid < 0 ? pid : r;
+    struct epoll_event e = {
+        .events = EPOLLIN, .data.u64 = (uint64_t)index * TAG_COUNT + TAG_ZYGOTE};
+    if (send(z->socket, "g", 1, MSG_NOSIGNAL) != 1 ||
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, z->socket, &e) < 0)
+        return -errno;
+    return 0;
+}
+
+static int hear(struct zygote *z, int wait_ms, struct zygote_reply *ret, int *ret_pidfd)
+{
+    struct pollfd ready = {.fd = z->socket, .events = POLLIN};
+    unsigned count = 0;
+    int fd = -1;
+    if (poll(&ready, 1, wait_ms) != 1)
+        return -ETIMEDOUT;
+    ssize_t n = fdpass_receive(z->socket, ret, sizeof(*ret), &fd, 1, &count);
+    if (n != (ssize_t)sizeof(*ret)) {
+        close_fd(&fd);
+        return -EPIPE;
+    }
+    *ret_pidfd = fd;
+    return 0;
+}
+
+int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
+    unsigned count, int *ret_pidfd)
+{
+    struct zygote_reply reply;
+    int r = fdpass_send(z->socket, request, sizeof(*request), fds, count);
+    if (r == 0)
+        r = hear(z, ANSWER_MS, &reply, ret_pidfd);
+    if (r < 0) {
+        z->is_up = false; /* zygote_tend() clears it away */
+        return r;
+    }
+    return reply.pid < 0 ? reply.pid : *ret_pidfd < 0 ? -EPROTO : 0;
+}
+
+void zygote_event(struct spawner *s, int index)
+{
+    struct zygote *z = &s->zygotes[index];
+    struct zygote_reply reply;
+    int pidfd = -1;
+    if (z->socket < 0)
+        return;
+    /* The only thing it says unasked is that it is up. */
+    if (hear(z, 0, &reply, &pidfd) < 0)
+        stop(s, z);
+    else
+        z->is_up = true;
+    close_fd(&pidfd);
+}
+
+bool zygote_tend(struct spawner *s)
+{
+    for (uint32_t i = 0; i < s->zygote_count; i++) {
+        struct zygote *z = &s->zygotes[i];
+        if (z->socket < 0) {
+            if (s->ids.rootless || clock_ms() < z->retry_ms)
+                continue;
+            if (start(s, (int)i) < 0)
+                stop(s, z);
+            return true;
+        }
+        if (z->is_up && z->parked < z->park && clock_ms() >= z->retry_ms) {
+            if (box_park(s, (int)i) < 0)
+                z->retry_ms = clock_ms() + RETRY_MS;
+            if (!z->is_up)
+                stop(s, z);
+            return true;
+        }
+    }
+    return false;
+}
+
+void zygote_kill_all(struct spawner *s)
+{
+    for (uint32_t i = 0; i < s->zygote_count; i++)
+        stop(s, &s->zygotes[i]);
+}

@@ -96,7 +96,7 @@ def run(path):
             return exit_status(end)
         except BaseException:
             sys.__excepthook__(type(problem), problem, trace)
-        return 130 if interrupted else 1
+        return -signal.SIGINT if interrupted else 1
     return 0
 
 
@@ -136,6 +136,9 @@ def finish(status):
     gc.collect()
     ok = flush(sys.stdout) and ok
     flush(sys.stderr)
+    if status == -signal.SIGINT:  # as python3 does, so that a shell sees it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     os._exit(status if ok or status else 120)
 
 

@@ -24,6 +24,7 @@
 
 enum {
     SLACK_MS = 1000, /* attacks.md U5, on a host that starts a box in QUICK_MS */
+    ZYGOTE_MS = 20000,
     QUICK_MS = 50,
     QUICK_CPU_MS = 10, /* that a shell needs to say one word; more means a slow processor */
     MAX_TIME_SCALE = 8,
@@ -311,6 +312,10 @@ static void run_probe(struct attack *a, unsigned number)
         fail(a, "cancelled");
         return;
     }
+    if (a->bench->warm && !a->control && !result.run.is_warm) {
+        fail(a, "ran in a cold box");
+        return;
+    }
     if (a->control)
         judge_control(a, &result);
     else
@@ -392,8 +397,33 @@ void attack_run(const struct attack_bench *bench, const struct attack_case *c, b
         ret->verdict = ATTACK_PASSED;
 }
 
+/* Runs an empty program until a zygote serves it. */
+static int wait_for_zygote(const struct attack_bench *bench, struct err *err)
+{
+    uint64_t deadline_ms = clock_ms() + ZYGOTE_MS;
+    bool is_warm = false;
+    int r = 0;
+    while (r == 0 && !is_warm && clock_ms() < deadline_ms) {
+        CLEANUP(run_spec_done) struct run_spec spec;
+        CLEANUP(run_result_done) struct run_result result;
+        run_spec_init(&spec);
+        run_result_init(&result, FILE_MAX_BYTES);
+        struct run_watch watch = {.cancel_fd = bench->cancel_fd};
+        spec.runtime = runtime_find(bench->runtimes, "python");
+        run_files_add(&spec.files, spec.runtime->main_file, xstrdup("pass\n"), 5, true);
+        r = engine_run(bench->engine, &spec, &watch, &result, err);
+        is_warm = r == 0 && result.run.is_warm;
+    }
+    if (r == 0 && !is_warm)
+        r = err_set(err, ERR_UNAVAILABLE, ETIMEDOUT, "no zygote came up; zygotes need root");
+    return r;
+}
+
 int attack_calibrate(struct attack_bench *bench, struct err *err)
 {
+    int warm = bench->warm ? wait_for_zygote(bench, err) : 0;
+    if (warm < 0)
+        return warm;
     CLEANUP(run_spec_done) struct run_spec spec;
     CLEANUP(run_result_done) struct run_result result;
     run_spec_init(&spec);

@@ -9,6 +9,7 @@
 
 /* What all cases share; read-only while they run. */
 struct attack_bench {
+    bool warm; /* a case that is no control must run in a box of a zygote */
     struct engine *engine;
     const struct runtime_registry *runtimes;
     const struct attack_cases *cases;

@@ -25,9 +25,15 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { EXIT_FAILED = 1, JOBS_MAX = 64, CPU_TRIES = 3, VICTIM_MAX_BYTES = 64 << 10 };
+enum {
+    EXIT_FAILED = 1,
+    WARM_PARKED = 2,
+    JOBS_MAX = 64,
+    CPU_TRIES = 3,
+    VICTIM_MAX_BYTES = 64 << 10
+};
 
-enum { OPT_CONTROLS = 256, OPT_ONLY, OPT_GROUP, OPT_MIN_LEVEL, OPT_JSON, OPT_CASES };
+enum { OPT_CONTROLS = 256, OPT_ONLY, OPT_GROUP, OPT_MIN_LEVEL, OPT_JSON, OPT_CASES, OPT_WARM };
 
 static const struct argp_option options[] = {
     {"controls", OPT_CONTROLS, NULL, 0,
@@ -36,6 +42,8 @@ static const struct argp_option options[] = {
     {"group", OPT_GROUP, "NAME", 0, "only the cases of a group, such as filesystem", 1},
     {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
         1},
+    {"warm", OPT_WARM, NULL, 0,
+        "only cases in Python, in boxes that are forked from a running interpreter", 1},
     {"jobs", 'j', "N", 0, "cases at one time (default: the number of cores)", 1},
     {"json", OPT_JSON, NULL, 0, "print an array of all results", 1},
     {"cases", OPT_CASES, "DIR", 0, "where the cases are", 1},
@@ -105,6 +113,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--jobs %s: not a number from 1 to %d", arg, JOBS_MAX);
         s->jobs = number;
         return 0;
+    case OPT_WARM:
+        s->bench.warm = true;
+        return 0;
     case OPT_JSON:
         s->json = true;
         return 0;
@@ -118,6 +129,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static bool is_wanted(const struct selftest *s, const struct attack_case *c)
 {
+    if (s->bench.warm && !str_eq(c->language, "python"))
+        return false;
     bool wanted = s->only.count == 0;
     for (size_t i = 0; i < s->only.count && !wanted; i++)
         wanted = str_glob_match(s->only.items[i], c->id);
@@ -191,6 +204,7 @@ static int open_bench(struct selftest *s, struct err *err)
     load_victim(s);
     struct engine_options engine = {.runtimes = &s->runtimes,
         .min_level = s->min_level,
+        .park = s->bench.warm ? WARM_PARKED : 0,
         .allow_controls = s->controls,
         .host_roots = s->controls};
     limits_maxima(&engine.maxima);

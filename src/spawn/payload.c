@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -118,6 +119,9 @@ void payload_enter(const struct inside *in)
         inside_fail(in, STEP_DROP, r);
     if ((r = fence(in)) < 0)
         inside_fail(in, STEP_LANDLOCK, r);
+    /* As exec would: the program may look at itself in /proc. */
+    if (in->is_warm && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        inside_fail(in, STEP_DROP, -errno);
 }
 
 void payload_begin(const struct inside *in, struct payload_words *ret)

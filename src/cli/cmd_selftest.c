@@ -204,7 +204,8 @@ static int open_bench(struct selftest *s, struct err *err)
     load_victim(s);
     struct engine_options engine = {.runtimes = &s->runtimes,
         .min_level = s->min_level,
-        .park = s->bench.warm ? WARM_PARKED : 0,
+        .zygotes = s->bench.warm,
+        .park = WARM_PARKED,
         .allow_controls = s->controls,
         .host_roots = s->controls};
     limits_maxima(&engine.maxima);

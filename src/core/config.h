@@ -55,6 +55,8 @@ struct config {
     uint64_t result_ttl_s;
     uint64_t history_max; /* bytes */
     uint64_t resume_grace_s;
+    bool warm;
+    uint64_t parked;
 
     struct run_limits maxima;
 

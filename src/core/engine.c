@@ -165,7 +165,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
     e->runtimes = options->runtimes;
     e->source_count = options->source_count;
     int r = register_all(e, options, err);
-    for (size_t i = 0; r == 0 && options->park && i < e->runtimes->count; i++)
+    for (size_t i = 0; r == 0 && options->zygotes && i < e->runtimes->count; i++)
         r = register_zygote(e, i, options->park, err);
     if (r == 0)
         engine_open_cache(e, &options->cache);

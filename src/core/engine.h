@@ -19,7 +19,8 @@ struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
     unsigned min_level;                      /* enum spawn_level */
     unsigned networks;                       /* to keep ready, see spawn/network.h */
-    unsigned park;                           /* boxes of each zygote to keep ready; 0: none */
+    bool zygotes;                            /* start those that the runtimes have */
+    unsigned park;                           /* boxes of each zygote to keep ready */
     bool allow_controls;                     /* selftest: boxes may leave barriers out */
     bool host_roots; /* selftest: also register each root with the host's
                         whole tree, for controls */

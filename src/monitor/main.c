@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 /* Namespaces waiting for their box: enough for a burst, each costs the kernel some 100 KiB. */
-enum { NETWORKS_READY = 4, BOXES_PARKED = 8 };
+enum { NETWORKS_READY = 4 };
 
 enum { EXIT_SETTINGS = 2, EXIT_FAILED = 125, MEMORY_SHARE = 80, HELP_MAX = 1 << 20 };
 
@@ -158,7 +158,8 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.runtimes = &m->runtimes;
     m->engine_options.min_level = (unsigned)m->config.min_level;
     m->engine_options.networks = NETWORKS_READY;
-    m->engine_options.park = BOXES_PARKED;
+    m->engine_options.zygotes = m->config.warm;
+    m->engine_options.park = (unsigned)m->config.parked;
     m->engine_options.maxima = m->config.maxima;
     m->engine_options.source_count = m->config.mount_count;
     for (size_t i = 0; i < m->config.mount_count; i++) {

@@ -85,8 +85,8 @@ static void fill_inside(const int *fds, unsigned count)
         in.collect_fd = take_next(fds, count, &at);
 }
 
-/* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the namespace,
- * and who is in a chroot may not make user namespaces. */
+/* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the
+ * namespace, and who is in a chroot may not make user namespaces. */
 static int leave_root(void)
 {
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;

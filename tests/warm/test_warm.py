@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warm and cold boxes: the same answer, the same confinement, and nothing of one run in another.
+
+A variable that begins with LC_ makes a run cold (an interpreter reads those at its start), so that both
+ways can be asked of one server."""
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
+
+from apilib import HERMES, SLOW, Server, children, make_dir, wait_until  # noqa: E402
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
+COLD = {"LC_COLD": "1"}
+
+
+def start(**settings):
+    path = make_dir()
+    server = Server(path, env={"HERMES_" + k.upper(): str(v) for k, v in settings.items()})
+    return path, server
+
+
+@pytest.fixture(scope="module")
+def server():
+    path, made = start(parked=4)
+    assert wait_until(lambda: made.run("python", "pass").json()["isolation"]["start"] == "warm", 20)
+    yield made
+    assert made.stop() == 0
+    shutil.rmtree(path, ignore_errors=True)
+
+
+CASES = {
+    'hello': "print('hello')",
+    'argv': 'import sys; print(sys.argv, __name__, __file__, sys.flags, sys.orig_argv, sys.path)',
+    'main attrs': 'print(sorted(k for k in globals()), __doc__, __spec__, __package__, __cached__, type(__loader__).__name__)',
+    'exc': "def f():\n    raise KeyError('x')\nf()",
+    'syntax': 'print(1\nfoo bar',
+    'exit3': 'import sys; sys.exit(3)',
+    'exit str': "import sys; sys.exit('bye')",
+    'exit none': 'raise SystemExit',
+    'os._exit': "import os; print('x', flush=True); os._exit(7)",
+    'atexit': "import atexit; atexit.register(print,'bye'); print('hi')",
+    'del': "class A:\n    def __del__(self): print('del', flush=True)\na=A()\nprint('x')",
+    'thread': "import threading,time\ndef f():\n    time.sleep(.05); print('t')\nthreading.Thread(target=f).start(); print('m')",
+    'threadexc': "import threading\ndef f(): 1/0\nt=threading.Thread(target=f,name='T'); t.start(); t.join()",
+    'mp': "import multiprocessing as m\ndef f(x): return x*x\nif __name__=='__main__':\n    with m.Pool(2) as p: print(p.map(f,range(5)))",
+    'mpspawn': "import multiprocessing as m\ndef f(q): q.put(42)\nif __name__=='__main__':\n    c=m.get_context('spawn'); q=c.Queue(); p=c.Process(target=f,args=(q,)); p.start(); print(q.get()); p.join()",
+    'subprocess': "import subprocess; print(subprocess.run(['echo','hi'],capture_output=True,text=True).stdout)",
+    'stdin': 'import sys; print(sys.stdin.read().upper())',
+    'input': "print(input('? ')+'!')",
+    'stderr': "import sys; print('e',file=sys.stderr); print('o')",
+    'unicode': "print('äöü €😀')",
+    'bytes': "import sys; sys.stdout.buffer.write(b'\\xff\\x00')",
+    'sig': 'import os,signal; os.kill(os.getpid(), signal.SIGTERM)',
+    'segv': 'import os,signal; os.kill(os.getpid(), signal.SIGSEGV)',
+    'sigint': 'import os,signal,time\nos.kill(os.getpid(), signal.SIGINT); time.sleep(1)',
+    'sighandlers': 'import signal; print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGPIPE), signal.getsignal(signal.SIGTERM))',
+    'fds': "import os; print(sorted(os.listdir('/proc/self/fd')))",
+    'env': 'import os; print(sorted(os.environ.items()))',
+    'cwd': "import os; print(os.getcwd(), os.listdir('.'))",
+    'recursion': 'import sys\nprint(sys.getrecursionlimit())\ndef f(n): return f(n+1)\ntry: f(0)\nexcept RecursionError as e: print(e)',
+    'ids': 'import os; print(os.getuid(),os.getgid(),os.getgroups(),os.getpid(),os.getppid(),os.getsid(0),os.getpgid(0))',
+    'umask': 'import os; print(oct(os.umask(0)))',
+    'limits': "import resource as r; print([r.getrlimit(getattr(r,n)) for n in sorted(dir(r)) if n.startswith('RLIMIT')])",
+    'io': 'import sys; print(sys.stdin, sys.stdout, sys.stderr)',
+    'isatty': 'import sys; print(sys.stdin.isatty(), sys.stdout.isatty(), sys.stdout.line_buffering, sys.stderr.line_buffering, sys.stdout.encoding, sys.stdin.errors)',
+    'asyncio': "import asyncio\nasync def m():\n    await asyncio.sleep(.01); print('a')\nasyncio.run(m())",
+    'excepthook': "import sys\nsys.excepthook=lambda *a: print('hook',a[0].__name__)\n1/0",
+    'chain': "try: 1/0\nexcept Exception as e: raise ValueError('v') from e",
+    'warn': "import warnings; warnings.warn('w')",
+    'faulthandler': 'import faulthandler; print(faulthandler.is_enabled())',
+    'closed stdout': 'import sys; sys.stdout.close()',
+    'big': "print('x'*300000)",
+    'pickle': 'import pickle\nclass A: pass\nprint(pickle.dumps(A())[:20])',
+    'inspect': 'import inspect\ndef f(): pass\nprint(inspect.getsource(f))',
+    'numpy': 'import numpy as n; print(n.arange(5).sum())',
+    'hash': 'print(hash(1), hash(2.5))',
+    'tz': 'import time; print(time.tzname, time.timezone)',
+    'locale': 'import locale; print(locale.getlocale(), locale.getpreferredencoding())',
+    'caps': "print([l for l in open('/proc/self/status') if l.startswith(('Cap','NoNew','Seccomp:','Uid','Gid','Groups','SigIgn','SigBlk','Threads'))])",
+    'mounts': "print(open('/proc/self/mountinfo').read().count('\\n'))",
+    'cgroup': "print(open('/proc/self/cgroup').read())",
+    'maps': "print(any('zygote' in l for l in open('/proc/self/maps')))",
+    'keyboard': 'raise KeyboardInterrupt',
+    'oserr': "open('/nope')",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_warm_is_like_cold(server, name):
+    given = dict(stdin="in put\n", args=["a b"])
+    warm = server.run("python", CASES[name], **given).json()
+    cold = server.run("python", CASES[name], env=COLD, **given).json()
+    assert (warm["isolation"]["start"], cold["isolation"]["start"]) == ("warm", "cold")
+    cold["stdout"] = cold["stdout"].replace("('LC_COLD', '1'), ", "")
+    for field in ("status", "exit_code", "signal", "stdout", "stderr"):
+        assert warm[field] == cold[field], field
+
+
+def test_limits_and_files_of_warm_boxes(server):
+    slow = server.run("python", "while True: pass", limits={"cpu_ms": 300 * SLOW}).json()
+    assert (slow["status"], slow["isolation"]["start"]) == ("time_limit", "warm")
+    big = server.run("python", "x = bytearray(1 << 30)", limits={"memory_mb": 64}).json()
+    assert big["status"] in ("memory_limit", "runtime_error") and big["isolation"]["start"] == "warm"
+    flood = server.run("python", "while True: print('x' * 1000)").json()
+    assert (flood["status"], flood["isolation"]["start"]) == ("output_limit", "warm")
+    run = server("POST", "/v1/runs", {
+        "language": "python", "entry": "d/main.py", "collect": ["out/*"],
+        "files": [{"name": "d/main.py", "content": "import helper, os; os.mkdir('out'); helper.go()"},
+                  {"name": "d/helper.py", "content": "def go(): open('out/f', 'w').write('made')"}]}).json()
+    assert (run["status"], run["isolation"]["start"]) == ("ok", "warm"), run
+    assert [(f["name"], f["content"]) for f in run["files"]] == [("out/f", "bWFkZQ==")] or \
+        run["files"][0]["content"] == "made"
+
+
+LEAVES_TRACES = """
+import builtins, os, sys, json, random, signal, threading, ctypes
+open('/tmp/left', 'w').write('x'); open('/dev/shm/left', 'w').write('x'); open('left', 'w').write('x')
+os.environ['LEFT'] = '1'; builtins.left = 1; sys.modules['left'] = sys; json.left = 1
+random.seed(1); signal.setitimer(signal.ITIMER_REAL, 100); sys.path.append('/left')
+os.dup2(1, 77); os.nice(5); os.umask(0o7); sys.setrecursionlimit(77777)
+print('done')
+"""
+LOOKS_FOR_TRACES = """
+import builtins, os, sys, json, random, signal
+found = [p for p in ('/tmp/left', '/dev/shm/left', 'left') if os.path.exists(p)]
+found += [k for k in os.environ if 'LEFT' in k]
+found += [n for n, o in (('builtins', builtins), ('json', json)) if hasattr(o, 'left')]
+found += ['module'] * ('left' in sys.modules) + ['path'] * ('/left' in sys.path)
+found += ['timer'] * (signal.getitimer(signal.ITIMER_REAL)[0] != 0)
+found += ['fd'] * os.path.exists('/proc/self/fd/77') + ['nice'] * (os.nice(0) != 0)
+found += ['recursion'] * (sys.getrecursionlimit() == 77777)
+print(found, random.random(), os.getpid())
+"""
+
+
+def test_nothing_of_one_run_is_in_another(server):
+    seen = set()
+    for _ in range(40 if not os.environ.get("HERMES_FULL") else 10000):
+        left = server.run("python", LEAVES_TRACES).json()
+        assert (left["stdout"], left["isolation"]["start"]) == ("done\n", "warm"), left
+        run = server.run("python", LOOKS_FOR_TRACES).json()
+        found, rest = run["stdout"].split("]", 1)
+        assert found == "[", run
+        number, pid = rest.split()
+        assert pid == "2"
+        seen.add(number)
+    assert len(seen) >= 40, "random numbers repeat"
+
+
+def test_many_at_once(server):
+    def one(n):
+        return server.run("python", "print(%d)" % n).json()
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for n, run in enumerate(pool.map(one, range(200))):
+            assert run["stdout"] == "%d\n" % n, run
+
+
+def test_the_zygote_dies_and_comes_back(server):
+    spawner = server.child("hermes-spawn")
+    for _ in range(3):
+        zygotes = [p for p in children(spawner) if is_zygote(p)]
+        assert zygotes
+        os.kill(min(zygotes), signal.SIGKILL)
+        assert server.run("python", "print(1)").json()["stdout"] == "1\n"
+        assert wait_until(lambda: server.run("python", "1", limits={"memory_mb": 99}).json()
+                          ["isolation"]["start"] == "warm", 20)
+    assert server.child("hermes-spawn") == spawner
+
+
+def is_zygote(pid):
+    """Not its boxes, which have a pid namespace of their own."""
+    try:
+        return b"zygote.py" in pathlib.Path("/proc/%d/cmdline" % pid).read_bytes() and \
+            "NSpid:\t%d\n" % pid in pathlib.Path("/proc/%d/status" % pid).read_text()
+    except OSError:
+        return False
+
+
+def test_a_zygote_has_no_power_on_the_host(server):
+    """Root in its own user namespace only, with ids of boxes only, in the read-only tree."""
+    zygote = [p for p in children(server.child("hermes-spawn")) if is_zygote(p)][0]
+    status = pathlib.Path("/proc/%d/status" % zygote).read_text()
+    uid = int(status.split("Uid:")[1].split()[0])
+    assert uid > 65535
+    assert os.readlink("/proc/%d/ns/user" % zygote) != os.readlink("/proc/self/ns/user")
+    assert os.readlink("/proc/%d/ns/net" % zygote) != os.readlink("/proc/self/ns/net")
+    descriptors = os.listdir("/proc/%d/fd" % zygote)
+    assert sorted(map(int, descriptors)) == [0, 1, 2, 3, 4], descriptors
+
+
+def test_switched_off_it_is_cold_and_on_demand_without_a_pool():
+    for settings, starts in ((dict(warm="false"), "cold"), (dict(parked=0), "warm")):
+        path, made = start(**settings)
+        try:
+            if starts == "warm":
+                assert wait_until(
+                    lambda: made.run("python", "1").json()["isolation"]["start"] == "warm", 20)
+            time.sleep(1)
+            assert made.run("python", "print(1)").json()["isolation"]["start"] == starts
+        finally:
+            assert made.stop() == 0
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def test_every_attack_in_python_on_the_warm_path():
+    done = subprocess.run([str(HERMES), "selftest", "--warm", "--controls"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert len([x for x in done.stdout.splitlines() if x.startswith("ok")]) >= 30

@@ -70,12 +70,13 @@ def descendants(pid):
 
 
 def boxes_below(pid):
-    """Processes of boxes: the spawner has one helper beside them."""
+    """Processes of boxes: they have a pid namespace of their own, the spawner's helpers have not."""
     def is_box(child):
         try:
-            return pathlib.Path("/proc/%d/comm" % child).read_text().strip() != "hermes-network"
+            status = pathlib.Path("/proc/%d/status" % child).read_text()
         except OSError:
             return False
+        return len(status.split("NSpid:")[1].splitlines()[0].split()) > 1
     return [child for child in descendants(pid) if is_box(child)]
 
 
@@ -99,6 +100,7 @@ class Server:
         self.env = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/root"),
                     "HERMES_STATE_DIR": str(self.state),
                     "HERMES_RUNTIMES": str(ROOT / "runtimes"),
+                    "HERMES_PARKED": "0",  # boxes that wait look like boxes that are left
                     "LC_ALL": "C.UTF-8"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:

@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
 if not BUILD.is_absolute():
     BUILD = ROOT / BUILD
 
-SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE, NETWORK = range(1, 8)
+SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE, ZYGOTE, NETWORK = range(1, 9)
 ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
 BOX_STDIN, BOX_COLLECT = 1, 2
@@ -182,7 +182,7 @@ BAD = [
     ("root wraps", dict(root=0xFFFFFFFF)),
     ("exec out of range", dict(exec=1)),
     ("exec wraps", dict(exec=0x80000000)),
-    ("unknown flag", dict(flags=4)),
+    ("unknown flag", dict(flags=8)),
     ("flags promise descriptors that are not there", dict(flags=BOX_STDIN)),
     ("collect without a pipe", dict(flags=BOX_COLLECT)),
     ("barriers left out", dict(remove=1)),
@@ -294,7 +294,7 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
         size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
         data = bytearray(rng.randbytes(size))
         if size >= 4:
-            kinds = [0, SEAL, BOX, PROBE, NETWORK, 8, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 8]
+            kinds = [0, SEAL, BOX, PROBE, ZYGOTE, NETWORK, 9, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 9]
             struct.pack_into("=I", data, 0, rng.choice(kinds))
         if sealed and size == 2192 and rng.random() < 0.5:
             struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(3), 0, rng.getrandbits(4))

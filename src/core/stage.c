@@ -99,7 +99,7 @@ static int open_stdin(struct stage *st, int *ret_box_fd, struct err *err)
         r = open_pipe(false, &st->in.box_fd, ret_box_fd);
         st->in.source_fd = st->spec->stdin_fd;
     }
-    return r < 0 ? err_set(err, ERR_INTERNAL, -r, "cannot open stdin: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(err, err_code_of(-r), -r, "cannot open stdin: %s", strerror(-r)) : 0;
 }
 
 static int check_room(const struct stage_spec *spec, struct err *err)
@@ -138,13 +138,14 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
+        return err_set(
+            err, err_code_of(errno), errno, "cannot make a socket: %s", strerror(errno));
     st->socket = pair[0];
     cleanup_close int box_socket = pair[1];
     if ((r = open_pipe(true, &st->out_fd, &box_out)) < 0 ||
         (r = open_pipe(true, &st->err_fd, &box_err)) < 0 ||
         (st->collected && (r = open_pipe(true, &st->collect_fd, &box_collect)) < 0))
-        return err_set(err, ERR_INTERNAL, -r, "cannot make a pipe: %s", strerror(-r));
+        return err_set(err, err_code_of(-r), -r, "cannot make a pipe: %s", strerror(-r));
     if ((r = open_stdin(st, &box_in, err)) < 0)
         return r;
     int fds[6] = {box_socket, job, box_out, box_err};
@@ -466,13 +467,10 @@ static int conclude(struct stage *st, struct err *err)
 {
     struct stage_result *result = st->result;
     const struct spawn_event *end = &st->end;
-    if (end->kind == EVENT_FAILED) {
-        bool busy = end->error == -EAGAIN || end->error == -ENOSPC || end->error == -ENOMEM ||
-                    end->error == -EMFILE || end->error == -ENFILE;
-        return err_set(err, busy ? ERR_UNAVAILABLE : ERR_INTERNAL, -end->error,
+    if (end->kind == EVENT_FAILED)
+        return err_set(err, err_code_of(-end->error), -end->error,
             "cannot %s: %s; the program did not start", spawner_step_text(end->step),
             strerror(-end->error));
-    }
     drain(st);
     fill_usage(st);
     if (end->flags & ENDED_EXEC_FAILED) {

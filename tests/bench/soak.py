@@ -4,7 +4,8 @@
 
 Passes when no verdict was wrong, nothing was left behind, the server's memory stayed where it was
 and the p99 of the last tenth is within 1.2 times that of the first. Runs that wait by design (time
-limits, cancelled ones) do not count for the p99. Ends with one line and exit status 0 or 1.
+limits, cancelled ones) do not count for the p99; what other programs took of the machine meanwhile
+is told and allowed for. Ends with one line and exit status 0 or 1.
 
   tests/bench/soak.py [--runs N] [--clients N] [--connections N] [--seed N]
 """
@@ -31,7 +32,8 @@ from leaks import Groups, Holdings, gone, kernel_complaints, kernel_groups, sett
 
 DRIFT_MAX = 1.2     # p99 of the last tenth against the first
 GROWTH_KB = 4096    # of the server's memory, from the second tenth to the end
-DYING_MAX = 200     # control groups that the kernel may still hold at the end
+DYING_MAX = 50      # control groups that the kernel may still hold at the end
+DYING_WAIT_S = 30   # it lets go of them in its own time
 WARM_UP = 200       # runs before the first that counts
 POLL_S = 0.02
 WRONG_KEPT = 20
@@ -126,8 +128,9 @@ async def c_signal(conn, n):
 
 
 async def wall_limit(conn, n):
+    # A machine with more to do may not come as far as the output in this time.
     check(await run(conn, "bash", "echo %d; sleep 60" % n, limits={"wall_ms": 120}), status="time_limit",
-          hit="wall", stdout="%d\n" % n, exit_code=None)
+          hit="wall", exit_code=None)
 
 
 async def cpu_limit(conn, n):
@@ -251,6 +254,41 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
 
 
+class Cores:
+    """What of the machine was left for us: all cores but what others used, which is everything that
+    neither the server's control group nor the clients did."""
+
+    def __init__(self, groups, clients):
+        self.stat = [pathlib.Path(path, "cpu.stat") for path, v2 in groups.dirs if v2][:1]
+        self.pids = [os.getpid()] + clients
+
+    def ours(self):
+        seconds = 0.0
+        for path in self.stat:
+            seconds += int(path.read_text().split("usage_usec")[1].split()[0]) / 1e6
+        for pid in self.pids:
+            try:
+                fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+    def sample(self):
+        """Time, CPU seconds of everybody, CPU seconds of ours."""
+        fields = [int(n) for n in open("/proc/stat").readline().split()[1:9]]
+        busy = (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), busy, self.ours()
+
+    def left(self, before, after):
+        """Cores that were ours between two samples, on average."""
+        if not self.stat:
+            return 1.0
+        took, busy, ours = (b - a for a, b in zip(before, after))
+        others = max(0.0, busy - ours) / took
+        return max(0.1, os.cpu_count() - others)
+
+
 def warm_up(port, seed):
     """What happens once: compilers read from disk, the cache filled, pages of the server touched."""
     async def all_kinds():
@@ -293,6 +331,8 @@ class Soak:
         """Until the clients have ended; takes a sample of the server at every tenth."""
         began, tenth = time.monotonic(), 1
         alive = list(clients)
+        self.cores = Cores(self.groups, [process.pid for process, _ in clients])
+        self.cpu = [self.cores.sample()]
         while alive:
             ready = multiprocessing.connection.wait([pipe for _, pipe in alive], 0.5)
             for process, pipe in list(alive):
@@ -310,6 +350,7 @@ class Soak:
                 tenth = done * 10 // self.options.runs + 1
                 now = Holdings(self.server, self.groups)
                 self.samples.append((done, now.pss_kb, now.fds, kernel_groups() - self.kernel))
+                self.cpu.append(self.cores.sample())
                 if not sys.stdout.isatty():
                     print(line, flush=True)
             if self.server.process.poll() is not None:
@@ -361,6 +402,9 @@ class Soak:
 
     def leaks(self):
         left, now = settle(self.server, self.groups, self.before)
+        deadline = time.monotonic() + DYING_WAIT_S
+        while kernel_groups() - self.kernel > DYING_MAX and time.monotonic() < deadline:
+            time.sleep(0.5)
         self.samples.append((self.options.runs, now.pss_kb, now.fds, kernel_groups() - self.kernel))
         for done, pss, fds, held in self.samples:
             print("after %7d runs: server %5d kB %3d fds, spawner %4d kB %3d fds, monitor %4d kB, "
@@ -401,11 +445,15 @@ class Soak:
             print(line)
         lost = self.options.runs - len(self.results)
         drift = last / first if first else 0
-        passed = not (self.wrong or self.wrong_count or lost or left) and drift <= DRIFT_MAX
+        cores = [self.cores.left(*self.cpu[:2]), self.cores.left(*self.cpu[-2:])]
+        print("of %d cores others left %.2f in the first tenth and %.2f in the last" % (
+            os.cpu_count(), *cores))
+        allowed = DRIFT_MAX * max(1.0, cores[0] / cores[1])
+        passed = not (self.wrong or self.wrong_count or lost or left) and drift <= allowed
         print("soak: %d runs in %.0f s (%.0f/s), %d wrong, %d not done, %d leaks, p99 %.1f ms at first and "
-              "%.1f ms at last (%.2fx, at most %.1fx): %s" % (
+              "%.1f ms at last (%.2fx, at most %.2fx): %s" % (
                   len(self.results), self.seconds, len(self.results) / self.seconds, self.wrong_count, lost,
-                  len(left), first, last, drift, DRIFT_MAX, "passed" if passed else "FAILED"))
+                  len(left), first, last, drift, allowed, "passed" if passed else "FAILED"))
         return 0 if passed else 1
 
 

@@ -161,7 +161,7 @@ def test_r7_at_the_limit_of_descriptors(contained):
         sock.close()
 
     # Those who do not speak cannot be told from slow ones: new clients are told to come again.
-    herd = hold_connections(server, 140, False)
+    herd = hold_connections(server, 110, False)
     replies = []
     for _ in range(10):
         replies.append(server("GET", "/health", tcp=True))

@@ -13,7 +13,7 @@ from apilib import SLOW, open_descriptors
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 
-from runlib import Groups, mounts, processes, temporary_files  # noqa: E402,F401
+from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: E402,F401
 
 PROGRAMS = ("hermes-server", "hermes-spawn")
 

@@ -13,7 +13,7 @@ import pytest
 
 from apilib import SLOW, wait_until
 from crowd import Connection, Lost, encode
-from leaks import Holdings, pss_kb, settle
+from leaks import ASAN, Holdings, pss_kb, settle
 
 FULL = bool(os.environ.get("HERMES_FULL"))
 IN_VM = bool(os.environ.get("HERMES_IN_VM"))
@@ -87,7 +87,7 @@ def test_r11_a_crowd_loses_nothing_and_shares_fairly(contained):
     print("%d and %d runs, %d refused, fairness %.3f, at most %d waiting, +%d kB" % (
         a, b, crowd.refused, fairness, crowd.queue, growth_kb))
     assert fairness >= 0.8, crowd.done
-    assert growth_kb < count * 256
+    assert growth_kb < count * 256 or ASAN
     left, _ = settle(server, contained.groups, before, 5)
     assert not left, left
     assert server.programs() == pids
@@ -164,7 +164,7 @@ def test_bad_clients_stop_nobody(contained, kind):
         assert wait_until(lambda: server.metric("hermes_boxes_running") == 0)
     # The history may keep 64 MiB; beside it a deaf client costs its reply.
     grown_kb = pss_kb(pids["hermes-server"]) - before.pss_kb["hermes-server"]
-    assert grown_kb < (128 << 10) + count * 4096, grown_kb
+    assert grown_kb < (128 << 10) + count * 4096 or ASAN, grown_kb
     for sock in herd:
         sock.close()
     left, now = settle(server, contained.groups, before, 10)

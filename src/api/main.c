@@ -107,6 +107,7 @@ static void raise_descriptors(void)
 static void keep_heaps_small(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BLOCK);
     (void)mallopt(M_ARENA_MAX, HEAPS);
 }
 

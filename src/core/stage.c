@@ -9,6 +9,7 @@
 
 #include "core/stage.h"
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -53,14 +54,8 @@ struct stage {
     uint64_t other_deadline_ns; /* set-up, collection, dying */
     struct spawn_event end;
     bool ended;
+    char *chunk; /* CHUNK bytes for what is read */
 };
-
-/* A thread runs one stage at a time. Not in struct stage, and not on the stack, which would
- * touch every page of them for each run. */
-static __thread struct {
-    char pump[PUMP_BUFFER]; /* stdin on its way */
-    char chunk[CHUNK];
-} buffers;
 
 void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
 {
@@ -243,7 +238,7 @@ static bool read_stream(struct stage *st, enum run_stream stream)
     struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
     bool *cut =
         stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
-    char *chunk = buffers.chunk;
+    char *chunk = st->chunk;
     ssize_t n = read(*fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
@@ -266,7 +261,7 @@ static bool read_stream(struct stage *st, enum run_stream stream)
 
 static bool read_collected(struct stage *st)
 {
-    char *chunk = buffers.chunk;
+    char *chunk = st->chunk;
     ssize_t n = read(st->collect_fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
@@ -497,6 +492,10 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
+    /* Neither on the stack nor thread-local: a server has hundreds of threads that each ran
+     * something once, and few that do now. */
+    cleanup_free char *chunk = xmalloc(CHUNK);
+    cleanup_free char *pump = spec->stdin_fd >= 0 ? xmalloc(PUMP_BUFFER) : NULL;
     const int *sinks = spec->watch->sink_fds;
     struct stage state = {.spec = spec,
         .result = result,
@@ -505,7 +504,8 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .out_fd = -1,
         .err_fd = -1,
         .collect_fd = -1,
-        .in = {.source_fd = -1, .box_fd = -1, .buffer = buffers.pump},
+        .in = {.source_fd = -1, .box_fd = -1, .buffer = pump},
+        .chunk = chunk,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;

@@ -20,7 +20,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PHASE_BITS = 3, TICK_MS = 500, EVENTS = 64, REPLY_TIMEOUT_MS = 60000 };
+enum {
+    PHASE_BITS = 3,
+    TICK_MS = 500,
+    EVENTS = 64,
+    REPLY_TIMEOUT_MS = 60000,
+    EXTRA_MIN = 64,
+    EXTRA_TIMEOUT_MS = 3000,
+};
 
 struct connection {
     struct connections *all;
@@ -28,6 +35,8 @@ struct connection {
     uint32_t generation;
     struct connection *next_free;
     bool is_open;
+    bool is_extra;
+    bool is_closing; /* told to, but its thread still has it */
     int fd;
     _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
     int cancel_fd;                /* -1: nobody is told */
@@ -38,6 +47,8 @@ struct connections {
     struct service *service;
     struct connection *items;
     unsigned count;
+    unsigned open;
+    unsigned max;
     struct connection *free_list;
     pthread_mutex_t lock;
     pthread_t thread;
@@ -46,14 +57,14 @@ struct connections {
     int stop_fd;
 };
 
-static uint64_t deadline_ms(const struct connections *all, enum phase phase)
+static uint64_t deadline_ms(const struct connection *c, enum phase phase)
 {
-    const struct config *config = &all->service->config;
+    const struct config *config = &c->all->service->config;
     switch (phase) {
     case PHASE_HEADERS:
     case PHASE_NEXT:
     case PHASE_BODY:
-        return config->request_timeout_s * 1000;
+        return c->is_extra ? EXTRA_TIMEOUT_MS : config->request_timeout_s * 1000;
     case PHASE_IDLE:
         return config->idle_timeout_s * 1000;
     case PHASE_REPLY:
@@ -77,7 +88,7 @@ static void close_late(struct connections *all)
         struct connection *c = &all->items[i];
         enum phase phase = phase_of(c);
         uint64_t since_ms = c->phase_since >> PHASE_BITS;
-        if (c->is_open && now > since_ms && now - since_ms > deadline_ms(all, phase)) {
+        if (c->is_open && now > since_ms && now - since_ms > deadline_ms(c, phase)) {
             (void)shutdown(c->fd, SHUT_RDWR);
             all->service->metrics.late += phase != PHASE_IDLE;
             c->phase_since = now << PHASE_BITS | phase;
@@ -145,10 +156,11 @@ int connections_open(
     struct connections *all = xcalloc(1, sizeof(*all));
     all->service = service;
     all->epoll_fd = all->stop_fd = -1;
-    all->count = max;
-    all->items = xcalloc(max, sizeof(*all->items));
+    all->max = max;
+    all->count = max + max / 8 + EXTRA_MIN;
+    all->items = xcalloc(all->count, sizeof(*all->items));
     (void)pthread_mutex_init(&all->lock, NULL);
-    for (unsigned i = max; i-- > 0;) {
+    for (unsigned i = all->count; i-- > 0;) {
         struct connection *c = &all->items[i];
         *c = (struct connection){
             .all = all, .index = i, .cancel_fd = -1, .next_free = all->free_list};
@@ -177,13 +189,33 @@ void connections_close(struct connections *all)
     free(all);
 }
 
+/* Closes the connection that has been idle for longest; false when none is. */
+static bool close_idlest(struct connections *all)
+{
+    struct connection *idlest = NULL;
+    for (unsigned i = 0; i < all->count; i++) {
+        struct connection *c = &all->items[i];
+        if (c->is_open && !c->is_closing && phase_of(c) == PHASE_IDLE &&
+            (!idlest || c->phase_since < idlest->phase_since))
+            idlest = c;
+    }
+    if (!idlest)
+        return false;
+    idlest->is_closing = true;
+    (void)shutdown(idlest->fd, SHUT_RDWR);
+    return true;
+}
+
 struct connection *connection_begin(struct connections *all, int fd)
 {
     (void)pthread_mutex_lock(&all->lock);
     struct connection *c = all->free_list;
     if (c) {
         all->free_list = c->next_free;
+        c->is_extra = all->open >= all->max && !close_idlest(all);
         c->is_open = true;
+        c->is_closing = false;
+        all->open++;
         c->fd = fd;
         c->phase_since = clock_ms() << PHASE_BITS | PHASE_HEADERS;
         c->cancel_fd = -1;
@@ -199,11 +231,22 @@ void connection_end(struct connection *c)
     struct connections *all = c->all;
     (void)pthread_mutex_lock(&all->lock);
     c->is_open = false;
+    all->open--;
     c->generation++;
     c->next_free = all->free_list;
     all->free_list = c;
     all->service->metrics.connections--;
     (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool connection_is_extra(const struct connection *c)
+{
+    return c->is_extra;
+}
+
+bool connection_has_spoken(const struct connection *c)
+{
+    return phase_of(c) != PHASE_HEADERS;
 }
 
 void connection_phase(struct connection *c, enum phase phase)
@@ -254,15 +297,15 @@ void connections_cancel_all(struct connections *all)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-unsigned connections_busy(struct connections *all)
+unsigned connections_busy(struct connections *all, bool slow)
 {
     unsigned busy = 0;
     (void)pthread_mutex_lock(&all->lock);
     for (unsigned i = 0; i < all->count; i++) {
         const struct connection *c = &all->items[i];
         enum phase phase = phase_of(c);
-        busy += c->is_open &&
-                (phase == PHASE_HANDLING || phase == PHASE_REPLY || phase == PHASE_BODY);
+        busy += c->is_open && (phase == PHASE_HANDLING ||
+                                  (slow && (phase == PHASE_REPLY || phase == PHASE_BODY)));
     }
     (void)pthread_mutex_unlock(&all->lock);
     return busy;

@@ -22,15 +22,21 @@ enum phase {
 struct connections;
 struct connection;
 
+/* Beside max there is room for some more, whose requests are answered with 503. */
 int connections_open(
     struct connections **ret, struct service *service, unsigned max, struct err *err);
 
 /* Stops the thread; no connection may be open. */
 void connections_close(struct connections *all);
 
-/* NULL when there are too many. */
+/* Past max, the connection that has waited longest for its next request is closed for the new
+ * one; where none waits, the new one is extra. NULL when there is no room for that either. */
 struct connection *connection_begin(struct connections *all, int fd);
 void connection_end(struct connection *c);
+bool connection_is_extra(const struct connection *c);
+
+/* Whether it ever got as far as a request line. */
+bool connection_has_spoken(const struct connection *c);
 
 void connection_phase(struct connection *c, enum phase phase);
 int connection_fd(const struct connection *c);
@@ -42,5 +48,6 @@ bool connection_is_gone(const struct connection *c);
 /* Tells every run that is followed to cancel itself. */
 void connections_cancel_all(struct connections *all);
 
-/* Connections that have a request under way. */
-unsigned connections_busy(struct connections *all);
+/* Connections that have a request under way: one that we work on, or, with `slow`, also one
+ * whose client still sends or has not taken its reply. */
+unsigned connections_busy(struct connections *all, bool slow);

@@ -33,6 +33,7 @@ struct http_request {
     bool is_begun; /* the headers were looked at */
     bool is_read;  /* so was the whole body */
     uint64_t began_ns;
+    size_t held; /* of the service's memory for requests and replies */
     struct connection *connection;
     struct MHD_Connection *mhd;
 };

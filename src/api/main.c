@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { LARGE_BLOCK = 256 << 10, HEAPS = 4 };
 
 struct hello {
     int fds[FDPASS_MAX];
@@ -99,6 +102,17 @@ static void raise_descriptors(void)
     }
 }
 
+/* Output and bodies of megabytes come and go on hundreds of threads. glibc would keep them in
+ * the heaps of those threads once it has seen a few; from their own mappings they go back at
+ * once.
+ */
+static void keep_heaps_small(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BLOCK);
+    (void)mallopt(M_ARENA_MAX, HEAPS);
+}
+
 static int block_signals(void)
 {
     sigset_t set;
@@ -151,6 +165,7 @@ int main(int argc, char **argv)
     (void)umask(077);
     (void)fcntl(HANDOVER_FD, F_SETFD, FD_CLOEXEC);
     raise_descriptors();
+    keep_heaps_small();
     int r = receive_hello(&hello, &err);
     if (r == 0)
         r = prepare(&service, &hello, &err);

@@ -134,9 +134,10 @@ int handle_run_get(struct http_request *req, struct http_reply *reply, struct er
     if (!run)
         return not_found(err);
     char *text = history_answer(run, &len);
-    reply_json(reply, 200, text, len);
+    if (text)
+        reply_json(reply, 200, text, len);
     history_unref(run);
-    return 0;
+    return text ? 0 : not_found(err);
 }
 
 int handle_run_delete(struct http_request *req, struct http_reply *reply, struct err *err)

@@ -9,7 +9,9 @@
 #include "api/auth.h"
 #include "api/connection.h"
 #include "api/gate.h"
+#include "api/raw_reply.h"
 #include "api/routes.h"
+#include "api/stream.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -18,6 +20,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -25,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,12 +36,13 @@ enum {
     MAX_DAEMONS = 32,
     POOL_BYTES = 32 << 10, /* request line and headers of a connection */
     STACK_BYTES = 512 << 10,
-    STREAM_BLOCK = 64 << 10,
-    STREAM_MAX = 512 << 20,
     SMALL_BODY = 64 << 10,
-    LINGER_MS = 1000,
-    LINGER_BYTES = 8 << 20,
+    SMALL_REPLY = 64 << 10,
     CANCEL_MS = 6000, /* for cancelled runs to end */
+    REPLY_MS = 1000,  /* for the last replies to be taken */
+    FDS_OF_SERVER = 128,
+    FDS_PER_RUN = 12,
+    FDS_PER_WAITER = 2,
 };
 
 struct server {
@@ -138,56 +143,12 @@ static void log_request(const struct http_request *req, int status)
         service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
 }
 
-/* A stream on its way: the reply's reader and what it read but the library has not taken. */
-struct stream {
-    struct http_request *req;
-    struct buf pending;
-    size_t at;
-    int (*read)(void *context, struct http_request *req, struct buf *to);
-    void (*done)(void *context);
-    void *context;
-};
-
-static ssize_t stream_read(void *context, uint64_t position, char *out, size_t max)
-{
-    struct stream *s = context;
-    connection_phase(s->req->connection, PHASE_HANDLING);
-    while (s->at == s->pending.len) {
-        buf_clear(&s->pending);
-        s->at = 0;
-        int r = s->read ? s->read(s->context, s->req, &s->pending) : 0;
-        if (r <= 0 && r != -EAGAIN)
-            s->read = NULL;
-        if (!s->read && s->pending.len == 0)
-            return MHD_CONTENT_READER_END_OF_STREAM;
-    }
-    size_t n = s->pending.len - s->at < max ? s->pending.len - s->at : max;
-    memcpy(out, s->pending.data + s->at, n);
-    s->at += n;
-    connection_phase(s->req->connection, PHASE_REPLY);
-    return (ssize_t)n;
-}
-
-static void stream_done(void *context)
-{
-    struct stream *s = context;
-    s->done(s->context);
-    buf_done(&s->pending);
-    free(s);
-}
-
 static struct MHD_Response *make_response(struct http_request *req, struct http_reply *reply)
 {
-    if (!reply->read)
-        return MHD_create_response_from_buffer(reply->body_len,
-            reply->body ? reply->body : (char *)"",
-            reply->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
-    struct stream *s = xcalloc(1, sizeof(*s));
-    *s = (struct stream){
-        .req = req, .read = reply->read, .done = reply->done, .context = reply->context};
-    buf_init(&s->pending, STREAM_MAX);
-    return MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, s, stream_done);
+    return reply->read ? stream_response(req, reply)
+                       : MHD_create_response_from_buffer(reply->body_len,
+                             reply->body ? reply->body : (char *)"",
+                             reply->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
 }
 
 static enum MHD_Result send_reply(struct http_request *req, struct http_reply *reply)
@@ -219,43 +180,13 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
     return r;
 }
 
-/* What the client still sends is thrown away for a moment, so that it can read the reply before
- * the kernel resets the connection. */
-static void linger(int fd)
-{
-    char waste[65536];
-    size_t left = LINGER_BYTES;
-    uint64_t until = clock_ms() + LINGER_MS;
-    struct pollfd in = {.fd = fd, .events = POLLIN};
-    (void)shutdown(fd, SHUT_WR);
-    while (clock_ms() < until && poll(&in, 1, LINGER_MS) > 0) {
-        ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || (size_t)n >= left)
-            break;
-        left -= n > 0 ? (size_t)n : 0;
-    }
-}
-
 /* Answers a request whose body is not read to its end. The library cannot do that in the middle
  * of a body, and before it resets the connection too soon: the reply goes out by hand. */
 static enum MHD_Result cut_off(struct http_request *req, struct http_reply *reply)
 {
-    cleanup_buf struct buf text;
-    int fd = connection_fd(req->connection);
-    buf_init(&text, 1 << 20);
-    (void)buf_printf(&text,
-        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
-        reply->status, MHD_get_reason_phrase_for((unsigned)reply->status),
-        reply->content_type ? reply->content_type : "application/json", reply->body_len);
-    for (size_t i = 0; i < reply->header_count; i++)
-        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
-    (void)buf_append_str(&text, "\r\n");
-    (void)buf_append(&text, reply->body, reply->body_len);
     metrics_count_request(&req->service->metrics, reply->status);
     log_request(req, reply->status);
-    (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
-    linger(fd);
+    raw_reply(connection_fd(req->connection), reply);
     free(reply->body);
     return MHD_NO;
 }
@@ -278,9 +209,26 @@ static void fill_error(
 
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
-    struct http_reply reply = {0};
+    struct http_reply reply = {.close = connection_is_extra(req->connection)};
     fill_error(req->route, &reply, err);
     return send_refusal(req, &reply);
+}
+
+/* A reply is held until the client has taken it. One that can be asked for again gives way when
+ * there is no memory; the answer of a run that is over does not. */
+static void hold_reply(struct http_request *req, struct http_reply *reply)
+{
+    struct err err = {0};
+    if (reply->body_len > SMALL_REPLY && str_eq(req->method, "GET")) {
+        if (!service_hold(req->service, reply->body_len)) {
+            (void)service_full(&err);
+            reply_error(reply, &err);
+            return;
+        }
+    } else {
+        service_hold_anyway(req->service, reply->body_len);
+    }
+    req->held += reply->body_len;
 }
 
 static enum MHD_Result dispatch(struct http_request *req)
@@ -291,6 +239,7 @@ static enum MHD_Result dispatch(struct http_request *req)
     if (req->route->handle(req, &reply, &err) < 0)
         fill_error(req->route, &reply, &err);
     buf_done(&req->body);
+    hold_reply(req, &reply);
     auth_cors(req, &reply);
     return send_reply(req, &reply);
 }
@@ -388,6 +337,10 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
         req->service->metrics.gated++;
         return refuse(req, &err);
     }
+    if (connection_is_extra(req->connection)) {
+        (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
+        return refuse(req, &err);
+    }
     if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
         return r;
     if (req->declares_body)
@@ -398,6 +351,11 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
 static enum MHD_Result on_body(struct http_request *req, const char *data, size_t size)
 {
     struct err err = {0};
+    if (!service_hold(req->service, size)) {
+        (void)service_full(&err);
+        return refuse(req, &err);
+    }
+    req->held += size;
     int r = buf_append(&req->body, data, size);
     if (r == -EMSGSIZE) {
         (void)err_set(
@@ -439,6 +397,7 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **reque
     if (req->connection)
         connection_phase(req->connection, PHASE_IDLE);
     buf_done(&req->body);
+    service_release(req->service, req->held);
     free(req->target);
     free(req);
     *request = NULL;
@@ -452,9 +411,14 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **sock
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         *socket_context = connection_begin(server->connections, info->connect_fd);
-        if (!*socket_context)
+        if (!*socket_context) {
+            raw_unavailable(info->connect_fd);
             (void)shutdown(info->connect_fd, SHUT_RDWR);
+        }
     } else if (*socket_context) {
+        /* The library had no thread for it, or nobody reads this any more. */
+        if (!connection_has_spoken(*socket_context))
+            raw_unavailable(connection_fd(*socket_context));
         connection_end(*socket_context);
     }
 }
@@ -468,13 +432,38 @@ static void on_log(void *context, const char *format, va_list args)
     log_event(LOG_DEBUG, "http", "detail", text, (char *)NULL);
 }
 
+/* As many connections as leave descriptors for the runs and for those who wait. */
+static unsigned connection_limit(const struct service *service)
+{
+    struct admit_state state;
+    struct rlimit fds;
+    char text[2][32];
+    uint64_t max = service->config.max_connections;
+    if (getrlimit(RLIMIT_NOFILE, &fds) < 0)
+        return (unsigned)max;
+    admit_get_state(service->admit, &state);
+    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
+                      (uint64_t)FDS_PER_WAITER * state.queue;
+    uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
+    if (room < fds.rlim_cur / 4)
+        room = fds.rlim_cur / 4;
+    if (max <= room)
+        return (unsigned)max;
+    (void)snprintf(text[0], sizeof(text[0]), "%llu", (unsigned long long)room);
+    (void)snprintf(text[1], sizeof(text[1]), "%llu", (unsigned long long)fds.rlim_cur);
+    log_event(LOG_WARN, "too few descriptors for max_connections; raise the limit (ulimit -n)",
+        "connections", text[0], "descriptors", text[1], (char *)NULL);
+    return (unsigned)room;
+}
+
+/* The library closes what is past its own limit without a word; ours is in connection.c. */
 static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
 {
-    unsigned limit = (unsigned)server->service->config.max_connections;
+    const unsigned no_limit = INT_MAX;
     return MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                                 MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG,
         0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT, limit,
+        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT, no_limit,
         MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
         MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
@@ -489,8 +478,7 @@ int server_start(struct server **ret, struct service *service, const int *listen
     server->service = service;
     if (count > MAX_DAEMONS)
         count = MAX_DAEMONS;
-    int r = connections_open(&server->connections, service,
-        (unsigned)service->config.max_connections * (count ? count : 1), err);
+    int r = connections_open(&server->connections, service, connection_limit(service), err);
     for (unsigned i = 0; r == 0 && i < count; i++) {
         server->daemons[i] = start_daemon(server, listen_fds[i]);
         if (server->daemons[i])
@@ -506,11 +494,11 @@ int server_start(struct server **ret, struct service *service, const int *listen
     return 0;
 }
 
-static void wait_until_idle(struct server *server, uint64_t ms)
+static void wait_until_idle(struct server *server, uint64_t ms, bool slow)
 {
     uint64_t until = clock_ms() + ms;
     while (clock_ms() < until &&
-           (connections_busy(server->connections) || server->service->background))
+           (connections_busy(server->connections, slow) || server->service->background))
         (void)poll(NULL, 0, 5);
 }
 
@@ -524,15 +512,15 @@ void server_stop(struct server *server, uint64_t grace_ms)
             (void)close(fd);
     }
     if (server->connections) {
-        wait_until_idle(server, grace_ms);
+        wait_until_idle(server, grace_ms, true);
         /* Who still waits is sent away and who runs is cancelled; readers get the end of their
-         * run. Whoever is left then is woken. */
+         * run. Whoever is left then is woken, and clients have a moment for their reply. */
         admit_close(service->admit);
         connections_cancel_all(server->connections);
         history_cancel_all(service->history);
-        wait_until_idle(server, CANCEL_MS);
+        wait_until_idle(server, CANCEL_MS, false);
         history_close(service->history);
-        wait_until_idle(server, CANCEL_MS / 2);
+        wait_until_idle(server, REPLY_MS, true);
     }
     for (unsigned i = 0; i < server->count; i++)
         MHD_stop_daemon(server->daemons[i]);

@@ -123,6 +123,17 @@ int err_field(struct err *err, const char *field, const char *fmt, ...)
     return -EINVAL;
 }
 
+enum err_code err_code_of(int errnum)
+{
+    static const int passing[] = {EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC};
+
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
+        if (errnum == passing[i])
+            return ERR_UNAVAILABLE;
+    }
+    return ERR_INTERNAL;
+}
+
 int err_wrap(struct err *err, int ret, const char *fmt, ...)
 {
     char context[sizeof(err->message)];

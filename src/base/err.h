@@ -53,6 +53,10 @@ int err_set(struct err *err, enum err_code code, int errnum, const char *fmt, ..
 int err_field(struct err *err, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The code for a system call that failed: ERR_UNAVAILABLE when the machine only lacks something
+ * for the moment (descriptors, processes, memory, room), which is no fault of ours. */
+enum err_code err_code_of(int errnum);
+
 /* Prefixes "context: " to the message that is already there; returns ret unchanged. */
 int err_wrap(struct err *err, int ret, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -127,18 +127,46 @@ static uint64_t read_kb(const char *path, const char *name)
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
+/* The least limit of a group and those above it: `path` of /proc/self/cgroup below `top`. */
+static uint64_t least_limit_mb(const char *top, const char *path, const char *name)
+{
+    cleanup_free char *dir = xasprintf("%s%s", top, path);
+    size_t top_len = strlen(top);
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        cleanup_free char *file = xasprintf("%s/%s", dir, name);
+        char text[64];
+        uint64_t bytes;
+        if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) > 0 &&
+            str_parse_u64(text, &bytes) == 0 && bytes >> 20 < least)
+            least = bytes >> 20;
+        char *slash = strrchr(dir, '/');
+        if (strlen(dir) <= top_len || !slash)
+            return least;
+        *slash = '\0';
+    }
+}
+
 /* The limit of our own control group, in v2 or v1; UINT64_MAX when there is none. */
 static uint64_t cgroup_limit_mb(void)
 {
-    static const char *const files[] = {"/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.limit_in_bytes"};
+    char text[8192];
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        char text[64];
-        uint64_t bytes;
-        if (fs_read_small(AT_FDCWD, files[i], text, sizeof(text)) > 0 &&
-            str_parse_u64(text, &bytes) == 0 && bytes >> 20 < least)
-            least = bytes >> 20;
+    char *save = NULL;
+    if (fs_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
+        return least;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *names = strchr(line, ':');
+        char *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = '\0';
+        uint64_t mb = UINT64_MAX;
+        if (names[1] == '\0')
+            mb = least_limit_mb("/sys/fs/cgroup", path, "memory.max");
+        else if (str_eq(names + 1, "memory"))
+            mb = least_limit_mb("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes");
+        least = mb < least ? mb : least;
     }
     return least;
 }

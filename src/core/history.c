@@ -53,6 +53,7 @@ struct history_run {
     bool is_listed;
     bool is_over;
     bool from_store;
+    bool is_shed;       /* its events and answer are gone */
     int64_t created_ms; /* since 1970 */
     uint64_t over_at_ms;
     uint64_t unread_since_ms; /* streamed: when the last reader left */
@@ -135,7 +136,8 @@ static void unref_locked(struct history_run *run)
         run_free(run);
 }
 
-/* Takes a run out of the table; whoever holds a reference may go on using it. */
+/* Takes a run out of the table. Whoever holds a reference may go on using it, but not what
+ * readers of events would hold for as long as they like: they are told to ask again. */
 static void unlist(struct history *h, struct history_run *run)
 {
     struct history_run **at = &h->buckets[bucket_of(run->id)];
@@ -153,6 +155,13 @@ static void unlist(struct history *h, struct history_run *run)
     h->count--;
     h->bytes -= RUN_COST + run->answer_len + run->event_bytes;
     run->is_listed = false;
+    if (run->readers) {
+        while (run->first)
+            drop_event(run);
+        free(run->answer);
+        run->answer = NULL;
+        run->is_shed = true;
+    }
     unref_locked(run);
 }
 
@@ -166,13 +175,14 @@ void history_free(struct history *history)
     free(history);
 }
 
-/* Forgets the oldest finished runs while there are too many or too large ones. */
-static void make_room(struct history *h)
+/* Forgets the oldest finished runs while there are too many or too large ones, but not
+ * `latest`, however large: its readers have not seen it yet. */
+static void make_room(struct history *h, const struct history_run *latest)
 {
     struct history_run *run = h->oldest;
     while (run && (h->count > RUNS_MAX || h->bytes > h->options.memory_bytes)) {
         struct history_run *newer = run->newer;
-        if (run->is_over)
+        if (run->is_over && run != latest)
             unlist(h, run);
         run = newer;
     }
@@ -240,7 +250,7 @@ int history_add(struct history *history, const char *id, const char *owner, enum
     }
     (void)pthread_mutex_lock(&history->lock);
     list(history, run);
-    make_room(history);
+    make_room(history, run);
     (void)pthread_mutex_unlock(&history->lock);
     *ret = run;
     return 0;
@@ -402,6 +412,7 @@ void history_output(
     struct history *h = run->history;
     if (run->kind == RUN_SYNC)
         return;
+    history_started(run); /* its output may come before the spawner's word that it runs */
     /* Only the thread that executes the run comes here: the partial bytes need no lock. */
     cleanup_free char *text = output_json(run, stream, data, len);
     if (!text)
@@ -411,18 +422,20 @@ void history_output(
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-static void store_answer(struct history *h, const struct history_run *run)
+static void store_answer(const struct history_run *run, enum run_status status,
+    const char *answer, size_t answer_len)
 {
+    struct history *h = run->history;
     if (!h->options.store)
         return;
     struct run_row row = {.id = xstrdup(run->id),
         .owner = xstrdup(run->owner),
-        .status = xstrdup(run_status_name(run->status)),
+        .status = xstrdup(run_status_name(status)),
         .created_ms = run->created_ms,
         .finished_ms = wall_ms(),
-        .answer = xmalloc(run->answer_len + 1),
-        .answer_len = run->answer_len};
-    memcpy(row.answer, run->answer, run->answer_len + 1);
+        .answer = xmalloc(answer_len + 1),
+        .answer_len = answer_len};
+    memcpy(row.answer, answer, answer_len + 1);
     run_store_put_later(h->options.store, &row);
 }
 
@@ -430,6 +443,7 @@ void history_finish(
     struct history_run *run, enum run_status status, char *answer, size_t answer_len)
 {
     struct history *h = run->history;
+    store_answer(run, status, answer, answer_len); /* while nobody can take the answer away */
     (void)pthread_mutex_lock(&h->lock);
     run->status = status;
     run->is_over = true;
@@ -441,9 +455,8 @@ void history_finish(
     if (run->is_listed)
         h->bytes += answer_len;
     (void)pthread_cond_broadcast(&run->changed);
-    make_room(h);
+    make_room(h, run);
     (void)pthread_mutex_unlock(&h->lock);
-    store_answer(h, run);
 }
 
 int history_cancel_fd(const struct history_run *run)
@@ -481,7 +494,9 @@ char *history_answer(struct history_run *run, size_t *ret_len)
 {
     char *text;
     (void)pthread_mutex_lock(&run->history->lock);
-    if (run->is_over) {
+    if (run->is_shed) {
+        text = NULL;
+    } else if (run->is_over) {
         text = xmalloc(run->answer_len + 1);
         memcpy(text, run->answer, run->answer_len + 1);
         *ret_len = run->answer_len;
@@ -563,7 +578,9 @@ int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, 
     (void)pthread_mutex_lock(&h->lock);
     while (!has_news(run, *after_id) && !h->closed && r != ETIMEDOUT)
         r = pthread_cond_timedwait(&run->changed, &h->lock, &until);
-    if (has_news(run, *after_id))
+    if (run->is_shed)
+        r = -ESTALE;
+    else if (has_news(run, *after_id))
         r = copy_events(run, after_id, to);
     else
         r = h->closed ? -ESHUTDOWN : -ETIMEDOUT;

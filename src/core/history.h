@@ -66,7 +66,8 @@ bool history_cancel(struct history_run *run);
 /* Cancels all that are under way. */
 void history_cancel_all(struct history *history);
 
-/* The answer, or {id,status} while there is none. The caller frees. */
+/* The answer, or {id,status} while there is none. The caller frees. NULL when the run was just
+ * forgotten. */
 char *history_answer(struct history_run *run, size_t *ret_len);
 
 const char *history_id(const struct history_run *run);
@@ -77,7 +78,8 @@ void history_read_end(struct history_run *run);
 
 /* Appends the next events after *after_id in the form of text/event-stream and moves *after_id
  * on. Waits up to wait_ms for one. Returns 1 when there may be more, 0 after the `end` event,
- * -ETIMEDOUT when nothing came, -ESHUTDOWN when the server stops. */
+ * -ETIMEDOUT when nothing came, -ESHUTDOWN when the server stops, -ESTALE when the run was
+ * forgotten because this reader is so slow. */
 int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, struct buf *to);
 
 /* Whether a reader that has seen after_id has seen everything. */

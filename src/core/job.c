@@ -148,7 +148,8 @@ int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
 {
     cleanup_close int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot make a memfd: %s", strerror(errno));
+        return err_set(
+            err, err_code_of(errno), errno, "cannot make a memfd: %s", strerror(errno));
     struct writer writer = {.fd = fd, .program = spec->program};
     int r = write_head(spec, fd);
     if (r == -E2BIG || r == -EMSGSIZE)

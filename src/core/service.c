@@ -21,10 +21,13 @@
 
 enum {
     MEMORY_SHARE = 80, /* percent of the machine that boxes may be promised */
+    HELD_SHARE = 16,   /* a sixteenth of that for bodies and replies: each is there three times
+                          while it is decoded or encoded */
     SPAWNER_WAIT_MS = 5000,
     STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
     THREAD_STACK = 512 << 10,
     LATER_WAIT_MS = 3600 * 1000, /* nobody holds a connection open for these */
+    LATER_COST = 64 << 10,
 };
 
 const char *service_owner_name(const struct service *service, int owner)
@@ -73,6 +76,9 @@ int service_open(struct service *service, struct err *err)
         .memory_mb = memory_mb};
     service->started_ms = clock_ms();
     cap_runtimes(service);
+    service->held_max = (memory_mb << 20) / HELD_SHARE;
+    if (service->held_max < 2 * c->max_body)
+        service->held_max = 2 * c->max_body;
     service->admit = admit_new(&options);
     return open_history(service, err);
 }
@@ -91,6 +97,32 @@ void service_close(struct service *service)
     runtime_registry_done(&service->runtimes);
     keys_done(&service->keys);
     config_done(&service->config);
+}
+
+bool service_hold(struct service *service, size_t bytes)
+{
+    size_t held = service->held;
+    do {
+        if (held > service->held_max || bytes > service->held_max - held)
+            return false;
+    } while (!atomic_compare_exchange_weak(&service->held, &held, held + bytes));
+    return true;
+}
+
+void service_hold_anyway(struct service *service, size_t bytes)
+{
+    service->held += bytes;
+}
+
+void service_release(struct service *service, size_t bytes)
+{
+    service->held -= bytes;
+}
+
+int service_full(struct err *err)
+{
+    return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+        "the server holds as many requests and replies as it has memory for; try again later");
 }
 
 /* A spawner that died is replaced within a moment; who comes in between waits for it. */
@@ -189,6 +221,7 @@ struct later {
     enum result_encoding encoding;
     struct history_run *run;
     struct admit_ticket ticket;
+    size_t held;
 };
 
 static void on_started(void *context)
@@ -227,6 +260,7 @@ static void *run_later(void *arg)
     run_result_done(&result);
     history_unref(later->run);
     run_spec_done(&later->spec);
+    service_release(s, later->held);
     free(later);
     s->background--;
     return NULL;
@@ -253,13 +287,25 @@ static void give_up(struct service *s, struct admit_ticket *ticket)
         admit_leave(s->admit, ticket, 0);
 }
 
+/* What a run takes while it waits, thread and record included. */
+static size_t spec_bytes(const struct run_spec *spec)
+{
+    size_t bytes = LATER_COST + spec->stdin_size;
+    for (size_t i = 0; i < spec->files.count; i++)
+        bytes += spec->files.items[i].size;
+    return bytes;
+}
+
 int service_run_later(struct service *service, struct run_spec *spec, int owner,
     enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
     struct err *err)
 {
     struct later *later = xcalloc(1, sizeof(*later));
     struct service_call call = {.spec = spec, .owner = owner};
-    int r = begin_run(service, &call, &later->ticket, ret_retry_s, err);
+    later->held = spec_bytes(spec);
+    int r = service_hold(service, later->held) ? 0 : service_full(err);
+    if (r == 0 && (r = begin_run(service, &call, &later->ticket, ret_retry_s, err)) < 0)
+        service_release(service, later->held);
     if (r < 0) {
         free(later);
         return r;
@@ -273,6 +319,7 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
     if ((r = start_thread(later)) < 0) {
         service->background--;
         give_up(service, &later->ticket);
+        service_release(service, later->held);
         free(later);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this run");
     }

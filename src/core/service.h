@@ -25,6 +25,8 @@ struct service {
     uint64_t started_ms;
     atomic_bool stopping;
     atomic_int background; /* runs on threads of their own */
+    atomic_size_t held;    /* bytes of requests and replies under way */
+    size_t held_max;
     uint64_t store_failures;
 };
 
@@ -57,6 +59,19 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
  * member `error` of docs/api.md. The caller frees. */
 char *service_encode(const struct run_result *result, enum result_encoding encoding,
     const struct err *err, size_t *ret_len);
+
+/* Requests that wait and replies that nobody reads take memory for as long as their clients
+ * like, so there is a sum that they share. False when it is used up: ERR_UNAVAILABLE then.
+ * Whatever was held is released. */
+bool service_hold(struct service *service, size_t bytes);
+void service_release(struct service *service, size_t bytes);
+
+/* For what exists already and cannot be refused any more; later requests are, until there is
+ * room again. */
+void service_hold_anyway(struct service *service, size_t bytes);
+
+/* The error when service_hold() refuses. */
+int service_full(struct err *err);
 
 /* Once a second. */
 void service_tick(struct service *service);

@@ -9,6 +9,7 @@
 
 #include "core/stage.h"
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -53,14 +54,8 @@ struct stage {
     uint64_t other_deadline_ns; /* set-up, collection, dying */
     struct spawn_event end;
     bool ended;
+    char *chunk; /* CHUNK bytes for what is read */
 };
-
-/* A thread runs one stage at a time. Not in struct stage, and not on the stack, which would
- * touch every page of them for each run. */
-static __thread struct {
-    char pump[PUMP_BUFFER]; /* stdin on its way */
-    char chunk[CHUNK];
-} buffers;
 
 void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
 {
@@ -99,7 +94,7 @@ static int open_stdin(struct stage *st, int *ret_box_fd, struct err *err)
         r = open_pipe(false, &st->in.box_fd, ret_box_fd);
         st->in.source_fd = st->spec->stdin_fd;
     }
-    return r < 0 ? err_set(err, ERR_INTERNAL, -r, "cannot open stdin: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(err, err_code_of(-r), -r, "cannot open stdin: %s", strerror(-r)) : 0;
 }
 
 static int check_room(const struct stage_spec *spec, struct err *err)
@@ -139,13 +134,14 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
+        return err_set(
+            err, err_code_of(errno), errno, "cannot make a socket: %s", strerror(errno));
     st->socket = pair[0];
     cleanup_close int box_socket = pair[1];
     if ((r = open_pipe(true, &st->out_fd, &box_out)) < 0 ||
         (r = open_pipe(true, &st->err_fd, &box_err)) < 0 ||
         (st->collected && (r = open_pipe(true, &st->collect_fd, &box_collect)) < 0))
-        return err_set(err, ERR_INTERNAL, -r, "cannot make a pipe: %s", strerror(-r));
+        return err_set(err, err_code_of(-r), -r, "cannot make a pipe: %s", strerror(-r));
     if ((r = open_stdin(st, &box_in, err)) < 0)
         return r;
     int fds[6] = {box_socket, job, box_out, box_err};
@@ -244,7 +240,7 @@ static bool read_stream(struct stage *st, enum run_stream stream)
     struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
     bool *cut =
         stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
-    char *chunk = buffers.chunk;
+    char *chunk = st->chunk;
     ssize_t n = read(*fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
@@ -267,7 +263,7 @@ static bool read_stream(struct stage *st, enum run_stream stream)
 
 static bool read_collected(struct stage *st)
 {
-    char *chunk = buffers.chunk;
+    char *chunk = st->chunk;
     ssize_t n = read(st->collect_fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
         return false;
@@ -468,13 +464,10 @@ static int conclude(struct stage *st, struct err *err)
 {
     struct stage_result *result = st->result;
     const struct spawn_event *end = &st->end;
-    if (end->kind == EVENT_FAILED) {
-        bool busy = end->error == -EAGAIN || end->error == -ENOSPC || end->error == -ENOMEM ||
-                    end->error == -EMFILE || end->error == -ENFILE;
-        return err_set(err, busy ? ERR_UNAVAILABLE : ERR_INTERNAL, -end->error,
+    if (end->kind == EVENT_FAILED)
+        return err_set(err, err_code_of(-end->error), -end->error,
             "cannot %s: %s; the program did not start", spawner_step_text(end->step),
             strerror(-end->error));
-    }
     drain(st);
     fill_usage(st);
     if ((end->flags & ENDED_EXEC_FAILED) && end->error == -E2BIG)
@@ -504,6 +497,10 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
+    /* Neither on the stack nor thread-local: a server has hundreds of threads that each ran
+     * something once, and few that do now. */
+    cleanup_free char *chunk = xmalloc(CHUNK);
+    cleanup_free char *pump = spec->stdin_fd >= 0 ? xmalloc(PUMP_BUFFER) : NULL;
     const int *sinks = spec->watch->sink_fds;
     struct stage state = {.spec = spec,
         .result = result,
@@ -512,7 +509,8 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .out_fd = -1,
         .err_fd = -1,
         .collect_fd = -1,
-        .in = {.source_fd = -1, .box_fd = -1, .buffer = buffers.pump},
+        .in = {.source_fd = -1, .box_fd = -1, .buffer = pump},
+        .chunk = chunk,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;

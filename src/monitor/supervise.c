@@ -190,7 +190,10 @@ static int start_server(struct supervisor *s)
     s->is_ready = false;
     s->channel = take_fd(&ours);
     backoff_began(&s->server_backoff);
-    return send_hello(s->monitor, s->channel);
+    int r = send_hello(s->monitor, s->channel);
+    if (r < 0)
+        close_fd(&s->channel); /* it waits for nothing then and ends */
+    return r;
 }
 
 static void stop(struct supervisor *s)

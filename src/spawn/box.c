@@ -12,19 +12,16 @@
 #include "base/fdpass.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
+#include "spawn/request.h"
 #include "spawn/sys.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,66 +32,13 @@ static void send_event(int socket, const struct spawn_event *event)
     (void)send(socket, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static bool in_range(uint64_t value, uint64_t max)
-{
-    return value >= 1 && value <= max;
-}
-
-static bool limits_ok(const struct spawn_limits *l, const struct spawn_limits *max)
-{
-    return in_range(l->memory_bytes, max->memory_bytes) &&
-           in_range(l->disk_bytes, max->disk_bytes) &&
-           in_range(l->file_bytes, max->file_bytes) &&
-           in_range(l->stack_bytes, max->stack_bytes) && in_range(l->inodes, max->inodes) &&
-           in_range(l->processes, max->processes) && in_range(l->open_files, max->open_files) &&
-           in_range(l->cpu_milli, max->cpu_milli) && in_range(l->cpu_s, max->cpu_s);
-}
-
-/* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
- * to. A descriptor of anything else (a taken-over server could send one) is refused. */
-static bool is_pipe(int fd)
-{
-    struct statfs fs;
-    struct stat st;
-    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fstatfs(fd, &fs) == 0 &&
-           fs.f_type == PIPEFS_MAGIC;
-}
-
-static bool is_sealed_memfd(int fd)
-{
-    int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_WRITE);
-}
-
-static bool request_ok(
-    const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
-{
-    unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
-    if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
-        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT | BOX_WARM)) || fd_count != want ||
-        r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
-        return false;
-    if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
-        return false;
-    for (uint32_t i = 0; i < r->mount_count; i++) {
-        const struct spawn_box_mount *m = &r->mounts[i];
-        if (m->source >= s->source_count || (m->writable && !s->sources[m->source].writable))
-            return false;
-    }
-    if (!is_sealed_memfd(fds[1]) || !is_pipe(fds[2]) || !is_pipe(fds[3]))
-        return false;
-    if ((r->flags & BOX_STDIN) && !is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
-        return false;
-    return !(r->flags & BOX_COLLECT) || is_pipe(fds[fd_count - 1]);
-}
-
 /* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
 static int give_pipes(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
     uid_t uid = ids_payload(&s->ids, box->slot);
     for (unsigned i = 2; i < fd_count; i++) {
-        if (is_pipe(fds[i]) && fchown(fds[i], uid, uid) < 0)
+        if (request_is_pipe(fds[i]) && fchown(fds[i], uid, uid) < 0)
             return -errno;
     }
     return 0;

@@ -19,7 +19,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { PENDING_MAX = 4096 };
+/* Rows that wait to be written; past either bound a run waits for the disk itself. What a full
+ * disk refuses is tried again. */
+enum { PENDING_MAX = 4096, PENDING_BYTES = 32 << 20, RETRY_S = 1 };
 
 static const char schema[] =
     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;"
@@ -55,7 +57,8 @@ struct run_store {
     pthread_mutex_t list_lock; /* never held while the database works */
     pthread_cond_t changed;
     struct pending *first, *last;
-    size_t pending_count;
+    size_t pending_count; /* those that the writer is at included */
+    size_t pending_bytes;
     struct pending *writing; /* the batch that the writer is at */
     bool closing;
     pthread_t writer;
@@ -108,7 +111,7 @@ static int put_row(struct run_store *s, const struct run_row *row)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-static void write_batch(struct run_store *s, const struct pending *batch)
+static int write_batch(struct run_store *s, const struct pending *batch)
 {
     (void)pthread_mutex_lock(&s->db_lock);
     int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
@@ -121,6 +124,7 @@ static void write_batch(struct run_store *s, const struct pending *batch)
         (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     }
     (void)pthread_mutex_unlock(&s->db_lock);
+    return r;
 }
 
 static void free_list(struct pending *p)
@@ -131,6 +135,44 @@ static void free_list(struct pending *p)
         free(p);
         p = next;
     }
+}
+
+/* What may work in a moment: no room, no memory, a slow disk. */
+static bool may_pass(int r)
+{
+    return r == SQLITE_FULL || r == SQLITE_IOERR || r == SQLITE_BUSY || r == SQLITE_NOMEM ||
+           r == SQLITE_CANTOPEN;
+}
+
+/* The batch is written, or waits for the next attempt before all others. List lock held. */
+static void end_batch(struct run_store *s, struct pending *batch, int r)
+{
+    struct pending *last = batch;
+    s->writing = NULL;
+    if (may_pass(r) && !s->closing) {
+        while (last->next)
+            last = last->next;
+        last->next = s->first;
+        s->first = batch;
+        s->last = s->last ? s->last : last;
+        return;
+    }
+    for (const struct pending *p = batch; p; p = p->next) {
+        s->pending_count--;
+        s->pending_bytes -= p->row.answer_len;
+    }
+    free_list(batch);
+}
+
+/* List lock held; the end of the store cuts it short. */
+static void wait_to_retry(struct run_store *s)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += RETRY_S;
+    while (
+        !s->closing && pthread_cond_timedwait(&s->changed, &s->list_lock, &until) != ETIMEDOUT)
+        ;
 }
 
 static void *write_all(void *arg)
@@ -144,13 +186,12 @@ static void *write_all(void *arg)
             break;
         s->writing = s->first;
         s->first = s->last = NULL;
-        s->pending_count = 0;
         (void)pthread_mutex_unlock(&s->list_lock);
-        write_batch(s, s->writing);
+        int r = write_batch(s, s->writing);
         (void)pthread_mutex_lock(&s->list_lock);
-        struct pending *written = s->writing;
-        s->writing = NULL;
-        free_list(written);
+        end_batch(s, s->writing, r);
+        if (may_pass(r))
+            wait_to_retry(s);
     }
     (void)pthread_mutex_unlock(&s->list_lock);
     return NULL;
@@ -215,7 +256,11 @@ int run_store_open(struct run_store **ret, const char *path, struct err *err)
     }
     (void)pthread_mutex_init(&s->db_lock, NULL);
     (void)pthread_mutex_init(&s->list_lock, NULL);
-    (void)pthread_cond_init(&s->changed, NULL);
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
     if (r == SQLITE_OK) {
         s->has_writer = pthread_create(&s->writer, NULL, write_all, s) == 0;
         if (s->has_writer) {
@@ -266,7 +311,7 @@ void run_store_put_later(struct run_store *store, struct run_row *row)
     p->row = *row;
     *row = (struct run_row){0};
     (void)pthread_mutex_lock(&store->list_lock);
-    bool is_full = store->pending_count >= PENDING_MAX;
+    bool is_full = store->pending_count >= PENDING_MAX || store->pending_bytes >= PENDING_BYTES;
     if (!is_full) {
         if (store->last)
             store->last->next = p;
@@ -274,6 +319,7 @@ void run_store_put_later(struct run_store *store, struct run_row *row)
             store->first = p;
         store->last = p;
         store->pending_count++;
+        store->pending_bytes += p->row.answer_len;
         (void)pthread_cond_signal(&store->changed);
     }
     (void)pthread_mutex_unlock(&store->list_lock);

@@ -92,7 +92,8 @@ def wait_until(check, seconds=10.0):
 class Server:
     """A running `hermes serve` with a state directory of its own."""
 
-    def __init__(self, work, env=None, args=(), tcp=True, wait=True):
+    def __init__(self, work, env=None, args=(), tcp=True, wait=True, before=None):
+        self.before = before  # called between fork and exec
         self.work = pathlib.Path(work)
         self.unix = self.work / "api.sock"
         self.state = self.work / "state"
@@ -116,7 +117,7 @@ class Server:
         self.log_from = self.log_path.stat().st_size
         self.process = subprocess.Popen([str(MONITOR)] + self.args, env=self.env, cwd=self.work,
                                         stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log)
+                                        stderr=self.log, preexec_fn=self.before)
         if wait:
             assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
             assert self.process.poll() is None, self.logs()
@@ -172,6 +173,19 @@ class Server:
 
     def run(self, language, code, key=None, **fields):
         return self("POST", "/v1/runs", dict(language=language, code=code, **fields), key=key)
+
+    def metric(self, name):
+        for line in self("GET", "/metrics").body.decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+        raise KeyError(name)
+
+    def programs(self):
+        return {name: self.child(name) for name in ("hermes-server", "hermes-spawn")}
+
+    def works(self):
+        reply = self.run("bash", "echo fine")
+        return reply.status == 200 and reply.json()["stdout"] == "fine\n"
 
     def raw(self, data, seconds=5.0, tcp=True, shut=False):
         """Sends bytes, returns all that comes back until the end or the time is over."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the API tests: one server for all that do not harm it, and a maker of others. After
 every test no process of a box and no control group of ours may be left."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from apilib import (BUILD, HERMES, MONITOR, Server, boxes_below, make_dir,  # noqa: E402
                     wait_until)
+from leaks import Groups, gone  # noqa: E402
 
 
 def pytest_configure(config):
@@ -65,3 +67,37 @@ def make_server():
         if server and server.process.poll() is None:
             server.stop()
         shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def contained():
+    """Makes servers in control groups of their own, in which nothing may be left at the end."""
+    groups = Groups("-load")
+    made = []
+
+    def make(pre=None, prepare=None, **kwargs):
+        path = make_dir()
+        if prepare:
+            kwargs["env"] = prepare(path)
+
+        def before():
+            groups.join()
+            if pre:
+                pre()
+        made.append((path, None))
+        server = Server(path, before=before, **kwargs)
+        server.groups = groups
+        made[-1] = (path, server)
+        return server
+    make.groups = groups
+    yield make
+    for _, server in made:
+        if server and server.process.poll() is None:
+            server.stop()
+    left = gone(groups)
+    groups.remove()
+    for path, _ in made:
+        if os.path.ismount(path / "state"):
+            subprocess.run(["umount", path / "state"], check=True)
+        shutil.rmtree(path, ignore_errors=True)
+    assert not left, left

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The first look at a request: targets, header lines, routes. */
+/* The first look at a request: target, header lines, routes. What is let through cannot be read
+ * in two ways: one Host, one length or chunked. */
 
 #include "api/gate.h"
 #include "api/routes.h"
 
+#include <microhttpd.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Routes need handlers; none is called here. */
 #define STUB(name)                                                                             \
@@ -36,6 +39,78 @@ STUB(handle_execute_files)
 STUB_REFUSAL(refuse_execute)
 STUB_REFUSAL(refuse_execute_files)
 
+/* The lines of the input stand for the headers that the library found. */
+static const char *lines;
+
+int MHD_get_connection_values_n(struct MHD_Connection *connection, enum MHD_ValueKind kind,
+    MHD_KeyValueIteratorN iterator, void *context)
+{
+    int count = 0;
+    for (const char *at = lines; *at;) {
+        size_t len = strcspn(at, "\n");
+        const char *colon = memchr(at, ':', len);
+        size_t name_len = colon ? (size_t)(colon - at) : len;
+        size_t skip = colon ? name_len + 1 : len;
+        char name[256] = {0};
+        char value[256] = {0};
+        memcpy(name, at, name_len < 255 ? name_len : 255);
+        memcpy(value, at + skip, len - skip < 255 ? len - skip : 255);
+        count++;
+        if (iterator(context, kind, name, strlen(name), colon ? value : NULL,
+                colon ? strlen(value) : 0) != MHD_YES)
+            break;
+        at += len + (at[len] == '\n');
+    }
+    return count;
+}
+
+struct seen {
+    unsigned hosts, lengths, codings;
+    bool plain_length, plain_coding;
+};
+
+static enum MHD_Result see(void *context, enum MHD_ValueKind kind, const char *name,
+    size_t name_len, const char *value, size_t value_len)
+{
+    struct seen *seen = context;
+    const char *text = value ? value : "";
+    seen->hosts += strcasecmp(name, "Host") == 0;
+    if (strcasecmp(name, "Content-Length") == 0) {
+        seen->lengths++;
+        seen->plain_length = value_len && value_len == strspn(text, "0123456789");
+    }
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        seen->codings++;
+        seen->plain_coding = strcasecmp(text, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* Splits off the target, "1.0" or "1.1", then headers. */
+static void check_request(char *text)
+{
+    struct http_request req = {0};
+    struct err err = {0};
+    struct seen seen = {0};
+    char *rest = strchr(text, '\n');
+    if (!rest)
+        return;
+    *rest++ = '\0';
+    req.target = text;
+    bool is_1_0 = *rest == '0';
+    lines = rest;
+    if (gate_check(&req, is_1_0 ? "HTTP/1.0" : "HTTP/1.1", &err) < 0) {
+        if (!err.message[0])
+            abort();
+        return;
+    }
+    (void)MHD_get_connection_values_n(NULL, MHD_HEADER_KIND, see, &seen);
+    if (seen.hosts > 1 || (!is_1_0 && seen.hosts == 0) || seen.lengths + seen.codings > 1 ||
+        (seen.lengths && !seen.plain_length) || (seen.codings && !seen.plain_coding) ||
+        (is_1_0 && seen.codings) || req.declares_body != (seen.lengths + seen.codings == 1))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -54,6 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t half = len / 2;
     if (gate_header_ok(text, half, text + half, len - half) && memchr(text, '\n', len))
         abort();
+    check_request(text);
     free(text);
     return 0;
 }

@@ -142,6 +142,15 @@ static void long_message_is_cut_between_code_points(void **state)
     }
 }
 
+static void what_passes_is_not_our_fault(void **state)
+{
+    assert_int_equal(err_code_of(EMFILE), ERR_UNAVAILABLE);
+    assert_int_equal(err_code_of(EAGAIN), ERR_UNAVAILABLE);
+    assert_int_equal(err_code_of(ENOMEM), ERR_UNAVAILABLE);
+    assert_int_equal(err_code_of(EPERM), ERR_INTERNAL);
+    assert_int_equal(err_code_of(0), ERR_INTERNAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +163,7 @@ int main(void)
         cmocka_unit_test(message_may_be_its_own_argument),
         cmocka_unit_test(message_is_one_printable_line),
         cmocka_unit_test(long_message_is_cut_between_code_points),
+        cmocka_unit_test(what_passes_is_not_our_fault),
     };
     return cmocka_run_group_tests_name("err", tests, NULL, NULL);
 }

@@ -84,6 +84,84 @@ static void events_resume_where_a_reader_left(void **state)
     history_free(h);
 }
 
+/* The spawner's word that a program runs may come after the program's first output. */
+static void the_start_comes_before_any_output(void **state)
+{
+    struct history *h = make(NULL, 1 << 20);
+    struct history_run *run;
+    struct err err = {0};
+    struct buf out;
+    uint64_t after = 0;
+
+    buf_init(&out, 1 << 20);
+    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    history_output(run, STREAM_STDOUT, "x", 1);
+    history_started(run);
+    assert_int_equal(history_read(run, &after, 10, &out), 1);
+    assert_int_equal(after, 2);
+    assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
+    assert_non_null(strstr(out.data, "id: 2\nevent: stdout\n"));
+    finish(run, "{}");
+    buf_done(&out);
+    history_unref(run);
+    history_free(h);
+}
+
+/* A client that opens a stream and does not read it must not keep its run in memory. */
+static void a_slow_reader_holds_nothing(void **state)
+{
+    struct history *h = make(NULL, 10000);
+    struct history_run *slow, *run;
+    struct err err = {0};
+    struct buf out;
+    uint64_t after = 0;
+    size_t len;
+
+    buf_init(&out, 1 << 20);
+    assert_int_equal(history_add(h, "run_0", "", RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
+    history_read_begin(slow);
+    history_output(slow, STREAM_STDOUT, "x", 1);
+    finish(slow, "{}");
+    for (int i = 1; i < 100; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        finish(run, "{}");
+        history_unref(run);
+    }
+    assert_null(history_find(h, "run_0", ""));
+    assert_int_equal(history_read(slow, &after, 10, &out), -ESTALE);
+    assert_null(history_answer(slow, &len));
+    history_read_end(slow);
+    history_unref(slow);
+    buf_done(&out);
+    history_free(h);
+}
+
+/* However large: somebody may wait for it. */
+static void the_latest_answer_is_there_to_be_read(void **state)
+{
+    struct history *h = make(NULL, 1000);
+    struct history_run *run;
+    struct err err = {0};
+    struct buf out;
+    uint64_t after = 0;
+    char large[5000];
+
+    memset(large, ' ', sizeof(large) - 1);
+    large[sizeof(large) - 1] = '\0';
+    buf_init(&out, 1 << 20);
+    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    history_read_begin(run);
+    finish(run, large);
+    assert_int_equal(history_read(run, &after, 10, &out), 0);
+    assert_true(out.len > sizeof(large));
+    history_read_end(run);
+    history_unref(run);
+    buf_done(&out);
+    history_free(h);
+}
+
 static void memory_is_bounded(void **state)
 {
     struct history *h = make(NULL, 100000);
@@ -191,6 +269,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_belongs_to_its_owner),
         cmocka_unit_test(events_resume_where_a_reader_left),
+        cmocka_unit_test(the_start_comes_before_any_output),
+        cmocka_unit_test(a_slow_reader_holds_nothing),
+        cmocka_unit_test(the_latest_answer_is_there_to_be_read),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Replies that the library cannot send: in the middle of a body, or without a thread. */
+
+#include "api/http.h"
+
+/* Sends the reply and, for a moment, throws away what the client still sends, so that it can
+ * read the reply before the kernel resets the connection. The caller closes. */
+void raw_reply(int fd, const struct http_reply *reply);
+
+/* 503 at once, on a socket that does not block. */
+void raw_unavailable(int fd);

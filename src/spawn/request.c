@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See request.h. Every number is compared with the table that was sealed, every descriptor with
+ * what it has to be; nothing is repaired. */
+
+#include "spawn/request.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+static bool in_range(uint64_t value, uint64_t max)
+{
+    return value >= 1 && value <= max;
+}
+
+static bool limits_ok(const struct spawn_limits *l, const struct spawn_limits *max)
+{
+    return in_range(l->memory_bytes, max->memory_bytes) &&
+           in_range(l->disk_bytes, max->disk_bytes) &&
+           in_range(l->file_bytes, max->file_bytes) &&
+           in_range(l->stack_bytes, max->stack_bytes) && in_range(l->inodes, max->inodes) &&
+           in_range(l->processes, max->processes) && in_range(l->open_files, max->open_files) &&
+           in_range(l->cpu_milli, max->cpu_milli) && in_range(l->cpu_s, max->cpu_s);
+}
+
+bool request_is_pipe(int fd)
+{
+    struct statfs fs;
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fstatfs(fd, &fs) == 0 &&
+           fs.f_type == PIPEFS_MAGIC;
+}
+
+static bool is_sealed_memfd(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_WRITE);
+}
+
+bool request_ok(
+    const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
+{
+    unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
+    if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
+        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT | BOX_WARM)) || fd_count != want ||
+        r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
+        return false;
+    if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
+        return false;
+    for (uint32_t i = 0; i < r->mount_count; i++) {
+        const struct spawn_box_mount *m = &r->mounts[i];
+        if (m->source >= s->source_count || (m->writable && !s->sources[m->source].writable))
+            return false;
+    }
+    if (!is_sealed_memfd(fds[1]) || !request_is_pipe(fds[2]) || !request_is_pipe(fds[3]))
+        return false;
+    if ((r->flags & BOX_STDIN) && !request_is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
+        return false;
+    return !(r->flags & BOX_COLLECT) || request_is_pipe(fds[fd_count - 1]);
+}

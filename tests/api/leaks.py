@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server holds of its machine, so that before and after can be compared (oracle L). The
+server lives in control groups of its own (tests/run/runlib.py), so that other instances of Hermes
+on the machine do not count."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+from apilib import SLOW, open_descriptors
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+
+from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: E402,F401
+
+PROGRAMS = ("hermes-server", "hermes-spawn")
+
+
+def pss_kb(pid):
+    for line in open("/proc/%d/smaps_rollup" % pid):
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def kernel_groups():
+    """Memory groups that the kernel knows, those it has not let go of yet included."""
+    for line in open("/proc/cgroups"):
+        fields = line.split()
+        if fields[0] == "memory":
+            return int(fields[2])
+    return 0
+
+
+def kernel_complaints():
+    """Lines of the kernel's log that report a fault of its own."""
+    done = subprocess.run(["dmesg"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    wanted = re.compile(r"BUG:|WARNING:|hung_task|blocked for more than|soft lockup|refcount_t")
+    return {line for line in done.stdout.decode(errors="replace").splitlines()
+            if wanted.search(line)}
+
+
+class Holdings:
+    """Numbers and names of one moment."""
+
+    def __init__(self, server, groups):
+        pids = {name: server.child(name) for name in PROGRAMS}
+        pids["hermes-monitor"] = server.process.pid
+        self.fds = {name: open_descriptors(pid) for name, pid in pids.items() if pid}
+        self.pss_kb = {name: pss_kb(pid) for name, pid in pids.items() if pid}
+        self.processes = groups.pids() - set(pids.values())
+        self.groups = set(groups.children())
+        self.mounts = [line for line in mounts() if str(server.work) in line]
+        self.files = temporary_files()
+        self.state = {str(p.relative_to(server.state)) for p in server.state.glob("**/*")
+                      if not {"roots", "cache"} & set(p.parts)}
+        ours = set(pids.values())
+        self.zombies = {pid for pid, parent, state, _, _ in processes()
+                        if state == "Z" and parent in ours}
+
+    def left_over(self, before):
+        """What is there now and was not before, as lines. Memory is the caller's to judge."""
+        found = ["process %d" % p for p in self.processes - before.processes]
+        found += ["zombie %d" % p for p in self.zombies - before.zombies]
+        found += ["group " + p for p in self.groups - before.groups]
+        found += ["file " + p for p in self.files - before.files]
+        found += ["state " + p for p in self.state - before.state
+                  if not p.endswith(("-wal", "-shm"))]
+        extra = list(self.mounts)
+        for line in before.mounts:
+            if line in extra:
+                extra.remove(line)
+        found += ["mount " + line.strip() for line in extra]
+        found += ["%d descriptors of %s, %d before" % (count, name, before.fds.get(name, 0))
+                  for name, count in self.fds.items() if count > before.fds.get(name, count)]
+        return found
+
+
+def settle(server, groups, before, seconds=2.0):
+    """What is left once the machine had time to let go of the dying."""
+    deadline = time.monotonic() + seconds * SLOW
+    while True:
+        now = Holdings(server, groups)
+        found = now.left_over(before)
+        if not found or time.monotonic() > deadline:
+            return found, now
+        time.sleep(0.05)
+
+
+def gone(groups, seconds=5.0):
+    """After the end of a server: what still lives in its groups."""
+    deadline = time.monotonic() + seconds * SLOW
+    while True:
+        found = ["process %d" % p for p in groups.pids()]
+        found += ["group " + p for p in groups.children()
+                  if os.path.basename(p) != "hermes.svc"]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.02)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What HTTP costs: a run over a kept connection against `hermes run` of the same program, and how
+many requests a second the server answers that need no box. (Not named http.py: that would hide
+Python's own module from everybody in this directory.)"""
+import base64
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
+from apilib import Server  # noqa: E402
+
+WRK_AIM = 45000
+WRK_SECONDS = 5
+
+
+class Serving:
+    """A server for one measurement."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="hermes-bench-", dir="/var/tmp")
+        pathlib.Path(self.folder.name).chmod(0o755)
+        self.server = Server(self.folder.name)
+        return self.server
+
+    def __exit__(self, *error):
+        self.server.stop()
+        self.folder.cleanup()
+
+
+def timed(server, conn, body):
+    """Milliseconds of one run over HTTP; it must succeed and say hello."""
+    start = time.perf_counter()
+    reply = server("POST", "/v1/runs", body, {"Content-Type": "application/json"}, conn=conn)
+    taken = (time.perf_counter() - start) * 1000
+    if reply.status != 200 or reply.json()["stdout"].strip() != "hello":
+        raise RuntimeError(repr(reply))
+    return taken
+
+
+def over_http(bench):
+    """A run over a kept connection, against `hermes run` of the same (which starts a spawner)."""
+    from run import LANGUAGES, interleave, row
+    folder = bench.place("over-http", {"hello.c": LANGUAGES["c"]["hello"], "main.py": "print('hello')\n"})
+    # With musl it has 20 kB; with glibc it has 800, and JSON costs more than the run: jansson reads
+    # 75 MB a second here.
+    compiler = "musl-gcc" if shutil.which("musl-gcc") else "gcc"
+    subprocess.run([compiler, "-Os", "-s", "-static", "-o", "hello", "hello.c"], cwd=folder, check=True)
+    (folder / "hello").chmod(0o755)
+    native = {"language": "native", "entry": "hello", "files": [
+        {"name": "hello", "content": base64.b64encode((folder / "hello").read_bytes()).decode(),
+         "encoding": "base64", "executable": True}]}
+    python = {"language": "python", "code": "print('hello')\n"}
+    with Serving() as server:
+        conn = server.connect(tcp=True)
+        for name, body, path in (("static program", native, folder / "hello"),
+                                 ("python", python, folder / "main.py")):
+            text = json.dumps(body).encode()
+            http, cold = interleave(bench.rounds * 3, lambda: timed(server, conn, text),
+                                    lambda: bench.hermes(folder, path))
+            yield row("%s over HTTP" % name, http, cold, 1.0, note="than hermes run")
+        conn.close()
+
+
+def health_per_second(bench):
+    """GET /health by wrk on the same machine, in milliseconds per request on all cores."""
+    if not shutil.which("wrk"):
+        print("wrk is missing: tools/install-deps.sh test")
+        return
+    with Serving() as server:
+        best = 0.0
+        for _ in range(3):
+            done = subprocess.run(["wrk", "-t", "1", "-c", "32", "-d", "%ds" % WRK_SECONDS,
+                                   "http://127.0.0.1:%d/health" % server.port],
+                                  stdout=subprocess.PIPE, check=True, text=True)
+            if re.search(r"Non-2xx|Socket errors", done.stdout):
+                raise RuntimeError(done.stdout)
+            best = max(best, float(re.search(r"Requests/sec:\s+([\d.]+)", done.stdout).group(1)))
+    yield {"name": "GET /health", "ms": round(1000 / best, 4), "than_ms": round(1000 / WRK_AIM, 4),
+           "ratio": round(WRK_AIM / best, 3), "target": 1.0, "extra_ms": 0.0, "met": best >= WRK_AIM,
+           "rounds": 3, "note": "%.0f requests/s, aim %d" % (best, WRK_AIM)}

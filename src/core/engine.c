@@ -87,6 +87,7 @@ static int register_all(struct engine *e, const struct engine_options *options, 
             return r;
     }
     e->roots = xcalloc(e->runtimes->count, sizeof(*e->roots));
+    e->warm_base_kb = xcalloc(e->runtimes->count, sizeof(*e->warm_base_kb));
     for (size_t i = 0; i < e->runtimes->count; i++) {
         const struct runtime *rt = &e->runtimes->items[i];
         for (size_t k = 0; k < ROOT_KINDS; k++)
@@ -211,6 +212,7 @@ void engine_leave(struct engine *engine)
         root_entries_done(&engine->registered[i]);
     cache_close(engine->cache);
     free(engine->roots);
+    free(engine->warm_base_kb);
     free(engine);
 }
 
@@ -415,6 +417,9 @@ static int execute(struct running *run, struct err *err)
     stage_result_init(&result->run, stage->limits.output_kb << 10);
     int r =
         stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
+    if (r == 0 && result->run.is_warm)
+        result->run.usage.memory_peak_kb +=
+            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
     if (r == 0) {
         result->files = reader.files;
         reader.files = (struct run_files){0};

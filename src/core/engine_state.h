@@ -14,7 +14,8 @@ struct engine {
     struct cache *cache; /* or NULL */
     bool cache_shared;
     size_t source_count;
-    int (*roots)[ROOT_KINDS]; /* per runtime: index at the spawner, or -1 */
+    _Atomic uint64_t *warm_base_kb; /* per runtime: calibrate.h */
+    int (*roots)[ROOT_KINDS];       /* per runtime: index at the spawner, or -1 */
     struct root_entries registered[SPAWN_MAX_ROOTS];
     size_t registered_count;
 };

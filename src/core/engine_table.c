@@ -82,6 +82,7 @@ static void hide_unregistered(const struct engine *e, struct runtime_registry *r
 static bool read_runtimes(struct engine *e, struct runtime_registry *runtimes, uint32_t count,
     const struct buf *table, size_t *at)
 {
+    e->warm_base_kb = xcalloc(runtimes->count, sizeof(*e->warm_base_kb));
     e->roots = xcalloc(runtimes->count, sizeof(*e->roots));
     memset(e->roots, 0xff, runtimes->count * sizeof(*e->roots));
     for (uint32_t i = 0; i < count; i++) {

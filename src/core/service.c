@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/calibrate.h"
 #include "store/run_store.h"
 
 #include <errno.h>
@@ -61,6 +62,26 @@ static void cap_runtimes(struct service *s)
     }
 }
 
+static void *calibrate(void *arg)
+{
+    struct service *s = arg;
+    calibrate_warm(s->engine);
+    s->background--;
+    return NULL;
+}
+
+static void start_calibration(struct service *s)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    s->background++;
+    if (pthread_create(&thread, &attr, calibrate, s) != 0)
+        s->background--;
+    (void)pthread_attr_destroy(&attr);
+}
+
 int service_open(struct service *service, struct err *err)
 {
     const struct config *c = &service->config;
@@ -80,7 +101,10 @@ int service_open(struct service *service, struct err *err)
     if (service->held_max < 2 * c->max_body)
         service->held_max = 2 * c->max_body;
     service->admit = admit_new(&options);
-    return open_history(service, err);
+    int r = open_history(service, err);
+    if (r == 0 && c->warm)
+        start_calibration(service);
+    return r;
 }
 
 void service_close(struct service *service)

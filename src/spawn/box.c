@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20, WARM_MEMORY_MAX = 32 << 20, LAST_WAIT_MS = 5000 };
+enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
 
 static void send_event(int socket, const struct spawn_event *event)
 {
@@ -431,6 +431,8 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
     s->zygotes[box->zygote].parked--;
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
+    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    s->zygotes[box->zygote].base_memory = box->base_memory;
     int r = give_pipes(s, box, fds, fd_count);
     if (r == 0)
         r = watch(s, box, box->socket, TAG_SOCKET);
@@ -501,15 +503,26 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
         close_fd(&fds[i]);
 }
 
+/* What the box holds before its program does anything. A parked box was asked when it got its
+ * job; the others are asked a moment after exec, so what they may have is bounded: a late look
+ * must not hide the program's own. */
+static uint64_t base_memory(const struct spawner *s, const struct box *box)
+{
+    if (box->base_memory)
+        return box->base_memory;
+    uint64_t most = box->zygote >= 0 ? s->zygotes[box->zygote].base_memory : 0;
+    uint64_t now = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    if (most < BASE_MEMORY_MAX)
+        most = BASE_MEMORY_MAX;
+    return now < most ? now : most;
+}
+
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
-    uint64_t memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    box->base_memory = base_memory(s, box);
     box->started = true;
     box->start_ns = record->ns;
     box->base_cpu_ns = record->cpu_ns;
-    /* Read a moment after exec: bounded, so that a late look cannot hide the program's own. */
-    uint64_t most = box->zygote >= 0 ? WARM_MEMORY_MAX : BASE_MEMORY_MAX;
-    box->base_memory = memory < most ? memory : most;
     send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
                                 .flags = box->zygote >= 0 ? STARTED_WARM : 0,
                                 .cgroup = s->cgroups.mode,

@@ -50,7 +50,8 @@ struct zygote {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
-    bool is_up; /* it answers */
+    bool is_up;           /* it answers */
+    uint64_t base_memory; /* what the last box held when it got its job */
     uint64_t retry_ms;
     struct cgroup_leaf leaf;
 };

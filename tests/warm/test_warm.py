@@ -156,6 +156,16 @@ def test_nothing_of_one_run_is_in_another(server):
     assert len(seen) >= 40, "random numbers repeat"
 
 
+def test_warm_and_cold_agree_on_memory(server):
+    def peak(code, **kwargs):
+        return sorted(server.run("python", code, **kwargs).json()["usage"]["memory_peak_kb"]
+                      for _ in range(5))[2]
+    assert wait_until(lambda: peak("pass") > 0.5 * peak("pass", env=COLD), 30)  # calibrated
+    for code in ("x = bytearray(50 << 20)", "x = [i for i in range(1000000)]"):
+        warm, cold = peak(code), peak(code, env=COLD)
+        assert abs(warm - cold) <= 0.1 * cold, (code, warm, cold)
+
+
 def test_many_at_once(server):
     def one(n):
         return server.run("python", "print(%d)" % n).json()

@@ -22,10 +22,13 @@ WRK_SECONDS = 5
 class Serving:
     """A server for one measurement."""
 
+    def __init__(self, **env):
+        self.env = env
+
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="hermes-bench-", dir="/var/tmp")
         pathlib.Path(self.folder.name).chmod(0o755)
-        self.server = Server(self.folder.name)
+        self.server = Server(self.folder.name, env=self.env)
         return self.server
 
     def __exit__(self, *error):

@@ -25,6 +25,7 @@ BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve
 HERMES = str(BUILD / "hermes")
 sys.path.insert(0, str(HERE.parent / "languages"))
 from over_http import health_per_second, over_http  # noqa: E402
+from warm import warm_python  # noqa: E402
 from langlib import ENVIRONMENT, runtimes, write_files  # noqa: E402
 from table import LANGUAGES  # noqa: E402
 from test_corpus import BARE  # noqa: E402
@@ -168,7 +169,8 @@ def static_binary(bench):
     yield row("static program vs bwrap", ours, theirs, 0.8, note="aim 0.6")
 
 
-MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, over_http, health_per_second]
+MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, over_http, health_per_second,
+                warm_python]
 
 
 def show(r):

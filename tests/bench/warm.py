@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warm starts over HTTP with keep-alive, against the bare interpreter in the same rounds."""
+import json
+import statistics
+import subprocess
+import threading
+import time
+
+from over_http import Serving, timed
+
+BARE = ["/usr/bin/python3", "-c", "print('hello')"]
+HELLO = {"language": "python", "code": "print('hello')\n"}
+IMPORTS = "import json, re, collections, datetime\nprint('hello')\n"
+CLIENTS, SECONDS = 8, 4
+
+
+def bare_ms(code=BARE[2]):
+    start = time.perf_counter()
+    subprocess.run([BARE[0], "-c", code], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                   env={"PATH": "/usr/bin:/bin"}, check=True)
+    return (time.perf_counter() - start) * 1000
+
+
+def wait_until_warm(server):
+    deadline = time.monotonic() + 30
+    while server.run("python", "pass").json()["isolation"]["start"] != "warm":
+        if time.monotonic() > deadline:
+            raise RuntimeError("no zygote came up")
+        time.sleep(0.1)
+    time.sleep(2)  # the pool is full, memory is calibrated
+
+
+def per_second(work):
+    """How often CLIENTS threads together get through work(conn) in SECONDS."""
+    done = [0] * CLIENTS
+    end = time.monotonic() + SECONDS
+
+    def loop(n):
+        step = work()
+        while time.monotonic() < end:
+            step()
+            done[n] += 1
+    threads = [threading.Thread(target=loop, args=(n,)) for n in range(CLIENTS)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return sum(done) / SECONDS
+
+
+def warm_python(bench):
+    """Python hello: interleaved with bare, back to back, without a pool, with imports, 8 clients."""
+    from run import interleave, row
+    hello = json.dumps(HELLO).encode()
+    imports = json.dumps(dict(HELLO, code=IMPORTS)).encode()
+    with Serving(HERMES_PARKED="16") as server:
+        wait_until_warm(server)
+        conn = server.connect(tcp=True)
+        warm, bare = interleave(bench.rounds * 5, lambda: timed(server, conn, hello), bare_ms)
+        yield row("python warm, interleaved", warm, bare, 0.08)
+        yield dict(row("python warm, p99", [sorted(warm)[int(len(warm) * 0.99)]], bare, 0.6))
+        loaded, plain = interleave(bench.rounds * 5, lambda: timed(server, conn, imports),
+                                   lambda: bare_ms(IMPORTS))
+        yield row("python with imports", loaded, plain, 0.07)
+        yield row("python back to back", [timed(server, conn, hello) for _ in range(bench.rounds * 10)],
+                  bare, 0.12)
+        conn.close()
+
+        def client():
+            own = server.connect(tcp=True)
+            return lambda: timed(server, own, hello)
+        ours, theirs = per_second(client), per_second(lambda: bare_ms)
+        yield {"name": "python, 8 clients", "ms": round(1000 / ours, 3), "than_ms": round(1000 / theirs, 3),
+               "ratio": round(theirs / ours, 3), "target": 0.25, "extra_ms": 0.0,
+               "met": ours >= 4 * theirs, "rounds": 1,
+               "note": "%.0f/s to %.0f/s bare, %.1fx, aim 6x" % (ours, theirs, ours / theirs)}
+    with Serving(HERMES_PARKED="0") as server:
+        wait_until_warm(server)
+        conn = server.connect(tcp=True)
+        times = [timed(server, conn, hello) for _ in range(bench.rounds * 10)]
+        yield row("python without a pool", times, bare, 0.22)
+        conn.close()
+    assert statistics.median(bare) > 0

@@ -26,7 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ANSWER_MS = 1000, RETRY_MS = 1000 };
+/* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. */
+enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
@@ -144,6 +145,7 @@ static void stop(struct spawner *s, struct zygote *z)
         ids_release(&s->ids, z->slot);
     }
     z->slot = -1;
+    z->made = 0;
     z->is_up = false;
     z->retry_ms = clock_ms() + RETRY_MS;
 }
@@ -227,6 +229,7 @@ int zygote_clone(struct zygote *z, const struct zygote_request *request, const i
         z->is_up = false; /* zygote_tend() clears it away */
         return r;
     }
+    z->made++;
     return reply.pid < 0 ? reply.pid : *ret_pidfd < 0 ? -EPROTO : 0;
 }
 
@@ -261,6 +264,11 @@ bool zygote_tend(struct spawner *s)
                 z->retry_ms = clock_ms() + RETRY_MS;
             if (!z->is_up)
                 stop(s, z);
+            return true;
+        }
+        if (z->is_up && z->made >= BOXES_PER_ZYGOTE) {
+            stop(s, z); /* its parked boxes stay */
+            z->retry_ms = 0;
             return true;
         }
     }

@@ -50,6 +50,7 @@ struct zygote {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
+    uint32_t made;        /* boxes, since its start */
     bool is_up;           /* it answers */
     uint64_t base_memory; /* what the last box held when it got its job */
     uint64_t retry_ms;

@@ -225,3 +225,18 @@ def test_every_attack_in_python_on_the_warm_path():
     done = subprocess.run([str(HERMES), "selftest", "--warm", "--controls"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert len([x for x in done.stdout.splitlines() if x.startswith("ok")]) >= 30
+
+
+def test_zygotes_rotate(server):
+    """Another one after a thousand boxes: runs do not share a hash seed for ever."""
+    def zygotes():
+        return [p for p in children(server.child("hermes-spawn")) if is_zygote(p)]
+
+    def seed(_):
+        return server.run("python", "print(hash('x'))").json()["stdout"]
+    first, seeds = zygotes(), set()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for _ in range(15):
+            seeds |= set(pool.map(seed, range(80)))
+    assert wait_until(lambda: zygotes() and zygotes() != first, 20)
+    assert 2 <= len(seeds) <= 6, seeds

@@ -69,14 +69,16 @@ def descendants(pid):
     return found
 
 
+def is_box(pid):
+    """Boxes have a pid namespace of their own, the spawner's helpers have not."""
+    try:
+        status = pathlib.Path("/proc/%d/status" % pid).read_text()
+    except OSError:
+        return False
+    return len(status.split("NSpid:")[1].splitlines()[0].split()) > 1
+
+
 def boxes_below(pid):
-    """Processes of boxes: they have a pid namespace of their own, the spawner's helpers have not."""
-    def is_box(child):
-        try:
-            status = pathlib.Path("/proc/%d/status" % child).read_text()
-        except OSError:
-            return False
-        return len(status.split("NSpid:")[1].splitlines()[0].split()) > 1
     return [child for child in descendants(pid) if is_box(child)]
 
 

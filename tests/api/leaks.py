@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from apilib import SLOW, open_descriptors
+from apilib import SLOW, children, is_box, open_descriptors
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 
@@ -42,6 +42,23 @@ def kernel_complaints():
             if wanted.search(line)}
 
 
+def helpers_of(server):
+    """Processes of the spawner's that are no boxes: one for networks, zygotes."""
+    return {p for p in children(server.child("hermes-spawn") or 0) if not is_box(p)}
+
+
+def leaves_of(pids):
+    """Names of the control groups they are in: a zygote has one of its own."""
+    names = set()
+    for pid in pids:
+        try:
+            text = pathlib.Path("/proc/%d/cgroup" % pid).read_text()
+        except OSError:
+            continue
+        names |= set(re.findall(r"/(hermes-[0-9a-f]{32})$", text, re.M))
+    return names
+
+
 class Holdings:
     """Numbers and names of one moment."""
 
@@ -50,8 +67,9 @@ class Holdings:
         pids["hermes-monitor"] = server.process.pid
         self.fds = {name: open_descriptors(pid) for name, pid in pids.items() if pid}
         self.pss_kb = {name: pss_kb(pid) for name, pid in pids.items() if pid}
-        self.processes = groups.pids() - set(pids.values())
-        self.groups = set(groups.children())
+        helpers = helpers_of(server)
+        self.processes = groups.pids() - set(pids.values()) - helpers
+        self.groups = {g for g in groups.children() if os.path.basename(g) not in leaves_of(helpers)}
         self.mounts = [line for line in mounts() if str(server.work) in line]
         self.files = temporary_files()
         self.state = {str(p.relative_to(server.state)) for p in server.state.glob("**/*")

@@ -258,9 +258,13 @@ static int copy_one(
     if (lstat(host, &st) < 0)
         return 0; /* gone while we looked */
     if (S_ISLNK(st.st_mode)) {
-        ssize_t n = readlink(host, target, sizeof(target) - 1);
-        target[n > 0 ? n : 0] = '\0';
-        r = root_tree_link(build->tree_fd, box, target);
+        /* A hard link to the link, where possible: no inode of its own. */
+        r = root_tree_parents(build->tree_fd, box);
+        if (r == 0 && linkat(AT_FDCWD, host, build->tree_fd, box + 1, 0) < 0) {
+            ssize_t n = readlink(host, target, sizeof(target) - 1);
+            target[n > 0 ? n : 0] = '\0';
+            r = root_tree_link(build->tree_fd, box, target);
+        }
     } else if (S_ISREG(st.st_mode) && !is_privileged(host, &st)) {
         r = root_tree_parents(build->tree_fd, box);
         if (r == 0)

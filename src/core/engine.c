@@ -122,7 +122,7 @@ static int register_zygote(struct engine *e, size_t index, unsigned park, struct
     zygote.root = (uint32_t)e->roots[index][ROOT_RUN];
     strv_add(&argv, rt->run_root.execs.items[0]);
     strv_add_all(&argv, &rt->run.warm);
-    plan_environment(&rt->run, &env);
+    plan_environment(&rt->run, &limits, &env);
     const struct job_spec spec = {.argv = &argv, .env = &env};
     int r = job_write(&spec, &job, err);
     return r < 0 ? r : spawner_add_zygote(&e->spawner, &zygote, job, err);

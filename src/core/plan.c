@@ -170,9 +170,16 @@ static void add_environment(const struct strv *own, struct strv *ret)
         set_env(ret, own->items[i]);
 }
 
-void plan_environment(const struct stage_def *def, struct strv *ret)
+void plan_environment(
+    const struct stage_def *def, const struct run_limits *limits, struct strv *ret)
 {
-    add_environment(&def->env, ret);
+    const struct template_vars vars = {.limits = limits};
+    CLEANUP(strv_done) struct strv own = {0};
+    const char *name;
+
+    for (size_t i = 0; i < def->env.count; i++)
+        (void)template_expand(def->env.items[i], &vars, &own, &name);
+    add_environment(&own, ret);
 }
 
 static int missing_value(

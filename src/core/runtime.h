@@ -124,7 +124,8 @@ void run_plan_done(struct run_plan *plan);
  * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
  * is not there. Limits are filled in, not checked against the server's maxima. */
 /* The environment of a stage before any request: the base and runtime.json's. */
-void plan_environment(const struct stage_def *def, struct strv *ret);
+void plan_environment(
+    const struct stage_def *def, const struct run_limits *limits, struct strv *ret);
 
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);

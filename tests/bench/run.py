@@ -67,7 +67,8 @@ class Bench:
     def __init__(self, rounds, folder):
         self.rounds = rounds
         self.folder = pathlib.Path(folder)
-        self.env = dict(ENVIRONMENT, HOME=str(self.folder), HERMES_STATE_DIR=str(self.folder / "state"))
+        # The real home: toolchains may lie there.
+        self.env = dict(ENVIRONMENT, HOME=os.path.expanduser("~"), HERMES_STATE_DIR=str(self.folder / "state"))
 
     def place(self, name, files):
         folder = self.folder / name

@@ -119,6 +119,13 @@ def flush(stream):
         return False
 
 
+def clear(names):
+    for hidden in (True, False):
+        for name in list(names):
+            if name.startswith("_") == hidden and name != "__builtins__":
+                names[name] = None
+
+
 def finish(status):
     """What the interpreter does at its end, for what belongs to the program, and no more: to take
     apart what the zygote loaded would touch every page of it."""
@@ -128,11 +135,7 @@ def finish(status):
         traceback.print_exc()
     atexit._run_exitfuncs()
     ok = flush(sys.stdout)
-    names = sys.modules["__main__"].__dict__
-    for hidden in (True, False):
-        for name in list(names):
-            if name.startswith("_") == hidden and name != "__builtins__":
-                names[name] = None
+    clear(sys.modules["__main__"].__dict__)
     gc.collect()
     ok = flush(sys.stdout) and ok
     flush(sys.stderr)
@@ -142,25 +145,45 @@ def finish(status):
     os._exit(status if ok or status else 120)
 
 
-def touch():
-    """Does once what every program does, so that the pages it needs are the box's own."""
-    main = {}
-    exec(compile("import sys\nx = [str(i) for i in range(50)]\n", "<warm>", "exec"), main)
-    io.TextIOWrapper(io.BytesIO(), "utf-8").write("x")
+REHEARSAL = """
+import sys, os, json
+class A:
+    def f(self, x=1, *args, **kw): return [str(i) for i in range(x)]
+def g(n):
+    yield from A().f(n)
+print("hello", len(list(g(20))), {"a": 1.5}, file=sys.stdout)
+try: int("x")
+except ValueError as e: str(e)
+"""
+
+
+def rehearse():
+    """Runs a small program the way programs are run, to nowhere, so that the pages it writes to
+    (counters of references, caches) are the box's own before there is a job."""
+    keep = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
+    open_stdio()
+    main = types.ModuleType("__main__")
+    exec(compile(REHEARSAL, "/box/main.py", "exec", dont_inherit=True), main.__dict__)
+    with io.open_code("/dev/null") as file:
+        file.read()
+    clear(main.__dict__)
+    flush(sys.stdout)
+    gc.collect()
+    sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = keep
 
 
 def serve():
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
-    touch()
+    rehearse()
     gc.collect()
     gc.freeze()
     if library.hermes_warm_serve() != 0:
         os._exit(0)
     # From here on we are in a box.
     ctypes.pythonapi.PyOS_AfterFork_Child()
-    touch()
+    rehearse()
     library.hermes_warm_begin()
     path = be_program(library)
     del library

@@ -333,6 +333,8 @@ static void release(struct spawner *s, struct box *box)
         ids_release(&s->ids, box->slot);
     if (box->is_parked)
         s->zygotes[box->zygote].parked--;
+    else
+        s->running--;
     close_fd(&box->socket);
     box->used = false;
 }
@@ -428,6 +430,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
 {
     struct zygote_hand hand = {.flags = request->flags};
     box->is_parked = false;
+    s->running++;
     s->zygotes[box->zygote].parked--;
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
@@ -477,6 +480,7 @@ static void serve_request(
         return;
     }
     open_fields(box, take_fd(&fds[0]), zygote_find(s, request));
+    s->running++;
     box->collects = request->flags & BOX_COLLECT;
     int r = build(s, box, request, fds, fd_count, &step);
     if (r < 0 && box->zygote >= 0 && box->pidfd < 0) {
@@ -484,6 +488,7 @@ static void serve_request(
         int socket = take_fd(&box->socket);
         release(s, box);
         open_fields(box, socket, -1);
+        s->running++;
         box->collects = request->flags & BOX_COLLECT;
         r = build(s, box, request, fds, fd_count, &step);
     }

@@ -67,6 +67,7 @@ struct spawner {
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
     unsigned dying_count;
+    unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };

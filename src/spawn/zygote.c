@@ -248,6 +248,13 @@ void zygote_event(struct spawner *s, int index)
     close_fd(&pidfd);
 }
 
+/* Making a box while one runs takes its processor away: that can wait until the pool is half
+ * empty. */
+static bool wants_more(const struct spawner *s, const struct zygote *z)
+{
+    return z->parked < z->park && (z->parked * 2 < z->park || !s->running);
+}
+
 bool zygote_tend(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
@@ -259,7 +266,7 @@ bool zygote_tend(struct spawner *s)
                 stop(s, z);
             return true;
         }
-        if (z->is_up && z->parked < z->park && clock_ms() >= z->retry_ms) {
+        if (z->is_up && wants_more(s, z) && clock_ms() >= z->retry_ms) {
             if (box_park(s, (int)i) < 0)
                 z->retry_ms = clock_ms() + RETRY_MS;
             if (!z->is_up)

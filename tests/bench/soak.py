@@ -21,6 +21,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -241,6 +242,8 @@ class Client:
         await asyncio.gather(*[self.serve() for _ in range(self.options.connections)])
 
     def main(self, to):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # the parent ends us
         try:
             asyncio.run(self.all())
         except BaseException:
@@ -357,6 +360,8 @@ class Soak:
                 for process, _ in alive:
                     process.terminate()
                 break
+        if len(self.cpu) < 2:
+            self.cpu.append(self.cores.sample())
         return time.monotonic() - began
 
     def drive(self):
@@ -458,6 +463,10 @@ class Soak:
         return 0 if passed else 1
 
 
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+
 def main():
     parser = argparse.ArgumentParser(description="many mixed runs over HTTP, every verdict checked")
     parser.add_argument("--runs", type=int, default=100000)
@@ -468,6 +477,8 @@ def main():
     if os.geteuid() != 0 or not MONITOR.exists():
         print("soak: needs root and a build (make build)")
         return 1
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell had SIGINT ignored
+        signal.signal(number, interrupt)
     try:
         return Soak(options).main()
     except KeyboardInterrupt:

@@ -59,8 +59,7 @@ void raw_unavailable(int fd)
         "this "
         "client\"}}\n";
     char waste[16384];
-    ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
-    n = send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n; /* the socket closes either way */
+    (void)recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
+    (void)send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
 }

@@ -73,6 +73,7 @@ def make_server():
 def contained():
     """Makes servers in control groups of their own, in which nothing may be left at the end."""
     groups = Groups("-load")
+    known = groups.pids()
     made = []
 
     def make(pre=None, prepare=None, **kwargs):
@@ -86,16 +87,16 @@ def contained():
                 pre()
         made.append((path, None))
         server = Server(path, before=before, **kwargs)
-        server.groups = groups
         made[-1] = (path, server)
         return server
-    make.groups = groups
+    make.groups, make.known = groups, known
     yield make
     for _, server in made:
         if server and server.process.poll() is None:
             server.stop()
-    left = gone(groups)
-    groups.remove()
+    left = gone(groups, known)
+    if not groups.shared:
+        groups.remove()
     for path, _ in made:
         if os.path.ismount(path / "state"):
             subprocess.run(["umount", path / "state"], check=True)

@@ -110,7 +110,6 @@ def test_r6_a_full_state_directory(contained, fill):
     server.run("c", fresh)
     assert server.run("c", fresh).json()["compile"]["cached"] is True
     assert server.programs() == pids
-    time.sleep(2 * SLOW)  # what was refused is tried again after a second
     assert server.stop() == 0
     server.start()
     for run in unwritten:

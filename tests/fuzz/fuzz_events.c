@@ -40,7 +40,7 @@ void run_row_done(struct run_row *row)
     abort();
 }
 
-enum { LARGE = 300000 };
+enum { LARGE = 70000 };
 
 static void check(bool holds)
 {

@@ -6,7 +6,7 @@ BUILD ?= build
 PYTHON := /usr/bin/python3
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-asan test-vm fuzz bench soak lint format clean runtimes \
+.PHONY: build run test test-asan test-vm test-deploy fuzz bench soak lint format clean runtimes \
 	install-deps help
 
 build: $(BUILD)/build.ninja ## build the programs into build/
@@ -19,8 +19,8 @@ $(BUILD)/build.ninja:
 run: ## install what is missing, build, serve on 127.0.0.1:8000
 	@tools/install-deps.sh build
 	@$(MAKE) --no-print-directory build
-	@echo "hermes: http://127.0.0.1:8000 (Ctrl-C ends it)"
-	@$(BUILD)/hermes serve --listen 127.0.0.1:8000
+	@echo "hermes: http://127.0.0.1:8000 unless .env or the environment say otherwise; Ctrl-C ends it"
+	@exec $(BUILD)/hermes serve
 
 test: ## install what is missing, build, run all tests
 	@tools/install-deps.sh build test $(if $(filter true,$(CI)),runtimes)
@@ -33,6 +33,9 @@ test-asan: ## the same tests with the address and undefined-behaviour sanitizers
 
 test-vm: build ## the tests on a cgroup v2 system, in QEMU
 	@tools/vm/run.sh
+
+test-deploy: build ## packaging/ and docs/deploy.md: Docker here, systemd and Docker in QEMU
+	@tools/deploy/run.sh
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps.sh build test
@@ -52,7 +55,7 @@ format: ## clang-format all sources in place
 	@find src tests/unit tests/fuzz -name '*.[ch]' -exec clang-format -i {} +
 
 clean: ## remove every build directory
-	rm -rf $(BUILD) build-asan build-fuzz build-lint
+	rm -rf $(BUILD) build-asan build-fuzz build-lint build-tools
 
 runtimes: ## install the languages' toolchains
 	@tools/install-deps.sh runtimes

@@ -10,18 +10,22 @@ build='meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools libs
 nettle-dev libmicrohttpd-dev libsqlite3-dev'
 test='libcmocka-dev python3 python3-pytest python3-requests python3-numpy
 python3-pandas python3-matplotlib bubblewrap strace wrk
-uidmap clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+uidmap openssl clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
 
 say() { printf '%s\n' "install-deps: $*"; }
 die() { printf '%s\n' "install-deps: $*" >&2; exit 1; }
 
 packages=
+with_nginx=false
 with_runtimes=false
 [ $# -gt 0 ] || die "usage: $0 build|test|runtimes..."
 for set_name in "$@"; do
     case $set_name in
     build) packages="$packages $build" ;;
-    test) packages="$packages $test" ;;
+    test)
+        packages="$packages $test"
+        with_nginx=true
+        ;;
     runtimes) with_runtimes=true ;;
     *) die "unknown set '$set_name': build, test and runtimes are known" ;;
     esac
@@ -58,6 +62,15 @@ if [ "$missing" ]; then
     $apt install --no-install-recommends $missing ||
         { $apt update && $apt install --no-install-recommends $missing; } ||
         die "apt-get could not install:$missing"
+fi
+
+# nginx as a program only: its package would start a web server, now and at every boot.
+tools=$(dirname "$0")/../build-tools
+if $with_nginx && ! [ -x /usr/sbin/nginx ] && ! [ -x "$tools/usr/sbin/nginx" ]; then
+    say "unpacking nginx into build-tools"
+    mkdir -p "$tools"
+    (cd "$tools" && apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && rm nginx_*.deb) ||
+        say "no nginx: its tests are skipped"
 fi
 
 if $with_runtimes; then

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -231,7 +232,9 @@ static void read_file(struct loading *l, const char *path, enum ini_form form, b
     cleanup_buf struct buf text;
     buf_init(&text, FILE_MAX);
     int r = fs_read_file(AT_FDCWD, path, &text);
-    if (r == -ENOENT && !must_exist)
+    /* The machine's own file may be root's alone; who runs Hermes rootless is not meant. */
+    bool is_not_ours = r == -EACCES && form == INI_CONFIG && geteuid() != 0;
+    if ((r == -ENOENT || is_not_ours) && !must_exist)
         return;
     l->where = path;
     if (r < 0)

@@ -44,13 +44,14 @@ static const char *const cgroup_names[] = {
 
 #define FIX_CGROUP                                                                             \
     "run as root, or in a delegated control group (systemd-run --user --scope -p "             \
-    "Delegate=yes hermes ...), or accept less with --min-level process"
+    "Delegate=yes hermes ...), in a container with CAP_SYS_ADMIN and --cgroupns private, or "  \
+    "accept less with --min-level process"
 #define FIX_USERNS                                                                             \
     "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or an "    \
     "AppArmor profile with `userns,`), or run as root"
 #define FIX_CONTAINER                                                                          \
-    "in a container: add CAP_SYS_ADMIN and --security-opt systempaths=unconfined "             \
-    "--security-opt apparmor=unconfined; see docs/security.md"
+    "in a container: capabilities SYS_ADMIN and SYS_CHROOT, --security-opt "                   \
+    "seccomp=packaging/seccomp.json and apparmor=unconfined; docs/deploy.md has them all"
 
 const struct feature_info feature_table[FEATURE_COUNT] = {
     [FEATURE_USERNS] = {"user_namespace", "boxes have ids of their own", FIX_USERNS},

@@ -71,6 +71,16 @@ static bool is_loopback(const struct sockaddr *addr)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
 }
 
+#define NEEDS_KEY                                                                              \
+    "is not loopback and there is no key: set API_TOKEN or keys_file, or "                     \
+    "HERMES_ALLOW_UNAUTHENTICATED=1 to serve everybody"
+
+/* Addresses that strangers reach are served with keys only, unless the operator insists. */
+static bool may_serve(const struct monitor *m, const struct sockaddr *addr)
+{
+    return m->keys.count || m->config.allow_unauthenticated || is_loopback(addr);
+}
+
 struct check {
     const struct monitor *monitor;
     struct strv *problems;
@@ -87,14 +97,10 @@ static int check_one(void *context, const char *text)
                 strchr(text, ':') ? gai_strerror(r) : "write it as ADDR:PORT"));
         return 0;
     }
-    bool open = check->monitor->keys.count || check->monitor->config.allow_unauthenticated;
-    for (const struct addrinfo *a = found; a && !open; a = a->ai_next) {
-        if (is_loopback(a->ai_addr))
+    for (const struct addrinfo *a = found; a; a = a->ai_next) {
+        if (may_serve(check->monitor, a->ai_addr))
             continue;
-        strv_add_owned(check->problems,
-            xasprintf("listen: %s is not loopback and there is no key: set API_TOKEN or "
-                      "keys_file, or HERMES_ALLOW_UNAUTHENTICATED=1 to serve everybody",
-                text));
+        strv_add_owned(check->problems, xasprintf("listen: %s " NEEDS_KEY, text));
         break;
     }
     freeaddrinfo(found);
@@ -109,15 +115,21 @@ void listen_check(const struct monitor *m, struct strv *problems)
 
 static void tell_address(int fd)
 {
-    struct sockaddr_storage addr;
+    union {
+        struct sockaddr any;
+        struct sockaddr_un local;
+        struct sockaddr_storage room;
+    } addr = {0};
     socklen_t len = sizeof(addr);
     char host[NI_MAXHOST];
     char port[NI_MAXSERV];
-    if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 ||
-        getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
-            NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    if (getsockname(fd, &addr.any, &len) < 0)
         return;
-    log_event(LOG_INFO, "listening", "address", host, "port", port, (char *)NULL);
+    if (addr.any.sa_family == AF_UNIX)
+        log_event(LOG_INFO, "listening", "address", addr.local.sun_path, (char *)NULL);
+    else if (getnameinfo(&addr.any, len, host, sizeof(host), port, sizeof(port),
+                 NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        log_event(LOG_INFO, "listening", "address", host, "port", port, (char *)NULL);
 }
 
 static int bind_tcp(const struct addrinfo *a)
@@ -194,13 +206,14 @@ static int open_unix(struct monitor *m, struct err *err)
         r = -errno;
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "cannot serve %s: %s", path, strerror(-r));
+    tell_address(fd);
     m->listen_fds[m->listen_count++] = take_fd(&fd);
-    log_event(LOG_INFO, "listening", "address", path, (char *)NULL);
     return 0;
 }
 
-/* Sockets that systemd opened for us (LISTEN_PID, LISTEN_FDS); returns how many. */
-static unsigned take_activated(struct monitor *m)
+/* How many sockets the service manager opened for us, from descriptor 3 on. The variables name
+ * the process they are meant for; those of somebody above us are not ours. */
+static uint32_t count_activated(void)
 {
     const char *pid = getenv("LISTEN_PID");
     const char *count = getenv("LISTEN_FDS");
@@ -208,24 +221,59 @@ static unsigned take_activated(struct monitor *m)
     uint32_t fds = 0;
     if (pid && count && str_parse_u32(pid, &number) == 0 && number == (uint32_t)getpid())
         (void)str_parse_u32(count, &fds);
-    for (uint32_t i = 0; i < fds && i < MONITOR_MAX_LISTEN; i++) {
-        int fd = SYSTEMD_FIRST_FD + (int)i;
-        /* Out of the low numbers, which children use for themselves. */
-        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 64);
-        (void)close(fd);
-        if (moved >= 0)
-            m->listen_fds[m->listen_count++] = moved;
-    }
     (void)unsetenv("LISTEN_PID");
     (void)unsetenv("LISTEN_FDS");
-    return m->listen_count;
+    (void)unsetenv("LISTEN_FDNAMES");
+    return fds;
+}
+
+static int check_activated(const struct monitor *m, int fd, struct err *err)
+{
+    struct sockaddr_storage addr = {0};
+    socklen_t addr_len = sizeof(addr);
+    int listens = 0;
+    int type = 0;
+    socklen_t len = sizeof(int);
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_STREAM ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0 || !listens ||
+        getsockname(fd, (struct sockaddr *)&addr, &addr_len) < 0)
+        return err_set(err, ERR_INVALID, ENOTSOCK,
+            "LISTEN_FDS: descriptor %d is no listening stream socket; the .socket unit needs "
+            "ListenStream= and Accept=no",
+            fd);
+    if (!may_serve(m, (struct sockaddr *)&addr))
+        return err_set(
+            err, ERR_INVALID, EPERM, "LISTEN_FDS: the address of descriptor %d " NEEDS_KEY, fd);
+    return 0;
+}
+
+/* Takes the sockets of the service manager, all or none. */
+static int take_activated(struct monitor *m, uint32_t count, struct err *err)
+{
+    if (count > MONITOR_MAX_LISTEN)
+        return err_set(err, ERR_INVALID, E2BIG, "LISTEN_FDS: at most %d sockets are served",
+            MONITOR_MAX_LISTEN);
+    for (int fd = SYSTEMD_FIRST_FD; fd < SYSTEMD_FIRST_FD + (int)count; fd++) {
+        int r = check_activated(m, fd, err);
+        if (r < 0)
+            return r;
+        /* Out of the low numbers, which children use for themselves. */
+        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 64);
+        if (moved < 0 || fcntl(moved, F_SETFL, fcntl(moved, F_GETFL) | O_NONBLOCK) < 0)
+            return err_set(err, ERR_INTERNAL, errno, "LISTEN_FDS: %s", strerror(errno));
+        (void)close(fd);
+        m->listen_fds[m->listen_count++] = moved;
+        tell_address(moved);
+    }
+    return 0;
 }
 
 int listen_open(struct monitor *m, struct err *err)
 {
     struct opening opening = {.monitor = m, .err = err};
-    if (take_activated(m))
-        return 0;
+    uint32_t activated = count_activated();
+    if (activated)
+        return take_activated(m, activated, err);
     int r = each_address(&m->config, open_one, &opening);
     if (r >= 0 && m->config.unix_path[0])
         r = open_unix(m, err);

@@ -28,7 +28,7 @@
 /* Namespaces waiting for their box: enough for a burst, each costs the kernel some 100 KiB. */
 enum { NETWORKS_READY = 4 };
 
-enum { EXIT_SETTINGS = 2, EXIT_FAILED = 125, MEMORY_SHARE = 80, HELP_MAX = 1 << 20 };
+enum { EXIT_SETTINGS = 2, MEMORY_SHARE = 80, HELP_MAX = 1 << 20 };
 
 static void print_text(int (*write_text)(struct buf *to), const char *before)
 {
@@ -179,12 +179,14 @@ int main(int argc, char **argv)
     monitor.lock_fd = -1;
     if (read_settings(&monitor, argc, argv) < 0)
         return EXIT_SETTINGS;
-    int status = EXIT_FAILED;
-    if (prepare(&monitor, &err) == 0)
+    int status;
+    if (prepare(&monitor, &err) == 0) {
         status = supervise(&monitor);
-    else
+    } else {
         (void)fprintf(
             stderr, "hermes serve: %s%s%s\n", err.field, err.field[0] ? ": " : "", err.message);
+        status = err_table[err.code].exit_status;
+    }
     listen_close(&monitor);
     buf_done(&monitor.table);
     runtime_registry_done(&monitor.runtimes);

@@ -229,11 +229,13 @@ static int enable_controllers(int fd, unsigned *ret_use)
     return 0;
 }
 
-/* Docker mounts the container's own cgroup2 read-only. With CAP_SYS_ADMIN it can be made
- * writable in our mount namespace, which nobody else sees. */
+/* Docker mounts the container's own groups read-only, v1 as v2. With CAP_SYS_ADMIN they can be
+ * made writable in our mount namespace, which nobody else sees. The open directory is on the
+ * same mount and changes with it. */
 static void make_writable(const char *point)
 {
-    (void)mount(NULL, point, NULL, MS_REMOUNT | MS_BIND, NULL);
+    (void)mount(
+        NULL, point, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 }
 
 static int add_tree(
@@ -249,12 +251,10 @@ static int add_tree(
         return -errno;
     if (fs.f_type != (m->v2 ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC)) /* covered */
         return -ENOENT;
+    if (faccessat(fd, ".", W_OK, AT_EACCESS) < 0 && errno == EROFS)
+        make_writable(m->point);
     if (m->v2) {
         int r = enable_controllers(fd, &use);
-        if (r == -EROFS) {
-            make_writable(m->point);
-            r = enable_controllers(fd, &use);
-        }
         if (r < 0)
             return r;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See probe.h. One row per feature: what tries it, run in a child that is thrown away, so that
- * no attempt changes the spawner. Versions are never looked at. */
+/* See probe.h. One row per attempt, run in a child that is thrown away, so that none changes
+ * the spawner; a feature is there when none of its rows fails. Versions are never looked at. */
 
 #include "spawn/probe.h"
 
@@ -12,6 +12,7 @@
 #include "spawn/tree.h"
 
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -68,6 +69,21 @@ static int try_pivot(void)
     return fchdir(fs) < 0 ? -errno : sys_pivot_root(".", ".");
 }
 
+/* The spawner changes between the trees of its languages, for which root in a container needs
+ * CAP_SYS_CHROOT besides CAP_SYS_ADMIN. */
+static int try_enter(void)
+{
+    cleanup_close int ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return ns < 0 ? -errno : tree_enter(ns);
+}
+
+/* As box init does; containers often refuse it. */
+static int try_keyring(void)
+{
+    long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+    return r < 0 && errno != ENOSYS ? -errno : 0;
+}
+
 static int try_no_new_privs(void)
 {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
@@ -116,6 +132,8 @@ static const struct attempt attempts[] = {
     {FEATURE_USERNS, CLONE_NEWUSER, nothing},
     {FEATURE_NAMESPACES, MOUNT_NS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
         nothing},
+    {FEATURE_NAMESPACES, 0, try_enter},
+    {FEATURE_NAMESPACES, 0, try_keyring},
     {FEATURE_MOUNT_API, MOUNT_NS, try_mount_api},
     {FEATURE_PROC, MOUNT_NS | CLONE_NEWPID, try_proc},
     {FEATURE_PIVOT, MOUNT_NS, try_pivot},
@@ -200,10 +218,11 @@ void probe_known(const struct spawner *s, struct spawn_reply *reply)
 
 void probe_all(const struct spawner *s, struct spawn_reply *reply)
 {
-    fill_host(s, reply);
+    probe_known(s, reply);
     for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
         int r = attempt(&attempts[i]);
-        set(reply, attempts[i].feature, r == 0, r);
+        if (r < 0)
+            set(reply, attempts[i].feature, false, r);
     }
     reply->level = level_of(reply);
 }

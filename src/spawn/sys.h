@@ -151,6 +151,13 @@ static inline int sys_tree_clone(int dir_fd, const char *path)
         1u /* OPEN_TREE_CLONE */ | O_CLOEXEC | 0x8000u /* AT_RECURSIVE */));
 }
 
+/* A detached copy of the one mount at a path, without those below. */
+static inline int sys_mount_clone(int dir_fd, const char *path)
+{
+    return sys_result(
+        syscall(NR_open_tree, dir_fd, path, 1u /* OPEN_TREE_CLONE */ | O_CLOEXEC));
+}
+
 /* Attaches a detached mount at a path; at dir_fd itself when path is "". */
 static inline int sys_mount_attach(int mnt_fd, int dir_fd, const char *path)
 {

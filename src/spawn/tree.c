@@ -26,10 +26,22 @@ enum { READ_ONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV };
 static int host_ns = -1;
 static bool is_fresh;
 
+/* Containers and service managers cover parts of /proc. The kernel lets a box mount a /proc of
+ * its own only where one without such covers can be seen, so ours is laid over it, in our copy
+ * of the namespace alone. Rootless, covers are locked and this fails: then the host must not
+ * have any. */
+static void uncover_proc(void)
+{
+    cleanup_close int proc = sys_mount_clone(AT_FDCWD, "/proc");
+    if (proc >= 0)
+        (void)sys_mount_attach(proc, AT_FDCWD, "/proc");
+}
+
 static int leave_host(void)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
+    uncover_proc();
     is_fresh = true;
     return 0;
 }
@@ -211,11 +223,12 @@ int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t co
 {
     static const char *const dirs[] = {"r", "m", "new", "host", "proc"};
     tree->exec_count = 0;
-    *ret_detail = "/proc";
+    *ret_detail = "mount namespace";
     int r = 0;
     if (!is_fresh && ((r = tree_enter(host_ns)) < 0 || (r = leave_host()) < 0))
         return r;
     is_fresh = false;
+    *ret_detail = "/proc";
     cleanup_close int proc = sys_tree_clone(AT_FDCWD, "/proc");
     if (proc < 0)
         return proc;

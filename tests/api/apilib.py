@@ -94,8 +94,11 @@ def wait_until(check, seconds=10.0):
 class Server:
     """A running `hermes serve` with a state directory of its own."""
 
-    def __init__(self, work, env=None, args=(), tcp=True, wait=True, before=None):
+    def __init__(self, work, env=None, args=(), tcp=True, wait=True, before=None,
+                 command=(MONITOR,), pass_fds=()):
         self.before = before  # called between fork and exec
+        self.command = [str(word) for word in command]
+        self.pass_fds = pass_fds
         self.work = pathlib.Path(work)
         self.unix = self.work / "api.sock"
         self.state = self.work / "state"
@@ -117,9 +120,10 @@ class Server:
     def start(self, wait=True):
         self.log = open(self.log_path, "ab")
         self.log_from = self.log_path.stat().st_size
-        self.process = subprocess.Popen([str(MONITOR)] + self.args, env=self.env, cwd=self.work,
+        self.process = subprocess.Popen(self.command + self.args, env=self.env, cwd=self.work,
                                         stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log, preexec_fn=self.before)
+                                        stderr=self.log, preexec_fn=self.before,
+                                        pass_fds=self.pass_fds)
         if wait:
             assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
             assert self.process.poll() is None, self.logs()
@@ -172,6 +176,10 @@ class Server:
         if not conn:
             connection.close()
         return reply
+
+    def running(self):
+        """Boxes at this moment, by the server's own count."""
+        return int(re.search(rb"^hermes_boxes_running (\d+)$", self("GET", "/metrics").body, re.M)[1])
 
     def run(self, language, code, key=None, **fields):
         return self("POST", "/v1/runs", dict(language=language, code=code, **fields), key=key)

@@ -18,6 +18,7 @@ import time
 import pytest
 
 import check_cases
+from groups import Groups
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 HERMES = REPO / os.environ.get("HERMES_BUILD_DIR", "build") / "hermes"
@@ -32,61 +33,6 @@ SKIPS = ["no two cores of the host were free",
 KNOBS = ["/proc/sys/" + name for name in """kernel/core_pattern kernel/modprobe kernel/hostname
 kernel/sysrq kernel/domainname vm/overcommit_memory vm/nr_hugepages vm/drop_caches
 net/ipv4/ip_forward kernel/randomize_va_space fs/suid_dumpable""".split()]
-
-
-# ----- control groups -----
-
-def trees():
-    """Mount point and own path of every control group tree that has limits, and of v2."""
-    mounts = [line.split() for line in open("/proc/self/mounts")]
-    for line in open("/proc/self/cgroup"):
-        number, names, path = line.rstrip("\n").split(":", 2)
-        controllers = set(names.split(",")) & {"memory", "pids", "cpu", "cpuacct"}
-        for _, where, kind, options, *_ in mounts:
-            if number == "0" and kind == "cgroup2":
-                # With controllers a group that has processes cannot have children with limits.
-                limits = "memory" in pathlib.Path(where, "cgroup.controllers").read_text()
-                yield pathlib.Path(where), "" if limits else path
-                break
-            if kind == "cgroup" and controllers and controllers <= set(options.split(",")):
-                yield pathlib.Path(where), path
-                break
-
-
-class Groups:
-    """A group of our own in every tree, given to uid when it is not None."""
-
-    def __init__(self, uid=None):
-        self.dirs = []
-        for where, path in trees():
-            directory = pathlib.Path(f"{where}/{path}/attacks-test-{os.getpid()}-{uid}")
-            directory.mkdir()
-            self.dirs.append(directory)
-            if uid is not None:
-                for item in [directory, *directory.iterdir()]:
-                    if item.name in (directory.name, "tasks") or item.name.startswith("cgroup."):
-                        os.chown(item, uid, uid)
-
-    def enter(self):
-        for directory in self.dirs:
-            (directory / "cgroup.procs").write_text(str(os.getpid()))
-
-    def remove(self):
-        """Returns what Hermes left in them."""
-        left = []
-        for directory in self.dirs:
-            inner = [p for p in directory.rglob("*") if p.is_dir()]
-            left += map(str, inner)
-            for path in sorted(inner, reverse=True) + [directory]:
-                for _ in range(50):
-                    try:
-                        path.rmdir()
-                        break
-                    except OSError:
-                        time.sleep(0.1)
-                else:
-                    left.append(f"{path} cannot be removed")
-        return left
 
 
 # ----- running hermes -----

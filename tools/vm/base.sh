@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# base.sh DIR: makes what does not change from run to run.
+# base.sh DIR [PACKAGES [SIZE]]: makes what does not change from run to run. PACKAGES is a file of
+# package names beside those of packages.txt, SIZE that of the file system.
 #
 #   DIR/vmlinuz      Debian's cloud kernel, unpacked from its package, not installed
 #   DIR/root.ext4    a small Debian with that kernel's modules and the user `tester`
@@ -15,6 +16,8 @@ umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
+more=${2:-/dev/null}
+size=${3:-3g}
 
 say() { printf 'test-vm: %s\n' "$*"; }
 
@@ -64,7 +67,7 @@ done
 
 say "build the guest's root file system"
 mmdebstrap --quiet --mode=root --format=directory --variant=minbase \
-    --include="$(grep -v '^#' "$here/packages.txt" | paste -sd,)" \
+    --include="$(cat "$here/packages.txt" "$more" | grep -v '^#' | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -98,6 +101,6 @@ for module in virtio_pci virtio_blk; do
 done
 
 say "write the image"
-mkfs.ext4 -q -F -L hermes-vm -m 0 -O ^has_journal -d "$root" "$out/root.ext4" 3g
+mkfs.ext4 -q -F -L hermes-vm -m 0 -O ^has_journal -d "$root" "$out/root.ext4" "$size"
 rm -rf --one-file-system "$root" "$out/kernel" "$out/deb" "$out/sources.list"
 echo "$version" >"$out/version"

@@ -3,7 +3,7 @@
 # shellcheck shell=dash
 #
 # /init of the initial RAM disk: finds the disks, unpacks the repository's copy, goes on to
-# guest-init.sh. An error ends pid 1; the kernel then panics, reboots, and QEMU ends.
+# guest-init.sh, or to the program that hermes.init= names. An error ends pid 1; the kernel then panics, reboots, and QEMU ends.
 set -eu
 b=/bin/busybox
 
@@ -25,7 +25,9 @@ while [ ! -b /dev/vda ] || [ ! -b /dev/vdb ]; do
     $b sleep 0.1
 done
 
-repo=$($b sed -n 's/.*hermes\.repo=\([^ ]*\).*/\1/p' /proc/cmdline)
+option() { $b sed -n "s/.*hermes\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+repo=$(option repo)
+init=$(option init)
 $b mount -t ext4 /dev/vda /new
 $b mkdir -p "/new$repo"
 $b tar -x -f /dev/vdb -C "/new$repo"
@@ -33,4 +35,7 @@ $b tar -x -f /dev/vdb -C "/new$repo"
 $b mount --move /proc /new/proc
 $b mount --move /sys /new/sys
 $b mount --move /dev /new/dev
+if [ -n "$init" ]; then
+    exec $b switch_root /new "$init"
+fi
 exec $b switch_root /new "$repo/tools/vm/guest-init.sh" "$repo"

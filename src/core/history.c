@@ -411,6 +411,15 @@ void history_output(
     (void)pthread_mutex_unlock(&h->lock);
 }
 
+void history_event(struct history_run *run, const char *name, const char *json)
+{
+    if (run->kind == RUN_SYNC)
+        return;
+    (void)pthread_mutex_lock(&run->history->lock);
+    add_event(run, name, json);
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
 static void store_answer(struct history *h, const struct history_run *run)
 {
     if (!h->options.store)

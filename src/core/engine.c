@@ -506,6 +506,8 @@ int engine_prepare(struct engine *engine, const struct run_spec *spec,
     bool go_on = false;
     int r = begin(&program->run, engine, spec, watch, result, err);
     program->run.variant = &plain;
+    if (r == 0) /* only one thread may wait for the seal's answer */
+        r = spawner_ready(&engine->spawner, err);
     if (r == 0)
         r = make_ready(&program->run, &go_on, err);
     if (r == 0 && go_on) {

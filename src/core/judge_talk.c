@@ -258,9 +258,10 @@ static bool is_limit(enum run_status status)
     return status == RUN_TIME_LIMIT || status == RUN_MEMORY_LIMIT || status == RUN_OUTPUT_LIMIT;
 }
 
-/* The rule: a solution that reached a limit, or failed before the interactor ended, is to blame
- * for that; else the interactor is believed; and once it accepts, the solution must still end
- * well. A solution that the interactor rejected was cancelled, so it has no limit to reach. */
+/* The rule: a solution that reached a limit is to blame for that. An interactor that failed
+ * says nothing of the solution, which may have failed because of it. A solution that failed
+ * before the interactor ended, or after it accepted, is to blame for that; else the interactor
+ * is believed. A solution that it rejected was cancelled: that has no limit to reach. */
 static void blame(const struct talk *talk, const struct judge_test *test,
     const struct stage_result *interactor)
 {
@@ -268,9 +269,10 @@ static void blame(const struct talk *talk, const struct judge_test *test,
     const struct stage_result *solution = &result->run.run;
     bool solution_first = solution->ended_ns <= interactor->ended_ns;
     bool failed = solution->status != RUN_OK && solution->status != RUN_CANCELLED;
+    bool is_to_blame = failed && judge_opinion(interactor) != JUDGE_INTERNAL_ERROR &&
+                       (solution_first || has_accepted(0, interactor));
     judge_note_run(result);
-    if (!failed ||
-        !(is_limit(solution->status) || solution_first || has_accepted(0, interactor)))
+    if (!is_limit(solution->status) && !is_to_blame)
         judge_note_opinion("interactor", interactor, test->points, result);
 }
 

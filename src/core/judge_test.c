@@ -89,39 +89,43 @@ static bool read_points(const char *text, double *ret)
     return end > text && *ret >= 0;
 }
 
+/* Exit statuses of testlib. */
+static const struct {
+    int status;
+    enum judge_verdict verdict;
+} opinions[] = {
+    {0, JUDGE_ACCEPTED}, {1, JUDGE_WRONG_ANSWER}, {2, JUDGE_PRESENTATION_ERROR},
+    {4, JUDGE_PRESENTATION_ERROR}, /* something follows the output */
+    {7, JUDGE_WRONG_ANSWER},       /* some points */
+    {8, JUDGE_PRESENTATION_ERROR}, /* the output ends too early */
+};
+
+enum judge_verdict judge_opinion(const struct stage_result *stage)
+{
+    if (stage->status == RUN_CANCELLED)
+        return JUDGE_SKIPPED;
+    for (size_t i = 0; stage->exited && i < sizeof(opinions) / sizeof(opinions[0]); i++) {
+        if (opinions[i].status == stage->exit_code)
+            return opinions[i].verdict;
+    }
+    return JUDGE_INTERNAL_ERROR;
+}
+
 void judge_note_opinion(const char *who, const struct stage_result *stage, double max_points,
     struct judge_test_result *result)
 {
-    /* Exit statuses of testlib. */
-    static const struct {
-        int status;
-        enum judge_verdict verdict;
-    } opinions[] = {
-        {0, JUDGE_ACCEPTED}, {1, JUDGE_WRONG_ANSWER}, {2, JUDGE_PRESENTATION_ERROR},
-        {4, JUDGE_PRESENTATION_ERROR}, /* something follows the output */
-        {7, JUDGE_WRONG_ANSWER},       /* some points */
-        {8, JUDGE_PRESENTATION_ERROR}, /* the output ends too early */
-    };
     const char *text = stage->err.data ? stage->err.data : "";
-    enum judge_verdict verdict = JUDGE_INTERNAL_ERROR;
+    enum judge_verdict verdict = judge_opinion(stage);
     double points;
-    if (stage->status == RUN_CANCELLED) {
-        say(result, JUDGE_SKIPPED, "cancelled");
-        return;
-    }
-    for (size_t i = 0; stage->exited && i < sizeof(opinions) / sizeof(opinions[0]); i++) {
-        if (opinions[i].status == stage->exit_code)
-            verdict = opinions[i].verdict;
-    }
     if (verdict == JUDGE_INTERNAL_ERROR) {
         say(result, verdict, "the %s failed (%s%s%s): %.300s", who,
             run_status_name(stage->status), stage->message[0] ? ", " : "", stage->message,
             text);
         return;
     }
-    say(result, verdict, "%.400s", text);
+    say(result, verdict, "%.400s", verdict == JUDGE_SKIPPED ? "cancelled" : text);
     result->points = verdict == JUDGE_ACCEPTED ? max_points : 0;
-    if (stage->exit_code != 7)
+    if (verdict == JUDGE_SKIPPED || stage->exit_code != 7)
         return;
     if (!read_points(text, &points)) {
         say(result, JUDGE_INTERNAL_ERROR,

@@ -34,7 +34,10 @@ int judge_talk_run(const struct judge_bench *bench, const struct judge_test *tes
 /* What became of the solution by itself. */
 void judge_note_run(struct judge_test_result *result);
 
-/* What a checker or interactor (`who`) says by exit status and stderr. */
+/* What a checker or interactor says by its exit status; JUDGE_INTERNAL_ERROR when it failed. */
+enum judge_verdict judge_opinion(const struct stage_result *stage);
+
+/* The same with points and message; `who` is which of them. */
 void judge_note_opinion(const char *who, const struct stage_result *stage, double max_points,
     struct judge_test_result *result);
 

@@ -20,11 +20,12 @@
 #include <unistd.h>
 
 enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
-enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130 };
+enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
 
 static const struct argp_option options[] = {
     {"language", 'l', "LANG", 0, "language of the solution; default by its name", 1},
-    {"parallel", 'j', "N", 0, "tests at one time (default: the cores of this machine)", 1},
+    {"parallel", 'j', "N", 0, "tests at one time (default: twice the cores of this machine)",
+        1},
     {"stop", OPT_STOP, NULL, 0, "stop at the first test that fails", 1},
     {"no-cache", OPT_NO_CACHE, NULL, 0, "compile even if the same was compiled before", 1},
     {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
@@ -95,11 +96,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static unsigned cores(void)
+/* Twice the cores, as a server does: while one box is being made another one runs. */
+static unsigned usual_parallel(void)
 {
     cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return count < 1 ? 1 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? 2 * CPU_COUNT(&set) : 2;
+    return count < 2 ? 2 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
 }
 
 /* A message of a stranger's on one line of a terminal. */
@@ -180,9 +182,7 @@ static int judge_all(struct judge_args *args)
     struct engine *engine = NULL;
     struct judge_spec *spec = &args->problem.judge.spec;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = engine_start(&engine, &args->engine, &args->err);
-    if (r == 0)
-        r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    int r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
     args->engine.runtimes = &args->problem.runtimes;
     if (r == 0 && !args->no_cache &&
         (r = cache_settings_read(&args->engine.cache, &args->err)) == 0) {
@@ -193,11 +193,11 @@ static int judge_all(struct judge_args *args)
         }
     }
     if (args->parallel || !spec->parallel)
-        spec->parallel = args->parallel ? args->parallel : cores();
+        spec->parallel = args->parallel ? args->parallel : usual_parallel();
     if (args->stop)
         spec->stop = STOP_AT_FIRST;
     if (r == 0)
-        r = engine_register(engine, &args->engine, &args->err);
+        r = engine_open(&engine, &args->engine, &args->err);
     int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
     engine_leave(engine);
     return status;
@@ -209,7 +209,8 @@ int cmd_judge(int argc, char **argv)
         .parser = parse_option,
         .args_doc = "PROBLEM_DIR SOLUTION",
         .doc = doc};
-    struct judge_args args = {.engine = {.min_level = LEVEL_STRONG}};
+    struct judge_args args = {
+        .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
     limits_maxima(&args.engine.maxima);
     argp_err_exit_status = EXIT_USAGE;
     argv[0] = (char *)"hermes judge";

@@ -31,6 +31,11 @@ const struct spawn_reply *engine_report(const struct engine *engine)
     return &engine->spawner.seal;
 }
 
+const struct run_limits *engine_maxima(const struct engine *engine)
+{
+    return &engine->maxima;
+}
+
 /* Registers entries unless the same root is there already; returns its index. Takes entries. */
 static int register_root(struct engine *e, struct root_entries *entries, struct err *err)
 {

@@ -71,6 +71,9 @@ bool engine_is_alive(const struct engine *engine);
 /* What the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
 
+/* The most that any run may ask for. */
+const struct run_limits *engine_maxima(const struct engine *engine);
+
 enum run_stream { STREAM_STDOUT, STREAM_STDERR };
 
 /* How the caller follows a run; all may be zero. Called on the thread of engine_run(). */

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000 };
+
 void judge_spec_init(struct judge_spec *spec)
 {
     *spec = (struct judge_spec){.rule = {.kind = COMPARE_TRIM}};
@@ -172,9 +174,23 @@ static int weigh(struct engine *engine, const struct run_spec *spec, const char 
     return r;
 }
 
+/* Tests run beside each other: who names a limit on CPU time alone means that one, and not the
+ * wall clock of a busy machine. */
+static void fit_wall(struct run_spec *spec, const struct run_limits *maxima)
+{
+    struct run_limits *limits = &spec->limits;
+    struct run_limits usual = {0};
+    if (!limits->cpu_ms || limits->wall_ms || limits->cpu_ms > maxima->wall_ms)
+        return;
+    limits_fill(&usual, &spec->runtime->limits);
+    uint64_t wall_ms = WALL_PER_CPU * limits->cpu_ms;
+    wall_ms = wall_ms > usual.wall_ms ? wall_ms : usual.wall_ms;
+    limits->wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
+}
+
 /* The files of a test live in the checker's memory. Unless the request says otherwise there is
  * room for the largest, and a solution that waits is stopped before its interactor is. */
-static void fit_limits(struct judge_spec *spec)
+static void fit_limits(struct judge_spec *spec, const struct run_limits *maxima)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < spec->test_count; i++) {
@@ -182,6 +198,7 @@ static void fit_limits(struct judge_spec *spec)
         uint64_t size = test->input.size + 3 * (uint64_t)test->expected.size;
         most = size > most ? size : most;
     }
+    fit_wall(&spec->solution, maxima);
     uint64_t named = spec->solution.limits.output_kb >> 10;
     uint64_t disk_mb = (most >> 20) + named + 8;
     struct run_spec *others[] = {&spec->checker, &spec->interactor};
@@ -198,7 +215,8 @@ static void fit_limits(struct judge_spec *spec)
     if (spec->has_interactor && !spec->interactor.limits.wall_ms) {
         struct run_limits solution = spec->solution.limits;
         limits_fill(&solution, &spec->solution.runtime->limits);
-        spec->interactor.limits.wall_ms = solution.wall_ms + 5000;
+        uint64_t wall_ms = solution.wall_ms + INTERACTOR_EXTRA_MS;
+        spec->interactor.limits.wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
     }
 }
 
@@ -208,7 +226,7 @@ int judge_weigh(
     uint64_t solution_mb = 0;
     uint64_t checker_mb = 0;
     uint64_t interactor_mb = 0;
-    fit_limits(spec);
+    fit_limits(spec, engine_maxima(engine));
     int r = weigh(engine, &spec->solution, "", &solution_mb, err);
     if (r == 0 && spec->has_checker)
         r = weigh(engine, &spec->checker, "compare.checker", &checker_mb, err);

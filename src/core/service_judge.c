@@ -75,8 +75,8 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     struct service *s = u->service;
     struct judge_spec *spec = &u->judgement->judge.spec;
     *ret_retry_s = 1;
-    if (!spec->parallel)
-        spec->parallel = admit_machine_cores();
+    if (!spec->parallel) /* while one box is being made another one runs */
+        spec->parallel = 2 * admit_machine_cores();
     int r = judge_weigh(s->engine, spec, &u->memory_mb, err);
     return r < 0 ? r : admit_begin(s->admit, owner, u->memory_mb, &u->ticket, ret_retry_s, err);
 }

@@ -68,6 +68,13 @@ void judge_result_done(struct judge_result *result)
 
 enum state { OPEN, RUNNING, DONE, TOLD };
 
+/* How far a group is. */
+struct progress {
+    size_t open;      /* tests that are not told */
+    bool rejected;    /* one that is told was not accepted */
+    size_t failed_at; /* first test that failed, or SIZE_MAX */
+};
+
 struct judging {
     struct engine *engine;
     const struct judge_watch *watch;
@@ -76,6 +83,7 @@ struct judging {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum state *states;
+    struct progress *groups;
     size_t told;      /* tests before this one are decided */
     size_t failed_at; /* first test that failed, or SIZE_MAX */
     unsigned running;
@@ -138,35 +146,14 @@ static void judge_one(struct judging *j, size_t at)
     }
 }
 
-/* Does every test of the group count as accepted (1), did one not (-1), or is it open (0)? */
-static int group_state(const struct judging *j, size_t group)
-{
-    const struct judge_spec *spec = j->bench.spec;
-    int state = 1;
-    for (size_t i = 0; i < spec->test_count; i++) {
-        if (spec->tests[i].group != (int)group)
-            continue;
-        if (j->states[i] != TOLD)
-            state = state > 0 ? 0 : state;
-        else if (j->result->tests[i].verdict != JUDGE_ACCEPTED)
-            state = -1;
-    }
-    return state;
-}
-
 /* Whether a test before this one makes it needless. Verdicts before it may still be open. */
 static bool is_stopped(const struct judging *j, size_t at)
 {
     const struct judge_spec *spec = j->bench.spec;
     int group = spec->tests[at].group;
-    if (spec->stop == STOP_AT_FIRST)
-        return j->failed_at < at;
-    for (size_t i = 0; spec->stop == STOP_IN_GROUP && group >= 0 && i < at; i++) {
-        if (spec->tests[i].group == group && j->states[i] >= DONE &&
-            is_failure(j->result->tests[i].verdict))
-            return true;
-    }
-    return false;
+    if (spec->stop == STOP_IN_GROUP && group >= 0)
+        return j->groups[group].failed_at < at;
+    return spec->stop == STOP_AT_FIRST && j->failed_at < at;
 }
 
 /* May it run (1), need it not (-1), or is that not known yet (0)? */
@@ -178,10 +165,10 @@ static int is_wanted(const struct judging *j, size_t at)
     if (j->result->cancelled || is_stopped(j, at))
         return -1;
     for (size_t i = 0; group >= 0 && i < spec->groups[group].depends.count; i++) {
-        int state = group_state(j, spec->groups[group].depend_at[i]);
-        if (state < 0)
+        const struct progress *other = &j->groups[spec->groups[group].depend_at[i]];
+        if (other->rejected)
             return -1;
-        wanted = state == 0 ? 0 : wanted;
+        wanted = other->open ? 0 : wanted;
     }
     return wanted;
 }
@@ -198,12 +185,17 @@ static void tell(struct judging *j)
         if (j->states[at] != DONE)
             return;
         /* It ran before a test ahead of it had failed. */
-        if (test->ran && is_stopped(j, at)) {
+        if (test->attempts && is_stopped(j, at)) {
             result->cpu_ms += test->run.run.usage.cpu_ms + test->other_cpu_ms;
             test_result_clear(test);
         }
         j->states[at] = TOLD;
         j->told++;
+        int group = j->bench.spec->tests[at].group;
+        if (group >= 0) {
+            j->groups[group].open--;
+            j->groups[group].rejected |= test->verdict != JUDGE_ACCEPTED;
+        }
         result->cpu_ms += test->run.run.usage.cpu_ms + test->other_cpu_ms;
         if (j->watch->tested)
             j->watch->tested(j->watch->context, at, test);
@@ -231,8 +223,12 @@ static void note_done(struct judging *j, size_t at)
     const struct judge_test_result *test = &j->result->tests[at];
     j->states[at] = DONE;
     j->running--;
-    if (is_failure(test->verdict) && at < j->failed_at)
-        j->failed_at = at;
+    int group = j->bench.spec->tests[at].group;
+    if (is_failure(test->verdict)) {
+        j->failed_at = at < j->failed_at ? at : j->failed_at;
+        if (group >= 0 && at < j->groups[group].failed_at)
+            j->groups[group].failed_at = at;
+    }
     if (is_cancelled(j, 0))
         j->result->cancelled = true;
     tell(j);
@@ -434,7 +430,14 @@ int judge_run(struct engine *engine, const struct judge_spec *spec,
         .failed_at = SIZE_MAX};
     bool go_on = false;
     cleanup_free enum state *states = xcalloc(spec->test_count, sizeof(*states));
+    cleanup_free struct progress *groups = xcalloc(spec->group_count + 1, sizeof(*groups));
     j.states = states;
+    j.groups = groups;
+    for (size_t i = 0; i < spec->group_count; i++)
+        groups[i].failed_at = SIZE_MAX;
+    for (size_t i = 0; i < spec->test_count; i++)
+        groups[spec->tests[i].group >= 0 ? (size_t)spec->tests[i].group : spec->group_count]
+            .open++;
     run_result_init(&result->compile, 1 << 20);
     result->tests = xcalloc(spec->test_count, sizeof(*result->tests));
     result->groups = xcalloc(spec->group_count + 1, sizeof(*result->groups));

@@ -10,8 +10,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000 };
+enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000, MATCH_MAX = 500000000 };
 
 void judge_spec_init(struct judge_spec *spec)
 {
@@ -145,6 +146,22 @@ static int settle_test(struct judge_spec *spec, size_t at, struct err *err)
     return 0;
 }
 
+/* Matching takes up to the product of the lengths; a request must not buy hours with that. */
+static int check_patterns(const struct judge_spec *spec, struct err *err)
+{
+    uint64_t names = 0;
+    uint64_t patterns = 0;
+    for (size_t i = 0; i < spec->test_count; i++)
+        names += strlen(spec->tests[i].name) + 1;
+    for (size_t i = 0; i < spec->group_count; i++) {
+        for (size_t k = 0; k < spec->groups[i].tests.count; k++)
+            patterns += strlen(spec->groups[i].tests.items[k]) + 1;
+    }
+    return names * patterns <= MATCH_MAX
+               ? 0
+               : err_field(err, "groups", "too many or too long patterns for so many tests");
+}
+
 int judge_spec_settle(struct judge_spec *spec, struct err *err)
 {
     int r = 0;
@@ -154,6 +171,8 @@ int judge_spec_settle(struct judge_spec *spec, struct err *err)
         return err_field(err, "transcript", "there is a transcript only with an interactor");
     for (size_t i = 0; r == 0 && i < spec->test_count; i++)
         r = settle_test(spec, i, err);
+    if (r == 0)
+        r = check_patterns(spec, err);
     for (size_t i = 0; r == 0 && i < spec->group_count; i++)
         r = settle_group(spec, i, err);
     return r;

@@ -67,3 +67,21 @@ def test_bad_groups(server, groups, field):
     reply = server("POST", "/v1/judge", {"language": "python", "code": CODE, "groups": groups,
                                          "tests": some("a1", "b1")})
     assert reply.status == 400 and reply.json()["error"]["field"] == field, reply
+
+
+def test_patterns_buy_no_time(server):
+    """Patterns that take long to match, against names made for them."""
+    body = {"language": "python", "code": CODE,
+            "tests": [{"name": "a" * 190, "stdin": "", "expected": ""}] * 4096,
+            "groups": [{"name": "g%d" % n, "tests": ["*a" * 90 + "b"] * 200} for n in range(100)]}
+    reply = server("POST", "/v1/judge", body)
+    assert reply.status == 400 and reply.json()["error"]["field"] == "groups", reply
+
+
+def test_stop_and_internal_error(judge):
+    """A test behind the first failure is skipped, also when its checker fails."""
+    checker = {"checker": {"language": "python", "code": "import sys\nsys.exit(int(open(sys.argv[2]).read()))"}}
+    tests = [{"name": str(n), "stdin": s} for n, s in enumerate(["0", "1", "3", "3", "0"])]
+    answer = judge("python", CODE, tests, compare=checker, stop_on_first_failure=True, parallel=5)
+    assert [t["verdict"] for t in answer["tests"]] == ["accepted", "wrong_answer"] + ["skipped"] * 3
+    assert answer["verdict"] == "wrong_answer"

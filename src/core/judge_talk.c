@@ -22,10 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK = 65536, THREAD_STACK = 512 << 10 };
+enum { CHUNK = 65536, THREAD_STACK = 512 << 10, SILENCE_MS = 100, SILENCES = 3 };
 
 /* One direction. Without a transcript both boxes have ends of one pipe and `read_fd` is only
  * kept to drain it; with one, `write_fd` leads to the next pipe. */
@@ -44,6 +45,10 @@ struct talk {
     struct way ways[2];     /* 0: from the solution */
     int box_fds[2][2];      /* stdin and stdout of the solution, of the interactor */
     int solution_cancel_fd; /* eventfd */
+    pthread_mutex_t lock;
+    int held_fd;    /* what keeps the solution's stdin from ending, or -1 */
+    bool was_quiet; /* it was let go while both went on */
+    int over_fd;    /* eventfd: both have ended */
     struct run_variant solution_variant;
     int solution_r;
     struct err solution_err;
@@ -63,6 +68,8 @@ static int open_way(struct talk *talk, bool from_solution, bool pumped)
     way->read_fd = near[0];
     /* Both boxes may open their end by name (/dev/stdin); the kernel asks for the mode. */
     (void)fchmod(near[0], 0666);
+    if (!from_solution && !pumped && (talk->held_fd = fcntl(near[1], F_DUPFD_CLOEXEC, 3)) < 0)
+        return -errno;
     if (!pumped) {
         *reader = fcntl(near[0], F_DUPFD_CLOEXEC, 3);
         return *reader < 0 ? -errno : 0;
@@ -72,6 +79,8 @@ static int open_way(struct talk *talk, bool from_solution, bool pumped)
     *reader = far[0];
     way->write_fd = far[1];
     way->chunk = xmalloc(CHUNK);
+    if (!from_solution && (talk->held_fd = fcntl(far[1], F_DUPFD_CLOEXEC, 3)) < 0)
+        return -errno;
     bool ready = fcntl(way->read_fd, F_SETFL, O_NONBLOCK) == 0 &&
                  fcntl(way->write_fd, F_SETFL, O_NONBLOCK) == 0;
     return ready ? 0 : -errno;
@@ -87,6 +96,8 @@ static void close_all(struct talk *talk)
         free(talk->ways[i].chunk);
     }
     close_fd(&talk->solution_cancel_fd);
+    close_fd(&talk->held_fd);
+    close_fd(&talk->over_fd);
 }
 
 static void record(struct talk *talk, const struct way *way)
@@ -171,12 +182,42 @@ static void drain(const struct way *way)
         ;
 }
 
+/* From now on the end of the interactor's output is the end of the solution's input. */
+static void let_go(struct talk *talk)
+{
+    (void)pthread_mutex_lock(&talk->lock);
+    close_fd(&talk->held_fd);
+    (void)pthread_mutex_unlock(&talk->lock);
+}
+
+/* Lets go when nothing was said to the solution for a while. */
+static void *watch_silence(void *arg)
+{
+    struct talk *talk = arg;
+    struct pollfd over = {.fd = talk->over_fd, .events = POLLIN};
+    int silences = 0;
+    while (poll(&over, 1, SILENCE_MS) == 0) {
+        int waiting = 1;
+        (void)pthread_mutex_lock(&talk->lock);
+        if (talk->held_fd >= 0 && ioctl(talk->held_fd, FIONREAD, &waiting) < 0)
+            waiting = 0;
+        silences = waiting ? 0 : silences + 1;
+        if (silences == SILENCES) {
+            talk->was_quiet = true;
+            close_fd(&talk->held_fd);
+        }
+        (void)pthread_mutex_unlock(&talk->lock);
+    }
+    return NULL;
+}
+
 static void *run_solution(void *arg)
 {
     struct talk *talk = arg;
     const struct run_watch watch = {.cancel_fd = talk->solution_cancel_fd};
     talk->solution_r = engine_execute(talk->bench->programs.solution, &talk->solution_variant,
         &watch, &talk->result->run, &talk->solution_err);
+    let_go(talk);
     drain(&talk->ways[1]);
     return NULL;
 }
@@ -196,30 +237,39 @@ static bool has_accepted(int r, const struct stage_result *stage)
     return r == 0 && stage->exited && (stage->exit_code == 0 || stage->exit_code == 7);
 }
 
-static void cancel_solution(const struct talk *talk)
+static void raise_event(int fd)
 {
     const uint64_t one = 1;
-    ssize_t n = write(talk->solution_cancel_fd, &one, sizeof(one));
+    ssize_t n = write(fd, &one, sizeof(one));
     (void)n; /* an eventfd that was never written to takes a 1 */
 }
 
-/* The threads beside this one: solution, and pump if there is a transcript. */
-static int start_others(
-    struct talk *talk, pthread_t *ret_solution, pthread_t *ret_pump, struct err *err)
+/* The threads beside that of the interactor, in the order in which they are started. */
+enum { THREAD_SILENCE, THREAD_PUMP, THREAD_SOLUTION, THREADS };
+
+static int start_others(struct talk *talk, pthread_t threads[THREADS], struct err *err)
 {
+    static void *(*const functions[THREADS])(void *) = {[THREAD_SILENCE] = watch_silence,
+        [THREAD_PUMP] = pump,
+        [THREAD_SOLUTION] = run_solution};
     bool pumped = talk->ways[0].chunk;
-    int r = pumped ? start_thread(ret_pump, pump, talk) : 0;
-    bool is_pumping = pumped && r == 0;
-    if (r == 0)
-        r = start_thread(ret_solution, run_solution, talk);
+    int started = 0;
+    int r = 0;
+    for (; r == 0 && started < THREADS; started++) {
+        if (started != THREAD_PUMP || pumped)
+            r = start_thread(&threads[started], functions[started], talk);
+    }
     if (r == 0)
         return 0;
     for (size_t i = 0; i < 2; i++) { /* nobody writes: the pump ends */
         close_fd(&talk->box_fds[i][0]);
         close_fd(&talk->box_fds[i][1]);
     }
-    if (is_pumping)
-        (void)pthread_join(*ret_pump, NULL);
+    raise_event(talk->over_fd);
+    for (int i = 0; i < started - 1; i++) {
+        if (i != THREAD_PUMP || pumped)
+            (void)pthread_join(threads[i], NULL);
+    }
     return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this test");
 }
 
@@ -228,24 +278,27 @@ static int run_both(struct talk *talk, struct run_variant *interactor_variant,
     struct run_result *interactor, struct err *err)
 {
     const struct run_watch watch = {.cancel_fd = talk->bench->cancel_fd};
-    pthread_t solution;
-    pthread_t pumping;
+    pthread_t threads[THREADS];
     talk->solution_variant.box_stdin_fd = talk->box_fds[0][0];
     talk->solution_variant.box_stdout_fd = talk->box_fds[0][1];
     interactor_variant->box_stdin_fd = talk->box_fds[1][0];
     interactor_variant->box_stdout_fd = talk->box_fds[1][1];
-    int r = start_others(talk, &solution, &pumping, err);
+    int r = start_others(talk, threads, err);
     if (r < 0)
         return r;
     memset(talk->box_fds, -1, sizeof(talk->box_fds));
     r = engine_execute(
         talk->bench->programs.interactor, interactor_variant, &watch, interactor, err);
-    if (!has_accepted(r, &interactor->run))
-        cancel_solution(talk);
+    if (has_accepted(r, &interactor->run))
+        let_go(talk);
+    else
+        raise_event(talk->solution_cancel_fd);
     drain(&talk->ways[0]);
-    (void)pthread_join(solution, NULL);
+    (void)pthread_join(threads[THREAD_SOLUTION], NULL);
+    raise_event(talk->over_fd);
+    (void)pthread_join(threads[THREAD_SILENCE], NULL);
     if (talk->ways[0].chunk)
-        (void)pthread_join(pumping, NULL);
+        (void)pthread_join(threads[THREAD_PUMP], NULL);
     if (r < 0)
         return err_wrap(err, r, "interactor");
     if (talk->solution_r < 0)
@@ -267,7 +320,7 @@ static void blame(const struct talk *talk, const struct judge_test *test,
 {
     struct judge_test_result *result = talk->result;
     const struct stage_result *solution = &result->run.run;
-    bool solution_first = solution->ended_ns <= interactor->ended_ns;
+    bool solution_first = !talk->was_quiet || solution->ended_ns <= interactor->ended_ns;
     bool failed = solution->status != RUN_OK && solution->status != RUN_CANCELLED;
     bool is_to_blame = failed && judge_opinion(interactor) != JUDGE_INTERNAL_ERROR &&
                        (solution_first || has_accepted(0, interactor));
@@ -286,12 +339,15 @@ int judge_talk_run(const struct judge_bench *bench, const struct judge_test *tes
         .result = result,
         .ways = {{.read_fd = -1, .write_fd = -1}, {.read_fd = -1, .write_fd = -1}},
         .box_fds = {{-1, -1}, {-1, -1}},
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .held_fd = -1,
+        .over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .solution_cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     struct run_file items[2];
     const struct run_files list = {.items = items, .count = 2};
     judge_fill_file(&items[0], "input.txt", files->input.data, files->input.size);
     judge_fill_file(&items[1], "answer.txt", files->answer.data, files->answer.size);
-    int r = talk.solution_cancel_fd < 0 ? -errno : 0;
+    int r = talk.solution_cancel_fd < 0 || talk.over_fd < 0 ? -errno : 0;
     if (r == 0 && (r = open_way(&talk, true, bench->spec->transcript)) == 0)
         r = open_way(&talk, false, bench->spec->transcript);
     if (r < 0) {

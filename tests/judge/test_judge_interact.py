@@ -95,6 +95,26 @@ def test_an_interactor_that_fails_is_no_verdict(judge):
         assert "interactor" in answer["tests"][0]["message"]
 
 
+@pytest.mark.parametrize("transcript", [False, True])
+def test_an_interactor_may_close_its_output(judge, transcript):
+    """A solution that reads to the end gets there."""
+    interactor = ("import os, sys\nprint(1)\nprint(2, flush=True)\nos.close(1)\n"
+                  "sys.exit(0 if sys.stdin.readline().strip() == '3' else 1)")
+    code = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
+    answer = talk(judge, code, interactor=interactor, transcript=transcript)
+    assert answer["verdict"] == "accepted", answer["tests"][0]
+
+
+@pytest.mark.parametrize("transcript", [False, True])
+def test_failing_because_of_a_verdict_is_no_failure(judge, transcript):
+    """The solution would crash at the end of its input; it is gone before it sees that."""
+    interactor = "import sys\nprint(1, flush=True)\nsys.stdin.readline()\nsys.exit(2)"
+    code = "input(); print('x', flush=True); input()"
+    tests = [{"stdin": ""}] * 12
+    answer = talk(judge, code, interactor=interactor, tests=tests, transcript=transcript)
+    assert [t["verdict"] for t in answer["tests"]] == ["presentation_error"] * 12, answer
+
+
 def test_a_checker_may_follow(judge):
     """It sees what the interactor wrote to its second argument."""
     checker = "import sys\nsys.exit(0 if open(sys.argv[2]).read() <= open(sys.argv[3]).read() else 1)"

@@ -182,7 +182,9 @@ static int judge_all(struct judge_args *args)
     struct engine *engine = NULL;
     struct judge_spec *spec = &args->problem.judge.spec;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    int r = engine_start(&engine, &args->engine, &args->err);
+    if (r == 0)
+        r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
     args->engine.runtimes = &args->problem.runtimes;
     if (r == 0 && !args->no_cache &&
         (r = cache_settings_read(&args->engine.cache, &args->err)) == 0) {
@@ -197,7 +199,7 @@ static int judge_all(struct judge_args *args)
     if (args->stop)
         spec->stop = STOP_AT_FIRST;
     if (r == 0)
-        r = engine_open(&engine, &args->engine, &args->err);
+        r = engine_register(engine, &args->engine, &args->err);
     int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
     engine_leave(engine);
     return status;

@@ -155,7 +155,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
 int engine_register(struct engine *e, const struct engine_options *options, struct err *err)
 {
     int r = engine_fill(e, options, err);
-    if (r == 0)
+    if (r == 0 && !options->networks) /* else a helper of the spawner's makes them */
         r = spawner_add_network(&e->spawner, err);
     return r < 0 ? r : spawner_seal(&e->spawner, err);
 }

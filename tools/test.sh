@@ -55,8 +55,8 @@ if [ -z "${HERMES_IN_VM:-}" ] &&
     echo "   controls, spawner and cli run in a virtual machine with cgroup v2 (tools/vm)"
     HERMES_VM_SECONDS=4500 tools/vm/run.sh --parts short,plain | tee "$reports/vm.txt"
     status=${PIPESTATUS[0]}
-    skipped=$(ls tests/run tests/api tests/files tests/languages | grep -c '^test_')
-    echo "== NOT run: tests/run, tests/api, tests/files, tests/languages ($skipped files): they need a"
+    skipped=$(ls tests/run tests/api tests/files tests/judge tests/languages | grep -c '^test_')
+    echo "== NOT run: tests/run, tests/api, tests/files, tests/judge, tests/languages ($skipped files): they need a"
     echo "   host that can make boxes"
     echo "$(tail -n 1 "$reports/vm.txt"), $skipped skipped"
     exit "$status"

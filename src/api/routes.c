@@ -23,6 +23,18 @@ const struct route route_table[] = {
     {"GET", "/v1/runs/{id}/events", AUTH_KEY, BODY_NONE, false, handle_run_events,
         "Events of a run as text/event-stream; resumes at Last-Event-ID.", "200 204 401 404",
         NULL},
+    {"POST", "/v1/judge", AUTH_KEY, BODY_JSON, false, handle_judge_create,
+        "Judge a program: one compile, many tests. Waits, answers at once or streams per test "
+        "as "
+        "/v1/runs does.",
+        "200 202 400 401 413 415 429 500 503 507", NULL},
+    {"GET", "/v1/judge/{id}", AUTH_KEY, BODY_NONE, false, handle_run_get,
+        "State or result of a judgement.", "200 401 404", NULL},
+    {"DELETE", "/v1/judge/{id}", AUTH_KEY, BODY_NONE, false, handle_run_delete,
+        "Cancel a judgement.", "202 401 404 409", NULL},
+    {"GET", "/v1/judge/{id}/events", AUTH_KEY, BODY_NONE, false, handle_run_events,
+        "Events of a judgement as text/event-stream: `start`, `test` for each, `end`.",
+        "200 204 401 404", NULL},
     {"GET", "/v1/runtimes", AUTH_KEY, BODY_NONE, false, handle_runtimes,
         "Languages, versions, default limits and what is missing.", "200 401", NULL},
     {"POST", "/run", AUTH_RUNNER, BODY_ANY, false, handle_runner_run,

@@ -42,6 +42,7 @@ const struct route *route_find(const char *method, const char *path, size_t path
     char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], char *ret_allow, size_t allow_size);
 
 http_handler handle_run_create, handle_run_get, handle_run_delete, handle_run_events;
+http_handler handle_judge_create;
 http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
     handle_report, handle_openapi;
 http_handler handle_execute, handle_execute_files;

@@ -8,6 +8,8 @@
 enum { EXIT_USAGE = 2, EXIT_HERMES = 125 };
 
 int cmd_run(int argc, char **argv);
+int cmd_judge(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);

@@ -24,6 +24,8 @@ static const struct {
     bool boxes; /* makes boxes, so it needs a delegated control group when not root */
 } commands[] = {
     {"run", cmd_run, "run a program in a box; needs no server", true},
+    {"judge", cmd_judge, "judge a solution against a problem's folder; needs no server", true},
+    {"verify", cmd_verify, "check the signature of a judgement", false},
     {"serve", cmd_serve, "serve the HTTP API", true},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
     {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},

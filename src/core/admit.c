@@ -357,6 +357,27 @@ int admit_begin(struct admit *admit, int owner, uint64_t memory_mb, struct admit
     return r;
 }
 
+bool admit_try(struct admit *admit, int owner, uint64_t memory_mb, struct admit_ticket *ret)
+{
+    struct tenant *t = &admit->tenants[owner + 1];
+    *ret = (struct admit_ticket){.owner = owner, .memory_mb = memory_mb, .wake_fd = -1};
+    ret->began_ns = ret->enter_ns = clock_ns();
+    (void)pthread_mutex_lock(&admit->lock);
+    bool is_free = !admit->closed && admit->waiting == 0 && fits(admit, t, memory_mb);
+    if (is_free)
+        take_place(admit, t, memory_mb);
+    (void)pthread_mutex_unlock(&admit->lock);
+    return is_free;
+}
+
+bool admit_is_wanted(struct admit *admit)
+{
+    (void)pthread_mutex_lock(&admit->lock);
+    bool is_wanted = admit->waiting > 0 || admit->closed;
+    (void)pthread_mutex_unlock(&admit->lock);
+    return is_wanted;
+}
+
 /* What became of a ticket; the lock is held. One that still waits gives up. */
 static int conclude(struct admit *a, struct admit_ticket *w, bool cancelled,
     unsigned *ret_retry_s, struct err *err)

@@ -52,6 +52,11 @@ int admit_begin(struct admit *admit, int owner, uint64_t memory_mb, struct admit
 int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
     uint32_t wait_ms, unsigned *ret_retry_s, struct err *err);
 
+/* A place beside one that the caller has, for what can be done at the same time: only when one
+ * is free and nobody waits. It is to be given back once somebody does. */
+bool admit_try(struct admit *admit, int owner, uint64_t memory_mb, struct admit_ticket *ret);
+bool admit_is_wanted(struct admit *admit);
+
 /* Gives the place back. cpu_ms is what the run used, for the key's budget. */
 void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms);
 

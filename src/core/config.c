@@ -397,7 +397,7 @@ int config_write(const struct config *config, struct buf *to)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < config_count; i++) {
-        if (!config_table[i].is_secret && !str_eq(config_table[i].key, "config"))
+        if (config_table[i].secrecy != CONFIG_SECRET && !str_eq(config_table[i].key, "config"))
             r = write_row(config, &config_table[i], to);
     }
     for (size_t i = 0; r == 0 && i < config->mount_count; i++)

@@ -63,6 +63,7 @@ struct config {
     char *api_token;
     char *auth_token;
     char *api_keys;
+    char *signing_key; /* of judgements; "" for none */
 
     uint64_t default_timeout_s;
     uint64_t max_timeout_s;
@@ -92,6 +93,12 @@ enum config_kind {
     CONFIG_CPUS,    /* thousandths of a core: "1.5" */
 };
 
+enum config_secrecy {
+    CONFIG_PUBLIC,
+    CONFIG_SECRET,        /* never printed or handed on */
+    CONFIG_SERVER_SECRET, /* never printed, handed on to the server only */
+};
+
 struct config_row {
     const char *key;                 /* in the file; the flag has dashes: --max-body */
     const char *env[CONFIG_MAX_ENV]; /* the first is the native one */
@@ -99,7 +106,7 @@ struct config_row {
     size_t offset;
     const char *fallback; /* as text */
     uint64_t min, max;    /* of numbers */
-    bool is_secret;       /* never printed or handed on */
+    enum config_secrecy secrecy;
     const char *text;
 };
 extern const struct config_row config_table[];

@@ -11,15 +11,15 @@
 #define AT(member) offsetof(struct config, member)
 #define TEXT(key, member, dflt, says, ...)                                                     \
     {                                                                                          \
-        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), dflt, 0, 0, false, says                   \
+        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), dflt, 0, 0, CONFIG_PUBLIC, says           \
     }
-#define SECRET(key, member, says, ...)                                                         \
+#define SECRET(key, member, secrecy, says, ...)                                                \
     {                                                                                          \
-        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), "", 0, 0, true, says                      \
+        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), "", 0, 0, secrecy, says                   \
     }
 #define VALUE(kind, key, member, dflt, lo, hi, says, ...)                                      \
     {                                                                                          \
-        key, {__VA_ARGS__}, kind, AT(member), dflt, lo, hi, false, says                        \
+        key, {__VA_ARGS__}, kind, AT(member), dflt, lo, hi, CONFIG_PUBLIC, says                \
     }
 #define LIMIT(key, member, dflt, hi, env, says, ...)                                           \
     VALUE(CONFIG_NUMBER, key, maxima.member, dflt, 1, hi, says, env, ##__VA_ARGS__)
@@ -146,11 +146,16 @@ const struct config_row config_table[] = {
     VALUE(CONFIG_CPUS, "max_cpus", maxima.cpu_milli, "64", 50, 1 << 20, "most cpus",
         "HERMES_MAX_CPUS"),
 
-    SECRET("api_token", api_token, "a key named `api-token`", "HERMES_API_TOKEN", "API_TOKEN"),
-    SECRET("auth_token", auth_token, "a key named `auth-token`", "HERMES_AUTH_TOKEN",
-        "AUTH_TOKEN"),
-    SECRET("api_keys", api_keys, "keys named `api-key-1` and so on, with commas between",
-        "HERMES_API_KEYS", "CODE_RUNNER_API_KEYS"),
+    SECRET("api_token", api_token, CONFIG_SECRET, "a key named `api-token`", "HERMES_API_TOKEN",
+        "API_TOKEN"),
+    SECRET("auth_token", auth_token, CONFIG_SECRET, "a key named `auth-token`",
+        "HERMES_AUTH_TOKEN", "AUTH_TOKEN"),
+    SECRET("api_keys", api_keys, CONFIG_SECRET,
+        "keys named `api-key-1` and so on, with commas between", "HERMES_API_KEYS",
+        "CODE_RUNNER_API_KEYS"),
+    SECRET("signing_key", signing_key, CONFIG_SERVER_SECRET,
+        "answers of /v1/judge are signed with it (HMAC-SHA256); `hermes verify` checks them",
+        "HERMES_SIGNING_KEY"),
 
     VALUE(CONFIG_SECONDS, "default_timeout_s", default_timeout_s, "30", 1, 86400,
         "/run: "

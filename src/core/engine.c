@@ -31,6 +31,11 @@ const struct spawn_reply *engine_report(const struct engine *engine)
     return &engine->spawner.seal;
 }
 
+const struct run_limits *engine_maxima(const struct engine *engine)
+{
+    return &engine->maxima;
+}
+
 /* Registers entries unless the same root is there already; returns its index. Takes entries. */
 static int register_root(struct engine *e, struct root_entries *entries, struct err *err)
 {
@@ -176,7 +181,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
 int engine_register(struct engine *e, const struct engine_options *options, struct err *err)
 {
     int r = engine_fill(e, options, err);
-    if (r == 0)
+    if (r == 0 && !options->networks) /* else a helper of the spawner's makes them */
         r = spawner_add_network(&e->spawner, err);
     return r < 0 ? r : spawner_seal(&e->spawner, err);
 }
@@ -228,6 +233,8 @@ struct running {
     struct run_plan plan;
     struct collect_reader artefacts;
     struct run_result *result;
+    const struct run_variant *variant;
+    int job_fd; /* of a program, or -1 */
 };
 
 static unsigned pick_root(const struct running *run, bool compile)
@@ -270,6 +277,9 @@ static int compile_in_box(struct running *run, struct err *err)
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
         .limits = stage->limits,
         .stdin_fd = -1,
+        .job_fd = -1,
+        .box_stdin_fd = -1,
+        .box_stdout_fd = -1,
         .watch = &quiet};
     collect_reader_init(
         &run->artefacts, spec.job.collect_max_files, spec.job.collect_max_bytes);
@@ -384,22 +394,29 @@ static bool may_be_warm(const struct running *run)
     return true;
 }
 
+static struct job_spec run_job(const struct running *run)
+{
+    const struct run_stage *stage = &run->plan.run;
+    const struct run_variant *variant = run->variant;
+    const struct strv *collect = variant->collect;
+    return (struct job_spec){.argv = &stage->argv,
+        .env = &stage->env,
+        .globs = collect && collect->count ? collect : NULL,
+        .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files},
+        .collect_max_files = COLLECT_MAX_FILES,
+        .collect_max_bytes = COLLECT_MAX_BYTES,
+        .program = run->plan.has_compile ? run->plan.compile.program : stage->program};
+}
+
 static int execute(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.run;
     const struct run_spec *asked = run->spec;
+    const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
-    bool collects = asked->collect.count > 0;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
-    struct stage_spec spec = {
-        .job = {.argv = &stage->argv,
-            .env = &stage->env,
-            .globs = collects ? &asked->collect : NULL,
-            .files = {&asked->files, &run->artefacts.files, &stage->files},
-            .collect_max_files = COLLECT_MAX_FILES,
-            .collect_max_bytes = COLLECT_MAX_BYTES,
-            .program = run->plan.has_compile ? run->plan.compile.program : stage->program},
+    struct stage_spec spec = {.job = run_job(run),
         .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
@@ -407,20 +424,28 @@ static int execute(struct running *run, struct err *err)
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,
-        .stdin_data = asked->stdin_data,
-        .stdin_size = asked->stdin_size,
-        .stdin_fd = asked->stdin_fd,
+        .stdin_data = variant->stdin_data,
+        .stdin_size = variant->stdin_size,
+        .stdin_fd = variant->stdin_fd,
+        .job_fd = run->job_fd,
+        .box_stdin_fd = variant->box_stdin_fd,
+        .box_stdout_fd = variant->box_stdout_fd,
+        .stdout_max = variant->stdout_max,
         .watch = run->watch};
     struct collect_reader reader;
+    bool collects = spec.job.globs;
     collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
     stage_result_done(&result->run);
     stage_result_init(&result->run, stage->limits.output_kb << 10);
+    if (variant->stdout_max)
+        result->run.out.max = variant->stdout_kept;
     int r =
         stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
     if (r == 0 && result->run.is_warm)
         result->run.usage.memory_peak_kb +=
             run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
     if (r == 0) {
+        run_files_done(&result->files);
         result->files = reader.files;
         reader.files = (struct run_files){0};
     }
@@ -448,41 +473,137 @@ static int check_plan(const struct engine *e, const struct run_spec *spec,
     return r < 0 ? r : check_mounts(e, spec, err);
 }
 
-static int run_planned(struct running *run, struct err *err)
+/* Everything before the run box. */
+static int make_ready(struct running *run, bool *ret_go_on, struct err *err)
 {
     int r = check_plan(run->engine, run->spec, &run->plan, err);
-    bool go_on = !run->plan.has_compile;
+    *ret_go_on = !run->plan.has_compile;
     if (r == 0 && run->plan.has_compile)
-        r = compile(run, &go_on, err);
-    if (r == 0 && go_on)
-        r = execute(run, err);
+        r = compile(run, ret_go_on, err);
     return r;
+}
+
+static int begin(struct running *run, struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    *run = (struct running){.engine = engine,
+        .spec = spec,
+        .watch = watch ? watch : &no_watch,
+        .runtime = spec->runtime,
+        .result = result,
+        .job_fd = -1};
+    if (!spec->runtime->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
+    run->roots = engine->roots[spec->runtime - engine->runtimes->items];
+    if (!result->id[0])
+        id_make("run_", result->id);
+    return runtime_plan(spec->runtime, spec, &run->plan, err);
+}
+
+static void finish(struct running *run)
+{
+    run_plan_done(&run->plan);
+    collect_reader_done(&run->artefacts);
+}
+
+/* Known at the latest now: the first run may have begun before the seal was answered. */
+static void tell_isolation(const struct engine *engine, struct run_result *result)
+{
+    result->level = engine->spawner.seal.level;
+    result->cgroup = engine->spawner.seal.cgroup;
 }
 
 int engine_run(struct engine *engine, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err)
 {
-    struct running run = {.engine = engine,
-        .spec = spec,
-        .watch = watch ? watch : &no_watch,
-        .runtime = spec->runtime,
-        .result = result};
-    size_t index = (size_t)(spec->runtime - engine->runtimes->items);
-    if (!spec->runtime->available)
-        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
-    run.roots = engine->roots[index];
+    struct running run;
+    bool go_on = false;
+    const struct run_variant variant = {.collect = &spec->collect,
+        .stdin_data = spec->stdin_data,
+        .stdin_size = spec->stdin_size,
+        .stdin_fd = spec->stdin_fd,
+        .box_stdin_fd = -1,
+        .box_stdout_fd = -1};
+    int r = begin(&run, engine, spec, watch, result, err);
+    run.variant = &variant;
+    if (r == 0)
+        r = make_ready(&run, &go_on, err);
+    if (r == 0 && go_on)
+        r = execute(&run, err);
+    tell_isolation(engine, result);
+    finish(&run);
+    return r;
+}
+
+struct engine_program {
+    struct running run;
+};
+
+void engine_program_free(struct engine_program *program)
+{
+    if (!program)
+        return;
+    finish(&program->run);
+    close_fd(&program->run.job_fd);
+    free(program);
+}
+
+const struct run_limits *engine_program_limits(const struct engine_program *program)
+{
+    return &program->run.plan.run.limits;
+}
+
+int engine_prepare(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
+    struct err *err)
+{
+    static const struct run_variant plain;
+    struct engine_program *program = xcalloc(1, sizeof(*program));
+    bool go_on = false;
+    int r = begin(&program->run, engine, spec, watch, result, err);
+    program->run.variant = &plain;
+    if (r == 0) /* only one thread may wait for the seal's answer */
+        r = spawner_ready(&engine->spawner, err);
+    if (r == 0)
+        r = make_ready(&program->run, &go_on, err);
+    if (r == 0 && go_on) {
+        struct job_spec job = run_job(&program->run);
+        r = job_write(&job, &program->run.job_fd, err);
+    }
+    tell_isolation(engine, result);
+    if (r < 0 || !go_on) {
+        engine_program_free(program);
+        program = NULL;
+    }
+    *ret = program;
+    return r;
+}
+
+int engine_execute(const struct engine_program *program, const struct run_variant *variant,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    struct running run = program->run;
+    struct run_spec spec = *run.spec;
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    run.watch = watch ? watch : &no_watch;
+    run.result = result;
+    run.variant = variant;
+    if (variant->args || variant->files || variant->collect)
+        run.job_fd = -1;
+    if (variant->args) {
+        spec.args = *variant->args;
+        int r = runtime_plan(run.runtime, &spec, &plan, err);
+        if (r < 0) {
+            cleanup_close_fn(&variant->box_stdin_fd);
+            cleanup_close_fn(&variant->box_stdout_fd);
+            return r;
+        }
+        run.plan = plan;
+    }
     if (!result->id[0])
         id_make("run_", result->id);
-    int r = runtime_plan(spec->runtime, spec, &run.plan, err);
-    if (r == 0) {
-        r = run_planned(&run, err);
-        run_plan_done(&run.plan);
-    }
-    /* Known at the latest now: the first run may have begun before the seal was answered. */
-    result->level = engine->spawner.seal.level;
-    result->cgroup = engine->spawner.seal.cgroup;
-    collect_reader_done(&run.artefacts);
-    return r;
+    tell_isolation(run.engine, result);
+    return execute(&run, err);
 }
 
 int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,

@@ -73,6 +73,9 @@ bool engine_is_alive(const struct engine *engine);
 /* What the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
 
+/* The most that any run may ask for. */
+const struct run_limits *engine_maxima(const struct engine *engine);
+
 enum run_stream { STREAM_STDOUT, STREAM_STDERR };
 
 /* How the caller follows a run; all may be zero. Called on the thread of engine_run(). */
@@ -93,6 +96,38 @@ struct run_watch {
  * ERR_INVALID for a bad spec, else Hermes could not do its job. result must be initialised. */
 int engine_run(struct engine *engine, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err);
+
+/* A program that is ready to be run many times, by any number of threads at once: planned,
+ * compiled if its language is, its files in one sealed job. */
+struct engine_program;
+
+/* The compile stage of engine_run(). With 0, *ret is NULL when there is no program, and result
+ * says why (compile_error or cancelled). spec is borrowed until engine_program_free(). */
+int engine_prepare(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
+    struct err *err);
+
+/* What one run of a program has of its own; its stdin is not that of the spec. */
+struct run_variant {
+    const struct strv *args;       /* NULL: those of the spec */
+    const struct run_files *files; /* more files for the box, or NULL */
+    const struct strv *collect;    /* or NULL */
+    const char *stdin_data;        /* whole stdin, or NULL */
+    size_t stdin_size;
+    int stdin_fd;        /* pumped when >= 0, borrowed */
+    int box_stdin_fd;    /* ends of pipes that become the box's own, taken; -1 for none. The */
+    int box_stdout_fd;   /* output limit does not see what goes through them */
+    uint64_t stdout_max; /* 0: limits.output_kb, all kept. Else so many bytes are within the
+                            limit and go to watch->output; only the first stdout_kept are in
+                            the result */
+    uint64_t stdout_kept;
+};
+
+/* Like engine_run(), without the compile stage. */
+int engine_execute(const struct engine_program *program, const struct run_variant *variant,
+    const struct run_watch *watch, struct run_result *result, struct err *err);
+const struct run_limits *engine_program_limits(const struct engine_program *program);
+void engine_program_free(struct engine_program *program); /* accepts NULL */
 
 /* Checks spec as engine_run() would, without running it, and tells the memory it may take. */
 int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,

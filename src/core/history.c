@@ -422,6 +422,15 @@ void history_output(
     (void)pthread_mutex_unlock(&h->lock);
 }
 
+void history_event(struct history_run *run, const char *name, const char *json)
+{
+    if (run->kind == RUN_SYNC)
+        return;
+    (void)pthread_mutex_lock(&run->history->lock);
+    add_event(run, name, json);
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
 static void store_answer(const struct history_run *run, enum run_status status,
     const char *answer, size_t answer_len)
 {

@@ -53,6 +53,8 @@ void history_forget(struct history_run *run);
 void history_started(struct history_run *run);
 void history_output(
     struct history_run *run, enum run_stream stream, const char *data, size_t len);
+/* Another event, `json` on one line. */
+void history_event(struct history_run *run, const char *name, const char *json);
 void history_finish(
     struct history_run *run, enum run_status status, char *answer, size_t answer_len);
 

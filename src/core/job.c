@@ -30,7 +30,7 @@ static bool is_replaced(const struct job_spec *spec, size_t list, const char *na
 {
     if (spec->program && str_eq(name, "main") && !str_eq(spec->program, "main"))
         return true;
-    for (size_t i = list + 1; i < 3; i++) {
+    for (size_t i = list + 1; i < JOB_FILE_LISTS; i++) {
         if (spec->files[i] && run_files_find(spec->files[i], name))
             return true;
     }
@@ -41,7 +41,7 @@ static bool is_replaced(const struct job_spec *spec, size_t list, const char *na
 static int each_file(const struct job_spec *spec,
     int (*fn)(void *context, const struct run_file *file), void *context)
 {
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < JOB_FILE_LISTS; i++) {
         if (!spec->files[i])
             continue;
         for (size_t k = 0; k < spec->files[i]->count; k++) {

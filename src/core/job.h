@@ -6,12 +6,14 @@
 #include "base/err.h"
 #include "core/run.h"
 
+enum { JOB_FILE_LISTS = 4 };
+
 /* Files of a job, in order; a later list replaces earlier files of the same name. */
 struct job_spec {
     const struct strv *argv;
     const struct strv *env;
-    const struct strv *globs; /* or NULL */
-    const struct run_files *files[3];
+    const struct strv *globs;                      /* or NULL */
+    const struct run_files *files[JOB_FILE_LISTS]; /* each may be NULL */
     uint32_t collect_max_files;
     uint64_t collect_max_bytes;
     const char *program; /* this file is written as an executable named "main", or NULL */

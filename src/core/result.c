@@ -32,7 +32,7 @@ char *result_base64(const void *data, size_t len)
     return out;
 }
 
-static json_t *text_json(const char *data, size_t len, enum result_encoding encoding)
+json_t *result_text_json(const char *data, size_t len, enum result_encoding encoding)
 {
     if (encoding == ENCODE_BASE64) {
         cleanup_free char *text = result_base64(data, len);
@@ -51,14 +51,14 @@ static json_t *ms_json(double ms)
     return json_real(round(ms * 1000) / 1000);
 }
 
-static json_t *usage_json(const struct run_usage *u)
+json_t *result_usage_json(const struct run_usage *u)
 {
     return json_pack("{s:o, s:o, s:I, s:o, s:o}", "wall_ms", ms_json(u->wall_ms), "cpu_ms",
         ms_json(u->cpu_ms), "memory_peak_kb", (json_int_t)u->memory_peak_kb, "queue_ms",
         ms_json(u->queue_ms), "setup_ms", ms_json(u->setup_ms));
 }
 
-static json_t *hits_json(unsigned hits)
+json_t *result_hits_json(unsigned hits)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < HIT_COUNT; i++) {
@@ -68,7 +68,7 @@ static json_t *hits_json(unsigned hits)
     return list;
 }
 
-static json_t *compile_json(const struct run_result *r, enum result_encoding encoding)
+json_t *result_compile_json(const struct run_result *r, enum result_encoding encoding)
 {
     const struct stage_result *c = &r->compile;
     if (!r->has_compile)
@@ -76,11 +76,12 @@ static json_t *compile_json(const struct run_result *r, enum result_encoding enc
     return json_pack("{s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:b, s:o}", "status",
         run_status_name(c->status), "exit_code",
         c->exited ? json_integer(c->exit_code) : json_null(), "signal",
-        c->signal ? run_signal_name(c->signal) : NULL, "limits_hit", hits_json(c->limits_hit),
-        "message", c->message, "stdout", text_json(c->out.data, c->out.len, encoding), "stderr",
-        text_json(c->err.data, c->err.len, encoding), "stdout_truncated", c->out_truncated,
-        "stderr_truncated", c->err_truncated, "cached", r->compile_cached, "usage",
-        usage_json(&c->usage));
+        c->signal ? run_signal_name(c->signal) : NULL, "limits_hit",
+        result_hits_json(c->limits_hit), "message", c->message, "stdout",
+        result_text_json(c->out.data, c->out.len, encoding), "stderr",
+        result_text_json(c->err.data, c->err.len, encoding), "stdout_truncated",
+        c->out_truncated, "stderr_truncated", c->err_truncated, "cached", r->compile_cached,
+        "usage", result_usage_json(&c->usage));
 }
 
 static json_t *file_json(const struct run_file *file)
@@ -101,7 +102,7 @@ static json_t *files_json(const struct run_files *files)
     return list;
 }
 
-static json_t *isolation_json(const struct run_result *r)
+json_t *result_isolation_json(const struct run_result *r)
 {
     return json_pack("{s:s, s:s, s:s}", "level", spawner_level_name(r->level), "cgroup",
         spawner_cgroup_name(r->cgroup), "start", r->run.is_warm ? "warm" : "cold");
@@ -113,11 +114,13 @@ json_t *result_json(const struct run_result *r, enum result_encoding encoding)
     return json_pack("{s:s, s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}",
         "id", r->id, "status", run_status_name(s->status), "exit_code",
         s->exited ? json_integer(s->exit_code) : json_null(), "signal",
-        s->signal ? run_signal_name(s->signal) : NULL, "limits_hit", hits_json(s->limits_hit),
-        "message", s->message, "stdout", text_json(s->out.data, s->out.len, encoding), "stderr",
-        text_json(s->err.data, s->err.len, encoding), "stdout_truncated", s->out_truncated,
-        "stderr_truncated", s->err_truncated, "compile", compile_json(r, encoding), "usage",
-        usage_json(&s->usage), "files", files_json(&r->files), "isolation", isolation_json(r));
+        s->signal ? run_signal_name(s->signal) : NULL, "limits_hit",
+        result_hits_json(s->limits_hit), "message", s->message, "stdout",
+        result_text_json(s->out.data, s->out.len, encoding), "stderr",
+        result_text_json(s->err.data, s->err.len, encoding), "stdout_truncated",
+        s->out_truncated, "stderr_truncated", s->err_truncated, "compile",
+        result_compile_json(r, encoding), "usage", result_usage_json(&s->usage), "files",
+        files_json(&r->files), "isolation", result_isolation_json(r));
 }
 
 json_t *result_json_error(const struct run_result *r, const struct err *err)

@@ -142,6 +142,7 @@ struct stage_result {
     bool out_truncated;
     bool err_truncated;
     struct run_usage usage;
+    uint64_t ended_ns; /* when the program ended, by clock_ns() */
 };
 void stage_result_init(struct stage_result *stage, uint64_t output_max);
 void stage_result_done(struct stage_result *stage);

@@ -52,6 +52,7 @@ struct stage {
     uint64_t cpu_check_ns;
     bool cpu_asked;
     uint64_t other_deadline_ns; /* set-up, collection, dying */
+    uint64_t stdout_bytes;
     struct spawn_event end;
     bool ended;
     char *chunk; /* CHUNK bytes for what is read */
@@ -126,11 +127,13 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     }
     int pair[2];
     cleanup_close int job = -1;
-    cleanup_close int box_out = -1;
+    cleanup_close int box_out = spec->box_stdout_fd;
     cleanup_close int box_err = -1;
-    cleanup_close int box_in = -1;
+    cleanup_close int box_in = spec->box_stdin_fd;
     cleanup_close int box_collect = -1;
-    int r = job_write(&spec->job, &job, err);
+    int r = check_room(spec, err);
+    if (r == 0 && spec->job_fd < 0)
+        r = job_write(&spec->job, &job, err);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -138,13 +141,13 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
             err, err_code_of(errno), errno, "cannot make a socket: %s", strerror(errno));
     st->socket = pair[0];
     cleanup_close int box_socket = pair[1];
-    if ((r = open_pipe(true, &st->out_fd, &box_out)) < 0 ||
+    if ((box_out < 0 && (r = open_pipe(true, &st->out_fd, &box_out)) < 0) ||
         (r = open_pipe(true, &st->err_fd, &box_err)) < 0 ||
         (st->collected && (r = open_pipe(true, &st->collect_fd, &box_collect)) < 0))
         return err_set(err, err_code_of(-r), -r, "cannot make a pipe: %s", strerror(-r));
-    if ((r = open_stdin(st, &box_in, err)) < 0)
+    if (box_in < 0 && (r = open_stdin(st, &box_in, err)) < 0)
         return r;
-    int fds[6] = {box_socket, job, box_out, box_err};
+    int fds[6] = {box_socket, job < 0 ? spec->job_fd : job, box_out, box_err};
     unsigned count = 4;
     if (box_in >= 0) {
         box.flags |= BOX_STDIN;
@@ -232,14 +235,29 @@ static void read_socket(struct stage *st)
     }
 }
 
+/* How many of the next n bytes of a stream are within its limit. Keeps them, or with stdout_max
+ * as many as there is room for. */
+static size_t keep_output(struct stage *st, enum run_stream stream, const char *data, size_t n)
+{
+    struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
+    bool *cut =
+        stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
+    size_t kept = buf_append_some(to, data, n);
+    if (kept < n)
+        *cut = true;
+    if (stream == STREAM_STDERR || !st->spec->stdout_max)
+        return kept;
+    uint64_t room = st->spec->stdout_max - st->stdout_bytes;
+    size_t within = n < room ? n : (size_t)room;
+    st->stdout_bytes += within;
+    return within;
+}
+
 /* Reads once from a stream; false when nothing is there now. Past the cap the run ends; what
  * came before it is kept. */
 static bool read_stream(struct stage *st, enum run_stream stream)
 {
     int *fd = stream == STREAM_STDOUT ? &st->out_fd : &st->err_fd;
-    struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
-    bool *cut =
-        stream == STREAM_STDOUT ? &st->result->out_truncated : &st->result->err_truncated;
     char *chunk = st->chunk;
     ssize_t n = read(*fd, chunk, CHUNK);
     if (n < 0 && errno == EAGAIN)
@@ -249,11 +267,10 @@ static bool read_stream(struct stage *st, enum run_stream stream)
             close_fd(fd);
         return true;
     }
-    size_t kept = buf_append_some(to, chunk, (size_t)n);
+    size_t kept = keep_output(st, stream, chunk, (size_t)n);
     if (kept && st->spec->watch->output)
         st->spec->watch->output(st->spec->watch->context, stream, chunk, kept);
     if (kept < (size_t)n) {
-        *cut = true;
         st->result->limits_hit |= HIT_OUTPUT;
         close_fd(fd);
         kill_for(st, KILL_OUTPUT);
@@ -377,6 +394,7 @@ static void fill_usage(struct stage *st)
     usage->cpu_ms = (double)end->cpu_ns / 1e6;
     usage->memory_peak_kb = end->memory_bytes / 1024;
     usage->setup_ms = (double)end->setup_ns / 1e6;
+    st->result->ended_ns = end->end_ns;
 }
 
 static void say(struct stage_result *result, const char *fmt, ...)
@@ -431,8 +449,10 @@ static void judge(struct stage *st)
         say(result, "memory limit of %llu MiB reached", (unsigned long long)limits->memory_mb);
     } else if (*hit & HIT_OUTPUT) {
         result->status = RUN_OUTPUT_LIMIT;
+        uint64_t max = st->spec->stdout_max;
+        bool stdout_full = max && st->stdout_bytes == max;
         say(result, "wrote more than %llu KiB to a stream",
-            (unsigned long long)limits->output_kb);
+            (unsigned long long)(stdout_full ? max >> 10 : limits->output_kb));
     } else if (*hit & HIT_CPU) {
         result->status = RUN_TIME_LIMIT;
         say(result, "CPU time limit of %llu ms reached", (unsigned long long)limits->cpu_ms);
@@ -514,9 +534,7 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;
-    int r = check_room(spec, err);
-    if (r == 0)
-        r = request_box(st, spawner, err);
+    int r = request_box(st, spawner, err);
     if (r == 0)
         r = spawner_ready(spawner, err);
     while (r == 0 && !st->ended) {

@@ -18,7 +18,11 @@ struct stage_spec {
     size_t mount_count;
     const char *stdin_data; /* whole stdin, or NULL */
     size_t stdin_size;
-    int stdin_fd; /* pumped when >= 0 */
+    int stdin_fd;      /* pumped when >= 0 */
+    int job_fd;        /* what job_write() made of `job` before, borrowed; -1: it is done now */
+    int box_stdin_fd;  /* ends of pipes that become the box's own, taken; -1 for ours. The */
+    int box_stdout_fd; /* output limit does not see what goes through them */
+    uint64_t stdout_max; /* 0: output_kb, and all is kept; else only what fits into result */
     const struct run_watch *watch;
 };
 

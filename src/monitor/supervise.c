@@ -113,7 +113,7 @@ static char **server_environment(void)
             for (size_t k = 0; k < CONFIG_MAX_ENV && config_table[row].env[k]; k++) {
                 size_t len = strlen(config_table[row].env[k]);
                 secret =
-                    secret || (config_table[row].is_secret &&
+                    secret || (config_table[row].secrecy != CONFIG_PUBLIC &&
                                   strncmp(environ[i], config_table[row].env[k], len) == 0 &&
                                   environ[i][len] == '=');
             }

@@ -24,6 +24,7 @@ ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
 HERMES = str(BUILD / "hermes")
 sys.path.insert(0, str(HERE.parent / "languages"))
+import judge as judging  # noqa: E402
 from over_http import health_per_second, over_http  # noqa: E402
 from warm import warm_python  # noqa: E402
 from langlib import ENVIRONMENT, runtimes, write_files  # noqa: E402
@@ -170,8 +171,14 @@ def static_binary(bench):
     yield row("static program vs bwrap", ours, theirs, 0.8, note="aim 0.6")
 
 
-MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, over_http, health_per_second,
-                warm_python]
+def judge(bench):
+    """Judging: a hundred tests of a fast C++ program, rounds of an interactive one."""
+    yield from judging.hundred_tests(bench, HERMES, interleave, row)
+    yield from judging.rounds(bench, HERMES, interleave, row)
+
+
+MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, judge, over_http,
+                health_per_second, warm_python]
 
 
 def show(r):

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes judge: a solution against a problem's folder, without a server. One line per test as
+ * it is decided, or the whole answer as JSON. */
+
+#include "cli/cli.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "cli/problem.h"
+#include "core/judge_json.h"
+
+#include <argp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
+enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
+
+static const struct argp_option options[] = {
+    {"language", 'l', "LANG", 0, "language of the solution; default by its name", 1},
+    {"parallel", 'j', "N", 0, "tests at one time (default: twice the cores of this machine)",
+        1},
+    {"stop", OPT_STOP, NULL, 0, "stop at the first test that fails", 1},
+    {"no-cache", OPT_NO_CACHE, NULL, 0, "compile even if the same was compiled before", 1},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
+        1},
+    {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 2},
+    {0},
+};
+
+static const char doc[] =
+    "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans, "
+    "perhaps "
+    "checker.EXT and interactor.EXT, and limits and the rest in problem.json.\v"
+    "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the checker or "
+    "the "
+    "interactor failed; 130 after Ctrl-C.\n\n"
+    "Example:\n"
+    "  hermes judge problems/sum solution.cpp";
+
+struct judge_args {
+    const char *dir;
+    const char *solution;
+    const char *language;
+    uint32_t parallel;
+    bool stop, json, no_cache;
+    struct engine_options engine;
+    struct problem problem;
+    struct err err;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct judge_args *args = state->input;
+    switch (key) {
+    case 'l':
+        args->language = arg;
+        return 0;
+    case 'j':
+        if (str_parse_u32(arg, &args->parallel) < 0 || args->parallel < 1 ||
+            args->parallel > JUDGE_MAX_PARALLEL)
+            argp_error(
+                state, "--parallel %s: not a number from 1 to %d", arg, JUDGE_MAX_PARALLEL);
+        return 0;
+    case OPT_STOP:
+        args->stop = true;
+        return 0;
+    case OPT_NO_CACHE:
+        args->no_cache = true;
+        return 0;
+    case OPT_MIN_LEVEL:
+        if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
+            args->engine.min_level == LEVEL_NONE)
+            argp_error(state, "--min-level %s: one of full, strong, process", arg);
+        return 0;
+    case OPT_JSON:
+        args->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 1)
+            argp_error(state, "one PROBLEM_DIR and one SOLUTION");
+        *(state->arg_num ? &args->solution : &args->dir) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->solution)
+            argp_error(state, "which PROBLEM_DIR and SOLUTION?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Twice the cores, as a server does: while one box is being made another one runs. */
+static unsigned usual_parallel(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? 2 * CPU_COUNT(&set) : 2;
+    return count < 2 ? 2 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
+}
+
+/* A message of a stranger's on one line of a terminal. */
+static void print_clean(const char *text)
+{
+    for (; *text && *text != '\n'; text++)
+        (void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+}
+
+static void on_tested(void *context, size_t index, const struct judge_test_result *test)
+{
+    const struct judge_args *args = context;
+    const struct run_usage *usage = &test->run.run.usage;
+    (void)printf("%-12s %-18s", args->problem.judge.spec.tests[index].name,
+        judge_verdict_name(test->verdict));
+    if (test->ran)
+        (void)printf(
+            " %7.0f ms %8llu KiB  ", usage->cpu_ms, (unsigned long long)usage->memory_peak_kb);
+    print_clean(test->message);
+    (void)putchar('\n');
+    (void)fflush(stdout);
+}
+
+static void print_total(const struct judge_args *args, const struct judge_result *result)
+{
+    const struct judge_spec *spec = &args->problem.judge.spec;
+    if (result->verdict == JUDGE_COMPILE_ERROR)
+        (void)fwrite(
+            result->compile.compile.err.data, 1, result->compile.compile.err.len, stdout);
+    for (size_t i = 0; i < spec->group_count; i++)
+        (void)printf("group %-6s %-18s %g of %g points\n", spec->groups[i].name,
+            judge_verdict_name(result->groups[i].verdict), result->groups[i].points,
+            result->groups[i].max_points);
+    (void)printf("%s, %g of %g points", judge_verdict_name(result->verdict), result->points,
+        result->max_points);
+    if (result->message[0]) {
+        (void)printf(": ");
+        print_clean(result->message);
+    }
+    (void)putchar('\n');
+}
+
+static int print_answer(const struct judge_args *args, const struct judge_result *result)
+{
+    if (args->json) {
+        json_t *json = judge_json(&args->problem.judge.spec, result, ENCODE_UTF8);
+        char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
+        (void)puts(text ? text : "");
+        json_decref(json);
+        free(text);
+    } else {
+        print_total(args, result);
+    }
+    if (fflush(stdout) != 0)
+        return 128 + SIGPIPE;
+    return result->cancelled                         ? EXIT_CANCELLED
+           : result->verdict == JUDGE_ACCEPTED       ? 0
+           : result->verdict == JUDGE_INTERNAL_ERROR ? EXIT_HERMES
+                                                     : EXIT_REJECTED;
+}
+
+static int judge_loaded(struct judge_args *args, struct engine *engine, int signal_fd)
+{
+    struct judge_result result = {0};
+    const struct judge_watch watch = {
+        .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
+    uint64_t memory_mb;
+    int r = judge_weigh(engine, &args->problem.judge.spec, &memory_mb, &args->err);
+    if (r == 0)
+        r = judge_run(engine, &args->problem.judge.spec, &watch, &result, &args->err);
+    int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);
+    judge_result_done(&result);
+    return status;
+}
+
+static int judge_all(struct judge_args *args)
+{
+    struct engine *engine = NULL;
+    struct judge_spec *spec = &args->problem.judge.spec;
+    cleanup_close int signal_fd = cli_catch_signals();
+    int r = engine_start(&engine, &args->engine, &args->err);
+    if (r == 0)
+        r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    args->engine.runtimes = &args->problem.runtimes;
+    if (r == 0 && !args->no_cache &&
+        (r = cache_settings_read(&args->engine.cache, &args->err)) == 0) {
+        struct run_spec *programs[] = {&spec->solution, &spec->checker, &spec->interactor};
+        for (size_t i = 0; i < 3; i++) {
+            if (programs[i]->runtime)
+                programs[i]->cache_scope = xasprintf("uid %u", geteuid());
+        }
+    }
+    if (args->parallel || !spec->parallel)
+        spec->parallel = args->parallel ? args->parallel : usual_parallel();
+    if (args->stop)
+        spec->stop = STOP_AT_FIRST;
+    if (r == 0)
+        r = engine_register(engine, &args->engine, &args->err);
+    int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
+    engine_leave(engine);
+    return status;
+}
+
+int cmd_judge(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+        .parser = parse_option,
+        .args_doc = "PROBLEM_DIR SOLUTION",
+        .doc = doc};
+    struct judge_args args = {
+        .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
+    limits_maxima(&args.engine.maxima);
+    argp_err_exit_status = EXIT_USAGE;
+    argv[0] = (char *)"hermes judge";
+    (void)argp_parse(&argp, argc, argv, 0, NULL, &args);
+    int status = judge_all(&args);
+    problem_done(&args.problem);
+    return status;
+}

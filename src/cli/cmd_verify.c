@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes verify: whether an answer of POST /v1/judge is as the server signed it. */
+
+#include "cli/cli.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "core/judge_json.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_KEY_FILE = 256, OPT_REQUEST, ANSWER_MAX = 1 << 30, READ_CHUNK = 64 << 10 };
+enum { EXIT_FORGED = 1 };
+
+static const struct argp_option options[] = {
+    {"key-file", OPT_KEY_FILE, "FILE", 0, "the key; default $HERMES_SIGNING_KEY", 1},
+    {"request", OPT_REQUEST, "FILE", 0, "also check that this request was answered", 1},
+    {0},
+};
+
+static const char doc[] =
+    "Checks the signature of an answer of POST /v1/judge (- reads it from stdin).\v"
+    "Exit status: 0 the signature fits; 1 it does not, or there is none; 2 wrong usage.";
+
+struct verify_args {
+    const char *key_file;
+    const char *request;
+    const char *answer;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct verify_args *args = state->input;
+    switch (key) {
+    case OPT_KEY_FILE:
+        args->key_file = arg;
+        return 0;
+    case OPT_REQUEST:
+        args->request = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "one ANSWER");
+        args->answer = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->answer)
+            argp_error(state, "which ANSWER? `-` reads it from stdin");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int read_all(const char *path, struct buf *to, struct err *err)
+{
+    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
+    ssize_t n = fd < 0 ? -errno : 1;
+    buf_init(to, ANSWER_MAX);
+    while (n > 0)
+        n = buf_read_fd(to, fd, READ_CHUNK);
+    if (n < 0)
+        return err_set(
+            err, ERR_NOT_FOUND, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
+    return 0;
+}
+
+/* The key as one line, or from the environment. */
+static int read_key(const struct verify_args *args, struct buf *to, struct err *err)
+{
+    const char *from_env = getenv("HERMES_SIGNING_KEY");
+    int r = 0;
+    buf_init(to, 4096);
+    if (args->key_file)
+        r = read_all(args->key_file, to, err);
+    else if (from_env)
+        r = buf_append_str(to, from_env);
+    while (to->len && (to->data[to->len - 1] == '\n' || to->data[to->len - 1] == '\r'))
+        to->data[--to->len] = '\0';
+    if (r == 0 && to->len == 0)
+        return err_set(err, ERR_INVALID, EINVAL,
+            "there is no key: set HERMES_SIGNING_KEY or name a --key-file");
+    return r;
+}
+
+static int forged(const char *why)
+{
+    (void)fprintf(stderr, "hermes verify: %s\n", why);
+    return EXIT_FORGED;
+}
+
+static int check(const json_t *answer, const char *key, const struct buf *request)
+{
+    const json_t *signature = json_object_get(answer, "signature");
+    const char *signed_hash = json_string_value(json_object_get(signature, "request_sha256"));
+    char hash[JUDGE_HASH_HEX];
+    int r = judge_json_verify(answer, key);
+    if (r == -ENOENT)
+        return forged("the answer is not signed");
+    if (r < 0)
+        return forged(
+            "the signature does not fit: the answer was changed or the key is another");
+    if (request) {
+        judge_hash(request->data ? request->data : "", request->len, hash);
+        if (!str_eq(hash, signed_hash))
+            return forged("the answer is genuine, but to another request");
+    }
+    (void)printf("signature fits, request %s\n", signed_hash ? signed_hash : "?");
+    return 0;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "ANSWER|-", .doc = doc};
+    struct verify_args args = {0};
+    struct err err = {0};
+    cleanup_buf struct buf text = {0};
+    cleanup_buf struct buf key = {0};
+    cleanup_buf struct buf request = {0};
+    argp_err_exit_status = EXIT_USAGE;
+    argv[0] = (char *)"hermes verify";
+    (void)argp_parse(&argp, argc, argv, 0, NULL, &args);
+    int r = read_key(&args, &key, &err);
+    if (r == 0)
+        r = read_all(args.answer, &text, &err);
+    if (r == 0 && args.request)
+        r = read_all(args.request, &request, &err);
+    if (r < 0)
+        return cli_fail("verify", &err);
+    json_t *answer = json_loadb(
+        text.data ? text.data : "", text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    if (!json_is_object(answer)) {
+        json_decref(answer);
+        return forged("this is no answer: it is not a JSON object");
+    }
+    int status = check(answer, key.data, args.request ? &request : NULL);
+    json_decref(answer);
+    return status;
+}

@@ -44,14 +44,14 @@ static int compare(const void *a, const void *b)
 /* The median of some runs; false when the zygote does not come up. */
 static bool median(struct engine *e, const struct runtime *rt, bool warm, uint64_t *ret)
 {
-    uint64_t peaks[ROUNDS];
+    uint64_t peaks[ROUNDS] = {0};
     unsigned count = 0;
     uint64_t deadline_ms = clock_ms() + PATIENCE_MS;
     while (count < ROUNDS && clock_ms() < deadline_ms) {
         if (measure(e, rt, warm, &peaks[count]))
             count++;
         else
-            (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+            (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
     }
     qsort(peaks, count, sizeof(peaks[0]), compare);
     *ret = count ? peaks[count / 2] : 0;

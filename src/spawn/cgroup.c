@@ -52,7 +52,7 @@ static void format_cpu_v1(char *out, size_t size, const struct spawn_limits *l)
 
 static void format_cpu_v2(char *out, size_t size, const struct spawn_limits *l)
 {
-    (void)snprintf(out, size, "%u %u", l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
+    (void)snprintf(out, size, "%u %d", l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
 }
 
 static void format_zero(char *out, size_t size, const struct spawn_limits *l)

@@ -110,12 +110,11 @@ EXPORT int hermes_warm_serve(void)
 {
     int fds[REQUEST_MAX_FDS];
     unsigned count;
-    ssize_t n;
     struct zygote_reply up = {0};
     if (leave_root() < 0 || fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
-    while ((n = fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds,
-                REQUEST_MAX_FDS, &count)) == (ssize_t)sizeof(request)) {
+    while (fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, REQUEST_MAX_FDS,
+               &count) == (ssize_t)sizeof(request)) {
         int pidfd = -1;
         fill_inside(fds, count);
         int pid = make_box(&pidfd);

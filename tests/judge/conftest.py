@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from apilib import BUILD, HERMES, MONITOR, ROOT, Server, descendants, make_dir, name_of, wait_until  # noqa: E402
+from apilib import BUILD, HERMES, MONITOR, ROOT, Server, boxes_below, make_dir, wait_until  # noqa: E402
 
 KEY = "a key for the tests of judging"
 
@@ -38,7 +38,7 @@ def judge_server():
 
 def boxes(server):
     spawner = server.child("hermes-spawn")
-    return [p for p in descendants(spawner) if name_of(p) != "hermes-network"] if spawner else []
+    return boxes_below(spawner) if spawner else []
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ enum {
     REPLY_TIMEOUT_MS = 60000,
     EXTRA_MIN = 64,
     EXTRA_TIMEOUT_MS = 3000,
+    SILENT_MS = 2000,
 };
 
 struct connection {
@@ -189,14 +190,24 @@ void connections_close(struct connections *all)
     free(all);
 }
 
+/* Whether it may go when others need its place: it has no request under way, or has taken its
+ * time for the first one. */
+static bool is_idle(const struct connection *c, uint64_t now)
+{
+    enum phase phase = phase_of(c);
+    return c->is_open && !c->is_closing &&
+           (phase == PHASE_IDLE ||
+               (phase == PHASE_HEADERS && now > (c->phase_since >> PHASE_BITS) + SILENT_MS));
+}
+
 /* Closes the connection that has been idle for longest; false when none is. */
 static bool close_idlest(struct connections *all)
 {
     struct connection *idlest = NULL;
+    uint64_t now = clock_ms();
     for (unsigned i = 0; i < all->count; i++) {
         struct connection *c = &all->items[i];
-        if (c->is_open && !c->is_closing && phase_of(c) == PHASE_IDLE &&
-            (!idlest || c->phase_since < idlest->phase_since))
+        if (is_idle(c, now) && (!idlest || c->phase_since < idlest->phase_since))
             idlest = c;
     }
     if (!idlest)

@@ -29,8 +29,9 @@ int connections_open(
 /* Stops the thread; no connection may be open. */
 void connections_close(struct connections *all);
 
-/* Past max, the connection that has waited longest for its next request is closed for the new
- * one; where none waits, the new one is extra. NULL when there is no room for that either. */
+/* Past max, the connection that has waited longest for its next request, or has been silent for
+ * two seconds, is closed for the new one; where there is none, the new one is extra. NULL when
+ * there is no room for that either. */
 struct connection *connection_begin(struct connections *all, int fd);
 void connection_end(struct connection *c);
 bool connection_is_extra(const struct connection *c);

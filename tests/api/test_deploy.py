@@ -260,6 +260,21 @@ def test_the_rights_of_the_unit_are_enough(make_server, tmp_path):
 
 # ----- restarts -----
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_terminal_signals_everybody(make_server, number):
+    """Ctrl-C and a terminal that is closed reach the server too: requests still get their grace."""
+    server = make_server(before=os.setsid, env={"HERMES_GRACE_S": "300"})
+    answers = []
+    late = threading.Thread(target=lambda: answers.append(server.run(
+        "python", "import time; time.sleep(2); print('late')")))
+    late.start()
+    assert wait_until(server.running)
+    os.killpg(server.process.pid, number)
+    late.join()
+    assert answers and answers[0].json()["stdout"] == "late\n"
+    assert server.process.wait(60 * SLOW) == 0 and not server.unix.exists()
+
+
 def test_what_a_restart_does_to_asynchronous_runs(make_server):
     server = make_server(env={"HERMES_GRACE_S": "10"})
     code = "import time; time.sleep(%d); print('done')"

@@ -131,7 +131,7 @@ static void print_total(const struct judge_args *args, const struct judge_result
     if (result->verdict == JUDGE_COMPILE_ERROR)
         (void)fwrite(
             result->compile.compile.err.data, 1, result->compile.compile.err.len, stdout);
-    for (size_t i = 0; i < spec->group_count; i++)
+    for (size_t i = 0; result->groups && i < spec->group_count; i++)
         (void)printf("group %-6s %-18s %g of %g points\n", spec->groups[i].name,
             judge_verdict_name(result->groups[i].verdict), result->groups[i].points,
             result->groups[i].max_points);

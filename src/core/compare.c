@@ -89,7 +89,8 @@ static bool run_same(const struct run *a, const struct run *b)
 {
     uint64_t rest_a[2];
     uint64_t rest_b[2];
-    if (a->len != b->len || memcmp(a->head, b->head, a->len < RUN_HEAD ? a->len : RUN_HEAD))
+    if (a->len != b->len ||
+        memcmp(a->head, b->head, a->len < RUN_HEAD ? a->len : RUN_HEAD) != 0)
         return false;
     if (a->len <= RUN_HEAD)
         return true;

@@ -490,11 +490,11 @@ static int begin(struct running *run, struct engine *engine, const struct run_sp
         .spec = spec,
         .watch = watch ? watch : &no_watch,
         .runtime = spec->runtime,
+        .roots = engine->roots[spec->runtime - engine->runtimes->items],
         .result = result,
         .job_fd = -1};
     if (!spec->runtime->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
-    run->roots = engine->roots[spec->runtime - engine->runtimes->items];
     if (!result->id[0])
         id_make("run_", result->id);
     return runtime_plan(spec->runtime, spec, &run->plan, err);

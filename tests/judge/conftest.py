@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from apilib import BUILD, HERMES, MONITOR, ROOT, Server, boxes_below, make_dir, wait_until  # noqa: E402
 
-KEY = "a key for the tests of judging"
+from judge_table import KEY  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

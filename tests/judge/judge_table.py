@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One program per language that does what its input says, so that one judgement has every verdict."""
 
+KEY = "a key for the tests of judging"
+
 PYTHON = r'''
 import os, signal, sys
 word = input()

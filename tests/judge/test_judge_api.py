@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from apilib import sse, wait_until
-from conftest import KEY
+from apilib import boxes_below, sse, wait_until
+from judge_table import KEY
 
 GOOD = {"language": "python", "code": "print(input())", "tests": [{"stdin": "1", "expected": "1"}]}
 
@@ -164,8 +164,7 @@ def test_what_cannot_be_judged_is_told(make_server):
     deadline = time.monotonic() + 60
     while not stop.is_set() and time.monotonic() < deadline:
         spawner = server.child("hermes-spawn")
-        from conftest import boxes
-        if spawner and spawner not in killed and boxes(server):
+        if spawner and spawner not in killed and boxes_below(spawner):
             killed.add(spawner)
             os.kill(spawner, signal.SIGKILL)
         time.sleep(0.02)

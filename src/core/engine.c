@@ -54,7 +54,8 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     }
     int r = spawner_add_root(&e->spawner, entries->items, entries->count, err);
     e->registered[e->registered_count] = *entries;
-    return r < 0 ? r : (int)e->registered_count++;
+    e->registered_count++;
+    return r < 0 ? r : (int)e->registered_count - 1;
 }
 
 static int register_stage(struct engine *e, const struct runtime *rt, bool compile, bool host,

@@ -188,7 +188,7 @@ def test_file_system_without_id_maps(area, as_root):
 
 
 @pytest.mark.parametrize("text, why", [
-    ("/nonexistent", "not a directory"),
+    ("/no-such-directory", "not a directory"),
     ("/etc:/etc", "below /mnt or /box"),
     ("/etc:/mnt/../etc", "below /mnt or /box"),
     ("/etc:relative", "below /mnt or /box"),
@@ -204,6 +204,8 @@ def test_bad_option(area, text, why):
 
 def test_rootless_of_one_id(area, as_root):
     """A user without subordinate ids: the box's files are that user's, no map is needed."""
+    if b"__asan_init" in HERMES.read_bytes():
+        pytest.skip("RLIMIT_AS, which stands in for a memory group, leaves no room for AddressSanitizer")
     uid = 54321
     home = area / "home"
     (home / "shared").mkdir(parents=True)

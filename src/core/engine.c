@@ -24,6 +24,7 @@ enum {
     COLLECT_MAX_FILES = 256,
     COLLECT_MAX_BYTES = 16 << 20,
     ARTEFACT_MAX_FILES = 4000,
+    WARM_WORDS_MAX = 100000, /* of arguments and environment: what is too much, exec tells */
 };
 
 const struct spawn_reply *engine_report(const struct engine *engine)
@@ -377,6 +378,14 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     return 0;
 }
 
+static size_t words_size(const struct strv *words)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < words->count; i++)
+        size += strlen(words->items[i]) + 1;
+    return size;
+}
+
 /* An interpreter that runs already has read its environment: what would have changed it then
  * needs a new one. */
 static bool may_be_warm(const struct running *run)
@@ -384,7 +393,8 @@ static bool may_be_warm(const struct running *run)
     static const char *const early[] = {
         "PYTHON", "NODE_", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL"};
     const struct run_spec *spec = run->spec;
-    if (!run->runtime->run.warm.count || run->plan.run.exec != 0)
+    if (!run->runtime->run.warm.count || run->plan.run.exec != 0 ||
+        words_size(&run->plan.run.argv) + words_size(&run->plan.run.env) > WARM_WORDS_MAX)
         return false;
     for (size_t i = 0; i < spec->env.count; i++) {
         for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {

@@ -78,6 +78,14 @@ def host():
     return state
 
 
+OTHERS = set()  # processes that other tests of this session keep: their servers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _others():
+    OTHERS.update(pid for pid, _ in children())
+
+
 def children():
     """Living processes of hermes that were left to us: we are their reaper."""
     found = []
@@ -91,7 +99,7 @@ def children():
             continue
         if state == "Z":
             os.waitpid(int(path.parent.name), os.WNOHANG)
-        else:
+        elif path.parent.name not in OTHERS:
             found.append((path.parent.name, name))
     return found
 

@@ -86,7 +86,9 @@ static int clone_init(const struct spawner *s, struct box *box, struct inside *i
  * could not come back would give the next box this one's network. */
 static int clone_in_network(struct spawner *s, struct box *box, struct inside *in)
 {
-    in->has_network = !(in->box->remove & BARRIER_NETNS) && network_enter(&s->network);
+    if (!(in->box->remove & BARRIER_NETNS))
+        box->network = network_take(&s->network, box->network_owner);
+    in->has_network = box->network >= 0 && network_enter(box->network) == 0;
     int pid = clone_init(s, box, in);
     int r = in->has_network ? network_leave(&s->network) : 0;
     s->is_lost = r < 0;
@@ -214,9 +216,12 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = !!(s->cgroups.use & TREE_MEMORY),
         .landlock_abi = (uint32_t)s->landlock_abi,
         .is_parked = !fds};
-    int send[1 + CGROUP_MAX_TREES + BOX_MAX_FDS];
+    int send[2 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     int hand[2] = {-1, -1};
+    box->network_owner = s->zygotes[box->zygote].serial;
+    box->network = network_take(&s->network, box->network_owner);
+    ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
     int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + count);
@@ -224,6 +229,8 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         return r;
     ask.join_count = (uint32_t)r;
     count += (unsigned)r;
+    if (ask.has_network)
+        send[count++] = box->network;
     if (!fds && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hand) < 0)
         r = -errno;
     box->hand = hand[0];
@@ -233,7 +240,8 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         send[count++] = fds[i];
     *ret_step = STEP_CLONE;
     if (r >= 0)
-        r = zygote_clone(&s->zygotes[box->zygote], &ask, send, count, &box->pidfd);
+        r = zygote_clone(
+            &s->zygotes[box->zygote], &ask, send, count, &box->pidfd, &box->network);
     for (unsigned i = 0; i < ask.join_count; i++)
         (void)close(send[1 + i]);
     close_fd(&hand[1]);
@@ -328,6 +336,8 @@ static void release(struct spawner *s, struct box *box)
     close_fd(&box->link);
     close_fd(&box->hand);
     close_fd(&box->pidfd);
+    if (box->network >= 0)
+        network_return(&s->network, box->network_owner, take_fd(&box->network));
     remove_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot);
@@ -383,6 +393,7 @@ static void open_fields(struct box *box, int socket, int zygote)
         .socket = socket,
         .link = -1,
         .hand = -1,
+        .network = -1,
         .pidfd = -1,
         .slot = -1,
         .zygote = zygote,
@@ -462,6 +473,8 @@ static bool serve_parked(
         int r = hand_over(s, box, request, fds, fd_count);
         if (r == 0)
             return true;
+        /* Not ours any more: the next box is watched by it. */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
         fds[0] = take_fd(&box->socket);
         fail(s, box, STEP_RELEASE, r);
     }

@@ -17,9 +17,11 @@ enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
-    int socket; /* to whoever asked for it */
-    int link;   /* to box init */
-    int hand;   /* to the program of a parked box, until it has its job */
+    int socket;             /* to whoever asked for it */
+    int link;               /* to box init */
+    int hand;               /* to the program of a parked box, until it has its job */
+    int network;            /* its network namespace, if that can serve again */
+    uint32_t network_owner; /* network.h */
     int pidfd;
     int slot;
     int zygote;     /* whose child it is; -1 for a cold box */
@@ -63,6 +65,7 @@ struct spawner {
     struct tree_source sources[SPAWN_MAX_SOURCES];
     uint32_t zygote_count;
     struct zygote zygotes[SPAWN_MAX_ZYGOTES];
+    uint32_t zygote_serial;
     int current_ns; /* mount namespace we are in */
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */

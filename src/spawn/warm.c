@@ -24,7 +24,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { REQUEST_MAX_FDS = 1 + CGROUP_MAX_TREES + 5 };
+enum { REQUEST_MAX_FDS = 2 + CGROUP_MAX_TREES + 5 };
 
 static struct zygote_request request;
 static struct inside in;
@@ -52,8 +52,15 @@ static int take_next(const int *fds, unsigned count, unsigned *at)
     return *at < count ? fds[(*at)++] : -1;
 }
 
-static void fill_inside(const int *fds, unsigned count)
+/* Enters the network namespace that comes along, and stays there: it means nothing to us. */
+static int enter_network(int fd)
 {
+    return setns(fd, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+static int fill_inside(const int *fds, unsigned count)
+{
+    int r = 0;
     unsigned at = 0;
     uint32_t flags = request.box.flags;
     in = (struct inside){.box = &request.box,
@@ -72,9 +79,12 @@ static void fill_inside(const int *fds, unsigned count)
         in.mount_fds[i] = -1;
     while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
         in.join_fds[in.join_count++] = take_next(fds, count, &at);
+    in.has_network = request.has_network;
+    if (in.has_network)
+        r = enter_network(take_next(fds, count, &at));
     if (request.is_parked) {
         in.hand_fd = take_next(fds, count, &at);
-        return;
+        return r;
     }
     in.job_fd = take_next(fds, count, &at);
     in.stdout_fd = take_next(fds, count, &at);
@@ -83,6 +93,7 @@ static void fill_inside(const int *fds, unsigned count)
         in.stdin_fd = take_next(fds, count, &at);
     if (flags & BOX_COLLECT)
         in.collect_fd = take_next(fds, count, &at);
+    return r;
 }
 
 /* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the
@@ -96,13 +107,34 @@ static int leave_root(void)
 static int make_box(int *ret_pidfd)
 {
     struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
-                                           CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                                           CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+                                           CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                                           CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+    if (!in.has_network)
+        args.flags |= CLONE_NEWNET;
     int pid = sys_clone3(&args);
     if (pid == 0)
         inside_run(&in);
     return pid;
+}
+
+/* Answers the spawner. A network namespace that was made for this box may serve others later.
+ */
+static void reply(int pid, int pidfd)
+{
+    struct zygote_reply reply = {.pid = pid};
+    char path[32];
+    int fds[2] = {pidfd, -1};
+    if (pid > 0 && !in.has_network) {
+        (void)snprintf(path, sizeof(path), "proc/%d/ns/net", pid);
+        fds[1] = openat(ZYGOTE_STAGE_FD, path, O_RDONLY | O_CLOEXEC);
+    }
+    (void)fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), fds,
+        pidfd < 0    ? 0
+        : fds[1] < 0 ? 1
+                     : 2);
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
 }
 
 EXPORT int hermes_warm_serve(void);
@@ -116,15 +148,13 @@ EXPORT int hermes_warm_serve(void)
     while (fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, REQUEST_MAX_FDS,
                &count) == (ssize_t)sizeof(request)) {
         int pidfd = -1;
-        fill_inside(fds, count);
-        int pid = make_box(&pidfd);
+        int r = fill_inside(fds, count);
+        int pid = r < 0 ? r : make_box(&pidfd);
         if (pid == 0)
             return 0;
-        int r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
+        r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
         /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
-        struct zygote_reply reply = {.pid = r < 0 ? r : pid};
-        (void)fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), &pidfd, pidfd >= 0);
-        close_fd(&pidfd);
+        reply(r < 0 ? r : pid, pidfd);
         for (unsigned i = 0; i < count; i++)
             close_fd(&fds[i]);
     }
@@ -144,6 +174,12 @@ static void wait_for_job(void)
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
     in.stdin_fd = count > 3 ? fds[3] : -1;
+}
+
+EXPORT int hermes_warm_is_parked(void);
+EXPORT int hermes_warm_is_parked(void)
+{
+    return in.hand_fd >= 0;
 }
 
 EXPORT void hermes_warm_begin(void);

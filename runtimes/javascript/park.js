@@ -4,61 +4,73 @@
 // then runs the job's program as it would have run it anyway: same stack, same require.main.
 'use strict';
 
+const Module = require('module');
+const path = require('path');
+
 // Threads of the program load what -r names too, and go on.
 if (require('worker_threads').isMainThread) park();
 delete require.cache[__filename];
 Object.defineProperty(process, '_preload_modules', {value: []});
 
 function park() {
-  const Module = require('module');
   const library = {exports: {}};
+  const runMain = Object.getOwnPropertyDescriptor(Module, 'runMain');
   process.dlopen(library, '/usr/lib/hermes/libhermes-warm.so');
-  rehearse(Module, library.exports.pipe());
+  rehearse(runMain.value, library.exports);
+  endQuickly(library.exports.exit);
   const argv = library.exports.park();
   if (!argv) process.exit(1);
-  const main = require('path').resolve(argv[1]);
-  process.argv = [process.argv[0], main, ...argv.slice(2)];
+  argv[0] = process.argv[0];
+  argv[1] = path.resolve(argv[1]);
+  process.argv = argv;
   process.execArgv = [];
   if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // node hears of it only so
-  startWith(Module, main);
+  startWith(runMain, argv[1]);
 }
 
 // Node calls Module.runMain() next, with a path that it settled before. A bound function leaves no
 // frame in a stack trace, and by the time the program runs the property is what it was.
-function startWith(Module, main) {
-  const own = Object.getOwnPropertyDescriptor(Module, 'runMain');
+function startWith(runMain, main) {
   Object.defineProperty(Module, 'runMain', {
     configurable: true,
     get() {
-      Object.defineProperty(Module, 'runMain', own);
-      return own.value.bind(Module, main);
+      Object.defineProperty(Module, 'runMain', runMain);
+      return runMain.value.bind(Module, main);
+    },
+  });
+}
+
+// When the program has ended well and nobody listens for that, there is nothing to take apart: node
+// would give its memory back piece by piece, the kernel does it at once. process.emit stays what it
+// is, but for the moment in which node asks for it to tell of the end.
+function endQuickly(exit) {
+  const emit = process.emit;
+  let isOver = false;
+  function emitExit(event, status) {
+    if (event === 'exit' && status === 0) exit();
+    return emit.apply(this, arguments);
+  }
+  Object.defineProperty(Object.getPrototypeOf(process), 'emit', {
+    configurable: true,
+    get() {
+      if (isOver || !process._exiting) return emit;
+      isOver = true;
+      return process.listenerCount('exit') === 0 ? emitExit : emit;
+    },
+    set(value) {
+      Object.defineProperty(this, 'emit', {value, writable: true, enumerable: true, configurable: true});
     },
   });
 }
 
 // Nothing below /box is looked at here: node would remember that it was not there.
-function rehearse(Module, [reader, writer]) {
-  const net = require('net');
-  const fs = require('fs');
-  const {Console} = require('console');
-  const stream = new net.Socket({fd: writer, readable: false, writable: true});
-  const trial = new Console({stdout: stream, stderr: stream});
-  trial.log('hello', 1, {a: [1, 'b'], c: new Map([[1, 2]])});
-  trial.error('%s %d', 'x', 2);
-  const program = new Module('/usr/lib/hermes/rehearsal.js');
-  program.filename = program.id;
-  program.paths = [];
-  program._compile(`
-    const fs = require('fs'), path = require('path'), util = require('util');
-    class A { #x = 1; get x() { return this.#x; } }
-    const f = async () => [new A().x, ...[1, 2].map((v) => v * 2)];
-    f();
-    JSON.stringify({a: JSON.parse('{"b": [1, 2]}')});
-    try { null.x; } catch (e) { String(e.stack); }
-    module.exports = util.inspect(new Set([1])) + path.join('a', 'b');
-  `, program.id);
-  fs.readFileSync('/dev/null', 'utf8').split('\n');
-  stream.destroy();
-  fs.closeSync(reader);
-  if (process._tickCallback) process._tickCallback(); // what the above left to do later
+function rehearse(runMain, library) {
+  const program = '/usr/lib/hermes/rehearsal.js';
+  const [reader, writer] = library.pipe();
+  process.env.REHEARSAL_FD = writer;
+  runMain.call(Module, program);
+  require('fs').closeSync(reader);
+  delete require.cache[program];
+  delete process.mainModule;
+  process._tickCallback?.(); // what the above left to do later
 }

@@ -86,6 +86,14 @@ JAVASCRIPT = {
     "exit code": "process.exitCode = 5; console.log('x')",
     "exit event": "process.on('exit', (c) => console.log('bye', c)); setTimeout(() => console.log('t'), 10)",
     "before exit": "let n = 0; process.on('beforeExit', () => { if (n++ < 2) setTimeout(() => console.log(n), 1) })",
+    "exit in exit": "process.on('exit', () => process.exit(4))",
+    "exit throws": "process.on('exit', () => { throw new Error('late') })",
+    "exit code in exit": "process.on('exit', () => { process.exitCode = 6 })",
+    "exit once": "process.once('exit', () => console.log(process.listenerCount('exit')))",
+    "own emit": "const e = process.emit; process.emit = function (...a) { if (a[0] === 'exit') console.log('emit', a[1]); return e.apply(this, a) }",
+    "emit": "console.log(process.emit === require('events').prototype.emit, process.hasOwnProperty('emit'));"
+            " process.on('x', () => console.log('x')); process.emit('x')",
+    "uncaught": "process.on('uncaughtException', (e) => { console.log(e.message); process.exitCode = 8 }); throw new Error('u')",
     "kill": "process.kill(process.pid, 'SIGTERM'); setTimeout(() => {}, 1000)",
     "abort": "process.abort()",
     "stdin": "process.stdin.on('data', (d) => process.stdout.write(String(d).toUpperCase()))",
@@ -98,10 +106,10 @@ JAVASCRIPT = {
     "big and exit": "process.stdout.write('x'.repeat(30000)); process.exit(0)",
     "streams": "console.log(process.stdout.constructor.name, process.stdout.isTTY, process.stdin.constructor.name,"
                " process.stdout.writableHighWaterMark, process.stdout.fd, process.stdin.fd)",
-    "descriptors": "const fs = require('fs'); console.log(fs.readdirSync('/proc/self/fd').filter((n) => {"
+    "descriptors": "process.stdout; const fs = require('fs'); console.log(fs.readdirSync('/proc/self/fd').filter((n) => {"
                    " try { return !/eventpoll|eventfd|pipe|io_uring|\\/fd$/.test(fs.readlinkSync('/proc/self/fd/' + n)) || n < 3 }"
-                   " catch { return false } }).map((n) => n < 3 ? n : n + fs.readlinkSync('/proc/self/fd/' + n)))",
-    "descriptor count": "const fs = require('fs'); console.log(fs.readdirSync('/proc/self/fd').length)",
+                   " catch { return false } }).map((n) => n < 3 ? n : fs.readlinkSync('/proc/self/fd/' + n)).sort())",
+    "descriptor count": "process.stdout; const fs = require('fs'); console.log(fs.readdirSync('/proc/self/fd').length)",
     "sockets": "const fs = require('fs'); for (const n of fs.readdirSync('/proc/self/fd')) {"
                " try { const l = fs.readlinkSync('/proc/self/fd/' + n); if (/socket/.test(l)) console.log(l) } catch {} }",
     "status": "console.log(require('fs').readFileSync('/proc/self/status', 'utf8').split('\\n').filter((l) =>"

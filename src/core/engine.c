@@ -284,7 +284,8 @@ struct running {
     struct collect_reader artefacts;
     struct run_result *result;
     const struct run_variant *variant;
-    int job_fd; /* of a program, or -1 */
+    bool is_program; /* to be run many times */
+    int job_fd;      /* of it, or -1 */
 };
 
 static unsigned pick_root(const struct running *run, bool compile)
@@ -474,13 +475,15 @@ static int execute(struct running *run, struct err *err)
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
+    /* Runs that are compared with each other are alike: a pool would serve the first few. */
+    bool drains = run->is_program && run->runtime->run.park.max;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     struct stage_spec spec = {.job = run_job(run),
         .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
-        .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env),
+        .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env) && !drains,
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,
@@ -622,6 +625,7 @@ int engine_prepare(struct engine *engine, const struct run_spec *spec,
     bool go_on = false;
     int r = begin(&program->run, engine, spec, watch, result, err);
     program->run.variant = &plain;
+    program->run.is_program = true;
     if (r == 0) /* only one thread may wait for the seal's answer */
         r = spawner_ready(&engine->spawner, err);
     if (r == 0)

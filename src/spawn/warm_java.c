@@ -62,10 +62,13 @@ enum {
     JNI_POP_FRAME = 20,
     JNI_NEW_OBJECT_A = 30,
     JNI_GET_METHOD = 33,
+    JNI_CALL_VOID_A = 63,
     JNI_GET_STATIC_METHOD = 113,
     JNI_CALL_STATIC_OBJECT_A = 116,
     JNI_CALL_STATIC_INT_A = 131,
     JNI_CALL_STATIC_VOID_A = 143,
+    JNI_GET_STATIC_FIELD = 144,
+    JNI_GET_STATIC_BOOLEAN = 146,
     JNI_NEW_STRING_UTF = 167,
     JNI_NEW_OBJECT_ARRAY = 172,
     JNI_SET_ELEMENT = 174,
@@ -86,6 +89,7 @@ typedef void *fn_method(jni, ref, const char *, const char *);
 typedef ref fn_call_ref(jni, ref, void *, const union value *);
 typedef int32_t fn_call_int(jni, ref, void *, const union value *);
 typedef void fn_call_void(jni, ref, void *, const union value *);
+typedef uint8_t fn_get_boolean(jni, ref, void *);
 typedef ref fn_new_array(jni, int32_t, ref, ref);
 typedef ref fn_new_bytes(jni, int32_t);
 typedef void fn_set_element(jni, ref, int32_t, ref);
@@ -311,6 +315,37 @@ static void tell_command(jni env, ref helper, const char *const *words, unsigned
             (union value[]){{.l = key}, {.l = value}});
 }
 
+/* What LauncherHelper has found out about main(), where it does: until Java 21 there is but one
+ * kind. */
+static bool helper_says(jni env, ref helper, const char *name, bool otherwise)
+{
+    void *field = CALL(env, JNI_GET_STATIC_FIELD, fn_method *, helper, name, "Z");
+    if (field)
+        return CALL(env, JNI_GET_STATIC_BOOLEAN, fn_get_boolean *, helper, field);
+    CALL(env, JNI_EXCEPTION_CLEAR, fn_void *);
+    return otherwise;
+}
+
+static void call_main(jni env, ref helper, ref class, ref args)
+{
+    const union value values[] = {{.l = args}};
+    bool is_static = helper_says(env, helper, "isStaticMain", true);
+    const char *signature =
+        helper_says(env, helper, "noArgMain", false) ? "()V" : "([Ljava/lang/String;)V";
+    if (is_static) {
+        void *main = static_method(env, class, "main", signature);
+        if (main)
+            CALL(env, JNI_CALL_STATIC_VOID_A, fn_call_void *, class, main, values);
+        return;
+    }
+    void *make = CALL(env, JNI_GET_METHOD, fn_method *, class, "<init>", "()V");
+    ref object = make ? CALL(env, JNI_NEW_OBJECT_A, fn_call_ref *, class, make, NULL) : NULL;
+    void *main =
+        object ? CALL(env, JNI_GET_METHOD, fn_method *, class, "main", signature) : NULL;
+    if (main)
+        CALL(env, JNI_CALL_VOID_A, fn_call_void *, object, main, values);
+}
+
 /* Loads and calls main(); returns the status that the JDK's launcher would end with. */
 static int run_main(jni env, ref helper, const char *const *words)
 {
@@ -326,13 +361,11 @@ static int run_main(jni env, ref helper, const char *const *words)
         (union value[]){
             {.z = 1}, {.i = is_compiler ? LAUNCH_MODULE : LAUNCH_CLASS}, {.l = what}});
     ref args = class ? make_strings(env, helper, words, at + 1) : NULL;
-    void *main = args ? static_method(env, class, "main", "([Ljava/lang/String;)V") : NULL;
-    if (!main) {
+    if (!args) {
         CALL(env, JNI_EXCEPTION_DESCRIBE, fn_void *);
         return 1;
     }
-    CALL(
-        env, JNI_CALL_STATIC_VOID_A, fn_call_void *, class, main, (union value[]){{.l = args}});
+    call_main(env, helper, class, args);
     return has_thrown(env);
 }
 

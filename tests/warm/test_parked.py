@@ -243,8 +243,8 @@ def test_what_a_parked_box_cannot_be_runs_cold(server):
 def test_limits_of_parked_boxes(server):
     spin = {"language": "javascript", "code": "while (true);", "limits": {"wall_ms": 700 * SLOW}}
     run = run_warm(server, spin)
-    assert run["status"] == "time_limit" and run["limits_hit"] == ["wall_ms"]
-    flood = run_warm(server, {"language": "javascript", "code": "for (;;) console.log('x'.repeat(1000))"})
+    assert run["status"] == "time_limit" and run["limits_hit"] == ["wall"]
+    flood = run_warm(server, {"language": "javascript", "code": "for (;;) require('fs').writeSync(1, 'x'.repeat(1000))"})
     assert flood["status"] == "output_limit"
     disk = {"language": "javascript", "code": "require('fs').writeFileSync('f', Buffer.alloc(100 << 20))"}
     same(server, disk)
@@ -289,6 +289,7 @@ def test_parked_programs_die_and_come_back(server):
             os.kill(pid, 9)
         except ProcessLookupError:
             pass
+    time.sleep(0.3)
     run = server("POST", "/v1/runs", {"language": "javascript", "code": "console.log(1)"}).json()
     assert run["stdout"] == "1\n"
     run_warm(server, {"language": "javascript", "code": "1"})

@@ -57,6 +57,7 @@ struct config {
     uint64_t resume_grace_s;
     bool warm;
     uint64_t parked;
+    uint64_t parked_free_percent;
 
     struct run_limits maxima;
 

@@ -160,6 +160,7 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.networks = NETWORKS_READY;
     m->engine_options.zygotes = m->config.warm;
     m->engine_options.park = (unsigned)m->config.parked;
+    m->engine_options.park_free_percent = (unsigned)m->config.parked_free_percent;
     m->engine_options.maxima = m->config.maxima;
     m->engine_options.source_count = m->config.mount_count;
     for (size_t i = 0; i < m->config.mount_count; i++) {

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fdpass.h"
 #include "base/fs.h"
 #include "base/netns.h"
 #include "spawn/ids.h"
@@ -234,6 +235,21 @@ static void collect_files(const struct inside *in)
         ;
 }
 
+/* A parked box hears only with its job whether files are wanted. It was sent before the job, so
+ * by now it is there or will not come. */
+static void take_collect(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    char kind;
+    int fds[2];
+    unsigned count;
+    if (poll(&link, 1, 0) == 1 && fdpass_receive(in->link_fd, &kind, 1, fds, 2, &count) == 1 &&
+        count == 2) {
+        in->job_fd = fds[0];
+        in->collect_fd = fds[1];
+    }
+}
+
 static void close_own(int fd)
 {
     if (fd >= 0)
@@ -247,7 +263,10 @@ static void be_payload(const struct inside *in)
     payload_enter(in);
     if (in->is_warm)
         return;
-    payload_begin(in, &words);
+    if (in->hand_fd >= 0)
+        payload_park(in, &words);
+    else
+        payload_begin(in, &words);
     payload_exec(in, &words);
 }
 
@@ -273,7 +292,8 @@ void inside_run(struct inside *in)
     }
     if (payload < 0)
         inside_fail(in, STEP_FORK, payload);
-    if ((r = drop_init(in->collect_fd >= 0)) < 0)
+    bool is_parked = in->hand_fd >= 0;
+    if ((r = drop_init(in->collect_fd >= 0 || is_parked)) < 0)
         inside_fail(in, STEP_DROP, r);
     /* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
     close_own(in->stdout_fd);
@@ -281,6 +301,8 @@ void inside_run(struct inside *in)
     close_own(in->stdin_fd);
     close_own(in->hand_fd);
     watch_payload(in, payload);
+    if (is_parked)
+        take_collect(in);
     if (in->collect_fd >= 0)
         collect_files(in);
     _exit(0);

@@ -5,8 +5,11 @@
  * box it returns 0, confined. The interpreter then puts itself in order, calls
  * hermes_warm_begin(), which waits for the job if there is none yet, and runs the program.
  *
- * The interpreter has one thread here. Nothing in this file allocates. */
+ * One that was executed in a box of its own (pool.h) calls hermes_warm_park() instead of
+ * hermes_warm_serve(). It may have threads; a zygote has one. Nothing in this file allocates.
+ */
 
+#include "spawn/warm.h"
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
@@ -19,16 +22,18 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum { REQUEST_MAX_FDS = 2 + CGROUP_MAX_TREES + 5 };
 
 static struct zygote_request request;
 static struct inside in;
 static struct payload_words words;
+static bool is_program; /* executed ahead, not forked from a zygote */
 
 /* Written from here because only a process in the parent user namespace may. */
 static int map_ids(int pid, unsigned payload)
@@ -137,7 +142,6 @@ static void reply(int pid, int pidfd)
     close_fd(&fds[1]);
 }
 
-EXPORT int hermes_warm_serve(void);
 EXPORT int hermes_warm_serve(void)
 {
     int fds[REQUEST_MAX_FDS];
@@ -174,31 +178,80 @@ static void wait_for_job(void)
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
     in.stdin_fd = count > 3 ? fds[3] : -1;
+    request.box.limits.cpu_s = hand.cpu_s;
+    request.box.limits.file_bytes = hand.file_bytes;
 }
 
-EXPORT int hermes_warm_is_parked(void);
+EXPORT int hermes_warm_park(void)
+{
+    struct link_record ready = {.kind = LINK_READY};
+    int type;
+    socklen_t size = sizeof(type);
+    in = (struct inside){.box = &request.box,
+        .link_fd = PARK_LINK_FD,
+        .hand_fd = PARK_HAND_FD,
+        .collect_fd = -1};
+    is_program = true;
+    if (getsockopt(PARK_HAND_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
+        fcntl(PARK_HAND_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(PARK_LINK_FD, F_SETFD, FD_CLOEXEC) < 0)
+        return -1;
+    return inside_send(&in, &ready);
+}
+
+/* The limit of a program that was executed ahead had room for that. */
+static void limit_cpu(void)
+{
+    uint64_t used_s = inside_cpu_ns() / 1000000000u + 1;
+    rlim_t seconds = request.box.limits.cpu_s + used_s;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) == 0 && seconds < limit.rlim_max) {
+        limit = (struct rlimit){.rlim_cur = seconds, .rlim_max = seconds};
+        (void)setrlimit(RLIMIT_CPU, &limit);
+    }
+}
+
+/* As exec would: nothing but stdio stays open, and what the interpreter opened for itself. */
+static void close_rest(void)
+{
+    if (!is_program) {
+        (void)sys_close_range(3, ~0u, 0);
+        return;
+    }
+    int *own[] = {
+        &in.hand_fd, &in.link_fd, &in.job_fd, &in.stdin_fd, &in.stdout_fd, &in.stderr_fd};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        close_fd(own[i]);
+}
+
 EXPORT int hermes_warm_is_parked(void)
 {
     return in.hand_fd >= 0;
 }
 
-EXPORT void hermes_warm_begin(void);
 EXPORT void hermes_warm_begin(void)
 {
     if (in.hand_fd >= 0)
         wait_for_job();
+    if (is_program)
+        limit_cpu();
     payload_begin(&in, &words);
-    /* As exec would: nothing but stdio stays open. */
-    (void)sys_close_range(3, ~0u, 0);
+    close_rest();
 }
 
-EXPORT const char *hermes_warm_arg(unsigned i);
+/* The words lie in the job, which stays mapped. */
+EXPORT void hermes_warm_take_env(void)
+{
+    (void)clearenv();
+    for (unsigned i = 0; words.env[i]; i++)
+        (void)putenv(words.env[i]);
+}
+
 EXPORT const char *hermes_warm_arg(unsigned i)
 {
     return words.argv[i];
 }
 
-EXPORT const char *hermes_warm_env(unsigned i);
 EXPORT const char *hermes_warm_env(unsigned i)
 {
     return words.env[i];

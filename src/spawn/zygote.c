@@ -60,7 +60,6 @@ int zygote_find(const struct spawner *s, const struct spawn_box *request)
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
 {
     return request->exec == 0 && !request->mount_count && !request->remove &&
-           !(request->flags & BOX_COLLECT) &&
            memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
 }
 
@@ -258,7 +257,8 @@ void zygote_event(struct spawner *s, int index)
  */
 static bool wants_more(const struct spawner *s, const struct zygote *z)
 {
-    return z->parked < z->park && (!s->running || (s->running == 1 && z->parked * 2 < z->park));
+    return z->parked < z->park && !s->is_short &&
+           (!s->running || (s->running == 1 && z->parked * 2 < z->park));
 }
 
 bool zygote_tend(struct spawner *s)

@@ -86,4 +86,6 @@ void zygote_kill_all(struct spawner *s);
  * if BOX_STDIN. */
 struct zygote_hand {
     uint32_t flags;
+    uint32_t cpu_s; /* of spawn_limits; a program that was executed ahead does not know them */
+    uint64_t file_bytes;
 };

@@ -3,6 +3,7 @@
 the parking, one run per box, and none while memory is short.
 
 As in test_warm.py a variable that begins with LC_ makes a run cold."""
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -296,6 +297,33 @@ def test_parked_programs_die_and_come_back(server):
     assert server.child("hermes-spawn") == spawner
 
 
+def test_many_at_once_and_nothing_is_left(server):
+    spawner = server.child("hermes-spawn")
+
+    def one(n):
+        return server("POST", "/v1/runs", {"language": "javascript", "code": "console.log(%d)" % n}).json()
+
+    def descriptors():
+        return len(os.listdir("/proc/%d/fd" % spawner))
+
+    def settle():
+        """Every pool is full and nothing else is there."""
+        seen = []
+
+        def steady():
+            seen.append((descriptors(), len(boxes_below(spawner))))
+            time.sleep(0.2)
+            return len(seen) > 10 and len(set(seen[-10:])) == 1
+        assert wait_until(steady, 30), seen[-10:]
+        return seen[-1]
+    before = settle()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for n, run in enumerate(pool.map(one, range(80))):
+            assert run["stdout"] == "%d\n" % n, run
+    after = settle()
+    assert after[0] <= before[0] + 4 and after[1] <= before[1] + 4, (before, after)
+
+
 def node_boxes(server):
     found = 0
     for pid in boxes_below(server.child("hermes-spawn")):
@@ -340,7 +368,6 @@ def test_pools_grow_with_demand_to_their_bound():
     try:
         assert wait_until(lambda: node_boxes(made) == 2, 20)
         spec = {"language": "javascript", "code": "setTimeout(() => {}, 500)"}
-        import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             assert all(r.json()["status"] == "ok" for r in pool.map(lambda _: made("POST", "/v1/runs", spec), range(16)))
         assert wait_until(lambda: node_boxes(made) == 4, 20)

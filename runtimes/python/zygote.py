@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python zygote (src/spawn/zygote.h): starts once, loads what most programs import, and is
 forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ever read. In a box
-this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program.
+this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
+argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
 """
 import atexit
 import ctypes
@@ -172,10 +173,13 @@ def rehearse():
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = keep
 
 
-def serve():
+def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
+    if session:
+        import kernel
+        kernel.prepare()
     rehearse()
     gc.collect()
     gc.freeze()
@@ -187,7 +191,9 @@ def serve():
     library.hermes_warm_begin()
     path = be_program(library)
     del library
+    if session:
+        kernel.serve()
     finish(run(path))
 
 
-serve()
+serve(sys.argv[1:] == ["session"])

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/session.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -516,6 +517,7 @@ void server_stop(struct server *server, uint64_t grace_ms)
         /* Who still waits is sent away and who runs is cancelled; readers get the end of their
          * run. Whoever is left then is woken, and clients have a moment for their reply. */
         admit_close(service->admit);
+        sessions_stop(service->sessions);
         connections_cancel_all(server->connections);
         history_cancel_all(service->history);
         wait_until_idle(server, CANCEL_MS, false);

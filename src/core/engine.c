@@ -112,12 +112,24 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     return 0;
 }
 
-/* The zygote of a runtime that has one; it is started like a program without arguments. */
-static int register_zygote(struct engine *e, size_t index, unsigned park, struct err *err)
+void engine_session_limits(const struct run_limits *from, struct spawn_limits *to)
+{
+    stage_spawn_limits(from, to);
+    to->cpu_s = 1;
+}
+
+/* The zygote of a runtime that has one, of programs or of sessions; it is started like a
+ * program without arguments. */
+static int register_zygote(struct engine *e, size_t index, const struct engine_options *options,
+    bool is_session, struct err *err)
 {
     const struct runtime *rt = &e->runtimes->items[index];
-    struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE, .park = park};
-    if (!rt->available || !rt->run.warm.count || e->roots[index][ROOT_RUN] < 0)
+    const struct strv *warm = is_session ? &rt->run.session_warm : &rt->run.warm;
+    struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE,
+        .park = is_session ? options->session_park : options->park,
+        .flags = is_session ? BOX_CHANNEL : 0,
+        .on_demand = is_session && !options->session_warm};
+    if (!rt->available || !warm->count || e->roots[index][ROOT_RUN] < 0)
         return 0;
     struct run_limits limits = {0};
     CLEANUP(strv_done) struct strv argv = {0};
@@ -125,10 +137,13 @@ static int register_zygote(struct engine *e, size_t index, unsigned park, struct
     cleanup_close int job = -1;
     limits_fill(&limits, &rt->limits);
     limits_cap(&limits, &e->maxima);
-    stage_spawn_limits(&limits, &zygote.limits);
+    if (is_session)
+        engine_session_limits(&limits, &zygote.limits);
+    else
+        stage_spawn_limits(&limits, &zygote.limits);
     zygote.root = (uint32_t)e->roots[index][ROOT_RUN];
     strv_add(&argv, rt->run_root.execs.items[0]);
-    strv_add_all(&argv, &rt->run.warm);
+    strv_add_all(&argv, warm);
     plan_environment(&rt->run, &limits, &env);
     const struct job_spec spec = {.argv = &argv, .env = &env};
     int r = job_write(&spec, &job, err);
@@ -173,8 +188,11 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
     e->runtimes = options->runtimes;
     e->source_count = options->source_count;
     int r = register_all(e, options, err);
-    for (size_t i = 0; r == 0 && options->zygotes && i < e->runtimes->count; i++)
-        r = register_zygote(e, i, options->park, err);
+    for (size_t i = 0; r == 0 && options->zygotes && i < e->runtimes->count; i++) {
+        r = register_zygote(e, i, options, false, err);
+        if (r == 0)
+            r = register_zygote(e, i, options, true, err);
+    }
     if (r == 0)
         engine_open_cache(e, &options->cache);
     return r;
@@ -386,23 +404,25 @@ static size_t words_size(const struct strv *words)
     return size;
 }
 
-/* An interpreter that runs already has read its environment: what would have changed it then
- * needs a new one. */
-static bool may_be_warm(const struct running *run)
+bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
 {
     static const char *const early[] = {
         "PYTHON", "NODE_", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL"};
-    const struct run_spec *spec = run->spec;
-    if (!run->runtime->run.warm.count || run->plan.run.exec != 0 ||
-        words_size(&run->plan.run.argv) + words_size(&run->plan.run.env) > WARM_WORDS_MAX)
+    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
         return false;
-    for (size_t i = 0; i < spec->env.count; i++) {
+    for (size_t i = 0; i < asked->count; i++) {
         for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
-            if (str_has_prefix(spec->env.items[i], early[k]))
+            if (str_has_prefix(asked->items[i], early[k]))
                 return false;
         }
     }
     return true;
+}
+
+static bool may_be_warm(const struct running *run)
+{
+    return run->runtime->run.warm.count && run->plan.run.exec == 0 &&
+           engine_fits_warm(&run->plan.run.argv, &run->plan.run.env, &run->spec->env);
 }
 
 static struct job_spec run_job(const struct running *run)

@@ -21,9 +21,11 @@ struct engine_options {
     unsigned networks;                       /* to keep ready, see spawn/network.h */
     bool zygotes;                            /* start those that the runtimes have */
     unsigned park;                           /* boxes of each zygote to keep ready */
-    bool allow_controls;                     /* selftest: boxes may leave barriers out */
-    bool host_roots; /* selftest: also register each root with the host's
-                        whole tree, for controls */
+    unsigned session_park;                   /* the same for sessions */
+    bool session_warm;   /* zygotes of sessions start with the engine, not with the first one */
+    bool allow_controls; /* selftest: boxes may leave barriers out */
+    bool host_roots;     /* selftest: also register each root with the host's
+                            whole tree, for controls */
     struct run_limits maxima;
     struct {
         const char *path;

@@ -39,6 +39,8 @@ struct stage_def {
     struct strv allow;        /* patterns of compile_args */
     struct strv artefacts;    /* globs */
     struct strv warm;         /* arguments that make the program of argv[0] a zygote */
+    struct strv session;      /* the kernel of a session; argv[0] is a program of the root */
+    struct strv session_warm; /* arguments that make argv[0] a zygote of kernels */
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
     struct strv project_argv; /* argv[0] is execs[1] */
     struct strv project_artefacts;
@@ -120,12 +122,16 @@ struct run_plan {
 };
 void run_plan_done(struct run_plan *plan);
 
-/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
- * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
- * is not there. Limits are filled in, not checked against the server's maxima. */
 /* The environment of a stage before any request: the base and runtime.json's. */
 void plan_environment(
     const struct stage_def *def, const struct run_limits *limits, struct strv *ret);
+
+/* Sets KEY=value, replacing an earlier value of KEY. */
+void plan_set_env(struct strv *env, const char *assignment);
+
+/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
+ * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
+ * is not there. Limits are filled in, not checked against the server's maxima. */
 
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);

@@ -26,11 +26,14 @@ struct inside {
     int stdout_fd;
     int stderr_fd;
     int collect_fd;
+    int channel_fd;                      /* becomes descriptor 3 of a session's program */
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
     int hand_fd;          /* a warm box without a job yet gets job and stdio from here */
     bool is_warm;         /* forked from a zygote: there is nothing to execute */
     uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
 };
+
+enum { CHANNEL_FD = 3 };
 
 /* Arguments and environment of the program; they lie in the mapped job. */
 struct payload_words {
@@ -39,7 +42,7 @@ struct payload_words {
 };
 
 /* What the box tells the spawner on the link; the payload cannot, its copy closes at exec. */
-enum link_kind { LINK_FAILED = 1, LINK_START, LINK_EXIT };
+enum link_kind { LINK_FAILED = 1, LINK_START, LINK_EXIT, LINK_INTERRUPTED };
 
 struct link_record {
     uint32_t kind;
@@ -63,7 +66,7 @@ unsigned drop_payload_id(const struct inside *in);             /* inside the box
 int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
-int drop_init(bool keep_for_collect);
+int drop_init(bool starts_another);
 
 /* payload.c: confines the process; then, and only then, reads the job, writes its files,
  * connects stdio and tells that the program starts; at last executes it. A warm box already has

@@ -67,6 +67,7 @@ static void fill_inside(const int *fds, unsigned count)
         .stdout_fd = -1,
         .stderr_fd = -1,
         .collect_fd = -1,
+        .channel_fd = -1,
         .hand_fd = -1};
     for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
         in.mount_fds[i] = -1;
@@ -83,6 +84,8 @@ static void fill_inside(const int *fds, unsigned count)
         in.stdin_fd = take_next(fds, count, &at);
     if (flags & BOX_COLLECT)
         in.collect_fd = take_next(fds, count, &at);
+    if (flags & BOX_CHANNEL)
+        in.channel_fd = take_next(fds, count, &at);
 }
 
 /* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the
@@ -135,15 +138,19 @@ EXPORT int hermes_warm_serve(void)
 static void wait_for_job(void)
 {
     struct zygote_hand hand;
-    int fds[4];
+    int fds[5];
     unsigned count;
-    ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 4, &count);
+    unsigned at = 3;
+    ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 5, &count);
     if (n != (ssize_t)sizeof(hand) || count < 3)
         _exit(0); /* never used: the spawner has gone, or dropped us */
     in.job_fd = fds[0];
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
-    in.stdin_fd = count > 3 ? fds[3] : -1;
+    if (hand.flags & BOX_STDIN)
+        in.stdin_fd = take_next(fds, count, &at);
+    if (hand.flags & BOX_CHANNEL)
+        in.channel_fd = take_next(fds, count, &at);
 }
 
 EXPORT void hermes_warm_begin(void);
@@ -152,8 +159,8 @@ EXPORT void hermes_warm_begin(void)
     if (in.hand_fd >= 0)
         wait_for_job();
     payload_begin(&in, &words);
-    /* As exec would: nothing but stdio stays open. */
-    (void)sys_close_range(3, ~0u, 0);
+    /* As exec would: nothing but stdio and the channel stays open. */
+    (void)sys_close_range(in.channel_fd >= 0 ? CHANNEL_FD + 1 : 3, ~0u, 0);
 }
 
 EXPORT const char *hermes_warm_arg(unsigned i);

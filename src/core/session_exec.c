@@ -31,7 +31,7 @@ enum {
     DRAIN_MAX = 4 << 20, /* after `done`: more is not this exec's */
     DISPLAYS_MAX = 256,
     DISPLAY_BYTES_MAX = 32 << 20,
-    OUTPUT_FACTOR = 64, /* so many times what is kept may be printed */
+    OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
 };
 
@@ -204,7 +204,7 @@ static bool read_stream(struct exec *e, enum run_stream stream)
         e->watch->output(e->watch->context, stream, e->chunk, shown);
     e->streamed[stream] += shown;
     capture_add(to, e->chunk, (size_t)n);
-    if (to->total > (uint64_t)to->max * OUTPUT_FACTOR)
+    if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
         stop_for(e, CAUSE_OUTPUT);
     return true;
 }

@@ -114,10 +114,11 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     (void)curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
     if (!str_eq(method, "GET")) {
         (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, t->body);
-        (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
+        (void)curl_easy_setopt(
+            t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
     }
-    if (client->unix) {
-        (void)curl_easy_setopt(t->curl, CURLOPT_UNIX_SOCKET_PATH, client->unix);
+    if (client->unix_path) {
+        (void)curl_easy_setopt(t->curl, CURLOPT_UNIX_SOCKET_PATH, client->unix_path);
         (void)curl_easy_setopt(t->curl, CURLOPT_NOPROXY, "*");
     }
     return 0;
@@ -150,7 +151,7 @@ static int perform(
     (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, ret_status);
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",
-            client->unix ? client->unix : client->url, curl_easy_strerror(code));
+            client->unix_path ? client->unix_path : client->url, curl_easy_strerror(code));
     return *ret_status / 100 == 2 ? 0 : refused(t, *ret_status, err);
 }
 
@@ -164,9 +165,7 @@ int client_call(const struct client *client, const char *method, const char *pat
         r = perform(&t, client, &status, err);
     if (r < 0)
         return r;
-    *ret = t.answer.len
-               ? json_loadb(t.answer.data, t.answer.len, JSON_ALLOW_NUL, NULL)
-               : NULL;
+    *ret = t.answer.len ? json_loadb(t.answer.data, t.answer.len, JSON_ALLOW_NUL, NULL) : NULL;
     return 0;
 }
 

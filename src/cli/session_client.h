@@ -9,9 +9,9 @@
 #include <stdbool.h>
 
 struct client {
-    const char *url;  /* "http://127.0.0.1:8000" */
-    const char *unix; /* path of a socket to use instead of a network, or NULL */
-    const char *key;  /* or NULL */
+    const char *url;       /* "http://127.0.0.1:8000" */
+    const char *unix_path; /* path of a socket to use instead of a network, or NULL */
+    const char *key;       /* or NULL */
 };
 
 /* Calls a route. `body` may be NULL; *ret is the answer, NULL when it has no body; the caller

@@ -173,6 +173,16 @@ def rehearse():
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = keep
 
 
+def rehearse_session(kernel):
+    """The same for a session: what a cell goes through, without a trace in the user's names."""
+    rehearse()
+    rich = kernel.prepared.rich
+    if hasattr(rich, "shell"):
+        rich.shell.transform_cell("x = 1\nprint(x)\nx + 1\n")
+    compile("x + 1", "<cell 0>", "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
+    rich.bundle({"a": [1, "b"]})
+
+
 def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
@@ -180,14 +190,15 @@ def serve(session):
     if session:
         import kernel
         kernel.prepare()
-    rehearse()
+    practise = functools.partial(rehearse_session, kernel) if session else rehearse
+    practise()
     gc.collect()
     gc.freeze()
     if library.hermes_warm_serve() != 0:
         os._exit(0)
     # From here on we are in a box.
     ctypes.pythonapi.PyOS_AfterFork_Child()
-    rehearse()
+    practise()
     library.hermes_warm_begin()
     path = be_program(library)
     del library

@@ -44,6 +44,7 @@ enum {
     FDS_OF_SERVER = 128,
     FDS_PER_RUN = 12,
     FDS_PER_WAITER = 2,
+    FDS_PER_SESSION = 5,
 };
 
 struct server {
@@ -444,7 +445,8 @@ static unsigned connection_limit(const struct service *service)
         return (unsigned)max;
     admit_get_state(service->admit, &state);
     uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
-                      (uint64_t)FDS_PER_WAITER * state.queue;
+                      (uint64_t)FDS_PER_WAITER * state.queue +
+                      (uint64_t)FDS_PER_SESSION * service->config.max_sessions;
     uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
     if (room < fds.rlim_cur / 4)
         room = fds.rlim_cur / 4;

@@ -104,8 +104,8 @@ static int parse_head(
 
 int channel_next(struct channel *c, struct channel_frame *ret)
 {
-    const char *at = c->in.data + c->in_at;
     size_t have = c->in.len - c->in_at;
+    const char *at = have ? c->in.data + c->in_at : "";
     const char *end = have ? memchr(at, '\n', have < HEAD_MAX ? have : HEAD_MAX) : NULL;
     if (!end)
         return have < HEAD_MAX ? 0 : -EBADMSG;

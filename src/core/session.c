@@ -27,9 +27,8 @@
 #include <unistd.h>
 
 enum {
-    WAITERS_MAX = 32,
-    NAP_MS = 100,
     STOP_MS = 10000,
+    ASK_MS = 10000, /* time between two looks at what background processes use */
     DELETE_MS = 2000,
     DRAIN_BYTES = 64 << 10,
 };
@@ -126,11 +125,21 @@ bool session_must_end(struct session *s)
 void session_drop_box(struct session *s)
 {
     session_box_close(&s->box);
+    s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;
     if (s->promised_mb)
         admit_give_back(s->all->service->admit, s->promised_mb);
     s->promised_mb = 0;
+}
+
+void session_charge(struct session *s, uint64_t cpu_ns)
+{
+    if (cpu_ns > s->charged_ns) {
+        admit_charge(
+            s->all->service->admit, s->owner_index, (double)(cpu_ns - s->charged_ns) / 1e6);
+        s->charged_ns = cpu_ns;
+    }
 }
 
 void session_lose(struct session *s, const char *reason, const char *fmt, ...)
@@ -194,15 +203,15 @@ void session_discard_output(const struct session *s)
     }
 }
 
-/* Looks whether an idle session is still alive, or a dead one still has its box. The lock is
- * held. */
-static void refresh(struct session *s)
+void session_refresh(struct session *s)
 {
     struct spawn_event event = {.kind = EVENT_FAILED};
     if ((s->state != SESSION_IDLE && s->state != SESSION_DEAD) || s->box.socket < 0)
         return;
     int r;
     while ((r = session_box_event(&s->box, &event)) == 1) {
+        if (event.kind == EVENT_USAGE)
+            session_charge(s, event.cpu_ns);
         if (event.kind == EVENT_EXITED || event.kind == EVENT_ENDED)
             break;
     }
@@ -229,127 +238,6 @@ static void refresh(struct session *s)
         (void)snprintf(s->message, sizeof(s->message),
             "something wrote to the interpreter's channel to the server");
     }
-}
-
-void session_look(struct session *s)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    refresh(s);
-    (void)pthread_mutex_unlock(&s->lock);
-}
-
-/* Whether it is this one's turn; without a waiter, whether nobody waits. */
-static bool is_turn(const struct session *s, const struct session_waiter *waiter)
-{
-    return s->waiters == waiter;
-}
-
-static void leave_queue(struct session *s, struct session_waiter *waiter)
-{
-    struct session_waiter **at = &s->waiters;
-    while (*at && *at != waiter)
-        at = &(*at)->next;
-    if (*at)
-        *at = waiter->next;
-}
-
-static int enter_queue(struct session *s, struct session_waiter *waiter, struct err *err)
-{
-    struct session_waiter **at = &s->waiters;
-    unsigned count = 0;
-    for (; *at; at = &(*at)->next)
-        count++;
-    if (count >= WAITERS_MAX)
-        return err_set(err, ERR_CONFLICT, EBUSY,
-            "the session is busy and %d requests wait for it already", WAITERS_MAX);
-    *at = waiter;
-    return 0;
-}
-
-/* Why it cannot be taken now or ever; 0 when it only is not this caller's turn yet. */
-static int why_not(const struct session *s, bool also_dead, struct err *err)
-{
-    if (s->is_deleted)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
-    if (s->state == SESSION_EXPIRED)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session has expired (%s); its state and its files are gone: make a new one",
-            s->message);
-    if (s->state == SESSION_DEAD && !also_dead)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session is dead (%s) and its state is lost; POST /v1/sessions/%s/reset starts "
-            "a new interpreter in it",
-            s->message, s->id);
-    return 0;
-}
-
-static bool is_free(const struct session *s, bool also_dead)
-{
-    return s->state == SESSION_IDLE || (also_dead && s->state == SESSION_DEAD);
-}
-
-/* One nap in the queue; false when the caller has left. */
-static bool nap(struct session *s, int cancel_fd)
-{
-    struct timespec until;
-    struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += NAP_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
-    return poll(&cancel, 1, 0) != 1;
-}
-
-int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err)
-{
-    struct session_waiter waiter = {0};
-    struct session_waiter *place = NULL; /* in the queue */
-    uint64_t until_ms = clock_ms() + s->all->service->config.queue_wait_s * 1000;
-    int r = 0;
-    (void)pthread_mutex_lock(&s->lock);
-    refresh(s);
-    while ((r = why_not(s, also_dead, err)) == 0 &&
-           !(is_free(s, also_dead) && is_turn(s, place))) {
-        if (!wait)
-            r = err_set(err, ERR_CONFLICT, EBUSY,
-                "the session is busy; wait for it, interrupt it, or say \"wait\": true");
-        else if (!place && (r = enter_queue(s, &waiter, err)) == 0)
-            place = &waiter;
-        if (r < 0)
-            break;
-        if (!nap(s, cancel_fd))
-            r = -ECANCELED;
-        else if (clock_ms() > until_ms || s->all->is_stopping)
-            r = err_set(err, ERR_CONFLICT, EBUSY, "the session was busy for too long");
-        if (r < 0)
-            break;
-    }
-    if (place)
-        leave_queue(s, place);
-    if (r == 0) {
-        s->state = SESSION_BUSY;
-        s->interrupts = 0;
-        s->used_ms = clock_ms();
-    }
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->lock);
-    return r;
-}
-
-void session_give(struct session *s)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    s->used_ms = clock_ms();
-    s->state = s->has_kernel ? SESSION_IDLE : SESSION_DEAD;
-    if (s->is_deleted || s->is_over) {
-        session_drop_box(s);
-        s->state = SESSION_EXPIRED;
-        s->reason = "lifetime";
-        (void)snprintf(s->message, sizeof(s->message), "it reached its max_lifetime_s");
-    }
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->lock);
 }
 
 bool session_is_lost(struct session *s)
@@ -387,15 +275,35 @@ static bool is_owner(const struct session *s, const char *owner)
     return str_eq(s->owner, owner);
 }
 
+/* The lock is held; the caller gets a reference. */
+static struct session *find_listed(struct sessions *all, const char *id, const char *owner)
+{
+    struct session *s = all->first;
+    while (s && !(str_eq(s->id, id) && is_owner(s, owner)))
+        s = s->next;
+    if (s)
+        s->refs++;
+    return s;
+}
+
 struct session *session_find(struct sessions *all, const char *id, int owner)
 {
     const char *name = service_owner_name(all->service, owner);
     (void)pthread_mutex_lock(&all->lock);
-    struct session *s = all->first;
-    while (s && !(str_eq(s->id, id) && is_owner(s, name)))
-        s = s->next;
-    if (s)
-        s->refs++;
+    struct session *s = find_listed(all, id, name);
+    (void)pthread_mutex_unlock(&all->lock);
+    struct session *past = s ? NULL : session_recall(all, id, owner);
+    if (!past)
+        return s;
+    (void)pthread_mutex_lock(&all->lock);
+    s = find_listed(all, id, name); /* somebody else may have recalled it */
+    if (s) {
+        past->refs = 1;
+        unref_locked(past);
+    } else {
+        past->next = all->first;
+        all->first = s = past;
+    }
     (void)pthread_mutex_unlock(&all->lock);
     return s;
 }
@@ -432,12 +340,15 @@ static void end_box(struct session *s)
             session_box_event(&s->box, &event) < 0 || event.kind == EVENT_ENDED)
             break;
     }
+    if (event.kind == EVENT_ENDED)
+        session_charge(s, event.cpu_ns);
     session_drop_box(s);
 }
 
 void session_delete(struct session *s)
 {
     struct sessions *all = s->all;
+    session_forget(s);
     (void)pthread_mutex_lock(&all->lock);
     session_unlist(all, s);
     (void)pthread_mutex_unlock(&all->lock);
@@ -445,7 +356,7 @@ void session_delete(struct session *s)
     s->is_deleted = true;
     session_wake(s);
     while (s->state == SESSION_STARTING || s->state == SESSION_BUSY)
-        (void)nap(s, -1);
+        (void)session_nap(s, -1);
     end_box(s);
     s->state = SESSION_EXPIRED;
     (void)pthread_cond_broadcast(&s->changed);
@@ -471,11 +382,16 @@ int session_interrupt(struct session *s, struct err *err)
 static bool tick_one(struct session *s, uint64_t now, uint64_t keep_ms)
 {
     (void)pthread_mutex_lock(&s->lock);
-    refresh(s);
+    session_refresh(s);
     bool is_late = now >= s->end_ms;
     bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;
-    if (s->state == SESSION_IDLE)
+    if (s->state == SESSION_IDLE) {
         session_discard_output(s);
+        if (now - s->asked_ms >= ASK_MS) {
+            s->asked_ms = now;
+            session_box_command(&s->box, COMMAND_USAGE);
+        }
+    }
     if (s->state == SESSION_BUSY && is_late && !s->is_over) {
         s->is_over = true;
         session_wake(s);
@@ -503,8 +419,10 @@ void sessions_tick(struct sessions *all)
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next;
-        if (tick_one(s, now, keep_ms))
+        if (tick_one(s, now, keep_ms)) {
+            session_forget(s);
             session_unlist(all, s);
+        }
     }
     (void)pthread_mutex_unlock(&all->lock);
 }

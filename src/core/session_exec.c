@@ -13,7 +13,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "core/json_run.h"
 #include "core/service.h"
 
 #include <errno.h>
@@ -27,10 +26,8 @@
 enum {
     CHUNK = 64 << 10,
     GRACE_MS = 2000,
-    WORD_MS = 1000,      /* for an answer of the spawner's */
-    DRAIN_MAX = 4 << 20, /* after `done`: more is not this exec's */
-    DISPLAYS_MAX = 256,
-    DISPLAY_BYTES_MAX = 32 << 20,
+    WORD_MS = 1000,        /* for an answer of the spawner's */
+    DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
 };
@@ -56,8 +53,8 @@ struct exec {
     const struct exec_spec *spec;
     const struct exec_watch *watch;
     struct exec_result *result;
+    struct exec_frames frames;
     enum cause cause; /* why it is being stopped */
-    bool is_done;     /* the kernel said so */
     bool is_lost;     /* the kernel is gone or was given up */
     bool is_failure;  /* through no fault of the code's */
     bool out_ended, err_ended, channel_ended;
@@ -67,11 +64,10 @@ struct exec {
     uint64_t grace_ms;     /* end of it, once interrupted */
     uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or asked already */
     unsigned usages;       /* answers of the spawner's that are to come */
-    unsigned interrupts;
+    bool is_interrupting;  /* a signal is on its way */
     bool has_base;
     uint64_t base_cpu_ns;
     struct spawn_event usage; /* the last */
-    size_t display_bytes;
     char chunk[CHUNK];
 };
 
@@ -83,16 +79,12 @@ void exec_spec_done(struct exec_spec *spec)
     *spec = (struct exec_spec){0};
 }
 
-static void tell(const struct exec *e, const char *name, const json_t *value)
-{
-    if (e->watch->event)
-        e->watch->event(e->watch->context, name, value);
-}
-
+/* Signals of one kind do not add up on their way, so there is never a second one. */
 static void interrupt(struct exec *e)
 {
-    session_box_command(&e->s->box, COMMAND_INTERRUPT);
-    e->interrupts++;
+    if (!e->is_interrupting)
+        session_box_command(&e->s->box, COMMAND_INTERRUPT);
+    e->is_interrupting = true;
 }
 
 static void stop_for(struct exec *e, enum cause cause)
@@ -177,7 +169,7 @@ static void on_box(struct exec *e)
         on_usage(e, &event);
         break;
     case EVENT_INTERRUPTED:
-        e->interrupts -= e->interrupts > 0;
+        e->is_interrupting = false;
         break;
     case EVENT_EXITED:
     case EVENT_ENDED:
@@ -218,129 +210,6 @@ static void drain(struct exec *e)
         ;
 }
 
-static bool is_bundle(const json_t *value)
-{
-    return json_is_object(value) && json_object_size(value) <= 64;
-}
-
-static int take_display(struct exec *e, json_t *bundle, size_t bytes)
-{
-    struct exec_result *result = e->result;
-    if (!is_bundle(bundle))
-        return -EBADMSG;
-    if (json_array_size(result->displays) >= DISPLAYS_MAX ||
-        e->display_bytes + bytes > DISPLAY_BYTES_MAX ||
-        !service_hold(e->s->all->service, bytes)) {
-        result->displays_cut = true;
-        return 0;
-    }
-    result->held += bytes;
-    e->display_bytes += bytes;
-    (void)json_array_append(result->displays, bundle);
-    tell(e, "display", bundle);
-    return 0;
-}
-
-static int take_result(struct exec *e, json_t *bundle)
-{
-    if (!is_bundle(bundle) || e->result->result || e->result->error)
-        return -EBADMSG;
-    e->result->result = json_incref(bundle);
-    tell(e, "result", bundle);
-    return 0;
-}
-
-static int take_error(struct exec *e, json_t *error)
-{
-    const char *name;
-    const char *value;
-    json_t *traceback;
-    if (e->result->result || e->result->error ||
-        json_unpack(error, "{s:s, s:s, s:o !}", "name", &name, "value", &value, "traceback",
-            &traceback) < 0 ||
-        !json_is_array(traceback))
-        return -EBADMSG;
-    for (size_t i = 0; i < json_array_size(traceback); i++) {
-        if (!json_is_string(json_array_get(traceback, i)))
-            return -EBADMSG;
-    }
-    e->result->error = json_incref(error);
-    tell(e, "error", error);
-    return 0;
-}
-
-static int take_tool_call(struct exec *e, json_t *call, size_t bytes)
-{
-    struct session *s = e->s;
-    bool is_asked;
-    (void)pthread_mutex_lock(&s->lock);
-    int r = tools_call(s, call, bytes, &is_asked);
-    (void)pthread_mutex_unlock(&s->lock);
-    if (r == 0 && is_asked)
-        tell(e, "tool_call", call);
-    return r;
-}
-
-static int take_done(struct exec *e, json_t *done)
-{
-    struct exec_result *result = e->result;
-    int ok;
-    int interrupted;
-    json_t *exit_code;
-    json_t *cwd;
-    json_int_t count;
-    const char *state;
-    if (json_unpack(done, "{s:b, s:o, s:o, s:I, s:b, s:s !}", "ok", &ok, "exit_code",
-            &exit_code, "cwd", &cwd, "execution_count", &count, "interrupted", &interrupted,
-            "state", &state) < 0 ||
-        !json_is_string(cwd) || (!json_is_null(exit_code) && !json_is_integer(exit_code)))
-        return -EBADMSG;
-    session_set_cwd(e->s, done);
-    result->status = ok ? RUN_OK : RUN_RUNTIME_ERROR;
-    result->exited = json_is_integer(exit_code);
-    result->exit_code = (int)json_integer_value(exit_code);
-    result->execution_count = count;
-    result->state_lost = str_eq(state, "lost");
-    if (!str_eq(state, "kept"))
-        (void)snprintf(result->message, sizeof(result->message), "%s",
-            result->state_lost
-                ? "the shell had to be replaced by a fresh one"
-                : "the shell had to be replaced; it goes on with the state from before");
-    e->is_done = true;
-    return 0;
-}
-
-static int on_frame(struct exec *e, const struct channel_frame *frame)
-{
-    json_t *value = NULL;
-    size_t at;
-    struct err ignored = {0};
-    int r = json_run_parse_any(frame->data, frame->len, &value, &at, &ignored);
-    if (r < 0)
-        return -EBADMSG;
-    switch (frame->kind) {
-    case FRAME_DISPLAY:
-        r = take_display(e, value, frame->len);
-        break;
-    case FRAME_RESULT:
-        r = take_result(e, value);
-        break;
-    case FRAME_ERROR:
-        r = take_error(e, value);
-        break;
-    case FRAME_TOOL_CALL:
-        r = take_tool_call(e, value, frame->len);
-        break;
-    case FRAME_DONE:
-        r = take_done(e, value);
-        break;
-    default:
-        r = -EBADMSG;
-    }
-    json_decref(value);
-    return r;
-}
-
 /* Reads once and takes what is whole. -EBADMSG for what no kernel says. */
 static int on_channel(struct exec *e)
 {
@@ -349,18 +218,19 @@ static int on_channel(struct exec *e)
     int r = channel_read(c);
     if (r == -EPIPE)
         return r;
-    while ((r = channel_next(c, &frame)) == 1 && !e->is_done) {
-        if ((r = on_frame(e, &frame)) < 0)
+    while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
+        if ((r = frames_take(&e->frames, &frame)) < 0)
             return -EBADMSG;
     }
-    return r < 0 || (e->is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
+    return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
 }
 
 /* Ends the interpreter, and with it what the spawner was to tell. */
 static void end_kernel(struct exec *e)
 {
     session_stop_kernel(e->s);
-    e->usages = e->interrupts = 0;
+    e->usages = 0;
+    e->is_interrupting = false;
 }
 
 /* The code found the channel and used it. */
@@ -457,7 +327,7 @@ static void poll_once(struct exec *e)
     e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
     if (r == -EBADMSG)
         lose_for_protocol(e);
-    else if (fds[WATCH_BOX].revents && !e->is_done)
+    else if (fds[WATCH_BOX].revents && !e->frames.is_done)
         on_box(e);
 }
 
@@ -484,7 +354,7 @@ static void settle(struct exec *e)
 {
     uint64_t until_ms = clock_ms() + WORD_MS;
     ask_usage(e);
-    while (e->s->box.socket >= 0 && (e->usages || e->interrupts)) {
+    while (e->s->box.socket >= 0 && (e->usages || e->is_interrupting)) {
         struct pollfd ready = {.fd = e->s->box.socket, .events = POLLIN};
         uint64_t now = clock_ms();
         if (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0)
@@ -537,6 +407,7 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->spec = spec;
     e->watch = watch;
     e->result = result;
+    e->frames = (struct exec_frames){.s = s, .watch = watch, .result = result};
     e->begin_ns = clock_ns();
     e->deadline_ms =
         clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
@@ -567,7 +438,7 @@ static void finish(struct exec *e)
     judge(e);
     result->tool_calls = s->tools.made;
     (void)pthread_mutex_lock(&s->lock);
-    if (e->is_done)
+    if (e->frames.is_done)
         s->execution_count = result->execution_count;
     else
         result->execution_count = s->execution_count;
@@ -575,7 +446,7 @@ static void finish(struct exec *e)
     (void)pthread_mutex_unlock(&s->lock);
     channel_rest(&s->channel);
     tools_end(s);
-    admit_charge(s->all->service->admit, s->owner_index, result->usage.cpu_ms);
+    session_charge(s, e->usage.cpu_ns);
 }
 
 int session_exec(struct session *s, const struct exec_spec *spec,
@@ -592,7 +463,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     tools_begin(s, spec);
     settle(e); /* what background processes have used is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
-    while (!e->is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
+    while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);
     finish(e);
     bool is_failure = e->is_failure;

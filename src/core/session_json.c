@@ -75,8 +75,8 @@ static json_t *to_json(const struct session *s)
 
 json_t *session_json(struct session *s)
 {
-    session_look(s);
     (void)pthread_mutex_lock(&s->lock);
+    session_refresh(s);
     json_t *json = to_json(s);
     (void)pthread_mutex_unlock(&s->lock);
     return json;

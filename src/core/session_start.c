@@ -176,7 +176,7 @@ static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, str
     return r;
 }
 
-static struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
+struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
 {
     const struct config *config = &all->service->config;
     struct session *s = xcalloc(1, sizeof(*s));
@@ -225,8 +225,10 @@ static int enlist(struct sessions *all, struct session *s, struct err *err)
         live += is_live;
         own += is_live && is_own;
         dead += !is_live && is_own;
-        if (!is_live && is_own && dead > DEAD_MAX) /* the newest come first */
+        if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first */
+            session_forget(at);
             session_unlist(all, at);
+        }
     }
     if (live >= config->max_sessions)
         r = err_set(err, ERR_BUSY, EAGAIN,
@@ -291,6 +293,7 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
         session_unref(s);
         return r;
     }
+    session_remember(s);
     *ret = s;
     return 0;
 }

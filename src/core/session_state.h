@@ -57,12 +57,15 @@ struct session {
     char message[200];
     struct session_waiter *waiters;
     bool is_deleted;
+    bool is_past;    /* of a server before this one: nothing can be done with it */
     bool is_over;    /* to be ended by whoever holds it: its lifetime is over */
     bool has_kernel; /* an interpreter that can be given code */
     bool is_resting; /* the box is there without any program */
     bool is_warm;
     uint64_t promised_mb;
-    uint64_t used_ms; /* last use, by clock_ms() */
+    uint64_t charged_ns; /* CPU time of the box that its key has paid for */
+    uint64_t asked_ms;   /* when the tick asked for it last */
+    uint64_t used_ms;    /* last use, by clock_ms() */
     char *cwd;
     int64_t execution_count;
     struct session_box box;
@@ -80,7 +83,7 @@ struct sessions {
     atomic_bool is_stopping;
 };
 
-/* Takes an idle (with `also_dead`: or dead) session; it is busy then. */
+/* session_turn.c: takes an idle (with `also_dead`: or dead) session; it is busy then. */
 int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err);
 
 /* Gives it back: idle while it has a kernel, else dead. */
@@ -98,12 +101,25 @@ void session_drop_box(struct session *s);
 
 void session_wake(struct session *s);
 
+/* Charges the key for what the box used since the last time: this is all it has used. */
+void session_charge(struct session *s, uint64_t cpu_ns);
+
 /* Ends every process of the box and waits for that; the box is dropped when it does not go as
  * it should. The session is held. */
 void session_stop_kernel(struct session *s);
 
 /* Whether a held session is to be ended at once. */
 bool session_must_end(struct session *s);
+
+/* session_frames.c: takes what the kernel says during one exec. */
+struct exec_frames {
+    struct session *s;
+    const struct exec_watch *watch;
+    struct exec_result *result;
+    size_t display_bytes;
+    bool is_done; /* the kernel said so */
+};
+int frames_take(struct exec_frames *f, const struct channel_frame *frame);
 
 /* session_tools.c: all but tools_begin() and tools_end() with the session's lock. */
 void tools_begin(struct session *s, const struct exec_spec *spec);
@@ -120,11 +136,24 @@ uint64_t tools_deadline_ms(const struct session *s);
  * keeps a quiet one from stopping and makes a noisy one wait. */
 void session_discard_output(const struct session *s);
 
+/* A session that is not listed; the references of list and caller. Takes the spec's env. */
+struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);
+
+/* session_recall.c: what outlives the server. session_recall() makes a dead session, listed by
+ * the caller, of one that a server before this one had. */
+void session_remember(struct session *s);
+void session_forget(struct session *s);
+struct session *session_recall(struct sessions *all, const char *id, int owner);
+
 /* Takes it out of the list, whose lock is held. */
 void session_unlist(struct sessions *all, struct session *s);
 
 /* Notes the member `cwd` of a frame. */
 void session_set_cwd(struct session *s, const json_t *frame);
 
-/* Notices the death of an idle session. */
-void session_look(struct session *s);
+/* Looks whether an idle session is still alive, or a dead one still has its box. The lock is
+ * held. */
+void session_refresh(struct session *s);
+
+/* A short sleep until something changes; the lock is held. False when cancel_fd is readable. */
+bool session_nap(struct session *s, int cancel_fd);

@@ -277,3 +277,18 @@ def test_session_boxes_are_confined_like_others(session):
         assert s.exec("open('/etc/x', 'w')")["error"]["name"] in ("OSError", "PermissionError")
         assert s.exec("import os; os.kill(1, 9); os.kill(1, 15); os.kill(1, 2)")["error"]["name"] == "PermissionError"
         assert s.out("print(1)") == "1\n"
+
+
+def test_background_work_is_charged(make_server, tmp_path):
+    """What runs between two execs is paid for by the key as well."""
+    keys = tmp_path / "keys"
+    keys.write_text("[alice]\nkey = alice\ncpu_s_per_hour = 2\n")
+    keys.chmod(0o600)
+    server = make_server(env={"HERMES_KEYS_FILE": str(keys)})
+    s = Session(server, "python", key="alice")
+    s.exec("import subprocess\np = [subprocess.Popen(['python3', '-c', 'while True: pass']) for _ in range(2)]")
+    time.sleep(4)
+    s.exec("for one in p: one.kill()")
+    reply = s.post("1")
+    assert reply.status == 429 and "CPU" in reply.json()["error"]["message"], reply
+    assert int(reply.headers["Retry-After"]) > 1

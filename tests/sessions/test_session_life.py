@@ -184,7 +184,9 @@ def test_spawner_killed(make_server):
 
 def test_server_killed(make_server):
     server = make_server()
-    s = Session(server)
+    s, ended = Session(server), Session(server)
+    ended.delete()
+    time.sleep(1.5)  # what is known of it is written a moment later
     spawner = server.child("hermes-spawn")
     assert boxes_below(spawner)
     os.kill(server.child("hermes-server"), signal.SIGKILL)
@@ -193,10 +195,16 @@ def test_server_killed(make_server):
 
     def answers():
         try:
-            return s.call("GET").status == 404
+            return s.call("GET").status == 200
         except OSError:
             return False
     assert wait_until(answers, 10)
+    assert s.state()["state"] == "dead" and s.state()["reason"] == "server_restarted"
+    for path, body in (("/exec", {"code": "1"}), ("/reset", None)):
+        reply = s.call("POST", path, body)
+        assert reply.status == 409 and reply.json()["state_lost"], reply
+    assert s.delete().status == 204 and s.call("GET").status == 404
+    assert ended.call("GET").status == 404
 
 
 def test_expiry(make_server):

@@ -34,10 +34,12 @@ class Dead(Exception):
 
 class Answer:
     def __init__(self):
-        self.stdout_bytes = self.stderr_bytes = b""
+        self.parts = {1: bytearray(), 2: bytearray()}
         self.result = self.error = self.done = None
         self.displays, self.calls, self.jobs = [], [], []
 
+    stdout_bytes = property(lambda self: bytes(self.parts[1]))
+    stderr_bytes = property(lambda self: bytes(self.parts[2]))
     stdout = property(lambda self: self.stdout_bytes.decode("utf-8", "replace"))
     stderr = property(lambda self: self.stderr_bytes.decode("utf-8", "replace"))
     ok = property(lambda self: self.done["ok"])
@@ -47,7 +49,8 @@ class Answer:
     trace = property(lambda self: "\n".join(self.error["traceback"]))
 
     def __repr__(self):
-        return "Answer(%r)" % {k: v for k, v in vars(self).items() if v}
+        seen = {"stdout": self.stdout[:2000], "stderr": self.stderr[:2000], **vars(self), "parts": None}
+        return "Answer(%r)" % {k: v for k, v in seen.items() if v}
 
 
 class Kernel:
@@ -92,10 +95,10 @@ class Kernel:
 
     def drain(self, answer):
         """What is in the two pipes now."""
-        for fd, name in ((self.out, "stdout_bytes"), (self.err, "stderr_bytes")):
+        for fd, part in ((self.out, answer.parts[1]), (self.err, answer.parts[2])):
             try:
                 while data := os.read(fd, 1 << 20):
-                    setattr(answer, name, getattr(answer, name) + data)
+                    part += data
             except BlockingIOError:
                 pass
 

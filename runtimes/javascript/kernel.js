@@ -107,7 +107,8 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
-      execute(payload.toString());
+      state.running = { early: state.early, finish() { this.early = true; } };
+      later(execute, payload.toString()); // after signals that came before it
       break;
     case 'stdin': state.stdin = bufferFrom(payload); break;
     case 'tools': state.offered = fromJson(payload); break;
@@ -128,15 +129,14 @@ function fromJson(payload) {
 // One exec.
 
 function execute(code) {
-  const run = { outcome: null, ended: false };
+  const { early } = state.running;
+  const run = { ended: false };
   state.running = run;
   state.count++;
   giveStdin();
   offerTools(state.offered);
   state.offered = [];
   setUpRequire();
-  const early = state.early;
-  state.early = false;
   run.finish = (outcome) => {
     if (run.ended) return;
     run.ended = true;
@@ -149,18 +149,13 @@ function execute(code) {
 
 function evaluate(code, run, kind) {
   const name = `<cell-${state.count}>`;
-  let expression;
-  try {
-    expression = `${rewrite(code, IMPORT, kind)}\n//# sourceURL=${name}`;
-  } catch (problem) {
-    expression = code; // ours to blame: let V8 say what it thinks of it
-  }
+  const expression = `${asObject(code) || rewrite(code, IMPORT, kind)}\n//# sourceURL=${name}`;
   globalThis[RUN] = () => {
     delete globalThis[RUN];
     post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' }, (problem, answer) => {
       if (run.ended) return;
       if (problem) return run.finish({ error: { name: 'Error', value: problem.message || String(problem), stack: '' } });
-      const retry = nextKind(kind, answer);
+      const retry = nextKind(kind, answer, code);
       if (retry) evaluate(code, run, retry);
       else settle(answer, run, code, name);
     });
@@ -173,14 +168,30 @@ function evaluate(code, run, kind) {
   }
 }
 
+// {a: 1} is meant as an object when it can be one.
+function asObject(code) {
+  if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return null;
+  try {
+    new vm.Script(`(${code}\n)`);
+    return `(${code}\n)`;
+  } catch {
+    return null;
+  }
+}
+
 const runner = new vm.Script('globalThis[Object.getOwnPropertySymbols(globalThis).find((s) => s.description === "run")]()', { filename: 'node:hermes' });
 
 // A name that was declared as another kind before: nothing has run yet, so it can be tried as that kind.
-function nextKind(kind, answer) {
+function nextKind(kind, answer, code) {
   const details = answer.exceptionDetails;
   const text = details && details.exception && details.exception.description || '';
   if (!/^SyntaxError: Identifier '.*' has already been declared/.test(text)) return null;
   for (const line of text.split('\n')) if (/<cell-\d+>/.test(line) && !/<cell-\d+>:1:1\)?$/.test(line)) return null;
+  try {
+    new vm.Script(`async () => {${rewrite(code, IMPORT, 'let')}\n}`);
+  } catch (problem) {
+    if (/already been declared/.test(problem.message)) return null; // twice in this very code
+  }
   return { let: 'var', var: 'all let' }[kind] || null;
 }
 
@@ -274,12 +285,12 @@ function describe(problem) {
   return { name, value, stack: trim(stack) };
 }
 
+// Without our frames, and without what called us.
 function trim(stack) {
   const kept = [];
   for (const line of stack.split('\n')) {
-    if (/^\s+at .*(node:hermes|node:inspector|node:vm|kernel\.js)/.test(line)) continue;
-    if (/^\s+at (new Promise \(<anonymous>\)|node:internal\/|processTicksAndRejections)/.test(line) && kept.length && /kernel\.js/.test(stack)) continue;
-    kept.push(line);
+    if (/^\s+at .*(node:inspector|node:hermes)/.test(line)) break;
+    if (!/^\s+at .*[/(]kernel(_source)?\.js:/.test(line)) kept.push(line);
   }
   return kept.join('\n');
 }
@@ -339,7 +350,7 @@ function onUncaught(problem) {
     if (state.running) state.running.finish({ exit: problem.code });
     return;
   }
-  writeText(2, `Uncaught ${describe(problem).stack}\n`);
+  writeText(2, `Uncaught ${describe(problem).stack.replace(/^Uncaught /, '')}\n`);
 }
 
 function writeText(fd, words) {
@@ -356,10 +367,8 @@ function giveStdin() {
   state.hasStdin = Boolean(data && data.length);
   state.stdinStream = null;
   try {
-    if (!state.hasStdin) {
-      try { fstatSync(0); } catch { openSync('/dev/null', 'r'); }
-      return;
-    }
+    try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed it
+    if (!state.hasStdin) return;
     const name = path.join(os.tmpdir(), `.stdin-${process_.pid}-${state.count}`);
     const fd = openSync(name, 'wx+', 0o600);
     unlinkSync(name);
@@ -474,6 +483,14 @@ function withdrawTools() {
 
 // The session.
 
+// That the way in which we let code import is experimental is nothing the user can act on.
+function hideWarning() {
+  const emit = process_.emitWarning;
+  process_.emitWarning = function (warning, ...rest) {
+    if (!/USE_MAIN_CONTEXT_DEFAULT_LOADER/.test(String(warning))) return emit.call(this, warning, ...rest);
+  };
+}
+
 function begin() {
   state.identity = fstatSync(CHANNEL);
   process_.on('SIGINT', onInterrupt);
@@ -483,7 +500,10 @@ function begin() {
   Object.defineProperty(process_, 'stdin', { get: stdinStream, configurable: true, enumerable: true });
   process_.argv.length = 1;
   Object.defineProperty(globalThis, 'display', { value: display, writable: true, configurable: true, enumerable: false });
+  // Output is there when it is written, not when the loop comes to it; and children get pipes that block.
+  for (const stream of [process_.stdout, process_.stderr]) if (stream._handle && stream._handle.setBlocking) stream._handle.setBlocking(true);
   setUpRequire();
+  hideWarning();
   const channel = new net.Socket({ fd: CHANNEL, readable: true, writable: false });
   channel.on('data', onData);
   for (const event of ['end', 'error', 'close']) channel.on(event, () => exitNow(0));

@@ -273,7 +273,7 @@ def test_stdin_is_the_execs_own(shell):
 # Interrupt
 
 LOOPS = ["while :; do :; done", "sleep 100", "sleep 100; echo never", "cat <(sleep 100)", "sleep 100 | cat",
-         "read x < <(sleep 100)", "(sleep 100)", "bash -c 'sleep 100'", "setsid -w sleep 100", "set -m; sleep 100",
+         "read z < <(sleep 100)", "(sleep 100)", "bash -c 'sleep 100'", "setsid -w sleep 100", "set -m; sleep 100",
          "f() { f2; }; f2() { while :; do sleep 1; done; }; f", "wait", "until false; do true; done", "y=$(sleep 100)"]
 
 

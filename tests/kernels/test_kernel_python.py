@@ -204,6 +204,18 @@ def test_future_import_persists(kernel):
     assert kernel("f.__annotations__['x']").text == "'nowhere'"
 
 
+def test_as_a_program(start):
+    """Not forked from a prepared one: started as python3 kernel.py."""
+    kernel = start("program")
+    assert kernel.ready["kernel"].startswith("ipython" if HAS_IPYTHON else "python")
+    kernel("import pickle\nclass P: x = 5")
+    assert kernel("pickle.loads(pickle.dumps(P())).x, __name__").text == "(5, '__main__')"
+    assert kernel("import sys; [m for m in sys.modules if m.startswith('kernel')], sys.modules['__main__'].__dict__ is globals()").text == "([], True)"
+    assert kernel("'Kernel' in globals()").text == "False"
+    kernel.begin("print('go', flush=True)\nwhile True: pass")
+    assert kernel.finish(answer=interrupt_when(kernel, "go")).error["name"] == "KeyboardInterrupt"
+
+
 # stdin
 
 def test_stdin(kernel):
@@ -664,10 +676,11 @@ def test_no_descriptor_is_left_after_await(kernel):
     assert kernel(fds).text == before
 
 
-def test_nothing_is_written_to_home(start, tmp_path):
+@pytest.mark.parametrize("kind", ["program", "python"])
+def test_nothing_is_written_to_home(start, tmp_path, kind):
     home = tmp_path / "home"
     home.mkdir()
-    kernel = start("python", env={"HOME": str(home)}, cwd="/")
+    kernel = start(kind, env={"HOME": str(home)}, cwd="/")
     kernel("1+1")
     kernel("%pwd")
     assert list(home.iterdir()) == []

@@ -53,6 +53,8 @@ static const char SAVE[] =
     "\\builtin alias -p || \\builtin :\n"
     "\\builtin printf '\\0'\n";
 
+enum { READS_MAX = 32 };
+
 static const char FROM_FILE[] =
     "builtin mapfile -t -n 1 -d '' BASH_EXECUTION_STRING </proc/%d/fd/%d; "
     "builtin eval \"${BASH_EXECUTION_STRING[0]}\"%s";
@@ -240,11 +242,12 @@ static int take_messages(struct bash *b, struct buf *from, int *ret_status, bool
     return found;
 }
 
-/* Reads what is there. A state that does not fit is no state. */
+/* Reads what is there, up to a bound: others can write here too, without end. A state that does
+ * not fit is no state. */
 static int read_pipe(struct bash *b, struct buf *into, int fd, int *ret_status, bool *ret_state)
 {
     int found = 0;
-    for (;;) {
+    for (int i = 0; i < READS_MAX; i++) {
         ssize_t n = buf_read_fd(into, fd, 65536);
         if (n == -EMSGSIZE) {
             char rest[65536];
@@ -257,6 +260,7 @@ static int read_pipe(struct bash *b, struct buf *into, int fd, int *ret_status, 
             return found;
         found += take_messages(b, into, ret_status, ret_state);
     }
+    return found;
 }
 
 int bash_read_report(struct bash *b, int *ret_status)
@@ -267,7 +271,7 @@ int bash_read_report(struct bash *b, int *ret_status)
 
 bool bash_read_last_words(struct bash *b)
 {
-    int status;
+    int status = 0;
     (void)read_pipe(b, &b->last_words, b->exit_read, &status, &b->left_state);
     return b->left_state;
 }

@@ -32,6 +32,7 @@ enum {
     REPLACE_AFTER_MS = 400, /* of that: the shell is */
     START_MAX_MS = 3000, /* a new shell has been given its state by then, or starts without */
     KILL_JOB_GRACE_MS = 300,
+    FORK_ROUNDS = 100,
     STARTS_MAX = 4, /* of shells that end before they are idle */
 };
 
@@ -128,7 +129,14 @@ static void become_idle(struct kernel *k)
 static void start_bash(struct kernel *k)
 {
     k->will_restore = k->bash.state.len > 0;
-    if (++k->starts > STARTS_MAX || bash_start(&k->bash, k->will_restore) < 0)
+    if (++k->starts > STARTS_MAX)
+        end(EXIT_BROKEN);
+    int r = bash_start(&k->bash, k->will_restore);
+    for (int i = 0; r == -EAGAIN && i < FORK_ROUNDS; i++) { /* the code used up all processes */
+        tree_kill_since(k->since_ticks, 0);
+        r = bash_start(&k->bash, k->will_restore);
+    }
+    if (r < 0)
         end(EXIT_BROKEN);
     if (k->will_restore && bash_send_state(&k->bash) < 0)
         end(EXIT_BROKEN);

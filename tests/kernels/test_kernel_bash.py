@@ -584,7 +584,7 @@ def test_hostile(shell, name):
     for code in (HOSTILE[name], ":", ":", ":"):
         shell.begin(code)
         try:
-            shell.finish(timeout=3)
+            shell.finish(timeout=1.5)
         except TimeoutError:
             shell.interrupt()
             shell.finish(timeout=10)
@@ -593,6 +593,19 @@ def test_hostile(shell, name):
     # The shell may be crippled, as it was asked to; a fresh one is an exec away.
     shell.begin("exec /bin/true")
     shell.finish(timeout=10)
+
+
+def test_endless_rubbish_in_our_pipes(shell):
+    """The session is the code's own to break; but the kernel still listens."""
+    shell.begin("for f in /proc/$PPID/fd/*; do [[ -p $f ]] && { yes >$f & }; done 2>/dev/null; sleep 0.2; echo go >&2; sleep 100")
+    time.sleep(0.5)
+    jobs = shell.ask_jobs()
+    assert len(jobs) > 2
+    for job in jobs:
+        shell.ask_jobs("kill_job", str(job["id"]))
+    shell.interrupt()
+    shell.finish(timeout=10)
+    assert "alive" in shell("echo alive").stdout
 
 
 def test_forged_report(shell):

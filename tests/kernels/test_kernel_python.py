@@ -2,6 +2,7 @@
 """The Python kernel, with IPython and without: the same answers, unless a test says otherwise."""
 import base64
 import os
+import pathlib
 import signal
 import time
 
@@ -740,6 +741,29 @@ def test_events(ipython):
     ipython("seen = []\nget_ipython().events.register('post_execute', lambda: seen.append(1))")
     ipython("1")
     assert ipython("len(seen) > 0").text == "True"
+    ipython("get_ipython().events.register('pre_run_cell', lambda info: seen.append(info.raw_cell))")
+    ipython("'raw'")
+    assert ipython("\"'raw'\" in seen").text == "True"
+    pathlib.Path(ipython("1").done["cwd"], "auto1.py").write_text("v = 1")
+    ipython("%load_ext autoreload\n%autoreload 2\nimport auto1")
+    pathlib.Path(ipython("1").done["cwd"], "auto1.py").write_text("v = 22222")
+    assert ipython("auto1.v").text == "22222"
+
+
+def test_shell_escape(ipython):
+    answer = ipython("print('a')\n!echo b; echo e >&2\nprint('c', _exit_code)")
+    assert (answer.stdout, answer.stderr) == ("a\nb\nc 0\n", "e\n")
+    assert ipython("x = !echo captured\nx[0]").text == "'captured'"
+    assert ipython("!cat", stdin=b"input").stdout == "input"
+    ipython.begin("print('go', flush=True)\n!sleep 100")
+    answer = ipython.finish(answer=interrupt_when(ipython, "go"))
+    assert ipython("1+1").text == "2"
+
+
+def test_own_underscore(start):
+    kernel = start("plain")
+    kernel("import builtins; builtins._ = 'gettext'")
+    assert kernel("_").text == "'gettext'"
 
 
 # Tools

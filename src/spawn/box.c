@@ -650,6 +650,21 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
                                 .setup_ns = box->start_ns - box->request_ns});
 }
 
+/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
+ * may have come before the control group's. */
+static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    if (usage.oom_kill) {
+        kill_box(s, box);
+        return;
+    }
+    box->is_resting = true;
+    send_event(box->socket,
+        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+}
+
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
 {
     switch (record->kind) {
@@ -679,9 +694,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         if (box->failed)
             break;
         if (box->is_session) {
-            box->is_resting = true;
-            send_event(box->socket,
-                &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+            on_rest(s, box, record);
             break;
         }
         box->exited = true;

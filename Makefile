@@ -46,6 +46,7 @@ bench: build ## measure against the bare interpreter and bwrap
 
 soak: build ## run for a long time and look for leaks
 	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/soak.py
+	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/soak_sessions.py
 
 lint: ## gcc -Werror, clang-tidy, cppcheck, layers, style
 	@tools/install-deps.sh build test

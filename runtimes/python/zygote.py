@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python zygote (src/spawn/zygote.h): starts once, loads what most programs import, and is
 forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ever read. In a box
-this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program.
+this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
+argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
 """
 import atexit
 import ctypes
@@ -177,11 +178,27 @@ def be_child():
     random.seed()
 
 
-def serve():
+def rehearse_session(kernel):
+    """The same for a session: what a cell goes through, without a trace in the user's names. No program
+    ends here, and with it IPython."""
+    rich = kernel.prepared.rich
+    if hasattr(rich, "shell"):
+        rich.shell.transform_cell("x = 1\nprint(x)\nx + 1\n")
+    compile("x + 1", "<cell 0>", "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, True)
+    rich.bundle({"a": [1, "b"]})
+
+
+def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
     rehearse()
+    practise = rehearse
+    if session:
+        import kernel
+        kernel.prepare()
+        practise = functools.partial(rehearse_session, kernel)
+        practise()
     gc.collect()
     gc.freeze()
     if library.hermes_warm_serve() != 0:
@@ -189,11 +206,13 @@ def serve():
     # From here on we are in a box.
     be_child()
     if library.hermes_warm_is_parked():
-        rehearse()
+        practise()
     library.hermes_warm_begin()
     path = be_program(words(library.hermes_warm_arg), words(library.hermes_warm_env))
     del library
+    if session:
+        kernel.serve()
     finish(run(path))
 
 
-serve()
+serve(sys.argv[1:] == ["session"])

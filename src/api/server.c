@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/session.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,6 +44,7 @@ enum {
     FDS_OF_SERVER = 128,
     FDS_PER_RUN = 12,
     FDS_PER_WAITER = 2,
+    FDS_PER_SESSION = 5,
 };
 
 struct server {
@@ -443,7 +445,8 @@ static unsigned connection_limit(const struct service *service)
         return (unsigned)max;
     admit_get_state(service->admit, &state);
     uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
-                      (uint64_t)FDS_PER_WAITER * state.queue;
+                      (uint64_t)FDS_PER_WAITER * state.queue +
+                      (uint64_t)FDS_PER_SESSION * service->config.max_sessions;
     uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
     if (room < fds.rlim_cur / 4)
         room = fds.rlim_cur / 4;
@@ -516,6 +519,7 @@ void server_stop(struct server *server, uint64_t grace_ms)
         /* Who still waits is sent away and who runs is cancelled; readers get the end of their
          * run. Whoever is left then is woken, and clients have a moment for their reply. */
         admit_close(service->admit);
+        sessions_stop(service->sessions);
         connections_cancel_all(server->connections);
         history_cancel_all(service->history);
         wait_until_idle(server, CANCEL_MS, false);

@@ -11,6 +11,7 @@ int cmd_run(int argc, char **argv);
 int cmd_judge(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
+int cmd_session(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_runtimes(int argc, char **argv);

@@ -27,6 +27,7 @@ static const struct {
     {"judge", cmd_judge, "judge a solution against a problem's folder; needs no server", true},
     {"verify", cmd_verify, "check the signature of a judgement", false},
     {"serve", cmd_serve, "serve the HTTP API", true},
+    {"session", cmd_session, "live interpreters and shells of a server", false},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
     {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},
     {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing", false},

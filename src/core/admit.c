@@ -54,6 +54,7 @@ struct admit {
     uint32_t running;
     uint32_t waiting;
     uint64_t promised_mb;
+    uint64_t reserved_mb; /* of them, for sessions */
     uint64_t refused;
     double mean_ms; /* how long a run holds its place, lately */
     bool closed;
@@ -413,20 +414,73 @@ int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
     return r;
 }
 
+int admit_reserve(
+    struct admit *admit, int owner, uint64_t memory_mb, unsigned *ret_retry_s, struct err *err)
+{
+    (void)pthread_mutex_lock(&admit->lock);
+    int r = admit->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping")
+                          : check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
+    if (r == 0 && (admit->reserved_mb + memory_mb > admit->options.reserve_mb ||
+                      admit->promised_mb + memory_mb > admit->options.memory_mb)) {
+        admit->refused++;
+        *ret_retry_s = retry_s(admit);
+        r = err_set(err, ERR_BUSY, EAGAIN,
+            "there is no memory for another session of %llu MiB: %llu of %llu MiB are promised "
+            "to sessions; delete one, or ask for less memory_mb",
+            (unsigned long long)memory_mb, (unsigned long long)admit->reserved_mb,
+            (unsigned long long)admit->options.reserve_mb);
+    }
+    if (r == 0) {
+        admit->reserved_mb += memory_mb;
+        admit->promised_mb += memory_mb;
+    }
+    (void)pthread_mutex_unlock(&admit->lock);
+    return r;
+}
+
+void admit_give_back(struct admit *admit, uint64_t memory_mb)
+{
+    (void)pthread_mutex_lock(&admit->lock);
+    admit->reserved_mb -= memory_mb;
+    admit->promised_mb -= memory_mb;
+    let_in(admit);
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
+int admit_check(struct admit *admit, int owner, unsigned *ret_retry_s, struct err *err)
+{
+    (void)pthread_mutex_lock(&admit->lock);
+    int r = admit->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping")
+                          : check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
+    (void)pthread_mutex_unlock(&admit->lock);
+    return r;
+}
+
+static void charge(struct tenant *t, double cpu_ms)
+{
+    if (t->cpu_s.size > 0) {
+        bucket_fill(&t->cpu_s, clock_ns());
+        t->cpu_s.level -= cpu_ms / 1000;
+    }
+}
+
+void admit_charge(struct admit *admit, int owner, double cpu_ms)
+{
+    (void)pthread_mutex_lock(&admit->lock);
+    charge(&admit->tenants[owner + 1], cpu_ms);
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
 void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms)
 {
     struct tenant *t = &admit->tenants[ticket->owner + 1];
-    uint64_t now = clock_ns();
-    double held_ms = (double)(now - ticket->enter_ns) / 1e6;
+    double held_ms = (double)(clock_ns() - ticket->enter_ns) / 1e6;
     (void)pthread_mutex_lock(&admit->lock);
     admit->running--;
     t->running--;
     admit->promised_mb -= ticket->memory_mb;
     admit->mean_ms += (held_ms - admit->mean_ms) / 16;
-    if (t->cpu_s.size > 0) {
-        bucket_fill(&t->cpu_s, now);
-        t->cpu_s.level -= cpu_ms / 1000;
-    }
+    charge(t, cpu_ms);
     let_in(admit);
     (void)pthread_mutex_unlock(&admit->lock);
 }

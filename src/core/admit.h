@@ -17,6 +17,7 @@ struct admit_options {
     uint32_t queue;          /* runs that may wait */
     uint32_t wait_ms;        /* longest wait */
     uint64_t memory_mb;      /* promised at one time */
+    uint64_t reserve_mb;     /* of that, to sessions */
 };
 
 struct admit;
@@ -59,6 +60,16 @@ bool admit_is_wanted(struct admit *admit);
 
 /* Gives the place back. cpu_ms is what the run used, for the key's budget. */
 void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms);
+
+/* Memory for a box that outlives a run, without a place: a session's. ERR_BUSY when there is
+ * none, or a quota of the key is used up. */
+int admit_reserve(
+    struct admit *admit, int owner, uint64_t memory_mb, unsigned *ret_retry_s, struct err *err);
+void admit_give_back(struct admit *admit, uint64_t memory_mb);
+
+/* Work in such a box: counts as a run for the key's rate, and for its CPU budget afterwards. */
+int admit_check(struct admit *admit, int owner, unsigned *ret_retry_s, struct err *err);
+void admit_charge(struct admit *admit, int owner, double cpu_ms);
 
 /* Nobody is let in from now on; who waits gets ERR_UNAVAILABLE. */
 void admit_close(struct admit *admit);

@@ -59,6 +59,14 @@ struct config {
     uint64_t parked;
     uint64_t parked_free_percent;
 
+    uint64_t max_sessions;
+    uint64_t max_sessions_per_key;
+    uint64_t session_memory_mb; /* 0: three quarters of memory_mb */
+    uint64_t session_idle_s;
+    uint64_t session_lifetime_s;
+    bool session_warm;
+    uint64_t session_parked;
+
     struct run_limits maxima;
 
     char *api_token;

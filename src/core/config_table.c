@@ -130,6 +130,24 @@ const struct config_row config_table[] = {
         "run goes on without a reader",
         "HERMES_RESUME_GRACE_S"),
 
+    VALUE(CONFIG_NUMBER, "max_sessions", max_sessions, "256", 0, 4000,
+        "sessions at one time; 0: none may be made", "HERMES_MAX_SESSIONS"),
+    VALUE(CONFIG_NUMBER, "max_sessions_per_key", max_sessions_per_key, "64", 0, 4000,
+        "sessions of one key", "HERMES_MAX_SESSIONS_PER_KEY"),
+    VALUE(CONFIG_NUMBER, "session_memory_mb", session_memory_mb, "0", 0, 1 << 24,
+        "memory promised to sessions at one time; 0: three quarters of memory_mb",
+        "HERMES_SESSION_MEMORY_MB"),
+    VALUE(CONFIG_SECONDS, "session_idle_s", session_idle_s, "1800", 1, 31536000,
+        "how long a session may be idle when it does not say", "HERMES_SESSION_IDLE_S"),
+    VALUE(CONFIG_SECONDS, "session_lifetime_s", session_lifetime_s, "86400", 1, 31536000,
+        "longest life of a session", "HERMES_SESSION_LIFETIME_S"),
+    VALUE(CONFIG_BOOL, "session_warm", session_warm, "false", 0, 1,
+        "start the interpreters that sessions are forked from with the server, not with the "
+        "first session",
+        "HERMES_SESSION_WARM"),
+    VALUE(CONFIG_NUMBER, "session_parked", session_parked, "1", 0, 64,
+        "boxes of each such language kept ready for the next session", "HERMES_SESSION_PARKED"),
+
     LIMIT("max_wall_ms", wall_ms, "600000", 86400000, "HERMES_MAX_WALL_MS",
         "most wall_ms that "
         "a request may ask for"),

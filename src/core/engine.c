@@ -153,12 +153,24 @@ static int register_pool(
     return r < 0 ? r : spawner_add_pool(&e->spawner, &pool, job, err);
 }
 
-/* The zygote of a runtime that has one; it is started like a program without arguments. */
-static int register_zygote(struct engine *e, size_t index, unsigned park, struct err *err)
+void engine_session_limits(const struct run_limits *from, struct spawn_limits *to)
+{
+    stage_spawn_limits(from, to);
+    to->cpu_s = 1;
+}
+
+/* The zygote of a runtime that has one, of programs or of sessions; it is started like a
+ * program without arguments. */
+static int register_zygote(struct engine *e, size_t index, const struct engine_options *options,
+    bool is_session, struct err *err)
 {
     const struct runtime *rt = &e->runtimes->items[index];
-    struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE, .park = park};
-    if (!rt->available || !rt->run.warm.count || e->roots[index][ROOT_RUN] < 0 ||
+    const struct strv *warm = is_session ? &rt->run.session_warm : &rt->run.warm;
+    struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE,
+        .park = is_session ? options->session_park : options->park,
+        .flags = is_session ? BOX_CHANNEL : 0,
+        .on_demand = is_session && !options->session_warm};
+    if (!rt->available || !warm->count || e->roots[index][ROOT_RUN] < 0 ||
         !has_warm_parts(&rt->run_root))
         return 0;
     struct run_limits limits = {0};
@@ -167,10 +179,13 @@ static int register_zygote(struct engine *e, size_t index, unsigned park, struct
     cleanup_close int job = -1;
     limits_fill(&limits, &rt->limits);
     limits_cap(&limits, &e->maxima);
-    stage_spawn_limits(&limits, &zygote.limits);
+    if (is_session)
+        engine_session_limits(&limits, &zygote.limits);
+    else
+        stage_spawn_limits(&limits, &zygote.limits);
     zygote.root = (uint32_t)e->roots[index][ROOT_RUN];
     strv_add(&argv, rt->run_root.execs.items[0]);
-    strv_add_all(&argv, &rt->run.warm);
+    strv_add_all(&argv, warm);
     plan_environment(&rt->run, &limits, &env);
     const struct job_spec spec = {.argv = &argv, .env = &env};
     int r = job_write(&spec, &job, err);
@@ -217,7 +232,9 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
     e->source_count = options->source_count;
     int r = register_all(e, options, err);
     for (size_t i = 0; r == 0 && options->zygotes && i < e->runtimes->count; i++) {
-        r = register_zygote(e, i, options->park, err);
+        r = register_zygote(e, i, options, false, err);
+        if (r == 0)
+            r = register_zygote(e, i, options, true, err);
         if (r == 0)
             r = register_pool(e, i, true, options->park, err);
         if (r == 0)
@@ -321,23 +338,27 @@ static size_t words_size(const struct strv *words)
     return size;
 }
 
-/* An interpreter that runs already has read its environment: what would have changed it then
- * needs a new one. `given` are the variables that the request brings, or NULL. */
-static bool may_be_warm(
-    const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
+bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
 {
     static const char *const early[] = {"PYTHON", "NODE_", "UV_", "JAVA", "JDK_", "_JAVA",
         "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL", "OPENSSL_"};
-    if ((!def->warm.count && !def->park.max) || stage->exec != 0 ||
-        words_size(&stage->argv) + words_size(&stage->env) > WARM_WORDS_MAX)
+    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
         return false;
-    for (size_t i = 0; given && i < given->count; i++) {
+    for (size_t i = 0; asked && i < asked->count; i++) {
         for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
-            if (str_has_prefix(given->items[i], early[k]))
+            if (str_has_prefix(asked->items[i], early[k]))
                 return false;
         }
     }
     return true;
+}
+
+/* `given` are the variables that the request brings, or NULL. */
+static bool may_be_warm(
+    const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
+{
+    return (def->warm.count || def->park.max) && stage->exec == 0 &&
+           engine_fits_warm(&stage->argv, &stage->env, given);
 }
 
 static int compile_in_box(struct running *run, struct err *err)

@@ -23,9 +23,11 @@ struct engine_options {
     unsigned park;                           /* boxes of each zygote to keep ready, and at most
                                                 of each pool */
     unsigned park_free_percent;              /* none while less of the host's memory is free */
-    bool allow_controls;                     /* selftest: boxes may leave barriers out */
-    bool host_roots; /* selftest: also register each root with the host's
-                        whole tree, for controls */
+    unsigned session_park;                   /* boxes of each zygote of sessions */
+    bool session_warm;   /* zygotes of sessions start with the engine, not with the first one */
+    bool allow_controls; /* selftest: boxes may leave barriers out */
+    bool host_roots;     /* selftest: also register each root with the host's
+                            whole tree, for controls */
     struct run_limits maxima;
     struct {
         const char *path;

@@ -20,4 +20,13 @@ struct engine {
     size_t registered_count;
 };
 
+/* Limits of a session's box in the spawner's units: CPU time is counted by exec, not by box, so
+ * that boxes kept ready fit whatever a session says about it. */
+void engine_session_limits(const struct run_limits *from, struct spawn_limits *to);
+
+/* An interpreter that runs already has read its environment: what would have changed it then
+ * (among the variables that were asked for) needs a new one. */
+bool engine_fits_warm(
+    const struct strv *argv, const struct strv *env, const struct strv *asked);
+
 void engine_open_cache(struct engine *e, const struct cache_settings *settings);

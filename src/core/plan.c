@@ -147,8 +147,7 @@ static int check_compile_args(const struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-/* Sets KEY=value, replacing an earlier value of KEY. */
-static void set_env(struct strv *env, const char *assignment)
+void plan_set_env(struct strv *env, const char *assignment)
 {
     size_t key_len = strcspn(assignment, "=") + 1;
 
@@ -167,7 +166,7 @@ static void add_environment(const struct strv *own, struct strv *ret)
     for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)
         strv_add(ret, base_env[i]);
     for (size_t i = 0; i < own->count; i++)
-        set_env(ret, own->items[i]);
+        plan_set_env(ret, own->items[i]);
 }
 
 void plan_environment(
@@ -263,7 +262,7 @@ static int plan_run(struct plan_draft *draft, struct err *err)
     int r = expand_stage(draft, def, &def->argv, stage, err);
 
     for (size_t i = 0; r == 0 && i < draft->spec->env.count; i++)
-        set_env(&stage->env, draft->spec->env.items[i]);
+        plan_set_env(&stage->env, draft->spec->env.items[i]);
     return r;
 }
 
@@ -290,10 +289,10 @@ static int plan_shell(struct plan_draft *draft, struct err *err)
         cleanup_free char *path =
             xasprintf("PATH=%s/bin:/usr/local/bin:/usr/bin:/bin", rt->home_box);
 
-        set_env(&stage->env, path);
+        plan_set_env(&stage->env, path);
     }
     for (size_t i = 0; i < draft->spec->env.count; i++)
-        set_env(&stage->env, draft->spec->env.items[i]);
+        plan_set_env(&stage->env, draft->spec->env.items[i]);
     return 0;
 }
 

@@ -42,12 +42,14 @@ struct park_def {
 
 /* Compile or run, as runtime.json describes it. The lists hold templates (core/plan.c). */
 struct stage_def {
-    struct strv argv;      /* argv[0] is execs[0] of the root */
-    struct strv env;       /* "KEY=template" */
-    struct strv sources;   /* extensions that {sources} takes */
-    struct strv allow;     /* patterns of compile_args */
-    struct strv artefacts; /* globs */
-    struct strv warm;      /* arguments that make the program of argv[0] a zygote */
+    struct strv argv;         /* argv[0] is execs[0] of the root */
+    struct strv env;          /* "KEY=template" */
+    struct strv sources;      /* extensions that {sources} takes */
+    struct strv allow;        /* patterns of compile_args */
+    struct strv artefacts;    /* globs */
+    struct strv warm;         /* arguments that make the program of argv[0] a zygote */
+    struct strv session;      /* the kernel of a session; argv[0] is a program of the root */
+    struct strv session_warm; /* arguments that make argv[0] a zygote of kernels */
     struct park_def park;
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
     struct strv project_argv; /* argv[0] is execs[1] */
@@ -134,6 +136,8 @@ void run_plan_done(struct run_plan *plan);
 void plan_environment(
     const struct stage_def *def, const struct run_limits *limits, struct strv *ret);
 
+/* Sets KEY=value, replacing an earlier value of KEY. */
+void plan_set_env(struct strv *env, const char *assignment);
 /* What a program that waits for its job is started with. */
 void plan_parked(const struct runtime *rt, const struct stage_def *def,
     const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env);

@@ -41,6 +41,8 @@ static void stage_def_done(struct stage_def *stage)
     strv_done(&stage->allow);
     strv_done(&stage->artefacts);
     strv_done(&stage->warm);
+    strv_done(&stage->session);
+    strv_done(&stage->session_warm);
     strv_done(&stage->park.args);
     free(stage->project_file);
     strv_done(&stage->project_argv);
@@ -254,7 +256,7 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
     struct root_spec *root)
 {
     static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
-        "artefacts", "warm", "park", "project", NULL};
+        "artefacts", "warm", "park", "session", "session_warm", "project", NULL};
     int r;
 
     if ((r = json_at_keys(at, keys)) < 0 || (r = json_at_strv(at, "argv", &stage->argv)) < 0 ||
@@ -263,6 +265,8 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = json_at_strv(at, "allow", &stage->allow)) < 0 ||
         (r = json_at_strv(at, "artefacts", &stage->artefacts)) < 0 ||
         (r = json_at_strv(at, "warm", &stage->warm)) < 0 ||
+        (r = json_at_strv(at, "session", &stage->session)) < 0 ||
+        (r = json_at_strv(at, "session_warm", &stage->session_warm)) < 0 ||
         (r = json_at_strv(at, "tools", &root->tools)) < 0)
         return r;
     if (stage->argv.count == 0)
@@ -271,6 +275,8 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = check_templates(at, "env", &stage->env, false)) < 0 ||
         (r = add_exec(at, "argv", &stage->argv, rt, root)) < 0 ||
         (r = read_project(at, rt, stage, root)) < 0 || (r = read_park(at, rt, stage, root)) < 0)
+        return r;
+    if (stage->session.count && (r = add_exec(at, "session", &stage->session, rt, root)) < 0)
         return r;
     strv_add(&root->execs, "/usr/bin/sh");
     return rt->available ? json_at_paths(at, "paths", rt, root) : 0;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/calibrate.h"
+#include "core/session.h"
 #include "store/run_store.h"
 
 #include <errno.h>
@@ -21,9 +22,10 @@
 #include <string.h>
 
 enum {
-    MEMORY_SHARE = 80, /* percent of the machine that boxes may be promised */
-    HELD_SHARE = 16,   /* a sixteenth of that for bodies and replies: each is there three times
-                          while it is decoded or encoded */
+    MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
+    SESSION_SHARE = 75, /* and of that, sessions */
+    HELD_SHARE = 16,    /* a sixteenth of that for bodies and replies: each is there three times
+                           while it is decoded or encoded */
     SPAWNER_WAIT_MS = 5000,
     STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
     THREAD_STACK = 512 << 10,
@@ -94,13 +96,16 @@ int service_open(struct service *service, struct err *err)
                                       : cores * 2,
         .queue = (uint32_t)c->queue,
         .wait_ms = (uint32_t)(c->queue_wait_s * 1000),
-        .memory_mb = memory_mb};
+        .memory_mb = memory_mb,
+        .reserve_mb =
+            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100};
     service->started_ms = clock_ms();
     cap_runtimes(service);
     service->held_max = (memory_mb << 20) / HELD_SHARE;
     if (service->held_max < 2 * c->max_body)
         service->held_max = 2 * c->max_body;
     service->admit = admit_new(&options);
+    service->sessions = sessions_new(service);
     int r = open_history(service, err);
     if (r == 0 && c->warm)
         start_calibration(service);
@@ -114,6 +119,7 @@ void service_close(struct service *service)
         (void)poll(NULL, 0, 10);
     if (service->background)
         return;
+    sessions_free(service->sessions);
     run_store_close(service->store);
     history_free(service->history);
     admit_free(service->admit);
@@ -149,8 +155,7 @@ int service_full(struct err *err)
         "the server holds as many requests and replies as it has memory for; try again later");
 }
 
-/* A spawner that died is replaced within a moment; who comes in between waits for it. */
-static int wait_for_spawner(struct service *s, int cancel_fd, struct err *err)
+int service_wait_for_spawner(struct service *s, int cancel_fd, struct err *err)
 {
     uint64_t until = clock_ms() + SPAWNER_WAIT_MS;
     while (!engine_is_alive(s->engine)) {
@@ -166,7 +171,7 @@ static int wait_for_spawner(struct service *s, int cancel_fd, struct err *err)
 static int run_admitted(struct service *s, const struct service_call *call,
     struct run_result *result, struct err *err)
 {
-    int r = wait_for_spawner(s, call->watch->cancel_fd, err);
+    int r = service_wait_for_spawner(s, call->watch->cancel_fd, err);
     if (r == 0)
         r = engine_run(s->engine, call->spec, call->watch, result, err);
     if (r < 0 && r != -ECANCELED && err->code == ERR_INTERNAL)
@@ -355,6 +360,7 @@ void service_tick(struct service *service)
 {
     char why[128];
     history_tick(service->history);
+    sessions_tick(service->sessions);
     if (!service->store)
         return;
     uint64_t failures = run_store_failures(service->store, why, sizeof(why));

@@ -13,6 +13,8 @@
 
 #include <stdatomic.h>
 
+struct sessions;
+
 struct service {
     struct config config;
     struct keys keys;
@@ -21,6 +23,7 @@ struct service {
     struct admit *admit;
     struct history *history;
     struct run_store *store; /* or NULL */
+    struct sessions *sessions;
     struct metrics metrics;
     uint64_t started_ms;
     atomic_bool stopping;
@@ -36,6 +39,10 @@ struct service_call {
     int owner;                     /* index of the key, -1 for none */
     const struct run_watch *watch; /* its cancel_fd also ends the wait for a place */
 };
+
+/* Waits while a spawner that died is being replaced. -ECANCELED when cancel_fd (or -1) becomes
+ * readable. */
+int service_wait_for_spawner(struct service *service, int cancel_fd, struct err *err);
 
 /* Admission, memory and history from config, keys and machine. */
 int service_open(struct service *service, struct err *err);

@@ -34,10 +34,10 @@ static void send_event(int socket, const struct spawn_event *event)
 
 /* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
 static int give_pipes(
-    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
+    const struct spawner *s, const struct box *box, const int *fds, unsigned count)
 {
     uid_t uid = ids_payload(&s->ids, box->slot);
-    for (unsigned i = 2; i < fd_count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         if (request_is_pipe(fds[i]) && fchown(fds[i], uid, uid) < 0)
             return -errno;
     }
@@ -205,6 +205,7 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
         .stderr_fd = fds ? fds[3] : -1,
         .stdin_fd = has_stdin ? fds[4] : -1,
         .collect_fd = fds && box->collects ? fds[fd_count - 1] : -1,
+        .channel_fd = fds && box->is_session ? fds[fd_count - 1] : -1,
         .hand_fd = hand};
     *ret_step = STEP_MOUNT;
     if ((r = open_mounts(s, box, &in)) < 0 ||
@@ -270,7 +271,7 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
 {
     cleanup_close int link_fd = -1;
     int r = open_box(s, box, request, &link_fd, ret_step);
-    if (r < 0 || (fds && (r = give_pipes(s, box, fds, fd_count)) < 0))
+    if (r < 0 || (fds && (r = give_pipes(s, box, fds + 2, fd_count - 2)) < 0))
         return r;
     r = box->zygote >= 0 ? start_warm(s, box, request, fds, fd_count, link_fd, ret_step)
                          : start_cold(s, box, request, fds, fd_count, link_fd, ret_step);
@@ -362,7 +363,7 @@ static void release(struct spawner *s, struct box *box)
     else if (box->is_parked)
         s->zygotes[box->zygote].parked--;
     else
-        s->running--;
+        s->running -= !box->is_session;
     close_fd(&box->socket);
     box->used = false;
 }
@@ -424,13 +425,14 @@ int box_park(struct spawner *s, int zygote)
 {
     struct zygote *z = &s->zygotes[zygote];
     struct spawn_box request = {
-        .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM, .limits = z->limits};
+        .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM | z->flags, .limits = z->limits};
     struct box *box = free_box(s);
     uint32_t step;
     if (!box)
         return -EAGAIN;
     open_fields(box, -1, zygote);
     box->is_parked = true;
+    box->is_session = z->flags & BOX_CHANNEL;
     z->parked++;
     int r = build(s, box, &request, NULL, 0, &step);
     if (r < 0)
@@ -474,7 +476,7 @@ bool box_drop_parked(struct spawner *s, int pool)
     else
         s->zygotes[found->zygote].parked--;
     found->is_parked = false;
-    s->running++;
+    s->running += !found->is_session;
     fail(s, found, STEP_RELEASE, -ECANCELED);
     return true;
 }
@@ -529,11 +531,11 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
         .cpu_s = request->limits.cpu_s,
         .file_bytes = request->limits.file_bytes};
     box->is_parked = false;
-    s->running++;
+    s->running += !box->is_session;
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
     note_base(s, box);
-    int r = give_pipes(s, box, fds, fd_count);
+    int r = give_pipes(s, box, fds + 2, fd_count - 2);
     if (r == 0)
         r = watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0 && request->flags & BOX_COLLECT) {
@@ -552,6 +554,14 @@ static void refuse_request(int *fds, unsigned fd_count, int error)
     if (fd_count > 0)
         send_event(fds[0],
             &(struct spawn_event){.kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
+}
+
+/* A session lives long and mostly idle: it is none of the boxes that others wait for. */
+static void note_kind(struct spawner *s, struct box *box, const struct spawn_box *request)
+{
+    box->collects = request->flags & BOX_COLLECT;
+    box->is_session = request->flags & BOX_CHANNEL;
+    s->running += !box->is_session;
 }
 
 /* Takes fds[0] when it has one to hand over. A parked box that has died meanwhile is passed
@@ -586,16 +596,14 @@ static void serve_request(
         return;
     }
     open_fields(box, take_fd(&fds[0]), zygote_find(s, request));
-    s->running++;
-    box->collects = request->flags & BOX_COLLECT;
+    note_kind(s, box, request);
     int r = build(s, box, request, fds, fd_count, &step);
     if (r < 0 && box->zygote >= 0 && box->pidfd < 0) {
         /* The zygote could not: a cold box can. */
         int socket = take_fd(&box->socket);
         release(s, box);
         open_fields(box, socket, -1);
-        s->running++;
-        box->collects = request->flags & BOX_COLLECT;
+        note_kind(s, box, request);
         r = build(s, box, request, fds, fd_count, &step);
     }
     if (r < 0)
@@ -631,10 +639,10 @@ static uint64_t base_memory(const struct spawner *s, const struct box *box)
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
     box->base_memory = base_memory(s, box);
+    if (!box->started && box->pool < 0)
+        box->base_cpu_ns = record->cpu_ns;
     box->started = true;
     box->start_ns = record->ns;
-    if (box->pool < 0)
-        box->base_cpu_ns = record->cpu_ns;
     send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
                                 .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
                                 .cgroup = s->cgroups.mode,
@@ -642,11 +650,29 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
                                 .setup_ns = box->start_ns - box->request_ns});
 }
 
+/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
+ * may have come before the control group's. */
+static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    if (usage.oom_kill) {
+        kill_box(s, box);
+        return;
+    }
+    box->is_resting = true;
+    send_event(box->socket,
+        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+}
+
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
 {
     switch (record->kind) {
     case LINK_START:
         on_start(s, box, record);
+        break;
+    case LINK_INTERRUPTED:
+        send_event(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
         break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
@@ -667,6 +693,10 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     case LINK_EXIT:
         if (box->failed)
             break;
+        if (box->is_session) {
+            on_rest(s, box, record);
+            break;
+        }
         box->exited = true;
         box->status = record->status;
         box->end_ns = record->ns;
@@ -694,22 +724,68 @@ static void drain_link(struct spawner *s, struct box *box)
         on_record(s, box, &record);
 }
 
+static void tell_usage(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    struct spawn_event event = {.kind = EVENT_USAGE};
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    event.flags = usage.pids_max ? ENDED_PIDS : 0;
+    event.peak_bytes = above(usage.peak_bytes, box->base_memory);
+    fill_usage(s, box, &usage, &event);
+    send_event(box->socket, &event);
+}
+
+/* Gives a session that has no program another one. Only then: init reads one message each time,
+ * so that what is sent here never waits for it. */
+static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
+{
+    if (!box->is_resting || !request_restart_ok(fds, fd_count))
+        return false;
+    box->request_ns = clock_ns();
+    int r = give_pipes(s, box, fds + 1, fd_count - 1);
+    if (r == 0)
+        r = fdpass_send(box->link, "r", 1, fds, fd_count);
+    box->is_resting = r < 0;
+    return r == 0;
+}
+
+/* False when the command makes no sense for this box. */
+static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
+{
+    if (command->kind == COMMAND_USAGE) {
+        tell_usage(s, box);
+        return true;
+    }
+    if (!box->is_session || !box->started)
+        return false;
+    switch (command->kind) {
+    case COMMAND_INTERRUPT:
+        return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
+    case COMMAND_STOP:
+        return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
+    case COMMAND_RESTART:
+        return restart(s, box, fds, fd_count);
+    default:
+        return false;
+    }
+}
+
 static void on_command(struct spawner *s, struct box *box)
 {
-    struct spawn_command command;
-    if (box->told)
+    struct spawn_command command = {0};
+    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
+    int fds[BOX_MAX_FDS];
+    unsigned fd_count;
+    if (box->told || poll(&ready, 1, 0) != 1)
+        return; /* an event of the box that had this place before */
+    ssize_t n =
+        fdpass_receive(box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
+    bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
+    if (is_obeyed)
         return;
-    ssize_t n = recv(box->socket, &command, sizeof(command), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n == sizeof(command) && command.kind == COMMAND_USAGE) {
-        struct cgroup_usage usage;
-        struct spawn_event event = {.kind = EVENT_USAGE};
-        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-        fill_usage(s, box, &usage, &event);
-        send_event(box->socket, &event);
-        return;
-    }
     /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
     box->killed = true;
     kill_box(s, box);

@@ -50,6 +50,8 @@ struct box {
     bool oom_event;
     bool disk_full;
     bool collects;
+    bool is_session;
+    bool is_resting; /* a session without a program */
 };
 
 /* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes.

@@ -41,7 +41,8 @@ int drop_rlimits(const struct inside *in)
         {RLIMIT_SIGPENDING, 256, true},
         {RLIMIT_NICE, 0, true},
         {RLIMIT_RTPRIO, 0, true},
-        {RLIMIT_CPU, l->cpu_s + (starts_ahead ? PARK_CPU_S : 0u), true},
+        {RLIMIT_CPU, l->cpu_s + (starts_ahead ? PARK_CPU_S : 0u),
+            !(in->box->flags & BOX_CHANNEL)}, /* a session lives long */
         {RLIMIT_NPROC, processes, !(in->box->remove & BARRIER_PIDS)},
         {RLIMIT_AS, l->memory_bytes, !in->has_memory && !(in->box->remove & BARRIER_MEMORY)},
     };
@@ -113,11 +114,11 @@ int drop_to_payload(const struct inside *in)
     return set_capabilities(0);
 }
 
-/* Init keeps, at most, what it needs to empty the box and to start the collector under the
- * payload's id. */
-int drop_init(bool keep_for_collect)
+/* Init keeps, at most, what it needs to empty the box and to start the collector, or a
+ * session's next program, under the payload's id. */
+int drop_init(bool starts_another)
 {
     const uint64_t keep =
         1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
-    return set_capabilities(keep_for_collect ? keep : 0);
+    return set_capabilities(starts_another ? keep : 0);
 }

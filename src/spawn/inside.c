@@ -72,10 +72,10 @@ static int compare_int(const void *a, const void *b)
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[7 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
-        in->stderr_fd, in->collect_fd, in->hand_fd};
+    int keep[8 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
+        in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
     const size_t count = sizeof(keep) / sizeof(keep[0]);
-    memcpy(keep + 7, in->mount_fds, sizeof(in->mount_fds));
+    memcpy(keep + 8, in->mount_fds, sizeof(in->mount_fds));
     qsort(keep, count, sizeof(keep[0]), compare_int);
     unsigned from = 3;
     for (size_t i = 0; i < count; i++) {
@@ -196,7 +196,15 @@ static bool is_full(const char *path)
     return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bfree == 0 || fs.f_ffree == 0);
 }
 
-/* Reaps until the payload has ended, then reports its status. */
+static void empty_box(void)
+{
+    (void)kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ;
+}
+
+/* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
+ * alive by then: its files wait for the next program. */
 static void watch_payload(const struct inside *in, pid_t payload)
 {
     int status;
@@ -213,6 +221,8 @@ static void watch_payload(const struct inside *in, pid_t payload)
         end.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
         end.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     }
+    if (in->box->flags & BOX_CHANNEL)
+        empty_box();
     pid_t left;
     while ((left = waitpid(-1, NULL, WNOHANG)) > 0)
         ;
@@ -225,9 +235,7 @@ static void watch_payload(const struct inside *in, pid_t payload)
  * the payload's id read its files: nobody is there to race it. */
 static void collect_files(const struct inside *in)
 {
-    (void)kill(-1, SIGKILL);
-    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-        ;
+    empty_box();
     int pid = sys_fork();
     if (pid == 0)
         collect_run(in);
@@ -250,10 +258,77 @@ static void take_collect(struct inside *in)
     }
 }
 
-static void close_own(int fd)
+/* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
+static void close_ends(struct inside *in)
 {
-    if (fd >= 0)
-        (void)close(fd);
+    close_fd(&in->stdout_fd);
+    close_fd(&in->stderr_fd);
+    close_fd(&in->stdin_fd);
+    close_fd(&in->hand_fd);
+    close_fd(&in->channel_fd);
+}
+
+/* What the spawner asks of a session's init comes as a signal: it waits for its children, and
+ * nobody inside may signal it. */
+static pid_t program;
+static const struct inside *own;
+
+static void on_signal(int signal)
+{
+    int saved = errno;
+    if (signal == SIGINT) {
+        (void)kill(-program, SIGINT);
+        (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
+    } else {
+        (void)kill(-1, SIGKILL);
+    }
+    errno = saved;
+}
+
+static void handle_signals(void (*handler)(int), int how)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigprocmask(how, &set, NULL);
+}
+
+/* Forks the program's process. Signals that come meanwhile wait until its id is known. */
+static int fork_program(struct inside *in)
+{
+    bool is_session = in->box->flags & BOX_CHANNEL;
+    if (is_session)
+        handle_signals(on_signal, SIG_BLOCK);
+    in->init_cpu_ns = inside_cpu_ns();
+    int pid = sys_fork();
+    if (is_session && pid == 0) {
+        handle_signals(SIG_DFL, SIG_UNBLOCK);
+    } else if (is_session) {
+        own = in;
+        program = pid;
+        handle_signals(on_signal, SIG_UNBLOCK);
+    }
+    return pid;
+}
+
+/* Waits until a session gets another program; false when it is over instead. */
+static bool take_restart(struct inside *in)
+{
+    char go;
+    int fds[4];
+    unsigned count;
+    if (fdpass_receive(in->link_fd, &go, 1, fds, 4, &count) != 1 || count != 4)
+        return false;
+    close_fd(&in->job_fd);
+    in->job_fd = fds[0];
+    in->stdout_fd = fds[1];
+    in->stderr_fd = fds[2];
+    in->channel_fd = fds[3];
+    return true;
 }
 
 /* The process that is, or becomes, the program. */
@@ -284,26 +359,24 @@ void inside_run(struct inside *in)
         if ((r = steps_after[i].run(in)) < 0)
             inside_fail(in, steps_after[i].step, r);
     }
-    in->init_cpu_ns = inside_cpu_ns();
-    int payload = sys_fork();
-    if (payload == 0) {
-        be_payload(in);
-        return;
-    }
-    if (payload < 0)
-        inside_fail(in, STEP_FORK, payload);
-    bool is_parked = in->hand_fd >= 0;
-    if ((r = drop_init(in->collect_fd >= 0 || is_parked)) < 0)
-        inside_fail(in, STEP_DROP, r);
-    /* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
-    close_own(in->stdout_fd);
-    close_own(in->stderr_fd);
-    close_own(in->stdin_fd);
-    close_own(in->hand_fd);
-    watch_payload(in, payload);
-    if (is_parked)
-        take_collect(in);
-    if (in->collect_fd >= 0)
-        collect_files(in);
+    bool is_session = in->box->flags & BOX_CHANNEL;
+    bool is_parked = in->hand_fd >= 0 && !is_session;
+    do {
+        int payload = fork_program(in);
+        if (payload == 0) {
+            be_payload(in);
+            return;
+        }
+        if (payload < 0)
+            inside_fail(in, STEP_FORK, payload);
+        if ((r = drop_init(in->collect_fd >= 0 || is_parked || is_session)) < 0)
+            inside_fail(in, STEP_DROP, r);
+        close_ends(in);
+        watch_payload(in, payload);
+        if (is_parked)
+            take_collect(in);
+        if (in->collect_fd >= 0)
+            collect_files(in);
+    } while (is_session && take_restart(in));
     _exit(0);
 }

@@ -26,11 +26,14 @@ struct inside {
     int stdout_fd;
     int stderr_fd;
     int collect_fd;
+    int channel_fd;                      /* becomes descriptor 3 of a session's program */
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
     int hand_fd;          /* a box without a job yet gets job and stdio from here */
     bool is_warm;         /* forked from a zygote: there is nothing to execute */
     uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
 };
+
+enum { CHANNEL_FD = 3 };
 
 /* Arguments and environment of the program; they lie in the mapped job. */
 struct payload_words {
@@ -45,6 +48,7 @@ enum link_kind {
     LINK_EXIT,
     LINK_PARKING, /* a program that will wait for its job is about to be executed */
     LINK_READY,   /* it waits */
+    LINK_INTERRUPTED,
 };
 
 struct link_record {
@@ -69,7 +73,7 @@ unsigned drop_payload_id(const struct inside *in);             /* inside the box
 int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
-int drop_init(bool keep_for_collect);
+int drop_init(bool starts_another);
 
 /* payload.c: confines the process; then, and only then, reads the job, writes its files,
  * connects stdio and tells that the program starts; at last executes it. A warm box already has

@@ -96,10 +96,20 @@ static int connect_stdio(const struct inside *in)
     if (dup2(in->stdin_fd < 0 ? null : in->stdin_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 ||
         dup2(in->stderr_fd, 2) < 0)
         return -errno;
+    close_fd(&null); /* it may have the channel's number */
+    unsigned from = 3;
+    if (in->channel_fd >= 0) {
+        /* The link, opened by who has that number taken, is another one. */
+        if (in->link_fd == CHANNEL_FD)
+            return -EBADF;
+        if (dup2(in->channel_fd, CHANNEL_FD) < 0 || fcntl(CHANNEL_FD, F_SETFD, 0) < 0)
+            return -errno;
+        from = CHANNEL_FD + 1;
+    }
     /* Everything else goes at exec; the link stays until then to tell of a failure. */
     if (in->box->remove & BARRIER_FDS)
         return fcntl(in->link_fd, F_SETFD, 0) < 0 ? -errno : 0;
-    return sys_close_range(3, ~0u, CLOSE_AT_EXEC);
+    return sys_close_range(from, ~0u, CLOSE_AT_EXEC);
 }
 
 static void split_strings(const struct job *job, char **argv, char **env)

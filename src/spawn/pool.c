@@ -43,7 +43,8 @@ int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
 bool pool_fits(const struct pool *p, const struct spawn_box *request)
 {
     return p->root == request->root && request->exec == 0 && !request->mount_count &&
-           !request->remove && memcmp(&p->limits, &request->limits, sizeof(p->limits)) == 0;
+           !request->remove && !(request->flags & BOX_CHANNEL) &&
+           memcmp(&p->limits, &request->limits, sizeof(p->limits)) == 0;
 }
 
 void pool_miss(struct spawner *s, const struct spawn_box *request)

@@ -112,7 +112,9 @@ struct spawn_source {
 struct spawn_zygote {
     uint32_t kind; /* SPAWN_ZYGOTE */
     uint32_t root;
-    uint32_t park; /* boxes to keep ready, with these limits */
+    uint32_t park;      /* boxes to keep ready, with these limits */
+    uint32_t flags;     /* BOX_CHANNEL: it serves sessions; else it serves runs */
+    uint32_t on_demand; /* started when the first box is asked for, not before */
     uint32_t reserved;
     struct spawn_limits limits;
 };
@@ -177,6 +179,8 @@ enum {
     BOX_STDIN = 1 << 0,   /* a descriptor for stdin comes along; else /dev/null */
     BOX_COLLECT = 1 << 1, /* a descriptor for collected files comes along */
     BOX_WARM = 1 << 2,    /* a zygote or a pool of the root may serve it */
+    BOX_CHANNEL = 1 << 3, /* a session: a socket comes along that becomes descriptor 3 of the
+                             program, and the box outlives the program */
 };
 
 /* Barriers that a control leaves out; refused unless SETUP_ALLOW_CONTROLS. */
@@ -201,7 +205,8 @@ enum spawn_barrier {
 };
 
 /* Descriptors, in this order: the box's socket, the job memfd (core/job.h), stdout, stderr,
- * then stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT. */
+ * then stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT or the channel, a unix stream
+ * socket, if BOX_CHANNEL (which excludes BOX_COLLECT). */
 struct spawn_box {
     uint32_t kind; /* SPAWN_BOX */
     uint32_t root;
@@ -213,7 +218,15 @@ struct spawn_box {
     struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];
 };
 
-enum spawn_command_kind { COMMAND_KILL = 1, COMMAND_USAGE };
+/* The last three are for boxes with BOX_CHANNEL; another box is ended by them. */
+enum spawn_command_kind {
+    COMMAND_KILL = 1,
+    COMMAND_USAGE,
+    COMMAND_INTERRUPT, /* SIGINT to the program's process group */
+    COMMAND_STOP,      /* ends every process of the box; EVENT_EXITED follows */
+    COMMAND_RESTART,   /* after EVENT_EXITED: runs the program again, in the same box. With it
+                          come a job, stdout, stderr and a channel */
+};
 
 struct spawn_command {
     uint32_t kind;
@@ -222,9 +235,12 @@ struct spawn_command {
 enum spawn_event_kind {
     EVENT_STARTED = 1, /* the program may run: start_ns, setup_ns, baseline usage */
     EVENT_USAGE,       /* answer to COMMAND_USAGE */
-    EVENT_EXITED,      /* BOX_COLLECT: the program ended, its files are being collected */
+    EVENT_EXITED,      /* BOX_COLLECT: the program ended, its files are being collected.
+                          BOX_CHANNEL: it ended with wait_status, and nothing else runs in the
+                          box either */
     EVENT_ENDED,       /* the box is gone and was accounted; the socket closes after it */
     EVENT_FAILED,      /* a step failed, the payload did not start; nothing is left */
+    EVENT_INTERRUPTED, /* answer to COMMAND_INTERRUPT: the signal was sent */
 };
 
 enum {
@@ -249,6 +265,7 @@ struct spawn_event {
     uint64_t setup_ns;     /* request to exec */
     uint64_t cpu_ns;       /* since exec */
     uint64_t memory_bytes; /* EVENT_USAGE: now; EVENT_ENDED: peak. Baseline subtracted */
+    uint64_t peak_bytes;   /* EVENT_USAGE: highest so far, the same way */
 };
 
 /* Steps of the set-up, in order. A failure names one; spawn_step_text() is what people read. */

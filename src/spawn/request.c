@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -39,12 +40,35 @@ static bool is_sealed_memfd(int fd)
     return seals >= 0 && (seals & F_SEAL_WRITE);
 }
 
+static bool has_option(int fd, int option, int value)
+{
+    int is;
+    socklen_t size = sizeof(is);
+    return getsockopt(fd, SOL_SOCKET, option, &is, &size) == 0 && is == value;
+}
+
+/* An end of a socketpair, which leads nowhere but to whoever sent it. */
+static bool is_channel(int fd)
+{
+    return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_STREAM) &&
+           has_option(fd, SO_ACCEPTCONN, 0);
+}
+
+bool request_restart_ok(const int *fds, unsigned fd_count)
+{
+    return fd_count == 4 && is_sealed_memfd(fds[0]) && request_is_pipe(fds[1]) &&
+           request_is_pipe(fds[2]) && is_channel(fds[3]);
+}
+
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
 {
-    unsigned want = 4 + !!(r->flags & BOX_STDIN) + !!(r->flags & BOX_COLLECT);
+    const uint32_t known = BOX_STDIN | BOX_COLLECT | BOX_WARM | BOX_CHANNEL;
+    bool collects = r->flags & BOX_COLLECT;
+    bool is_session = r->flags & BOX_CHANNEL;
+    unsigned want = 4 + !!(r->flags & BOX_STDIN) + collects + is_session;
     if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
-        (r->flags & ~(uint32_t)(BOX_STDIN | BOX_COLLECT | BOX_WARM)) || fd_count != want ||
+        (r->flags & ~known) || (collects && is_session) || fd_count != want ||
         r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
         return false;
     if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
@@ -58,5 +82,6 @@ bool request_ok(
         return false;
     if ((r->flags & BOX_STDIN) && !request_is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
         return false;
-    return !(r->flags & BOX_COLLECT) || request_is_pipe(fds[fd_count - 1]);
+    int last = fds[fd_count - 1];
+    return (!collects || request_is_pipe(last)) && (!is_session || is_channel(last));
 }

@@ -9,6 +9,9 @@
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count);
 
+/* The same for what comes with COMMAND_RESTART: job, stdout, stderr, channel. */
+bool request_restart_ok(const int *fds, unsigned fd_count);
+
 /* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
  * to. A descriptor of anything else (a taken-over server could send one) is refused. */
 bool request_is_pipe(int fd);

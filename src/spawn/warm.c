@@ -79,6 +79,7 @@ static int fill_inside(const int *fds, unsigned count)
         .stdout_fd = -1,
         .stderr_fd = -1,
         .collect_fd = -1,
+        .channel_fd = -1,
         .hand_fd = -1};
     for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
         in.mount_fds[i] = -1;
@@ -98,6 +99,8 @@ static int fill_inside(const int *fds, unsigned count)
         in.stdin_fd = take_next(fds, count, &at);
     if (flags & BOX_COLLECT)
         in.collect_fd = take_next(fds, count, &at);
+    if (flags & BOX_CHANNEL)
+        in.channel_fd = take_next(fds, count, &at);
     return r;
 }
 
@@ -169,15 +172,19 @@ EXPORT int hermes_warm_serve(void)
 static void wait_for_job(void)
 {
     struct zygote_hand hand;
-    int fds[4];
+    int fds[5];
     unsigned count;
-    ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 4, &count);
+    unsigned at = 3;
+    ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 5, &count);
     if (n != (ssize_t)sizeof(hand) || count < 3)
         _exit(0); /* never used: the spawner has gone, or dropped us */
     in.job_fd = fds[0];
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
-    in.stdin_fd = count > 3 ? fds[3] : -1;
+    if (hand.flags & BOX_STDIN)
+        in.stdin_fd = take_next(fds, count, &at);
+    if (hand.flags & BOX_CHANNEL)
+        in.channel_fd = take_next(fds, count, &at);
     request.box.limits.cpu_s = hand.cpu_s;
     request.box.limits.file_bytes = hand.file_bytes;
 }
@@ -190,7 +197,8 @@ EXPORT int hermes_warm_park(void)
     in = (struct inside){.box = &request.box,
         .link_fd = PARK_LINK_FD,
         .hand_fd = PARK_HAND_FD,
-        .collect_fd = -1};
+        .collect_fd = -1,
+        .channel_fd = -1};
     is_program = true;
     if (getsockopt(PARK_HAND_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
         fcntl(PARK_HAND_FD, F_SETFD, FD_CLOEXEC) < 0 ||
@@ -211,11 +219,12 @@ static void limit_cpu(void)
     }
 }
 
-/* As exec would: nothing but stdio stays open, and what the interpreter opened for itself. */
+/* As exec would: nothing but stdio and the channel stays open, and what the interpreter opened
+ * for itself. */
 static void close_rest(void)
 {
     if (!is_program) {
-        (void)sys_close_range(3, ~0u, 0);
+        (void)sys_close_range(in.channel_fd >= 0 ? CHANNEL_FD + 1 : 3, ~0u, 0);
         return;
     }
     int *own[] = {

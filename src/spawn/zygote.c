@@ -36,6 +36,8 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         !s->roots[z->root].exec_count)
         return -EINVAL;
     s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
+        .flags = z->flags & BOX_CHANNEL,
+        .is_wanted = !z->on_demand,
         .park = z->park,
         .limits = z->limits,
         .job_fd = take_fd(&owned),
@@ -45,13 +47,21 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
     return 0;
 }
 
-int zygote_find(const struct spawner *s, const struct spawn_box *request)
+static bool serves(const struct zygote *z, const struct spawn_box *request)
+{
+    return z->root == request->root && z->flags == (request->flags & BOX_CHANNEL);
+}
+
+int zygote_find(struct spawner *s, const struct spawn_box *request)
 {
     if (!(request->flags & BOX_WARM) || request->exec != 0 || request->mount_count ||
         request->remove)
         return -1;
     for (uint32_t i = 0; i < s->zygote_count; i++) {
-        if (s->zygotes[i].root == request->root && s->zygotes[i].is_up)
+        if (!serves(&s->zygotes[i], request))
+            continue;
+        s->zygotes[i].is_wanted = true;
+        if (s->zygotes[i].is_up)
             return (int)i;
     }
     return -1;
@@ -59,8 +69,8 @@ int zygote_find(const struct spawner *s, const struct spawn_box *request)
 
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
 {
-    return request->exec == 0 && !request->mount_count && !request->remove &&
-           memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
+    return serves(z, request) && request->exec == 0 && !request->mount_count &&
+           !request->remove && memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
 }
 
 /* The ids of every box, each as itself, and one for the zygote as 0. */
@@ -267,7 +277,7 @@ bool zygote_tend(struct spawner *s)
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote *z = &s->zygotes[i];
         if (z->socket < 0) {
-            if (s->ids.rootless || clock_ms() < z->retry_ms)
+            if (s->ids.rootless || !z->is_wanted || clock_ms() < z->retry_ms)
                 continue;
             if (start(s, (int)i) < 0)
                 stop(s, z);

@@ -25,8 +25,9 @@ enum {
 
 /* Descriptors: the box's link, `join_count` control groups, the network namespace if
  * has_network, then either the socket on which the job will come (parked) or the job, stdout,
- * stderr, stdin if BOX_STDIN, and the collect pipe if BOX_COLLECT. Answered by struct
- * zygote_reply, with a pidfd when pid is positive, and the network namespace if that is new. */
+ * stderr, stdin if BOX_STDIN, and the collect pipe if BOX_COLLECT or the channel if
+ * BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd when pid is positive, and the
+ * network namespace if that is new. */
 struct zygote_request {
     struct spawn_box box;
     uint32_t payload_uid;
@@ -45,6 +46,8 @@ struct zygote_reply {
 struct spawner;
 struct zygote {
     uint32_t root;
+    uint32_t flags;  /* BOX_CHANNEL: for sessions */
+    bool is_wanted;  /* somebody has asked for a box of it, or it is always there */
     uint32_t park;   /* how many parked boxes there shall be */
     uint32_t parked; /* and are */
     struct spawn_limits limits;
@@ -63,8 +66,9 @@ struct zygote {
 /* Remembers a registration; takes job_fd. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
 
-/* Index of the zygote that can serve a request now, or -1. */
-int zygote_find(const struct spawner *s, const struct spawn_box *request);
+/* Index of the zygote that can serve a request now, or -1. One that is started on demand will
+ * be from now on. */
+int zygote_find(struct spawner *s, const struct spawn_box *request);
 
 /* Whether a parked box of it is what the request asks for. */
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request);
@@ -82,8 +86,8 @@ bool zygote_tend(struct spawner *s);
 void zygote_event(struct spawner *s, int index);
 void zygote_kill_all(struct spawner *s);
 
-/* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr and stdin
- * if BOX_STDIN. */
+/* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr, stdin if
+ * BOX_STDIN and the channel if BOX_CHANNEL. */
 struct zygote_hand {
     uint32_t flags;
     uint32_t cpu_s; /* of spawn_limits; a program that was executed ahead does not know them */

@@ -22,13 +22,15 @@ if not BUILD.is_absolute():
 SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE, ZYGOTE, NETWORK = range(1, 9)
 ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
-BOX_STDIN, BOX_COLLECT = 1, 2
+BOX_STDIN, BOX_COLLECT, BOX_WARM, BOX_CHANNEL = 1, 2, 4, 8
+KILL, USAGE, INTERRUPT, STOP, RESTART = range(1, 6)
+STARTED, EVENT_USAGE, EXITED, ENDED, _, INTERRUPTED = range(1, 7)
 ALLOW_CONTROLS = 1
 LIMITS = "QQQQIIIIII"
 MB = 1 << 20
 MAXIMA = (1 << 34, 1 << 34, 1 << 34, 1 << 32, 1 << 20, 4096, 16384, 64000, 700, 0)
 GOOD = (64 * MB, 16 * MB, 16 * MB, 8 * MB, 1024, 16, 64, 1000, 5, 0)
-EVENT = struct.Struct("=IIiiIIQQQQQ")
+EVENT = struct.Struct("=IIiiIIQQQQQQ")
 
 
 def setup_message(flags=0, protocol=1, networks=2):
@@ -140,6 +142,17 @@ class Spawner:
             time.sleep(0.01)
         return self.descriptors() == descriptors
 
+    def held(self):
+        """How many it has open apart from networks, which it keeps for the next box."""
+        folder = f"/proc/{self.pid}/fd/"
+        return sum(not os.readlink(folder + fd).startswith("net:") for fd in self.descriptors())
+
+    def settles_holding(self, count):
+        deadline = time.time() + 20
+        while self.held() != count and time.time() < deadline:
+            time.sleep(0.01)
+        return self.held() == count
+
     def close(self):
         self.control.close()
         return os.waitpid(self.pid, 0)[1]
@@ -182,7 +195,9 @@ BAD = [
     ("root wraps", dict(root=0xFFFFFFFF)),
     ("exec out of range", dict(exec=1)),
     ("exec wraps", dict(exec=0x80000000)),
-    ("unknown flag", dict(flags=8)),
+    ("unknown flag", dict(flags=16)),
+    ("a channel without a socket", dict(flags=BOX_CHANNEL)),
+    ("a channel and collected files", dict(flags=BOX_CHANNEL | BOX_COLLECT)),
     ("flags promise descriptors that are not there", dict(flags=BOX_STDIN)),
     ("collect without a pipe", dict(flags=BOX_COLLECT)),
     ("barriers left out", dict(remove=1)),
@@ -297,7 +312,7 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
             kinds = [0, SEAL, BOX, PROBE, ZYGOTE, NETWORK, 9, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 9]
             struct.pack_into("=I", data, 0, rng.choice(kinds))
         if sealed and size == 2192 and rng.random() < 0.5:
-            struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(3), 0, rng.getrandbits(4))
+            struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(4), 0, rng.getrandbits(4))
         fds = [pipes[0][1]] * rng.choice([0, 0, 1, 4, 6, 20])
         if not size:
             continue
@@ -307,6 +322,151 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
     if sealed:
         assert [e[0] for e in run_id(s, pipes)] == [1, 4]
     assert s.close() == 0
+
+
+class Live:
+    """A box with a channel; its program is a shell that reads from there."""
+
+    SCRIPT = "trap 'echo int' INT; echo $$ ready >&3; while :; do read -r line <&3 || exit; eval \"$line\"; done"
+
+    def __init__(self, spawner, channel=None, script=SCRIPT):
+        self.script = script
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(20)
+        ends = self.ends(channel)
+        spawner.send(box(flags=BOX_CHANNEL), [theirs.fileno(), *ends])
+        theirs.close()
+        self.close_ends(ends)
+
+    def ends(self, channel=None):
+        out, err = os.pipe(), os.pipe()
+        self.channel, theirs = channel or socket.socketpair()
+        self.channel.settimeout(20)
+        self.out = out[0]
+        os.close(err[0])
+        return [job(["/usr/bin/bash", "-c", self.script]), out[1], err[1], theirs.detach()]
+
+    def close_ends(self, ends):
+        for fd in ends:
+            os.close(fd)
+
+    def command(self, kind, fds=()):
+        self.socket.sendmsg([struct.pack("=I", kind)],
+                            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+
+    def event(self):
+        data = self.socket.recv(4096)
+        return EVENT.unpack(data) if data else None
+
+    def kinds(self):
+        found = []
+        while event := self.event():
+            found.append(event[0])
+        return found
+
+
+@pytest.fixture
+def shell():
+    s = Spawner(seal=False)
+    s.send(setup_message())
+    s.send(host_root("/usr/bin/bash"))
+    assert s.seal() == 0
+    yield s
+    assert s.close() == 0
+
+
+def test_a_box_with_a_channel(shell):
+    """It is interrupted and stopped, its program is replaced, and its files stay."""
+    before = shell.held()
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    pid = live.channel.recv(100).split()[0]
+    live.command(INTERRUPT)
+    assert live.event()[0] == INTERRUPTED
+    live.channel.sendall(b"echo $line; echo mine >f; sleep 1000 & echo done >&3\n")
+    assert live.channel.recv(100) == b"done\n"
+    assert os.read(live.out, 4) == b"int\n"
+    live.command(USAGE)
+    usage = live.event()
+    assert usage[0] == EVENT_USAGE and usage[9] > 0 and usage[11] > 0
+    live.command(STOP)
+    exited = live.event()
+    assert exited[0] == EXITED and os.WTERMSIG(exited[2]) == 9
+    live.script = "read x <f; echo $x $(ls -d /proc/[0-9]* | wc -l) >&3; read x <&3; exit 7"
+    ends = live.ends()
+    live.command(RESTART, ends)
+    live.close_ends(ends)
+    assert live.event()[0] == STARTED
+    got = live.channel.recv(100).split()
+    assert got[0] == b"mine" and int(got[1]) <= 5 and pid != b"", got  # nothing of the one before runs
+    live.channel.sendall(b"\n")
+    exited = live.event()
+    assert exited[0] == EXITED and os.WEXITSTATUS(exited[2]) == 7
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_commands_that_do_not_fit_end_the_box(shell, pipes):
+    before = shell.held()
+    for kinds in ([99], [RESTART], [0]):
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        for kind in kinds:
+            live.command(kind)
+        assert live.kinds()[-1] == ENDED
+    live = Live(shell)  # a restart of what runs, and one with other things than pipes and a socket
+    assert live.event()[0] == STARTED
+    ends = live.ends()
+    live.command(RESTART, ends)
+    assert live.kinds()[-1] == ENDED
+    live.close_ends(ends)
+    for swap in ((0, 1), (1, 3), (3, 1)):
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        live.command(STOP)
+        assert live.event()[0] == EXITED
+        ends = live.ends()
+        bad = list(ends)
+        bad[swap[0]] = ends[swap[1]]
+        live.command(RESTART, bad)
+        live.close_ends(ends)
+        assert live.kinds()[-1] == ENDED
+    # A run has no business with these.
+    for kind in (INTERRUPT, STOP, RESTART):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(20)
+        fd = job(["/usr/bin/bash", "-c", "sleep 1000"])
+        shell.send(box(), [theirs.fileno(), fd, pipes[0][1], pipes[1][1]])
+        theirs.close()
+        os.close(fd)
+        assert EVENT.unpack(ours.recv(4096))[0] == STARTED
+        ours.send(struct.pack("=I", kind))
+        assert EVENT.unpack(ours.recv(4096))[0] == ENDED
+        ours.close()
+    assert shell.settles_holding(before)
+
+
+def test_channels_that_are_none(shell):
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("\0hermes-spawn-test-%d" % os.getpid())
+    listening.listen()
+    tcp = socket.socket()
+    datagram, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for bad in (listening, tcp, datagram):
+        ours, _ = socket.socketpair()
+        live = Live(shell, (ours, bad))
+        assert live.kinds() == [EVENT_FAILED]
+
+
+def test_closing_the_socket_ends_a_box_with_a_channel(shell):
+    before = shell.held()
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    live.socket.close()
+    live.channel.recv(100)
+    assert live.channel.recv(100) == b""
+    assert shell.settles_holding(before)
 
 
 def test_closing_the_control_socket_ends_every_box(pipes):

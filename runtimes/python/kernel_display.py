@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a value looks like: mime bundles, figures; IPython's shell when there is one, a plain one otherwise.
+Both have the same few methods, which the kernel calls: begin, transform, result, show_figures…"""
+import builtins
+
+__builtins__ = dict(vars(builtins))
+
+import io  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from binascii import b2a_base64  # noqa: E402
+from os import getpid  # noqa: E402
+
+from kernel_channel import FRAME_MAX, encode, to_text  # noqa: E402
+
+NO_NETWORK = ("%%%s: this session has no network yet, so nothing can be installed. Packages that are installed "
+              "can be imported; ask for others to be added to the image.")
+
+# Methods that an object may have to show itself, and what they give.
+METHODS = (("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"), ("_repr_latex_", "text/latex"),
+           ("_repr_svg_", "image/svg+xml"), ("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg"),
+           ("_repr_json_", "application/json"), ("_repr_javascript_", "application/javascript"),
+           ("_repr_pdf_", "application/pdf"))
+
+
+def sendable(bundle):
+    """The bundle with data as the channel wants it; what cannot be sent is left out, and said."""
+    ready, dropped, size = {}, [], 0
+    for mime, data in bundle.items():
+        try:
+            if isinstance(data, (bytes, bytearray, memoryview)):
+                data = b2a_base64(data, newline=False).decode("ascii")
+            elif mime.startswith("image/") and isinstance(data, str) and "svg" not in mime:
+                data = data.replace("\n", "")  # base64 in lines
+            length = len(encode(data, 1)) + len(mime) + 8
+        except (TypeError, ValueError, RecursionError) as problem:
+            dropped.append("%s: %s" % (mime, to_text(lambda: str(problem))))
+            continue
+        if size + length > FRAME_MAX - 65536:
+            dropped.append("%s: %d bytes are too many" % (mime, length))
+            continue
+        size += length
+        ready[str(mime)] = data
+    if "text/plain" not in ready:
+        ready["text/plain"] = "[left out: %s]" % "; ".join(dropped)[:1000] if dropped else ""
+    return ready
+
+
+class Plain:
+    """Without IPython."""
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.name = "python %d.%d.%d" % sys.version_info[:3]
+
+    def begin(self):
+        builtins.display = self.display
+        watch_matplotlib(self)
+
+    def transform(self, text, count):
+        first = text.lstrip().split(None, 1)[:1]
+        if first and first[0] in ("%pip", "%conda", "!pip"):
+            raise RuntimeError(NO_NETWORK % first[0][1:])
+        return text
+
+    def transform_tree(self, body):
+        return body
+
+    def is_usage_error(self, problem):
+        return False
+
+    def bundle(self, value):
+        bundle = {}
+        if is_figure(value):
+            bundle.update(draw(value))
+        elif not isinstance(value, type):
+            give = getattr(value, "_repr_mimebundle_", None)
+            if callable(give):
+                made = give(include=None, exclude=None)
+                bundle.update(made[0] if isinstance(made, tuple) else made or {})
+            for method, mime in METHODS:
+                give = getattr(value, method, None)
+                if mime not in bundle and callable(give):
+                    try:
+                        data = give()
+                    except NotImplementedError:
+                        continue
+                    if data is not None:
+                        bundle[mime] = data[0] if isinstance(data, tuple) else data
+        bundle.setdefault("text/plain", repr(value))
+        return bundle
+
+    def result(self, value):
+        made = sendable(self.bundle(value))
+        forget_figure(value)
+        self.remember(value)
+        return made
+
+    def remember(self, value):
+        builtins._ = value
+
+    def display(self, *values, raw=False, **ignored):
+        """display(value…): shows values in the richest way they have. With raw=True, values are mime bundles."""
+        for value in values:
+            self.publish(value if raw else self.bundle(value))
+            forget_figure(value)
+
+    def publish(self, bundle):
+        made = sendable(bundle)
+        if getpid() != self.kernel.pid or not self.kernel.busy:  # a child of the code, a thread that outlived it
+            print(made["text/plain"])
+        else:
+            self.kernel.channel.send("display", made)
+
+    def show_figures(self):
+        """Shows and closes all that pyplot holds."""
+        pylab = sys.modules.get("matplotlib._pylab_helpers")
+        if pylab is None:
+            return
+        managers = list(pylab.Gcf.get_all_fig_managers())
+        try:
+            for manager in managers:
+                self.publish(figure_bundle(manager.canvas.figure))
+        finally:
+            pylab.Gcf.figs.clear()
+
+
+class Rich(Plain):
+    """With IPython's shell: its magics, its formatters, its names in the user's namespace. Code is run by
+    the kernel, so that interrupts, tracebacks and what happens when user code has broken IPython are one."""
+    def __init__(self, kernel):
+        super().__init__(kernel)
+        import IPython
+        import kernel_ipython
+        self.name = "ipython %s" % IPython.__version__
+        self.shell = kernel_ipython.make_shell(kernel.main, self)
+        self.usage_error = kernel_ipython.UsageError
+
+    def begin(self):
+        super().begin()
+        self.shell.begin()
+        sys.modules.pop("kernel_ipython", None)
+
+    def transform(self, text, count):
+        try:
+            self.shell.execution_count = count
+            source = self.shell.transform_cell(text)
+            self.shell.remember_input(source, text)
+            return source
+        except SyntaxError:
+            raise
+        except Exception:
+            return super().transform(text, count)
+
+    def transform_tree(self, body):
+        try:
+            return self.shell.transform_body(body)
+        except Exception:
+            return body
+
+    def is_usage_error(self, problem):
+        return isinstance(problem, self.usage_error)
+
+    def bundle(self, value):
+        try:
+            bundle = dict(self.shell.display_formatter.format(value)[0])
+        except Exception:
+            return super().bundle(value)
+        if "text/plain" not in bundle:
+            bundle["text/plain"] = repr(value)
+        return bundle
+
+    def remember(self, value):
+        try:
+            self.shell.displayhook.update_user_ns(value)
+        except Exception:
+            pass
+
+    def show_figures(self):
+        try:
+            self.shell.after_cell()
+        except Exception:
+            pass
+        super().show_figures()
+
+
+def make(kernel):
+    try:
+        return Rich(kernel)
+    except ImportError:
+        return Plain(kernel)
+
+
+# Figures.
+
+def is_figure(value):
+    module = sys.modules.get("matplotlib.figure")
+    return module is not None and isinstance(value, module.Figure)
+
+
+def draw(figure):
+    """PNG, or SVG when savefig.format says so."""
+    import matplotlib
+    kind = "svg" if matplotlib.rcParams["savefig.format"] == "svg" else "png"
+    if figure.canvas is None or not hasattr(figure.canvas, "print_figure"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        FigureCanvasAgg(figure)
+    out = io.BytesIO()
+    figure.canvas.print_figure(out, format=kind, dpi=figure.dpi, facecolor=figure.get_facecolor(),
+                               edgecolor=figure.get_edgecolor(), bbox_inches="tight")
+    data = out.getvalue()
+    return {"image/svg+xml": data.decode()} if kind == "svg" else {"image/png": data}
+
+
+def figure_bundle(figure):
+    bundle = draw(figure)
+    bundle["text/plain"] = repr(figure)
+    return bundle
+
+
+def forget_figure(value):
+    """A figure that was shown as a value is not shown again at the end of the code."""
+    if is_figure(value):
+        pylab = sys.modules.get("matplotlib._pylab_helpers")
+        if pylab is not None:
+            for number, manager in list(pylab.Gcf.figs.items()):
+                if manager.canvas.figure is value:
+                    del pylab.Gcf.figs[number]
+
+
+def watch_matplotlib(rich):
+    """There is no screen: Agg, and show() means show here. Set when pyplot is loaded, and not by a backend of
+    our own, whose name programs started by the user would inherit and not find."""
+    os.environ.setdefault("MPLBACKEND", "agg")
+
+    def adapt(pyplot):
+        def show(*args, **kwargs):
+            """Shows all open figures and closes them."""
+            rich.show_figures()
+
+        def show_one(self, *args, **kwargs):
+            """Shows this figure."""
+            rich.display(self)
+        pyplot.show = show
+        sys.modules["matplotlib.figure"].Figure.show = show_one
+
+    if "matplotlib.pyplot" in sys.modules:
+        adapt(sys.modules["matplotlib.pyplot"])
+    else:
+        sys.meta_path.insert(0, AfterImport("matplotlib.pyplot", adapt))
+
+
+class AfterImport:
+    """Calls a function with a module once that is loaded, and is gone."""
+    def __init__(self, name, then):
+        self.name, self.then = name, then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        from importlib.machinery import PathFinder
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module):
+                run(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                self.then(module)
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+# Top-level await.
+
+def make_loop():
+    import asyncio
+    import selectors
+
+    class CellLoop(asyncio.SelectorEventLoop):
+        """Runs while a cell awaits. In between it holds no descriptor (a session with none can be forked),
+        and tasks that were left stand still."""
+        def __init__(self):
+            super().__init__(selectors.PollSelector())
+            self.park()
+
+        def park(self):
+            if self._ssock is not None:
+                self._close_self_pipe()
+
+        def run_cell(self, coroutine):
+            if self._ssock is None:
+                self._make_self_pipe()
+            asyncio.set_event_loop(self)
+            task = self.create_task(coroutine)
+            try:
+                return self.run_until_complete(task)
+            except KeyboardInterrupt:
+                task.cancel()
+                self.run_until_complete(asyncio.wait([task], timeout=0.5))
+                raise
+            finally:
+                self.park()
+
+    return CellLoop()

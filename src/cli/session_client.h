@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The client's side of /v1/sessions, for the program hermes-session. */
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct client {
+    const char *url;       /* "http://127.0.0.1:8000" */
+    const char *unix_path; /* path of a socket to use instead of a network, or NULL */
+    const char *key;       /* or NULL */
+};
+
+/* Calls a route. `body` may be NULL; *ret is the answer, NULL when it has no body; the caller
+ * owns it. An answer with another status than 2xx is an error with its message. */
+int client_call(const struct client *client, const char *method, const char *path,
+    const json_t *body, json_t **ret, struct err *err);
+
+/* Follows an exec. Each event is told as it comes; the last one is `end`. */
+typedef void client_event(void *context, const char *name, const json_t *data);
+int client_stream(const struct client *client, const char *path, const json_t *body,
+    client_event *on_event, void *context, struct err *err);
+
+/* "ID" checked to be one, as a path below /v1/sessions; the caller frees. NULL with err. */
+char *client_path(const char *id, const char *below, struct err *err);

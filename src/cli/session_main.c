@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-session, which `hermes session` becomes: sessions of a server from the command line.
+ * A program of its own because it needs libcurl and libedit, which would cost `hermes run` ten
+ * times its start. */
+
+#include "cli/session_client.h"
+#include "cli/session_repl.h"
+#include "cli/session_show.h"
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <argp.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2, TEXT_MAX = 16 << 20, READ_CHUNK = 64 << 10 };
+
+enum {
+    OPT_URL = 256,
+    OPT_UNIX,
+    OPT_NAME,
+    OPT_MEMORY,
+    OPT_IDLE,
+    OPT_LIFETIME,
+    OPT_STDIN,
+    OPT_JSON,
+    OPT_KILL,
+    OPT_KEEP,
+};
+
+struct args {
+    struct client client;
+    bool json;
+    const char *code;
+    const char *stdin_path;
+    const char *kill_job;
+    const char *words[64];
+    int count;
+    json_t *session; /* fields of POST /v1/sessions */
+    json_t *exec;    /* and of .../exec */
+    bool keep;
+};
+
+static int command_new(const struct args *args, struct err *err);
+static int command_list(const struct args *args, struct err *err);
+static int command_exec(const struct args *args, struct err *err);
+static int command_repl(const struct args *args, struct err *err);
+static int command_interrupt(const struct args *args, struct err *err);
+static int command_reset(const struct args *args, struct err *err);
+static int command_jobs(const struct args *args, struct err *err);
+static int command_remove(const struct args *args, struct err *err);
+
+static const struct {
+    const char *name;
+    int least, most; /* arguments */
+    int (*run)(const struct args *args, struct err *err);
+    const char *text;
+} commands[] = {
+    {"new", 0, 0, command_new, "make a session and print its id"},
+    {"ls", 0, 0, command_list, "list your sessions"},
+    {"exec", 1, 2, command_exec, "ID [FILE|-]: run code in it"},
+    {"repl", 0, 1, command_repl, "[ID]: talk to it; without an ID to a new one"},
+    {"interrupt", 1, 1, command_interrupt, "ID: interrupt what it runs"},
+    {"reset", 1, 1, command_reset, "ID: a new interpreter, the same files"},
+    {"jobs", 1, 1, command_jobs, "ID: background jobs of a shell"},
+    {"rm", 1, 64, command_remove, "ID...: end sessions"},
+};
+
+static const struct argp_option options[] = {
+    {"url", OPT_URL, "URL", 0, "server, http://127.0.0.1:8000 ($HERMES_URL)", 0},
+    {"unix", OPT_UNIX, "PATH", 0, "unix socket of the server ($HERMES_UNIX)", 0},
+    {"json", OPT_JSON, NULL, 0, "print the server's answer", 0},
+    {"language", 'l', "LANG", 0, "new, repl: python (default), javascript or bash", 1},
+    {"name", OPT_NAME, "NAME", 0, "new, repl: a name to know it by", 1},
+    {"memory", OPT_MEMORY, "SIZE", 0, "new, repl: memory of its box, 512m", 1},
+    {"env", 'E', "KEY=VALUE", 0, "new, repl: a variable of its environment", 1},
+    {"idle", OPT_IDLE, "TIME", 0, "new, repl: how long it may be idle, 30m", 1},
+    {"lifetime", OPT_LIFETIME, "TIME", 0, "new, repl: how long it may live", 1},
+    {"code", 'e', "CODE", 0, "exec: the code itself", 2},
+    {"timeout", 't', "TIME", 0, "exec, repl: time for one piece of code, 30s", 2},
+    {"stdin", OPT_STDIN, "FILE", 0, "exec: what the code reads as stdin", 2},
+    {"kill", OPT_KILL, "JOB", 0, "jobs: end this one", 3},
+    {"keep", OPT_KEEP, NULL, 0, "repl: keep a session that it made", 3}, {0}};
+
+static void set_number(
+    json_t *to, const char *field, uint64_t value, const char *arg, struct argp_state *state)
+{
+    if (value == 0)
+        argp_error(state, "`%s` is not allowed here", arg);
+    (void)json_object_set_new(to, field, json_integer((json_int_t)value));
+}
+
+static uint64_t parse_ms(const char *arg, struct argp_state *state)
+{
+    uint64_t ms = 0;
+    if (str_parse_duration_ms(arg, &ms) < 0)
+        argp_error(state, "`%s` is no time; write 500ms, 30s, 5m or 2h", arg);
+    return ms;
+}
+
+static uint64_t parse_mb(const char *arg, struct argp_state *state)
+{
+    uint64_t bytes = 0;
+    if (str_parse_size(arg, &bytes) < 0)
+        argp_error(state, "`%s` is no size; write 256m or 1g", arg);
+    return bytes >> 20;
+}
+
+static void add_env(struct args *args, const char *arg, struct argp_state *state)
+{
+    const char *equals = strchr(arg, '=');
+    json_t *env = json_object_get(args->session, "env");
+    if (!equals)
+        argp_error(state, "`%s` is no KEY=VALUE", arg);
+    if (!env) {
+        env = json_object();
+        (void)json_object_set_new(args->session, "env", env);
+    }
+    cleanup_free char *key = xstrndup(arg, (size_t)(equals - arg));
+    (void)json_object_set_new(env, key, json_string(equals + 1));
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct args *args = state->input;
+    switch (key) {
+    case OPT_URL:
+        args->client.url = arg;
+        args->client.unix_path = NULL;
+        return 0;
+    case OPT_UNIX:
+        args->client.unix_path = arg;
+        return 0;
+    case OPT_JSON:
+        args->json = true;
+        return 0;
+    case 'l':
+        (void)json_object_set_new(args->session, "language", json_string(arg));
+        return 0;
+    case OPT_NAME:
+        (void)json_object_set_new(args->session, "name", json_string(arg));
+        return 0;
+    case OPT_MEMORY: {
+        json_t *limits = json_object();
+        set_number(limits, "memory_mb", parse_mb(arg, state), arg, state);
+        (void)json_object_set_new(args->session, "limits", limits);
+        return 0;
+    }
+    case 'E':
+        add_env(args, arg, state);
+        return 0;
+    case OPT_IDLE:
+        set_number(args->session, "idle_timeout_s", parse_ms(arg, state) / 1000, arg, state);
+        return 0;
+    case OPT_LIFETIME:
+        set_number(args->session, "max_lifetime_s", parse_ms(arg, state) / 1000, arg, state);
+        return 0;
+    case 't':
+        set_number(args->exec, "timeout_ms", parse_ms(arg, state), arg, state);
+        return 0;
+    case 'e':
+        args->code = arg;
+        return 0;
+    case OPT_STDIN:
+        args->stdin_path = arg;
+        return 0;
+    case OPT_KILL:
+        args->kill_job = arg;
+        return 0;
+    case OPT_KEEP:
+        args->keep = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->count == sizeof(args->words) / sizeof(args->words[0]))
+            argp_error(state, "there are too many arguments");
+        args->words[args->count++] = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The commands, for --help. */
+static char *list_commands(int key, const char *text, void *input)
+{
+    struct buf out;
+    if (key != ARGP_KEY_HELP_PRE_DOC)
+        return (char *)text;
+    buf_init(&out, TEXT_MAX);
+    (void)buf_append_str(&out, "Live interpreters and shells of a server.\n\n");
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        (void)buf_printf(&out, "  %-10s %s\n", commands[i].name, commands[i].text);
+    (void)buf_append_str(
+        &out, "\nThe key of a server that has any comes from $HERMES_API_KEY.");
+    return buf_take(&out, NULL);
+}
+
+static int read_file(const char *path, struct buf *to, struct err *err)
+{
+    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
+    ssize_t n = fd < 0 ? -errno : 1;
+    buf_init(to, TEXT_MAX);
+    while (n > 0)
+        n = buf_read_fd(to, fd, READ_CHUNK);
+    if (n < 0)
+        return err_set(
+            err, ERR_NOT_FOUND, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
+    return 0;
+}
+
+static int make_session(const struct args *args, json_t **ret, struct err *err)
+{
+    return client_call(&args->client, "POST", "/v1/sessions", args->session, ret, err);
+}
+
+static int command_new(const struct args *args, struct err *err)
+{
+    json_t *made = NULL;
+    int r = make_session(args, &made, err);
+    if (r == 0 && args->json)
+        show_json(made);
+    else if (r == 0)
+        (void)printf("%s\n", json_string_value(json_object_get(made, "id")));
+    json_decref(made);
+    return r;
+}
+
+static int command_list(const struct args *args, struct err *err)
+{
+    json_t *answer = NULL;
+    int r = client_call(&args->client, "GET", "/v1/sessions", NULL, &answer, err);
+    if (r == 0 && args->json)
+        show_json(answer);
+    else if (r == 0)
+        show_sessions(json_object_get(answer, "sessions"));
+    json_decref(answer);
+    return r;
+}
+
+/* What an exec is given: the code, and stdin if there is any. */
+static int read_code(const struct args *args, struct err *err)
+{
+    const char *path = args->count > 1 ? args->words[1] : "-";
+    cleanup_buf struct buf code = {0};
+    cleanup_buf struct buf input = {0};
+    int r = 0;
+    if (args->code && args->count > 1)
+        return err_set(err, ERR_INVALID, EINVAL, "give either -e CODE or a file");
+    if (!args->code && (r = read_file(path, &code, err)) < 0)
+        return r;
+    json_t *text = args->code ? json_string(args->code)
+                              : json_stringn(code.data ? code.data : "", code.len);
+    if (!text)
+        return err_set(err, ERR_INVALID, EINVAL, "the code is no UTF-8");
+    (void)json_object_set_new(args->exec, "code", text);
+    if (!args->stdin_path)
+        return 0;
+    if ((r = read_file(args->stdin_path, &input, err)) < 0)
+        return r;
+    text = json_stringn(input.data ? input.data : "", input.len);
+    if (!text)
+        return err_set(err, ERR_INVALID, EINVAL, "stdin is no UTF-8");
+    (void)json_object_set_new(args->exec, "stdin", text);
+    return 0;
+}
+
+static int command_exec(const struct args *args, struct err *err)
+{
+    cleanup_free char *path = client_path(args->words[0], "/exec", err);
+    json_t *answer = NULL;
+    struct show show = {0};
+    int r = path ? read_code(args, err) : -EINVAL;
+    if (r == 0 && args->json) {
+        r = client_call(&args->client, "POST", path, args->exec, &answer, err);
+        if (r == 0)
+            show_json(answer);
+        show.exit_status = show_exit_status(answer);
+        json_decref(answer);
+    } else if (r == 0) {
+        r = client_stream(&args->client, path, args->exec, show_event, &show, err);
+    }
+    return r < 0 ? r : show.exit_status;
+}
+
+static int command_repl(const struct args *args, struct err *err)
+{
+    json_t *session = NULL;
+    bool is_own = args->count == 0;
+    cleanup_free char *path = is_own ? NULL : client_path(args->words[0], "", err);
+    int r = is_own ? make_session(args, &session, err)
+            : path ? client_call(&args->client, "GET", path, NULL, &session, err)
+                   : -EINVAL;
+    if (r == 0)
+        r = repl_run(&args->client, session, args->exec, err);
+    if (session && is_own && !args->keep) {
+        json_t *nothing = NULL;
+        struct err ignored = {0};
+        cleanup_free char *own =
+            client_path(json_string_value(json_object_get(session, "id")), "", &ignored);
+        (void)client_call(&args->client, "DELETE", own, NULL, &nothing, &ignored);
+        json_decref(nothing);
+    }
+    json_decref(session);
+    return r;
+}
+
+/* A call of one route of one session, whose answer is a session again. */
+static int simple(const struct args *args, const char *method, const char *below,
+    const char *id, struct err *err)
+{
+    cleanup_free char *path = client_path(id, below, err);
+    json_t *answer = NULL;
+    int r = path ? client_call(&args->client, method, path, NULL, &answer, err) : -EINVAL;
+    if (r == 0 && args->json && answer)
+        show_json(answer);
+    json_decref(answer);
+    return r;
+}
+
+static int command_interrupt(const struct args *args, struct err *err)
+{
+    return simple(args, "POST", "/interrupt", args->words[0], err);
+}
+
+static int command_reset(const struct args *args, struct err *err)
+{
+    return simple(args, "POST", "/reset", args->words[0], err);
+}
+
+static int command_remove(const struct args *args, struct err *err)
+{
+    int r = 0;
+    for (int i = 0; r == 0 && i < args->count; i++)
+        r = simple(args, "DELETE", "", args->words[i], err);
+    return r;
+}
+
+static int command_jobs(const struct args *args, struct err *err)
+{
+    cleanup_free char *below =
+        args->kill_job ? xasprintf("/jobs/%s", args->kill_job) : xstrdup("/jobs");
+    cleanup_free char *path = client_path(args->words[0], below, err);
+    json_t *answer = NULL;
+    if (args->kill_job && strspn(args->kill_job, "0123456789") != strlen(args->kill_job))
+        return err_field(err, "--kill", "`%.64s` is no job", args->kill_job);
+    int r = path ? client_call(&args->client, args->kill_job ? "DELETE" : "GET", path, NULL,
+                       &answer, err)
+                 : -EINVAL;
+    if (r == 0 && args->json)
+        show_json(answer);
+    else if (r == 0)
+        show_jobs(json_object_get(answer, "jobs"));
+    json_decref(answer);
+    return r;
+}
+
+static int run_command(int argc, char **argv, struct args *args, struct err *err)
+{
+    static const struct argp argp = {.options = options,
+        .parser = parse_option,
+        .args_doc = "COMMAND [ARGUMENT...]",
+        .doc = "commands",
+        .help_filter = list_commands};
+    argp_err_exit_status = EXIT_USAGE;
+    argv[0] = (char *)"hermes session";
+    (void)argp_parse(&argp, argc, argv, 0, NULL, args);
+    const char *name = args->count ? args->words[0] : "";
+    args->count -= args->count > 0;
+    memmove(args->words, args->words + 1, sizeof(args->words[0]) * (size_t)args->count);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (!str_eq(commands[i].name, name))
+            continue;
+        if (args->count < commands[i].least || args->count > commands[i].most)
+            return err_set(err, ERR_INVALID, EINVAL, "usage: hermes session %s %s", name,
+                commands[i].text);
+        return commands[i].run(args, err);
+    }
+    return err_set(err, ERR_INVALID, EINVAL,
+        name[0] ? "unknown command `%.64s`; `hermes session --help` lists them"
+                : "a command is missing%s; `hermes session --help` lists them",
+        name);
+}
+
+static const char *from_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct args args = {.session = json_object(), .exec = json_object()};
+    struct err err = {0};
+    const char *url = from_env("HERMES_URL");
+    args.client.url = url ? url : "http://127.0.0.1:8000";
+    args.client.unix_path = url ? NULL : from_env("HERMES_UNIX");
+    args.client.key = from_env("HERMES_API_KEY");
+    (void)json_object_set_new(args.session, "language", json_string("python"));
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+    int r = run_command(argc, argv, &args, &err);
+    json_decref(args.session);
+    json_decref(args.exec);
+    curl_global_cleanup();
+    if (r >= 0)
+        return r;
+    (void)fprintf(
+        stderr, "hermes session: %s%s%s\n", err.field, err.field[0] ? ": " : "", err.message);
+    return err_table[err.code].exit_status;
+}

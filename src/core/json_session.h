@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The bodies of /v1/sessions, strictly. Every refusal names the field. */
+
+#include "core/config.h"
+#include "core/json_run.h"
+#include "core/session.h"
+
+enum { TOOL_RESULT_MAX = 1 << 20, TOOLS_MAX = 128 };
+
+/* Fills in *ret; the caller frees its env in any case. */
+int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
+    const struct config *config, struct session_spec *ret, struct err *err);
+
+/* Fills in *ret, which the caller gives to exec_spec_done() in any case. `streams`: the caller
+ * will see events, so that tools can be offered. */
+int json_exec_decode(const json_t *body, const struct config *config, bool streams,
+    struct exec_spec *ret, struct err *err);
+
+/* Checks {id, output} or {id, error}. */
+int json_tool_result_check(const json_t *body, size_t body_len, struct err *err);

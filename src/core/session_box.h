@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The live box of a session, seen from the server: its socket at the spawner, what its program
+ * prints, and the channel to the kernel. */
+
+#include "base/err.h"
+#include "core/engine.h"
+
+struct session_box_spec {
+    const struct runtime *runtime;
+    const struct strv *env; /* asked for, beside the runtime's own */
+    struct run_limits limits;
+};
+
+/* All -1 without a box. None of them blocks. */
+struct session_box {
+    int socket; /* its end is the end of the box */
+    int out_fd;
+    int err_fd;
+    int channel_fd;
+};
+
+void session_box_init(struct session_box *box);
+
+/* Asks for a box; EVENT_STARTED or EVENT_FAILED follows on the socket. */
+int session_box_open(struct engine *engine, const struct session_box_spec *spec,
+    struct session_box *box, struct err *err);
+
+/* Gives a box whose program has ended (EVENT_EXITED) another one, with pipes and a channel of
+ * its own. */
+int session_box_restart(struct engine *engine, const struct session_box_spec *spec,
+    struct session_box *box, struct err *err);
+
+/* enum spawn_command_kind, without descriptors. */
+void session_box_command(const struct session_box *box, uint32_t kind);
+
+/* The next event: 1, 0 when there is none now, -EPIPE when there will be none. */
+int session_box_event(const struct session_box *box, struct spawn_event *ret);
+
+/* Has everything in the box killed. */
+void session_box_close(struct session_box *box);

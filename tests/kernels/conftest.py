@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import kernellib  # noqa: E402
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Makes kernels of any kind, in a directory of their own, and ends them."""
+    made = []
+
+    def make(kind, **options):
+        options.setdefault("cwd", str(tmp_path))
+        made.append(kernellib.Kernel(kind, **options))
+        return made[-1]
+    yield make
+    for kernel in made:
+        kernel.close()

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hermes session` against a server: commands, exit statuses, the REPL on a terminal."""
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from apilib import HERMES, SLOW, wait_until
+
+
+@pytest.fixture
+def hermes(server, tmp_path):
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HERMES_UNIX": str(server.unix), "TERM": "dumb",
+           "LC_ALL": "C.UTF-8"}
+    for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+        if name in os.environ:
+            env[name] = os.environ[name]
+
+    def run(*args, stdin="", **extra):
+        return subprocess.run([str(HERMES), "session", *args], input=stdin, env=dict(env, **extra), text=True,
+                              capture_output=True, timeout=60 * SLOW)
+    run.env = env
+    return run
+
+
+def test_commands(hermes, tmp_path):
+    made = hermes("new", "-l", "python", "--name", "mine", "--memory", "128m", "--idle", "5m", "-E", "A=b c")
+    one = made.stdout.strip()
+    assert made.returncode == 0 and one.startswith("ses_")
+    assert "mine" in hermes("ls").stdout and "idle" in hermes("ls").stdout
+    listed = json.loads(hermes("ls", "--json").stdout)["sessions"][0]
+    assert listed["limits"]["memory_mb"] == 128 and listed["id"] == one
+    assert hermes("exec", one, "-e", "import os; x = os.environ['A']").returncode == 0
+    got = hermes("exec", one, stdin="print(x)\nx + '!'")
+    assert (got.stdout, got.stderr) == ("b c\n'b c!'\n", "")
+    (tmp_path / "code.py").write_text("print(input())")
+    (tmp_path / "input").write_text("from a file\n")
+    got = hermes("exec", one, str(tmp_path / "code.py"), "--stdin", str(tmp_path / "input"))
+    assert got.stdout == "from a file\n"
+    assert json.loads(hermes("exec", one, "--json", "-e", "6*7").stdout)["result"]["text/plain"] == "42"
+    assert hermes("reset", one).returncode == 0
+    assert hermes("exec", one, "-e", "x").returncode == 1
+    assert hermes("interrupt", one).returncode == 2
+    assert hermes("rm", one).returncode == 0
+    assert hermes("rm", one).returncode == 2
+
+
+def test_exit_statuses(hermes):
+    one = hermes("new").stdout.strip()
+    assert hermes("exec", one, "-e", "1/0").returncode == 1
+    assert "ZeroDivisionError" in hermes("exec", one, "-e", "1/0").stderr
+    assert hermes("exec", one, "-e", "import sys; sys.exit(3)").returncode == 3
+    assert hermes("exec", one, "-t", "300ms", "-e", "while True: pass").returncode == 124
+    got = hermes("exec", one, "-e", "import os; os._exit(4)")
+    assert got.returncode == 4 and "lost" in got.stderr
+    got = hermes("exec", one, "-e", "1")
+    assert got.returncode == 2 and "reset" in got.stderr
+
+
+def test_mistakes(hermes, server):
+    for args in ((), ("fly",), ("exec",), ("exec", "../x", "-e", "1"), ("rm", "ses_0%2f"), ("new", "-l", "cobol"),
+                 ("new", "--idle", "soon"), ("new", "--memory", "0"), ("exec", "a", "b", "c"), ("jobs", "a", "--kill", "x")):
+        got = hermes(*args)
+        assert got.returncode == 2 and got.stderr, args
+    got = hermes("ls", HERMES_UNIX="/nonexistent")
+    assert got.returncode == 125 and "hermes serve" in got.stderr
+    assert "COMMAND" in hermes("--help").stdout
+
+
+def test_keys(make_server, hermes):
+    server = make_server(env={"HERMES_API_KEYS": "alice"})
+    got = hermes("ls", HERMES_UNIX=str(server.unix))
+    assert got.returncode == 2 and "HERMES_API_KEY" in got.stderr
+    assert hermes("ls", HERMES_UNIX=str(server.unix), HERMES_API_KEY="alice").returncode == 0
+    assert hermes("ls", "--url", "http://127.0.0.1:%d" % server.port, HERMES_API_KEY="alice").returncode == 0
+
+
+class Terminal:
+    """A REPL on a terminal of its own."""
+
+    def __init__(self, hermes, *args):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(str(HERMES), ["hermes", "session", "repl", *args], hermes.env)
+        self.text = ""
+
+    def read_until(self, wanted, seconds=20):
+        deadline = time.monotonic() + seconds * SLOW
+        while wanted not in self.text:
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self.fd], [], [], left)[0], (wanted, self.text)
+            try:
+                data = os.read(self.fd, 4096)
+            except OSError:
+                data = b""
+            assert data, (wanted, self.text)
+            self.text += data.decode(errors="replace")
+        at = self.text.index(wanted) + len(wanted)
+        seen, self.text = self.text[:at], self.text[at:]
+        return seen
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait(self):
+        while True:
+            try:
+                if not os.read(self.fd, 4096):
+                    break
+            except OSError:
+                break
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_repl(hermes, server, tmp_path):
+    t = Terminal(hermes)
+    t.read_until(">>> ")
+    t.type("x = 5\r")
+    t.read_until(">>> ")
+    t.type("for i in range(2):\r")
+    t.read_until("... ")
+    t.type("    print('line', i + x)\r")
+    t.read_until("... ")
+    t.type("\r")
+    t.read_until("line 5\r\nline 6\r\n")
+    t.read_until(">>> ")
+    t.type("import time; time.sleep(60)\r")
+    assert wait_until(lambda: server("GET", "/v1/sessions").json()["sessions"][0]["state"] == "busy", 10)
+    time.sleep(.3)
+    t.type("\x03")  # the terminal makes a SIGINT of it
+    t.read_until("KeyboardInterrupt")
+    t.read_until(">>> ")
+    t.type("x + 1\r")
+    t.read_until("6\r\n")
+    t.read_until(">>> ")
+    t.type("\x04")
+    assert t.wait() == 0
+    assert not server("GET", "/v1/sessions").json()["sessions"]  # what it made it ends
+    history = (tmp_path / ".local/state/hermes/python.history").read_text()
+    assert "x = 5" in history.replace("\\040", " ")
+    assert (tmp_path / ".local/state/hermes").stat().st_mode & 0o77 == 0
+
+
+def test_repl_without_a_terminal(hermes):
+    got = hermes("repl", stdin="x = 2\nfor i in range(x):\n    print(i)\n")
+    assert (got.returncode, got.stdout) == (0, "0\n1\n")
+    assert hermes("repl", stdin="1/0").returncode == 1
+
+
+def test_repl_of_a_session_that_dies(hermes):
+    one = hermes("new").stdout.strip()
+    t = Terminal(hermes, one)
+    t.read_until(">>> ")
+    t.type("import os; os._exit(3)\r")
+    t.read_until("state is lost")
+    t.read_until(">>> ")
+    t.type("1\r")
+    t.read_until("reset")
+    t.read_until(">>> ")
+    os.kill(t.pid, signal.SIGTERM)
+    t.wait()
+    assert "dead" in hermes("ls").stdout  # it was not ours

@@ -268,7 +268,7 @@ class Kernel:
     def rehearse(self):
         """Does what an exec does and leaves no trace of it, so that caches are filled and, in a fork, the pages that
         it writes to are its own before there is something to do."""
-        keep = self.main, self.rich.forget_input
+        main = self.main
         self.main = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
         outcome = Outcome()
@@ -282,8 +282,8 @@ class Kernel:
             encode([outcome.value, outcome.error])
             open_stdio(0), open_stdio(1)
         finally:
-            self.main = keep[0]
-            keep[1]()
+            self.main = main
+            self.rich.forget_input()
             self.rich.remember_results = True
             linecache.cache.pop("<cell 0>", None)
 

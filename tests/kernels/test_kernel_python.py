@@ -750,6 +750,18 @@ def test_events(ipython):
     assert ipython("auto1.v").text == "22222"
 
 
+def test_own_formatter_of_a_plain_type(ipython):
+    ipython("get_ipython().display_formatter.formatters['text/html'].for_type(int, lambda n: '<i>%d</i>' % n)")
+    assert ipython("5").result == {"text/html": "<i>5</i>", "text/plain": "5"}
+    assert ipython("'s'").result == {"text/plain": "'s'"}
+
+
+def test_rehearsal_leaves_nothing(kernel):
+    names = kernel("sorted(n for n in globals() if not n.startswith('_'))").text
+    assert names in ("[]", "['In', 'Out', 'get_ipython']")
+    assert kernel("import linecache; '<cell 0>' in linecache.cache").text == "False"
+
+
 def test_shell_escape(ipython):
     answer = ipython("print('a')\n!echo b; echo e >&2\nprint('c', _exit_code)")
     assert (answer.stdout, answer.stderr) == ("a\nb\nc 0\n", "e\n")

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { NOTICE_ROOM = 96 };

@@ -174,17 +174,31 @@ def test_javascript_files(server, name):
 
 
 MAIN = "public class Main { public static void main(String[] a) throws Exception { %s } }"
+# What a program can see of its surroundings, in one: each costs the start of two machines.
+STATE = (
+    'for (String s : a) System.out.println(s + " " + s.length());',
+    'System.out.println(new java.util.TreeMap<>(System.getenv()));',
+    'var p = new java.util.TreeMap<>(System.getProperties()); System.out.println(p);',
+    'var s = new java.util.Scanner(System.in); while (s.hasNext()) System.out.println(s.next());',
+    'new Exception("here").printStackTrace(); System.out.println(Thread.currentThread());',
+    'System.out.println(Thread.activeCount() + " " + Thread.currentThread().getId() + " "'
+    ' + new java.util.TreeSet<>(Thread.getAllStackTraces().keySet().stream().map(Thread::getName).toList()));',
+    'System.out.println("äöü €😀".length() + " äöü €😀");',
+    'ClassLoader c = Main.class.getClassLoader(); System.out.println(c.getClass() + " " + c.getParent().getClass()'
+    ' + Main.class.getProtectionDomain().getCodeSource().getLocation());',
+    'try { System.out.println(Class.forName("Rehearsal")); } catch (Throwable t) { System.out.println(t); }',
+    'System.out.println(java.util.Arrays.toString(new java.io.File("/tmp").list()) + new java.io.File(".").getCanonicalPath()'
+    ' + new java.util.TreeSet<>(java.util.List.of(new java.io.File("/box").list())));',
+    'for (var f : new java.io.File("/proc/self/fd").listFiles()) { try { String l = java.nio.file.Files'
+    '.readSymbolicLink(f.toPath()).toString(); if (l.startsWith("socket") || l.startsWith("pipe"))'
+    ' System.out.println(f.getName() + l.replaceAll("\\\\[.*", "")); } catch (Exception e) {} }',
+    'System.out.println(new java.util.Date(0) + " " + java.util.TimeZone.getDefault().getID() + java.util.Locale.getDefault());',
+    'System.out.print(new String(new ProcessBuilder("env").start().getInputStream().readAllBytes()).contains("MINE=x y"));',
+)
 JAVA = {
-    "hello": MAIN % 'System.out.println("hello");',
-    "args": MAIN % 'for (String s : a) System.out.println(s + " " + s.length());',
-    "env": MAIN % 'System.out.println(new java.util.TreeMap<>(System.getenv()));',
-    "properties": MAIN % 'var p = new java.util.TreeMap<>(System.getProperties()); System.out.println(p);',
-    "stdin": MAIN % 'var s = new java.util.Scanner(System.in); while (s.hasNext()) System.out.println(s.next());',
+    "state": MAIN % " ".join("{ %s }" % body for body in STATE),
     "throw": "package a.b;\npublic class Main {\n  static void f() { throw new IllegalStateException(\"x\"); }\n"
              "  public static void main(String[] a) {\n    f();\n  }\n}",
-    "stack": MAIN % 'new Exception("here").printStackTrace(); System.out.println(Thread.currentThread());',
-    "threads": MAIN % 'System.out.println(Thread.activeCount() + " " + Thread.currentThread().getId() + " "'
-                      ' + new java.util.TreeSet<>(Thread.getAllStackTraces().keySet().stream().map(Thread::getName).toList()));',
     "thread": MAIN % 'new Thread(() -> { try { Thread.sleep(50); } catch (Exception e) {} System.out.println("t"); }).start();'
                      ' System.out.println("m");',
     "thread dies": MAIN % 'new Thread(() -> { throw new RuntimeException("t"); }, "T").start();',
@@ -194,20 +208,9 @@ JAVA = {
     "no main": "public class Main { static void other() {} }",
     "compile error": "public class Main { int x = \"s\"; }",
     "warning": MAIN % 'java.util.List l = new java.util.ArrayList(); l.add(1); System.out.println(l);',
-    "unicode": MAIN % 'System.out.println("äöü €😀".length() + " äöü €😀");',
     "overflow": "public class Main { static int d; static void f() { d++; f(); } public static void main(String[] a) {"
                 " try { f(); } catch (StackOverflowError e) { System.out.println(d > 5000); } } }",
     "memory": MAIN % 'var l = new java.util.ArrayList<byte[]>(); while (true) l.add(new byte[1 << 20]);',
-    "loader": MAIN % 'ClassLoader c = Main.class.getClassLoader(); System.out.println(c.getClass() + " " + c.getParent().getClass()'
-                     ' + Main.class.getProtectionDomain().getCodeSource().getLocation());',
-    "rehearsal": MAIN % 'try { System.out.println(Class.forName("Rehearsal")); } catch (Throwable t) { System.out.println(t); }',
-    "files": MAIN % 'System.out.println(java.util.Arrays.toString(new java.io.File("/tmp").list()) + new java.io.File(".").getCanonicalPath()'
-                    ' + new java.util.TreeSet<>(java.util.List.of(new java.io.File("/box").list())));',
-    "descriptors": MAIN % 'for (var f : new java.io.File("/proc/self/fd").listFiles()) { try { String l = java.nio.file.Files'
-                          '.readSymbolicLink(f.toPath()).toString(); if (l.startsWith("socket") || l.startsWith("pipe"))'
-                          ' System.out.println(f.getName() + l.replaceAll("\\\\[.*", "")); } catch (Exception e) {} }',
-    "date": MAIN % 'System.out.println(new java.util.Date(0) + " " + java.util.TimeZone.getDefault().getID() + java.util.Locale.getDefault());',
-    "process": MAIN % 'System.out.print(new String(new ProcessBuilder("env").start().getInputStream().readAllBytes()).contains("MINE=x y"));',
     "other class": "class First { } class Second { public static void main(String[] a) { System.out.println(\"second\"); } }",
 }
 

@@ -249,9 +249,9 @@ void cgroup_leaf_weigh(
 {
     int i = tree_with(host, TREE_CPU);
     if (i >= 0 && host->trees[i].v2)
-        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "6" : "100");
+        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "25" : "100");
     else if (i >= 0)
-        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "64" : "1024");
+        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "256" : "1024");
 }
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)

@@ -34,7 +34,7 @@ enum {
     LAUNCH_CLASS = 1, /* LauncherHelper's */
     LAUNCH_MODULE = 3,
     STACK_BYTES = 1 << 20, /* HotSpot's own default */
-    REHEARSALS = 6,        /* compilations before the first that counts */
+    REHEARSALS = 3,        /* compilations before the first that counts */
     REHEARSAL_MAX = 1 << 20,
 };
 

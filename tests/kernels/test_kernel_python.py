@@ -490,6 +490,16 @@ def test_use_agg(plots):
     assert plots("open('a.png', 'rb').read(4)").text == r"b'\x89PNG'"
 
 
+def test_plots_write_nothing_to_home(start, tmp_path):
+    pytest.importorskip("matplotlib")
+    home, tmp = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir(), tmp.mkdir()
+    kernel = start("program", env={"HOME": str(home), "TMPDIR": str(tmp), "MPLCONFIGDIR": None}, cwd="/")
+    answer = kernel("import matplotlib.pyplot as plt; plt.plot([1]);", timeout=120)
+    assert len(answer.displays) == 1 and answer.stderr == ""
+    assert list(home.iterdir()) == [] and [p.name for p in tmp.iterdir()] == [".matplotlib"]
+
+
 def test_pandas(kernel):
     pytest.importorskip("pandas")
     answer = kernel("import pandas as pd\npd.DataFrame({'a': [1, 2]})", timeout=60)

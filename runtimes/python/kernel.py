@@ -29,7 +29,7 @@ from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
 
 BROKEN_PROTOCOL, LOST_CHANNEL = 70, 71  # exit statuses
 TRACEBACK_MAX = 65536
-FUTURE_FLAGS = 0x1FF0000  # CO_FUTURE_*: what `from __future__ import` in one cell means for the next
+FUTURE_FLAGS = 0x1FE0000  # CO_FUTURE_*: what `from __future__ import` in one cell means for the next
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 CO_COROUTINE = 0x80
 

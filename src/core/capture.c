@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NOTICE_ROOM = 96 };

@@ -375,6 +375,20 @@ def test_interrupts_at_any_moment(kernel):
     assert kernel("1+1").text == "2"
 
 
+def test_interrupts_at_any_moment_with_threads(kernel):
+    """Another thread takes the signal when the kernel's own holds it back."""
+    kernel("import threading, time\ndef spin():\n    while True: time.sleep(0.0001)\n"
+           "for _ in range(3): threading.Thread(target=spin, daemon=True).start()")
+    for round_ in range(30):
+        kernel.begin("for i in range(5): display('x' * 2000000)")
+        time.sleep(0.002 + round_ * 0.0005)
+        kernel.interrupt()
+        answer = kernel.finish()
+        assert answer.error is None or answer.error["name"] == "KeyboardInterrupt"
+    time.sleep(0.05)
+    assert kernel("1+1").text == "2"
+
+
 def test_caught_interrupt(kernel):
     kernel.begin("import time\ntry:\n    print('go', flush=True)\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('caught')")
     answer = kernel.finish(answer=interrupt_when(kernel, "go"))
@@ -488,6 +502,16 @@ def test_use_agg(plots):
     answer = plots("import matplotlib; matplotlib.use('Agg')\nplt.plot([1]); plt.savefig('a.png');")
     assert answer.ok and len(answer.displays) == 1
     assert plots("open('a.png', 'rb').read(4)").text == r"b'\x89PNG'"
+
+
+def test_plots_write_nothing_to_home(start, tmp_path):
+    pytest.importorskip("matplotlib")
+    home, tmp = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir(), tmp.mkdir()
+    kernel = start("program", env={"HOME": str(home), "TMPDIR": str(tmp), "MPLCONFIGDIR": None}, cwd="/")
+    answer = kernel("import matplotlib.pyplot as plt; plt.plot([1]);", timeout=120)
+    assert len(answer.displays) == 1 and answer.stderr == ""
+    assert list(home.iterdir()) == [] and [p.name for p in tmp.iterdir()] == [".matplotlib"]
 
 
 def test_pandas(kernel):

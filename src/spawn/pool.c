@@ -127,8 +127,10 @@ static bool start_one(struct spawner *s, int index)
         return false;
     p->is_starting = true;
     p->started_ms = now;
-    if (box_park_program(s, index) < 0)
+    if (box_park_program(s, index) < 0) {
         p->is_starting = false;
+        p->retry_ms = p->retry_ms > now ? p->retry_ms : now + RETRY_MS;
+    }
     return true;
 }
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -298,6 +299,29 @@ def test_parked_programs_die_and_come_back(server):
     assert run["stdout"] == "1\n"
     run_warm(server, {"language": "javascript", "code": "1"})
     assert server.child("hermes-spawn") == spawner
+
+
+def test_a_request_passes_over_boxes_that_have_just_died(server):
+    """The spawner hears of the request first and of the deaths only then."""
+    spawner = server.child("hermes-spawn")
+    spec = {"language": "javascript", "code": "console.log(1)"}
+    run_warm(server, spec)
+    assert wait_until(lambda: node_boxes(server) >= 2, 20)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        os.kill(spawner, signal.SIGSTOP)
+        try:
+            asked = pool.submit(lambda: server("POST", "/v1/runs", spec).json())
+            time.sleep(0.3)
+            for pid in boxes_below(spawner):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.3)
+        finally:
+            os.kill(spawner, signal.SIGCONT)
+        run = asked.result()
+    assert (run["status"], run["stdout"], starts(run)) == ("ok", "1\n", "cold"), run
 
 
 def test_many_at_once_and_nothing_is_left(server):

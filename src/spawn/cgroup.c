@@ -245,7 +245,7 @@ int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *l
  * is NULL. 0 when it cannot be read: usage is for reports and may not fail a run. */
 static uint64_t read_number(int dir_fd, const char *file, const char *key)
 {
-    char text[1024];
+    char text[8192];
     if (fs_read_small(dir_fd, file, text, sizeof(text)) < 0)
         return 0;
     for (char *line = text; line && *line;) {
@@ -272,6 +272,22 @@ uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_
         return 0;
     return read_number(
         leaf->fds[i], host->trees[i].v2 ? "memory.current" : "memory.usage_in_bytes", NULL);
+}
+
+uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_MEMORY);
+    if (i < 0)
+        return UINT64_MAX;
+    int fd = leaf->fds[i];
+    bool v2 = host->trees[i].v2;
+    uint64_t limit = read_number(fd, v2 ? "memory.max" : "memory.limit_in_bytes", NULL);
+    uint64_t used = cgroup_leaf_memory(host, leaf);
+    /* The kernel gives these up before it kills anybody. */
+    uint64_t cached = read_number(fd, "memory.stat", "inactive_file") +
+                      read_number(fd, "memory.stat", "active_file");
+    used -= cached < used ? cached : used;
+    return limit == 0 ? UINT64_MAX : used < limit ? limit - used : 0;
 }
 
 void cgroup_leaf_usage(

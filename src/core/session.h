@@ -111,7 +111,9 @@ struct exec_result {
     json_t *result; /* or NULL */
     json_t *displays;
     bool displays_cut;
-    json_t *error; /* or NULL */
+    json_t *error;         /* or NULL */
+    json_t *files_changed; /* names, or NULL when nobody knows */
+    bool files_cut;        /* and more */
     int64_t execution_count;
     char *cwd;
     bool state_lost;

@@ -59,6 +59,7 @@ struct exec {
     bool is_failure;  /* through no fault of the code's */
     bool out_ended, err_ended, channel_ended;
     uint64_t streamed[2];
+    struct session_changes changes;
     uint64_t begin_ns;
     uint64_t deadline_ms;
     uint64_t grace_ms;     /* end of it, once interrupted */
@@ -432,8 +433,10 @@ static void finish(struct exec *e)
     struct session *s = e->s;
     struct exec_result *result = e->result;
     drain(e);
+    session_changes_ask(s, &e->changes);
     settle(e); /* an interrupt that is still on its way would hit the next exec */
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
+    result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
     fill_usage(e);
     judge(e);
     result->tool_calls = s->tools.made;
@@ -461,6 +464,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     capture_init(&result->out, output_max);
     capture_init(&result->err, output_max);
     tools_begin(s, spec);
+    session_changes_begin(s, &e->changes);
     settle(e); /* what background processes have used is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
     while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)

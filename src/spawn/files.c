@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum {
-    DELETE_MS = 20000,
+    DELETE_MS = 10000,
     SETTLE_STEPS = 50,
     ROOM_RESERVE = 8 << 20, /* of the box's memory, which an upload leaves alone */
 };

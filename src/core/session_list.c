@@ -25,6 +25,8 @@ enum {
     CHANGED_NAME_BYTES = 256 << 10,
     CHANGED_MS = 200,
     WATCHER_STALL_MS = 2000,
+    STAMP_STEPS = 40,
+    STAMP_STEP_NS = 500000,
 };
 
 struct item {
@@ -37,6 +39,7 @@ struct items {
     size_t count;
     size_t room;
     size_t name_bytes;
+    int64_t stamp_ns;
     bool cut;
 };
 
@@ -78,6 +81,7 @@ static int take_items(struct transfer *t, size_t max, size_t max_bytes, struct i
     }
     if (r == 0 && record.kind == FILES_END) {
         items->cut = record.error == -E2BIG;
+        items->stamp_ns = record.mtime_ns;
         r = items->cut || record.error > 0 ? 0 : record.error;
     } else if (r == 0) {
         r = -EBADMSG;
@@ -164,13 +168,36 @@ static int watcher_open(struct session *s)
     return r;
 }
 
-void session_changes_begin(struct session *s, struct session_changes *changes)
+static int64_t file_clock_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    changes->since_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void session_changes_note(struct session *s, int64_t stamp_ns)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    if (stamp_ns > s->stamp_ns)
+        s->stamp_ns = stamp_ns;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* The clock that stamps files goes in steps of milliseconds. What is known to have changed in
+ * the present one is waited for, so that this exec is not said to have changed it too. */
+void session_changes_begin(struct session *s, struct session_changes *changes)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    int64_t stamp_ns = s->stamp_ns;
+    s->stamp_ns = 0;
+    (void)pthread_mutex_unlock(&s->lock);
     if (s->watcher.fd < 0)
         (void)watcher_open(s);
+    changes->since_ns = file_clock_ns();
+    for (int i = 0; i < STAMP_STEPS && changes->since_ns <= stamp_ns; i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = STAMP_STEP_NS}, NULL);
+        changes->since_ns = file_clock_ns();
+    }
 }
 
 static int ask_changes(struct session *s, const struct session_changes *changes)
@@ -205,6 +232,7 @@ json_t *session_changes_end(
     }
     if (r < 0)
         close_fd(&s->watcher.fd);
+    session_changes_note(s, items.stamp_ns);
     *ret_cut = items.cut;
     if (r < 0 && r != -E2BIG)
         return NULL;

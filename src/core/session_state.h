@@ -77,6 +77,7 @@ struct session {
     unsigned interrupts;     /* asked for, and not yet sent by whoever holds it */
     unsigned transfers;      /* of files, going on */
     uint64_t uploading;      /* bytes that uploads of known length have not sent yet */
+    int64_t stamp_ns;        /* of the last change that is known of, by the clock of files */
     struct transfer watcher; /* tells what execs change; fd -1 without */
 };
 

@@ -379,6 +379,7 @@ int transfer_commit(struct transfer *t, bool *ret_is_new, struct err *err)
     if (r < 0)
         return transfer_error(t, r, err);
     *ret_is_new = end.mode != 0;
+    session_changes_note(t->s, end.mtime_ns);
     return 0;
 }
 

@@ -43,6 +43,9 @@ struct session_changes {
     int64_t since_ns;
     bool is_asked;
 };
+
+/* A change with this stamp is known of. */
+void session_changes_note(struct session *s, int64_t stamp_ns);
 void session_changes_begin(struct session *s, struct session_changes *changes);
 void session_changes_ask(struct session *s, struct session_changes *changes);
 

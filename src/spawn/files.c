@@ -30,7 +30,6 @@
 
 enum {
     DELETE_MS = 10000,
-    SETTLE_STEPS = 50,
     ROOM_RESERVE = 8 << 20, /* of the box's memory, which an upload leaves alone */
 };
 
@@ -193,19 +192,6 @@ static int serve_get(void)
     return add_content(fd, (uint64_t)st.st_size);
 }
 
-/* Returns when the clock that stamps files has gone past this: an exec that begins after that
- * tells its changes from this one. */
-static void settle(int64_t stamp_ns)
-{
-    struct timespec now;
-    for (int i = 0; i < SETTLE_STEPS; i++) {
-        (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
-        if (time_ns(now) > stamp_ns)
-            return;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
-    }
-}
-
 /* Whether the name can become a file: it is one, or there is none. */
 static int check_target(void)
 {
@@ -282,7 +268,7 @@ static int put_in_place(int fd, bool *ret_is_new)
     return r;
 }
 
-static int serve_put(bool *ret_is_new)
+static int serve_put(bool *ret_is_new, int64_t *ret_stamp_ns)
 {
     const mode_t mode = talk.request.flags & FILES_EXECUTABLE ? 0755 : 0644;
     struct stat st;
@@ -300,7 +286,7 @@ static int serve_put(bool *ret_is_new)
     if ((r = take_pieces(fd, limit)) < 0 || (r = put_in_place(fd, ret_is_new)) < 0)
         return r;
     if (fstat(fd, &st) == 0)
-        settle(time_ns(st.st_ctim));
+        *ret_stamp_ns = time_ns(st.st_ctim);
     return 0;
 }
 
@@ -378,7 +364,7 @@ static int list_entry(struct walk *walk, int dir_fd, const char *name, unsigned 
     return 0;
 }
 
-static int serve_list(void)
+static int serve_list(int64_t *ret_stamp_ns)
 {
     static struct walk walk;
     const char *last = "";
@@ -395,8 +381,7 @@ static int serve_list(void)
         .max_entries = FILES_ENTRIES_MAX,
         .until_ms = talk.request.max_ms ? clock_ms() + talk.request.max_ms : 0};
     int r = walk_tree(&walk, fd);
-    if (talk.request.flags & FILES_CHANGED && listing.newest_ns)
-        settle(listing.newest_ns);
+    *ret_stamp_ns = listing.newest_ns;
     return r < 0 ? r : walk.cut ? -E2BIG : 0;
 }
 
@@ -413,24 +398,28 @@ static bool take_name(void)
 static void serve(void)
 {
     bool is_new = false;
+    int64_t stamp_ns = 0;
     int r;
     switch (talk.request.op) {
     case FILES_GET:
         r = serve_get();
         break;
     case FILES_PUT:
-        r = serve_put(&is_new);
+        r = serve_put(&is_new, &stamp_ns);
         break;
     case FILES_DELETE:
         r = serve_delete();
         break;
     case FILES_LIST:
-        r = serve_list();
+        r = serve_list(&stamp_ns);
         break;
     default:
         r = -EBADMSG;
     }
-    add_record((struct files_record){.kind = FILES_END, .error = r, .mode = is_new}, "");
+    add_record(
+        (struct files_record){
+            .kind = FILES_END, .error = r, .mode = is_new, .mtime_ns = stamp_ns},
+        "");
     flush();
     /* What an upload that failed still sends would be taken for a request. */
     if (r < 0 && talk.request.op == FILES_PUT)

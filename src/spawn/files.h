@@ -52,5 +52,5 @@ struct files_record {
     uint32_t mode;     /* FILES_ENTRY: as stat(2) gives it. FILES_END of FILES_PUT: 1 when there
                           was no such file */
     uint64_t size;     /* FILES_DATA: bytes that follow, at most FILES_PIECE_MAX */
-    int64_t mtime_ns;
+    int64_t mtime_ns;  /* FILES_END of FILES_PUT and FILES_LIST: the newest change stamp */
 };

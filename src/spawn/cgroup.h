@@ -84,6 +84,10 @@ int cgroup_join(int fd);
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
 
+/* Gives the leaf a small share of the processors, or the usual one, while others want them. */
+void cgroup_leaf_weigh(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light);
+
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 /* How much more the leaf may use; UINT64_MAX without a limit. */

@@ -108,6 +108,8 @@ struct exec_result {
     int exit_code;
     char message[256];
     struct capture out, err;
+    const char *out_file; /* in the box, with all of it; or NULL */
+    const char *err_file;
     json_t *result; /* or NULL */
     json_t *displays;
     bool displays_cut;

@@ -449,3 +449,22 @@ def test_threads_of_transfers_do_not_meet(session):
     for t in threads:
         t.join()
     assert not problems
+
+
+def test_the_whole_of_an_output_that_was_cut(session, server):
+    s = session(limits={"output_kb": 16, "disk_mb": 16})
+    answer = s.exec("import sys\nfor i in range(50000): print('line', i)\nfor i in range(9000): print(i, file=sys.stderr)")
+    assert answer["stdout_truncated"] and answer["stdout_file"] == ".hermes/stdout.txt"
+    assert answer["stderr_truncated"] and answer["stderr_file"] == ".hermes/stderr.txt"
+    want = "".join("line %d\n" % i for i in range(50000)).encode()
+    assert s.call("GET", "/files/" + answer["stdout_file"]).body == want
+    assert s.out("print(sum(1 for _ in open('/box/.hermes/stderr.txt')))") == "9000\n"
+    answer = s.exec("print('short')")
+    assert answer["stdout_file"] is None and answer["files_changed"] == []
+    answer = s.exec("sys.stdout.write('x' * 16384); sys.stdout.flush(); sys.stdout.write('y'); None")
+    assert s.call("GET", "/files/" + answer["stdout_file"]).body == b"x" * 16384 + b"y"
+    assert s.exec("sys.stdout.write('x' * 16384); None")["stdout_file"] is None  # all of it fits
+    answer = s.exec("for i in range(30000): print('x' * 1000)", timeout_ms=60000)  # more than disk_mb
+    assert answer["stdout_truncated"] and answer["stdout_file"] is None
+    assert s.out("print('alive')") == "alive\n"
+    assert not [p for p in os.listdir(server.state) if p.startswith("spill")]

@@ -105,8 +105,8 @@ static void describe(struct http_reply *reply, const struct session_file *file)
 int handle_file_get(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     char path[PATH_MAX_BYTES + 1];
-    struct session_file file;
-    struct transfer *transfer;
+    struct session_file file = {0};
+    struct transfer *transfer = NULL;
     struct session *s = find_session(req, err);
     if (!s)
         return -ENOENT;
@@ -148,7 +148,7 @@ int handle_file_put(struct http_request *req, struct http_reply *reply, struct e
     const char *length = http_header(req, "Content-Length");
     uint64_t size = req->declares_body ? UINT64_MAX : 0;
     bool executable;
-    struct transfer *transfer;
+    struct transfer *transfer = NULL;
     struct session *s = find_session(req, err);
     if (!s)
         return -ENOENT;
@@ -218,7 +218,7 @@ int handle_file_archive(struct http_request *req, struct http_reply *reply, stru
     const char *dir;
     const char *format = http_query_bytes(req, "format", &len);
     bool is_zip = str_eq(format, "zip");
-    struct session_archive *archive;
+    struct session_archive *archive = NULL;
     struct session *s = find_session(req, err);
     if (!s)
         return -ENOENT;

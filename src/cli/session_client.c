@@ -252,7 +252,7 @@ char *client_escape(const char *text)
         if (strchr(plain, *text))
             *to++ = *text;
         else
-            to += sprintf(to, "%%%02X", (unsigned char)*text);
+            to += snprintf(to, 4, "%%%02X", (unsigned char)*text);
     }
     *to = '\0';
     return out;

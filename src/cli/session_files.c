@@ -53,11 +53,11 @@ int files_put(const struct client *client, const char *id, const char *local, co
     if (S_ISDIR(st.st_mode))
         return err_field(err, "FILE", "%s is a directory", local);
     bool is_file = S_ISREG(st.st_mode);
-    cleanup_free char *name = NULL;
-    if (!path || str_has_suffix(path, "/"))
-        path = name = xasprintf("%s%s", path ? path : "", last_part(local));
+    bool is_dir = !path || str_has_suffix(path, "/");
+    cleanup_free char *name =
+        xasprintf("%s%s", path ? path : "", is_dir ? last_part(local) : "");
     cleanup_free char *to =
-        file_path(id, path, is_file && st.st_mode & 0111 ? "?executable=true" : "", err);
+        file_path(id, name, is_file && st.st_mode & 0111 ? "?executable=true" : "", err);
     return to ? client_upload(client, to, fd, is_file && !is_stdin ? st.st_size : -1, err)
               : -EINVAL;
 }

@@ -35,6 +35,8 @@ struct session_archive {
 static la_ssize_t on_write(struct archive *archive, void *context, const void *data, size_t len)
 {
     struct session_archive *a = context;
+    if (!a->out) /* it is being given up */
+        return (la_ssize_t)len;
     return buf_append(a->out, data, len) < 0 ? -1 : (la_ssize_t)len;
 }
 
@@ -63,9 +65,6 @@ int session_archive_open(struct session *s, const char *dir, enum archive_format
         .flags = FILES_RECURSIVE | FILES_CONTENT,
         .max_entries = FILES_ENTRIES_MAX};
     struct session_archive *a = xcalloc(1, sizeof(*a));
-    struct buf nothing;
-    buf_init(&nothing, 0);
-    a->out = &nothing;
     int r = open_writer(a, format);
     if (r < 0)
         r = err_set(err, ERR_INTERNAL, -r, "cannot begin an archive");
@@ -164,14 +163,13 @@ int session_archive_read(struct session_archive *a, struct buf *to)
             : record.kind == FILES_DATA ? on_data(a, &record)
                                         : on_end(a, &record);
     }
+    a->out = NULL;
     return r < 0 ? r : to->len > before;
 }
 
 void session_archive_done(struct session_archive *a)
 {
-    struct buf nothing;
-    buf_init(&nothing, 0);
-    a->out = &nothing; /* what the library still wants to write goes nowhere */
+    a->out = NULL;
     if (a->archive)
         (void)archive_write_fail(a->archive);
     (void)archive_write_free(a->archive);

@@ -298,7 +298,7 @@ static int begin(struct session *s, struct files_request request, const char *na
 int session_file_get(struct session *s, const char *name, struct transfer **ret,
     struct session_file *ret_file, struct err *err)
 {
-    struct files_record entry;
+    struct files_record entry = {0};
     int r =
         begin(s, (struct files_request){.op = FILES_GET}, name, take_entry, &entry, ret, err);
     if (r < 0)
@@ -334,7 +334,7 @@ int transfer_read(struct transfer *t, struct buf *to)
 int session_file_put(struct session *s, const char *name, uint64_t size, bool executable,
     struct transfer **ret, struct err *err)
 {
-    struct files_record entry;
+    struct files_record entry = {0};
     struct files_request request = {
         .op = FILES_PUT, .flags = executable ? FILES_EXECUTABLE : 0, .size = size};
     return begin(s, request, name, take_entry, &entry, ret, err);
@@ -343,7 +343,7 @@ int session_file_put(struct session *s, const char *name, uint64_t size, bool ex
 /* The helper gave up: its own word says why. */
 static int upload_error(struct transfer *t, int error, struct err *err)
 {
-    struct files_record end;
+    struct files_record end = {0};
     int r = error == -EPIPE ? take_end(t, &end) : error;
     return transfer_error(t, r < 0 ? r : -EBADMSG, err);
 }
@@ -372,7 +372,7 @@ int transfer_write(struct transfer *t, const void *data, size_t len, struct err 
 int transfer_commit(struct transfer *t, bool *ret_is_new, struct err *err)
 {
     const uint32_t none = 0;
-    struct files_record end;
+    struct files_record end = {0};
     int r = send_all(t, &none, sizeof(none));
     if (r == 0 || r == -EPIPE)
         r = take_end(t, &end);
@@ -385,7 +385,7 @@ int transfer_commit(struct transfer *t, bool *ret_is_new, struct err *err)
 
 int session_file_delete(struct session *s, const char *name, bool recursive, struct err *err)
 {
-    struct files_record end;
+    struct files_record end = {0};
     struct transfer *t = NULL;
     struct files_request request = {
         .op = FILES_DELETE, .flags = recursive ? FILES_RECURSIVE : 0};

@@ -14,6 +14,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
+from IPython.lib.pretty import _repr_pprint
 from traitlets.config import Config
 
 from kernel_display import NO_NETWORK, draw
@@ -104,6 +105,17 @@ class Shell(InteractiveShell):
         self.info = SimpleNamespace(raw_cell=text, store_history=True, silent=False, shell_futures=True, cell_id=None)
         self.events.trigger("pre_execute")
         self.events.trigger("pre_run_cell", self.info)
+
+    def shows_as_repr(self, kind):
+        """Whether no formatter has anything to say about a type: asking them all takes longer than the rest of an exec."""
+        for mime, formatter in self.display_formatter.formatters.items():
+            if formatter.type_printers.get(kind) is not (_repr_pprint if mime == "text/plain" else None):
+                return False
+        return True
+
+    def forget_input(self):
+        self.execution_count = 1
+        del self.history_manager.input_hist_parsed[1:], self.history_manager.input_hist_raw[1:]
 
     def after_cell(self):
         """For extensions; what came of the cell is not told."""

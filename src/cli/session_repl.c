@@ -36,6 +36,7 @@ struct interrupter {
     const struct client *client;
     char *path;
     atomic_bool is_running; /* code is */
+    atomic_bool is_over;
 };
 
 /* Waits for SIGINT, which is blocked in every thread, and passes it on. */
@@ -46,7 +47,7 @@ static void *pass_signals(void *arg)
     int signal;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
-    while (sigwait(&set, &signal) == 0) {
+    while (sigwait(&set, &signal) == 0 && !in->is_over) {
         struct err err = {0};
         json_t *answer = NULL;
         if (in->is_running)
@@ -206,7 +207,8 @@ int repl_run(
         return err_set(err, ERR_UNAVAILABLE, EAGAIN, "there is no thread for Ctrl-C");
     int r = isatty(STDIN_FILENO) ? talk(&in, language, path, exec, err)
                                  : run_input(&in, path, exec, err);
-    (void)pthread_cancel(thread);
+    in.is_over = true;
+    (void)pthread_kill(thread, SIGINT);
     (void)pthread_join(thread, NULL);
     return r;
 }

@@ -287,8 +287,11 @@ def test_background_work_is_charged(make_server, tmp_path):
     server = make_server(env={"HERMES_KEYS_FILE": str(keys)})
     s = Session(server, "python", key="alice")
     s.exec("import subprocess\np = [subprocess.Popen(['python3', '-c', 'while True: pass']) for _ in range(2)]")
-    time.sleep(4)
-    s.exec("for one in p: one.kill()")
+
+    def refused():
+        reply = s.post("1")
+        assert reply.status in (200, 429), reply
+        return reply.status == 429
+    assert wait_until(refused, 20)  # what these execs use themselves is next to nothing
     reply = s.post("1")
-    assert reply.status == 429 and "CPU" in reply.json()["error"]["message"], reply
-    assert int(reply.headers["Retry-After"]) > 1
+    assert "CPU" in reply.json()["error"]["message"] and int(reply.headers["Retry-After"]) >= 1

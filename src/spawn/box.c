@@ -168,7 +168,8 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
         return -errno;
     box->link = pair[0];
     *ret_link = pair[1];
-    return 0;
+    /* A box that does not listen must not make us wait. */
+    return fcntl(box->link, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 /* The way of a job into a box that is made ahead. */
@@ -735,18 +736,31 @@ static void tell_usage(struct spawner *s, struct box *box)
     send_event(box->socket, &event);
 }
 
-/* Gives a session that has no program another one. Only then: init reads one message each time,
- * so that what is sent here never waits for it. */
+/* Gives a session that has no program another one. */
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
+    const struct link_order order = {.kind = ORDER_RESTART};
     if (!box->is_resting || !request_restart_ok(fds, fd_count))
         return false;
     box->request_ns = clock_ns();
     int r = give_pipes(s, box, fds + 1, fd_count - 1);
     if (r == 0)
-        r = fdpass_send(box->link, "r", 1, fds, fd_count);
+        r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
     box->is_resting = r < 0;
     return r == 0;
+}
+
+/* Has a session's init start a helper for files. Where it has too many orders to follow
+ * already, the socket closes, which tells. */
+static bool start_files(
+    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
+{
+    const struct link_order order = {
+        .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
+    if (!request_files_ok(fds, fd_count))
+        return false;
+    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    return true;
 }
 
 /* False when the command makes no sense for this box. */
@@ -766,6 +780,8 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
         return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
     case COMMAND_RESTART:
         return restart(s, box, fds, fd_count);
+    case COMMAND_FILES:
+        return start_files(s, box, fds, fd_count);
     default:
         return false;
     }

@@ -218,7 +218,7 @@ struct spawn_box {
     struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];
 };
 
-/* The last three are for boxes with BOX_CHANNEL; another box is ended by them. */
+/* The last four are for boxes with BOX_CHANNEL; another box is ended by them. */
 enum spawn_command_kind {
     COMMAND_KILL = 1,
     COMMAND_USAGE,
@@ -226,6 +226,7 @@ enum spawn_command_kind {
     COMMAND_STOP,      /* ends every process of the box; EVENT_EXITED follows */
     COMMAND_RESTART,   /* after EVENT_EXITED: runs the program again, in the same box. With it
                           come a job, stdout, stderr and a channel */
+    COMMAND_FILES,     /* with a unix stream socket, on which files are served (files.h) */
 };
 
 struct spawn_command {

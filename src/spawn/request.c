@@ -60,6 +60,11 @@ bool request_restart_ok(const int *fds, unsigned fd_count)
            request_is_pipe(fds[2]) && is_channel(fds[3]);
 }
 
+bool request_files_ok(const int *fds, unsigned fd_count)
+{
+    return fd_count == 1 && is_channel(fds[0]);
+}
+
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
 {

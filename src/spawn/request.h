@@ -11,6 +11,7 @@ bool request_ok(
 
 /* The same for what comes with COMMAND_RESTART: job, stdout, stderr, channel. */
 bool request_restart_ok(const int *fds, unsigned fd_count);
+bool request_files_ok(const int *fds, unsigned fd_count); /* of COMMAND_FILES */
 
 /* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
  * to. A descriptor of anything else (a taken-over server could send one) is refused. */

@@ -197,6 +197,10 @@ EXPORT int hermes_warm_park(void)
     in = (struct inside){.box = &request.box,
         .link_fd = PARK_LINK_FD,
         .hand_fd = PARK_HAND_FD,
+        .job_fd = -1,
+        .stdin_fd = -1,
+        .stdout_fd = -1,
+        .stderr_fd = -1,
         .collect_fd = -1,
         .channel_fd = -1};
     is_program = true;

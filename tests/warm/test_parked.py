@@ -125,7 +125,7 @@ JAVASCRIPT = {
             " else { c.fork(__filename, ['z']).on('message', (m) => { console.log(m) }) }",
     "worker": "const w = require('worker_threads'); if (w.isMainThread) { new w.Worker(__filename).on('message', (m) => console.log(m)) }"
               " else { w.parentPort.postMessage([Object.keys(require.cache), require.main === module, process.argv.length]) }",
-    "timers": "setTimeout(() => console.log('b'), 20); setImmediate(() => console.log('a')); process.nextTick(() => console.log('n'));"
+    "timers": "setTimeout(() => console.log('b'), 1000); setImmediate(() => console.log('a')); process.nextTick(() => console.log('n'));"
               " Promise.resolve().then(() => console.log('p')); console.log('s')",
     "fetch": "console.log(typeof fetch, typeof WebSocket, typeof structuredClone)",
     "dns": "require('dns').lookup('localhost', (e, a) => console.log(a))",
@@ -348,7 +348,8 @@ def test_many_at_once_and_nothing_is_left(server):
         for n, run in enumerate(pool.map(one, range(80))):
             assert run["stdout"] == "%d\n" % n, run
     after = settle()
-    assert after[0] <= before[0] + 4 and after[1] <= before[1] + 4, (before, after)
+    # The spawner keeps up to 32 network namespaces for the next boxes.
+    assert after[0] <= before[0] + 4 + 32 and after[1] <= before[1] + 4, (before, after)
 
 
 def node_boxes(server):

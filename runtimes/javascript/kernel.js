@@ -36,6 +36,7 @@ const { tmpdir } = require('os');
 const { join } = require('path');
 const { inspect, types } = require('util');
 const vm = require('vm');
+const { Worker } = require('worker_threads');
 
 const CHANNEL = 3;
 const FRAME_MAX = 16 << 20;
@@ -203,7 +204,7 @@ function evaluate(code, run, kind) {
     if (problem && problem.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') run.finish({ interrupted: true });
     else run.finish({ error: describe(problem) });
   }
-  if (watch && !run.ended && !run.timer) run.timer = every(look, LOOK_MS);
+  if (watch && !run.ended && !run.timer) beginToLook(run);
 }
 
 // {a: 1} is meant as an object when it can be one.
@@ -286,6 +287,7 @@ function finish(run, outcome) {
   post('Runtime.discardConsoleEntries');
   state.running = null;
   stopTimer(run.timer);
+  store(seen, 0, 0);
   checkChannel();
   if (error) send('error', { name: error.name, value: error.value, traceback: cut(error.stack).split('\n') });
   else if (bundle) send('result', bundle);
@@ -403,6 +405,18 @@ function keepWatch() {
   }
   watch.startSigintWatchdog();
   watch.startSigintWatchdog();
+  tolerateTermination();
+}
+
+// A callback that was ended did not take its entry from the stack of asynchronous calls; node would abort over that.
+function tolerateTermination() {
+  const keep = process_.noDeprecation;
+  process_.noDeprecation = true;
+  try {
+    const { async_hook_fields: fields, constants } = process_.binding('async_wrap');
+    fields[constants.kCheck] = 0;
+  } catch { /* then such a callback ends the session */ }
+  process_.noDeprecation = keep;
 }
 
 function signalCame() {
@@ -412,7 +426,46 @@ function signalCame() {
   return came;
 }
 
+// Code that spins after an await, or in a callback, lets us look at nothing. A thread sees that a signal came, that an
+// exec awaits, and that we did not look for a while; it has the inspector end what runs. It is made when code first awaits.
+const GUARD = `
+const { workerData } = require('worker_threads');
+const { Session } = require('inspector');
+const { watchdogHasPendingSigint } = process.binding('contextify');
+let last = -1;
+let since = 0;
+setInterval(() => {
+  const looked = Atomics.load(workerData, 1);
+  if (looked !== last || !Atomics.load(workerData, 0) || !watchdogHasPendingSigint()) {
+    last = looked;
+    since = Date.now();
+  } else if (Date.now() - since > 150) {
+    since = Date.now();
+    const session = new Session();
+    session.connectToMainThread();
+    session.post('Runtime.terminateExecution', () => session.disconnect());
+  }
+}, 50);`;
+const seen = new Int32Array(new SharedArrayBuffer(8)); // an exec awaits; how often we looked
+const { add, store } = Atomics;
+let guard = null;
+
+function beginToLook(run) {
+  run.timer = every(look, LOOK_MS);
+  store(seen, 0, 1);
+  if (guard) return;
+  const resourceLimits = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 };
+  try {
+    guard = new Worker(GUARD, { eval: true, workerData: seen, resourceLimits, env: {}, execArgv: [] });
+    guard.on('error', () => {});
+    guard.unref();
+  } catch {
+    guard = {}; // no more threads: such code cannot be interrupted then
+  }
+}
+
 function look() {
+  add(seen, 1, 1);
   if (!signalCame()) return;
   try {
     emit('SIGINT', 'SIGINT', 2);

@@ -314,7 +314,11 @@ def test_jobs_are_the_shells(kernel):
                                   "(function f() { while (true) { JSON.stringify({}) } })()",
                                   "require('child_process').execSync('sleep 100')",
                                   "/(a+)+b/.test('a'.repeat(40))" if False else "let i = 0; do { i++ } while (true)",
-                                  "while (true) { try { for (;;) {} } catch {} }"])
+                                  "while (true) { try { for (;;) {} } catch {} }",
+                                  "await 0; for (;;) {}", "await new Promise((r) => setTimeout(r, 30)); while (true) { try { for (;;) {} } catch {} }",
+                                  "setTimeout(() => { for (;;) {} }, 10); await new Promise(() => {})",
+                                  "await Promise.resolve().then(() => { for (;;) {} })",
+                                  "for (;;) await 0"])
 def test_interrupt_keeps_state(kernel, loop):
     kernel("let x = 41")
     kernel.begin("x++; console.log('go');\n" + loop)
@@ -348,6 +352,17 @@ def test_interrupts_at_any_moment(kernel):
         time.sleep(round_ * 0.0002)
         kernel.interrupt()
         answer = kernel.finish()
+        assert answer.ok or answer.done["interrupted"], answer
+        time.sleep(0.005)
+    assert kernel("1+1").text == "2"
+
+
+def test_interrupts_of_code_that_awaits(kernel):
+    for round_ in range(30):
+        kernel.begin("await new Promise((r) => setTimeout(r, %d)); let z = 0; for (let i = 0; i < 1e6; i++) z++; z" % (round_ % 7))
+        time.sleep(round_ * 0.001)
+        kernel.interrupt()
+        answer = kernel.finish(timeout=10)
         assert answer.ok or answer.done["interrupted"], answer
         time.sleep(0.005)
     assert kernel("1+1").text == "2"

@@ -389,8 +389,8 @@ def test_jobs_survive_a_new_shell(shell):
 
 def test_stopped_job(shell):
     shell("sleep 108 & kill -STOP $!")
+    assert wait_until(lambda: shell.ask_jobs()[0]["state"] == "stopped")
     job = shell.ask_jobs()[0]
-    assert job["state"] == "stopped"
     assert shell.ask_jobs("kill_job", str(job["id"])) == []
 
 

@@ -110,6 +110,7 @@ VALUES = {
     "module file": ("require('fs').writeFileSync('m1.js', 'exports.v = 11'); require('./m1.js').v", "11"),
     "esm file": ("require('fs').writeFileSync('m2.mjs', 'export default 12'); (await import('./m2.mjs')).default", "12"),
     "static import of a file": ("require('fs').writeFileSync('m3.mjs', 'export const v = 13');\nimport { v as v3 } from './m3.mjs'; v3", "13"),
+    "json import with": ("require('fs').writeFileSync('e.json', '{\"k\":2}'); import data1 from './e.json' with { type: 'json' }; data1.k", "2"),
     "json import": ("require('fs').writeFileSync('d.json', '{\"k\":1}'); require('./d.json').k", "1"),
 }
 
@@ -313,7 +314,11 @@ def test_jobs_are_the_shells(kernel):
                                   "(function f() { while (true) { JSON.stringify({}) } })()",
                                   "require('child_process').execSync('sleep 100')",
                                   "/(a+)+b/.test('a'.repeat(40))" if False else "let i = 0; do { i++ } while (true)",
-                                  "while (true) { try { for (;;) {} } catch {} }"])
+                                  "while (true) { try { for (;;) {} } catch {} }",
+                                  "await 0; for (;;) {}", "await new Promise((r) => setTimeout(r, 30)); while (true) { try { for (;;) {} } catch {} }",
+                                  "setTimeout(() => { for (;;) {} }, 10); await new Promise(() => {})",
+                                  "await Promise.resolve().then(() => { for (;;) {} })",
+                                  "for (;;) await 0"])
 def test_interrupt_keeps_state(kernel, loop):
     kernel("let x = 41")
     kernel.begin("x++; console.log('go');\n" + loop)
@@ -347,6 +352,17 @@ def test_interrupts_at_any_moment(kernel):
         time.sleep(round_ * 0.0002)
         kernel.interrupt()
         answer = kernel.finish()
+        assert answer.ok or answer.done["interrupted"], answer
+        time.sleep(0.005)
+    assert kernel("1+1").text == "2"
+
+
+def test_interrupts_of_code_that_awaits(kernel):
+    for round_ in range(30):
+        kernel.begin("await new Promise((r) => setTimeout(r, %d)); let z = 0; for (let i = 0; i < 1e6; i++) z++; z" % (round_ % 7))
+        time.sleep(round_ * 0.001)
+        kernel.interrupt()
+        answer = kernel.finish(timeout=10)
         assert answer.ok or answer.done["interrupted"], answer
         time.sleep(0.005)
     assert kernel("1+1").text == "2"
@@ -422,6 +438,14 @@ HOSTILE = {
     "stack limit": "Error.stackTraceLimit = 0",
     "stack limit removed": "delete Error.stackTraceLimit",
     "toJSON": "String.prototype.toJSON = () => 'bad'; Object.prototype.toJSON = undefined",
+    "object functions": "Object.getOwnPropertySymbols = Object.entries = Object.defineProperty = Object.keys = Object.values = null; undefined",
+    "array functions": "for (const n of ['map', 'find', 'push', 'join', 'forEach', 'slice']) Array.prototype[n] = null",
+    "string functions": "for (const n of ['split', 'replace', 'slice', 'padStart', 'charCodeAt']) String.prototype[n] = () => { throw 1 }",
+    "regexp": "RegExp.prototype.test = RegExp.prototype.exec = () => { throw 1 }",
+    "promise": "Promise.prototype.then = () => { throw 1 }; Promise.resolve = null",
+    "global frozen": "Object.freeze(globalThis)",
+    "our names": "globalThis.$hermes_run = globalThis.$hermes_take = globalThis.$hermes_import = null; undefined",
+    "our names called": "$hermes_run(); $hermes_take(5); undefined",
     "proto": "Object.prototype.extra = 1; Array.prototype.extra = 2",
     "frozen": "Object.freeze(globalThis) && 0" if False else "Object.freeze(Object.prototype); undefined",
     "module": "require('module')._load = null; require.cache = null",
@@ -551,6 +575,12 @@ def test_interrupt_of_a_tool_call(kernel):
     assert answer.done["interrupted"]
     kernel.send("tool_result", {"id": "1", "output": 3})
     assert kernel("await require('hermes_tools').add(2, 2)", tools=TOOLS, on_tool=add).text == "4"
+
+
+def test_what_tools_give_is_of_the_codes_own_realm(kernel):
+    code = ("const t = require('hermes_tools'); const p = t.add(1, 2); const v = await p;\n"
+            "[p instanceof Promise, v instanceof Array, v[0] instanceof Object, t instanceof Object, new t.ToolError('x') instanceof Error]")
+    assert kernel(code, tools=TOOLS, on_tool=lambda c: {"output": [{"a": 1}]}).text == "[ true, true, true, true, true ]"
 
 
 def test_odd_tools(kernel):

@@ -31,6 +31,8 @@ const concat = Buffer.concat;
 const exitNow = process.reallyExit.bind(process);
 const cwdNow = process.cwd.bind(process);
 const later = setImmediate;
+const every = setInterval;
+const stopTimer = clearInterval;
 const pause = new Int32Array(new SharedArrayBuffer(4));
 const wait = Atomics.wait;
 const console_ = console;
@@ -107,6 +109,7 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
+      signalCame(); // for the code before: whether it is not cannot be told, and the server repeats it
       state.running = { early: state.early, finish() { this.early = true; } };
       later(execute, payload.toString()); // after signals that came before it
       break;
@@ -166,6 +169,7 @@ function evaluate(code, run, kind) {
     if (problem && problem.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') run.finish({ interrupted: true });
     else run.finish({ error: describe(problem) });
   }
+  if (watch && !run.ended && !run.timer) run.timer = every(look, LOOK_MS);
 }
 
 // {a: 1} is meant as an object when it can be one.
@@ -244,6 +248,7 @@ function finish(run, outcome) {
   post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   post('Runtime.discardConsoleEntries');
   state.running = null;
+  stopTimer(run.timer);
   checkChannel();
   if (error) send('error', { name: error.name, value: error.value, traceback: cut(error.stack).split('\n') });
   else if (bundle) send('result', bundle);
@@ -334,7 +339,47 @@ function display(value, options) {
   else console_.log(bundle['text/plain']);
 }
 
-// Interrupts. A running script is terminated by the vm; what is left is a script that awaits.
+// Interrupts. A running script is terminated by node's own watch for SIGINT, which it has for the vm; what is left is
+// a script that awaits. Node keeps that watch only while a script runs, and lets SIGINT end the process for a moment
+// after it. So we keep it for good (nested twice: leaving one level tells and clears what came), look while code awaits,
+// and keep listeners of the code from taking the signal away from it.
+const watch = (() => {
+  try {
+    const binding = process.binding('contextify');
+    return typeof binding.startSigintWatchdog === 'function' ? binding : null;
+  } catch {
+    return null;
+  }
+})();
+const emit = process.emit.bind(process);
+const LOOK_MS = 20;
+
+function keepWatch() {
+  if (!watch) return process_.on('SIGINT', onInterrupt);
+  for (const listener of process_.listeners('newListener')) {
+    if (listener.name !== 'startListeningIfSignal') continue;
+    process_.removeListener('newListener', listener);
+    process_.on('newListener', (type) => { if (type !== 'SIGINT') listener.call(process_, type); });
+  }
+  watch.startSigintWatchdog();
+  watch.startSigintWatchdog();
+}
+
+function signalCame() {
+  if (!watch) return false;
+  const came = watch.stopSigintWatchdog();
+  watch.startSigintWatchdog();
+  return came;
+}
+
+function look() {
+  if (!signalCame()) return;
+  try {
+    emit('SIGINT', 'SIGINT', 2);
+  } finally {
+    onInterrupt();
+  }
+}
 
 function onInterrupt() {
   if (state.running) {
@@ -493,7 +538,7 @@ function hideWarning() {
 
 function begin() {
   state.identity = fstatSync(CHANNEL);
-  process_.on('SIGINT', onInterrupt);
+  keepWatch();
   process_.on('uncaughtException', onUncaught);
   process_.on('unhandledRejection', (problem) => { if (!(problem instanceof ToolError)) onUncaught(problem); });
   process_.exit = (code) => { throw new Exit(Number(code ?? process_.exitCode ?? 0) & 0xff); };

@@ -26,7 +26,7 @@
 enum {
     CHUNK = 64 << 10,
     GRACE_MS = 2000,
-    WORD_MS = 1000,        /* for an answer of the spawner's */
+    WORD_MS = 10000,       /* for an answer of the spawner's, on a machine however busy */
     DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,

@@ -226,7 +226,7 @@ static int on_channel(struct exec *e)
     if (r == -EPIPE)
         return r;
     while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
-        if ((r = frames_take(&e->frames, &frame)) < 0)
+        if (frames_take(&e->frames, &frame) < 0)
             return -EBADMSG;
     }
     return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
@@ -479,6 +479,7 @@ static void finish(struct exec *e)
     channel_rest(&s->channel);
     tools_end(s);
     session_charge(s, e->usage.cpu_ns);
+    s->all->service->metrics.execs[result->status]++;
 }
 
 int session_exec(struct session *s, const struct exec_spec *spec,

@@ -207,7 +207,7 @@ static int pass_begin(struct interrupter *in, const struct client *client, const
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     if (pthread_create(ret_thread, NULL, pass_signals, in) == 0)
         return 0;
-    free(in->path);
+    free(take_ptr(in->path));
     return err_set(err, ERR_UNAVAILABLE, EAGAIN, "there is no thread for Ctrl-C");
 }
 

@@ -199,7 +199,7 @@ static int load(struct bench_args *args, const struct subject *subject, unsigned
         clients[started] = (struct client){.args = args,
             .subject = subject,
             .side = side,
-            .end_ms = begin_ms + SECONDS * 1000};
+            .end_ms = begin_ms + SECONDS * 1000ull};
         if (pthread_create(&clients[started].thread, NULL, be_client, &clients[started]))
             break;
     }

@@ -376,8 +376,9 @@ static int load_case(struct attack_cases *cases, int dir_fd, const char *file, s
     *c = (struct attack_case){.file = xstrdup(file),
         .language = languages[kind].language,
         .exit_code = -1,
-        .runs = 1,
-        .limits = languages[kind].own_limits ? (struct run_limits){0} : default_limits};
+        .runs = 1};
+    if (!languages[kind].own_limits)
+        c->limits = default_limits;
     c->text = buf_take(&text, &c->text_len);
     return parse_header(c, languages[kind].mark, err);
 }

@@ -78,8 +78,8 @@ static int run_command(const char *const *argv, char out[OUTPUT_MAX], size_t *re
     pid_t pid;
     int status = 0;
     ssize_t n;
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
+    if (!argv[0] || pipe2(pair, O_CLOEXEC) < 0)
+        return argv[0] ? -errno : -EINVAL;
     cleanup_close int from = pair[0];
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

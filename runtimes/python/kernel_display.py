@@ -242,7 +242,8 @@ def watch_matplotlib(rich):
     """There is no screen: Agg, and show() means show here. Set when pyplot is loaded, and not by a backend of
     our own, whose name programs started by the user would inherit and not find."""
     os.environ.setdefault("MPLBACKEND", "agg")
-    os.environ.setdefault("MPLCONFIGDIR", os.environ.get("TMPDIR", "/tmp") + "/.matplotlib")  # caches are no files of the user's
+    # Its caches are no files of the user's.
+    os.environ.setdefault("MPLCONFIGDIR", os.environ.get("TMPDIR", "/tmp") + "/.matplotlib")
 
     def adapt(pyplot):
         def show(*args, **kwargs):

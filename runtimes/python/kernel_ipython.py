@@ -107,7 +107,7 @@ class Shell(InteractiveShell):
         self.events.trigger("pre_run_cell", self.info)
 
     def shows_as_repr(self, kind):
-        """Whether no formatter has anything to say about a type: asking them all takes longer than the rest of an exec."""
+        """Whether no formatter has anything to say about a type: to ask them all takes as long as the rest of an exec."""
         for mime, formatter in self.display_formatter.formatters.items():
             if formatter.type_printers.get(kind) is not (_repr_pprint if mime == "text/plain" else None):
                 return False
@@ -120,8 +120,9 @@ class Shell(InteractiveShell):
     def after_cell(self):
         """For extensions; what came of the cell is not told."""
         self.events.trigger("post_execute")
-        self.events.trigger("post_run_cell", SimpleNamespace(info=self.info, execution_count=self.execution_count, result=None,
-                                                             error_before_exec=None, error_in_exec=None, success=True))
+        self.events.trigger("post_run_cell", SimpleNamespace(
+            info=self.info, execution_count=self.execution_count, result=None, error_before_exec=None,
+            error_in_exec=None, success=True))
 
     def transform_body(self, body):
         if not self.ast_transformers:

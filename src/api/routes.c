@@ -82,6 +82,8 @@ const struct route route_table[] = {
         "Kept states. Not there yet.", "401 404 501", NULL},
     {"POST", "/v1/sessions/{id}/rollback", AUTH_KEY, BODY_ANY, false, handle_session_later,
         "Go on from a kept state. Not there yet.", "401 404 501", NULL},
+    {"GET", "/v1/sessions/{id}/pty", AUTH_KEY, BODY_NONE, false, handle_session_later,
+        "A terminal in a session. Not there yet.", "401 404 501", NULL},
     {"GET", "/v1/runtimes", AUTH_KEY, BODY_NONE, false, handle_runtimes,
         "Languages, versions, default limits and what is missing.", "200 401", NULL},
     {"POST", "/run", AUTH_RUNNER, BODY_ANY, false, handle_runner_run,

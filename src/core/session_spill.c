@@ -17,9 +17,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-enum { CHUNK = 64 << 10, SPILL_MAX = 64 << 20 };
+enum { CHUNK = 64 << 10, SPILL_MAX = 64 << 20, FREE_MIN = 1 << 30 };
 
 void spill_init(struct spill *spill)
 {
@@ -42,6 +43,14 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
+/* The disk is there for more important things. */
+static bool has_room(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= (uint64_t)FREE_MIN;
+}
+
 /* Begins with what was captured so far. */
 static int begin(struct spill *spill, const struct capture *c, const char *dir)
 {
@@ -49,7 +58,9 @@ static int begin(struct spill *spill, const struct capture *c, const char *dir)
     cleanup_free char *text = capture_text(c, &len);
     spill->fd = open_nameless(dir);
     spill->size = len;
-    return spill->fd < 0 ? -errno : fs_write_all(spill->fd, text, len);
+    if (spill->fd < 0)
+        return -errno;
+    return has_room(spill->fd) ? fs_write_all(spill->fd, text, len) : -ENOSPC;
 }
 
 void spill_add(struct spill *spill, struct session *s, const struct capture *c,

@@ -4,6 +4,7 @@ fits. test_session_files_hostile.py has the code that fights back."""
 import io
 import os
 import re
+import sys
 import tarfile
 import threading
 import time
@@ -468,3 +469,37 @@ def test_the_whole_of_an_output_that_was_cut(session, server):
     assert answer["stdout_truncated"] and answer["stdout_file"] is None
     assert s.out("print('alive')") == "alive\n"
     assert not [p for p in os.listdir(server.state) if p.startswith("spill")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or os.environ.get("HERMES_IN_VM"), reason="needs root to become somebody else")
+def test_rootless(make_server):
+    """Init and code have one uid there, and capabilities only in their own namespace."""
+    from apilib import HERMES, ROOT, Server, make_dir
+    sys.path.insert(0, str(ROOT / "tests/attacks"))
+    from groups import Groups
+    user, work, server = 64124, make_dir(), None  # nobody has it
+    groups = Groups(user)
+    os.chown(work, user, user)
+
+    def become():
+        groups.enter()
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    try:
+        server = Server(work, before=become, command=[HERMES, "serve"], env={"HERMES_SESSION_PARKED": "0"})
+        s = Session(server)
+        assert s.call("PUT", "/files/d/x", b"1").status == 201
+        assert s.exec("open('y', 'w').write(open('d/x').read())")["files_changed"] == ["y"]
+        assert s.call("GET", "/files/y").body == b"1"
+        assert tarfile.open(fileobj=io.BytesIO(s.call("GET", "/archive").body)).getnames() == ["y", "d", "d/x"]
+        assert s.call("DELETE", "/files/d?recursive=true").status == 204
+        s.exec("import os; os.symlink('/etc/passwd', 'l')")
+        assert s.call("GET", "/files/l").status == 409
+        assert s.delete().status == 204
+    finally:
+        status = server.stop() if server else 0
+        left = groups.remove()
+        import shutil
+        shutil.rmtree(work, ignore_errors=True)
+    assert status == 0 and not left

@@ -232,7 +232,7 @@ int zygote_clone(struct zygote *z, const struct zygote_request *request, const i
     unsigned count, int *ret_pidfd, int *ret_network)
 {
     struct zygote_reply reply;
-    int got[2];
+    int got[2] = {-1, -1};
     int r = fdpass_send(z->socket, request, sizeof(*request), fds, count);
     if (r == 0)
         r = hear(z, ANSWER_MS, &reply, got);

@@ -241,3 +241,19 @@ int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
         return err_field(err, "error", "error must be a string");
     return 0;
 }
+
+int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err)
+{
+    static const char *const known[] = {"count", NULL};
+    static const char *const none[] = {NULL};
+    uint64_t count = 1;
+    json_t *body = NULL;
+    int r = len ? json_run_parse(data, len, &body, err) : 0;
+    if (r == 0 && body)
+        r = check_known(body, known, none, err);
+    if (r == 0 && body)
+        r = get_number(body, "count", SESSION_FORKS_MAX, &count, err);
+    json_decref(body);
+    *ret_count = (unsigned)count;
+    return r;
+}

@@ -128,8 +128,11 @@ void session_drop_box(struct session *s)
     s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;
-    if (s->promised_mb)
+    if (s->share)
+        session_unshare(s->all, s->share);
+    else if (s->promised_mb)
         admit_give_back(s->all->service->admit, s->promised_mb);
+    s->share = NULL;
     s->promised_mb = 0;
 }
 
@@ -172,6 +175,10 @@ static void note_end(struct session *s, const struct spawn_event *event)
         (void)snprintf(s->message, sizeof(s->message),
             "memory limit of %llu MiB reached; the files, which live in memory, are gone too",
             (unsigned long long)s->spec.limits.memory_mb);
+    } else if (event->kind == EVENT_ENDED && s->is_fork) {
+        s->reason = "exited";
+        (void)snprintf(s->message, sizeof(s->message),
+            "the interpreter of this fork ended, and its files went with it");
     } else {
         s->reason = "box_lost";
         (void)snprintf(s->message, sizeof(s->message), "the box of the session died");

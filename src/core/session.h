@@ -77,6 +77,12 @@ int session_interrupt(struct session *s, struct err *err);
 int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
     struct err *err);
 
+/* Copies of an idle session, memory and files: fills in `ret` with `count` new ones, of which
+ * the caller owns a reference each; all or none. ERR_CONFLICT tells what stands in the way. */
+enum { SESSION_FORKS_MAX = 30 };
+int session_fork(struct session *s, unsigned count, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err);
+
 /* Background jobs of a shell, as its kernel lists them. With `kill_id` (or NULL) that one is
  * ended first; ERR_NOT_FOUND when there is none. The caller owns *ret. */
 int session_jobs(struct session *s, const char *kill_id, json_t **ret, struct err *err);

@@ -70,6 +70,8 @@ static json_t *to_json(const struct session *s)
         (json_int_t)s->execution_count, "limits", limits_json(&s->spec.limits), "isolation",
         "level", spawner_level_name(seal->level), "cgroup", spawner_cgroup_name(seal->cgroup),
         "start", s->is_warm ? "warm" : "cold");
+    if (s->is_fork)
+        (void)json_object_set_new(json, "forked_from", json_string(s->origin));
     return json;
 }
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "spawn/fork.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/request.h"
@@ -27,7 +28,7 @@
 
 enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
 
-static void send_event(int socket, const struct spawn_event *event)
+void box_tell(int socket, const struct spawn_event *event)
 {
     (void)send(socket, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -44,7 +45,7 @@ static int give_pipes(
     return 0;
 }
 
-static int watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
+int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
 {
     struct epoll_event e = {
         .events = EPOLLIN, .data.u64 = (uint64_t)(box - s->boxes) * TAG_COUNT + tag};
@@ -98,7 +99,7 @@ static int map_ids(const struct spawner *s, const struct box *box, int pid)
     char path[32];
     (void)snprintf(path, sizeof(path), "/proc/%d", pid);
     cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, fd);
+    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, box->flags & BOX_FORKS, fd);
 }
 
 static int enter_root(struct spawner *s, uint32_t root)
@@ -112,14 +113,14 @@ static int enter_root(struct spawner *s, uint32_t root)
 
 static int watch_all(struct spawner *s, struct box *box)
 {
-    int r = watch(s, box, box->pidfd, TAG_PIDFD);
+    int r = box_watch(s, box, box->pidfd, TAG_PIDFD);
     box->watched = r == 0;
     if (r == 0 && box->socket >= 0)
-        r = watch(s, box, box->socket, TAG_SOCKET);
+        r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0)
-        r = watch(s, box, box->link, TAG_LINK);
+        r = box_watch(s, box, box->link, TAG_LINK);
     if (r == 0 && box->leaf.oom_fd >= 0)
-        r = watch(s, box, box->leaf.oom_fd, TAG_OOM);
+        r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM);
     return r;
 }
 
@@ -153,7 +154,9 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     int r;
     int pair[2];
     *ret_step = STEP_SLOT;
-    if ((r = ids_claim(&s->ids)) < 0)
+    box->flags = request->flags;
+    box->limits = request->limits;
+    if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
     if ((r = cgroup_leaf_make(
@@ -265,7 +268,11 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
 static void kill_box(struct spawner *s, struct box *box)
 {
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->pidfd >= 0)
+    if (box->is_fork)
+        fork_helped(s, box);
+    /* Init stays while there are forks, and a fork whose process nobody has looked at is not
+     * ours to kill. */
+    if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
@@ -313,7 +320,7 @@ static void tell_end(struct spawner *s, struct box *box)
         event.error = box->failed ? box->error : -ECHILD;
     }
     box->told = true;
-    send_event(box->socket, &event);
+    box_tell(box->socket, &event);
     close_fd(&box->socket);
 }
 
@@ -321,7 +328,12 @@ static void remove_leaf(struct spawner *s, struct box *box)
 {
     if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
         s->dying[s->dying_count++] = box->leaf;
+    if (box->is_aside && cgroup_leaf_remove(&s->cgroups, &box->aside) == -EBUSY &&
+        s->dying_count < MAX_DYING)
+        s->dying[s->dying_count++] = box->aside;
 }
+
+static void leave_family(struct spawner *s, const struct box *box);
 
 /* Gives back all a box holds; its processes are dead and reaped. */
 static void release(struct spawner *s, struct box *box)
@@ -331,13 +343,28 @@ static void release(struct spawner *s, struct box *box)
     close_fd(&box->pidfd);
     remove_leaf(s, box);
     if (box->slot >= 0)
-        ids_release(&s->ids, box->slot);
+        ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
     if (box->is_parked)
         s->zygotes[box->zygote].parked--;
     else
         s->running -= !box->is_session;
     close_fd(&box->socket);
     box->used = false;
+    if (box->is_fork)
+        leave_family(s, box);
+}
+
+/* The last fork of a session that is over takes init along. */
+static void leave_family(struct spawner *s, const struct box *box)
+{
+    struct box *root = &s->boxes[box->root];
+    root->fork_ids &= ~(1u << box->fork_number);
+    if (--root->forks || !root->used)
+        return;
+    if (root->init_gone)
+        release(s, root);
+    else if (root->told)
+        kill_box(s, root);
 }
 
 static void reap(const struct box *box)
@@ -351,15 +378,17 @@ static void reap(const struct box *box)
  * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
  * cleans up.
  */
-static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
+void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
 {
     box->failed = true;
     box->step = step;
     box->error = error;
     close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
-    if (box->pidfd >= 0) {
+    if (box->is_fork)
         kill_box(s, box);
-        if (box->watched || watch(s, box, box->pidfd, TAG_PIDFD) == 0)
+    if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
+        kill_box(s, box);
+        if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
             return;
         reap(box);
     }
@@ -388,9 +417,17 @@ static void open_fields(struct box *box, int socket, int zygote)
         .slot = -1,
         .zygote = zygote,
         .request_ns = clock_ns()};
-    box->leaf.oom_fd = -1;
+    box->leaf.oom_fd = box->aside.oom_fd = -1;
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
-        box->leaf.fds[i] = -1;
+        box->leaf.fds[i] = box->aside.fds[i] = -1;
+}
+
+struct box *box_new(struct spawner *s)
+{
+    struct box *box = free_box(s);
+    if (box)
+        open_fields(box, -1, -1);
+    return box;
 }
 
 int box_park(struct spawner *s, int zygote)
@@ -408,7 +445,7 @@ int box_park(struct spawner *s, int zygote)
     z->parked++;
     int r = build(s, box, &request, NULL, 0, &step);
     if (r < 0)
-        fail(s, box, step, r);
+        box_fail(s, box, step, r);
     return r;
 }
 
@@ -440,7 +477,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
     s->zygotes[box->zygote].base_memory = box->base_memory;
     int r = give_pipes(s, box, fds + 2, fd_count - 2);
     if (r == 0)
-        r = watch(s, box, box->socket, TAG_SOCKET);
+        r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0)
         r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
     close_fd(&box->hand);
@@ -450,7 +487,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
 static void refuse_request(int *fds, unsigned fd_count, int error)
 {
     if (fd_count > 0)
-        send_event(fds[0],
+        box_tell(fds[0],
             &(struct spawn_event){.kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
 }
 
@@ -473,7 +510,7 @@ static bool serve_parked(
         if (r == 0)
             return true;
         fds[0] = take_fd(&box->socket);
-        fail(s, box, STEP_RELEASE, r);
+        box_fail(s, box, STEP_RELEASE, r);
     }
     return false;
 }
@@ -501,7 +538,7 @@ static void serve_request(
         r = build(s, box, request, fds, fd_count, &step);
     }
     if (r < 0)
-        fail(s, box, step, r);
+        box_fail(s, box, step, r);
 }
 
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
@@ -537,11 +574,15 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
         box->base_cpu_ns = record->cpu_ns;
     box->started = true;
     box->start_ns = record->ns;
-    send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-                                .flags = box->zygote >= 0 ? STARTED_WARM : 0,
-                                .cgroup = s->cgroups.mode,
-                                .start_ns = box->start_ns,
-                                .setup_ns = box->start_ns - box->request_ns});
+    if (box->is_aside)
+        (void)cgroup_leaf_move(&s->cgroups, &box->aside, box->pid);
+    if (box->is_fork)
+        fork_helped(s, box);
+    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
+                              .flags = box->zygote >= 0 ? STARTED_WARM : 0,
+                              .cgroup = s->cgroups.mode,
+                              .start_ns = box->start_ns,
+                              .setup_ns = box->start_ns - box->request_ns});
 }
 
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
@@ -551,7 +592,10 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         on_start(s, box, record);
         break;
     case LINK_INTERRUPTED:
-        send_event(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        break;
+    case LINK_KNOWN:
+        box->is_known = true;
         break;
     case LINK_FAILED:
         box->failed = true;
@@ -561,9 +605,15 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     case LINK_EXIT:
         if (box->failed)
             break;
+        if (box->is_aside)
+            (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+        box->is_resting = box->is_session;
+        if (box->is_session && box->killed) {
+            tell_end(s, box); /* there are forks, else init would be dead */
+            break;
+        }
         if (box->is_session) {
-            box->is_resting = true;
-            send_event(box->socket,
+            box_tell(box->socket,
                 &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
             break;
         }
@@ -575,7 +625,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         box->init_rss = record->rss_bytes;
         if (box->collects) {
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
-            send_event(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
+            box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
         } else if (record->is_empty) {
             /* Nobody is left but init on its way out: no need to wait a millisecond for the
              * kernel to take the namespaces apart. */
@@ -587,11 +637,23 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     }
 }
 
-static void drain_link(struct spawner *s, struct box *box)
+/* Returns what the last attempt to read gave. */
+static ssize_t drain_link(struct spawner *s, struct box *box)
 {
     struct link_record record;
-    while (recv(box->link, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record))
+    ssize_t n;
+    while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
+    return n;
+}
+
+/* The process that makes a fork tells on its link; when it says no more and has not succeeded,
+ * there will be no fork. */
+static void on_fork_link(struct spawner *s, struct box *box)
+{
+    if (box->link < 0 || drain_link(s, box) != 0 || box->started || box->link < 0)
+        return;
+    box_fail(s, box, box->failed ? box->step : STEP_COPY_STOP, box->failed ? box->error : -EIO);
 }
 
 static void tell_usage(struct spawner *s, struct box *box)
@@ -602,7 +664,7 @@ static void tell_usage(struct spawner *s, struct box *box)
     event.flags = usage.pids_max ? ENDED_PIDS : 0;
     event.peak_bytes = above(usage.peak_bytes, box->base_memory);
     fill_usage(s, box, &usage, &event);
-    send_event(box->socket, &event);
+    box_tell(box->socket, &event);
 }
 
 /* Gives a session that has no program another one. Only then: init reads one message each time,
@@ -613,15 +675,36 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
         return false;
     box->request_ns = clock_ns();
     int r = give_pipes(s, box, fds + 1, fd_count - 1);
+    if (r == 0 &&
+        box->is_aside) /* the program is born where init is; on_start() moves it back */
+        r = cgroup_leaf_move(&s->cgroups, &box->leaf, box->pid);
     if (r == 0)
         r = fdpass_send(box->link, "r", 1, fds, fd_count);
     box->is_resting = r < 0;
     return r == 0;
 }
 
+/* A fork has no init to ask. Stopping it is its end. */
+static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command)
+{
+    switch (command->kind) {
+    case COMMAND_INTERRUPT:
+        if (fork_interrupt(box) < 0)
+            return false;
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        return true;
+    case COMMAND_PAUSE:
+        return fork_pause(s, box, true) == 0;
+    case COMMAND_RESUME:
+        return fork_pause(s, box, false) == 0;
+    default:
+        return false;
+    }
+}
+
 /* False when the command makes no sense for this box. */
 static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
-    const int *fds, unsigned fd_count)
+    int *fds, unsigned fd_count)
 {
     if (command->kind == COMMAND_USAGE) {
         tell_usage(s, box);
@@ -629,10 +712,16 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
     }
     if (!box->is_session || !box->started)
         return false;
+    if (command->kind == COMMAND_FORK)
+        return fork_begin(s, box, fds, fd_count);
+    if (box->is_fork)
+        return obey_fork(s, box, command);
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
     case COMMAND_STOP:
+        if (box->is_aside)
+            return cgroup_leaf_kill(&s->cgroups, &box->leaf) >= 0;
         return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
     case COMMAND_RESTART:
         return restart(s, box, fds, fd_count);
@@ -658,9 +747,28 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
     box->killed = true;
-    kill_box(s, box);
     if (n <= 0)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
+    if (box->is_fork && !box->is_known) {
+        box_fail(s, box, STEP_REQUEST, -ECANCELED);
+        return;
+    }
+    kill_box(s, box);
+    if (box->forks && box->is_resting)
+        tell_end(s, box);
+}
+
+/* The process of a fork is dead; what it started dies with it. */
+static void on_fork_end(struct spawner *s, struct box *box)
+{
+    struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
+    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
+        return;
+    if (box->link >= 0)
+        (void)drain_link(s, box);
+    kill_box(s, box);
+    tell_end(s, box);
+    release(s, box);
 }
 
 /* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
@@ -669,10 +777,14 @@ static void on_end(struct spawner *s, struct box *box)
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return; /* an event of the box that had this place before */
-    drain_link(s, box);
+    (void)drain_link(s, box);
     if (!box->told)
         tell_end(s, box);
-    release(s, box);
+    box->init_gone = box->forks > 0;
+    if (box->init_gone) /* their ends follow at once */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    else
+        release(s, box);
 }
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag)
@@ -680,7 +792,13 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
     uint64_t count;
     switch (tag) {
     case TAG_LINK:
-        drain_link(s, box);
+        if (box->is_fork)
+            on_fork_link(s, box);
+        else
+            (void)drain_link(s, box);
+        break;
+    case TAG_HAND:
+        fork_hello(s, box);
         break;
     case TAG_SOCKET:
         on_command(s, box);
@@ -689,11 +807,15 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
         if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
             break;
         box->oom_event = true;
+        box->killed = box->killed || box->forks;
         kill_box(s, box);
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
         break;
     case TAG_PIDFD:
-        on_end(s, box);
+        if (box->is_fork)
+            on_fork_end(s, box);
+        else
+            on_end(s, box);
         break;
     default:
         break;
@@ -706,8 +828,12 @@ void box_kill_all(struct spawner *s)
 {
     uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
     for (unsigned i = 0; i < s->box_end; i++) {
-        if (s->boxes[i].used)
-            kill_box(s, &s->boxes[i]);
+        struct box *box = &s->boxes[i];
+        if (!box->used)
+            continue;
+        kill_box(s, box);
+        if (box->forks && box->pidfd >= 0) /* kill_box() would leave it to its forks */
+            (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
@@ -715,7 +841,8 @@ void box_kill_all(struct spawner *s)
             continue;
         uint64_t now = clock_ms();
         struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
-        if (poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
+        if (box->pidfd < 0 ||
+            poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
             reap(box);
             if (box->failed && !box->told)
                 tell_end(s, box);

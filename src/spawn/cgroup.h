@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CGROUP_PREFIX "hermes-"
 
@@ -83,6 +84,19 @@ int cgroup_join(int fd);
  * run; `skip` as above. */
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
+
+/* Moves a process of one thread there, in every tree. */
+int cgroup_leaf_move(const struct cgroup_host *host, const struct cgroup_leaf *leaf, pid_t pid);
+
+/* Stops everything in it, or lets it go on. The kernel takes a moment for the former;
+ * cgroup_leaf_settle() waits for that, but not for long: -ETIMEDOUT. */
+int cgroup_leaf_freeze(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_frozen);
+int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+
+/* The processes in it, at most `max`; returns how many. */
+int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    pid_t *ret_pids, unsigned max);
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);

@@ -8,6 +8,7 @@
 #include "spawn/protocol.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All a box is born with. Descriptors are the box's ends only; -1 where absent. */
@@ -42,7 +43,13 @@ struct payload_words {
 };
 
 /* What the box tells the spawner on the link; the payload cannot, its copy closes at exec. */
-enum link_kind { LINK_FAILED = 1, LINK_START, LINK_EXIT, LINK_INTERRUPTED };
+enum link_kind {
+    LINK_FAILED = 1,
+    LINK_START,
+    LINK_EXIT,
+    LINK_INTERRUPTED,
+    LINK_KNOWN, /* of a fork: the process is what it should be, and in its own group */
+};
 
 struct link_record {
     uint32_t kind;
@@ -80,3 +87,6 @@ _Noreturn void collect_run(const struct inside *in); /* collect.c */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
 int inside_send(const struct inside *in, const struct link_record *record);
 uint64_t inside_cpu_ns(void);
+
+/* Closes every descriptor from 3 on but these, which it sorts. */
+int inside_close_others(int *keep, size_t count);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Forks: a live session copied, memory and files. The program of a box forks itself, and the
+ * copy is made a box of its own: control group, user and mount namespace, uid, Landlock layer,
+ * file systems with copies of the files under the same paths. It stays in the pid namespace of
+ * the box it comes from, whose init reaps it, and outlives the program it was copied from; it
+ * dies with that init, which goes when the last of the family has gone.
+ *
+ * The program's part runs in memory that a stranger's code has had its hands in; it is a
+ * convenience. What matters is done from outside, by a short-lived process per fork (with an
+ * alarm, so that nobody waits for a program that does not do its part), in this order:
+ *
+ *   the program's copy says hello on a socket that tells us its pid
+ *   it is moved to a control group of its own; the original is frozen
+ *   it is stopped, and made to make the calls that confine it (inject.h)
+ *   its file systems are made, mounted and filled
+ *   it is told to go on, moves its descriptors over, and says so
+ *   it is frozen and looked at: no descriptor, directory or shared memory of the original's
+ *
+ * docs/internals/session-fork.md has the reasons. */
+
+#include "spawn/box.h"
+#include "spawn/inside.h"
+
+/* COMMAND_FORK to `parent`: takes fds[0]. False when it makes no sense for that box. */
+bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count);
+
+/* Something came from the copy: its pid. Starts the process that does the rest. */
+void fork_hello(struct spawner *s, struct box *box);
+
+/* That process has ended; it is reaped, and the original may run. */
+void fork_helped(struct spawner *s, struct box *box);
+
+/* COMMAND_INTERRUPT and COMMAND_PAUSE or RESUME to a fork. */
+int fork_interrupt(const struct box *box);
+int fork_pause(const struct spawner *s, const struct box *box, bool is_paused);
+
+/* The child of the spawner; never returns. */
+struct fork_work {
+    const struct spawner *s;
+    const struct box *box;    /* the copy's */
+    const struct box *parent; /* the original's */
+    pid_t init_pid;
+    pid_t parent_pid; /* a process in the original's namespaces */
+    int hello_fd;
+    int report_fd;
+    int proc_fd;     /* /proc/PID of the copy */
+    int from_fds[3]; /* the original's /box, /tmp, /dev/shm */
+};
+_Noreturn void fork_work(struct fork_work *w); /* fork_work.c */
+
+/* fork_check.c: 0, or negative errno when the copy has something that it may not have. */
+int fork_check_rights(const struct fork_work *w);
+int fork_check_reach(const struct fork_work *w);

@@ -17,13 +17,13 @@ BEGIN {
     allow["backend"] = allow["queue"] = allow["store"] = "base"
     allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h"
     allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base spawn/protocol.h"
-    allow["spawn"] = "base"
+    allow["spawn"] = allow["shell"] = "base"
 
     # libraries that a directory must do without: base needs libc only, and the program with
     # privileges parses nothing
     libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/"
     deny["base"] = libraries "|seccomp"
-    deny["spawn"] = libraries
+    deny["spawn"] = deny["shell"] = libraries
 }
 function complain(text)
 {

@@ -106,6 +106,19 @@ JAVA
     finish java "$key"
 }
 
+# What a parked virtual machine runs before it has a program.
+seed_java_run()
+{
+    javac=$(first /usr/lib/jvm/java-*-openjdk-*/bin/javac)
+    source=$(dirname "$0")/../runtimes/java/Rehearsal.java
+    [ -n "$javac" ] && [ -f "$source" ] || return 0
+    key="$("$javac" --version) $(cksum <"$source")"
+    begin java-run "$key" || return 0
+    "$javac" -proc:none -encoding UTF-8 -d "$work" "$source"
+    finish java-run "$key"
+}
+
 seed_cpp
 seed_java
+seed_java_run
 seed_go

@@ -257,7 +257,7 @@ class Kernel:
         if last is not None:
             value = self.evaluate(compile(last, name, "eval", self.flags, True))
         if value is not None:
-            outcome.value = self.rich.result(value, self.count)
+            outcome.value = self.rich.result(value)
 
     def evaluate(self, code):
         self.flags |= code.co_flags & FUTURE_FLAGS

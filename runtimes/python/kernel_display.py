@@ -89,11 +89,14 @@ class Plain:
         bundle.setdefault("text/plain", repr(value))
         return bundle
 
-    def result(self, value, count):
-        builtins._ = value
+    def result(self, value):
         made = sendable(self.bundle(value))
         forget_figure(value)
+        self.remember(value)
         return made
+
+    def remember(self, value):
+        builtins._ = value
 
     def display(self, *values, raw=False, **ignored):
         """display(value…): shows values in the richest way they have. With raw=True, values are mime bundles."""
@@ -166,18 +169,15 @@ class Rich(Plain):
             bundle["text/plain"] = repr(value)
         return bundle
 
-    def result(self, value, count):
-        made = super().result(value, count)
-        del builtins._
+    def remember(self, value):
         try:
             self.shell.displayhook.update_user_ns(value)
         except Exception:
             pass
-        return made
 
     def show_figures(self):
         try:
-            self.shell.events.trigger("post_execute")
+            self.shell.after_cell()
         except Exception:
             pass
         super().show_figures()

@@ -5,6 +5,7 @@ import builtins
 import os
 import sys
 import traceback
+from types import SimpleNamespace
 
 import IPython.core.interactiveshell
 from IPython.core.builtin_trap import BuiltinTrap
@@ -87,6 +88,9 @@ class Shell(InteractiveShell):
 
     showsyntaxerror = showindentationerror = showtraceback
 
+    # To the real stdout and without a terminal, which a box does not have.
+    system = InteractiveShell.system_raw
+
     def begin(self):
         builtins.display = display
         builtins.get_ipython = self.get_ipython
@@ -97,7 +101,15 @@ class Shell(InteractiveShell):
     def remember_input(self, source, text):
         self.history_manager.input_hist_parsed.append(source.rstrip("\n"))
         self.history_manager.input_hist_raw.append(text)
+        self.info = SimpleNamespace(raw_cell=text, store_history=True, silent=False, shell_futures=True, cell_id=None)
         self.events.trigger("pre_execute")
+        self.events.trigger("pre_run_cell", self.info)
+
+    def after_cell(self):
+        """For extensions; what came of the cell is not told."""
+        self.events.trigger("post_execute")
+        self.events.trigger("post_run_cell", SimpleNamespace(info=self.info, execution_count=self.execution_count, result=None,
+                                                             error_before_exec=None, error_in_exec=None, success=True))
 
     def transform_body(self, body):
         if not self.ast_transformers:

@@ -15,14 +15,14 @@ import threading
 import time
 import types
 
-# What programs import most. Anything here is free for them; nothing here may start a thread, open
-# a descriptor or read a random number that stays.
+# What programs import most, as far as it is Python or built in: a library of its own, which hashlib,
+# decimal and shutil load, costs every box more than its import costs those who want it. Nothing here
+# may start a thread, open a descriptor or read a random number that stays.
 import abc, argparse, array, ast, base64, bisect, collections, contextlib, copy, csv  # noqa: E401,F401
-import dataclasses, datetime, decimal, enum, errno, fractions, functools, glob, hashlib  # noqa: E401,F401
-import heapq, importlib.util, inspect, itertools, json, locale, logging, math, numbers  # noqa: E401,F401
-import operator, pathlib, pickle, platform, pprint, queue, random, re, select, shutil  # noqa: E401,F401
-import socket, statistics, string, struct, subprocess, tempfile, textwrap, traceback  # noqa: E401,F401
-import typing, unicodedata, urllib.parse, uuid, warnings, weakref, zlib  # noqa: E401,F401
+import dataclasses, datetime, enum, errno, functools, heapq, importlib.util, inspect  # noqa: E401,F401
+import itertools, json, locale, logging, math, numbers, operator, pathlib, pickle  # noqa: E401,F401
+import pprint, random, re, select, socket, string, struct, subprocess, textwrap  # noqa: E401,F401
+import traceback, typing, unicodedata, urllib.parse, warnings, weakref  # noqa: E401,F401
 
 LIBRARY = "/usr/lib/hermes/libhermes-warm.so"
 
@@ -51,14 +51,23 @@ def open_stdio():
     sys.stderr = sys.__stderr__ = stream(2, "w", "backslashreplace", True)
 
 
-def be_program(library):
-    """Sets up sys and os for the program; returns its path."""
-    argv = [os.fsdecode(w) for w in words(library.hermes_warm_arg)]
+# What most programs get: the zygote's own.
+ENV = [b"%s=%s" % item for item in os.environb.items()]
+
+
+def set_environment(env):
     os.environ.clear()
-    for word in words(library.hermes_warm_env):
+    for word in env:
         key, _, value = word.partition(b"=")
         os.environb[key] = value
     time.tzset()
+
+
+def be_program(args, env):
+    """Sets up sys and os for the program; returns its path."""
+    argv = [os.fsdecode(word) for word in args]
+    if env != ENV:
+        set_environment(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.orig_argv[:] = argv
     sys.argv[:] = argv[1:]
@@ -127,55 +136,51 @@ def clear(names):
                 names[name] = None
 
 
-def finish(status):
+def wind_up():
     """What the interpreter does at its end, for what belongs to the program, and no more: to take
     apart what the zygote loaded would touch every page of it."""
-    try:
-        threading._shutdown()
-    except BaseException:
-        traceback.print_exc()
     atexit._run_exitfuncs()
     ok = flush(sys.stdout)
     clear(sys.modules["__main__"].__dict__)
     gc.collect()
     ok = flush(sys.stdout) and ok
     flush(sys.stderr)
+    return ok
+
+
+def finish(status):
+    if threading.active_count() > 1 or getattr(threading, "_threading_atexits", True):
+        try:
+            threading._shutdown()
+        except BaseException:
+            traceback.print_exc()
+    ok = wind_up()
     if status == -signal.SIGINT:  # as python3 does, so that a shell sees it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(status if ok or status else 120)
 
 
-REHEARSAL = """
-import sys, os, json
-class A:
-    def f(self, x=1, *args, **kw): return [str(i) for i in range(x)]
-def g(n):
-    yield from A().f(n)
-print("hello", len(list(g(20))), {"a": 1.5}, file=sys.stdout)
-try: int("x")
-except ValueError as e: str(e)
-"""
+ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
 
 
 def rehearse():
-    """Runs a small program the way programs are run, to nowhere, so that the pages it writes to
-    (counters of references, caches) are the box's own before there is a job."""
-    keep = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
-    open_stdio()
-    main = types.ModuleType("__main__")
-    exec(compile(REHEARSAL, "/box/main.py", "exec", dont_inherit=True), main.__dict__)
-    with io.open_code("/dev/null") as file:
-        file.read()
-    clear(main.__dict__)
-    flush(sys.stdout)
-    gc.collect()
-    sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = keep
+    """Runs a small program the way programs are run, to nowhere, so that the pages that this writes
+    to (counters of references, caches) are the box's own before there is a job."""
+    run(be_program(ARGS, ENV))
+    wind_up()
+
+
+def be_child():
+    """The clone has the one thread that the zygote had, and nobody holds a lock: of what CPython does
+    after a fork two things are left."""
+    threading.main_thread()._set_native_id()
+    random.seed()
 
 
 def rehearse_session(kernel):
-    """The same for a session: what a cell goes through, without a trace in the user's names."""
-    rehearse()
+    """The same for a session: what a cell goes through, without a trace in the user's names. No program
+    ends here, and with it IPython."""
     rich = kernel.prepared.rich
     if hasattr(rich, "shell"):
         rich.shell.transform_cell("x = 1\nprint(x)\nx + 1\n")
@@ -187,20 +192,23 @@ def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
+    rehearse()
+    practise = rehearse
     if session:
         import kernel
         kernel.prepare()
-    practise = functools.partial(rehearse_session, kernel) if session else rehearse
-    practise()
+        practise = functools.partial(rehearse_session, kernel)
+        practise()
     gc.collect()
     gc.freeze()
     if library.hermes_warm_serve() != 0:
         os._exit(0)
     # From here on we are in a box.
-    ctypes.pythonapi.PyOS_AfterFork_Child()
-    practise()
+    be_child()
+    if library.hermes_warm_is_parked():
+        practise()
     library.hermes_warm_begin()
-    path = be_program(library)
+    path = be_program(words(library.hermes_warm_arg), words(library.hermes_warm_env))
     del library
     if session:
         kernel.serve()

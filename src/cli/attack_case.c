@@ -27,11 +27,14 @@ static const struct {
     const char *suffix;
     const char *language;
     const char *mark; /* begins a line of the header */
+    bool
+        own_limits; /* those of the runtime where a case says nothing: parked boxes have them */
 } languages[] = {
-    {".py", "python", "# "},
-    {".c", "c", "// "},
-    {".cpp", "cpp", "// "},
-    {".sh", "bash", "# "},
+    {".py", "python", "# ", false},
+    {".c", "c", "// ", false},
+    {".cpp", "cpp", "// ", false},
+    {".sh", "bash", "# ", false},
+    {".js", "javascript", "// ", true},
 };
 
 static const struct {
@@ -374,7 +377,7 @@ static int load_case(struct attack_cases *cases, int dir_fd, const char *file, s
         .language = languages[kind].language,
         .exit_code = -1,
         .runs = 1,
-        .limits = default_limits};
+        .limits = languages[kind].own_limits ? (struct run_limits){0} : default_limits};
     c->text = buf_take(&text, &c->text_len);
     return parse_header(c, languages[kind].mark, err);
 }

@@ -43,7 +43,9 @@ static const struct argp_option options[] = {
     {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
         1},
     {"warm", OPT_WARM, NULL, 0,
-        "only cases in Python, in boxes that are forked from a running interpreter", 1},
+        "only cases in Python and JavaScript, in boxes of interpreters that were started "
+        "before",
+        1},
     {"jobs", 'j', "N", 0, "cases at one time (default: the number of cores)", 1},
     {"json", OPT_JSON, NULL, 0, "print an array of all results", 1},
     {"cases", OPT_CASES, "DIR", 0, "where the cases are", 1},
@@ -129,7 +131,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static bool is_wanted(const struct selftest *s, const struct attack_case *c)
 {
-    if (s->bench.warm && !str_eq(c->language, "python"))
+    if (s->bench.warm && !str_eq(c->language, "python") && !str_eq(c->language, "javascript"))
         return false;
     bool wanted = s->only.count == 0;
     for (size_t i = 0; i < s->only.count && !wanted; i++)
@@ -155,7 +157,7 @@ static int select_items(struct selftest *s, struct err *err)
  * root for the spawner to build. */
 static int load_runtimes(struct selftest *s, struct err *err)
 {
-    static const char *const names[] = {"bash", "c", "cpp", "python"};
+    static const char *const names[] = {"bash", "c", "cpp", "javascript", "python"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         bool used = str_eq(names[i], "bash"); /* measures the host */
         for (size_t k = 0; k < s->count && !used; k++)

@@ -57,6 +57,7 @@ struct config {
     uint64_t resume_grace_s;
     bool warm;
     uint64_t parked;
+    uint64_t parked_free_percent;
 
     uint64_t max_sessions;
     uint64_t max_sessions_per_key;

@@ -97,9 +97,15 @@ const struct config_row config_table[] = {
         "requests get 429",
         "HERMES_QUEUE"),
     VALUE(CONFIG_BOOL, "warm", warm, "true", 0, 1,
-        "fork boxes from running interpreters where a language has one", "HERMES_WARM"),
+        "start interpreters before they are needed, where a language can", "HERMES_WARM"),
     VALUE(CONFIG_NUMBER, "parked", parked, "8", 0, 256,
-        "boxes of each such language kept ready for the next run", "HERMES_PARKED"),
+        "boxes of each such language kept ready for the next run; the most where runtime.json "
+        "says "
+        "how many",
+        "HERMES_PARKED"),
+    VALUE(CONFIG_NUMBER, "parked_free_percent", parked_free_percent, "10", 0, 100,
+        "no box is kept ready while less of the machine's memory is available",
+        "HERMES_PARKED_FREE_PERCENT"),
     VALUE(CONFIG_SECONDS, "queue_wait_s", queue_wait_s, "60", 1, 3600,
         "longest wait of one run", "HERMES_QUEUE_WAIT_S"),
     VALUE(CONFIG_NUMBER, "memory_mb", memory_mb, "0", 0, 1 << 24,

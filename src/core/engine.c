@@ -112,6 +112,47 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     return 0;
 }
 
+/* Whether what Hermes itself puts into the tree to start ahead of requests was built. */
+static bool has_warm_parts(const struct root_spec *root)
+{
+    for (size_t i = 0; i < root->path_count; i++) {
+        const struct root_path *path = &root->paths[i];
+        if (path->box && str_has_prefix(path->box, "/usr/lib/hermes/") &&
+            access(path->host, R_OK) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* The pool of a stage whose program is started ahead. */
+static int register_pool(
+    struct engine *e, size_t index, bool compile, unsigned max, struct err *err)
+{
+    const struct runtime *rt = &e->runtimes->items[index];
+    const struct stage_def *def = compile ? &rt->compile : &rt->run;
+    const struct root_spec *root_spec = compile ? &rt->compile_root : &rt->run_root;
+    int root = e->roots[index][compile ? ROOT_COMPILE : ROOT_RUN];
+    if (!rt->available || !def->park.max || !max || root < 0 || !has_warm_parts(root_spec))
+        return 0;
+    struct spawn_pool pool = {.kind = SPAWN_POOL,
+        .root = (uint32_t)root,
+        .exec = (uint32_t)def->park.exec,
+        .min = def->park.min < max ? def->park.min : max,
+        .max = def->park.max < max ? def->park.max : max,
+        .base_bytes = (uint64_t)def->park.base_mb << 20};
+    struct run_limits limits = {0};
+    CLEANUP(strv_done) struct strv argv = {0};
+    CLEANUP(strv_done) struct strv env = {0};
+    cleanup_close int job = -1;
+    limits_fill(&limits, compile ? &rt->compile_limits : &rt->limits);
+    limits_cap(&limits, &e->maxima);
+    stage_spawn_limits(&limits, &pool.limits);
+    plan_parked(rt, def, &limits, &argv, &env);
+    const struct job_spec spec = {.argv = &argv, .env = &env};
+    int r = job_write(&spec, &job, err);
+    return r < 0 ? r : spawner_add_pool(&e->spawner, &pool, job, err);
+}
+
 void engine_session_limits(const struct run_limits *from, struct spawn_limits *to)
 {
     stage_spawn_limits(from, to);
@@ -134,7 +175,8 @@ static int register_zygote(struct engine *e, size_t index, const struct engine_o
         .park = is_session ? options->session_park : options->park,
         .flags = is_session ? engine_session_flags(rt) : 0,
         .on_demand = is_session && !options->session_warm};
-    if (!rt->available || !warm->count || e->roots[index][ROOT_RUN] < 0)
+    if (!rt->available || !warm->count || e->roots[index][ROOT_RUN] < 0 ||
+        !has_warm_parts(&rt->run_root))
         return 0;
     struct run_limits limits = {0};
     CLEANUP(strv_done) struct strv argv = {0};
@@ -177,7 +219,8 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         .protocol = SPAWN_PROTOCOL,
         .flags = options->allow_controls ? SETUP_ALLOW_CONTROLS : 0,
         .min_level = options->min_level,
-        .networks = options->networks};
+        .networks = options->networks,
+        .park_free_percent = options->park_free_percent};
     stage_spawn_limits(&options->maxima, &setup.max);
     int r = spawner_start(&e->spawner, &setup, err);
     if (r < 0) {
@@ -197,6 +240,10 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
         r = register_zygote(e, i, options, false, err);
         if (r == 0)
             r = register_zygote(e, i, options, true, err);
+        if (r == 0)
+            r = register_pool(e, i, true, options->park, err);
+        if (r == 0)
+            r = register_pool(e, i, false, options->park, err);
     }
     if (r == 0)
         engine_open_cache(e, &options->cache);
@@ -259,7 +306,8 @@ struct running {
     struct collect_reader artefacts;
     struct run_result *result;
     const struct run_variant *variant;
-    int job_fd; /* of a program, or -1 */
+    bool is_program; /* to be run many times */
+    int job_fd;      /* of it, or -1 */
 };
 
 static unsigned pick_root(const struct running *run, bool compile)
@@ -287,6 +335,37 @@ static bool made_program(const struct running *run)
     return made->count > 0 && (!program || run_files_find(made, program));
 }
 
+static size_t words_size(const struct strv *words)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < words->count; i++)
+        size += strlen(words->items[i]) + 1;
+    return size;
+}
+
+bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
+{
+    static const char *const early[] = {"PYTHON", "NODE_", "UV_", "JAVA", "JDK_", "_JAVA",
+        "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL", "OPENSSL_"};
+    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
+        return false;
+    for (size_t i = 0; asked && i < asked->count; i++) {
+        for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
+            if (str_has_prefix(asked->items[i], early[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* `given` are the variables that the request brings, or NULL. */
+static bool may_be_warm(
+    const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
+{
+    return (def->warm.count || def->park.max) && stage->exec == 0 &&
+           engine_fits_warm(&stage->argv, &stage->env, given);
+}
+
 static int compile_in_box(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.compile;
@@ -300,6 +379,7 @@ static int compile_in_box(struct running *run, struct err *err)
         .root = pick_root(run, true),
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
+        .may_be_warm = may_be_warm(&run->runtime->compile, stage, NULL),
         .limits = stage->limits,
         .stdin_fd = -1,
         .job_fd = -1,
@@ -401,35 +481,6 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     return 0;
 }
 
-static size_t words_size(const struct strv *words)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < words->count; i++)
-        size += strlen(words->items[i]) + 1;
-    return size;
-}
-
-bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
-{
-    static const char *const early[] = {
-        "PYTHON", "NODE_", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL"};
-    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
-        return false;
-    for (size_t i = 0; i < asked->count; i++) {
-        for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
-            if (str_has_prefix(asked->items[i], early[k]))
-                return false;
-        }
-    }
-    return true;
-}
-
-static bool may_be_warm(const struct running *run)
-{
-    return run->runtime->run.warm.count && run->plan.run.exec == 0 &&
-           engine_fits_warm(&run->plan.run.argv, &run->plan.run.env, &run->spec->env);
-}
-
 static struct job_spec run_job(const struct running *run)
 {
     const struct run_stage *stage = &run->plan.run;
@@ -450,13 +501,15 @@ static int execute(struct running *run, struct err *err)
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
+    /* Runs that are compared with each other are alike: a pool would serve the first few. */
+    bool drains = run->is_program && run->runtime->run.park.max;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     struct stage_spec spec = {.job = run_job(run),
         .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
-        .may_be_warm = may_be_warm(run),
+        .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env) && !drains,
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,
@@ -598,6 +651,7 @@ int engine_prepare(struct engine *engine, const struct run_spec *spec,
     bool go_on = false;
     int r = begin(&program->run, engine, spec, watch, result, err);
     program->run.variant = &plain;
+    program->run.is_program = true;
     if (r == 0) /* only one thread may wait for the seal's answer */
         r = spawner_ready(&engine->spawner, err);
     if (r == 0)

@@ -20,8 +20,10 @@ struct engine_options {
     unsigned min_level;                      /* enum spawn_level */
     unsigned networks;                       /* to keep ready, see spawn/network.h */
     bool zygotes;                            /* start those that the runtimes have */
-    unsigned park;                           /* boxes of each zygote to keep ready */
-    unsigned session_park;                   /* the same for sessions */
+    unsigned park;                           /* boxes of each zygote to keep ready, and at most
+                                                of each pool */
+    unsigned park_free_percent;              /* none while less of the host's memory is free */
+    unsigned session_park;                   /* boxes of each zygote of sessions */
     bool session_warm;   /* zygotes of sessions start with the engine, not with the first one */
     bool allow_controls; /* selftest: boxes may leave barriers out */
     bool host_roots;     /* selftest: also register each root with the host's

@@ -133,6 +133,19 @@ int json_at_map(struct json_at at, const char *key, struct strv *ret)
     return 0;
 }
 
+int json_at_count(struct json_at at, const char *key, uint32_t max, uint32_t *ret)
+{
+    json_t *value = json_object_get(at.object, key);
+
+    if (value == NULL)
+        return 0;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        json_integer_value(value) > max)
+        return problem_at(at, key, "must be a whole number within its range");
+    *ret = (uint32_t)json_integer_value(value);
+    return 0;
+}
+
 int json_at_limits(struct json_at at, const char *key, struct run_limits *ret)
 {
     json_t *map = json_object_get(at.object, key);

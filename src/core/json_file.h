@@ -42,6 +42,7 @@ int json_at_keys(struct json_at at, const char *const *keys);
 int json_at_string(struct json_at at, const char *key, bool required, char **ret);
 int json_at_strv(struct json_at at, const char *key, struct strv *ret);
 int json_at_map(struct json_at at, const char *key, struct strv *ret); /* "KEY=value" */
+int json_at_count(struct json_at at, const char *key, uint32_t max, uint32_t *ret);
 int json_at_limits(struct json_at at, const char *key, struct run_limits *ret);
 
 /* Paths: "/usr/lib/x", or {"host": ..., "box": ..., "optional": true,

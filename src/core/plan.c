@@ -181,6 +181,20 @@ void plan_environment(
     add_environment(&own, ret);
 }
 
+void plan_parked(const struct runtime *rt, const struct stage_def *def,
+    const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env)
+{
+    const struct template_vars vars = {.home = rt->home_box, .limits = limits};
+    const char *name;
+
+    for (size_t i = 0; i < def->argv.count; i++) {
+        if (template_expand(def->argv.items[i], &vars, ret_argv, &name) < 0)
+            break; /* here the request begins */
+    }
+    strv_add_all(ret_argv, &def->park.args);
+    plan_environment(def, limits, ret_env);
+}
+
 static int missing_value(
     const struct plan_draft *draft, const char *name, int r, struct err *err)
 {

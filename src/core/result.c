@@ -102,10 +102,18 @@ static json_t *files_json(const struct run_files *files)
     return list;
 }
 
+/* Whether every box of the run was there before it; a compilation that was kept had none. */
+static bool is_warm(const struct run_result *r)
+{
+    bool compiled = r->has_compile && !r->compile_cached;
+    bool ran = !r->has_compile || r->compile.status == RUN_OK;
+    return (!compiled || r->compile.is_warm) && (!ran || r->run.is_warm);
+}
+
 json_t *result_isolation_json(const struct run_result *r)
 {
     return json_pack("{s:s, s:s, s:s}", "level", spawner_level_name(r->level), "cgroup",
-        spawner_cgroup_name(r->cgroup), "start", r->run.is_warm ? "warm" : "cold");
+        spawner_cgroup_name(r->cgroup), "start", is_warm(r) ? "warm" : "cold");
 }
 
 json_t *result_json(const struct run_result *r, enum result_encoding encoding)

@@ -131,7 +131,7 @@ struct run_usage {
 /* How one box went: the compile stage or the run itself. */
 struct stage_result {
     enum run_status status;
-    bool is_warm;  /* a zygote served it */
+    bool is_warm;  /* a zygote or a parked box served it */
     int exit_code; /* valid when exited */
     bool exited;
     int signal; /* 0 unless the program died of one */

@@ -31,6 +31,15 @@ struct root_spec {
     bool whole_host;   /* the host's tree instead of all that: for controls */
 };
 
+/* How the program of a stage is started ahead, to wait for its job (spawn/pool.h). */
+struct park_def {
+    size_t exec;      /* index into the root's programs, of what waits */
+    struct strv args; /* for it, after those of argv that depend on no request */
+    uint32_t min;
+    uint32_t max;     /* 0: it is not */
+    uint32_t base_mb; /* what it holds in a cold box; 0: as much as when it waits */
+};
+
 /* Compile or run, as runtime.json describes it. The lists hold templates (core/plan.c). */
 struct stage_def {
     struct strv argv;         /* argv[0] is execs[0] of the root */
@@ -42,6 +51,7 @@ struct stage_def {
     struct strv session;      /* the kernel of a session; argv[0] is a program of the root */
     struct strv session_warm; /* arguments that make argv[0] a zygote of kernels */
     bool session_forks;       /* the kernel can be forked, memory and all */
+    struct park_def park;
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
     struct strv project_argv; /* argv[0] is execs[1] */
     struct strv project_artefacts;
@@ -129,10 +139,12 @@ void plan_environment(
 
 /* Sets KEY=value, replacing an earlier value of KEY. */
 void plan_set_env(struct strv *env, const char *assignment);
+/* What a program that waits for its job is started with. */
+void plan_parked(const struct runtime *rt, const struct stage_def *def,
+    const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env);
 
 /* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
  * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
  * is not there. Limits are filled in, not checked against the server's maxima. */
-
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);

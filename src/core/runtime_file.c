@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PARK_MAX = 64, PARK_BASE_MAX_MB = 1024 };
+
 static void root_spec_done(struct root_spec *spec)
 {
     for (size_t i = 0; i < spec->path_count; i++) {
@@ -41,6 +43,7 @@ static void stage_def_done(struct stage_def *stage)
     strv_done(&stage->warm);
     strv_done(&stage->session);
     strv_done(&stage->session_warm);
+    strv_done(&stage->park.args);
     free(stage->project_file);
     strv_done(&stage->project_argv);
     strv_done(&stage->project_artefacts);
@@ -219,11 +222,42 @@ static int read_project(struct json_at at, const struct runtime *rt, struct stag
     return add_exec(project, "argv", &stage->project_argv, rt, root);
 }
 
+/* A program of its own comes before sh, which is the last. */
+static int read_park(struct json_at at, const struct runtime *rt, struct stage_def *stage,
+    struct root_spec *root)
+{
+    static const char *const keys[] = {"program", "args", "min", "max", "base_mb", NULL};
+    struct park_def *park = &stage->park;
+    CLEANUP(strv_done) struct strv program = {0};
+    cleanup_free char *path = NULL;
+    char name[96];
+    struct json_at def;
+    int r = json_at_object(at, "park", name, &def);
+
+    if (r < 0 || def.object == NULL)
+        return r;
+    if ((r = json_at_keys(def, keys)) < 0 ||
+        (r = json_at_string(def, "program", false, &path)) < 0 ||
+        (r = json_at_strv(def, "args", &park->args)) < 0 ||
+        (r = json_at_count(def, "min", PARK_MAX, &park->min)) < 0 ||
+        (r = json_at_count(def, "max", PARK_MAX, &park->max)) < 0 ||
+        (r = json_at_count(def, "base_mb", PARK_BASE_MAX_MB, &park->base_mb)) < 0)
+        return r;
+    if (park->max < park->min || park->max == 0)
+        return json_file_problem(at.file, name, "max must be at least 1 and min");
+    if (path == NULL)
+        return 0;
+    strv_add(&program, path);
+    park->exec = root->execs.count;
+    return add_exec(def, "program", &program, rt, root);
+}
+
 static int read_stage(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {
     static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
-        "artefacts", "warm", "session", "session_warm", "session_fork", "project", NULL};
+        "artefacts", "warm", "park", "session", "session_warm", "session_fork", "project",
+        NULL};
     char *fork = NULL;
     int r;
 
@@ -249,7 +283,7 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
     if ((r = check_templates(at, "argv", &stage->argv, true)) < 0 ||
         (r = check_templates(at, "env", &stage->env, false)) < 0 ||
         (r = add_exec(at, "argv", &stage->argv, rt, root)) < 0 ||
-        (r = read_project(at, rt, stage, root)) < 0)
+        (r = read_project(at, rt, stage, root)) < 0 || (r = read_park(at, rt, stage, root)) < 0)
         return r;
     if (stage->session.count && (r = add_exec(at, "session", &stage->session, rt, root)) < 0)
         return r;

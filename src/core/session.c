@@ -386,9 +386,10 @@ int session_interrupt(struct session *s, struct err *err)
 }
 
 /* Expiry and death of one session; true when it can be forgotten. */
-static bool tick_one(struct session *s, uint64_t now, uint64_t keep_ms)
+static bool tick_one(struct session *s, uint64_t keep_ms)
 {
     (void)pthread_mutex_lock(&s->lock);
+    uint64_t now = clock_ms(); /* not before: it may have been used a moment ago */
     session_refresh(s);
     bool is_late = now >= s->end_ms;
     bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;
@@ -422,11 +423,10 @@ static bool tick_one(struct session *s, uint64_t now, uint64_t keep_ms)
 void sessions_tick(struct sessions *all)
 {
     uint64_t keep_ms = all->service->config.result_ttl_s * 1000;
-    uint64_t now = clock_ms();
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next;
-        if (tick_one(s, now, keep_ms)) {
+        if (tick_one(s, keep_ms)) {
             session_forget(s);
             session_unlist(all, s);
         }

@@ -65,6 +65,7 @@ struct exec {
     uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or asked already */
     unsigned usages;       /* answers of the spawner's that are to come */
     bool is_interrupting;  /* a signal is on its way */
+    bool is_repeated;      /* a second one was sent */
     bool has_base;
     uint64_t base_cpu_ns;
     struct spawn_event usage; /* the last */
@@ -276,6 +277,12 @@ static uint64_t check_deadlines(struct exec *e)
         e->cpu_check_ms = UINT64_MAX;
         ask_usage(e);
     }
+    /* A signal can be lost in the interpreter, or be caught by the code once. */
+    if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
+        now + GRACE_MS / 2 >= e->grace_ms) {
+        e->is_repeated = true;
+        interrupt(e);
+    }
     if (e->cause && now >= e->grace_ms) {
         end_kernel(e);
         session_lose(s, causes[e->cause].reason,
@@ -288,7 +295,9 @@ static uint64_t check_deadlines(struct exec *e)
     if (now >= tools_ms)
         (void)tools_pass(s);
     (void)pthread_mutex_unlock(&s->lock);
-    return e->cause ? e->grace_ms : smaller(smaller(e->deadline_ms, e->cpu_check_ms), tools_ms);
+    if (e->cause)
+        return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
+    return smaller(smaller(e->deadline_ms, e->cpu_check_ms), tools_ms);
 }
 
 enum { WATCH_BOX, WATCH_CHANNEL, WATCH_OUT, WATCH_ERR, WATCH_WAKE, WATCH_CANCEL, WATCH_COUNT };

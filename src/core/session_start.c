@@ -69,9 +69,10 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
             strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
             line);
     if (event->kind == EVENT_FAILED)
-        return err_set(err, err_code_of(-event->error), -event->error,
-            "cannot %s: %s; the session did not start", spawner_step_text(event->step),
-            strerror(-event->error));
+        return err_set(err,
+            event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),
+            -event->error, "cannot %s: %s; the session did not start",
+            spawner_step_text(event->step), strerror(-event->error));
     if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM)
         return err_field(err, "limits.memory_mb",
             "%llu MiB are too little for the interpreter of %s",

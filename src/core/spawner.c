@@ -214,6 +214,13 @@ int spawner_add_zygote(
     return r < 0 ? lost(err, r) : 0;
 }
 
+int spawner_add_pool(
+    struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err)
+{
+    int r = fdpass_send(c->control_fd, pool, sizeof(*pool), &job_fd, 1);
+    return r < 0 ? lost(err, r) : 0;
+}
+
 int spawner_add_network(struct spawner_client *c, struct err *err)
 {
     uint32_t kind = SPAWN_NETWORK;

@@ -32,6 +32,10 @@ int spawner_add_root(
 int spawner_add_zygote(
     struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err);
 
+/* The same for a pool. */
+int spawner_add_pool(
+    struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err);
+
 /* Promises a network namespace for the first box. spawner_ready() makes it, while the spawner
  * is busy with the rest, and moves us into it too. */
 int spawner_add_network(struct spawner_client *c, struct err *err);

@@ -162,6 +162,7 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.park = (unsigned)m->config.parked;
     m->engine_options.session_park = (unsigned)m->config.session_parked;
     m->engine_options.session_warm = m->config.session_warm;
+    m->engine_options.park_free_percent = (unsigned)m->config.parked_free_percent;
     m->engine_options.maxima = m->config.maxima;
     m->engine_options.source_count = m->config.mount_count;
     for (size_t i = 0; i < m->config.mount_count; i++) {

@@ -87,7 +87,9 @@ static int clone_init(const struct spawner *s, struct box *box, struct inside *i
  * could not come back would give the next box this one's network. */
 static int clone_in_network(struct spawner *s, struct box *box, struct inside *in)
 {
-    in->has_network = !(in->box->remove & BARRIER_NETNS) && network_enter(&s->network);
+    if (!(in->box->remove & BARRIER_NETNS))
+        box->network = network_take(&s->network, box->network_owner);
+    in->has_network = box->network >= 0 && network_enter(box->network) == 0;
     int pid = clone_init(s, box, in);
     int r = in->has_network ? network_leave(&s->network) : 0;
     s->is_lost = r < 0;
@@ -170,6 +172,18 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     return 0;
 }
 
+/* The way of a job into a box that is made ahead. */
+static int open_hand(struct box *box, int *ret_theirs)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    box->hand = pair[0];
+    *ret_theirs = pair[1];
+    return 0;
+}
+
+/* `fds` as for a request, or NULL for a box that is parked until it gets them by box->hand. */
 static int start_cold(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
 {
@@ -177,20 +191,23 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
     *ret_step = STEP_CLONE;
     if ((r = enter_root(s, request->root)) < 0)
         return r;
-    bool has_stdin = request->flags & BOX_STDIN;
+    bool has_stdin = fds && request->flags & BOX_STDIN;
+    cleanup_close int hand = -1;
+    if (!fds && (r = open_hand(box, &hand)) < 0)
+        return r;
     struct inside in = {.box = request,
         .exec_path = s->roots[request->root].execs[request->exec],
         .unique_ids = s->ids.unique,
         .has_memory = s->cgroups.use & TREE_MEMORY,
         .landlock_abi = s->landlock_abi,
         .link_fd = link_fd,
-        .job_fd = fds[1],
-        .stdout_fd = fds[2],
-        .stderr_fd = fds[3],
+        .job_fd = fds ? fds[1] : s->pools[box->pool].job_fd,
+        .stdout_fd = fds ? fds[2] : -1,
+        .stderr_fd = fds ? fds[3] : -1,
         .stdin_fd = has_stdin ? fds[4] : -1,
-        .collect_fd = box->collects ? fds[fd_count - 1] : -1,
-        .channel_fd = box->is_session ? fds[fd_count - 1] : -1,
-        .hand_fd = -1};
+        .collect_fd = fds && box->collects ? fds[fd_count - 1] : -1,
+        .channel_fd = fds && box->is_session ? fds[fd_count - 1] : -1,
+        .hand_fd = hand};
     *ret_step = STEP_MOUNT;
     if ((r = open_mounts(s, box, &in)) < 0 ||
         (r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, false, in.join_fds)) < 0) {
@@ -209,7 +226,6 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
     return map_ids(s, box, pid);
 }
 
-/* `fds` as for a request, or NULL for a box that is parked until it gets them by box->hand. */
 static int start_warm(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
 {
@@ -218,9 +234,12 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = !!(s->cgroups.use & TREE_MEMORY),
         .landlock_abi = (uint32_t)s->landlock_abi,
         .is_parked = !fds};
-    int send[1 + CGROUP_MAX_TREES + BOX_MAX_FDS];
+    int send[2 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     int hand[2] = {-1, -1};
+    box->network_owner = s->zygotes[box->zygote].serial;
+    box->network = network_take(&s->network, box->network_owner);
+    ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
     int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + count);
@@ -228,6 +247,8 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         return r;
     ask.join_count = (uint32_t)r;
     count += (unsigned)r;
+    if (ask.has_network)
+        send[count++] = box->network;
     if (!fds && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hand) < 0)
         r = -errno;
     box->hand = hand[0];
@@ -237,7 +258,8 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         send[count++] = fds[i];
     *ret_step = STEP_CLONE;
     if (r >= 0)
-        r = zygote_clone(&s->zygotes[box->zygote], &ask, send, count, &box->pidfd);
+        r = zygote_clone(
+            &s->zygotes[box->zygote], &ask, send, count, &box->pidfd, &box->network);
     for (unsigned i = 0; i < ask.join_count; i++)
         (void)close(send[1 + i]);
     close_fd(&hand[1]);
@@ -341,10 +363,14 @@ static void release(struct spawner *s, struct box *box)
     close_fd(&box->link);
     close_fd(&box->hand);
     close_fd(&box->pidfd);
+    if (box->network >= 0)
+        network_return(&s->network, box->network_owner, take_fd(&box->network));
     remove_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
-    if (box->is_parked)
+    if (box->is_parked && box->pool >= 0)
+        pool_lose(&s->pools[box->pool], !box->is_ready);
+    else if (box->is_parked)
         s->zygotes[box->zygote].parked--;
     else
         s->running -= !box->is_session;
@@ -363,7 +389,7 @@ static void leave_family(struct spawner *s, const struct box *box)
         return;
     if (root->init_gone)
         release(s, root);
-    else if (root->told)
+    else if (root->told || root->killed)
         kill_box(s, root);
 }
 
@@ -413,9 +439,11 @@ static void open_fields(struct box *box, int socket, int zygote)
         .socket = socket,
         .link = -1,
         .hand = -1,
+        .network = -1,
         .pidfd = -1,
         .slot = -1,
         .zygote = zygote,
+        .pool = -1,
         .request_ns = clock_ns()};
     box->leaf.oom_fd = box->aside.oom_fd = -1;
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
@@ -449,35 +477,109 @@ int box_park(struct spawner *s, int zygote)
     return r;
 }
 
-/* A parked box for this request: same zygote, same limits, nothing it was not made with. */
+int box_park_program(struct spawner *s, int pool)
+{
+    struct pool *p = &s->pools[pool];
+    struct spawn_box request = {
+        .kind = SPAWN_BOX, .root = p->root, .exec = p->exec, .limits = p->limits};
+    struct box *box = free_box(s);
+    uint32_t step;
+    if (!box)
+        return -EAGAIN;
+    open_fields(box, -1, -1);
+    box->pool = pool;
+    box->is_parked = true;
+    p->parked++;
+    int r = build(s, box, &request, NULL, 0, &step);
+    if (r < 0)
+        box_fail(s, box, step, r);
+    return r;
+}
+
+bool box_drop_parked(struct spawner *s, int pool)
+{
+    struct box *found = NULL;
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->used && box->is_parked && !box->failed && (pool < 0 || box->pool == pool) &&
+            (!found || !box->is_ready))
+            found = box;
+    }
+    if (!found)
+        return false;
+    /* It is nobody's from here on. */
+    if (found->pool >= 0)
+        pool_drop(&s->pools[found->pool], !found->is_ready);
+    else
+        s->zygotes[found->zygote].parked--;
+    found->is_parked = false;
+    s->running += !found->is_session;
+    box_fail(s, found, STEP_RELEASE, -ECANCELED);
+    return true;
+}
+
+static bool parked_fits(
+    const struct spawner *s, const struct box *box, const struct spawn_box *request)
+{
+    if (box->pool >= 0)
+        return box->is_ready && pool_fits(&s->pools[box->pool], request);
+    const struct zygote *z = &s->zygotes[box->zygote];
+    return z->root == request->root && zygote_fits(z, request);
+}
+
+/* A parked box for this request: same program, same limits, nothing it was not made with. */
 static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
 {
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
         if (!box->used || !box->is_parked || box->failed)
             continue;
-        const struct zygote *z = &s->zygotes[box->zygote];
-        if (z->root == request->root && zygote_fits(z, request))
+        if (parked_fits(s, box, request))
             return box;
     }
     return NULL;
+}
+
+/* Usage counts from here. What a program that was started ahead holds it holds in a cold box
+ * too, so it stays counted, apart from what a rehearsal left; a fork shares most of its
+ * zygote's. */
+static void note_base(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    if (box->pool >= 0) {
+        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+        box->base_cpu_ns = usage.cpu_ns;
+        uint64_t base = s->pools[box->pool].base_bytes;
+        if (base)
+            box->base_memory = above(cgroup_leaf_memory(&s->cgroups, &box->leaf), base);
+        pool_drop(&s->pools[box->pool], false);
+        return;
+    }
+    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    s->zygotes[box->zygote].base_memory = box->base_memory;
+    s->zygotes[box->zygote].parked--;
 }
 
 /* Gives a parked box its job. From here on it is like any other. */
 static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *fds, unsigned fd_count)
 {
-    struct zygote_hand hand = {.flags = request->flags};
+    const struct zygote_hand hand = {.flags = request->flags,
+        .cpu_s = request->limits.cpu_s,
+        .file_bytes = request->limits.file_bytes};
     box->is_parked = false;
     s->running += !box->is_session;
-    s->zygotes[box->zygote].parked--;
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
-    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
-    s->zygotes[box->zygote].base_memory = box->base_memory;
+    note_base(s, box);
     int r = give_pipes(s, box, fds + 2, fd_count - 2);
     if (r == 0)
         r = box_watch(s, box, box->socket, TAG_SOCKET);
+    if (r == 0 && request->flags & BOX_COLLECT) {
+        const int collect[] = {fds[1], fds[--fd_count]};
+        box->collects = true;
+        r = fdpass_send(box->link, "c", 1, collect, 2);
+    }
     if (r == 0)
         r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
     close_fd(&box->hand);
@@ -509,6 +611,8 @@ static bool serve_parked(
         int r = hand_over(s, box, request, fds, fd_count);
         if (r == 0)
             return true;
+        /* Not ours any more: the next box is watched by it. */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
         fds[0] = take_fd(&box->socket);
         box_fail(s, box, STEP_RELEASE, r);
     }
@@ -521,6 +625,8 @@ static void serve_request(
     uint32_t step;
     if (request->flags & BOX_WARM && serve_parked(s, request, fds, fd_count))
         return;
+    if (request->flags & BOX_WARM)
+        pool_miss(s, request);
     struct box *box = free_box(s);
     if (!box) {
         refuse_request(fds, fd_count, -EAGAIN);
@@ -570,7 +676,7 @@ static uint64_t base_memory(const struct spawner *s, const struct box *box)
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
     box->base_memory = base_memory(s, box);
-    if (!box->started)
+    if (!box->started && box->pool < 0)
         box->base_cpu_ns = record->cpu_ns;
     box->started = true;
     box->start_ns = record->ns;
@@ -579,10 +685,31 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
     if (box->is_fork)
         fork_helped(s, box);
     box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-                              .flags = box->zygote >= 0 ? STARTED_WARM : 0,
+                              .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
                               .cgroup = s->cgroups.mode,
                               .start_ns = box->start_ns,
                               .setup_ns = box->start_ns - box->request_ns});
+}
+
+/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
+ * may have come before the control group's. */
+static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    box->is_resting = true;
+    if (box->is_aside)
+        (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+    if (box->forks && (box->killed || usage.oom_kill)) {
+        tell_end(s, box); /* init goes on for them */
+        return;
+    }
+    if (usage.oom_kill) {
+        kill_box(s, box);
+        return;
+    }
+    box_tell(box->socket,
+        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
 }
 
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
@@ -597,6 +724,17 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     case LINK_KNOWN:
         box->is_known = true;
         break;
+    case LINK_PARKING:
+        box->base_memory = base_memory(s, box);
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
+        break;
+    case LINK_READY:
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
+        if (box->pool >= 0 && box->is_parked) {
+            box->is_ready = true;
+            pool_ready(&s->pools[box->pool]);
+        }
+        break;
     case LINK_FAILED:
         box->failed = true;
         box->step = record->step;
@@ -605,16 +743,8 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     case LINK_EXIT:
         if (box->failed)
             break;
-        if (box->is_aside)
-            (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-        box->is_resting = box->is_session;
-        if (box->is_session && box->killed) {
-            tell_end(s, box); /* there are forks, else init would be dead */
-            break;
-        }
         if (box->is_session) {
-            box_tell(box->socket,
-                &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+            on_rest(s, box, record);
             break;
         }
         box->exited = true;

@@ -6,6 +6,7 @@
 #include "spawn/cgroup.h"
 #include "spawn/ids.h"
 #include "spawn/network.h"
+#include "spawn/pool.h"
 #include "spawn/protocol.h"
 #include "spawn/tree.h"
 #include "spawn/zygote.h"
@@ -18,13 +19,17 @@ enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
-    int socket; /* to whoever asked for it */
-    int link;   /* to box init */
-    int hand;   /* to the program of a parked box until it has its job, to a fork's copy */
+    int socket;  /* to whoever asked for it */
+    int link;    /* to box init */
+    int hand;    /* to the program of a parked box until it has its job, to a fork's copy */
+    int network; /* its network namespace, if that can serve again */
+    uint32_t network_owner; /* network.h */
     int pidfd;
     int slot;
     int zygote;     /* whose child it is; -1 for a cold box */
+    int pool;       /* which keeps or kept it; -1 for none */
     bool is_parked; /* waits for a job */
+    bool is_ready;  /* of a pool: its program waits too */
     struct cgroup_leaf leaf;
     struct cgroup_usage at_exit;
     uint64_t request_ns;
@@ -88,7 +93,13 @@ struct spawner {
     struct tree_source sources[SPAWN_MAX_SOURCES];
     uint32_t zygote_count;
     struct zygote zygotes[SPAWN_MAX_ZYGOTES];
-    int current_ns; /* mount namespace we are in */
+    uint32_t zygote_serial;
+    uint32_t pool_count;
+    struct pool pools[SPAWN_MAX_POOLS];
+    int meminfo_fd;     /* the host's /proc/meminfo */
+    bool is_short;      /* of memory: nothing is parked */
+    uint64_t memory_ms; /* when to look again */
+    int current_ns;     /* mount namespace we are in */
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
     unsigned dying_count;
@@ -113,8 +124,13 @@ enum box_tag {
  * reported on the box's socket, if there is one. */
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count);
 
-/* Makes a box of a zygote ahead. */
+/* Makes a box of a zygote, or of a pool, ahead. */
 int box_park(struct spawner *s, int zygote);
+int box_park_program(struct spawner *s, int pool);
+
+/* Ends one parked box of a pool, the one that is not ready first, or with -1 any parked box;
+ * false when there is none. */
+bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 

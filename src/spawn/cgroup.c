@@ -234,6 +234,16 @@ int cgroup_join(int fd)
     return write(fd, "0", 1) == 1 ? 0 : -errno;
 }
 
+void cgroup_leaf_weigh(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light)
+{
+    int i = tree_with(host, TREE_CPU);
+    if (i >= 0 && host->trees[i].v2)
+        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "6" : "100");
+    else if (i >= 0)
+        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "64" : "1024");
+}
+
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = tree_with(host, TREE_KILL);

@@ -98,6 +98,10 @@ int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf 
 int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     pid_t *ret_pids, unsigned max);
 
+/* Gives the leaf a small share of the processors, or the usual one, while others want them. */
+void cgroup_leaf_weigh(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light);
+
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(

@@ -11,6 +11,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* What a program may use before it has a job; payload_begin() takes the rest of it back. */
+enum { PARK_CPU_S = 60 };
+
 /* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the
  * files of the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a
  * core_pattern that pipes to a program ignores 0 and takes 1 as "do not dump". Without
@@ -23,6 +26,7 @@ int drop_rlimits(const struct inside *in)
         return 0;
     /* The control group counts box init, this counts by uid: it comes second to the group,
      * which tells that it was hit, only if it leaves room for an init of the same uid. */
+    bool starts_ahead = in->hand_fd >= 0 && !in->is_warm;
     rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
     if (in->box->flags & BOX_FORKS) /* those of forks count with it, limited by their groups */
         processes *= 1 + SPAWN_MAX_FORKS;
@@ -39,7 +43,8 @@ int drop_rlimits(const struct inside *in)
         {RLIMIT_SIGPENDING, 256, true},
         {RLIMIT_NICE, 0, true},
         {RLIMIT_RTPRIO, 0, true},
-        {RLIMIT_CPU, l->cpu_s, !(in->box->flags & BOX_CHANNEL)}, /* a session lives long */
+        {RLIMIT_CPU, l->cpu_s + (starts_ahead ? PARK_CPU_S : 0u),
+            !(in->box->flags & BOX_CHANNEL)}, /* a session lives long */
         {RLIMIT_NPROC, processes, !(in->box->remove & BARRIER_PIDS)},
         {RLIMIT_AS, l->memory_bytes, !in->has_memory && !(in->box->remove & BARRIER_MEMORY)},
     };

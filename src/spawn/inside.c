@@ -253,6 +253,21 @@ static void collect_files(const struct inside *in)
         ;
 }
 
+/* A parked box hears only with its job whether files are wanted. It was sent before the job, so
+ * by now it is there or will not come. */
+static void take_collect(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    char kind;
+    int fds[2];
+    unsigned count;
+    if (poll(&link, 1, 0) == 1 && fdpass_receive(in->link_fd, &kind, 1, fds, 2, &count) == 1 &&
+        count == 2) {
+        in->job_fd = fds[0];
+        in->collect_fd = fds[1];
+    }
+}
+
 /* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
 static void close_ends(struct inside *in)
 {
@@ -337,7 +352,10 @@ static void be_payload(const struct inside *in)
     payload_enter(in);
     if (in->is_warm)
         return;
-    payload_begin(in, &words);
+    if (in->hand_fd >= 0)
+        payload_park(in, &words);
+    else
+        payload_begin(in, &words);
     payload_exec(in, &words);
 }
 
@@ -356,6 +374,7 @@ void inside_run(struct inside *in)
             inside_fail(in, steps_after[i].step, r);
     }
     bool is_session = in->box->flags & BOX_CHANNEL;
+    bool is_parked = in->hand_fd >= 0 && !is_session;
     do {
         int payload = fork_program(in);
         if (payload == 0) {
@@ -364,10 +383,12 @@ void inside_run(struct inside *in)
         }
         if (payload < 0)
             inside_fail(in, STEP_FORK, payload);
-        if ((r = drop_init(in->collect_fd >= 0 || is_session)) < 0)
+        if ((r = drop_init(in->collect_fd >= 0 || is_parked || is_session)) < 0)
             inside_fail(in, STEP_DROP, r);
         close_ends(in);
         watch_payload(in, payload);
+        if (is_parked)
+            take_collect(in);
         if (in->collect_fd >= 0)
             collect_files(in);
     } while (is_session && take_restart(in));

@@ -29,7 +29,7 @@ struct inside {
     int collect_fd;
     int channel_fd;                      /* becomes descriptor 3 of a session's program */
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
-    int hand_fd;          /* a warm box without a job yet gets job and stdio from here */
+    int hand_fd;          /* a box without a job yet gets job and stdio from here */
     bool is_warm;         /* forked from a zygote: there is nothing to execute */
     uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
 };
@@ -47,6 +47,8 @@ enum link_kind {
     LINK_FAILED = 1,
     LINK_START,
     LINK_EXIT,
+    LINK_PARKING, /* a program that will wait for its job is about to be executed */
+    LINK_READY,   /* it waits */
     LINK_INTERRUPTED,
     LINK_KNOWN, /* of a fork: the process is what it should be, and in its own group */
 };
@@ -80,6 +82,10 @@ int drop_init(bool starts_another);
  * its program, which calls payload_begin() itself. Both fail by inside_fail(). */
 void payload_enter(const struct inside *in);
 void payload_begin(const struct inside *in, struct payload_words *ret);
+/* For a program that is executed ahead and will call payload_begin() itself: no more than its
+ * arguments, and the way to its job at fixed descriptors, past those it will open. */
+enum { PARK_HAND_FD = 60, PARK_LINK_FD };
+void payload_park(const struct inside *in, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in); /* collect.c */
 

@@ -117,6 +117,13 @@ static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
         note_problem(STEP_ROOT, r, "zygote");
 }
 
+static void on_pool(const struct spawn_pool *pool, int job_fd)
+{
+    int r = pool_add(&spawner, pool, job_fd);
+    if (r < 0)
+        note_problem(STEP_ROOT, r, "pool");
+}
+
 static _Noreturn void finish(int status);
 
 /* Whoever asked waits for it. When it cannot be sent, the end of the socket is the answer. */
@@ -169,6 +176,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
             on_source((const struct spawn_source *)packet);
         else if (kind == SPAWN_ZYGOTE && size == sizeof(struct spawn_zygote) && fd_count)
             on_zygote((const struct spawn_zygote *)packet, take_fd(&fds[0]));
+        else if (kind == SPAWN_POOL && size == sizeof(struct spawn_pool) && fd_count)
+            on_pool((const struct spawn_pool *)packet, take_fd(&fds[0]));
         else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
             network_expect(&spawner.network, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
@@ -260,6 +269,7 @@ int main(int argc, char **argv)
     if (start_clean() < 0)
         return 1;
     spawner.current_ns = -1;
+    spawner.meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     network_init(&spawner.network);
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
@@ -269,16 +279,18 @@ int main(int argc, char **argv)
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
-        int timeout = could_tidy || more ? 0 : spawner.dying_count ? 20 : -1;
+        int timeout = could_tidy || more    ? 0
+                      : spawner.dying_count ? 20
+                                            : pool_pause_ms(&spawner);
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
         if (n == 0 && could_tidy)
             tidy_once();
         if (n == 0 && spawner.sealed)
-            more = zygote_tend(&spawner);
+            more = zygote_tend(&spawner) || pool_tend(&spawner);
         else
-            more = spawner.zygote_count > 0;
+            more = spawner.zygote_count + spawner.pool_count > 0;
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
             struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];

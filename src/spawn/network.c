@@ -1,45 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network.h. The helper reads one byte per namespace wanted and answers with a descriptor.
- * It never reads anything else, and ends with the spawner. */
+/* See network.h. The helper gets orders, each with the descriptor of a namespace to look at or
+ * without one to have one made, and answers each, with a descriptor or without when the
+ * namespace was no longer as new. It never reads anything else, and ends with the spawner. */
 
 #include "spawn/network.h"
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/netns.h"
+#include "spawn/network_fresh.h"
 #include "spawn/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 1000 };
+enum { WAIT_MS = 1000, LOOKED_MAX = 32 };
+
+struct order {
+    uint32_t owner;
+};
+
+/* Of two descriptors on one namespace, the one that remains is the answer. */
+static int fulfil(int fd)
+{
+    if (fd < 0)
+        return netns_make();
+    if (setns(fd, CLONE_NEWNET) < 0 || !network_is_fresh())
+        close_fd(&fd);
+    return fd;
+}
 
 static _Noreturn void help(int socket, pid_t spawner)
 {
-    char byte;
+    struct order order;
+    unsigned count;
+    int fd = -1;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawner ||
         dup2(socket, 3) < 0 || sys_close_range(4, ~0u, 0) < 0)
         _exit(1);
     (void)prctl(PR_SET_NAME, "hermes-network", 0, 0, 0);
-    while (recv(3, &byte, 1, 0) == 1) {
-        int fd = netns_make();
-        if (fd < 0 || fdpass_send(3, "n", 1, &fd, 1) < 0)
+    int first = netns_make();
+    if (first < 0 || network_learn() < 0)
+        _exit(1);
+    (void)close(first);
+    while (fdpass_receive(3, &order, sizeof(order), &fd, 1, &count) == sizeof(order)) {
+        fd = fulfil(count ? fd : -1);
+        if ((!count && fd < 0) || fdpass_send(3, &order, sizeof(order), &fd, fd >= 0) < 0)
             _exit(1);
-        (void)close(fd);
+        close_fd(&fd);
     }
     _exit(0);
 }
 
+/* Has one of our own made if there are not enough. */
 static void ask(struct network *n)
 {
-    if (send(n->socket, "n", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+    const struct order order = {.owner = NETWORK_OURS};
+    unsigned ours = n->asked;
+    for (unsigned i = 0; i < n->count; i++)
+        ours += n->pool[i].owner == NETWORK_OURS;
+    if (ours < n->keep &&
+        send(n->socket, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(order))
         n->asked++;
 }
 
@@ -72,7 +101,8 @@ void network_keep(struct network *n, uint32_t count)
     if (!know_home(n) || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
     n->socket = pair[0];
-    n->asked = 0;
+    n->asked = n->looked = 0;
+    n->keep = count;
     cleanup_close int theirs = pair[1];
     pid_t self = getpid();
     n->helper = sys_fork();
@@ -93,32 +123,99 @@ static void lose_source(struct network *n)
     (void)kill(n->helper, SIGKILL);
     while (waitpid(n->helper, NULL, 0) < 0 && errno == EINTR)
         ;
-    network_keep(n, n->asked);
+    network_keep(n, n->keep);
 }
 
-static int take(struct network *n)
+/* When there are too many the oldest goes: its owner may be gone too. */
+static void put(struct network *n, uint32_t owner, int fd)
+{
+    if (n->count == NETWORK_POOL_MAX) {
+        (void)close(n->pool[0].fd);
+        memmove(n->pool, n->pool + 1, --n->count * sizeof(n->pool[0]));
+    }
+    n->pool[n->count].fd = fd;
+    n->pool[n->count++].owner = owner;
+}
+
+/* One answer of the helper's, if there is one within that time. */
+static bool hear(struct network *n, int wait_ms)
+{
+    struct pollfd ready = {.fd = n->socket, .events = POLLIN};
+    struct order order;
+    unsigned count = 0;
+    int fd = -1;
+    if (n->socket < 0 || poll(&ready, 1, wait_ms) != 1)
+        return false;
+    if (fdpass_receive(n->socket, &order, sizeof(order), &fd, 1, &count) != sizeof(order)) {
+        lose_source(n);
+        return false;
+    }
+    uint32_t *waited = order.owner == NETWORK_OURS ? &n->asked : &n->looked;
+    *waited -= *waited > 0;
+    if (count)
+        put(n, order.owner, fd);
+    return true;
+}
+
+static int pop(struct network *n, uint32_t owner)
+{
+    for (unsigned i = n->count; i-- > 0;) {
+        if (n->pool[i].owner != owner)
+            continue;
+        int fd = n->pool[i].fd;
+        memmove(n->pool + i, n->pool + i + 1, (--n->count - i) * sizeof(n->pool[0]));
+        return fd;
+    }
+    return -1;
+}
+
+/* The one that our parent sends. */
+static int take_first(struct network *n)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
     char byte;
     unsigned count;
     int fd = -1;
-    if (n->socket < 0)
-        return -ENOENT;
-    if (poll(&ready, 1, WAIT_MS) == 1)
+    if (n->socket >= 0 && poll(&ready, 1, WAIT_MS) == 1)
         (void)fdpass_receive(n->socket, &byte, 1, &fd, 1, &count);
-    if (fd < 0 || !n->helper) {
-        lose_source(n);
-        return fd;
-    }
-    n->asked--;
-    ask(n);
+    close_fd(&n->socket);
     return fd;
 }
 
-bool network_enter(struct network *n)
+int network_take(struct network *n, uint32_t owner)
 {
-    cleanup_close int fd = take(n);
-    return fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    int fd;
+    if (!n->helper)
+        return owner == NETWORK_OURS ? take_first(n) : -1;
+    while (hear(n, 0))
+        ;
+    while ((fd = pop(n, owner)) < 0 && owner == NETWORK_OURS) {
+        ask(n);
+        if (!hear(n, WAIT_MS)) {
+            lose_source(n);
+            return -1;
+        }
+    }
+    if (owner == NETWORK_OURS)
+        ask(n);
+    return fd;
+}
+
+void network_return(struct network *n, uint32_t owner, int fd)
+{
+    cleanup_close int owned = fd;
+    const struct order order = {.owner = owner};
+    while (n->helper && hear(n, 0))
+        ;
+    if (!n->helper || n->socket < 0 || n->asked + n->looked >= LOOKED_MAX ||
+        fdpass_send(n->socket, &order, sizeof(order), &fd, 1) < 0)
+        return;
+    *(owner == NETWORK_OURS ? &n->asked : &n->looked) += 1;
+}
+
+int network_enter(int fd)
+{
+    return setns(fd, CLONE_NEWNET) < 0 ? -errno : 0;
 }
 
 int network_leave(const struct network *n)

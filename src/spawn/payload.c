@@ -96,11 +96,13 @@ static int connect_stdio(const struct inside *in)
 {
     if (setsid() < 0)
         return -errno;
+    cleanup_close int null = -1;
     int in_fd = in->stdin_fd;
-    if (in_fd < 0 && (in_fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+    if (in_fd < 0 && (in_fd = null = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
         return -errno;
     if (dup2(in_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 || dup2(in->stderr_fd, 2) < 0)
         return -errno;
+    close_fd(&null); /* it may have the channel's number */
     unsigned from = 3;
     if (in->channel_fd >= 0) {
         /* The link, opened by who has that number taken, is another one. */
@@ -156,6 +158,34 @@ void payload_begin(const struct inside *in, struct payload_words *ret)
     /* A start that nobody hears of would be one without time limits. */
     if ((r = inside_send(in, &start)) < 0)
         inside_fail(in, STEP_RELEASE, r);
+}
+
+/* Descriptors 0, 1 and 2 are /dev/null since the spawner's start. */
+static int arrange_parked(const struct inside *in)
+{
+    int hand = fcntl(in->hand_fd, F_DUPFD_CLOEXEC, PARK_LINK_FD + 1);
+    int link = fcntl(in->link_fd, F_DUPFD_CLOEXEC, PARK_LINK_FD + 1);
+    if (hand < 0 || link < 0 || sys_close_range(3, ~0u, CLOSE_AT_EXEC) < 0 ||
+        dup2(hand, PARK_HAND_FD) < 0 || dup2(link, PARK_LINK_FD) < 0)
+        return -errno;
+    return 0;
+}
+
+void payload_park(const struct inside *in, struct payload_words *ret)
+{
+    static char *argv[JOB_MAX_ARGS + 1];
+    static char *env[JOB_MAX_ENV + 1];
+    struct job job;
+    struct link_record parking = {.kind = LINK_PARKING};
+    int r;
+    if ((r = job_open(in->job_fd, &job)) < 0)
+        inside_fail(in, STEP_FILES, r);
+    split_strings(&job, argv, env);
+    *ret = (struct payload_words){argv, env};
+    if ((r = inside_send(in, &parking)) < 0)
+        inside_fail(in, STEP_RELEASE, r);
+    if ((r = arrange_parked(in)) < 0)
+        inside_fail(in, STEP_STDIO, r);
 }
 
 void payload_exec(const struct inside *in, const struct payload_words *words)

@@ -24,6 +24,7 @@ enum {
     SPAWN_MAX_ZYGOTES = 8,
     SPAWN_MAX_FORKS = 30,  /* alive, of one box; each has an id of its own */
     SPAWN_FORK_DEPTH = 12, /* forks of forks; every generation adds a Landlock layer */
+    SPAWN_MAX_POOLS = 16,
     SPAWN_PATH_MAX = 256,
 };
 
@@ -37,6 +38,7 @@ enum spawn_kind {
     SPAWN_ZYGOTE,
     SPAWN_NETWORK, /* before the seal, with a socket on which the first box's network will come
                     */
+    SPAWN_POOL,
 };
 
 /* Isolation levels; design.md section 5. */
@@ -68,8 +70,8 @@ struct spawn_setup {
     struct spawn_limits max;
     uint32_t uid_base; /* first host id of the range for boxes; 0 chooses */
     uint32_t uid_count;
-    uint32_t networks; /* network namespaces to keep ready (network.h) */
-    uint32_t reserved;
+    uint32_t networks;          /* network namespaces to keep ready (network.h) */
+    uint32_t park_free_percent; /* nothing is parked while less of the host's memory is free */
 };
 
 /* One thing in the tree of a root. Paths are absolute inside the box and exist in the tree. All
@@ -119,6 +121,20 @@ struct spawn_zygote {
     struct spawn_limits limits;
 };
 
+/* A program that is started ahead in boxes of their own, where it waits for a job (pool.h). A
+ * job comes along with its arguments and environment until then. */
+struct spawn_pool {
+    uint32_t kind; /* SPAWN_POOL */
+    uint32_t root;
+    uint32_t exec; /* the program that waits; it serves requests for program 0 of the root */
+    uint32_t min;  /* boxes to keep ready, with these limits */
+    uint32_t max;  /* and at most, while they are not enough */
+    uint32_t reserved;
+    uint64_t base_bytes; /* memory of the program in a cold box before it does anything, to be
+                            counted for what it holds when it gets its job; 0: as much */
+    struct spawn_limits limits;
+};
+
 /* What this host enforces, bit by bit; `hermes doctor` has one line for each. */
 enum spawn_feature {
     FEATURE_USERNS,     /* user namespace with id maps */
@@ -164,7 +180,7 @@ struct spawn_box_mount {
 enum {
     BOX_STDIN = 1 << 0,   /* a descriptor for stdin comes along; else /dev/null */
     BOX_COLLECT = 1 << 1, /* a descriptor for collected files comes along */
-    BOX_WARM = 1 << 2,    /* a zygote of the root may serve it */
+    BOX_WARM = 1 << 2,    /* a zygote or a pool of the root may serve it */
     BOX_CHANNEL = 1 << 3, /* a session: a socket comes along that becomes descriptor 3 of the
                              program, and the box outlives the program */
     BOX_FORKS = 1 << 4,   /* its program can be forked (fork.h) */
@@ -241,7 +257,7 @@ enum {
     ENDED_PIDS = 1 << 2,        /* the cgroup's process limit was reached */
     ENDED_DISK = 1 << 3,        /* no free block or inode at the end */
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
-    STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote */
+    STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a parked box */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
 };
 

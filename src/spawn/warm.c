@@ -5,8 +5,11 @@
  * box it returns 0, confined. The interpreter then puts itself in order, calls
  * hermes_warm_begin(), which waits for the job if there is none yet, and runs the program.
  *
- * The interpreter has one thread here. Nothing in this file allocates. */
+ * One that was executed in a box of its own (pool.h) calls hermes_warm_park() instead of
+ * hermes_warm_serve(). It may have threads; a zygote has one. Nothing in this file allocates.
+ */
 
+#include "spawn/warm.h"
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
@@ -19,16 +22,18 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { REQUEST_MAX_FDS = 1 + CGROUP_MAX_TREES + 5 };
+enum { REQUEST_MAX_FDS = 2 + CGROUP_MAX_TREES + 5 };
 
 static struct zygote_request request;
 static struct inside in;
 static struct payload_words words;
+static bool is_program; /* executed ahead, not forked from a zygote */
 
 /* Written from here because only a process in the parent user namespace may. */
 static int map_ids(int pid, unsigned payload)
@@ -52,8 +57,15 @@ static int take_next(const int *fds, unsigned count, unsigned *at)
     return *at < count ? fds[(*at)++] : -1;
 }
 
-static void fill_inside(const int *fds, unsigned count)
+/* Enters the network namespace that comes along, and stays there: it means nothing to us. */
+static int enter_network(int fd)
 {
+    return setns(fd, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+static int fill_inside(const int *fds, unsigned count)
+{
+    int r = 0;
     unsigned at = 0;
     uint32_t flags = request.box.flags;
     in = (struct inside){.box = &request.box,
@@ -73,9 +85,12 @@ static void fill_inside(const int *fds, unsigned count)
         in.mount_fds[i] = -1;
     while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
         in.join_fds[in.join_count++] = take_next(fds, count, &at);
+    in.has_network = request.has_network;
+    if (in.has_network)
+        r = enter_network(take_next(fds, count, &at));
     if (request.is_parked) {
         in.hand_fd = take_next(fds, count, &at);
-        return;
+        return r;
     }
     in.job_fd = take_next(fds, count, &at);
     in.stdout_fd = take_next(fds, count, &at);
@@ -86,6 +101,7 @@ static void fill_inside(const int *fds, unsigned count)
         in.collect_fd = take_next(fds, count, &at);
     if (flags & BOX_CHANNEL)
         in.channel_fd = take_next(fds, count, &at);
+    return r;
 }
 
 /* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the
@@ -99,16 +115,36 @@ static int leave_root(void)
 static int make_box(int *ret_pidfd)
 {
     struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
-                                           CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                                           CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+                                           CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                                           CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+    if (!in.has_network)
+        args.flags |= CLONE_NEWNET;
     int pid = sys_clone3(&args);
     if (pid == 0)
         inside_run(&in);
     return pid;
 }
 
-EXPORT int hermes_warm_serve(void);
+/* Answers the spawner. A network namespace that was made for this box may serve others later.
+ */
+static void reply(int pid, int pidfd)
+{
+    struct zygote_reply reply = {.pid = pid};
+    char path[32];
+    int fds[2] = {pidfd, -1};
+    if (pid > 0 && !in.has_network) {
+        (void)snprintf(path, sizeof(path), "proc/%d/ns/net", pid);
+        fds[1] = openat(ZYGOTE_STAGE_FD, path, O_RDONLY | O_CLOEXEC);
+    }
+    (void)fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), fds,
+        pidfd < 0    ? 0
+        : fds[1] < 0 ? 1
+                     : 2);
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
+}
+
 EXPORT int hermes_warm_serve(void)
 {
     int fds[REQUEST_MAX_FDS];
@@ -119,15 +155,13 @@ EXPORT int hermes_warm_serve(void)
     while (fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, REQUEST_MAX_FDS,
                &count) == (ssize_t)sizeof(request)) {
         int pidfd = -1;
-        fill_inside(fds, count);
-        int pid = make_box(&pidfd);
+        int r = fill_inside(fds, count);
+        int pid = r < 0 ? r : make_box(&pidfd);
         if (pid == 0)
             return 0;
-        int r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
+        r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
         /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
-        struct zygote_reply reply = {.pid = r < 0 ? r : pid};
-        (void)fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), &pidfd, pidfd >= 0);
-        close_fd(&pidfd);
+        reply(r < 0 ? r : pid, pidfd);
         for (unsigned i = 0; i < count; i++)
             close_fd(&fds[i]);
     }
@@ -151,25 +185,82 @@ static void wait_for_job(void)
         in.stdin_fd = take_next(fds, count, &at);
     if (hand.flags & BOX_CHANNEL)
         in.channel_fd = take_next(fds, count, &at);
+    request.box.limits.cpu_s = hand.cpu_s;
+    request.box.limits.file_bytes = hand.file_bytes;
 }
 
-EXPORT void hermes_warm_begin(void);
+EXPORT int hermes_warm_park(void)
+{
+    struct link_record ready = {.kind = LINK_READY};
+    int type;
+    socklen_t size = sizeof(type);
+    in = (struct inside){.box = &request.box,
+        .link_fd = PARK_LINK_FD,
+        .hand_fd = PARK_HAND_FD,
+        .collect_fd = -1,
+        .channel_fd = -1};
+    is_program = true;
+    if (getsockopt(PARK_HAND_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
+        fcntl(PARK_HAND_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(PARK_LINK_FD, F_SETFD, FD_CLOEXEC) < 0)
+        return -1;
+    return inside_send(&in, &ready);
+}
+
+/* The limit of a program that was executed ahead had room for that. */
+static void limit_cpu(void)
+{
+    uint64_t used_s = inside_cpu_ns() / 1000000000u + 1;
+    rlim_t seconds = request.box.limits.cpu_s + used_s;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) == 0 && seconds < limit.rlim_max) {
+        limit = (struct rlimit){.rlim_cur = seconds, .rlim_max = seconds};
+        (void)setrlimit(RLIMIT_CPU, &limit);
+    }
+}
+
+/* As exec would: nothing but stdio and the channel stays open, and what the interpreter opened
+ * for itself. */
+static void close_rest(void)
+{
+    if (!is_program) {
+        (void)sys_close_range(in.channel_fd >= 0 ? CHANNEL_FD + 1 : 3, ~0u, 0);
+        return;
+    }
+    int *own[] = {
+        &in.hand_fd, &in.link_fd, &in.job_fd, &in.stdin_fd, &in.stdout_fd, &in.stderr_fd};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        close_fd(own[i]);
+}
+
+EXPORT int hermes_warm_is_parked(void)
+{
+    return in.hand_fd >= 0;
+}
+
 EXPORT void hermes_warm_begin(void)
 {
     if (in.hand_fd >= 0)
         wait_for_job();
+    if (is_program)
+        limit_cpu();
     payload_begin(&in, &words);
-    /* As exec would: nothing but stdio and the channel stays open. */
-    (void)sys_close_range(in.channel_fd >= 0 ? CHANNEL_FD + 1 : 3, ~0u, 0);
+    close_rest();
 }
 
-EXPORT const char *hermes_warm_arg(unsigned i);
+/* The words lie in the job, which stays mapped. */
+EXPORT void hermes_warm_take_env(void)
+{
+    (void)clearenv();
+    for (unsigned i = 0; words.env[i]; i++)
+        (void)putenv(words.env[i]);
+}
+
 EXPORT const char *hermes_warm_arg(unsigned i)
 {
     return words.argv[i];
 }
 
-EXPORT const char *hermes_warm_env(unsigned i);
 EXPORT const char *hermes_warm_env(unsigned i)
 {
     return words.env[i];

@@ -73,8 +73,7 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
 {
     return serves(z, request) && request->exec == 0 && !request->mount_count &&
-           !request->remove && !(request->flags & BOX_COLLECT) &&
-           memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
+           !request->remove && memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
 }
 
 /* The ids of every box, each as itself, and one for the zygote as 0. */
@@ -146,7 +145,7 @@ static void stop(struct spawner *s, struct zygote *z)
     siginfo_t info;
     close_fd(&z->socket);
     if (z->pidfd >= 0) {
-        (void)cgroup_leaf_kill(&s->cgroups, &z->leaf);
+        /* Not its group: a box that it just made may not have left that yet. */
         (void)sys_pidfd_send_signal(z->pidfd, SIGKILL);
         while (waitid(P_PIDFD, (id_t)z->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
@@ -192,6 +191,7 @@ static int start(struct spawner *s, int index)
     if (r < 0)
         return r;
     z->slot = r;
+    z->serial = ++s->zygote_serial;
     if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &z->leaf, &step)) < 0) {
         ids_release(&s->ids, z->slot, false);
         z->slot = -1;
@@ -215,34 +215,37 @@ static int start(struct spawner *s, int index)
     return 0;
 }
 
-static int hear(struct zygote *z, int wait_ms, struct zygote_reply *ret, int *ret_pidfd)
+static int hear(struct zygote *z, int wait_ms, struct zygote_reply *ret, int ret_fds[2])
 {
     struct pollfd ready = {.fd = z->socket, .events = POLLIN};
     unsigned count = 0;
-    int fd = -1;
+    ret_fds[0] = ret_fds[1] = -1;
     if (poll(&ready, 1, wait_ms) != 1)
         return -ETIMEDOUT;
-    ssize_t n = fdpass_receive(z->socket, ret, sizeof(*ret), &fd, 1, &count);
-    if (n != (ssize_t)sizeof(*ret)) {
-        close_fd(&fd);
-        return -EPIPE;
-    }
-    *ret_pidfd = fd;
-    return 0;
+    ssize_t n = fdpass_receive(z->socket, ret, sizeof(*ret), ret_fds, 2, &count);
+    if (n == (ssize_t)sizeof(*ret))
+        return 0;
+    close_fd(&ret_fds[0]);
+    close_fd(&ret_fds[1]);
+    return -EPIPE;
 }
 
 int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
-    unsigned count, int *ret_pidfd)
+    unsigned count, int *ret_pidfd, int *ret_network)
 {
     struct zygote_reply reply;
+    int got[2];
     int r = fdpass_send(z->socket, request, sizeof(*request), fds, count);
     if (r == 0)
-        r = hear(z, ANSWER_MS, &reply, ret_pidfd);
+        r = hear(z, ANSWER_MS, &reply, got);
     if (r < 0) {
         z->is_up = false; /* zygote_tend() clears it away */
         return r;
     }
     z->made++;
+    *ret_pidfd = got[0];
+    if (got[1] >= 0)
+        *ret_network = got[1];
     return reply.pid < 0 ? reply.pid : *ret_pidfd < 0 ? -EPROTO : 0;
 }
 
@@ -250,22 +253,25 @@ void zygote_event(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
     struct zygote_reply reply;
-    int pidfd = -1;
+    int fds[2];
     if (z->socket < 0)
         return;
     /* The only thing it says unasked is that it is up. */
-    if (hear(z, 0, &reply, &pidfd) < 0)
+    if (hear(z, 0, &reply, fds) < 0)
         stop(s, z);
     else
         z->is_up = true;
-    close_fd(&pidfd);
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
 }
 
-/* Making a box while one runs takes its processor away: that can wait until the pool is half
- * empty. */
+/* Making a box ahead while others run takes their processor away: with one it can wait until
+ * the pool is half empty, with several until they are done. Boxes on demand cost less in all.
+ */
 static bool wants_more(const struct spawner *s, const struct zygote *z)
 {
-    return z->parked < z->park && (z->parked * 2 < z->park || !s->running);
+    return z->parked < z->park && !s->is_short &&
+           (!s->running || (s->running == 1 && z->parked * 2 < z->park));
 }
 
 bool zygote_tend(struct spawner *s)

@@ -23,10 +23,11 @@ enum {
     ZYGOTE_STAGE_FD = 4, /* the top of the root's mount namespace, outside the zygote's own / */
 };
 
-/* Descriptors: the box's link, `join_count` control groups, then either the socket on which the
- * job will come (parked) or the job, stdout, stderr, stdin if BOX_STDIN, and the collect pipe
- * if BOX_COLLECT or the channel if BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd
- * when pid is positive. */
+/* Descriptors: the box's link, `join_count` control groups, the network namespace if
+ * has_network, then either the socket on which the job will come (parked) or the job, stdout,
+ * stderr, stdin if BOX_STDIN, and the collect pipe if BOX_COLLECT or the channel if
+ * BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd when pid is positive, and the
+ * network namespace if that is new. */
 struct zygote_request {
     struct spawn_box box;
     uint32_t payload_uid;
@@ -34,6 +35,7 @@ struct zygote_request {
     uint32_t has_memory;
     uint32_t landlock_abi;
     uint32_t is_parked;
+    uint32_t has_network;
 };
 
 struct zygote_reply {
@@ -53,6 +55,7 @@ struct zygote {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
+    uint32_t serial;      /* of this start */
     uint32_t made;        /* boxes, since its start */
     bool is_up;           /* it answers */
     uint64_t base_memory; /* what the last box held when it got its job */
@@ -70,9 +73,10 @@ int zygote_find(struct spawner *s, const struct spawn_box *request);
 /* Whether a parked box of it is what the request asks for. */
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request);
 
-/* Has a box cloned. Returns 0 with its pidfd, or negative errno, after which it may be down. */
+/* Has a box cloned. Returns 0 with its pidfd, and its network namespace if that is new, or
+ * negative errno, after which the zygote may be down. */
 int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
-    unsigned count, int *ret_pidfd);
+    unsigned count, int *ret_pidfd, int *ret_network);
 
 /* Called when nobody waits for us: starts zygotes and parks boxes, one thing at a time. Returns
  * whether there is more to do. */
@@ -86,4 +90,6 @@ void zygote_kill_all(struct spawner *s);
  * BOX_STDIN and the channel if BOX_CHANNEL. */
 struct zygote_hand {
     uint32_t flags;
+    uint32_t cpu_s; /* of spawn_limits; a program that was executed ahead does not know them */
+    uint64_t file_bytes;
 };

@@ -11,7 +11,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 PROTOCOL = HERE.parent.parent / "src/spawn/protocol.h"
 
-LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".sh": "bash"}
+LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".sh": "bash", ".js": "javascript"}
 GROUPS = "filesystem process memory cpu network kernel compile tenant".split()
 STATUSES = ("ok runtime_error signaled time_limit memory_limit output_limit compile_error").split()
 HITS = "wall cpu memory output processes disk".split()
@@ -36,7 +36,7 @@ def items(value):
 
 def header(path):
     """The leading comment lines `key: value` as a dict; the first other line ends it."""
-    mark = "// " if path.suffix in (".c", ".cpp") else "# "
+    mark = "// " if path.suffix in (".c", ".cpp", ".js") else "# "
     fields = {}
     for line in path.read_text().splitlines():
         match = re.fullmatch(re.escape(mark) + r"([a-z-]+): (.*\S)", line)

@@ -27,7 +27,7 @@ sys.path.insert(0, str(HERE.parent / "languages"))
 import judge as judging  # noqa: E402
 from over_http import health_per_second, over_http  # noqa: E402
 from sessions import sessions  # noqa: E402
-from warm import warm_python  # noqa: E402
+from warm import warm_parked, warm_python  # noqa: E402
 from langlib import ENVIRONMENT, runtimes, write_files  # noqa: E402
 from table import LANGUAGES  # noqa: E402
 from test_corpus import BARE  # noqa: E402
@@ -179,7 +179,7 @@ def judge(bench):
 
 
 MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, judge, over_http,
-                health_per_second, warm_python, sessions]
+                health_per_second, warm_python, warm_parked, sessions]
 
 
 def show(r):

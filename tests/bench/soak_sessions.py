@@ -122,7 +122,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     path = make_dir()
-    server = Server(path, env={"HERMES_SESSION_PARKED": "0", "HERMES_MAX_SESSIONS_PER_KEY": "256"})
+    server = Server(path, env={"HERMES_SESSION_PARKED": "0", "HERMES_MAX_SESSIONS_PER_KEY": "256",
+                               "HERMES_HISTORY_MAX": "2m"})  # what is kept on purpose is no leak
     wrong, done = [], collections.Counter()
     try:
         own, spawner = server.child("hermes-server"), server.child("hermes-spawn")

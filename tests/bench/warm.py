@@ -48,6 +48,77 @@ def per_second(work):
     return sum(done) / SECONDS
 
 
+JAVA = """import java.util.*;
+public class Main {
+    public static void main(String[] args) {
+        List<String> words = new ArrayList<>(List.of("hello"));
+        System.out.println(String.join(" ", words));
+    }
+}
+"""
+
+
+def timed_warm(server, conn, make_body):
+    """Milliseconds of one run in parked boxes. Each serves one run, so there is a pause until the
+    next are there; a run that found none does not count."""
+    while True:
+        time.sleep(0.3)
+        start = time.perf_counter()
+        reply = server("POST", "/v1/runs", make_body(), {"Content-Type": "application/json"}, conn=conn)
+        taken = (time.perf_counter() - start) * 1000
+        run = reply.json()
+        if reply.status != 200 or run["stdout"].strip() != "hello":
+            raise RuntimeError(repr(reply))
+        if run["isolation"]["start"] == "warm":
+            return taken
+        time.sleep(2)
+
+
+def bare_command(command, folder):
+    start = time.perf_counter()
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                   env={"PATH": "/usr/bin:/bin"}, check=True)
+    return (time.perf_counter() - start) * 1000
+
+
+def warm_parked(bench):
+    """JavaScript and Java in boxes whose interpreter waits, while there are any; memory of it all."""
+    from run import interleave, row, runtimes
+    serial = [0]
+
+    def java():
+        serial[0] += 1  # another program each time: nothing is cached
+        return json.dumps({"language": "java", "code": JAVA + "// %d\n" % serial[0]}).encode()
+    folder = bench.place("warm-java", {"Main.java": JAVA})
+    script = json.dumps({"language": "javascript", "code": "console.log('hello')\n"}).encode()
+    cases = (("javascript", lambda: script, ["/usr/bin/node", "-e", "console.log('hello')"], 0.2, 1),
+             ("java", java, ["/usr/bin/java", "Main.java"], 0.25, 2))
+    with Serving(HERMES_PARKED="8") as server:
+        conn = server.connect(tcp=True)
+        time.sleep(8)
+        yield idle_memory(server)
+        for language, body, bare, target, less in cases:
+            if not runtimes()[language]["available"]:
+                continue
+            ours, theirs = interleave(max(5, bench.rounds // less),
+                                      lambda: timed_warm(server, conn, body),
+                                      lambda: bare_command(bare, folder))
+            yield row("%s parked" % language, ours, theirs, target)
+        conn.close()
+
+
+def idle_memory(server):
+    """Proportional memory of all processes of a server that does nothing, in MiB."""
+    from apilib import descendants
+    total = 0
+    for pid in [server.process.pid] + descendants(server.process.pid):
+        with open("/proc/%d/smaps_rollup" % pid) as rollup:
+            total += int(next(line for line in rollup if line.startswith("Pss:")).split()[1])
+    mib = total / 1024
+    return {"name": "idle memory, MiB", "ms": round(mib, 1), "than_ms": 320, "ratio": round(mib / 320, 3),
+            "target": 1.0, "extra_ms": 0.0, "met": mib <= 320, "rounds": 1, "note": "PSS of all, default pools"}
+
+
 def warm_python(bench):
     """Python hello: interleaved with bare, back to back, without a pool, with imports, 8 clients."""
     from run import interleave, row

@@ -18,8 +18,48 @@ HAS_IPYTHON = subprocess.run(["/usr/bin/python3", "-c", "import IPython"], captu
 WITHOUT_IPYTHON = ("import sys; sys.modules['IPython'] = None; sys.path.insert(0, %r); "
                    "import kernel; kernel.prepare(); kernel.serve(3)" % str(PYTHON_DIR))
 
+# As the zygote does: everything is loaded once, each kernel is a fork. The one in the middle waits and tells the status.
+FORKER = """
+import os, signal, socket, sys
+sys.path.insert(0, %r)
+import kernel, gc
+kernel.prepare()
+gc.freeze()
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+door = socket.socket(fileno=0)
+while True:
+    data, fds, _, _ = socket.recv_fds(door, 65536, 5)
+    if not data:
+        os._exit(0)
+    if os.fork() == 0:
+        if (pid := os.fork()) == 0:
+            os.setsid()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            cwd, _, env = data.decode().partition("\\0")
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(pair.split("=", 1) for pair in env.split("\\0") if pair)
+            fds = [os.dup(fd) for fd in fds]
+            for wanted, fd in enumerate(fds[:4]):
+                os.dup2(fd, wanted)
+            os.closerange(4, 64)
+            kernel.serve(3)
+        os.write(fds[4], b"%%d " %% pid)
+        os.write(fds[4], b"%%d " %% os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        os._exit(0)
+    for fd in fds:
+        os.close(fd)
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+        except ChildProcessError:
+            break
+""" % str(PYTHON_DIR)
+forker = None
+
 COMMANDS = {
-    "python": ["/usr/bin/python3", str(PYTHON_DIR / "kernel.py")],
+    "program": ["/usr/bin/python3", str(PYTHON_DIR / "kernel.py")],
     "plain": ["/usr/bin/python3", "-c", WITHOUT_IPYTHON],
     "javascript": ["/usr/bin/node", str(ROOT / "runtimes/javascript/kernel.js")],
     "bash": [str(BUILD / "hermes-shell"), "/usr/bin/bash"],
@@ -34,10 +74,12 @@ class Dead(Exception):
 
 class Answer:
     def __init__(self):
-        self.stdout_bytes = self.stderr_bytes = b""
+        self.parts = {1: bytearray(), 2: bytearray()}
         self.result = self.error = self.done = None
         self.displays, self.calls, self.jobs = [], [], []
 
+    stdout_bytes = property(lambda self: bytes(self.parts[1]))
+    stderr_bytes = property(lambda self: bytes(self.parts[2]))
     stdout = property(lambda self: self.stdout_bytes.decode("utf-8", "replace"))
     stderr = property(lambda self: self.stderr_bytes.decode("utf-8", "replace"))
     ok = property(lambda self: self.done["ok"])
@@ -47,7 +89,8 @@ class Answer:
     trace = property(lambda self: "\n".join(self.error["traceback"]))
 
     def __repr__(self):
-        return "Answer(%r)" % {k: v for k, v in vars(self).items() if v}
+        seen = {"stdout": self.stdout[:2000], "stderr": self.stderr[:2000], **vars(self), "parts": None}
+        return "Answer(%r)" % {k: v for k, v in seen.items() if v}
 
 
 class Kernel:
@@ -58,16 +101,20 @@ class Kernel:
         null = os.open("/dev/null", os.O_RDONLY)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8",
                        "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": "/tmp/hermes-test-mpl", **(env or {})}
-        command = COMMANDS[kind]
+        command = COMMANDS.get(kind)
         actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, pipes[0][1], 1),
                    (os.POSIX_SPAWN_DUP2, pipes[1][1], 2), (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
-        before = os.getcwd()
-        os.chdir(cwd)
-        try:
-            self.pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsid=True,
-                                      setsigdef=[signal.SIGINT, signal.SIGPIPE])
-        finally:
-            os.chdir(before)
+        self.status_pipe = None
+        if kind == "python":
+            self.fork_python([null, pipes[0][1], pipes[1][1], theirs.fileno()], cwd, environment)
+        else:
+            before = os.getcwd()
+            os.chdir(cwd)
+            try:
+                self.pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsid=True,
+                                          setsigdef=[signal.SIGINT, signal.SIGPIPE])
+            finally:
+                os.chdir(before)
         self.channel = ours
         self.out, self.err = pipes[0][0], pipes[1][0]
         for fd in (null, pipes[0][1], pipes[1][1]):
@@ -83,6 +130,25 @@ class Kernel:
             assert kind == "ready", (kind, payload)
             self.ready = json.loads(payload)
 
+    def fork_python(self, fds, cwd, environment):
+        global forker
+        if forker is None:
+            forker, door = socket.socketpair()
+            subprocess.Popen(["/usr/bin/python3", "-c", FORKER], stdin=door, env=environment)
+            door.close()
+        self.status_pipe, told = os.pipe()
+        text = "\0".join([cwd] + ["%s=%s" % pair for pair in environment.items()])
+        socket.send_fds(forker, [text.encode()], fds + [told])
+        os.close(told)
+        self.pid = int(self.read_number())
+        os.set_blocking(self.status_pipe, False)
+
+    def read_number(self):
+        text = b""
+        while not text.endswith(b" "):
+            text += os.read(self.status_pipe, 1)
+        return int(text)
+
     def send(self, kind, payload=b""):
         if isinstance(payload, str):
             payload = payload.encode()
@@ -92,10 +158,10 @@ class Kernel:
 
     def drain(self, answer):
         """What is in the two pipes now."""
-        for fd, name in ((self.out, "stdout_bytes"), (self.err, "stderr_bytes")):
+        for fd, part in ((self.out, answer.parts[1]), (self.err, answer.parts[2])):
             try:
                 while data := os.read(fd, 1 << 20):
-                    setattr(answer, name, getattr(answer, name) + data)
+                    part += data
             except BlockingIOError:
                 pass
 
@@ -131,7 +197,12 @@ class Kernel:
                     raise Dead("the kernel ended: %s" % answer.stderr)
 
     def gone(self):
-        if self.status is None:
+        if self.status is None and self.status_pipe is not None:
+            try:
+                self.status = self.read_number()
+            except BlockingIOError:
+                return False
+        elif self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.status = os.waitstatus_to_exitcode(status)
@@ -222,8 +293,9 @@ class Kernel:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        os.close(self.out)
-        os.close(self.err)
+        for fd in (self.out, self.err, self.status_pipe):
+            if fd is not None:
+                os.close(fd)
 
 
 def wait_until(true, timeout=10):

@@ -2,6 +2,7 @@
 """The Python kernel, with IPython and without: the same answers, unless a test says otherwise."""
 import base64
 import os
+import pathlib
 import signal
 import time
 
@@ -202,6 +203,18 @@ def test_future_import_persists(kernel):
     kernel("from __future__ import annotations")
     kernel("def f(x: nowhere): pass")
     assert kernel("f.__annotations__['x']").text == "'nowhere'"
+
+
+def test_as_a_program(start):
+    """Not forked from a prepared one: started as python3 kernel.py."""
+    kernel = start("program")
+    assert kernel.ready["kernel"].startswith("ipython" if HAS_IPYTHON else "python")
+    kernel("import pickle\nclass P: x = 5")
+    assert kernel("pickle.loads(pickle.dumps(P())).x, __name__").text == "(5, '__main__')"
+    assert kernel("import sys; [m for m in sys.modules if m.startswith('kernel')], sys.modules['__main__'].__dict__ is globals()").text == "([], True)"
+    assert kernel("'Kernel' in globals()").text == "False"
+    kernel.begin("print('go', flush=True)\nwhile True: pass")
+    assert kernel.finish(answer=interrupt_when(kernel, "go")).error["name"] == "KeyboardInterrupt"
 
 
 # stdin
@@ -664,10 +677,11 @@ def test_no_descriptor_is_left_after_await(kernel):
     assert kernel(fds).text == before
 
 
-def test_nothing_is_written_to_home(start, tmp_path):
+@pytest.mark.parametrize("kind", ["program", "python"])
+def test_nothing_is_written_to_home(start, tmp_path, kind):
     home = tmp_path / "home"
     home.mkdir()
-    kernel = start("python", env={"HOME": str(home)}, cwd="/")
+    kernel = start(kind, env={"HOME": str(home)}, cwd="/")
     kernel("1+1")
     kernel("%pwd")
     assert list(home.iterdir()) == []
@@ -727,6 +741,29 @@ def test_events(ipython):
     ipython("seen = []\nget_ipython().events.register('post_execute', lambda: seen.append(1))")
     ipython("1")
     assert ipython("len(seen) > 0").text == "True"
+    ipython("get_ipython().events.register('pre_run_cell', lambda info: seen.append(info.raw_cell))")
+    ipython("'raw'")
+    assert ipython("\"'raw'\" in seen").text == "True"
+    pathlib.Path(ipython("1").done["cwd"], "auto1.py").write_text("v = 1")
+    ipython("%load_ext autoreload\n%autoreload 2\nimport auto1")
+    pathlib.Path(ipython("1").done["cwd"], "auto1.py").write_text("v = 22222")
+    assert ipython("auto1.v").text == "22222"
+
+
+def test_shell_escape(ipython):
+    answer = ipython("print('a')\n!echo b; echo e >&2\nprint('c', _exit_code)")
+    assert (answer.stdout, answer.stderr) == ("a\nb\nc 0\n", "e\n")
+    assert ipython("x = !echo captured\nx[0]").text == "'captured'"
+    assert ipython("!cat", stdin=b"input").stdout == "input"
+    ipython.begin("print('go', flush=True)\n!sleep 100")
+    answer = ipython.finish(answer=interrupt_when(ipython, "go"))
+    assert ipython("1+1").text == "2"
+
+
+def test_own_underscore(start):
+    kernel = start("plain")
+    kernel("import builtins; builtins._ = 'gettext'")
+    assert kernel("_").text == "'gettext'"
 
 
 # Tools

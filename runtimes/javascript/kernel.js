@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+// The JavaScript kernel of a session (docs/internals/kernels.md). Code is evaluated in this isolate by V8's REPL mode,
+// through an inspector session to ourselves: top-level await, names that can be declared again, the last value. User
+// code may change anything it can reach; what is called here was put into local names before it ran.
+const fs = require('fs');
+const inspector = require('inspector');
+const Module = require('module');
+const net = require('net');
+const os = require('os');
+const path = require('path');
+const { inspect, types } = require('util');
+const vm = require('vm');
+const { rewrite } = require('./kernel_source.js');
+
+const CHANNEL = 3;
+const FRAME_MAX = 16 << 20;
+const INPUT_MAX = 1 << 20;
+const DEPTH_MAX = 32;
+const TRACEBACK_MAX = 65536;
+const PROTOCOL_BROKEN = 70;
+const CHANNEL_LOST = 71;
+const RUN = Symbol('run');
+const TAKE = Symbol('take');
+const IMPORT = '$hermes_import';
+
+const { fstatSync, writeSync, openSync, closeSync, unlinkSync } = fs;
+const { stringify, parse } = JSON;
+const bufferFrom = Buffer.from;
+const concat = Buffer.concat;
+const exitNow = process.reallyExit.bind(process);
+const cwdNow = process.cwd.bind(process);
+const later = setImmediate;
+const pause = new Int32Array(new SharedArrayBuffer(4));
+const wait = Atomics.wait;
+const console_ = console;
+const process_ = process;
+
+class Exit { constructor(code) { this.code = code; } }
+class ToolError extends Error { constructor(text) { super(text); this.name = 'ToolError'; } }
+
+const session = new inspector.Session();
+session.connect();
+const post = session.post.bind(session);
+
+const state = {
+  count: 0, running: null, early: false, stdin: null, hasStdin: false, offered: [], tools: {}, calls: new Map(),
+  generation: 0, callCount: 0, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null, stdinStream: null,
+};
+
+// Frames.
+
+function writeAll(fd, data) {
+  for (let at = 0; at < data.length;) {
+    try {
+      at += writeSync(fd, data, at);
+    } catch (problem) {
+      if (problem.code !== 'EAGAIN') throw problem;
+      wait(pause, 0, 0, 1); // the socket is not blocking: libuv reads from it
+    }
+  }
+}
+
+const escape = (text) => text.replace(/[\u007f-\uffff]/g, (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+
+function send(kind, value) {
+  const payload = bufferFrom(escape(stringify(value)), 'latin1');
+  try {
+    writeAll(CHANNEL, concat([bufferFrom(`${kind} ${payload.length}\n`), payload]));
+  } catch {
+    checkChannel();
+    exitNow(0);
+  }
+}
+
+function checkChannel() {
+  try {
+    const now = fstatSync(CHANNEL);
+    if (now.ino === state.identity.ino && now.dev === state.identity.dev) return;
+  } catch { /* closed */ }
+  try {
+    writeSync(2, "hermes: the code closed or replaced descriptor 3, the session's channel; the session ends\n");
+  } finally {
+    exitNow(CHANNEL_LOST);
+  }
+}
+
+function onData(data) {
+  state.input = state.input.length ? concat([state.input, data]) : data;
+  for (;;) {
+    const end = state.input.indexOf(10);
+    if (end < 0) {
+      if (state.input.length >= 32) exitNow(PROTOCOL_BROKEN);
+      return;
+    }
+    const header = /^([a-z_]{1,16}) (0|[1-9][0-9]{0,7})$/.exec(state.input.toString('latin1', 0, Math.min(end, 40)));
+    const length = header ? Number(header[2]) : FRAME_MAX + 1;
+    if (length > FRAME_MAX) exitNow(PROTOCOL_BROKEN);
+    if (state.input.length < end + 1 + length) return;
+    const payload = state.input.subarray(end + 1, end + 1 + length);
+    state.input = state.input.subarray(end + 1 + length);
+    onFrame(header[1], payload);
+  }
+}
+
+function onFrame(kind, payload) {
+  switch (kind) {
+    case 'exec':
+      if (state.running) exitNow(PROTOCOL_BROKEN);
+      state.running = { early: state.early, finish() { this.early = true; } };
+      later(execute, payload.toString()); // after signals that came before it
+      break;
+    case 'stdin': state.stdin = bufferFrom(payload); break;
+    case 'tools': state.offered = fromJson(payload); break;
+    case 'tool_result': onToolResult(fromJson(payload)); break;
+    case 'jobs': case 'kill_job': send('jobs', []); break;
+    default: exitNow(PROTOCOL_BROKEN);
+  }
+}
+
+function fromJson(payload) {
+  try {
+    return parse(payload.toString());
+  } catch {
+    return exitNow(PROTOCOL_BROKEN);
+  }
+}
+
+// One exec.
+
+function execute(code) {
+  const { early } = state.running;
+  const run = { ended: false };
+  state.running = run;
+  state.count++;
+  giveStdin();
+  offerTools(state.offered);
+  state.offered = [];
+  setUpRequire();
+  run.finish = (outcome) => {
+    if (run.ended) return;
+    run.ended = true;
+    // Rejections that nobody handles are told after the microtasks; they are this exec's.
+    later(() => finish(run, outcome));
+  };
+  if (early) run.finish({ interrupted: true });
+  else evaluate(code, run, 'let');
+}
+
+function evaluate(code, run, kind) {
+  const name = `<cell-${state.count}>`;
+  const expression = `${asObject(code) || rewrite(code, IMPORT, kind)}\n//# sourceURL=${name}`;
+  globalThis[RUN] = () => {
+    delete globalThis[RUN];
+    post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' }, (problem, answer) => {
+      if (run.ended) return;
+      if (problem) return run.finish({ error: { name: 'Error', value: problem.message || String(problem), stack: '' } });
+      const retry = nextKind(kind, answer, code);
+      if (retry) evaluate(code, run, retry);
+      else settle(answer, run, code, name);
+    });
+  };
+  try {
+    runner.runInThisContext({ breakOnSigint: true });
+  } catch (problem) {
+    if (problem && problem.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') run.finish({ interrupted: true });
+    else run.finish({ error: describe(problem) });
+  }
+}
+
+// {a: 1} is meant as an object when it can be one.
+function asObject(code) {
+  if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return null;
+  try {
+    new vm.Script(`(${code}\n)`);
+    return `(${code}\n)`;
+  } catch {
+    return null;
+  }
+}
+
+const runner = new vm.Script('globalThis[Object.getOwnPropertySymbols(globalThis).find((s) => s.description === "run")]()', { filename: 'node:hermes' });
+
+// A name that was declared as another kind before: nothing has run yet, so it can be tried as that kind.
+function nextKind(kind, answer, code) {
+  const details = answer.exceptionDetails;
+  const text = details && details.exception && details.exception.description || '';
+  if (!/^SyntaxError: Identifier '.*' has already been declared/.test(text)) return null;
+  for (const line of text.split('\n')) if (/<cell-\d+>/.test(line) && !/<cell-\d+>:1:1\)?$/.test(line)) return null;
+  try {
+    new vm.Script(`async () => {${rewrite(code, IMPORT, 'let')}\n}`);
+  } catch (problem) {
+    if (/already been declared/.test(problem.message)) return null; // twice in this very code
+  }
+  return { let: 'var', var: 'all let' }[kind] || null;
+}
+
+function settle(answer, run, code, name) {
+  const value = toValue(answer.result);
+  const details = answer.exceptionDetails;
+  if (!details) return run.finish({ value });
+  if (value instanceof Exit) return run.finish({ exit: value.code });
+  const error = describe(value);
+  if (types.isNativeError(value) && value.name === 'SyntaxError' && !/<cell-/.test(error.stack)) {
+    const line = details.lineNumber || 0;
+    const source = code.split('\n')[line] || '';
+    error.stack = `${name}:${line + 1}\n${source}\n${' '.repeat(Math.max(0, details.columnNumber || 0))}^\n${error.stack}`;
+  }
+  run.finish({ error });
+}
+
+// The value itself, from what the inspector says about it.
+function toValue(remote) {
+  if (remote.objectId) {
+    let taken;
+    globalThis[TAKE] = (value) => { taken = value; };
+    post('Runtime.callFunctionOn', {
+      objectId: remote.objectId, arguments: [{ objectId: remote.objectId }], silent: true,
+      functionDeclaration: 'function (v) { globalThis[Object.getOwnPropertySymbols(globalThis).find((s) => s.description === "take")](v); }',
+    });
+    delete globalThis[TAKE];
+    return taken;
+  }
+  if (remote.type === 'bigint') return BigInt(remote.unserializableValue.slice(0, -1));
+  if (remote.unserializableValue) return Number(remote.unserializableValue);
+  if (remote.type === 'undefined') return undefined;
+  return remote.value === undefined ? null : remote.value;
+}
+
+function finish(run, outcome) {
+  let { value, error, exit, interrupted } = outcome;
+  if (interrupted) error = { name: 'Interrupt', value: 'interrupted', stack: 'Interrupt: the code was interrupted' };
+  let bundle = null;
+  if (!error && exit === undefined && value !== undefined) {
+    try {
+      bundle = toBundle(value);
+      globalThis._ = value;
+    } catch (problem) {
+      error = describe(problem);
+    }
+  }
+  withdrawTools();
+  takeStdin();
+  post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
+  post('Runtime.discardConsoleEntries');
+  state.running = null;
+  checkChannel();
+  if (error) send('error', { name: error.name, value: error.value, traceback: cut(error.stack).split('\n') });
+  else if (bundle) send('result', bundle);
+  send('done', {
+    ok: !error && !exit, exit_code: exit === undefined ? null : exit, cwd: where(), execution_count: state.count,
+    interrupted: Boolean(interrupted), state: 'kept',
+  });
+}
+
+function where() {
+  try { state.cwd = cwdNow(); } catch { /* deleted: what it was */ }
+  return state.cwd;
+}
+
+// Values and errors.
+
+function cut(text) {
+  return text.length <= TRACEBACK_MAX ? text : `${text.slice(0, TRACEBACK_MAX / 2)}\n[... cut ...]\n${text.slice(-TRACEBACK_MAX / 2)}`;
+}
+
+function text(make) {
+  try {
+    const made = make();
+    return typeof made === 'string' ? made : '<unprintable>';
+  } catch {
+    return '<unprintable>';
+  }
+}
+
+// What was thrown, whatever it is; without our own frames.
+function describe(problem) {
+  if (!types.isNativeError(problem) && !(problem instanceof Error)) {
+    const shown = text(() => inspect(problem));
+    return { name: 'Uncaught', value: shown, stack: `Uncaught ${shown}` };
+  }
+  const name = text(() => problem.name && String(problem.name) || 'Error');
+  const value = cut(text(() => String(problem.message)));
+  const stack = text(() => problem.stack && inspect(problem)) || `${name}: ${value}`;
+  return { name, value, stack: trim(stack) };
+}
+
+// Without our frames, and without what called us.
+function trim(stack) {
+  const kept = [];
+  for (const line of stack.split('\n')) {
+    if (/^\s+at .*(node:inspector|node:hermes)/.test(line)) break;
+    if (!/^\s+at .*[/(]kernel(_source)?\.js:/.test(line)) kept.push(line);
+  }
+  return kept.join('\n');
+}
+
+const RICH = Symbol.for('Jupyter.display');
+
+function toBundle(value) {
+  let bundle = {};
+  if (value !== null && typeof value === 'object' && typeof value[RICH] === 'function') bundle = { ...value[RICH]() };
+  if (!('text/plain' in bundle)) bundle['text/plain'] = inspect(value);
+  return sendable(bundle);
+}
+
+function depthOf(value, depth = 0) {
+  if (depth > DEPTH_MAX || value === null || typeof value !== 'object') return depth;
+  let most = depth;
+  for (const one of Object.values(value)) most = Math.max(most, depthOf(one, depth + 1));
+  return most;
+}
+
+function sendable(bundle) {
+  const ready = {};
+  const dropped = [];
+  let size = 0;
+  for (const [mime, given] of Object.entries(bundle)) {
+    let data = given;
+    if (types.isUint8Array(data)) data = bufferFrom(data).toString('base64');
+    if (depthOf(data) > DEPTH_MAX - 2) { dropped.push(`${mime}: nested too deep`); continue; }
+    const length = escape(stringify(data === undefined ? null : data)).length + mime.length + 8;
+    if (size + length > FRAME_MAX - 65536) { dropped.push(`${mime}: ${length} bytes are too many`); continue; }
+    size += length;
+    ready[mime] = data;
+  }
+  if (!('text/plain' in ready)) ready['text/plain'] = dropped.length ? `[left out: ${dropped.join('; ').slice(0, 1000)}]` : '';
+  return ready;
+}
+
+function display(value, options) {
+  const bundle = options && options.raw ? sendable({ ...value }) : toBundle(value);
+  if (state.running) send('display', bundle);
+  else console_.log(bundle['text/plain']);
+}
+
+// Interrupts. A running script is terminated by the vm; what is left is a script that awaits.
+
+function onInterrupt() {
+  if (state.running) {
+    state.running.finish({ interrupted: true });
+  } else { // meant for code that is in the channel, if there is any in this turn of the loop
+    state.early = true;
+    later(() => later(() => { state.early = false; }));
+  }
+}
+
+function onUncaught(problem) {
+  if (problem instanceof Exit) {
+    if (state.running) state.running.finish({ exit: problem.code });
+    return;
+  }
+  writeText(2, `Uncaught ${describe(problem).stack.replace(/^Uncaught /, '')}\n`);
+}
+
+function writeText(fd, words) {
+  try {
+    writeAll(fd, bufferFrom(words));
+  } catch { /* nobody reads */ }
+}
+
+// stdin: a file without a name, put on descriptor 0 (the lowest free one is what open() gives).
+
+function giveStdin() {
+  const data = state.stdin;
+  state.stdin = null;
+  state.hasStdin = Boolean(data && data.length);
+  state.stdinStream = null;
+  try {
+    try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed it
+    if (!state.hasStdin) return;
+    const name = path.join(os.tmpdir(), `.stdin-${process_.pid}-${state.count}`);
+    const fd = openSync(name, 'wx+', 0o600);
+    unlinkSync(name);
+    writeAll(fd, data);
+    putOnZero(`/proc/self/fd/${fd}`);
+    closeSync(fd);
+  } catch (problem) {
+    writeText(2, `hermes: stdin could not be given to the code: ${problem.message}\n`);
+  }
+}
+
+function putOnZero(name) {
+  try { closeSync(0); } catch { /* the code did */ }
+  openSync(name, 'r');
+}
+
+function takeStdin() {
+  if (state.hasStdin) putOnZero('/dev/null');
+}
+
+function stdinStream() {
+  if (!state.stdinStream) {
+    state.stdinStream = new fs.ReadStream(null, { fd: 0, autoClose: false });
+    state.stdinStream.fd = 0;
+  }
+  return state.stdinStream;
+}
+
+// require, import and tools.
+
+function setUpRequire() {
+  const dir = where();
+  if (dir === state.requireDir) return;
+  state.requireDir = dir;
+  const module = new Module(path.join(dir, '[cell]'));
+  module.filename = path.join(dir, '[cell]');
+  module.paths = Module._nodeModulePaths(dir);
+  const require_ = Module.createRequire(module.filename);
+  for (const [name, value] of Object.entries({ require: require_, module, exports: module.exports, __dirname: dir, __filename: module.filename })) {
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+  }
+  const options = { filename: module.filename };
+  if (vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER) options.importModuleDynamically = vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+  const load = options.importModuleDynamically ? new vm.Script('(name, options) => import(name, options)', options).runInThisContext() : (name) => import(name);
+  const importer = (name, given) => (name === 'hermes_tools' ? Promise.resolve({ ...state.tools, default: state.tools }) : load(name, given));
+  Object.defineProperty(globalThis, IMPORT, { value: importer, writable: true, configurable: true, enumerable: false });
+}
+
+const loadModule = Module._load;
+Module._load = function (request, ...rest) {
+  return request === 'hermes_tools' ? state.tools : loadModule.call(this, request, ...rest);
+};
+
+function offerTools(specs) {
+  state.tools = { ToolError };
+  if (!Array.isArray(specs)) return;
+  for (const spec of specs) {
+    if (!spec || typeof spec.name !== 'string') continue;
+    const properties = spec.input_schema && spec.input_schema.properties;
+    const order = properties && typeof properties === 'object' ? Object.keys(properties) : [];
+    const tool = makeTool(spec.name, order, state.generation);
+    Object.defineProperty(tool, 'name', { value: spec.name });
+    tool.description = spec.description;
+    Object.defineProperty(state.tools, spec.name, { value: tool, enumerable: true, configurable: true, writable: true });
+    const identifier = spec.name.replace(/[^\w$]/g, '_');
+    if (!(identifier in state.tools)) state.tools[identifier] = tool;
+  }
+}
+
+function makeTool(name, order, generation) {
+  return async (...args) => {
+    let input = {};
+    if (args.length === 1 && args[0] !== null && typeof args[0] === 'object' && !Array.isArray(args[0])) {
+      input = args[0]; // the whole input
+    } else {
+      if (args.length > order.length) throw new TypeError(`${name}() takes at most ${order.length} arguments: ${order.join(', ')}`);
+      for (let i = 0; i < args.length; i++) input[order[i]] = args[i];
+    }
+    let json;
+    try {
+      json = stringify(input);
+    } catch (problem) {
+      throw new TypeError(`${name}(): the arguments cannot be sent as JSON: ${problem.message}`);
+    }
+    if (json.length > INPUT_MAX) throw new RangeError(`${name}(): arguments of ${json.length} bytes; ${INPUT_MAX} is the most`);
+    if (depthOf(input) > DEPTH_MAX - 2) throw new RangeError(`${name}(): arguments nested too deep`);
+    if (generation !== state.generation || !state.running) throw new ToolError(`${name}: the exec that offered this tool is over; offer it again`);
+    const id = String(++state.callCount);
+    return new Promise((resolve, reject) => {
+      state.calls.set(id, { resolve, reject, name });
+      send('tool_call', { id, name, input });
+    });
+  };
+}
+
+function onToolResult(answer) {
+  const call = answer && state.calls.get(String(answer.id));
+  if (!call) return; // late, or for nobody
+  state.calls.delete(String(answer.id));
+  if ('error' in answer) call.reject(new ToolError(String(answer.error)));
+  else call.resolve(answer.output);
+}
+
+function withdrawTools() {
+  state.generation++;
+  for (const { reject, name } of state.calls.values()) {
+    const given = new ToolError(`${name}: the exec that made this call is over`);
+    reject(given);
+  }
+  state.calls.clear();
+}
+
+// The session.
+
+// That the way in which we let code import is experimental is nothing the user can act on.
+function hideWarning() {
+  const emit = process_.emitWarning;
+  process_.emitWarning = function (warning, ...rest) {
+    if (!/USE_MAIN_CONTEXT_DEFAULT_LOADER/.test(String(warning))) return emit.call(this, warning, ...rest);
+  };
+}
+
+function begin() {
+  state.identity = fstatSync(CHANNEL);
+  process_.on('SIGINT', onInterrupt);
+  process_.on('uncaughtException', onUncaught);
+  process_.on('unhandledRejection', (problem) => { if (!(problem instanceof ToolError)) onUncaught(problem); });
+  process_.exit = (code) => { throw new Exit(Number(code ?? process_.exitCode ?? 0) & 0xff); };
+  Object.defineProperty(process_, 'stdin', { get: stdinStream, configurable: true, enumerable: true });
+  process_.argv.length = 1;
+  Object.defineProperty(globalThis, 'display', { value: display, writable: true, configurable: true, enumerable: false });
+  // Output is there when it is written, not when the loop comes to it; and children get pipes that block.
+  for (const stream of [process_.stdout, process_.stderr]) if (stream._handle && stream._handle.setBlocking) stream._handle.setBlocking(true);
+  setUpRequire();
+  hideWarning();
+  const channel = new net.Socket({ fd: CHANNEL, readable: true, writable: false });
+  channel.on('data', onData);
+  for (const event of ['end', 'error', 'close']) channel.on(event, () => exitNow(0));
+  send('ready', { cwd: where(), kernel: `node ${process_.versions.node}` });
+}
+
+begin();

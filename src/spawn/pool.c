@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See pool.h. */
+
+#include "spawn/pool.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "spawn/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 1000,  /* between two looks at the host's memory */
+    KEEP_MS = 60000, /* how long a pool stays larger than its minimum after the last miss */
+    RETRY_MS = 1000, /* after the first failure; doubles */
+    RETRY_DOUBLES = 6,
+    PATIENCE_MS = 60000, /* for a program to become ready */
+};
+
+int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
+{
+    cleanup_close int owned = job_fd;
+    if (s->pool_count == SPAWN_MAX_POOLS || p->root >= s->root_count ||
+        p->exec >= s->roots[p->root].exec_count || p->max < p->min)
+        return -EINVAL;
+    s->pools[s->pool_count++] = (struct pool){.root = p->root,
+        .exec = p->exec,
+        .min = p->min,
+        .max = p->max,
+        .want = p->min,
+        .base_bytes = p->base_bytes,
+        .limits = p->limits,
+        .job_fd = take_fd(&owned)};
+    return 0;
+}
+
+bool pool_fits(const struct pool *p, const struct spawn_box *request)
+{
+    return p->root == request->root && request->exec == 0 && !request->mount_count &&
+           !request->remove && !(request->flags & BOX_CHANNEL) &&
+           memcmp(&p->limits, &request->limits, sizeof(p->limits)) == 0;
+}
+
+void pool_miss(struct spawner *s, const struct spawn_box *request)
+{
+    for (uint32_t i = 0; i < s->pool_count; i++) {
+        struct pool *p = &s->pools[i];
+        if (!pool_fits(p, request))
+            continue;
+        p->missed_ms = clock_ms();
+        if (p->want < p->max)
+            p->want++;
+    }
+}
+
+void pool_ready(struct pool *p)
+{
+    p->is_starting = false;
+    p->failures = 0;
+}
+
+void pool_drop(struct pool *p, bool was_starting)
+{
+    p->parked--;
+    p->is_starting = p->is_starting && !was_starting;
+}
+
+void pool_lose(struct pool *p, bool was_starting)
+{
+    pool_drop(p, was_starting);
+    p->retry_ms = clock_ms() + ((uint64_t)RETRY_MS << p->failures);
+    if (p->failures < RETRY_DOUBLES)
+        p->failures++;
+}
+
+/* The number behind a name of /proc/meminfo, in KiB. */
+static uint64_t meminfo_value(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+/* Read from a descriptor of the host's: the trees we move among have a /proc, but whose depends
+ * on where we are. What cannot be read is not short. */
+static bool is_memory_short(const struct spawner *s)
+{
+    char text[512];
+    uint64_t least = s->setup.park_free_percent + (s->is_short ? 1 : 0);
+    ssize_t n = pread(s->meminfo_fd, text, sizeof(text) - 1, 0);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    uint64_t total = meminfo_value(text, "MemTotal:");
+    return meminfo_value(text, "MemAvailable:") < total / 100 * least;
+}
+
+static void look_at_memory(struct spawner *s)
+{
+    uint64_t now = clock_ms();
+    if (now < s->memory_ms)
+        return;
+    s->memory_ms = now + TICK_MS;
+    s->is_short = s->setup.park_free_percent && is_memory_short(s);
+}
+
+static bool start_one(struct spawner *s, int index)
+{
+    struct pool *p = &s->pools[index];
+    uint64_t now = clock_ms();
+    /* As for zygotes: while a box runs, only if the pool is nearly empty. */
+    if (p->is_starting || p->parked >= p->want || now < p->retry_ms ||
+        (s->running && p->parked * 2 >= p->want))
+        return false;
+    p->is_starting = true;
+    p->started_ms = now;
+    if (box_park_program(s, index) < 0)
+        p->is_starting = false;
+    return true;
+}
+
+bool pool_tend(struct spawner *s)
+{
+    if (!s->setup.park_free_percent && !s->pool_count)
+        return false;
+    look_at_memory(s);
+    if (s->is_short)
+        return box_drop_parked(s, -1);
+    for (uint32_t i = 0; i < s->pool_count; i++) {
+        struct pool *p = &s->pools[i];
+        uint64_t now = clock_ms();
+        if (p->want > p->min && now > p->missed_ms + KEEP_MS)
+            p->want = p->min;
+        bool hangs = p->is_starting && now > p->started_ms + PATIENCE_MS;
+        if (hangs)
+            p->retry_ms = now + PATIENCE_MS;
+        if ((hangs || p->parked > p->want) && box_drop_parked(s, (int)i))
+            return true;
+    }
+    for (uint32_t i = 0; i < s->pool_count; i++) {
+        if (start_one(s, (int)i))
+            return true;
+    }
+    return false;
+}
+
+int pool_pause_ms(const struct spawner *s)
+{
+    bool has_parked = s->pool_count > 0;
+    for (uint32_t i = 0; i < s->zygote_count; i++)
+        has_parked = has_parked || s->zygotes[i].park;
+    return has_parked ? TICK_MS : -1;
+}

@@ -16,7 +16,7 @@ import io  # noqa: E402
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGCHLD, SIGINT, pthread_sigmask  # noqa: E402
 from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket  # noqa: E402
 from os import (  # noqa: E402
-    O_ACCMODE, O_CLOEXEC, O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, SEEK_CUR, SEEK_SET,
+    O_ACCMODE, O_CLOEXEC, O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, SEEK_CUR, SEEK_SET,
     _exit, chdir, close, dup2, fstat, get_inheritable, getpid, listdir, lseek, open as open_file, read,
     readlink, sendfile, stat, strerror, write)
 from stat import S_ISCHR, S_ISDIR, S_ISFIFO, S_ISREG, S_ISSOCK  # noqa: E402
@@ -59,8 +59,8 @@ class OpenFile:
         self.size = status.st_size
         self.is_deleted = status.st_nlink == 0 and S_ISREG(status.st_mode)
         self.is_directory = S_ISDIR(status.st_mode)
-        if self.is_directory and status.st_nlink == 0:
-            raise Refusal("descriptor %d is a directory that was deleted" % fd)
+        if status.st_nlink == 0 and (self.is_directory or self.flags & O_ACCMODE == O_WRONLY):
+            raise Refusal("descriptor %d (%s) is of something that was deleted; close it first" % (fd, self.path))
 
     def move(self):
         inheritable = get_inheritable(self.fd)
@@ -68,13 +68,11 @@ class OpenFile:
         if self.is_deleted:
             new = open_file("/box", O_TMPFILE | O_RDWR | O_CLOEXEC, 0o600)
             done = 0
-            source = open_file("/proc/self/fd/%d" % self.fd, O_RDONLY | O_CLOEXEC)
             while done < self.size:
-                count = sendfile(new, source, done, self.size - done)
+                count = sendfile(new, self.fd, done, self.size - done)
                 if not count:
                     break
                 done += count
-            close(source)
         else:
             new = open_file(self.path, self.flags | O_CLOEXEC)
         if at:

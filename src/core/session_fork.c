@@ -158,7 +158,7 @@ static int fork_kernel(struct session *s, struct session *copy, struct err *err)
 }
 
 /* A session like another, with nothing in it yet. */
-static struct session *new_copy(struct session *s)
+static struct session *new_copy(struct session *s, const char *checkpoint)
 {
     struct session_spec spec = {.runtime = s->spec.runtime, .limits = s->spec.limits};
     strv_add_all(&spec.env, &s->env);
@@ -171,6 +171,7 @@ static struct session *new_copy(struct session *s)
     copy->is_warm = true;
     copy->is_fork = true;
     memcpy(copy->origin, s->id, sizeof(copy->origin));
+    (void)snprintf(copy->checkpoint, sizeof(copy->checkpoint), "%s", checkpoint);
     return copy;
 }
 
@@ -198,10 +199,10 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
     return r < 0 ? r : session_wait_ready(copy, cancel_fd, err);
 }
 
-static int make_copy(struct session *s, int cancel_fd, struct session **ret,
+int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
     unsigned *ret_retry_s, struct err *err)
 {
-    struct session *copy = new_copy(s);
+    struct session *copy = new_copy(s, checkpoint);
     int r = copy->wake_fd < 0
                 ? err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors")
                 : session_enlist(s->all, copy, err);
@@ -218,9 +219,19 @@ static int make_copy(struct session *s, int cancel_fd, struct session **ret,
         session_unref(copy);
         return r;
     }
-    session_remember(copy);
+    if (!checkpoint[0])
+        session_remember(copy);
     *ret = copy;
     return 0;
+}
+
+int session_can_fork(const struct session *s, struct err *err)
+{
+    if (s->spec.runtime->run.session_forks)
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, ENOSYS,
+        "the memory of a %s session cannot be copied; its files can be downloaded and uploaded",
+        s->spec.runtime->name);
 }
 
 int session_fork(struct session *s, unsigned count, int cancel_fd, struct session **ret,
@@ -228,14 +239,11 @@ int session_fork(struct session *s, unsigned count, int cancel_fd, struct sessio
 {
     unsigned made = 0;
     *ret_retry_s = 1;
-    if (!s->spec.runtime->run.session_forks)
-        return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-            "the memory of a %s session cannot be copied", s->spec.runtime->name);
-    int r = session_take(s, false, false, cancel_fd, err);
-    if (r < 0)
+    int r = session_can_fork(s, err);
+    if (r < 0 || (r = session_take(s, false, false, cancel_fd, err)) < 0)
         return r;
     while (r == 0 && made < count) {
-        r = make_copy(s, cancel_fd, &ret[made], ret_retry_s, err);
+        r = session_copy(s, "", cancel_fd, &ret[made], ret_retry_s, err);
         made += r == 0;
     }
     channel_rest(&s->channel);

@@ -65,7 +65,9 @@ struct session {
     uint64_t promised_mb;
     struct session_share *share; /* its promise, when it was forked or is a fork */
     bool is_fork;
-    char origin[ID_MAX]; /* what a fork was copied from */
+    char origin[ID_MAX];                      /* what a fork was copied from */
+    char checkpoint[CHECKPOINT_NAME_MAX + 1]; /* its name as one: nobody's session, but kept for
+                                                 origin; else "" */
     uint64_t charged_ns; /* CPU time of the box that its key has paid for */
     uint64_t asked_ms;   /* when the tick asked for it last */
     uint64_t used_ms;    /* last use, by clock_ms() */
@@ -152,6 +154,17 @@ void session_discard_output(const struct session *s);
  * ready. */
 int session_enlist(struct sessions *all, struct session *s, struct err *err);
 int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
+
+/* session_fork.c: a copy of a session that the caller holds, under a name as its checkpoint or
+ * with "" as a session of its own. The caller owns a reference. */
+int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err);
+
+/* 0, or ERR_UNSUPPORTED. */
+int session_can_fork(const struct session *s, struct err *err);
+
+/* session_checkpoint.c: ends those of a session that is gone. */
+void session_drop_checkpoints(struct session *s);
 
 /* A session that is not listed; the references of list and caller. Takes the spec's env. */
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);

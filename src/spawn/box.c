@@ -681,7 +681,7 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
     box->started = true;
     box->start_ns = record->ns;
     if (box->is_aside)
-        (void)cgroup_leaf_move(&s->cgroups, &box->aside, box->pid);
+        (void)fork_move_init(s, box, true);
     if (box->is_fork)
         fork_helped(s, box);
     box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
@@ -807,7 +807,7 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
     int r = give_pipes(s, box, fds + 1, fd_count - 1);
     if (r == 0 &&
         box->is_aside) /* the program is born where init is; on_start() moves it back */
-        r = cgroup_leaf_move(&s->cgroups, &box->leaf, box->pid);
+        r = fork_move_init(s, box, false);
     if (r == 0)
         r = fdpass_send(box->link, "r", 1, fds, fd_count);
     box->is_resting = r < 0;

@@ -40,7 +40,8 @@ static int pid_of(int pidfd)
     return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
 }
 
-/* Takes init out of its program's control group, which from now on can be killed alone. */
+/* Takes init out of its program's control group, which from now on can be killed alone. It is
+ * on its way when this returns; a fork takes longer. */
 static int set_aside(struct spawner *s, struct box *root)
 {
     uint32_t step;
@@ -52,9 +53,22 @@ static int set_aside(struct spawner *s, struct box *root)
         return r;
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
-    if ((r = cgroup_leaf_move(&s->cgroups, &root->aside, pid)) < 0)
-        return r;
-    return sys_pidfd_send_signal(root->pidfd, SIGUSR1);
+    return fork_move_init(s, root, true);
+}
+
+/* Who moves himself does it in a moment; moving another process takes a lock of the whole
+ * machine's. */
+int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
+{
+    int fds[CGROUP_MAX_TREES];
+    int count =
+        cgroup_leaf_open_joins(&s->cgroups, is_aside ? &root->aside : &root->leaf, true, fds);
+    int r = count < 0 ? count : fdpass_send(root->link, "j", 1, fds, (unsigned)count);
+    for (int i = 0; i < count; i++)
+        (void)close(fds[i]);
+    if (r == 0 && is_aside)
+        r = sys_pidfd_send_signal(root->pidfd, SIGUSR1);
+    return r < 0 ? r : 0;
 }
 
 /* Why a box cannot be forked, or 0 with the number of the fork. */

@@ -12,8 +12,8 @@
  * alarm, so that nobody waits for a program that does not do its part), in this order:
  *
  *   the program's copy says hello on a socket that tells us its pid
- *   it is moved to a control group of its own; the original is frozen
- *   it is stopped, and made to make the calls that confine it (inject.h)
+ *   it is stopped, and made to move to a control group of its own (inject.h)
+ *   the original is frozen; the copy is made to make the calls that confine it
  *   its file systems are made, mounted and filled
  *   it is told to go on, moves its descriptors over, and says so
  *   it is frozen and looked at: no descriptor, directory or shared memory of the original's
@@ -21,6 +21,7 @@
  * docs/internals/session-fork.md has the reasons. */
 
 #include "spawn/box.h"
+#include "spawn/inject.h"
 #include "spawn/inside.h"
 
 /* COMMAND_FORK to `parent`: takes fds[0]. False when it makes no sense for that box. */
@@ -28,6 +29,9 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
 
 /* Something came from the copy: its pid. Starts the process that does the rest. */
 void fork_hello(struct spawner *s, struct box *box);
+
+/* Has init move to the leaf of its program, or out of it again. */
+int fork_move_init(struct spawner *s, struct box *root, bool is_aside);
 
 /* That process has ended; it is reaped, and the original may run. */
 void fork_helped(struct spawner *s, struct box *box);
@@ -45,7 +49,8 @@ struct fork_work {
     pid_t parent_pid; /* a process in the original's namespaces */
     int hello_fd;
     int report_fd;
-    int proc_fd;     /* /proc/PID of the copy */
+    int proc_fd; /* /proc/PID of the copy */
+    struct tracee copy;
     int from_fds[3]; /* the original's /box, /tmp, /dev/shm */
 };
 _Noreturn void fork_work(struct fork_work *w); /* fork_work.c */

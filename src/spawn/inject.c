@@ -112,6 +112,16 @@ int inject_write(const struct tracee *t, size_t offset, const void *data, size_t
     return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
 }
 
+int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size)
+{
+    struct iovec ours = {ret, size};
+    struct iovec theirs = {(void *)(uintptr_t)(t->scratch + offset), size};
+    if (offset + size > INJECT_SCRATCH)
+        return -EINVAL;
+    ssize_t n = process_vm_readv(t->pid, &ours, 1, &theirs, 1, 0);
+    return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
+}
+
 /* Runs it to its next stop at a system call. */
 static int run_to_call(pid_t pid)
 {
@@ -167,6 +177,11 @@ int inject_attach(struct tracee *t, pid_t pid)
 }
 
 int inject_write(const struct tracee *t, size_t offset, const void *data, size_t size)
+{
+    return -ENOSYS;
+}
+
+int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size)
 {
     return -ENOSYS;
 }

@@ -283,6 +283,22 @@ static void close_ends(struct inside *in)
 static pid_t program;
 static const struct inside *own;
 
+/* Moves to the control groups that were sent, if nobody has taken that message yet. */
+static void join_sent(const struct inside *in)
+{
+    char word;
+    int fds[CGROUP_MAX_TREES];
+    unsigned count = 0;
+    struct pollfd ready = {.fd = in->link_fd, .events = POLLIN};
+    if (poll(&ready, 1, 0) == 1 &&
+        fdpass_receive(in->link_fd, &word, 1, fds, CGROUP_MAX_TREES, &count) != 1)
+        count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        (void)cgroup_join(fds[i]);
+        (void)close(fds[i]);
+    }
+}
+
 static void on_signal(int signal)
 {
     int saved = errno;
@@ -291,6 +307,7 @@ static void on_signal(int signal)
         (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
     } else if (signal == SIGUSR1) {
         has_forks = 1;
+        join_sent(own);
     } else if (!has_forks) {
         (void)kill(-1, SIGKILL);
     }
@@ -332,10 +349,18 @@ static int fork_program(struct inside *in)
 /* Waits until a session gets another program; false when it is over instead. */
 static bool take_restart(struct inside *in)
 {
-    char go;
-    int fds[4];
+    char word = 'j';
+    int fds[CGROUP_MAX_TREES];
     unsigned count;
-    if (fdpass_receive(in->link_fd, &go, 1, fds, 4, &count) != 1 || count != 4)
+    while (word == 'j') { /* back to the program's control groups, if forks had us leave them */
+        if (fdpass_receive(in->link_fd, &word, 1, fds, CGROUP_MAX_TREES, &count) != 1)
+            return false;
+        for (unsigned i = 0; word == 'j' && i < count; i++) {
+            (void)cgroup_join(fds[i]);
+            (void)close(fds[i]);
+        }
+    }
+    if (count != 4)
         return false;
     close_fd(&in->job_fd);
     in->job_fd = fds[0];

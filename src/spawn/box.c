@@ -721,9 +721,6 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     case LINK_INTERRUPTED:
         box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
         break;
-    case LINK_KNOWN:
-        box->is_known = true;
-        break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
         cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
@@ -777,13 +774,13 @@ static ssize_t drain_link(struct spawner *s, struct box *box)
     return n;
 }
 
-/* The process that makes a fork tells on its link; when it says no more and has not succeeded,
- * there will be no fork. */
 static void on_fork_link(struct spawner *s, struct box *box)
 {
-    if (box->link < 0 || drain_link(s, box) != 0 || box->started || box->link < 0)
-        return;
-    box_fail(s, box, box->failed ? box->step : STEP_COPY_STOP, box->failed ? box->error : -EIO);
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
+    if (box->failed && !box->started)
+        box_fail(s, box, box->step, box->error);
 }
 
 static void tell_usage(struct spawner *s, struct box *box)
@@ -894,8 +891,9 @@ static void on_fork_end(struct spawner *s, struct box *box)
     struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
     if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
         return;
-    if (box->link >= 0)
-        (void)drain_link(s, box);
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
     kill_box(s, box);
     tell_end(s, box);
     release(s, box);
@@ -926,9 +924,6 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
             on_fork_link(s, box);
         else
             (void)drain_link(s, box);
-        break;
-    case TAG_HAND:
-        fork_hello(s, box);
         break;
     case TAG_SOCKET:
         on_command(s, box);

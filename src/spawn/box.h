@@ -109,16 +109,7 @@ struct spawner {
 };
 
 /* What an epoll event is about; the box's index is in the upper bits of the data. */
-enum box_tag {
-    TAG_CONTROL,
-    TAG_SOCKET,
-    TAG_LINK,
-    TAG_PIDFD,
-    TAG_OOM,
-    TAG_ZYGOTE,
-    TAG_HAND,
-    TAG_COUNT
-};
+enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
 
 /* Starts a box from a request and its descriptors, all of which it takes. What fails is
  * reported on the box's socket, if there is one. */

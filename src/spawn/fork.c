@@ -13,10 +13,10 @@
 #include "spawn/sys.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -107,7 +107,7 @@ static int note_ends(struct box *box, const int *fds)
 }
 
 /* The socket on which the copy will say hello. */
-static int open_hello(struct spawner *s, struct box *box)
+static int open_hello(struct box *box)
 {
     int pair[2];
     const int on = 1;
@@ -121,11 +121,10 @@ static int open_hello(struct spawner *s, struct box *box)
         return -errno;
     box->ends[3] = st.st_ino;
     const struct spawn_event event = {.kind = EVENT_FORKING};
-    int r = fdpass_send(box->socket, &event, sizeof(event), &theirs, 1);
-    return r < 0 ? r : box_watch(s, box, box->hand, TAG_HAND);
+    return fdpass_send(box->socket, &event, sizeof(event), &theirs, 1);
 }
 
-static int prepare(struct spawner *s, struct box *box, struct box *parent, int *fds)
+static int prepare(struct spawner *s, struct box *box, int *fds)
 {
     struct box *root = &s->boxes[box->root];
     uint32_t step;
@@ -137,7 +136,35 @@ static int prepare(struct spawner *s, struct box *box, struct box *parent, int *
         return r;
     if (box->leaf.oom_fd >= 0 && (r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM)) < 0)
         return r;
-    return open_hello(s, box);
+    return open_hello(box);
+}
+
+static int start_work(struct spawner *s, struct box *box, const struct box *parent)
+{
+    const struct box *root = &s->boxes[box->root];
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    box->link = pair[0];
+    cleanup_close int theirs = pair[1];
+    struct fork_work w = {.s = s,
+        .box = box,
+        .parent = parent,
+        .init_pid = root->pid,
+        .parent_pid = parent->pid,
+        .hello_fd = box->hand,
+        .report_fd = theirs,
+        .pidfd = -1,
+        .proc_fd = -1,
+        .from_fds = {-1, -1, -1}};
+    int r = box_watch(s, box, box->link, TAG_LINK);
+    int pid = r < 0 ? r : sys_fork();
+    if (pid == 0)
+        fork_work(&w);
+    if (pid > 0)
+        box->helper = pid;
+    close_fd(&box->hand);
+    return pid < 0 ? pid : 0;
 }
 
 static bool is_forkable(const struct box *parent)
@@ -172,8 +199,9 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;
-    if ((r = prepare(s, box, parent, fds)) < 0 ||
-        (r = box_watch(s, box, box->socket, TAG_SOCKET)) < 0)
+    if ((r = prepare(s, box, fds)) < 0 ||
+        (r = box_watch(s, box, box->socket, TAG_SOCKET)) < 0 ||
+        (r = start_work(s, box, parent)) < 0)
         box_fail(s, box, STEP_COPY_STOP, r);
     return true;
 }
@@ -185,82 +213,32 @@ static struct box *live_parent(struct spawner *s, const struct box *box)
     return is_same && !parent->killed && !parent->told ? parent : NULL;
 }
 
-/* The byte that the copy sends, with the pid that the kernel says it came from. */
-static int hear_hello(int socket)
+/* It tells who the copy is, with a pidfd. */
+static void on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
 {
-    char byte;
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(struct ucred))]; /* no room for descriptors */
-    } control;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control)};
-    ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n != 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-        return n < 0 ? -errno : -EPROTO;
-    int pid = -EPROTO;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-        struct ucred cred;
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
-            return -EPROTO;
-        memcpy(&cred, CMSG_DATA(c), sizeof(cred));
-        pid = cred.pid > 1 ? cred.pid : -EPROTO;
-    }
-    return pid;
+    if (pid <= 1 || *pidfd < 0 || box->pidfd >= 0)
+        return;
+    box->pid = pid;
+    box->pidfd = take_fd(pidfd);
+    box->watched = box_watch(s, box, box->pidfd, TAG_PIDFD) == 0;
+    box->is_known = true;
 }
 
-static int start_work(struct spawner *s, struct box *box, struct box *parent)
+bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
 {
-    const struct box *root = &s->boxes[box->root];
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    box->link = pair[0];
-    cleanup_close int theirs = pair[1];
-    struct fork_work w = {.s = s,
-        .box = box,
-        .parent = parent,
-        .init_pid = root->pid,
-        .parent_pid = parent->pid,
-        .hello_fd = box->hand,
-        .report_fd = theirs,
-        .proc_fd = -1,
-        .from_fds = {-1, -1, -1}};
-    int r = box_watch(s, box, box->link, TAG_LINK);
-    int pid = r < 0 ? r : sys_fork();
-    if (pid == 0)
-        fork_work(&w);
-    if (pid > 0)
-        box->helper = pid;
-    return pid < 0 ? pid : 0;
-}
-
-void fork_hello(struct spawner *s, struct box *box)
-{
-    struct box *parent = live_parent(s, box);
-    if (box->hand < 0 || !box->is_fork)
-        return;
-    int r = hear_hello(box->hand);
-    if (r == -EAGAIN)
-        return;
-    if (r > 0) {
-        box->pid = r;
-        box->pidfd = sys_pidfd_open(r);
-        r = box->pidfd < 0 ? box->pidfd : parent ? 0 : -ESRCH;
-    }
-    if (r == 0)
-        r = box_watch(s, box, box->pidfd, TAG_PIDFD);
-    box->watched = r == 0;
-    if (r == 0)
-        r = start_work(s, box, parent);
-    /* The helper has its copy, with which ours would stay in the set. */
-    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->hand, NULL);
-    close_fd(&box->hand);
-    if (r < 0)
-        box_fail(s, box, STEP_COPY_STOP, r);
+    struct pollfd ready = {.fd = box->link, .events = POLLIN};
+    int fd = -1;
+    unsigned count = 0;
+    *ret = (struct link_record){0};
+    if (box->link < 0 || poll(&ready, 1, 0) != 1)
+        return false;
+    ssize_t n = fdpass_receive(box->link, ret, sizeof(*ret), &fd, 1, &count);
+    if (n == (ssize_t)sizeof(*ret) && ret->kind == LINK_KNOWN)
+        on_known(s, box, ret->status, &fd);
+    if (n != (ssize_t)sizeof(*ret)) /* it ended, and had said nothing of that */
+        *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
+    close_fd(&fd);
+    return true;
 }
 
 void fork_helped(struct spawner *s, struct box *box)

@@ -27,8 +27,9 @@
 /* COMMAND_FORK to `parent`: takes fds[0]. False when it makes no sense for that box. */
 bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count);
 
-/* Something came from the copy: its pid. Starts the process that does the rest. */
-void fork_hello(struct spawner *s, struct box *box);
+/* Takes the next word of the process that makes the fork; false when there is none now. One
+ * that is gone has failed. */
+bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret);
 
 /* Has init move to the leaf of its program, or out of it again. */
 int fork_move_init(struct spawner *s, struct box *root, bool is_aside);
@@ -47,6 +48,8 @@ struct fork_work {
     const struct box *parent; /* the original's */
     pid_t init_pid;
     pid_t parent_pid; /* a process in the original's namespaces */
+    pid_t pid;        /* of the copy, once it is known */
+    int pidfd;
     int hello_fd;
     int report_fd;
     int proc_fd; /* /proc/PID of the copy */

@@ -36,7 +36,8 @@
 #include <unistd.h>
 
 enum {
-    CONFINE_S = 5, /* for everything up to the files */
+    HELLO_S = 20,  /* for the original to fork */
+    CONFINE_S = 5, /* from there to the files */
     COPY_S = 60,
     READY_MS = 5000,
     PIDS_MAX = 2048,
@@ -69,6 +70,12 @@ static int same_ns(pid_t a, pid_t b, const char *name, bool *ret)
     return 0;
 }
 
+static void set_alarm(time_t seconds)
+{
+    const struct itimerval timer = {.it_value.tv_sec = seconds};
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 /* Runs a part in a child of its own, which leaves its namespaces and rights there. */
 static int in_child(const struct fork_work *w, int (*part)(const struct fork_work *w))
 {
@@ -87,6 +94,35 @@ static int in_child(const struct fork_work *w, int (*part)(const struct fork_wor
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
 }
 
+/* The byte that the copy sends, with the pid that the kernel says it came from. */
+static int hear_hello(struct fork_work *w)
+{
+    char byte;
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(struct ucred))]; /* no room for descriptors */
+    } control;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(w->hello_fd, &message, MSG_CMSG_CLOEXEC);
+    if (n != 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        return n < 0 ? -errno : -EPROTO;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+        struct ucred cred;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+            return -EPROTO;
+        memcpy(&cred, CMSG_DATA(c), sizeof(cred));
+        w->pid = cred.pid;
+    }
+    if (w->pid <= 1)
+        return -EPROTO;
+    w->pidfd = sys_pidfd_open(w->pid);
+    return w->pidfd < 0 ? w->pidfd : 0;
+}
+
 /* The process that said hello is one of the original's: not init, not of another session, and
  * the one behind the pidfd. */
 static int know_copy(struct fork_work *w)
@@ -94,16 +130,15 @@ static int know_copy(struct fork_work *w)
     static pid_t pids[PIDS_MAX];
     bool is_same = false;
     bool is_there = false;
-    struct pollfd dead = {.fd = w->box->pidfd, .events = POLLIN};
-    w->proc_fd = open_proc(w->box->pid, "", O_RDONLY | O_DIRECTORY);
-    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->box->pid, w->init_pid, "ns/pid", &is_same);
+    struct pollfd dead = {.fd = w->pidfd, .events = POLLIN};
+    w->proc_fd = open_proc(w->pid, "", O_RDONLY | O_DIRECTORY);
+    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->init_pid, "ns/pid", &is_same);
     if (r < 0)
         return r;
     int count = cgroup_leaf_pids(&w->s->cgroups, &w->parent->leaf, pids, PIDS_MAX);
     for (int i = 0; i < count; i++)
-        is_there = is_there || pids[i] == w->box->pid;
-    if (count < 0 || !is_there || !is_same || w->box->pid == w->init_pid ||
-        w->box->pid == w->parent_pid)
+        is_there = is_there || pids[i] == w->pid;
+    if (count < 0 || !is_there || !is_same || w->pid == w->init_pid || w->pid == w->parent_pid)
         return count < 0 ? count : -EPERM;
     return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
 }
@@ -217,13 +252,13 @@ static int is_alone(const struct fork_work *w)
         return count;
     for (int i = 0; i < count; i++) {
         for (int kind = KCMP_VM; kind <= KCMP_FS; kind++) {
-            long r = syscall(SYS_kcmp, w->box->pid, pids[i], kind, 0, 0);
+            long r = syscall(SYS_kcmp, w->pid, pids[i], kind, 0, 0);
             if (r <= 0 && !(r < 0 && errno == ESRCH)) /* a dead one */
                 return r < 0 ? -errno : -EPERM;
         }
     }
     count = cgroup_leaf_pids(&w->s->cgroups, &w->box->leaf, pids, PIDS_MAX);
-    return count == 1 && pids[0] == w->box->pid ? 0 : -EPERM;
+    return count == 1 && pids[0] == w->pid ? 0 : -EPERM;
 }
 
 /* The writable places of a process, as it sees them. */
@@ -238,16 +273,42 @@ static int open_places(pid_t pid, int flags, int ret_fds[3])
     return 0;
 }
 
+/* The first process that changes its group after a pause waits for the kernel to prepare for
+ * that, for milliseconds; those that follow do not. So one goes ahead while the original is
+ * busy forking. */
+static _Noreturn void warm_up(const struct fork_work *w)
+{
+    int fds[CGROUP_MAX_TREES];
+    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, fds);
+    for (int i = 0; i < count; i++)
+        (void)cgroup_join(fds[i]);
+    _exit(0);
+}
+
+static int end_child(int pid)
+{
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return pid < 0 ? pid : 0;
+}
+
 static int stop_copy(struct fork_work *w)
 {
-    int r = know_copy(w);
-    if (r < 0)
+    int warmer = sys_fork();
+    if (warmer == 0)
+        warm_up(w);
+    int r = hear_hello(w);
+    set_alarm(CONFINE_S);
+    if (r < 0 || (r = know_copy(w)) < 0)
         return r;
-    const struct link_record known = {.kind = LINK_KNOWN};
-    if (send(w->report_fd, &known, sizeof(known), MSG_NOSIGNAL) < 0)
-        return -errno;
+    const struct link_record known = {.kind = LINK_KNOWN, .status = w->pid};
+    if ((r = fdpass_send(w->report_fd, &known, sizeof(known), &w->pidfd, 1)) < 0)
+        return r;
     const struct cgroup_host *host = &w->s->cgroups;
-    if ((r = inject_attach(&w->copy, w->box->pid)) < 0 || (r = move_copy(w)) < 0 ||
+    if ((r = inject_attach(&w->copy, w->pid)) < 0 || (r = move_copy(w)) < 0 ||
+        (r = end_child(warmer)) < 0 ||
         (r = cgroup_leaf_freeze(host, &w->parent->leaf, true)) < 0 ||
         (r = cgroup_leaf_settle(host, &w->parent->leaf)) < 0 || (r = is_alone(w)) < 0)
         return r;
@@ -366,11 +427,11 @@ static int fill_places(const struct fork_work *w)
     int joins[CGROUP_MAX_TREES];
     int targets[3];
     int to[3];
-    int r = open_places(w->box->pid, O_PATH, targets);
+    int r = open_places(w->pid, O_PATH, targets);
     if (r < 0)
         return r;
     cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
-    cleanup_close int mounts = open_proc(w->box->pid, "ns/mnt", O_RDONLY);
+    cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
     if (user < 0 || mounts < 0)
         return user < 0 ? user : mounts;
     int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, joins);
@@ -422,12 +483,6 @@ static int check_copy(struct fork_work *w)
     return send(w->hello_fd, "k", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
 }
 
-static void set_alarm(time_t seconds)
-{
-    const struct itimerval timer = {.it_value.tv_sec = seconds};
-    (void)setitimer(ITIMER_REAL, &timer, NULL);
-}
-
 static int copy_files(struct fork_work *w)
 {
     set_alarm(COPY_S);
@@ -439,7 +494,7 @@ static int copy_files(struct fork_work *w)
 
 static int keep_own(const struct fork_work *w)
 {
-    int keep[4 + 2 * CGROUP_MAX_TREES] = {w->hello_fd, w->report_fd, w->box->pidfd, -1};
+    int keep[4 + 2 * CGROUP_MAX_TREES] = {w->hello_fd, w->report_fd, -1, -1};
     memcpy(keep + 4, w->box->leaf.fds, sizeof(w->box->leaf.fds));
     memcpy(keep + 4 + CGROUP_MAX_TREES, w->parent->leaf.fds, sizeof(w->parent->leaf.fds));
     return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
@@ -454,7 +509,7 @@ void fork_work(struct fork_work *w)
         {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
     struct link_record end = {.kind = LINK_START};
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    set_alarm(CONFINE_S);
+    set_alarm(HELLO_S);
     int r = keep_own(w);
     for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++) {
         end.step = steps[i].step;

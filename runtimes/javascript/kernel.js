@@ -1,17 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 // The JavaScript kernel of a session (docs/internals/kernels.md). Code is evaluated in this isolate by V8's REPL mode,
-// through an inspector session to ourselves: top-level await, names that can be declared again, the last value. User
-// code may change anything it can reach; what is called here was put into local names before it ran.
+// through an inspector session to ourselves: top-level await, names that can be declared again, the last value.
+//
+// User code may change anything it can reach, String.prototype as well as fs.writeSync. So this file loads itself a
+// second time, into a context of its own with its own String, Array, Object, and what it calls of node is put into
+// local names before user code runs. `realm` is what is the user's: things that are handed out are made from it.
+/* global realm */
+if (typeof realm === 'undefined') {
+  const vm = require('vm');
+  const context = vm.createContext({});
+  const load = (file, names) => {
+    const filename = require('path').join(__dirname, file);
+    const source = require('fs').readFileSync(filename, 'utf8');
+    const run = vm.compileFunction(source, Object.keys(names), { filename, parsingContext: context });
+    run(...Object.values(names));
+  };
+  const module = { exports: {} };
+  load('kernel_source.js', { module });
+  load('kernel.js', {
+    realm: {
+      globalThis, Promise, Object, Error, TypeError, RangeError, parse: JSON.parse, import: (name) => import(name),
+    },
+    rewrite: module.exports.rewrite, require, process, console, Buffer, setImmediate, setInterval, clearInterval,
+  });
+  return;
+}
+
+/* global rewrite */
 const fs = require('fs');
 const inspector = require('inspector');
 const Module = require('module');
 const net = require('net');
-const os = require('os');
-const path = require('path');
+const { tmpdir } = require('os');
+const { join } = require('path');
 const { inspect, types } = require('util');
 const vm = require('vm');
-const { rewrite } = require('./kernel_source.js');
 
 const CHANNEL = 3;
 const FRAME_MAX = 16 << 20;
@@ -20,32 +44,41 @@ const DEPTH_MAX = 32;
 const TRACEBACK_MAX = 65536;
 const PROTOCOL_BROKEN = 70;
 const CHANNEL_LOST = 71;
-const RUN = Symbol('run');
-const TAKE = Symbol('take');
+// Names that code evaluated for us calls; they do nothing when user code does.
+const RUN = '$hermes_run';
+const TAKE = '$hermes_take';
 const IMPORT = '$hermes_import';
 
 const { fstatSync, writeSync, openSync, closeSync, unlinkSync } = fs;
-const { stringify, parse } = JSON;
-const bufferFrom = Buffer.from;
-const concat = Buffer.concat;
+const { createRequire, _nodeModulePaths: nodeModulePaths } = Module;
+const { ReadStream } = fs;
+const { stringify } = JSON;
+const { from: bufferFrom, concat } = Buffer;
+const uncurry = (method) => (self, ...args) => Reflect.apply(method, self, args);
+const indexOf = uncurry(Buffer.prototype.indexOf);
+const slice = uncurry(Buffer.prototype.subarray);
+const decode = uncurry(Buffer.prototype.toString);
 const exitNow = process.reallyExit.bind(process);
 const cwdNow = process.cwd.bind(process);
 const later = setImmediate;
+const every = setInterval;
+const stopTimer = clearInterval;
 const pause = new Int32Array(new SharedArrayBuffer(4));
 const wait = Atomics.wait;
-const console_ = console;
+const print = console.log.bind(console);
 const process_ = process;
 
 class Exit { constructor(code) { this.code = code; } }
-class ToolError extends Error { constructor(text) { super(text); this.name = 'ToolError'; } }
+class ToolError extends realm.Error { constructor(text) { super(text); this.name = 'ToolError'; } }
 
 const session = new inspector.Session();
 session.connect();
 const post = session.post.bind(session);
 
 const state = {
-  count: 0, running: null, early: false, stdin: null, hasStdin: false, offered: [], tools: {}, calls: new Map(),
-  generation: 0, callCount: 0, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null, stdinStream: null,
+  count: 0, running: null, early: false, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null,
+  stdin: null, hasStdin: false, stdinStream: null, go: null, take: null,
+  offered: [], tools: {}, calls: new Map(), generation: 0, callCount: 0,
 };
 
 // Frames.
@@ -88,17 +121,17 @@ function checkChannel() {
 function onData(data) {
   state.input = state.input.length ? concat([state.input, data]) : data;
   for (;;) {
-    const end = state.input.indexOf(10);
+    const end = indexOf(state.input, 10);
     if (end < 0) {
       if (state.input.length >= 32) exitNow(PROTOCOL_BROKEN);
       return;
     }
-    const header = /^([a-z_]{1,16}) (0|[1-9][0-9]{0,7})$/.exec(state.input.toString('latin1', 0, Math.min(end, 40)));
+    const header = /^([a-z_]{1,16}) (0|[1-9][0-9]{0,7})$/.exec(decode(state.input, 'latin1', 0, Math.min(end, 40)));
     const length = header ? Number(header[2]) : FRAME_MAX + 1;
     if (length > FRAME_MAX) exitNow(PROTOCOL_BROKEN);
     if (state.input.length < end + 1 + length) return;
-    const payload = state.input.subarray(end + 1, end + 1 + length);
-    state.input = state.input.subarray(end + 1 + length);
+    const payload = slice(state.input, end + 1, end + 1 + length);
+    state.input = slice(state.input, end + 1 + length);
     onFrame(header[1], payload);
   }
 }
@@ -107,8 +140,9 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
+      signalCame(); // for the code before: whether it is not cannot be told, and the server repeats it
       state.running = { early: state.early, finish() { this.early = true; } };
-      later(execute, payload.toString()); // after signals that came before it
+      later(execute, decode(payload)); // after signals that came before it
       break;
     case 'stdin': state.stdin = bufferFrom(payload); break;
     case 'tools': state.offered = fromJson(payload); break;
@@ -120,7 +154,7 @@ function onFrame(kind, payload) {
 
 function fromJson(payload) {
   try {
-    return parse(payload.toString());
+    return realm.parse(decode(payload));
   } catch {
     return exitNow(PROTOCOL_BROKEN);
   }
@@ -136,7 +170,9 @@ function execute(code) {
   giveStdin();
   offerTools(state.offered);
   state.offered = [];
-  setUpRequire();
+  try {
+    setUpRequire();
+  } catch { /* the code broke what this needs; it has the old one */ }
   run.finish = (outcome) => {
     if (run.ended) return;
     run.ended = true;
@@ -150,15 +186,16 @@ function execute(code) {
 function evaluate(code, run, kind) {
   const name = `<cell-${state.count}>`;
   const expression = `${asObject(code) || rewrite(code, IMPORT, kind)}\n//# sourceURL=${name}`;
-  globalThis[RUN] = () => {
-    delete globalThis[RUN];
-    post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' }, (problem, answer) => {
-      if (run.ended) return;
-      if (problem) return run.finish({ error: { name: 'Error', value: problem.message || String(problem), stack: '' } });
-      const retry = nextKind(kind, answer, code);
-      if (retry) evaluate(code, run, retry);
-      else settle(answer, run, code, name);
-    });
+  const onAnswer = (problem, answer) => {
+    if (run.ended) return;
+    if (problem) return run.finish({ error: { name: 'Error', value: problem.message, stack: problem.message } });
+    const retry = nextKind(kind, answer, code);
+    if (retry) evaluate(code, run, retry);
+    else settle(answer, run, code, name);
+  };
+  state.go = () => {
+    state.go = null;
+    post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' }, onAnswer);
   };
   try {
     runner.runInThisContext({ breakOnSigint: true });
@@ -166,6 +203,7 @@ function evaluate(code, run, kind) {
     if (problem && problem.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') run.finish({ interrupted: true });
     else run.finish({ error: describe(problem) });
   }
+  if (watch && !run.ended && !run.timer) run.timer = every(look, LOOK_MS);
 }
 
 // {a: 1} is meant as an object when it can be one.
@@ -179,7 +217,7 @@ function asObject(code) {
   }
 }
 
-const runner = new vm.Script('globalThis[Object.getOwnPropertySymbols(globalThis).find((s) => s.description === "run")]()', { filename: 'node:hermes' });
+const runner = new vm.Script(`${RUN}()`, { filename: 'node:hermes' });
 
 // A name that was declared as another kind before: nothing has run yet, so it can be tried as that kind.
 function nextKind(kind, answer, code) {
@@ -204,7 +242,8 @@ function settle(answer, run, code, name) {
   if (types.isNativeError(value) && value.name === 'SyntaxError' && !/<cell-/.test(error.stack)) {
     const line = details.lineNumber || 0;
     const source = code.split('\n')[line] || '';
-    error.stack = `${name}:${line + 1}\n${source}\n${' '.repeat(Math.max(0, details.columnNumber || 0))}^\n${error.stack}`;
+    const caret = `${' '.repeat(Math.max(0, details.columnNumber || 0))}^`;
+    error.stack = `${name}:${line + 1}\n${source}\n${caret}\n${error.stack}`;
   }
   run.finish({ error });
 }
@@ -213,12 +252,12 @@ function settle(answer, run, code, name) {
 function toValue(remote) {
   if (remote.objectId) {
     let taken;
-    globalThis[TAKE] = (value) => { taken = value; };
+    state.take = (value) => { taken = value; };
     post('Runtime.callFunctionOn', {
       objectId: remote.objectId, arguments: [{ objectId: remote.objectId }], silent: true,
-      functionDeclaration: 'function (v) { globalThis[Object.getOwnPropertySymbols(globalThis).find((s) => s.description === "take")](v); }',
+      functionDeclaration: `function (value) { ${TAKE}(value); }`,
     });
-    delete globalThis[TAKE];
+    state.take = null;
     return taken;
   }
   if (remote.type === 'bigint') return BigInt(remote.unserializableValue.slice(0, -1));
@@ -234,16 +273,19 @@ function finish(run, outcome) {
   if (!error && exit === undefined && value !== undefined) {
     try {
       bundle = toBundle(value);
-      globalThis._ = value;
     } catch (problem) {
       error = describe(problem);
     }
+    try {
+      realm.globalThis._ = value;
+    } catch { /* the code made it so */ }
   }
   withdrawTools();
   takeStdin();
   post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   post('Runtime.discardConsoleEntries');
   state.running = null;
+  stopTimer(run.timer);
   checkChannel();
   if (error) send('error', { name: error.name, value: error.value, traceback: cut(error.stack).split('\n') });
   else if (bundle) send('result', bundle);
@@ -261,7 +303,8 @@ function where() {
 // Values and errors.
 
 function cut(text) {
-  return text.length <= TRACEBACK_MAX ? text : `${text.slice(0, TRACEBACK_MAX / 2)}\n[... cut ...]\n${text.slice(-TRACEBACK_MAX / 2)}`;
+  if (text.length <= TRACEBACK_MAX) return text;
+  return `${text.slice(0, TRACEBACK_MAX / 2)}\n[... cut ...]\n${text.slice(-TRACEBACK_MAX / 2)}`;
 }
 
 function text(make) {
@@ -275,7 +318,7 @@ function text(make) {
 
 // What was thrown, whatever it is; without our own frames.
 function describe(problem) {
-  if (!types.isNativeError(problem) && !(problem instanceof Error)) {
+  if (!types.isNativeError(problem) && !(problem instanceof realm.Error)) {
     const shown = text(() => inspect(problem));
     return { name: 'Uncaught', value: shown, stack: `Uncaught ${shown}` };
   }
@@ -317,24 +360,66 @@ function sendable(bundle) {
   let size = 0;
   for (const [mime, given] of Object.entries(bundle)) {
     let data = given;
-    if (types.isUint8Array(data)) data = bufferFrom(data).toString('base64');
+    if (types.isUint8Array(data)) data = decode(bufferFrom(data), 'base64');
     if (depthOf(data) > DEPTH_MAX - 2) { dropped.push(`${mime}: nested too deep`); continue; }
     const length = escape(stringify(data === undefined ? null : data)).length + mime.length + 8;
     if (size + length > FRAME_MAX - 65536) { dropped.push(`${mime}: ${length} bytes are too many`); continue; }
     size += length;
     ready[mime] = data;
   }
-  if (!('text/plain' in ready)) ready['text/plain'] = dropped.length ? `[left out: ${dropped.join('; ').slice(0, 1000)}]` : '';
+  if (!('text/plain' in ready)) {
+    ready['text/plain'] = dropped.length ? `[left out: ${dropped.join('; ').slice(0, 1000)}]` : '';
+  }
   return ready;
 }
 
 function display(value, options) {
   const bundle = options && options.raw ? sendable({ ...value }) : toBundle(value);
   if (state.running) send('display', bundle);
-  else console_.log(bundle['text/plain']);
+  else print(bundle['text/plain']);
 }
 
-// Interrupts. A running script is terminated by the vm; what is left is a script that awaits.
+// Interrupts. A running script is terminated by node's own watch for SIGINT, which it has for the vm; what is left is
+// a script that awaits. Node keeps that watch only while a script runs, and lets SIGINT end the process for a moment
+// after it. So we keep it for good (nested twice: leaving one level tells and clears what came), look while code
+// awaits, and keep listeners of the code from taking the signal away from it.
+const watch = (() => {
+  try {
+    const binding = process.binding('contextify');
+    return typeof binding.startSigintWatchdog === 'function' ? binding : null;
+  } catch {
+    return null;
+  }
+})();
+const emit = process.emit.bind(process);
+const LOOK_MS = 20;
+
+function keepWatch() {
+  if (!watch) return process_.on('SIGINT', onInterrupt);
+  for (const listener of process_.listeners('newListener')) {
+    if (listener.name !== 'startListeningIfSignal') continue;
+    process_.removeListener('newListener', listener);
+    process_.on('newListener', (type) => { if (type !== 'SIGINT') listener.call(process_, type); });
+  }
+  watch.startSigintWatchdog();
+  watch.startSigintWatchdog();
+}
+
+function signalCame() {
+  if (!watch) return false;
+  const came = watch.stopSigintWatchdog();
+  watch.startSigintWatchdog();
+  return came;
+}
+
+function look() {
+  if (!signalCame()) return;
+  try {
+    emit('SIGINT', 'SIGINT', 2);
+  } finally {
+    onInterrupt();
+  }
+}
 
 function onInterrupt() {
   if (state.running) {
@@ -369,7 +454,7 @@ function giveStdin() {
   try {
     try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed it
     if (!state.hasStdin) return;
-    const name = path.join(os.tmpdir(), `.stdin-${process_.pid}-${state.count}`);
+    const name = join(tmpdir(), `.stdin-${process_.pid}-${state.count}`);
     const fd = openSync(name, 'wx+', 0o600);
     unlinkSync(name);
     writeAll(fd, data);
@@ -391,7 +476,7 @@ function takeStdin() {
 
 function stdinStream() {
   if (!state.stdinStream) {
-    state.stdinStream = new fs.ReadStream(null, { fd: 0, autoClose: false });
+    state.stdinStream = new ReadStream(null, { fd: 0, autoClose: false });
     state.stdinStream.fd = 0;
   }
   return state.stdinStream;
@@ -403,18 +488,31 @@ function setUpRequire() {
   const dir = where();
   if (dir === state.requireDir) return;
   state.requireDir = dir;
-  const module = new Module(path.join(dir, '[cell]'));
-  module.filename = path.join(dir, '[cell]');
-  module.paths = Module._nodeModulePaths(dir);
-  const require_ = Module.createRequire(module.filename);
-  for (const [name, value] of Object.entries({ require: require_, module, exports: module.exports, __dirname: dir, __filename: module.filename })) {
-    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+  const module = new Module(join(dir, '[cell]'));
+  module.filename = join(dir, '[cell]');
+  module.paths = nodeModulePaths.call(Module, dir);
+  const require_ = createRequire(module.filename);
+  const names = { require: require_, module, exports: module.exports, __dirname: dir, __filename: module.filename };
+  for (const [name, value] of Object.entries(names)) define(name, value);
+  define(IMPORT, makeImport(module.filename));
+}
+
+// import() as if it stood in that file; a script of our own, since what the inspector evaluates may not import.
+function makeImport(filename) {
+  const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+  let load = realm.import;
+  if (loader) {
+    const options = { filename, importModuleDynamically: loader };
+    load = new vm.Script('(name, options) => import(name, options)', options).runInThisContext();
   }
-  const options = { filename: module.filename };
-  if (vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER) options.importModuleDynamically = vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
-  const load = options.importModuleDynamically ? new vm.Script('(name, options) => import(name, options)', options).runInThisContext() : (name) => import(name);
-  const importer = (name, given) => (name === 'hermes_tools' ? Promise.resolve({ ...state.tools, default: state.tools }) : load(name, given));
-  Object.defineProperty(globalThis, IMPORT, { value: importer, writable: true, configurable: true, enumerable: false });
+  return (name, options) => {
+    if (name === 'hermes_tools') return new realm.Promise((give) => give({ ...state.tools, default: state.tools }));
+    return load(name, options);
+  };
+}
+
+function define(name, value, writable = true) {
+  Object.defineProperty(realm.globalThis, name, { value, writable, configurable: writable, enumerable: false });
 }
 
 const loadModule = Module._load;
@@ -423,7 +521,8 @@ Module._load = function (request, ...rest) {
 };
 
 function offerTools(specs) {
-  state.tools = { ToolError };
+  state.tools = new realm.Object();
+  state.tools.ToolError = ToolError;
   if (!Array.isArray(specs)) return;
   for (const spec of specs) {
     if (!spec || typeof spec.name !== 'string') continue;
@@ -432,36 +531,45 @@ function offerTools(specs) {
     const tool = makeTool(spec.name, order, state.generation);
     Object.defineProperty(tool, 'name', { value: spec.name });
     tool.description = spec.description;
-    Object.defineProperty(state.tools, spec.name, { value: tool, enumerable: true, configurable: true, writable: true });
+    const property = { value: tool, enumerable: true, configurable: true, writable: true };
+    Object.defineProperty(state.tools, spec.name, property);
     const identifier = spec.name.replace(/[^\w$]/g, '_');
     if (!(identifier in state.tools)) state.tools[identifier] = tool;
   }
 }
 
 function makeTool(name, order, generation) {
-  return async (...args) => {
-    let input = {};
-    if (args.length === 1 && args[0] !== null && typeof args[0] === 'object' && !Array.isArray(args[0])) {
-      input = args[0]; // the whole input
-    } else {
-      if (args.length > order.length) throw new TypeError(`${name}() takes at most ${order.length} arguments: ${order.join(', ')}`);
-      for (let i = 0; i < args.length; i++) input[order[i]] = args[i];
-    }
+  return (...args) => new realm.Promise((resolve, reject) => {
+    const input = toInput(name, order, args);
     let json;
     try {
       json = stringify(input);
     } catch (problem) {
-      throw new TypeError(`${name}(): the arguments cannot be sent as JSON: ${problem.message}`);
+      throw new realm.TypeError(`${name}(): the arguments cannot be sent as JSON: ${problem.message}`);
     }
-    if (json.length > INPUT_MAX) throw new RangeError(`${name}(): arguments of ${json.length} bytes; ${INPUT_MAX} is the most`);
-    if (depthOf(input) > DEPTH_MAX - 2) throw new RangeError(`${name}(): arguments nested too deep`);
-    if (generation !== state.generation || !state.running) throw new ToolError(`${name}: the exec that offered this tool is over; offer it again`);
+    if (json.length > INPUT_MAX) {
+      throw new realm.RangeError(`${name}(): arguments of ${json.length} bytes; ${INPUT_MAX} is the most`);
+    }
+    if (depthOf(input) > DEPTH_MAX - 2) throw new realm.RangeError(`${name}(): arguments nested too deep`);
+    if (generation !== state.generation || !state.running) {
+      throw new ToolError(`${name}: the exec that offered this tool is over; offer it again`);
+    }
     const id = String(++state.callCount);
-    return new Promise((resolve, reject) => {
-      state.calls.set(id, { resolve, reject, name });
-      send('tool_call', { id, name, input });
-    });
-  };
+    state.calls.set(id, { resolve, reject, name });
+    send('tool_call', { id, name, input });
+  });
+}
+
+// One object is the whole input; otherwise arguments go by the order of the schema.
+function toInput(name, order, args) {
+  const [first] = args;
+  if (args.length === 1 && first !== null && typeof first === 'object' && !Array.isArray(first)) return first;
+  if (args.length > order.length) {
+    throw new realm.TypeError(`${name}() takes at most ${order.length} arguments: ${order.join(', ')}`);
+  }
+  const input = {};
+  for (let i = 0; i < args.length; i++) input[order[i]] = args[i];
+  return input;
 }
 
 function onToolResult(answer) {
@@ -493,15 +601,19 @@ function hideWarning() {
 
 function begin() {
   state.identity = fstatSync(CHANNEL);
-  process_.on('SIGINT', onInterrupt);
+  keepWatch();
   process_.on('uncaughtException', onUncaught);
   process_.on('unhandledRejection', (problem) => { if (!(problem instanceof ToolError)) onUncaught(problem); });
   process_.exit = (code) => { throw new Exit(Number(code ?? process_.exitCode ?? 0) & 0xff); };
   Object.defineProperty(process_, 'stdin', { get: stdinStream, configurable: true, enumerable: true });
   process_.argv.length = 1;
-  Object.defineProperty(globalThis, 'display', { value: display, writable: true, configurable: true, enumerable: false });
+  define('display', display);
+  define(RUN, () => state.go && state.go(), false);
+  define(TAKE, (value) => state.take && state.take(value), false);
   // Output is there when it is written, not when the loop comes to it; and children get pipes that block.
-  for (const stream of [process_.stdout, process_.stderr]) if (stream._handle && stream._handle.setBlocking) stream._handle.setBlocking(true);
+  for (const { _handle: handle } of [process_.stdout, process_.stderr]) {
+    if (handle && handle.setBlocking) handle.setBlocking(true);
+  }
   setUpRequire();
   hideWarning();
   const channel = new net.Socket({ fd: CHANNEL, readable: true, writable: false });

@@ -5,10 +5,11 @@
 
 const WORD = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/uy;
 const NUMBER = /\.?\d[\w.]*/y;
-const BEFORE_REGEX = new Set(['return', 'typeof', 'instanceof', 'in', 'of', 'new', 'delete', 'void', 'throw', 'case', 'do', 'else', 'await', 'yield']);
+const BEFORE_REGEX = new Set(['return', 'typeof', 'instanceof', 'in', 'of', 'new', 'delete', 'void', 'throw', 'case',
+  'do', 'else', 'await', 'yield']);
 
-// Calls visit(word, start, end, previous, depth, newline) for each word of the code that is no part of a string, comment,
-// regular expression or template text. `previous` is the token before it ('' at the start).
+// Calls visit(word, start, end, previous, depth, newline) for each word of the code that is no part of a string,
+// comment, regular expression or template text. `previous` is the token before it ('' at the start).
 function scan(code, visit) {
   let at = 0;
   let previous = '';
@@ -75,7 +76,11 @@ function scan(code, visit) {
     if (c === '{' || c === '(' || c === '[') depth++;
     if (c === '}' || c === ')' || c === ']') {
       depth--;
-      if (c === '}' && templates.length && templates[templates.length - 1] === depth) { templates.pop(); template(); continue; }
+      if (c === '}' && templates.length && templates[templates.length - 1] === depth) {
+        templates.pop();
+        template();
+        continue;
+      }
     }
     token(c);
   }
@@ -87,7 +92,8 @@ function isRegex(previous) {
 }
 
 function isStatementStart(previous, newline) {
-  return previous === '' || previous === ';' || previous === '}' || (newline && /[\p{ID_Continue}$)\]"`0]$/u.test(previous));
+  if (previous === '' || previous === ';' || previous === '}') return true;
+  return newline && /[\p{ID_Continue}$)\]"`0]$/u.test(previous);
 }
 
 function replace(code, edits) {
@@ -101,7 +107,9 @@ function replace(code, edits) {
 }
 
 // import x, {a as b}, * as n from 'm'  ->  const {default: x, a: b} = await IMPORT('m')
-const STATIC = /import\s*(?:([\w$]+)\s*,?\s*)?(?:\*\s*as\s+([\w$]+)\s*|\{([^}]*)\}\s*)?from\s*("[^"\n]*"|'[^'\n]*')(\s*(?:with|assert)\s*\{[^}]*\})?/y;
+const STATIC = new RegExp([
+  /import\s*(?:([\w$]+)\s*,?\s*)?/, /(?:\*\s*as\s+([\w$]+)\s*|\{([^}]*)\}\s*)?/, /from\s*("[^"\n]*"|'[^'\n]*')/,
+  /(?:\s*(?:with|assert)\s*(\{[^}]*\}))?/].map((part) => part.source).join(''), 'y');
 const BARE = /import\s*("[^"\n]*"|'[^'\n]*')/y;
 
 function importStatement(code, start, name) {
@@ -118,7 +126,7 @@ function importStatement(code, start, name) {
     const pair = one.trim().split(/\s+as\s+/);
     if (pair[0]) parts.push(pair[1] ? `${pair[0]}: ${pair[1]}` : pair[0]);
   }
-  const load = `await ${name}(${from}${options ? `, {${options.trim().replace(/^assert/, 'with').replace('with', 'with:')}}` : ''})`;
+  const load = `await ${name}(${from}${options ? `, {with: ${options}}` : ''})`;
   const text = all
     ? `let ${all} = ${load}${main ? `, {default: ${main}} = ${all}` : ''}`
     : `let {${parts.join(', ')}} = ${load}`;
@@ -136,7 +144,7 @@ function rewrite(code, importName, kind = 'let') {
       next.lastIndex = end;
       const after = (next.exec(code) || [])[1];
       if (after === '.' || after === ':') return; // import.meta, a key
-      const edit = after === '(' ? [start, end, importName] : depth === 0 ? importStatement(code, start, importName) : null;
+      const edit = after === '(' ? [start, end, importName] : depth === 0 && importStatement(code, start, importName);
       if (edit) {
         edits.push(edit);
         behind = edit[1];

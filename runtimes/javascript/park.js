@@ -18,14 +18,14 @@ function park() {
   process.dlopen(library, '/usr/lib/hermes/libhermes-warm.so');
   rehearse(runMain.value, library.exports);
   endQuickly(library.exports.exit);
-  const argv = library.exports.park();
-  if (!argv) process.exit(1);
-  argv[0] = process.argv[0];
-  argv[1] = path.resolve(argv[1]);
-  process.argv = argv;
-  process.execArgv = [];
+  const words = library.exports.park();
+  if (!words) process.exit(1);
+  const at = words.findIndex((word, i) => i > 0 && word[0] !== '-'); // past node's own options
+  const main = path.resolve(words[at]);
+  process.argv = [process.argv[0], main, ...words.slice(at + 1)];
+  process.execArgv = words.slice(1, at);
   if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // node hears of it only so
-  startWith(runMain, argv[1]);
+  startWith(runMain, main);
 }
 
 // Node calls Module.runMain() next, with a path that it settled before. A bound function leaves no
@@ -72,5 +72,6 @@ function rehearse(runMain, library) {
   require('fs').closeSync(reader);
   delete require.cache[program];
   delete process.mainModule;
+  import('data:text/javascript,export default 1');
   process._tickCallback?.(); // what the above left to do later
 }

@@ -26,11 +26,11 @@ from traceback import TracebackException  # noqa: E402
 import kernel_display  # noqa: E402
 import kernel_fork  # noqa: E402
 import kernel_tools  # noqa: E402
-from kernel_channel import Channel, ChannelGone, to_text  # noqa: E402
+from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
 
 BROKEN_PROTOCOL, LOST_CHANNEL = 70, 71  # exit statuses
 TRACEBACK_MAX = 65536
-FUTURE_FLAGS = 0x1FF0000  # CO_FUTURE_*: what `from __future__ import` in one cell means for the next
+FUTURE_FLAGS = 0x1FE0000  # CO_FUTURE_*: what `from __future__ import` in one cell means for the next
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 CO_COROUTINE = 0x80
 
@@ -269,6 +269,28 @@ class Kernel:
             value = self.loop.run_cell(value)
         return value
 
+    def rehearse(self):
+        """Does what an exec does and leaves no trace of it, so that caches are filled and, in a fork, the pages that
+        it writes to are its own before there is something to do."""
+        main = self.main
+        self.main = types.ModuleType("__main__")
+        self.main.__builtins__ = builtins
+        outcome = Outcome()
+        self.rich.remember_results = False
+        try:
+            for code in ("x = {'a': [1, 'b']}\ndef f(): return x['c']\nx", "f()"):
+                try:
+                    self.run(code, outcome)
+                except KeyError as problem:
+                    outcome.error = self.describe(problem)
+            encode([outcome.value, outcome.error])
+            open_stdio(0), open_stdio(1)
+        finally:
+            self.main = main
+            self.rich.forget_input()
+            self.rich.remember_results = True
+            linecache.cache.pop("<cell 0>", None)
+
     def describe(self, problem):
         """An exception as name, value and traceback, whatever it is and does when looked at."""
         name = to_text(lambda: type(problem).__name__)
@@ -368,6 +390,12 @@ def prepare(libraries=()):
         except ImportError:
             pass
     prepared = Kernel()
+    prepared.rehearse()
+
+
+def rehearse():
+    """May be called in a fork that waits for its session."""
+    prepared.rehearse()
 
 
 def serve(fd=3):

@@ -5,8 +5,8 @@ import builtins
 __builtins__ = dict(vars(builtins))
 
 from _json import encode_basestring_ascii  # noqa: E402
-from _signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask  # noqa: E402
-from _thread import allocate_lock  # noqa: E402
+from _signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask, raise_signal, signal  # noqa: E402
+from _thread import _count as count_threads, allocate_lock, get_ident  # noqa: E402
 from json.decoder import JSONDecoder  # noqa: E402
 from os import read, write  # noqa: E402
 from select import POLLIN, poll  # noqa: E402
@@ -59,11 +59,38 @@ def encode(value, depth=0):
     raise TypeError("%s is not JSON" % type(value).__name__)
 
 
+class Whole:
+    """SIGINT raises in the middle of anything; in here it would tear a frame, so it waits. It is blocked; where
+    there are other threads one of them would take it and Python still raise it here, so its handler is exchanged."""
+    def __init__(self):
+        self.thread = get_ident()
+
+    def __enter__(self):
+        self.came = self.exchanged = False
+        if get_ident() != self.thread:
+            return
+        self.mask = pthread_sigmask(SIG_BLOCK, (SIGINT,))
+        if count_threads():
+            self.handler = signal(SIGINT, self.note)
+            self.exchanged = True
+
+    def __exit__(self, *ignored):
+        if get_ident() != self.thread:
+            return
+        if self.exchanged:
+            signal(SIGINT, self.handler)
+        pthread_sigmask(SIG_SETMASK, self.mask)
+        if self.came:
+            raise_signal(SIGINT)
+
+    def note(self, number, frame):
+        self.came = True
+
+
 class Channel:
-    """SIGINT raises in the middle of anything; here it would tear a frame, so it is held back while bytes
-    move, and let in while nothing does."""
     def __init__(self, fd):
         self.fd = fd
+        self.whole = Whole()
         self.buffer = bytearray()
         self.lock = allocate_lock()
 
@@ -78,12 +105,8 @@ class Channel:
         payload = encode(value).encode("ascii")
         if len(payload) > FRAME_MAX:
             raise ValueError("%d bytes do not fit into a frame" % len(payload))
-        mask = pthread_sigmask(SIG_BLOCK, (SIGINT,))
-        try:
-            with self.lock:
-                self.write(b"%s %d\n" % (kind.encode("ascii"), len(payload)) + payload)
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
+        with self.whole, self.lock:
+            self.write(b"%s %d\n" % (kind.encode("ascii"), len(payload)) + payload)
 
     def write(self, data):
         view = memoryview(data)
@@ -106,8 +129,7 @@ class Channel:
         waiting.register(self.fd, POLLIN)
         if not waiting.poll(timeout_ms):
             return
-        mask = pthread_sigmask(SIG_BLOCK, (SIGINT,))
-        try:
+        with self.whole:
             try:
                 data = read(self.fd, 1 << 18)
             except OSError:
@@ -115,8 +137,6 @@ class Channel:
             if not data:
                 raise ChannelGone
             self.buffer += data
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
 
     def take(self):
         """One whole frame from the buffer, or nothing."""
@@ -131,12 +151,9 @@ class Channel:
         stop = end + 1 + int(length)
         if len(self.buffer) < stop:
             return None
-        mask = pthread_sigmask(SIG_BLOCK, (SIGINT,))
-        try:
+        with self.whole:
             payload = bytes(self.buffer[end + 1:stop])
             del self.buffer[:stop]
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
         return kind.decode("ascii", "replace"), payload
 
     @staticmethod

@@ -48,6 +48,8 @@ def sendable(bundle):
 
 class Plain:
     """Without IPython."""
+    remember_results = True
+
     def __init__(self, kernel):
         self.kernel = kernel
         self.name = "python %d.%d.%d" % sys.version_info[:3]
@@ -92,11 +94,15 @@ class Plain:
     def result(self, value):
         made = sendable(self.bundle(value))
         forget_figure(value)
-        self.remember(value)
+        if self.remember_results:
+            self.remember(value)
         return made
 
     def remember(self, value):
         builtins._ = value
+
+    def forget_input(self):
+        pass
 
     def display(self, *values, raw=False, **ignored):
         """display(value…): shows values in the richest way they have. With raw=True, values are mime bundles."""
@@ -162,12 +168,17 @@ class Rich(Plain):
 
     def bundle(self, value):
         try:
+            if type(value) in (int, str, bool) and self.shell.shows_as_repr(type(value)):
+                return {"text/plain": repr(value)}
             bundle = dict(self.shell.display_formatter.format(value)[0])
         except Exception:
             return super().bundle(value)
         if "text/plain" not in bundle:
             bundle["text/plain"] = repr(value)
         return bundle
+
+    def forget_input(self):
+        self.shell.forget_input()
 
     def remember(self, value):
         try:
@@ -231,6 +242,8 @@ def watch_matplotlib(rich):
     """There is no screen: Agg, and show() means show here. Set when pyplot is loaded, and not by a backend of
     our own, whose name programs started by the user would inherit and not find."""
     os.environ.setdefault("MPLBACKEND", "agg")
+    # Its caches are no files of the user's.
+    os.environ.setdefault("MPLCONFIGDIR", os.environ.get("TMPDIR", "/tmp") + "/.matplotlib")
 
     def adapt(pyplot):
         def show(*args, **kwargs):

@@ -14,6 +14,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
+from IPython.lib.pretty import _repr_pprint
 from traitlets.config import Config
 
 from kernel_display import NO_NETWORK, draw
@@ -105,11 +106,23 @@ class Shell(InteractiveShell):
         self.events.trigger("pre_execute")
         self.events.trigger("pre_run_cell", self.info)
 
+    def shows_as_repr(self, kind):
+        """Whether no formatter has anything to say about a type: to ask them all takes as long as the rest of an exec."""
+        for mime, formatter in self.display_formatter.formatters.items():
+            if formatter.type_printers.get(kind) is not (_repr_pprint if mime == "text/plain" else None):
+                return False
+        return True
+
+    def forget_input(self):
+        self.execution_count = 1
+        del self.history_manager.input_hist_parsed[1:], self.history_manager.input_hist_raw[1:]
+
     def after_cell(self):
         """For extensions; what came of the cell is not told."""
         self.events.trigger("post_execute")
-        self.events.trigger("post_run_cell", SimpleNamespace(info=self.info, execution_count=self.execution_count, result=None,
-                                                             error_before_exec=None, error_in_exec=None, success=True))
+        self.events.trigger("post_run_cell", SimpleNamespace(
+            info=self.info, execution_count=self.execution_count, result=None, error_before_exec=None,
+            error_in_exec=None, success=True))
 
     def transform_body(self, body):
         if not self.ast_transformers:

@@ -87,11 +87,12 @@ int handle_runtimes(struct http_request *req, struct http_reply *reply, struct e
     for (size_t i = 0; i < s->runtimes.count; i++) {
         const struct runtime *rt = &s->runtimes.items[i];
         (void)json_array_append_new(list,
-            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:b, s:b, s:s?, s:o, s:o}", "name", rt->name,
-                "aliases", list_json(&rt->aliases), "extensions", list_json(&rt->extensions),
-                "main_file", rt->main_file, "version", rt->version, "compiled", rt->compiled,
-                "available", rt->available, "missing", rt->available ? NULL : rt->missing,
-                "limits", limits_json(&rt->limits), "compile_limits",
+            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:b, s:b, s:b, s:s?, s:o, s:o}", "name",
+                rt->name, "aliases", list_json(&rt->aliases), "extensions",
+                list_json(&rt->extensions), "main_file", rt->main_file, "version", rt->version,
+                "compiled", rt->compiled, "sessions", rt->run.session.count > 0, "available",
+                rt->available, "missing", rt->available ? NULL : rt->missing, "limits",
+                limits_json(&rt->limits), "compile_limits",
                 rt->compiled ? limits_json(&rt->compile_limits) : json_null()));
     }
     json_t *answer =

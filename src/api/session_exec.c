@@ -71,9 +71,10 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     if (r < 0)
         return refuse_lost(s, reply, r, err);
     reply->retry_after_s = 0;
-    id_make("exe_", req->run_id);
-    r = history_add(service->history, req->run_id, service_owner_name(service, req->owner),
-        RUN_STREAMED, ENCODE_UTF8, &record, err);
+    char id[ID_MAX];
+    id_make("exe_", id);
+    r = history_add(service->history, id, service_owner_name(service, req->owner), RUN_STREAMED,
+        ENCODE_UTF8, &record, err);
     if (r < 0) {
         session_abandon(s);
         return r;

@@ -23,10 +23,12 @@ void reply_value(struct http_reply *reply, int status, json_t *value)
     reply_json(reply, status, text, text ? strlen(text) : 0);
 }
 
-struct session *find_session(const struct http_request *req, struct err *err)
+struct session *find_session(struct http_request *req, struct err *err)
 {
     struct session *s = session_find(req->service->sessions, req->params[0], req->owner);
-    if (!s)
+    if (s)
+        (void)snprintf(req->run_id, sizeof(req->run_id), "%s", session_id(s));
+    else
         (void)err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
     return s;
 }

@@ -10,9 +10,9 @@
 /* Takes value. */
 void reply_value(struct http_reply *reply, int status, json_t *value);
 
-/* The session that the path names, if it is the caller's; else NULL with err. The caller owns a
- * reference. */
-struct session *find_session(const struct http_request *req, struct err *err);
+/* The session that the path names, if it is the caller's, noted for the log; else NULL with
+ * err. The caller owns a reference. */
+struct session *find_session(struct http_request *req, struct err *err);
 
 /* When the session is dead or expired the refusal tells so: 0 with the reply. Else r. */
 int refuse_lost(struct session *s, struct http_reply *reply, int r, const struct err *err);

@@ -15,6 +15,7 @@ int cmd_session(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_runtimes(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 
 /* Prints "hermes COMMAND: message" and returns the exit status of the error's code. */
 int cli_fail(const char *command, const struct err *err);

@@ -30,6 +30,7 @@ static const struct {
     {"session", cmd_session, "live interpreters and shells of a server", false},
     {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
     {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},
+    {"bench", cmd_bench, "measure what a box costs on this host", true},
     {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing", false},
     {"version", cmd_version, "print the version", false},
     {"help", cmd_help, "print this text", false},

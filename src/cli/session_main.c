@@ -287,7 +287,7 @@ static int command_exec(const struct args *args, struct err *err)
         show.exit_status = show_exit_status(answer);
         json_decref(answer);
     } else if (r == 0) {
-        r = client_stream(&args->client, path, args->exec, show_event, &show, err);
+        r = repl_exec(&args->client, args->words[0], args->exec, &show, err);
     }
     return r < 0 ? r : show.exit_status;
 }

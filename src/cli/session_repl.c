@@ -36,6 +36,7 @@ struct interrupter {
     const struct client *client;
     char *path;
     atomic_bool is_running; /* code is */
+    atomic_bool is_over;
 };
 
 /* Waits for SIGINT, which is blocked in every thread, and passes it on. */
@@ -46,7 +47,7 @@ static void *pass_signals(void *arg)
     int signal;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
-    while (sigwait(&set, &signal) == 0) {
+    while (sigwait(&set, &signal) == 0 && !in->is_over) {
         struct err err = {0};
         json_t *answer = NULL;
         if (in->is_running)
@@ -121,19 +122,25 @@ static char *history_path(const char *language)
     return xasprintf("%s/%s.history", dir, language);
 }
 
-static int run_piece(struct interrupter *in, const char *path, const json_t *exec,
-    const char *code, struct show *show, struct err *err)
+/* Runs `body`, which has the code. */
+static int run_body(struct interrupter *in, const char *path, const json_t *body,
+    struct show *show, struct err *err)
 {
-    json_t *body = json_copy((json_t *)exec);
-    json_t *text = json_string(code);
-    if (!text) {
-        json_decref(body);
-        return err_set(err, ERR_INVALID, EINVAL, "this is no UTF-8");
-    }
-    (void)json_object_set_new(body, "code", text);
     in->is_running = true;
     int r = client_stream(in->client, path, body, show_event, show, err);
     in->is_running = false;
+    return r;
+}
+
+static int run_piece(struct interrupter *in, const char *path, const json_t *exec,
+    const struct buf *code, struct show *show, struct err *err)
+{
+    json_t *text = json_stringn(code->data ? code->data : "", code->len);
+    if (!text)
+        return err_set(err, ERR_INVALID, EINVAL, "this is no UTF-8");
+    json_t *body = json_copy((json_t *)exec);
+    (void)json_object_set_new(body, "code", text);
+    int r = run_body(in, path, body, show, err);
     json_decref(body);
     return r;
 }
@@ -150,7 +157,7 @@ static int run_input(
         ;
     if (n < 0)
         return err_set(err, ERR_INVALID, (int)-n, "cannot read stdin: %s", strerror((int)-n));
-    int r = run_piece(in, path, exec, code.data ? code.data : "", &show, err);
+    int r = run_piece(in, path, exec, &code, &show, err);
     return r < 0 ? r : show.exit_status;
 }
 
@@ -173,7 +180,7 @@ static int talk(struct interrupter *in, const char *language, const char *path,
         struct err problem = {0};
         if (!code.len)
             continue;
-        r = run_piece(in, path, exec, code.data, &show, &problem);
+        r = run_piece(in, path, exec, &code, &show, &problem);
         if (r < 0 && problem.code == ERR_CONFLICT) {
             (void)fprintf(stderr, "hermes: %s\n", problem.message);
             r = 0;
@@ -187,26 +194,58 @@ static int talk(struct interrupter *in, const char *language, const char *path,
     return r;
 }
 
+/* Blocks SIGINT and starts the thread that passes it on to the session. */
+static int pass_begin(struct interrupter *in, const struct client *client, const char *id,
+    pthread_t *ret_thread, struct err *err)
+{
+    sigset_t set;
+    *in = (struct interrupter){.client = client, .path = client_path(id, "/interrupt", err)};
+    if (!in->path)
+        return -EINVAL;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (pthread_create(ret_thread, NULL, pass_signals, in) == 0)
+        return 0;
+    free(take_ptr(in->path));
+    return err_set(err, ERR_UNAVAILABLE, EAGAIN, "there is no thread for Ctrl-C");
+}
+
+static void pass_end(struct interrupter *in, pthread_t thread)
+{
+    in->is_over = true;
+    (void)pthread_kill(thread, SIGINT);
+    (void)pthread_join(thread, NULL);
+    free(in->path);
+}
+
+int repl_exec(const struct client *client, const char *id, const json_t *exec,
+    struct show *show, struct err *err)
+{
+    cleanup_free char *path = client_path(id, "/exec", err);
+    struct interrupter in;
+    pthread_t thread;
+    int r = path ? pass_begin(&in, client, id, &thread, err) : -EINVAL;
+    if (r < 0)
+        return r;
+    r = run_body(&in, path, exec, show, err);
+    pass_end(&in, thread);
+    return r;
+}
+
 int repl_run(
     const struct client *client, const json_t *session, const json_t *exec, struct err *err)
 {
     const char *id = json_string_value(json_object_get(session, "id"));
     const char *language = json_string_value(json_object_get(session, "language"));
     cleanup_free char *path = client_path(id ? id : "", "/exec", err);
-    cleanup_free char *interrupt = client_path(id ? id : "", "/interrupt", err);
-    struct interrupter in = {.client = client, .path = interrupt};
+    struct interrupter in;
     pthread_t thread;
-    sigset_t set;
-    if (!path || !language)
-        return -EINVAL;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(&thread, NULL, pass_signals, &in) != 0)
-        return err_set(err, ERR_UNAVAILABLE, EAGAIN, "there is no thread for Ctrl-C");
-    int r = isatty(STDIN_FILENO) ? talk(&in, language, path, exec, err)
-                                 : run_input(&in, path, exec, err);
-    (void)pthread_cancel(thread);
-    (void)pthread_join(thread, NULL);
+    int r = path && language ? pass_begin(&in, client, id, &thread, err) : -EINVAL;
+    if (r < 0)
+        return r;
+    r = isatty(STDIN_FILENO) ? talk(&in, language, path, exec, err)
+                             : run_input(&in, path, exec, err);
+    pass_end(&in, thread);
     return r;
 }

@@ -4,6 +4,11 @@
 /* Talking to a session, line by line. */
 
 #include "cli/session_client.h"
+#include "cli/session_show.h"
+
+/* Runs one piece, with all its fields, and shows what comes of it. */
+int repl_exec(const struct client *client, const char *id, const json_t *exec,
+    struct show *show, struct err *err);
 
 /* Reads code from the terminal, with editing and a history kept in the user's state directory,
  * or from stdin when that is none; runs it and shows what comes of it, until the end of the

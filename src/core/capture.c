@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -32,6 +32,18 @@ void metrics_count_request(struct metrics *m, int status)
     m->refused += status == 429;
 }
 
+static int write_execs(struct metrics *m, struct buf *to)
+{
+    int r = buf_append_str(to, "# HELP hermes_execs_total Finished execs of sessions.\n"
+                               "# TYPE hermes_execs_total counter\n");
+    for (unsigned s = RUN_OK; r == 0 && s < RUN_STATUS_COUNT; s++) {
+        if (m->execs[s])
+            r = buf_printf(to, "hermes_execs_total{status=\"%s\"} %lu\n",
+                run_status_name((enum run_status)s), (unsigned long)m->execs[s]);
+    }
+    return r;
+}
+
 static int write_runs(
     struct metrics *m, const struct runtime_registry *runtimes, struct buf *to)
 {
@@ -92,6 +104,8 @@ int metrics_write(struct metrics *m, const struct runtime_registry *runtimes, st
             (double)m->spawner_restarts},
     };
     int r = write_runs(m, runtimes, to);
+    if (r == 0)
+        r = write_execs(m, to);
     if (r == 0)
         r = write_latency(m, to);
     for (size_t i = 0; r == 0 && i < sizeof(rows) / sizeof(rows[0]); i++)

@@ -13,6 +13,7 @@ enum { METRICS_LANGUAGES = 128, METRICS_BUCKETS = 12, METRICS_CLASSES = 6 };
 
 struct metrics {
     atomic_ulong runs[METRICS_LANGUAGES][RUN_STATUS_COUNT];
+    atomic_ulong execs[RUN_STATUS_COUNT];      /* in sessions */
     atomic_ulong latency[METRICS_BUCKETS + 1]; /* of a run from admission to answer */
     atomic_ulong latency_sum_us;
     atomic_ulong queue_sum_us;

@@ -26,7 +26,7 @@
 enum {
     CHUNK = 64 << 10,
     GRACE_MS = 2000,
-    WORD_MS = 1000,        /* for an answer of the spawner's */
+    WORD_MS = 10000,       /* for an answer of the spawner's, on a machine however busy */
     DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
@@ -220,7 +220,7 @@ static int on_channel(struct exec *e)
     if (r == -EPIPE)
         return r;
     while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
-        if ((r = frames_take(&e->frames, &frame)) < 0)
+        if (frames_take(&e->frames, &frame) < 0)
             return -EBADMSG;
     }
     return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
@@ -456,6 +456,7 @@ static void finish(struct exec *e)
     channel_rest(&s->channel);
     tools_end(s);
     session_charge(s, e->usage.cpu_ns);
+    s->all->service->metrics.execs[result->status]++;
 }
 
 int session_exec(struct session *s, const struct exec_spec *spec,

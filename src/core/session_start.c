@@ -257,6 +257,8 @@ static int check_spec(struct sessions *all, struct session_spec *spec, struct er
     const struct runtime *rt = spec->runtime;
     if (!rt->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
+    if (!config->max_sessions)
+        return err_set(err, ERR_UNSUPPORTED, ENOSYS, "this server makes no sessions");
     if (!rt->run.session.count)
         return err_field(err, "language", "there are no sessions of %s", rt->name);
     if (spec->idle_timeout_s > config->session_lifetime_s)
@@ -294,6 +296,8 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
         return r;
     }
     r = open_box(s, cancel_fd, ret_retry_s, err);
+    if (r == -ECANCELED && err->code == ERR_NONE)
+        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
     session_give(s);
     if (r < 0) {
         session_delete(s);

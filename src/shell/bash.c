@@ -228,9 +228,9 @@ static int take_messages(struct bash *b, struct buf *from, int *ret_status, bool
     while ((message = next_message(from, &at, b->token))) {
         if (message[0] == 'R') {
             found++;
-            b->flags[0] = '\0';
-            if (sscanf(message, "R %d %63s", ret_status, b->flags) < 1)
-                *ret_status = 1;
+            char *rest;
+            *ret_status = (int)strtol(message + 1, &rest, 10);
+            (void)snprintf(b->flags, sizeof(b->flags), "%s", rest);
         } else if (message[0] == 'S' && message[1] == '\n') {
             buf_clear(&b->state);
             *ret_state = buf_append_str(&b->state, message + 2) == 0;

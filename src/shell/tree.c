@@ -21,6 +21,9 @@
 
 enum { PROCESSES_MAX = 65536, STEP_MS = 5, ROUNDS_MAX = 100, KILL_ROUNDS = 3 };
 
+/* Of /proc/PID/stat, from the state on. */
+enum { STAT_STATE = 0, STAT_PARENT = 1, STAT_GROUP = 2, STAT_START = 19, STAT_FIELDS = 20 };
+
 static bool read_process(int proc_fd, const char *name, struct process *ret_process)
 {
     char path[64], text[1024];
@@ -31,17 +34,22 @@ static bool read_process(int proc_fd, const char *name, struct process *ret_proc
         return false;
     text[n] = '\0';
     /* The name may hold anything, brackets too: fields begin after the last one. */
-    const char *rest = strrchr(text, ')');
-    struct process p = {.pid = (pid_t)strtol(name, NULL, 10)};
-    unsigned long long start = 0;
-    if (!rest || sscanf(rest + 1,
-                     " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-                     "%*d %*d %*d %llu",
-                     &p.state, &p.parent, &p.group, &start) != 4)
+    char *rest = strrchr(text, ')');
+    char *fields[STAT_FIELDS] = {0};
+    if (!rest || rest[1] == '\0')
         return false;
-    p.start_ticks = start;
-    *ret_process = p;
-    return p.state != 'Z' && p.state != 'X';
+    rest += 2;
+    for (size_t i = 0; i < STAT_FIELDS; i++)
+        if (!(fields[i] = strsep(&rest, " ")))
+            return false;
+    *ret_process = (struct process){
+        .pid = (pid_t)strtol(name, NULL, 10),
+        .parent = (pid_t)strtol(fields[STAT_PARENT], NULL, 10),
+        .group = (pid_t)strtol(fields[STAT_GROUP], NULL, 10),
+        .state = fields[STAT_STATE][0],
+        .start_ticks = strtoull(fields[STAT_START], NULL, 10),
+    };
+    return ret_process->state != 'Z' && ret_process->state != 'X';
 }
 
 bool tree_is_below(const struct tree *t, pid_t pid, pid_t root)

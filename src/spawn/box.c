@@ -161,6 +161,8 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
+    if (s->spare_count)
+        box->leaf = s->spares[--s->spare_count];
     if ((r = cgroup_leaf_make(
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
@@ -445,9 +447,8 @@ static void open_fields(struct box *box, int socket, int zygote)
         .zygote = zygote,
         .pool = -1,
         .request_ns = clock_ns()};
-    box->leaf.oom_fd = box->aside.oom_fd = -1;
-    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
-        box->leaf.fds[i] = box->aside.fds[i] = -1;
+    cgroup_leaf_init(&box->leaf);
+    cgroup_leaf_init(&box->aside);
 }
 
 struct box *box_new(struct spawner *s)
@@ -952,6 +953,8 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
 void box_kill_all(struct spawner *s)
 {
     uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
+    while (s->spare_count)
+        (void)cgroup_leaf_remove(&s->cgroups, &s->spares[--s->spare_count]);
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
         if (!box->used)
@@ -974,6 +977,16 @@ void box_kill_all(struct spawner *s)
             release(s, box);
         }
     }
+}
+
+bool box_tend(struct spawner *s)
+{
+    struct cgroup_leaf *leaf = &s->spares[s->spare_count];
+    if (s->spare_count == SPARE_LEAVES || !s->cgroups.count || !s->setup.networks ||
+        cgroup_leaf_prepare(&s->cgroups, leaf) < 0)
+        return false;
+    s->spare_count++;
+    return true;
 }
 
 void box_sweep(struct spawner *s)

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
+enum { MAX_BOXES = 4096, MAX_DYING = 256, SPARE_LEAVES = 4, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
@@ -103,6 +103,8 @@ struct spawner {
     int epoll_fd;
     struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
     unsigned dying_count;
+    struct cgroup_leaf spares[SPARE_LEAVES]; /* made ahead, for a server */
+    unsigned spare_count;
     unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
@@ -134,6 +136,9 @@ void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);
 
 /* Kills every box and waits until nothing is left. */
 void box_kill_all(struct spawner *s);
+
+/* Called when nobody waits for us: makes what boxes will need. Returns whether it made some. */
+bool box_tend(struct spawner *s);
 
 /* Tries again to remove leaves of boxes that are gone. */
 void box_sweep(struct spawner *s);

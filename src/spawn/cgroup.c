@@ -140,7 +140,7 @@ int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip)
 {
     int i = tree_with(host, TREE_MEMORY);
-    if (i < 0 || host->trees[i].v2 || skip & BARRIER_MEMORY)
+    if (i < 0 || host->trees[i].v2 || skip & BARRIER_MEMORY || leaf->oom_fd >= 0)
         return 0;
     return watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
 }
@@ -174,32 +174,43 @@ static int make_locked(const struct cgroup_tree *tree, const char *name, int *re
     return 0;
 }
 
-static int make_in_tree(const struct cgroup_tree *tree, const struct spawn_limits *limits,
-    uint32_t skip, struct cgroup_leaf *leaf, unsigned i, uint32_t *ret_step)
+static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
-    *ret_step = STEP_CGROUP;
-    int r = make_locked(tree, leaf->name, &leaf->fds[i]);
-    if (r < 0)
-        return r;
-    *ret_step = STEP_CGROUP_LIMIT;
-    return write_limits(tree, leaf->fds[i], limits, skip);
+    int r = -EAGAIN;
+    for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
+        cgroup_leaf_init(leaf);
+        random_name(leaf->name);
+        r = 0;
+        for (unsigned i = 0; r == 0 && i < host->count; i++)
+            r = make_locked(&host->trees[i], leaf->name, &leaf->fds[i]);
+        if (r < 0)
+            (void)cgroup_leaf_remove(host, leaf);
+    }
+    return r;
+}
+
+void cgroup_leaf_init(struct cgroup_leaf *leaf)
+{
+    leaf->name[0] = '\0';
+    leaf->oom_fd = -1;
+    for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
+        leaf->fds[i] = -1;
+    for (unsigned i = 0; i < COUNTER_COUNT; i++)
+        leaf->counter_fds[i] = -1;
 }
 
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step)
 {
-    int r = -EAGAIN;
-    for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
-        random_name(leaf->name);
-        leaf->oom_fd = -1;
-        for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
-            leaf->fds[i] = -1;
-        r = 0;
-        for (unsigned i = 0; r == 0 && i < host->count; i++)
-            r = make_in_tree(&host->trees[i], limits, skip, leaf, i, ret_step);
-        if (r < 0)
-            (void)cgroup_leaf_remove(host, leaf);
-    }
+    *ret_step = STEP_CGROUP;
+    int r = leaf->name[0] ? 0 : make_in_trees(host, leaf);
+    if (r < 0)
+        return r;
+    *ret_step = STEP_CGROUP_LIMIT;
+    for (unsigned i = 0; r == 0 && i < host->count; i++)
+        r = write_limits(&host->trees[i], leaf->fds[i], limits, skip);
+    if (r < 0)
+        (void)cgroup_leaf_remove(host, leaf);
     return r;
 }
 
@@ -239,9 +250,9 @@ void cgroup_leaf_weigh(
 {
     int i = tree_with(host, TREE_CPU);
     if (i >= 0 && host->trees[i].v2)
-        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "6" : "100");
+        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "25" : "100");
     else if (i >= 0)
-        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "64" : "1024");
+        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "256" : "1024");
 }
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
@@ -252,21 +263,60 @@ int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *l
     return fs_write_once(leaf->fds[i], "cgroup.kill", "1");
 }
 
-/* The number behind "key " at the start of a line of a kernel file, or the whole file when key
- * is NULL. 0 when it cannot be read: usage is for reports and may not fail a run. */
-static uint64_t read_number(int dir_fd, const char *file, const char *key)
+/* Where the kernel counts what, by version. `key` starts the line, or is NULL when the number
+ * is all there is. */
+static const struct counter {
+    unsigned use;
+    const char *file[2], *key[2];
+} counters[] = {
+    [COUNTER_CPU] = {TREE_KILL, {NULL, "cpu.stat"}, {NULL, "usage_usec"}},
+    [COUNTER_MEMORY] = {TREE_MEMORY, {"memory.usage_in_bytes", "memory.current"}, {0}},
+    [COUNTER_PEAK] = {TREE_MEMORY, {"memory.max_usage_in_bytes", "memory.peak"}, {0}},
+    [COUNTER_OOM] = {TREE_MEMORY, {"memory.oom_control", "memory.events"},
+        {"oom_kill", "oom_kill"}},
+    [COUNTER_PIDS] = {TREE_PIDS, {"pids.events", "pids.events"}, {"max", "max"}},
+};
+static const struct counter v1_cpu = {TREE_CPUACCT, {"cpuacct.usage", NULL}, {0}};
+
+static const struct counter *counter_of(
+    const struct cgroup_host *host, enum cgroup_counter which, int *ret_tree)
+{
+    const struct counter *c =
+        which == COUNTER_CPU && !(host->use & TREE_KILL) ? &v1_cpu : &counters[which];
+    *ret_tree = tree_with(host, c->use);
+    return c;
+}
+
+static int open_counter(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
+{
+    int tree;
+    const struct counter *c = counter_of(host, which, &tree);
+    const char *file = tree < 0 ? NULL : c->file[host->trees[tree].v2];
+    return file ? openat(leaf->fds[tree], file, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+/* 0 when it cannot be read: usage is for reports and may not fail a run. */
+static uint64_t read_counter(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
 {
     char text[1024];
-    if (fs_read_small(dir_fd, file, text, sizeof(text)) < 0)
+    int tree;
+    cleanup_close int own = leaf->counter_fds[which] < 0 ? open_counter(host, leaf, which) : -1;
+    ssize_t n = pread(own < 0 ? leaf->counter_fds[which] : own, text, sizeof(text) - 1, 0);
+    if (n <= 0)
         return 0;
+    text[n] = '\0';
+    const struct counter *c = counter_of(host, which, &tree);
+    const char *key = c->key[host->trees[tree].v2];
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
         const char *value = line;
         if (key) {
-            size_t n = strlen(key);
-            value = strncmp(line, key, n) == 0 && line[n] == ' ' ? line + n + 1 : NULL;
+            size_t len = strlen(key);
+            value = strncmp(line, key, len) == 0 && line[len] == ' ' ? line + len + 1 : NULL;
         }
         uint64_t number;
         if (value && str_parse_u64(value, &number) == 0)
@@ -276,35 +326,31 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return 0;
 }
 
+int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+{
+    int r = make_in_trees(host, leaf);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; i < COUNTER_COUNT; i++)
+        leaf->counter_fds[i] = open_counter(host, leaf, i);
+    if ((r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
+        (void)cgroup_leaf_remove(host, leaf);
+    return r;
+}
+
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_MEMORY);
-    if (i < 0)
-        return 0;
-    return read_number(
-        leaf->fds[i], host->trees[i].v2 ? "memory.current" : "memory.usage_in_bytes", NULL);
+    return read_counter(host, leaf, COUNTER_MEMORY);
 }
 
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
-    *ret = (struct cgroup_usage){0};
-    int i = tree_with(host, TREE_KILL);
-    if (i >= 0)
-        ret->cpu_ns = read_number(leaf->fds[i], "cpu.stat", "usage_usec") * 1000;
-    else if ((i = tree_with(host, TREE_CPUACCT)) >= 0)
-        ret->cpu_ns = read_number(leaf->fds[i], "cpuacct.usage", NULL);
-
-    if ((i = tree_with(host, TREE_MEMORY)) >= 0) {
-        int fd = leaf->fds[i];
-        bool v2 = host->trees[i].v2;
-        ret->peak_bytes =
-            read_number(fd, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
-        ret->oom_kill =
-            read_number(fd, v2 ? "memory.events" : "memory.oom_control", "oom_kill") > 0;
-    }
-    if ((i = tree_with(host, TREE_PIDS)) >= 0)
-        ret->pids_max = read_number(leaf->fds[i], "pids.events", "max") > 0;
+    uint64_t unit_ns = host->use & TREE_KILL ? 1000 : 1;
+    *ret = (struct cgroup_usage){.cpu_ns = read_counter(host, leaf, COUNTER_CPU) * unit_ns,
+        .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
+        .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
+        .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
 }
 
 int cgroup_leaf_freeze(
@@ -318,8 +364,10 @@ int cgroup_leaf_freeze(
 int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = tree_with(host, TREE_KILL);
+    char text[256];
     for (int n = 0; i >= 0 && n < FREEZE_TRIES; n++) {
-        if (read_number(leaf->fds[i], "cgroup.events", "frozen"))
+        if (fs_read_small(leaf->fds[i], "cgroup.events", text, sizeof(text)) > 0 &&
+            strstr(text, "frozen 1"))
             return 0;
         (void)nanosleep(&(struct timespec){.tv_nsec = FREEZE_NAP_NS}, NULL);
     }
@@ -350,6 +398,8 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int result = 0;
     close_fd(&leaf->oom_fd);
+    for (unsigned i = 0; i < COUNTER_COUNT; i++)
+        close_fd(&leaf->counter_fds[i]);
     for (unsigned i = host->count; i-- > 0;) {
         close_fd(&leaf->fds[i]);
         /* The first tree last, and only when nothing is left in the others: clean-up looks

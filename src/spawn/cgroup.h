@@ -40,10 +40,20 @@ struct cgroup_host {
     int reason; /* why there is none or a part is missing: negative errno */
 };
 
+enum cgroup_counter {
+    COUNTER_CPU,
+    COUNTER_MEMORY,
+    COUNTER_PEAK,
+    COUNTER_OOM,
+    COUNTER_PIDS,
+    COUNTER_COUNT
+};
+
 struct cgroup_leaf {
     char name[CGROUP_NAME];
     int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
     int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
+    int counter_fds[COUNTER_COUNT]; /* opened ahead, or -1 */
 };
 
 struct cgroup_usage {
@@ -60,8 +70,15 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless);
 /* Removes the leaves that dead spawners left, with what is still alive in them. */
 void cgroup_host_sweep(const struct cgroup_host *host);
 
-/* Makes the leaf with its limits set. `skip` holds enum spawn_barrier bits a control leaves
- * out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed; nothing is left then.
+/* A leaf that is nowhere. */
+void cgroup_leaf_init(struct cgroup_leaf *leaf);
+
+/* Makes a leaf ahead, without limits, with all opened that will be read. */
+int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf);
+
+/* Makes the leaf, unless it was prepared, and sets its limits. `skip` holds enum spawn_barrier
+ * bits a control leaves out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed;
+ * nothing is left then.
  */
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);

@@ -288,9 +288,9 @@ int main(int argc, char **argv)
         if (n == 0 && could_tidy)
             tidy_once();
         if (n == 0 && spawner.sealed)
-            more = zygote_tend(&spawner) || pool_tend(&spawner);
+            more = box_tend(&spawner) || zygote_tend(&spawner) || pool_tend(&spawner);
         else
-            more = spawner.zygote_count + spawner.pool_count > 0;
+            more = spawner.setup.networks + spawner.zygote_count + spawner.pool_count > 0;
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
             struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];

@@ -96,11 +96,9 @@ static int connect_stdio(const struct inside *in)
 {
     if (setsid() < 0)
         return -errno;
-    cleanup_close int null = -1;
-    int in_fd = in->stdin_fd;
-    if (in_fd < 0 && (in_fd = null = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
-        return -errno;
-    if (dup2(in_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 || dup2(in->stderr_fd, 2) < 0)
+    cleanup_close int null = in->stdin_fd < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    if (dup2(in->stdin_fd < 0 ? null : in->stdin_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 ||
+        dup2(in->stderr_fd, 2) < 0)
         return -errno;
     close_fd(&null); /* it may have the channel's number */
     unsigned from = 3;

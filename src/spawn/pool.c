@@ -109,6 +109,14 @@ static void look_at_memory(struct spawner *s)
     s->is_short = s->setup.park_free_percent && is_memory_short(s);
 }
 
+/* To account from the middle of a process on takes counters of the box's own. Rootless servers
+ * have no zygotes either. */
+static bool can_park(const struct spawner *s)
+{
+    unsigned use = s->cgroups.use;
+    return !s->ids.rootless && use & TREE_MEMORY && use & (TREE_KILL | TREE_CPUACCT);
+}
+
 static bool start_one(struct spawner *s, int index)
 {
     struct pool *p = &s->pools[index];
@@ -119,8 +127,10 @@ static bool start_one(struct spawner *s, int index)
         return false;
     p->is_starting = true;
     p->started_ms = now;
-    if (box_park_program(s, index) < 0)
+    if (box_park_program(s, index) < 0) {
         p->is_starting = false;
+        p->retry_ms = p->retry_ms > now ? p->retry_ms : now + RETRY_MS;
+    }
     return true;
 }
 
@@ -142,7 +152,7 @@ bool pool_tend(struct spawner *s)
         if ((hangs || p->parked > p->want) && box_drop_parked(s, (int)i))
             return true;
     }
-    for (uint32_t i = 0; i < s->pool_count; i++) {
+    for (uint32_t i = 0; can_park(s) && i < s->pool_count; i++) {
         if (start_one(s, (int)i))
             return true;
     }

@@ -197,6 +197,7 @@ EXPORT int hermes_warm_park(void)
     in = (struct inside){.box = &request.box,
         .link_fd = PARK_LINK_FD,
         .hand_fd = PARK_HAND_FD,
+        .stdin_fd = -1,
         .collect_fd = -1,
         .channel_fd = -1};
     is_program = true;

@@ -34,7 +34,7 @@ enum {
     LAUNCH_CLASS = 1, /* LauncherHelper's */
     LAUNCH_MODULE = 3,
     STACK_BYTES = 1 << 20, /* HotSpot's own default */
-    REHEARSALS = 6,        /* compilations before the first that counts */
+    REHEARSALS = 3,        /* compilations before the first that counts */
     REHEARSAL_MAX = 1 << 20,
 };
 
@@ -123,12 +123,14 @@ static void add_option(const char *first, const char *second)
 /* A directory that is not there when the machine starts is taken for an archive later. */
 static void make_class_path(const char *class_path)
 {
-    char *copy = strdup(class_path);
-    for (char *part = copy ? strtok(copy, ":") : NULL; part; part = strtok(NULL, ":")) {
-        if (str_has_prefix(part, "/box/"))
+    char part[256];
+    while (*class_path) {
+        size_t len = strcspn(class_path, ":");
+        int n = snprintf(part, sizeof(part), "%.*s", (int)len, class_path);
+        if (n < (int)sizeof(part) && str_has_prefix(part, "/box/"))
             (void)mkdir(part, 0755);
+        class_path += len + (class_path[len] == ':');
     }
-    free(copy);
 }
 
 /* As the JDK's launchers turn their arguments into options of the machine. */

@@ -192,6 +192,7 @@ static int start(struct spawner *s, int index)
         return r;
     z->slot = r;
     z->serial = ++s->zygote_serial;
+    cgroup_leaf_init(&z->leaf);
     if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &z->leaf, &step)) < 0) {
         ids_release(&s->ids, z->slot, false);
         z->slot = -1;

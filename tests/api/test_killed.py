@@ -10,7 +10,7 @@ import pytest
 
 from apilib import SLOW, boxes_below, children, descendants, is_box, name_of, wait_until
 from crowd import Connection, Lost
-from leaks import Holdings, helpers_of, leaves_of, settle
+from leaks import Holdings, is_ownerless, settle
 from runlib import slack
 
 FULL = bool(os.environ.get("HERMES_FULL"))
@@ -157,8 +157,7 @@ def test_r1_the_monitor_is_killed_with_fifty_busy_boxes(contained, crowded):
     assert crowded.works()
     print("back after %.0f ms" % ((time.monotonic() - began) * 1000))
     def left():
-        zygotes = leaves_of(helpers_of(crowded))
-        return [p for p in contained.groups.leaves() if os.path.basename(p) not in zygotes]
+        return [p for p in contained.groups.leaves() if is_ownerless(p)]
     assert wait_until(lambda: not left()), left()
 
 

@@ -3,6 +3,7 @@
 /* The first look at a request: target, header lines, routes. What is let through cannot be read
  * in two ways: one Host, one length or chunked. */
 
+#include "api/fastapi.h"
 #include "api/gate.h"
 #include "api/routes.h"
 
@@ -22,6 +23,12 @@ STUB(handle_run_create)
 STUB(handle_run_get)
 STUB(handle_run_delete)
 STUB(handle_run_events)
+STUB(handle_judge_create)
+STUB(handle_runner_run)
+STUB(handle_runner_images)
+STUB(handle_runner_prebuild)
+STUB(handle_runner_prebuilds)
+STUB(handle_runner_cleanup)
 STUB(handle_session_create)
 STUB(handle_session_list)
 STUB(handle_session_get)
@@ -49,6 +56,7 @@ STUB(handle_execute_files)
     }
 STUB_REFUSAL(refuse_execute)
 STUB_REFUSAL(refuse_execute_files)
+STUB_REFUSAL(fastapi_error)
 
 /* The lines of the input stand for the headers that the library found. */
 static const char *lines;

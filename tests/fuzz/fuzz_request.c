@@ -21,6 +21,7 @@ enum {
     KIND_OPEN_MEMFD,
     KIND_NULL,
     KIND_SOCKET,
+    KIND_CHANNEL,
     KIND_CLOSED,
     KIND_COUNT
 };
@@ -57,6 +58,9 @@ static void prepare(void)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) < 0)
         abort();
     kinds[KIND_SOCKET] = pair[0];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        abort();
+    kinds[KIND_CHANNEL] = pair[0];
     kinds[KIND_CLOSED] = -1;
 }
 
@@ -70,7 +74,9 @@ static void check_accepted(const struct spawn_box *r, const uint8_t *kind, unsig
 {
     const struct spawn_limits *l = &r->limits;
     unsigned at = 4;
-    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 4);
+    const uint32_t both = BOX_COLLECT | BOX_CHANNEL;
+    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 16);
+    check((r->flags & both) != both);
     check(l->memory_bytes - 1 < 1 << 20 && l->disk_bytes - 1 < 1 << 20);
     check(l->file_bytes - 1 < 1 << 20 && l->stack_bytes - 1 < 1 << 20);
     check(l->inodes - 1 < 100 && l->processes - 1 < 100 && l->open_files - 1 < 100);
@@ -82,6 +88,9 @@ static void check_accepted(const struct spawn_box *r, const uint8_t *kind, unsig
     if (r->flags & BOX_COLLECT)
         check(kind[at] == KIND_PIPE);
     at += !!(r->flags & BOX_COLLECT);
+    if (r->flags & BOX_CHANNEL)
+        check(kind[at] == KIND_CHANNEL);
+    at += !!(r->flags & BOX_CHANNEL);
     check(count == at && r->mount_count <= SPAWN_MAX_BOX_MOUNTS);
     for (uint32_t i = 0; i < r->mount_count; i++)
         check(r->mounts[i].source == 1 || (r->mounts[i].source == 0 && !r->mounts[i].writable));

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives a kernel over a socket pair, as the server does, without a box: only harmless code here."""
+import atexit
 import json
 import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
 PYTHON_DIR = ROOT / "runtimes/python"
 SLOW = 20.0 if os.environ.get("HERMES_SLOW") else 1.0
+CACHE = tempfile.mkdtemp(prefix="hermes-test-")  # matplotlib's list of fonts is made once
+atexit.register(shutil.rmtree, CACHE, True)
 HAS_IPYTHON = subprocess.run(["/usr/bin/python3", "-c", "import IPython"], capture_output=True).returncode == 0
 WITHOUT_IPYTHON = ("import sys; sys.modules['IPython'] = None; sys.path.insert(0, %r); "
                    "import kernel; kernel.prepare(); kernel.serve(3)" % str(PYTHON_DIR))
@@ -100,7 +105,8 @@ class Kernel:
         pipes = [os.pipe() for _ in range(2)]
         null = os.open("/dev/null", os.O_RDONLY)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8",
-                       "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": "/tmp/hermes-test-mpl", **(env or {})}
+                       "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": CACHE, **(env or {})}
+        environment = {k: v for k, v in environment.items() if v is not None}
         command = COMMANDS.get(kind)
         actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, pipes[0][1], 1),
                    (os.POSIX_SPAWN_DUP2, pipes[1][1], 2), (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]

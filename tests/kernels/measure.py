@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from kernellib import HAS_IPYTHON, PYTHON_DIR, Kernel  # noqa: E402
+from kernellib import CACHE, HAS_IPYTHON, PYTHON_DIR, Kernel  # noqa: E402
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 
@@ -92,7 +92,7 @@ def main():
     print("bash        exec of exit 3 (a new shell) p50 %s ms" % ms(times))
     for libraries in ((), ("numpy", "pandas", "matplotlib.pyplot")):
         out = subprocess.run(["/usr/bin/python3", "-c", FORKS % (str(PYTHON_DIR), libraries, ROUNDS)], capture_output=True, text=True,
-                             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp/hermes-test-mpl"})
+                             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "MPLCONFIGDIR": CACHE})
         print("python      fork of a prepared one to ready, with %s: %s ms %s" % (libraries or "nothing more", out.stdout.strip(), out.stderr[-300:]))
     print("bare python3 -c pass: %s ms" % ms(bare()))
 

@@ -25,14 +25,14 @@ def kernel(start):
     return start("javascript")
 
 
-def interrupt_when(kernel, word):
+def interrupt_when(kernel, word, delay=0):
     answer = Answer()
     deadline = time.monotonic() + 20
     while word not in answer.stdout:
         assert time.monotonic() < deadline
         kernel.drain(answer)
         time.sleep(0.002)
-    time.sleep(0.1)  # at the very end of the synchronous part node may lose one (docs/internals/kernels.md)
+    time.sleep(delay)
     kernel.interrupt()
     return answer
 
@@ -110,6 +110,7 @@ VALUES = {
     "module file": ("require('fs').writeFileSync('m1.js', 'exports.v = 11'); require('./m1.js').v", "11"),
     "esm file": ("require('fs').writeFileSync('m2.mjs', 'export default 12'); (await import('./m2.mjs')).default", "12"),
     "static import of a file": ("require('fs').writeFileSync('m3.mjs', 'export const v = 13');\nimport { v as v3 } from './m3.mjs'; v3", "13"),
+    "json import with": ("require('fs').writeFileSync('e.json', '{\"k\":2}'); import data1 from './e.json' with { type: 'json' }; data1.k", "2"),
     "json import": ("require('fs').writeFileSync('d.json', '{\"k\":1}'); require('./d.json').k", "1"),
 }
 
@@ -317,7 +318,8 @@ def test_jobs_are_the_shells(kernel):
 def test_interrupt_keeps_state(kernel, loop):
     kernel("let x = 41")
     kernel.begin("x++; console.log('go');\n" + loop)
-    answer = kernel.finish(answer=interrupt_when(kernel, "go"))
+    # A signal between the call and its child is seen only when the call is over: the server repeats it.
+    answer = kernel.finish(answer=interrupt_when(kernel, "go", 0.3 if "execSync" in loop else 0))
     assert not answer.ok and (answer.done["interrupted"] or "execSync" in loop), answer
     assert kernel("x").text == "42"
 
@@ -334,6 +336,8 @@ def test_interrupt_before_the_code_runs(kernel):
     kernel.begin("await new Promise(() => {})")
     kernel.interrupt()
     os.kill(kernel.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    kernel.interrupt()  # the first one may have been taken for a late one; the server repeats it too
     assert kernel.finish().done["interrupted"]
     assert kernel("1+1").text == "2"
 
@@ -419,6 +423,14 @@ HOSTILE = {
     "stack limit": "Error.stackTraceLimit = 0",
     "stack limit removed": "delete Error.stackTraceLimit",
     "toJSON": "String.prototype.toJSON = () => 'bad'; Object.prototype.toJSON = undefined",
+    "object functions": "Object.getOwnPropertySymbols = Object.entries = Object.defineProperty = Object.keys = Object.values = null; undefined",
+    "array functions": "for (const n of ['map', 'find', 'push', 'join', 'forEach', 'slice']) Array.prototype[n] = null",
+    "string functions": "for (const n of ['split', 'replace', 'slice', 'padStart', 'charCodeAt']) String.prototype[n] = () => { throw 1 }",
+    "regexp": "RegExp.prototype.test = RegExp.prototype.exec = () => { throw 1 }",
+    "promise": "Promise.prototype.then = () => { throw 1 }; Promise.resolve = null",
+    "global frozen": "Object.freeze(globalThis)",
+    "our names": "globalThis.$hermes_run = globalThis.$hermes_take = globalThis.$hermes_import = null; undefined",
+    "our names called": "$hermes_run(); $hermes_take(5); undefined",
     "proto": "Object.prototype.extra = 1; Array.prototype.extra = 2",
     "frozen": "Object.freeze(globalThis) && 0" if False else "Object.freeze(Object.prototype); undefined",
     "module": "require('module')._load = null; require.cache = null",
@@ -548,6 +560,12 @@ def test_interrupt_of_a_tool_call(kernel):
     assert answer.done["interrupted"]
     kernel.send("tool_result", {"id": "1", "output": 3})
     assert kernel("await require('hermes_tools').add(2, 2)", tools=TOOLS, on_tool=add).text == "4"
+
+
+def test_what_tools_give_is_of_the_codes_own_realm(kernel):
+    code = ("const t = require('hermes_tools'); const p = t.add(1, 2); const v = await p;\n"
+            "[p instanceof Promise, v instanceof Array, v[0] instanceof Object, t instanceof Object, new t.ToolError('x') instanceof Error]")
+    assert kernel(code, tools=TOOLS, on_tool=lambda c: {"output": [{"a": 1}]}).text == "[ true, true, true, true, true ]"
 
 
 def test_odd_tools(kernel):

@@ -375,6 +375,20 @@ def test_interrupts_at_any_moment(kernel):
     assert kernel("1+1").text == "2"
 
 
+def test_interrupts_at_any_moment_with_threads(kernel):
+    """Another thread takes the signal when the kernel's own holds it back."""
+    kernel("import threading, time\ndef spin():\n    while True: time.sleep(0.0001)\n"
+           "for _ in range(3): threading.Thread(target=spin, daemon=True).start()")
+    for round_ in range(30):
+        kernel.begin("for i in range(5): display('x' * 2000000)")
+        time.sleep(0.002 + round_ * 0.0005)
+        kernel.interrupt()
+        answer = kernel.finish()
+        assert answer.error is None or answer.error["name"] == "KeyboardInterrupt"
+    time.sleep(0.05)
+    assert kernel("1+1").text == "2"
+
+
 def test_caught_interrupt(kernel):
     kernel.begin("import time\ntry:\n    print('go', flush=True)\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('caught')")
     answer = kernel.finish(answer=interrupt_when(kernel, "go"))
@@ -488,6 +502,16 @@ def test_use_agg(plots):
     answer = plots("import matplotlib; matplotlib.use('Agg')\nplt.plot([1]); plt.savefig('a.png');")
     assert answer.ok and len(answer.displays) == 1
     assert plots("open('a.png', 'rb').read(4)").text == r"b'\x89PNG'"
+
+
+def test_plots_write_nothing_to_home(start, tmp_path):
+    pytest.importorskip("matplotlib")
+    home, tmp = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir(), tmp.mkdir()
+    kernel = start("program", env={"HOME": str(home), "TMPDIR": str(tmp), "MPLCONFIGDIR": None}, cwd="/")
+    answer = kernel("import matplotlib.pyplot as plt; plt.plot([1]);", timeout=120)
+    assert len(answer.displays) == 1 and answer.stderr == ""
+    assert list(home.iterdir()) == [] and [p.name for p in tmp.iterdir()] == [".matplotlib"]
 
 
 def test_pandas(kernel):
@@ -748,6 +772,18 @@ def test_events(ipython):
     ipython("%load_ext autoreload\n%autoreload 2\nimport auto1")
     pathlib.Path(ipython("1").done["cwd"], "auto1.py").write_text("v = 22222")
     assert ipython("auto1.v").text == "22222"
+
+
+def test_own_formatter_of_a_plain_type(ipython):
+    ipython("get_ipython().display_formatter.formatters['text/html'].for_type(int, lambda n: '<i>%d</i>' % n)")
+    assert ipython("5").result == {"text/html": "<i>5</i>", "text/plain": "5"}
+    assert ipython("'s'").result == {"text/plain": "'s'"}
+
+
+def test_rehearsal_leaves_nothing(kernel):
+    names = kernel("sorted(n for n in globals() if not n.startswith('_'))").text
+    assert names in ("[]", "['In', 'Out', 'get_ipython']")
+    assert kernel("import linecache; '<cell 0>' in linecache.cache").text == "False"
 
 
 def test_shell_escape(ipython):

@@ -62,6 +62,19 @@ def test_exit_statuses(hermes):
     assert got.returncode == 2 and "reset" in got.stderr
 
 
+def test_ctrl_c_interrupts_an_exec(hermes, server):
+    one = hermes("new").stdout.strip()
+    hermes("exec", one, "-e", "x = 5")
+    running = subprocess.Popen([str(HERMES), "session", "exec", one, "-e", "import time; time.sleep(60)"], env=hermes.env,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: server("GET", "/v1/sessions/" + one).json()["state"] == "busy", 10)
+    time.sleep(.3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30 * SLOW)
+    assert running.returncode == 1 and "KeyboardInterrupt" in err
+    assert hermes("exec", one, "-e", "print(x)").stdout == "5\n"
+
+
 def test_mistakes(hermes, server):
     for args in ((), ("fly",), ("exec",), ("exec", "../x", "-e", "1"), ("rm", "ses_0%2f"), ("new", "-l", "cobol"),
                  ("new", "--idle", "soon"), ("new", "--memory", "0"), ("exec", "a", "b", "c"), ("jobs", "a", "--kill", "x")):

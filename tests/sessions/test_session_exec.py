@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from apilib import SLOW, UnixConnection, wait_until
+from apilib import SLOW, UnixConnection, sse, wait_until
 
 SLEEP = {"python": "import time; time.sleep(60)", "javascript": "await new Promise(r => setTimeout(r, 60000))",
          "bash": "sleep 60"}
@@ -203,3 +203,36 @@ def test_what_background_processes_print(session):
     assert wait_until(lambda: s.exec("test -e done")["exit_code"] == 0, 20)
     time.sleep(.5)
     assert "late" not in s.out("sleep 0.2; echo mine")
+
+
+def test_a_stream_is_resumed(server, session):
+    """Whoever comes back within the grace gets the events he has not seen."""
+    s = session()
+    conn = server.connect()
+    conn.request("POST", "/v1/sessions/%s/exec" % s.id,
+                 json.dumps({"code": "import time\nfor i in range(20): print(i, flush=True); time.sleep(.1)"}),
+                 {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    answer = conn.getresponse()
+    run, text = answer.headers["X-Run-Id"], ""
+    while text.count("event: stdout") < 3:
+        text += answer.readline().decode()
+    seen = sse(text.rsplit("\n\n", 1)[0] + "\n\n")
+    conn.close()
+    rest = sse(server("GET", "/v1/runs/%s/events" % run, headers={"Last-Event-ID": str(seen[-1][0])}).body.decode())
+    assert [e[0] for e in rest] == list(range(seen[-1][0] + 1, rest[-1][0] + 1))
+    out = "".join(e[2]["data"] for e in seen + rest if e[1] == "stdout")
+    assert out == "".join("%d\n" % i for i in range(20)) == rest[-1][2]["stdout"]
+
+
+def test_execs_are_counted(server, session):
+    s = session("bash")
+    before = server("GET", "/metrics").body.count(b"hermes_execs_total{status")
+    s.exec("true")
+    assert b'hermes_execs_total{status="ok"}' in server("GET", "/metrics").body and before >= 0
+    assert [r["sessions"] for r in server("GET", "/v1/runtimes").json()["runtimes"] if r["name"] in ("bash", "c")] == [True, False]
+    assert any(e["run"] == s.id for e in server.events("request"))
+
+
+def test_no_sessions_at_all(make_server):
+    server = make_server(env={"HERMES_MAX_SESSIONS": "0"})
+    assert server("POST", "/v1/sessions", {"language": "bash"}).status == 501

@@ -3,9 +3,11 @@
 the parking, one run per box, and none while memory is short.
 
 As in test_warm.py a variable that begins with LC_ makes a run cold."""
+import concurrent.futures
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -48,15 +50,16 @@ def starts(run):
 
 def run_warm(server, spec):
     """The answer of a parked box: each serves one run, so there may be none at the moment."""
-    answer = {}
+    answer, pause = {}, [0.2]
 
     def try_it():
         answer.update(server("POST", "/v1/runs", spec).json())
         if starts(answer) == "warm":
             return True
-        time.sleep(0.3)
+        time.sleep(pause[0])  # what runs cold keeps the next box from being made
+        pause[0] = min(pause[0] * 2, 5)
         return False
-    assert wait_until(try_it, 30), answer
+    assert wait_until(try_it, 60), answer
     return answer
 
 
@@ -67,7 +70,7 @@ def same(server, spec, drop=""):
     cold["stdout"] = cold["stdout"].replace(drop, "") if drop else cold["stdout"]
     for field in SAME:
         assert warm[field] == cold[field], field
-    return warm
+    return warm, cold
 
 
 JAVASCRIPT = {
@@ -166,23 +169,37 @@ def test_javascript_files(server, name):
     spec = {"language": "javascript", "entry": entry, "files": [{"name": n, "content": c} for n, c in files]}
     if name == "collect":
         spec["collect"] = ["out/*"]
-    warm = same(server, spec)
+    warm, _ = same(server, spec)
     if name == "collect":
         assert [f["name"] for f in warm["files"]] == ["out/f"]
 
 
 MAIN = "public class Main { public static void main(String[] a) throws Exception { %s } }"
+# What a program can see of its surroundings, in one: each costs the start of two machines.
+STATE = (
+    'for (String s : a) System.out.println(s + " " + s.length());',
+    'System.out.println(new java.util.TreeMap<>(System.getenv()));',
+    'var p = new java.util.TreeMap<>(System.getProperties()); System.out.println(p);',
+    'var s = new java.util.Scanner(System.in); while (s.hasNext()) System.out.println(s.next());',
+    'new Exception("here").printStackTrace(); System.out.println(Thread.currentThread());',
+    'System.out.println(Thread.activeCount() + " " + Thread.currentThread().getId() + " "'
+    ' + new java.util.TreeSet<>(Thread.getAllStackTraces().keySet().stream().map(Thread::getName).toList()));',
+    'System.out.println("äöü €😀".length() + " äöü €😀");',
+    'ClassLoader c = Main.class.getClassLoader(); System.out.println(c.getClass() + " " + c.getParent().getClass()'
+    ' + Main.class.getProtectionDomain().getCodeSource().getLocation());',
+    'try { System.out.println(Class.forName("Rehearsal")); } catch (Throwable t) { System.out.println(t); }',
+    'System.out.println(java.util.Arrays.toString(new java.io.File("/tmp").list()) + new java.io.File(".").getCanonicalPath()'
+    ' + new java.util.TreeSet<>(java.util.List.of(new java.io.File("/box").list())));',
+    'for (var f : new java.io.File("/proc/self/fd").listFiles()) { try { String l = java.nio.file.Files'
+    '.readSymbolicLink(f.toPath()).toString(); if (l.startsWith("socket") || l.startsWith("pipe"))'
+    ' System.out.println(f.getName() + l.replaceAll("\\\\[.*", "")); } catch (Exception e) {} }',
+    'System.out.println(new java.util.Date(0) + " " + java.util.TimeZone.getDefault().getID() + java.util.Locale.getDefault());',
+    'System.out.print(new String(new ProcessBuilder("env").start().getInputStream().readAllBytes()).contains("MINE=x y"));',
+)
 JAVA = {
-    "hello": MAIN % 'System.out.println("hello");',
-    "args": MAIN % 'for (String s : a) System.out.println(s + " " + s.length());',
-    "env": MAIN % 'System.out.println(new java.util.TreeMap<>(System.getenv()));',
-    "properties": MAIN % 'var p = new java.util.TreeMap<>(System.getProperties()); System.out.println(p);',
-    "stdin": MAIN % 'var s = new java.util.Scanner(System.in); while (s.hasNext()) System.out.println(s.next());',
+    "state": MAIN % " ".join("{ %s }" % body for body in STATE),
     "throw": "package a.b;\npublic class Main {\n  static void f() { throw new IllegalStateException(\"x\"); }\n"
              "  public static void main(String[] a) {\n    f();\n  }\n}",
-    "stack": MAIN % 'new Exception("here").printStackTrace(); System.out.println(Thread.currentThread());',
-    "threads": MAIN % 'System.out.println(Thread.activeCount() + " " + Thread.currentThread().getId() + " "'
-                      ' + new java.util.TreeSet<>(Thread.getAllStackTraces().keySet().stream().map(Thread::getName).toList()));',
     "thread": MAIN % 'new Thread(() -> { try { Thread.sleep(50); } catch (Exception e) {} System.out.println("t"); }).start();'
                      ' System.out.println("m");',
     "thread dies": MAIN % 'new Thread(() -> { throw new RuntimeException("t"); }, "T").start();',
@@ -192,20 +209,9 @@ JAVA = {
     "no main": "public class Main { static void other() {} }",
     "compile error": "public class Main { int x = \"s\"; }",
     "warning": MAIN % 'java.util.List l = new java.util.ArrayList(); l.add(1); System.out.println(l);',
-    "unicode": MAIN % 'System.out.println("äöü €😀".length() + " äöü €😀");',
     "overflow": "public class Main { static int d; static void f() { d++; f(); } public static void main(String[] a) {"
                 " try { f(); } catch (StackOverflowError e) { System.out.println(d > 5000); } } }",
     "memory": MAIN % 'var l = new java.util.ArrayList<byte[]>(); while (true) l.add(new byte[1 << 20]);',
-    "loader": MAIN % 'ClassLoader c = Main.class.getClassLoader(); System.out.println(c.getClass() + " " + c.getParent().getClass()'
-                     ' + Main.class.getProtectionDomain().getCodeSource().getLocation());',
-    "rehearsal": MAIN % 'try { System.out.println(Class.forName("Rehearsal")); } catch (Throwable t) { System.out.println(t); }',
-    "files": MAIN % 'System.out.println(java.util.Arrays.toString(new java.io.File("/tmp").list()) + new java.io.File(".").getCanonicalPath()'
-                    ' + new java.util.TreeSet<>(java.util.List.of(new java.io.File("/box").list())));',
-    "descriptors": MAIN % 'for (var f : new java.io.File("/proc/self/fd").listFiles()) { try { String l = java.nio.file.Files'
-                          '.readSymbolicLink(f.toPath()).toString(); if (l.startsWith("socket") || l.startsWith("pipe"))'
-                          ' System.out.println(f.getName() + l.replaceAll("\\\\[.*", "")); } catch (Exception e) {} }',
-    "date": MAIN % 'System.out.println(new java.util.Date(0) + " " + java.util.TimeZone.getDefault().getID() + java.util.Locale.getDefault());',
-    "process": MAIN % 'System.out.print(new String(new ProcessBuilder("env").start().getInputStream().readAllBytes()).contains("MINE=x y"));',
     "other class": "class First { } class Second { public static void main(String[] a) { System.out.println(\"second\"); } }",
 }
 
@@ -216,8 +222,7 @@ def test_java_is_like_cold(server, name):
         pytest.skip("java is not installed")
     spec = {"language": "java", "code": JAVA[name], "stdin": "in put\nzwei\n", "args": ["a b", "ü€", "😀"],
             "env": {"MINE": "x y"}}
-    warm = same(server, spec, drop="LC_COLD=1, ")
-    cold = server("POST", "/v1/runs", dict(spec, env=COLD)).json()
+    warm, cold = same(server, spec, drop="LC_COLD=1, ")
     for field in ("status", "exit_code", "stdout", "stderr"):
         assert warm["compile"][field] == cold["compile"][field], field
 
@@ -231,7 +236,7 @@ def test_java_with_several_files(server):
              ("lib/Greeter.java", "package lib;\npublic class Greeter { public String greet() { return \"hi\"; } }"),
              ("data.txt", "x")]
     spec = {"language": "java", "files": [{"name": n, "content": c} for n, c in files], "entry": "app/Main.java", "collect": ["out/*"]}
-    assert [f["name"] for f in same(server, spec)["files"]] == ["out/f"]
+    assert [f["name"] for f in same(server, spec)[0]["files"]] == ["out/f"]
 
 
 def test_what_a_parked_box_cannot_be_runs_cold(server):
@@ -296,6 +301,56 @@ def test_parked_programs_die_and_come_back(server):
     assert server.child("hermes-spawn") == spawner
 
 
+def test_a_request_passes_over_boxes_that_have_just_died(server):
+    """The spawner hears of the request first and of the deaths only then."""
+    spawner = server.child("hermes-spawn")
+    spec = {"language": "javascript", "code": "console.log(1)"}
+    run_warm(server, spec)
+    assert wait_until(lambda: node_boxes(server) >= 2, 20)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        os.kill(spawner, signal.SIGSTOP)
+        try:
+            asked = pool.submit(lambda: server("POST", "/v1/runs", spec).json())
+            time.sleep(0.3)
+            for pid in boxes_below(spawner):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.3)
+        finally:
+            os.kill(spawner, signal.SIGCONT)
+        run = asked.result()
+    assert (run["status"], run["stdout"], starts(run)) == ("ok", "1\n", "cold"), run
+
+
+def test_many_at_once_and_nothing_is_left(server):
+    spawner = server.child("hermes-spawn")
+
+    def one(n):
+        return server("POST", "/v1/runs", {"language": "javascript", "code": "console.log(%d)" % n}).json()
+
+    def descriptors():
+        return len(os.listdir("/proc/%d/fd" % spawner))
+
+    def settle():
+        """Every pool is full and nothing else is there."""
+        seen = []
+
+        def steady():
+            seen.append((descriptors(), len(boxes_below(spawner))))
+            time.sleep(0.2)
+            return len(seen) > 10 and len(set(seen[-10:])) == 1
+        assert wait_until(steady, 30), seen[-10:]
+        return seen[-1]
+    before = settle()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for n, run in enumerate(pool.map(one, range(80))):
+            assert run["stdout"] == "%d\n" % n, run
+    after = settle()
+    assert after[0] <= before[0] + 4 and after[1] <= before[1] + 4, (before, after)
+
+
 def node_boxes(server):
     found = 0
     for pid in boxes_below(server.child("hermes-spawn")):
@@ -340,7 +395,6 @@ def test_pools_grow_with_demand_to_their_bound():
     try:
         assert wait_until(lambda: node_boxes(made) == 2, 20)
         spec = {"language": "javascript", "code": "setTimeout(() => {}, 500)"}
-        import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             assert all(r.json()["status"] == "ok" for r in pool.map(lambda _: made("POST", "/v1/runs", spec), range(16)))
         assert wait_until(lambda: node_boxes(made) == 4, 20)

@@ -3,6 +3,7 @@
 // group: process
 // priority: 1
 // expect: ok
+// needs-cgroup: yes
 // control: none
 // control-why: a cold box has none of this to find; the descriptors are closed by the same code that connects stdio
 'use strict';

@@ -3,6 +3,7 @@
 // group: filesystem
 // priority: 1
 // expect: ok
+// needs-cgroup: yes
 // control: mount
 'use strict';
 const fs = require('fs');

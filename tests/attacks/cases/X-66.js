@@ -3,6 +3,7 @@
 // group: network
 // priority: 1
 // expect: ok
+// needs-cgroup: yes
 // control: netns
 'use strict';
 const net = require('net');

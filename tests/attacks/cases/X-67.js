@@ -3,6 +3,7 @@
 // group: process
 // priority: 1
 // expect: ok
+// needs-cgroup: yes
 // control: none
 // control-why: the uid barrier's own case is O-13; here the same probe runs in a box that waited for its job
 'use strict';

@@ -15,7 +15,7 @@ BEGIN {
     # directory: what it may include beside itself; a name with a dot is one header only
     allow["base"] = ""
     allow["backend"] = allow["queue"] = allow["store"] = "base"
-    allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h"
+    allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h spawn/files.h"
     allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base spawn/protocol.h"
     allow["spawn"] = allow["shell"] = "base"
 

@@ -14,6 +14,16 @@
 struct MHD_Connection;
 struct connection;
 struct route;
+struct http_reply;
+
+/* Where the body of a request goes that is not kept in memory (BODY_STREAM). `write` and
+ * `finish` return 0 or negative errno with err; `done` is called once, whatever happens. */
+struct http_sink {
+    int (*write)(void *context, const char *data, size_t len, struct err *err);
+    int (*finish)(void *context, struct http_reply *reply, struct err *err);
+    void (*done)(void *context);
+    void *context;
+};
 
 enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8 };
 
@@ -23,9 +33,13 @@ struct http_request {
     char *target;       /* as it came: path and query */
     size_t path_len;
     char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX]; /* {id} of the route's pattern, in order */
+    const char *rest; /* what {path...} of the pattern took, as it came; in target */
+    size_t rest_len;
     const struct route *route;
     int owner; /* index of the caller's key, -1 without one */
     struct buf body;
+    struct http_sink sink;
+    uint64_t sunk;       /* bytes that went there */
     char run_id[ID_MAX]; /* set by handlers, for the log */
     bool is_local;       /* loopback or unix socket */
     bool declares_body;
@@ -44,6 +58,9 @@ const char *http_header(const struct http_request *req, const char *name);
 /* An argument of the query, decoded, or NULL. */
 const char *http_query(const struct http_request *req, const char *name);
 
+/* The same with its length, for what may have a NUL in it. */
+const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len);
+
 /* Whether the Accept header asks for this type. */
 bool http_accepts(const struct http_request *req, const char *type);
 
@@ -61,7 +78,12 @@ struct http_reply {
     size_t header_count;
 
     /* A stream instead of a body: `read` fills in to and returns 1, 0 at the end or a negative
-     * errno; it may block for a while. `done` is called once, whatever happens. */
+     * errno; it may block for a while. `done` is called once, whatever happens. With `is_exact`
+     * an error breaks the connection, so that the client does not take it for the end;
+     * has_size: the stream has so many bytes. */
+    bool is_exact;
+    bool has_size;
+    uint64_t size;
     int (*read)(void *context, struct http_request *req, struct buf *to);
     void (*done)(void *context);
     void *context;

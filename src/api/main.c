@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -164,6 +165,8 @@ int main(int argc, char **argv)
     struct server *server = NULL;
     int signal_fd = block_signals();
     (void)umask(077);
+    /* Names in archives are UTF-8. Nothing else here depends on a locale. */
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
     (void)fcntl(HANDOVER_FD, F_SETFD, FD_CLOEXEC);
     raise_descriptors();
     keep_heaps_small();

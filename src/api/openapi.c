@@ -16,13 +16,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* "/v1/runs/{id}" has the parameter id. */
+/* "/v1/runs/{id}" has the parameter id, and "{path...}" is path. */
 static json_t *parameters_json(const char *path)
 {
     json_t *list = json_array();
     for (const char *p = strchr(path, '{'); p; p = strchr(p + 1, '{'))
         (void)json_array_append_new(
-            list, json_pack("{s:s%, s:s, s:b, s:{s:s}}", "name", p + 1, strcspn(p + 1, "}"),
+            list, json_pack("{s:s%, s:s, s:b, s:{s:s}}", "name", p + 1, strcspn(p + 1, ".}"),
                       "in", "path", "required", 1, "schema", "type", "string"));
     return list;
 }
@@ -55,6 +55,10 @@ static json_t *operation_json(const struct route *route)
         (void)json_object_set_new(op, "requestBody",
             json_pack("{s:b, s:{s:{s:{s:s}}}}", "required", 1, "content", "application/json",
                 "schema", "type", "object"));
+    if (route->body == BODY_STREAM)
+        (void)json_object_set_new(op, "requestBody",
+            json_pack("{s:b, s:{s:{s:{s:s, s:s}}}}", "required", 1, "content",
+                "application/octet-stream", "schema", "type", "string", "format", "binary"));
     if (route->auth == AUTH_NONE)
         (void)json_object_set_new(op, "security", json_array());
     return op;
@@ -65,15 +69,19 @@ int handle_openapi(struct http_request *req, struct http_reply *reply, struct er
     json_t *paths = json_object();
     for (size_t i = 0; i < route_count; i++) {
         const struct route *route = &route_table[i];
+        char name[128];
         char method[8];
         size_t len = 0;
         for (; len < sizeof(method) - 1 && route->method[len]; len++)
             method[len] = (char)(route->method[len] | 0x20);
         method[len] = '\0';
-        json_t *path = json_object_get(paths, route->path);
+        size_t plain = strlen(route->path) - (str_has_suffix(route->path, "...}") ? 4 : 0);
+        (void)snprintf(name, sizeof(name), "%.*s%s", (int)plain, route->path,
+            route->path[plain] ? "}" : "");
+        json_t *path = json_object_get(paths, name);
         if (!path) {
             path = json_object();
-            (void)json_object_set_new(paths, route->path, path);
+            (void)json_object_set_new(paths, name, path);
         }
         (void)json_object_set_new(path, method, operation_json(route));
     }

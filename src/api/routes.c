@@ -60,6 +60,20 @@ const struct route route_table[] = {
     {"POST", "/v1/sessions/{id}/tool_results", AUTH_KEY, BODY_JSON, false,
         handle_session_tool_results, "Answer a `tool_call` event of an exec.",
         "204 400 401 404 409 413 415", NULL},
+    {"GET", "/v1/sessions/{id}/files", AUTH_KEY, BODY_NONE, false, handle_file_list,
+        "What lies in a directory of a session (`path`, `recursive`).",
+        "200 400 401 404 409 429 503", NULL},
+    {"GET", "/v1/sessions/{id}/files/{path...}", AUTH_KEY, BODY_NONE, false, handle_file_get,
+        "A file of a session, as raw bytes.", "200 400 401 404 409 429 503", NULL},
+    {"PUT", "/v1/sessions/{id}/files/{path...}", AUTH_KEY, BODY_STREAM, false, handle_file_put,
+        "Write a file of a session; the body is its bytes (`executable`).",
+        "201 204 400 401 404 409 429 503 507", NULL},
+    {"DELETE", "/v1/sessions/{id}/files/{path...}", AUTH_KEY, BODY_NONE, false,
+        handle_file_delete, "Delete a file or directory of a session (`recursive`).",
+        "204 400 401 404 409 429 503", NULL},
+    {"GET", "/v1/sessions/{id}/archive", AUTH_KEY, BODY_NONE, false, handle_file_archive,
+        "A directory of a session as tar or zip (`path`, `format`).",
+        "200 400 401 404 409 429 503", NULL},
     {"POST", "/v1/sessions/{id}/fork", AUTH_KEY, BODY_ANY, false, handle_session_fork,
         "Copies of an idle session: memory and files.",
         "201 400 401 404 409 413 415 429 500 501 503", NULL},
@@ -117,9 +131,10 @@ const struct route route_table[] = {
 };
 const size_t route_count = sizeof(route_table) / sizeof(route_table[0]);
 
-/* Matches path against pattern; {name} takes one non-empty component. */
+/* Matches path against pattern; {name} takes one non-empty component, {path...} at the end all
+ * that is left. */
 static bool match(const char *pattern, const char *path, size_t len,
-    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX])
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], const char **ret_rest)
 {
     size_t at = 0;
     size_t param = 0;
@@ -130,6 +145,10 @@ static bool match(const char *pattern, const char *path, size_t len,
             at++;
             pattern++;
             continue;
+        }
+        if (str_eq(pattern, "{path...}")) {
+            *ret_rest = path + at;
+            return at < len;
         }
         size_t begin = at;
         while (at < len && path[at] != '/')
@@ -145,13 +164,15 @@ static bool match(const char *pattern, const char *path, size_t len,
 }
 
 const struct route *route_find(const char *method, const char *path, size_t path_len,
-    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], char *ret_allow, size_t allow_size)
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], const char **ret_rest, char *ret_allow,
+    size_t allow_size)
 {
     size_t used = 0;
+    *ret_rest = NULL;
     ret_allow[0] = '\0';
     for (size_t i = 0; i < route_count; i++) {
         const struct route *route = &route_table[i];
-        if (!match(route->path, path, path_len, params))
+        if (!match(route->path, path, path_len, params, ret_rest))
             continue;
         if (str_eq(route->method, method))
             return route;

@@ -39,6 +39,7 @@ enum {
     STACK_BYTES = 512 << 10,
     SMALL_BODY = 64 << 10,
     SMALL_REPLY = 64 << 10,
+    SINK_STEP = 64 << 10,
     CANCEL_MS = 6000, /* for cancelled runs to end */
     REPLY_MS = 1000,  /* for the last replies to be taken */
     FDS_OF_SERVER = 128,
@@ -62,6 +63,15 @@ const char *http_header(const struct http_request *req, const char *name)
 const char *http_query(const struct http_request *req, const char *name)
 {
     return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len)
+{
+    const char *value = NULL;
+    *ret_len = 0;
+    (void)MHD_lookup_connection_value_n(
+        req->mhd, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value, ret_len);
+    return value;
 }
 
 bool http_accepts(const struct http_request *req, const char *type)
@@ -233,12 +243,25 @@ static void hold_reply(struct http_request *req, struct http_reply *reply)
     req->held += reply->body_len;
 }
 
+/* The rest of a request whose body went, or goes now, where its handler wants it. */
+static int finish_sink(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct http_sink *sink = &req->sink;
+    int r = 0;
+    if (req->body.len)
+        r = sink->write(sink->context, req->body.data, req->body.len, err);
+    return r < 0 ? r : sink->finish(sink->context, reply, err);
+}
+
 static enum MHD_Result dispatch(struct http_request *req)
 {
     struct http_reply reply = {0};
     struct err err = {0};
     connection_phase(req->connection, PHASE_HANDLING);
-    if (req->route->handle(req, &reply, &err) < 0)
+    int r = req->sink.done ? 0 : req->route->handle(req, &reply, &err);
+    if (r == 0 && req->sink.done)
+        r = finish_sink(req, &reply, &err);
+    if (r < 0)
         fill_error(req->route, &reply, &err);
     buf_done(&req->body);
     hold_reply(req, &reply);
@@ -255,7 +278,8 @@ static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
         char method[16];
         char rest[64];
         (void)snprintf(method, sizeof(method), "%.*s", (int)strcspn(allow, ","), allow);
-        other = route_find(method, req->target, req->path_len, req->params, rest, sizeof(rest));
+        other = route_find(
+            method, req->target, req->path_len, req->params, &req->rest, rest, sizeof(rest));
         (void)err_set(&err, ERR_METHOD, EINVAL, "this path takes %s", allow);
         reply_header(&reply, "Allow", allow);
     } else {
@@ -289,7 +313,8 @@ static int check_body(struct http_request *req, struct err *err)
     if ((req->route->body == BODY_JSON && type && !is_json) ||
         (req->route->body == BODY_TYPED_JSON && !is_json))
         return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
-    if (length && (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
+    if (length && req->route->body != BODY_STREAM &&
+        (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
         return err_set(
             err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
     return 0;
@@ -305,8 +330,9 @@ static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
         *ret = answer_preflight(req);
         return false;
     }
-    req->route =
-        route_find(req->method, req->target, req->path_len, req->params, allow, sizeof(allow));
+    req->route = route_find(
+        req->method, req->target, req->path_len, req->params, &req->rest, allow, sizeof(allow));
+    req->rest_len = req->rest ? (size_t)(req->target + req->path_len - req->rest) : 0;
     if (!req->route) {
         *ret = refuse_route(req, allow);
         return false;
@@ -327,6 +353,18 @@ static bool is_small(const struct http_request *req)
     return length && str_parse_u64(length, &bytes) == 0 && bytes <= SMALL_BODY;
 }
 
+/* A large body that its handler takes as it comes. */
+static enum MHD_Result begin_sink(struct http_request *req)
+{
+    struct http_reply reply = {0};
+    struct err err = {0};
+    connection_phase(req->connection, PHASE_HANDLING);
+    if (req->route->handle(req, &reply, &err) < 0)
+        return refuse(req, &err);
+    connection_phase(req->connection, PHASE_BODY);
+    return MHD_YES;
+}
+
 /* The headers are there. */
 static enum MHD_Result begin(struct http_request *req, const char *method, const char *version)
 {
@@ -345,7 +383,22 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
     }
     if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
         return r;
+    if (req->route && req->route->body == BODY_STREAM)
+        return begin_sink(req);
     if (req->declares_body)
+        connection_phase(req->connection, PHASE_BODY);
+    return MHD_YES;
+}
+
+/* A sender has request_timeout_s for each SINK_STEP bytes, not for all of them. */
+static enum MHD_Result on_sink(struct http_request *req, const char *data, size_t size)
+{
+    struct err err = {0};
+    bool is_step = req->sunk / SINK_STEP != (req->sunk + size) / SINK_STEP;
+    if (req->sink.write(req->sink.context, data, size, &err) < 0)
+        return refuse(req, &err);
+    req->sunk += size;
+    if (is_step)
         connection_phase(req->connection, PHASE_BODY);
     return MHD_YES;
 }
@@ -353,6 +406,8 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
 static enum MHD_Result on_body(struct http_request *req, const char *data, size_t size)
 {
     struct err err = {0};
+    if (req->sink.done)
+        return on_sink(req, data, size);
     if (!service_hold(req->service, size)) {
         (void)service_full(&err);
         return refuse(req, &err);
@@ -399,6 +454,8 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **reque
     if (req->connection)
         connection_phase(req->connection, PHASE_IDLE);
     buf_done(&req->body);
+    if (req->sink.done)
+        req->sink.done(req->sink.context);
     service_release(req->service, req->held);
     free(req->target);
     free(req);

@@ -21,6 +21,7 @@ struct stream {
     struct http_request *req;
     struct buf pending;
     size_t held; /* for pending */
+    bool is_exact;
     size_t at;
     int (*read)(void *context, struct http_request *req, struct buf *to);
     void (*done)(void *context);
@@ -47,6 +48,8 @@ static ssize_t stream_read(void *context, uint64_t position, char *out, size_t m
         buf_clear(&s->pending);
         s->at = 0;
         int r = s->read ? s->read(s->context, s->req, &s->pending) : 0;
+        if (r < 0 && r != -EAGAIN && s->is_exact)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
         if (r <= 0 && r != -EAGAIN)
             s->read = NULL;
         if (!hold_pending(s))
@@ -75,10 +78,11 @@ struct MHD_Response *stream_response(struct http_request *req, const struct http
     struct stream *s = xcalloc(1, sizeof(*s));
     *s = (struct stream){.service = req->service,
         .req = req,
+        .is_exact = reply->is_exact,
         .read = reply->read,
         .done = reply->done,
         .context = reply->context};
     buf_init(&s->pending, PENDING_MAX);
     return MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_done);
+        reply->has_size ? reply->size : MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_done);
 }

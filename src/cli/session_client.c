@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/str.h"
 
 #include <curl/curl.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ANSWER_MAX = 256 << 20, CONNECT_S = 10 };
 
@@ -26,6 +28,8 @@ struct transfer {
     client_event *on_event;
     void *context;
     bool has_ended; /* the event `end` came */
+    int fd;         /* of a file that goes up or comes down; else -1 */
+    int local_error;
 };
 
 static void transfer_done(struct transfer *t)
@@ -77,9 +81,13 @@ static size_t on_bytes(char *data, size_t size, size_t count, void *context)
 {
     struct transfer *t = context;
     long status = 0;
+    (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (t->fd >= 0 && status == 200) {
+        t->local_error = fs_write_all(t->fd, data, size * count);
+        return t->local_error < 0 ? 0 : size * count;
+    }
     if (buf_append(&t->answer, data, size * count) < 0)
         return 0;
-    (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     if (t->on_event && status == 200)
         take_events(t);
     return size * count;
@@ -94,7 +102,7 @@ static void add_header(struct transfer *t, const char *name, const char *value)
 static int prepare(struct transfer *t, const struct client *client, const char *method,
     const char *path, const json_t *body, struct err *err)
 {
-    *t = (struct transfer){.curl = curl_easy_init()};
+    *t = (struct transfer){.curl = curl_easy_init(), .fd = -1};
     buf_init(&t->answer, ANSWER_MAX);
     t->body = body ? json_dumps(body, JSON_COMPACT) : xstrdup("");
     t->url = xasprintf("%s%s", client->url, path);
@@ -112,7 +120,7 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     (void)curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
-    if (!str_eq(method, "GET")) {
+    if (!str_eq(method, "GET") && !str_eq(method, "PUT")) {
         (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, t->body);
         (void)curl_easy_setopt(
             t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
@@ -149,6 +157,11 @@ static int perform(
     CURLcode code = curl_easy_perform(t->curl);
     *ret_status = 0;
     (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, ret_status);
+    if (t->local_error < 0)
+        return err_set(
+            err, ERR_INTERNAL, -t->local_error, "cannot write: %s", strerror(-t->local_error));
+    if (code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR)
+        return err_set(err, ERR_UNAVAILABLE, EIO, "it broke off before its end");
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",
             client->unix_path ? client->unix_path : client->url, curl_easy_strerror(code));
@@ -184,6 +197,65 @@ int client_stream(const struct client *client, const char *path, const json_t *b
     if (r == 0 && !t.has_ended)
         r = err_set(err, ERR_UNAVAILABLE, EPIPE, "the server went away in the middle of it");
     return r;
+}
+
+static size_t on_read(char *to, size_t size, size_t count, void *context)
+{
+    struct transfer *t = context;
+    ssize_t n;
+    while ((n = read(t->fd, to, size * count)) < 0 && errno == EINTR)
+        ;
+    return n < 0 ? CURL_READFUNC_ABORT : (size_t)n;
+}
+
+int client_upload(
+    const struct client *client, const char *path, int fd, int64_t size, struct err *err)
+{
+    CLEANUP(transfer_done) struct transfer t;
+    long status;
+    int r = prepare(&t, client, "PUT", path, NULL, err);
+    if (r < 0)
+        return r;
+    t.fd = fd;
+    (void)curl_easy_setopt(t.curl, CURLOPT_UPLOAD, 1L);
+    (void)curl_easy_setopt(t.curl, CURLOPT_READFUNCTION, on_read);
+    (void)curl_easy_setopt(t.curl, CURLOPT_READDATA, &t);
+    (void)curl_easy_setopt(t.curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)size);
+    return perform(&t, client, &status, err);
+}
+
+int client_download(
+    const struct client *client, const char *path, int fd, unsigned *ret_mode, struct err *err)
+{
+    CLEANUP(transfer_done) struct transfer t;
+    struct curl_header *mode;
+    long status;
+    int r = prepare(&t, client, "GET", path, NULL, err);
+    if (r < 0)
+        return r;
+    t.fd = fd;
+    r = perform(&t, client, &status, err);
+    *ret_mode = 0;
+    if (r == 0 &&
+        curl_easy_header(t.curl, "X-Hermes-Mode", 0, CURLH_HEADER, -1, &mode) == CURLHE_OK)
+        *ret_mode = (unsigned)strtoul(mode->value, NULL, 8);
+    return r;
+}
+
+char *client_escape(const char *text)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~/";
+    char *out = xmalloc(strlen(text) * 3 + 1);
+    char *to = out;
+    for (; *text; text++) {
+        if (strchr(plain, *text))
+            *to++ = *text;
+        else
+            to += snprintf(to, 4, "%%%02X", (unsigned char)*text);
+    }
+    *to = '\0';
+    return out;
 }
 
 char *client_path(const char *id, const char *below, struct err *err)

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct client {
     const char *url;       /* "http://127.0.0.1:8000" */
@@ -23,6 +24,17 @@ int client_call(const struct client *client, const char *method, const char *pat
 typedef void client_event(void *context, const char *name, const json_t *data);
 int client_stream(const struct client *client, const char *path, const json_t *body,
     client_event *on_event, void *context, struct err *err);
+
+/* Sends a file as the body of a PUT; size is negative when it is not known. */
+int client_upload(
+    const struct client *client, const char *path, int fd, int64_t size, struct err *err);
+
+/* Writes the answer to a GET to fd. *ret_mode is what X-Hermes-Mode says, or 0. */
+int client_download(
+    const struct client *client, const char *path, int fd, unsigned *ret_mode, struct err *err);
+
+/* text with whatever is not plain in a URL as %XX; '/' stays. The caller frees. */
+char *client_escape(const char *text);
 
 /* "ID" checked to be one, as a path below /v1/sessions; the caller frees. NULL with err. */
 char *client_path(const char *id, const char *below, struct err *err);

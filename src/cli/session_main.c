@@ -5,6 +5,7 @@
  * times its start. */
 
 #include "cli/session_client.h"
+#include "cli/session_files.h"
 #include "cli/session_repl.h"
 #include "cli/session_show.h"
 
@@ -35,6 +36,7 @@ enum {
     OPT_JSON,
     OPT_KILL,
     OPT_KEEP,
+    OPT_RECURSIVE = 'r',
 };
 
 struct args {
@@ -48,6 +50,7 @@ struct args {
     json_t *session; /* fields of POST /v1/sessions */
     json_t *exec;    /* and of .../exec */
     bool keep;
+    bool recursive;
 };
 
 static int command_new(const struct args *args, struct err *err);
@@ -57,6 +60,10 @@ static int command_repl(const struct args *args, struct err *err);
 static int command_interrupt(const struct args *args, struct err *err);
 static int command_reset(const struct args *args, struct err *err);
 static int command_jobs(const struct args *args, struct err *err);
+static int command_put(const struct args *args, struct err *err);
+static int command_get(const struct args *args, struct err *err);
+static int command_list_files(const struct args *args, struct err *err);
+static int command_remove_file(const struct args *args, struct err *err);
 static int command_remove(const struct args *args, struct err *err);
 
 static const struct {
@@ -72,6 +79,11 @@ static const struct {
     {"interrupt", 1, 1, command_interrupt, "ID: interrupt what it runs"},
     {"reset", 1, 1, command_reset, "ID: a new interpreter, the same files"},
     {"jobs", 1, 1, command_jobs, "ID: background jobs of a shell"},
+    {"put", 2, 3, command_put, "ID FILE|- [PATH]: send a file; PATH is below /box"},
+    {"get", 2, 3, command_get,
+        "ID PATH [FILE|-]: fetch one; DIR/ comes as FILE.tar or FILE.zip"},
+    {"ls-files", 1, 2, command_list_files, "ID [DIR]: what lies in it"},
+    {"rm-file", 2, 2, command_remove_file, "ID PATH: delete a file or directory"},
     {"rm", 1, 64, command_remove, "ID...: end sessions"},
 };
 
@@ -89,7 +101,8 @@ static const struct argp_option options[] = {
     {"timeout", 't', "TIME", 0, "exec, repl: time for one piece of code, 30s", 2},
     {"stdin", OPT_STDIN, "FILE", 0, "exec: what the code reads as stdin", 2},
     {"kill", OPT_KILL, "JOB", 0, "jobs: end this one", 3},
-    {"keep", OPT_KEEP, NULL, 0, "repl: keep a session that it made", 3}, {0}};
+    {"keep", OPT_KEEP, NULL, 0, "repl: keep a session that it made", 3},
+    {"recursive", OPT_RECURSIVE, NULL, 0, "ls-files, rm-file: what lies below, too", 3}, {0}};
 
 static void set_number(
     json_t *to, const char *field, uint64_t value, const char *arg, struct argp_state *state)
@@ -178,6 +191,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_KEEP:
         args->keep = true;
+        return 0;
+    case OPT_RECURSIVE:
+        args->recursive = true;
         return 0;
     case ARGP_KEY_ARG:
         if (args->count == sizeof(args->words) / sizeof(args->words[0]))
@@ -343,6 +359,36 @@ static int command_remove(const struct args *args, struct err *err)
     for (int i = 0; r == 0 && i < args->count; i++)
         r = simple(args, "DELETE", "", args->words[i], err);
     return r;
+}
+
+static int command_put(const struct args *args, struct err *err)
+{
+    return files_put(&args->client, args->words[0], args->words[1],
+        args->count > 2 ? args->words[2] : NULL, err);
+}
+
+static int command_get(const struct args *args, struct err *err)
+{
+    return files_get(&args->client, args->words[0], args->words[1],
+        args->count > 2 ? args->words[2] : NULL, err);
+}
+
+static int command_list_files(const struct args *args, struct err *err)
+{
+    json_t *answer = NULL;
+    int r = files_list(&args->client, args->words[0], args->count > 1 ? args->words[1] : "",
+        args->recursive, &answer, err);
+    if (r == 0 && args->json)
+        show_json(answer);
+    else if (r == 0)
+        show_files(answer);
+    json_decref(answer);
+    return r;
+}
+
+static int command_remove_file(const struct args *args, struct err *err)
+{
+    return files_remove(&args->client, args->words[0], args->words[1], args->recursive, err);
 }
 
 static int command_jobs(const struct args *args, struct err *err)

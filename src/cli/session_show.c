@@ -43,6 +43,27 @@ void show_jobs(const json_t *list)
     }
 }
 
+/* A name that would do something to a terminal is shown without that. */
+static void show_name(const char *name)
+{
+    for (; *name; name++)
+        (void)putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
+}
+
+void show_files(const json_t *listing)
+{
+    const json_t *list = json_object_get(listing, "entries");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *e = json_array_get(list, i);
+        (void)printf("%-9s %s %12lld %s ", text_of(e, "type"), text_of(e, "mode"),
+            (long long)json_integer_value(json_object_get(e, "size")), text_of(e, "mtime"));
+        show_name(text_of(e, "name"));
+        (void)printf("\n");
+    }
+    if (json_is_true(json_object_get(listing, "truncated")))
+        (void)fprintf(stderr, "hermes session: there is more than this\n");
+}
+
 int show_exit_status(const json_t *answer)
 {
     static const struct {

@@ -125,6 +125,7 @@ bool session_must_end(struct session *s)
 void session_drop_box(struct session *s)
 {
     session_box_close(&s->box);
+    close_fd(&s->watcher.fd);
     s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;

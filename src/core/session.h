@@ -124,10 +124,14 @@ struct exec_result {
     int exit_code;
     char message[256];
     struct capture out, err;
+    const char *out_file; /* in the box, with all of it; or NULL */
+    const char *err_file;
     json_t *result; /* or NULL */
     json_t *displays;
     bool displays_cut;
-    json_t *error; /* or NULL */
+    json_t *error;         /* or NULL */
+    json_t *files_changed; /* names, or NULL when nobody knows */
+    bool files_cut;        /* and more */
     int64_t execution_count;
     char *cwd;
     bool state_lost;

@@ -7,6 +7,7 @@
  * that does not within the grace is killed, and the session is dead then. So is one that says
  * anything on the channel which is not its turn or no frame: the code found the channel. */
 
+#include "core/session_spill.h"
 #include "core/session_state.h"
 
 #include "base/alloc.h"
@@ -22,6 +23,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define OUTPUT_FILE(stream) ".hermes/" stream ".txt"
 
 enum {
     CHUNK = 64 << 10,
@@ -59,6 +62,8 @@ struct exec {
     bool is_failure;  /* through no fault of the code's */
     bool out_ended, err_ended, channel_ended;
     uint64_t streamed[2];
+    struct session_changes changes;
+    struct spill spills[2]; /* stdout, stderr */
     uint64_t begin_ns;
     uint64_t deadline_ms;
     uint64_t grace_ms;     /* end of it, once interrupted */
@@ -196,6 +201,7 @@ static bool read_stream(struct exec *e, enum run_stream stream)
     if (shown && e->watch->output)
         e->watch->output(e->watch->context, stream, e->chunk, shown);
     e->streamed[stream] += shown;
+    spill_add(&e->spills[stream], e->s, to, e->chunk, (size_t)n);
     capture_add(to, e->chunk, (size_t)n);
     if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
         stop_for(e, CAUSE_OUTPUT);
@@ -421,6 +427,8 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->deadline_ms =
         clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
     e->cpu_check_ms = UINT64_MAX;
+    spill_init(&e->spills[STREAM_STDOUT]);
+    spill_init(&e->spills[STREAM_STDERR]);
     return e;
 }
 
@@ -436,13 +444,28 @@ void session_abandon(struct session *s)
     session_give(s);
 }
 
+/* The whole of what the answer has only both ends of. */
+static void deliver_output(struct exec *e)
+{
+    struct exec_result *result = e->result;
+    if (spill_deliver(&e->spills[STREAM_STDOUT], e->s, OUTPUT_FILE("stdout")))
+        result->out_file = OUTPUT_FILE("stdout");
+    if (spill_deliver(&e->spills[STREAM_STDERR], e->s, OUTPUT_FILE("stderr")))
+        result->err_file = OUTPUT_FILE("stderr");
+    spill_done(&e->spills[STREAM_STDOUT]);
+    spill_done(&e->spills[STREAM_STDERR]);
+}
+
 static void finish(struct exec *e)
 {
     struct session *s = e->s;
     struct exec_result *result = e->result;
     drain(e);
+    session_changes_ask(s, &e->changes);
     settle(e); /* an interrupt that is still on its way would hit the next exec */
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
+    result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
+    deliver_output(e);
     fill_usage(e);
     judge(e);
     result->tool_calls = s->tools.made;
@@ -471,6 +494,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     capture_init(&result->out, output_max);
     capture_init(&result->err, output_max);
     tools_begin(s, spec);
+    session_changes_begin(s, &e->changes);
     settle(e); /* what background processes have used is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
     while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)

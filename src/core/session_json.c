@@ -104,6 +104,7 @@ void exec_result_done(struct exec_result *result)
     json_decref(result->result);
     json_decref(result->displays);
     json_decref(result->error);
+    json_decref(result->files_changed);
     free(result->cwd);
     if (result->service)
         service_release(result->service, result->held);
@@ -124,16 +125,18 @@ static json_t *or_null(json_t *value)
 
 json_t *exec_result_json(const struct exec_result *r)
 {
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:o, s:O, s:b, s:o, s:n, "
-                     "s:I, s:s, s:b, s:o, s:o, s:i}",
+    return json_pack(
+        "{s:s, s:o, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:s?, s:s?, s:o, s:O, s:b, s:o, s:o, "
+        "s:b, s:I, s:s, s:b, s:o, s:o, s:i}",
         "status", run_status_name(r->status), "exit_code",
         r->exited ? json_integer(r->exit_code) : json_null(), "message", r->message, "stdout",
         stream_json(&r->out), "stderr", stream_json(&r->err), "stdout_truncated",
         capture_is_cut(&r->out), "stderr_truncated", capture_is_cut(&r->err), "stdout_bytes",
-        (json_int_t)r->out.total, "stderr_bytes", (json_int_t)r->err.total, "result",
-        or_null(r->result), "displays", r->displays, "displays_truncated", r->displays_cut,
-        "error", or_null(r->error), "files_changed", "execution_count",
-        (json_int_t)r->execution_count, "cwd", r->cwd ? r->cwd : "/box", "state_lost",
-        r->state_lost, "usage", result_usage_json(&r->usage), "limits_hit",
+        (json_int_t)r->out.total, "stderr_bytes", (json_int_t)r->err.total, "stdout_file",
+        r->out_file, "stderr_file", r->err_file, "result", or_null(r->result), "displays",
+        r->displays, "displays_truncated", r->displays_cut, "error", or_null(r->error),
+        "files_changed", or_null(r->files_changed), "files_changed_truncated", r->files_cut,
+        "execution_count", (json_int_t)r->execution_count, "cwd", r->cwd ? r->cwd : "/box",
+        "state_lost", r->state_lost, "usage", result_usage_json(&r->usage), "limits_hit",
         result_hits_json(r->limits_hit), "tool_calls", (int)r->tool_calls);
 }

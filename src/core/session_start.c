@@ -207,6 +207,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->state = SESSION_STARTING;
     s->reason = "";
     session_box_init(&s->box);
+    s->watcher.fd = -1;
     channel_init(&s->channel, -1);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&s->lock, NULL);

@@ -10,6 +10,7 @@
 #include "core/keys.h"
 #include "core/session.h"
 #include "core/session_box.h"
+#include "core/session_transfer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -78,7 +79,11 @@ struct session {
     int wake_fd; /* an eventfd for whoever holds it */
     struct session_tools tools;
     bool told_pids;
-    unsigned interrupts; /* asked for, and not yet sent by whoever holds it */
+    unsigned interrupts;     /* asked for, and not yet sent by whoever holds it */
+    unsigned transfers;      /* of files, going on */
+    uint64_t uploading;      /* bytes that uploads of known length have not sent yet */
+    int64_t stamp_ns;        /* of the last change that is known of, by the clock of files */
+    struct transfer watcher; /* tells what execs change; fd -1 without */
 };
 
 struct sessions {

@@ -171,7 +171,8 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
         return -errno;
     box->link = pair[0];
     *ret_link = pair[1];
-    return 0;
+    /* A box that does not listen must not make us wait. */
+    return fcntl(box->link, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 /* The way of a job into a box that is made ahead. */
@@ -378,8 +379,10 @@ static void release(struct spawner *s, struct box *box)
         s->running -= !box->is_session;
     close_fd(&box->socket);
     box->used = false;
-    if (box->is_fork)
+    if (box->is_fork) {
+        fork_reap_files(box, true);
         leave_family(s, box);
+    }
 }
 
 /* The last fork of a session that is over takes init along. */
@@ -795,10 +798,10 @@ static void tell_usage(struct spawner *s, struct box *box)
     box_tell(box->socket, &event);
 }
 
-/* Gives a session that has no program another one. Only then: init reads one message each time,
- * so that what is sent here never waits for it. */
+/* Gives a session that has no program another one. */
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
+    const struct link_order order = {.kind = ORDER_RESTART};
     if (!box->is_resting || !request_restart_ok(fds, fd_count))
         return false;
     box->request_ns = clock_ns();
@@ -807,19 +810,38 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
         box->is_aside) /* the program is born where init is; on_start() moves it back */
         r = fork_move_init(s, box, false);
     if (r == 0)
-        r = fdpass_send(box->link, "r", 1, fds, fd_count);
+        r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
     box->is_resting = r < 0;
     return r == 0;
 }
 
+/* Has a session's init start a helper for files. Where it has too many orders to follow
+ * already, the socket closes, which tells. */
+static bool start_files(
+    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
+{
+    const struct link_order order = {
+        .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
+    if (!request_files_ok(fds, fd_count))
+        return false;
+    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    return true;
+}
+
 /* A fork has no init to ask. Stopping it is its end. */
-static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command)
+static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
 {
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         if (fork_interrupt(box) < 0)
             return false;
         box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        return true;
+    case COMMAND_FILES:
+        if (!request_files_ok(fds, fd_count))
+            return false;
+        fork_serve_files(s, box, fds[0]);
         return true;
     case COMMAND_PAUSE:
         return fork_pause(s, box, true) == 0;
@@ -843,7 +865,7 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
     if (command->kind == COMMAND_FORK)
         return fork_begin(s, box, fds, fd_count);
     if (box->is_fork)
-        return obey_fork(s, box, command);
+        return obey_fork(s, box, command, fds, fd_count);
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
@@ -853,6 +875,8 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
         return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
     case COMMAND_RESTART:
         return restart(s, box, fds, fd_count);
+    case COMMAND_FILES:
+        return start_files(s, box, fds, fd_count);
     default:
         return false;
     }

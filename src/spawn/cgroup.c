@@ -296,19 +296,10 @@ static int open_counter(
     return file ? openat(leaf->fds[tree], file, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-/* 0 when it cannot be read: usage is for reports and may not fail a run. */
-static uint64_t read_counter(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
+/* The number behind "key " at the start of a line, or all of it when key is NULL; 0 when there
+ * is none. */
+static uint64_t find_number(char *text, const char *key)
 {
-    char text[1024];
-    int tree;
-    cleanup_close int own = leaf->counter_fds[which] < 0 ? open_counter(host, leaf, which) : -1;
-    ssize_t n = pread(own < 0 ? leaf->counter_fds[which] : own, text, sizeof(text) - 1, 0);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const struct counter *c = counter_of(host, which, &tree);
-    const char *key = c->key[host->trees[tree].v2];
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end)
@@ -326,6 +317,27 @@ static uint64_t read_counter(
     return 0;
 }
 
+/* 0 when it cannot be read: usage is for reports and may not fail a run. */
+static uint64_t read_counter(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
+{
+    char text[1024];
+    int tree;
+    cleanup_close int own = leaf->counter_fds[which] < 0 ? open_counter(host, leaf, which) : -1;
+    ssize_t n = pread(own < 0 ? leaf->counter_fds[which] : own, text, sizeof(text) - 1, 0);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    const struct counter *c = counter_of(host, which, &tree);
+    return find_number(text, c->key[host->trees[tree].v2]);
+}
+
+static uint64_t read_number(int dir_fd, const char *file, const char *key)
+{
+    char text[8192];
+    return fs_read_small(dir_fd, file, text, sizeof(text)) < 0 ? 0 : find_number(text, key);
+}
+
 int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int r = make_in_trees(host, leaf);
@@ -341,6 +353,22 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     return read_counter(host, leaf, COUNTER_MEMORY);
+}
+
+uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_MEMORY);
+    if (i < 0)
+        return UINT64_MAX;
+    int fd = leaf->fds[i];
+    bool v2 = host->trees[i].v2;
+    uint64_t limit = read_number(fd, v2 ? "memory.max" : "memory.limit_in_bytes", NULL);
+    uint64_t used = cgroup_leaf_memory(host, leaf);
+    /* The kernel gives these up before it kills anybody. */
+    uint64_t cached = read_number(fd, "memory.stat", "inactive_file") +
+                      read_number(fd, "memory.stat", "active_file");
+    used -= cached < used ? cached : used;
+    return limit == 0 ? UINT64_MAX : used < limit ? limit - used : 0;
 }
 
 void cgroup_leaf_usage(

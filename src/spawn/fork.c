@@ -63,12 +63,12 @@ int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
     int fds[CGROUP_MAX_TREES];
     int count =
         cgroup_leaf_open_joins(&s->cgroups, is_aside ? &root->aside : &root->leaf, true, fds);
-    int r = count < 0 ? count : fdpass_send(root->link, "j", 1, fds, (unsigned)count);
+    const struct link_order order = {.kind = ORDER_JOIN};
+    int r = count < 0 ? count
+                      : fdpass_send(root->link, &order, sizeof(order), fds, (unsigned)count);
     for (int i = 0; i < count; i++)
         (void)close(fds[i]);
-    if (r == 0 && is_aside)
-        r = sys_pidfd_send_signal(root->pidfd, SIGUSR1);
-    return r < 0 ? r : 0;
+    return r;
 }
 
 /* Why a box cannot be forked, or 0 with the number of the fork. */

@@ -209,21 +209,131 @@ static void empty_box(void)
         ;
 }
 
+/* What cannot wait comes to a session's init as a signal: nobody inside may signal it. SIGCHLD
+ * is let through only where it waits for its children and the spawner's orders. */
+static pid_t program;
+static const struct inside *own;
+
 /* Once the program was forked, others live here that are not its own: then it is the spawner
- * who ends what belongs to it, by its control group. */
-static volatile sig_atomic_t has_forks;
+ * who ends what belongs to it, by its control group, which we have left. */
+static bool has_forks;
+
+static void on_signal(int signal)
+{
+    int saved = errno;
+    if (signal == SIGINT) {
+        (void)kill(-program, SIGINT);
+        (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
+    } else if (signal == SIGTERM && !has_forks) {
+        (void)kill(-1, SIGKILL);
+    }
+    errno = saved;
+}
+
+static void handle_signals(void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGCHLD, &action, NULL);
+}
+
+static void mask_signals(int how, bool with_child)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    if (with_child)
+        (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(how, &set, NULL);
+}
+
+/* Forks in a session's init. Signals that come meanwhile wait; its handlers are not for the
+ * child. */
+static int fork_quietly(pid_t *ret_pid)
+{
+    mask_signals(SIG_BLOCK, true);
+    int pid = sys_fork();
+    if (pid == 0) {
+        handle_signals(SIG_DFL);
+        mask_signals(SIG_UNBLOCK, true);
+        return 0;
+    }
+    if (ret_pid)
+        *ret_pid = pid;
+    handle_signals(on_signal);
+    mask_signals(SIG_UNBLOCK, false);
+    return pid;
+}
+
+/* A helper for files of a session. */
+static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
+{
+    int pid = fork_quietly(NULL);
+    if (pid == 0)
+        files_run(in, fd, room_bytes);
+    if (pid < 0)
+        files_refuse(fd, -EUSERS);
+}
+
+/* Gives a session its next program. */
+static bool take_restart(struct inside *in, const int fds[4])
+{
+    close_fd(&in->job_fd);
+    in->job_fd = fds[0];
+    in->stdout_fd = fds[1];
+    in->stderr_fd = fds[2];
+    in->channel_fd = fds[3];
+    return true;
+}
+
+/* Waits in a session until a child may have ended, or for the spawner's next order and follows
+ * it; true when that was to start another program. Whoever is gone without one has killed us.
+ */
+static bool follow_order(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    struct link_order order;
+    sigset_t none;
+    int fds[CGROUP_MAX_TREES];
+    unsigned count;
+    (void)sigemptyset(&none);
+    if (ppoll(&link, 1, NULL, &none) < 1)
+        return false;
+    ssize_t n =
+        fdpass_receive(in->link_fd, &order, sizeof(order), fds, CGROUP_MAX_TREES, &count);
+    if (n ==
+        -EMSGSIZE) /* more descriptors than this box may have: the sender sees them close */
+        return false;
+    if (n != (ssize_t)sizeof(order))
+        _exit(1);
+    if (order.kind == ORDER_RESTART && count == 4)
+        return take_restart(in, fds);
+    if (order.kind == ORDER_FILES && count == 1)
+        fork_files(in, fds[0], order.room_bytes);
+    for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
+        (void)cgroup_join(fds[i]);
+    has_forks = has_forks || order.kind == ORDER_JOIN;
+    while (count)
+        close_fd(&fds[--count]);
+    return false;
+}
 
 /* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
  * alive by then: its files wait for the next program. */
-static void watch_payload(const struct inside *in, pid_t payload)
+static void watch_payload(struct inside *in, pid_t payload)
 {
+    bool is_session = in->box->flags & BOX_CHANNEL;
     int status;
     for (;;) {
-        pid_t pid = waitpid(-1, &status, 0);
+        pid_t pid = waitpid(-1, &status, is_session ? WNOHANG : 0);
         if (pid == payload)
             break;
         if (pid < 0 && errno != EINTR)
             inside_fail(in, STEP_INIT, -errno);
+        if (pid == 0)
+            (void)follow_order(in);
     }
     struct link_record end = {.kind = LINK_EXIT, .status = status, .ns = clock_ns()};
     struct rusage usage;
@@ -278,95 +388,23 @@ static void close_ends(struct inside *in)
     close_fd(&in->channel_fd);
 }
 
-/* What the spawner asks of a session's init comes as a signal: it waits for its children, and
- * nobody inside may signal it. */
-static pid_t program;
-static const struct inside *own;
-
-/* Moves to the control groups that were sent, if nobody has taken that message yet. */
-static void join_sent(const struct inside *in)
-{
-    char word;
-    int fds[CGROUP_MAX_TREES];
-    unsigned count = 0;
-    struct pollfd ready = {.fd = in->link_fd, .events = POLLIN};
-    if (poll(&ready, 1, 0) == 1 &&
-        fdpass_receive(in->link_fd, &word, 1, fds, CGROUP_MAX_TREES, &count) != 1)
-        count = 0;
-    for (unsigned i = 0; i < count; i++) {
-        (void)cgroup_join(fds[i]);
-        (void)close(fds[i]);
-    }
-}
-
-static void on_signal(int signal)
-{
-    int saved = errno;
-    if (signal == SIGINT) {
-        (void)kill(-program, SIGINT);
-        (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
-    } else if (signal == SIGUSR1) {
-        has_forks = 1;
-        join_sent(own);
-    } else if (!has_forks) {
-        (void)kill(-1, SIGKILL);
-    }
-    errno = saved;
-}
-
-static void handle_signals(void (*handler)(int), int how)
-{
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGUSR1);
-    (void)sigaction(SIGUSR1, &action, NULL);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigprocmask(how, &set, NULL);
-}
-
-/* Forks the program's process. Signals that come meanwhile wait until its id is known. */
+/* Forks the program's process. */
 static int fork_program(struct inside *in)
 {
-    bool is_session = in->box->flags & BOX_CHANNEL;
-    if (is_session)
-        handle_signals(on_signal, SIG_BLOCK);
     in->init_cpu_ns = inside_cpu_ns();
-    int pid = sys_fork();
-    if (is_session && pid == 0) {
-        handle_signals(SIG_DFL, SIG_UNBLOCK);
-    } else if (is_session) {
-        own = in;
-        program = pid;
-        handle_signals(on_signal, SIG_UNBLOCK);
-    }
-    return pid;
+    if (!(in->box->flags & BOX_CHANNEL))
+        return sys_fork();
+    own = in;
+    return fork_quietly(&program);
 }
 
-/* Waits until a session gets another program; false when it is over instead. */
-static bool take_restart(struct inside *in)
+/* Reaps what is left to reap until a session gets another program. */
+static bool wait_restart(struct inside *in)
 {
-    char word = 'j';
-    int fds[CGROUP_MAX_TREES];
-    unsigned count;
-    while (word == 'j') { /* back to the program's control groups, if forks had us leave them */
-        if (fdpass_receive(in->link_fd, &word, 1, fds, CGROUP_MAX_TREES, &count) != 1)
-            return false;
-        for (unsigned i = 0; word == 'j' && i < count; i++) {
-            (void)cgroup_join(fds[i]);
-            (void)close(fds[i]);
-        }
-    }
-    if (count != 4)
-        return false;
-    close_fd(&in->job_fd);
-    in->job_fd = fds[0];
-    in->stdout_fd = fds[1];
-    in->stderr_fd = fds[2];
-    in->channel_fd = fds[3];
+    do {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+    } while (!follow_order(in));
     return true;
 }
 
@@ -416,6 +454,6 @@ void inside_run(struct inside *in)
             take_collect(in);
         if (in->collect_fd >= 0)
             collect_files(in);
-    } while (is_session && take_restart(in));
+    } while (is_session && wait_restart(in));
     _exit(0);
 }

@@ -65,6 +65,20 @@ struct link_record {
     uint64_t rss_bytes; /* LINK_EXIT: largest of the reaped children */
 };
 
+/* What the spawner tells the init of a session, with descriptors: those of COMMAND_RESTART, or
+ * a socket for a helper that serves files (files.h). */
+enum link_order_kind {
+    ORDER_RESTART = 1,
+    ORDER_FILES,
+    ORDER_JOIN, /* with control groups to move to: the program has forks */
+};
+
+struct link_order {
+    uint32_t kind;
+    uint32_t reserved;
+    uint64_t room_bytes; /* ORDER_FILES: memory that the box may still use */
+};
+
 /* Runs as pid 1 of the box. Reads one byte from the link first: the go-ahead. Returns only in
  * the program's process of a warm box, confined and ready for payload_begin(). */
 void inside_run(struct inside *in);
@@ -88,6 +102,10 @@ enum { PARK_HAND_FD = 60, PARK_LINK_FD };
 void payload_park(const struct inside *in, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in); /* collect.c */
+
+/* files.c: serves files of a session on fd; and, when it could not be forked, the answer. */
+_Noreturn void files_run(const struct inside *in, int fd, uint64_t room_bytes);
+void files_refuse(int fd, int error);
 
 /* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);

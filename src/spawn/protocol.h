@@ -229,6 +229,7 @@ enum spawn_command_kind {
     COMMAND_STOP,      /* ends every process of the box; EVENT_EXITED follows */
     COMMAND_RESTART,   /* after EVENT_EXITED: runs the program again, in the same box. With it
                           come a job, stdout, stderr and a channel */
+    COMMAND_FILES,     /* with a unix stream socket, on which files are served (files.h) */
     COMMAND_FORK,      /* with the socket of a new box, its stdout, stderr and channel: that box
                           becomes a copy of this one (fork.h). Told on the new socket */
     COMMAND_PAUSE,     /* of a fork: nothing in it runs until COMMAND_RESUME */

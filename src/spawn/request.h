@@ -11,6 +11,7 @@ bool request_ok(
 
 /* The same for what comes with COMMAND_RESTART: job, stdout, stderr, channel. */
 bool request_restart_ok(const int *fds, unsigned fd_count);
+bool request_files_ok(const int *fds, unsigned fd_count); /* of COMMAND_FILES */
 
 /* And with COMMAND_FORK: the new box's socket, stdout, stderr, channel. */
 bool request_fork_ok(const int *fds, unsigned fd_count);

@@ -178,3 +178,33 @@ def test_repl_of_a_session_that_dies(hermes):
     os.kill(t.pid, signal.SIGTERM)
     t.wait()
     assert "dead" in hermes("ls").stdout  # it was not ours
+
+
+def test_files(hermes, tmp_path):
+    one = hermes("new").stdout.strip()
+    local = tmp_path / "in put.bin"
+    local.write_bytes(os.urandom(3 << 20))
+    local.chmod(0o755)
+    assert hermes("put", one, str(local)).returncode == 0
+    assert hermes("put", one, str(local), "d/").returncode == 0
+    got = hermes("put", one, "-", "d/\u00e4 +%.txt", stdin="from stdin\n")
+    assert got.returncode == 0, got.stderr
+    assert hermes("exec", one, "-e", "print(open('d/\u00e4 +%.txt').read())").stdout == "from stdin\n\n"
+    assert hermes("get", one, "d/\u00e4 +%.txt", "-").stdout == "from stdin\n"
+    assert hermes("get", one, "d/in put.bin", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back").read_bytes() == local.read_bytes() and (tmp_path / "back").stat().st_mode & 0o111
+    listed = hermes("ls-files", one, "-r").stdout
+    assert "d/in put.bin" in listed and "directory" in listed and "d/\u00e4 +%.txt" in listed
+    assert [e["name"] for e in json.loads(hermes("ls-files", one, "--json").stdout)["entries"]] == ["d", "in put.bin"]
+    for name, kind in (("all.tar", b"ustar"), ("all.zip", b"PK")):
+        assert hermes("get", one, ".", str(tmp_path / name)).returncode == 0
+        assert kind in (tmp_path / name).read_bytes()[:600]
+    assert hermes("get", one, "d/", str(tmp_path / "d.tar")).returncode == 0
+    assert hermes("rm-file", one, "d").returncode == 2
+    assert hermes("rm-file", one, "d", "-r").returncode == 0
+    for args in (("get", one, "nix"), ("get", one, "../x"), ("put", one, "/nonexistent"), ("put", one, str(tmp_path)), ("put", one, "-"),
+                 ("rm-file", one, ""), ("ls-files", one, "nix"), ("get", "../../x", "y")):
+        got = hermes(*args)
+        assert got.returncode == 2 and got.stderr, args
+    assert not (tmp_path / "nix").exists() and not list(tmp_path.glob("*.part"))
+    assert hermes("rm", one).returncode == 0

@@ -156,6 +156,27 @@ def test_number_is_limited_clearly(make_server):
     assert one.out("print(1)") == "1\n"
 
 
+def test_files_by_the_api_are_those_of_the_fork(session):
+    one = session()
+    one.out("import os; os.mkdir('d'); open('d/a', 'w').write('both')")
+    two = fork(one)
+    assert two.call("PUT", "/files/d/b", b"two", headers={"Content-Type": "application/octet-stream"}).status == 201
+    assert two.out("print(open('d/b').read(), os.stat('d/b').st_uid)") == "two 1000\n"
+    assert two.call("GET", "/files/d/a").body == b"both"
+    assert one.call("GET", "/files/d/b").status == 404
+    names = [e["name"] for e in two.call("GET", "/files?path=d").json()["entries"]]
+    assert sorted(os.path.basename(n) for n in names) == ["a", "b"], names
+    one.out("open('d/a', 'w').write('one')")
+    assert two.call("GET", "/files/d/a").body == b"both" and one.call("GET", "/files/d/a").body == b"one"
+    two.out("os.symlink('/etc/passwd', 'l'); os.symlink('/proc/1/root', 'r')")
+    assert two.call("GET", "/files/l").status in (400, 404, 409)
+    assert two.call("GET", "/files/r/etc/hostname").status in (400, 404, 409)
+    assert two.call("DELETE", "/files/d/b").status == 204
+    assert two.exec("open('new', 'w').write('x')")["files_changed"] == ["new"]
+    for _ in range(20):
+        assert two.call("GET", "/files/d/a").status == 200
+
+
 # Life and death.
 
 def test_fork_outlives_its_parent(session):

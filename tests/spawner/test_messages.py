@@ -23,7 +23,7 @@ SETUP, ROOT_MSG, MOUNT, SEAL, BOX, PROBE, ZYGOTE, NETWORK = range(1, 9)
 ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
 BOX_STDIN, BOX_COLLECT, BOX_WARM, BOX_CHANNEL = 1, 2, 4, 8
-KILL, USAGE, INTERRUPT, STOP, RESTART = range(1, 6)
+KILL, USAGE, INTERRUPT, STOP, RESTART, FILES = range(1, 7)
 STARTED, EVENT_USAGE, EXITED, ENDED, _, INTERRUPTED = range(1, 7)
 ALLOW_CONTROLS = 1
 LIMITS = "QQQQIIIIII"
@@ -433,7 +433,7 @@ def test_commands_that_do_not_fit_end_the_box(shell, pipes):
         live.close_ends(ends)
         assert live.kinds()[-1] == ENDED
     # A run has no business with these.
-    for kind in (INTERRUPT, STOP, RESTART):
+    for kind in (INTERRUPT, STOP, RESTART, FILES):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(20)
         fd = job(["/usr/bin/bash", "-c", "sleep 1000"])
@@ -541,3 +541,144 @@ def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
     assert os.readlink("/proc/self/ns/net") not in networks
     assert os.readlink(f"/proc/{s.pid}/ns/net") == os.readlink("/proc/self/ns/net")
     assert s.close() == 0
+
+
+REQUEST = struct.Struct("=4I2Qq2I")
+RECORD = struct.Struct("=2IiIQq")
+GET, PUT, DELETE, LIST = range(1, 5)
+ENTRY, DATA, END = range(1, 4)
+
+
+class Helper:
+    """What serves the files of a box; see src/spawn/files.h."""
+
+    def __init__(self, live):
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(20)
+        live.command(FILES, [theirs.fileno()])
+        theirs.close()
+
+    def ask(self, op, name, flags=0, size=2**64 - 1, others=0):
+        self.socket.sendall(REQUEST.pack(op, flags, len(name), 100, size, others, 0, 0, 0) + name)
+
+    def read(self, n):
+        data = b""
+        while len(data) < n:
+            piece = self.socket.recv(n - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
+
+    def answer(self):
+        """Records up to the end as (kind, name or bytes), and the errno."""
+        found = []
+        while True:
+            kind, name_len, error, mode, size, _ = RECORD.unpack(self.read(RECORD.size))
+            if kind == END:
+                return found, -error
+            found.append((kind, self.read(size if kind == DATA else name_len)))
+
+    def put(self, name, data):
+        self.ask(PUT, name)
+        assert RECORD.unpack(self.read(RECORD.size))[0] == ENTRY
+        self.socket.sendall(struct.pack("=I", len(data)) + data + bytes(4))
+        return self.answer()
+
+
+def test_files_of_a_box(shell):
+    before = shell.held()
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    helper = Helper(live)
+    assert helper.put(b"d/f", b"content") == ([], 0)
+    helper.ask(GET, b"d/f")
+    assert helper.answer() == ([(ENTRY, b""), (DATA, b"content")], 0)
+    helper.ask(LIST, b"")
+    assert helper.answer() == ([(ENTRY, b"d")], 0)
+    live.channel.sendall(b"read x <d/f; echo got $x >&3\n")
+    heard = b""
+    while not heard.endswith(b"got content\n"):
+        heard += live.channel.recv(100)
+    live.command(STOP)  # ends the helper too; another one serves a box without a program
+    assert live.event()[0] == EXITED
+    with pytest.raises((EOFError, ConnectionError)):
+        helper.ask(GET, b"d/f")
+        helper.answer()
+    helper = Helper(live)
+    helper.ask(DELETE, b"d", flags=1)
+    assert helper.answer() == ([], 0)
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+@pytest.mark.parametrize("name", [b"..", b"../x", b"/etc/passwd", b"a/../../x", b"a//b", b".", b"a\0b", b"\xff", b"a/", b"x" * 256])
+def test_a_helper_believes_no_name(shell, name):
+    """The server checks names; a server that was taken over does not."""
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    for op in (GET, PUT, DELETE, LIST):
+        helper = Helper(live)
+        helper.ask(op, name)
+        with pytest.raises((EOFError, ConnectionError)):
+            helper.answer()
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+
+
+@pytest.mark.parametrize("rubbish", [b"x" * 100, REQUEST.pack(99, 0, 1, 0, 0, 0, 0, 0, 0) + b"x", REQUEST.pack(GET, 0, 4097, 0, 0, 0, 0, 0, 0) + b"x" * 4097,
+                                     REQUEST.pack(GET, 0, 2**32 - 1, 0, 0, 0, 0, 0, 0), REQUEST.pack(PUT, 0, 1, 0, 2**64 - 1, 0, 0, 0, 0) + b"x" + b"\xff" * 8])
+def test_a_helper_that_hears_rubbish(shell, rubbish):
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    helper = Helper(live)
+    helper.socket.sendall(rubbish)
+    helper.socket.shutdown(socket.SHUT_WR)
+    try:
+        while helper.socket.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    other = Helper(live)
+    other.ask(LIST, b"")
+    assert other.answer() == ([], 0)
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+
+
+def test_files_by_what_is_no_socket(shell, pipes):
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("\0hermes-spawn-files-%d" % os.getpid())
+    listening.listen()
+    datagram, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    good, peer = socket.socketpair()
+    tcp = socket.socket()
+    for bad in ([], [pipes[0][0]], [listening.fileno()], [tcp.fileno()], [datagram.fileno()], [good.fileno()] * 2):
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        live.command(FILES, bad)
+        assert live.kinds()[-1] == ENDED
+
+
+def test_a_flood_of_helpers_does_not_stop_the_spawner(shell, pipes):
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    held = []
+    for _ in range(300):
+        ours, theirs = socket.socketpair()
+        live.command(FILES, [theirs.fileno()])
+        theirs.close()
+        held.append(ours)
+    assert EVENT_USAGE in [live.command(USAGE) or live.event()[0]]
+    for one in held:
+        one.close()
+    helper = Helper(live)
+    helper.socket.settimeout(60)
+    helper.ask(LIST, b"")
+    try:
+        assert helper.answer()[1] in (0, 87)  # EUSERS: those before are on their way out
+    except (EOFError, ConnectionError):
+        pass
+    live.command(KILL)
+    assert live.kinds()[-1] == ENDED

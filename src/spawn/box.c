@@ -708,6 +708,8 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
         tell_end(s, box); /* init goes on for them */
         return;
     }
+    if (box->killed) /* its word came before its own end */
+        return;
     if (usage.oom_kill) {
         kill_box(s, box);
         return;

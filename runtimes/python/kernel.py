@@ -24,6 +24,7 @@ from os import open as open_file, write  # noqa: E402
 from traceback import TracebackException  # noqa: E402
 
 import kernel_display  # noqa: E402
+import kernel_fork  # noqa: E402
 import kernel_tools  # noqa: E402
 from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
 
@@ -87,6 +88,7 @@ class Kernel:
         set_inheritable(fd, False)
         self.channel = Channel(fd)
         self.identity = fstat(fd)[1:3]
+        self.forker = kernel_fork.Forker(self)
         self.pid, self.getpid, self.thread = getpid(), getpid, get_ident()
         register_at_fork(after_in_child=self.be_child)
         self.become_user()
@@ -101,6 +103,8 @@ class Kernel:
                     self.stdin = payload
                 elif kind == "tools":
                     self.offered = self.channel.decode(payload)
+                elif kind == "fork":
+                    self.forker.fork()
                 elif kind in ("jobs", "kill_job"):
                     self.channel.send("jobs", [])
                 elif kind != "tool_result":  # a late one is for a call that was given up
@@ -113,7 +117,7 @@ class Kernel:
     def become_user(self):
         """From here on the interpreter looks as if the user's session were its program."""
         sys.modules["__main__"] = self.main
-        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_tools"):
+        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_fork", "kernel_tools"):
             sys.modules.pop(name, None)
         here = os.path.dirname(os.path.abspath(__file__))
         sys.path[:] = [""] + [p for p in sys.path if p and os.path.abspath(p) != here]

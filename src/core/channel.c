@@ -22,6 +22,7 @@ static const char *const kinds[FRAME_KINDS] = {
     [FRAME_ERROR] = "error",
     [FRAME_TOOL_CALL] = "tool_call",
     [FRAME_JOBS] = "jobs",
+    [FRAME_FORK] = "fork",
     [FRAME_DONE] = "done",
 };
 

@@ -17,6 +17,7 @@ enum channel_kind {
     FRAME_ERROR,
     FRAME_TOOL_CALL,
     FRAME_JOBS,
+    FRAME_FORK,
     FRAME_DONE,
     FRAME_KINDS
 };

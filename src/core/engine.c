@@ -159,6 +159,11 @@ void engine_session_limits(const struct run_limits *from, struct spawn_limits *t
     to->cpu_s = 1;
 }
 
+uint32_t engine_session_flags(const struct runtime *rt)
+{
+    return BOX_CHANNEL | (rt->run.session_forks ? BOX_FORKS : 0);
+}
+
 /* The zygote of a runtime that has one, of programs or of sessions; it is started like a
  * program without arguments. */
 static int register_zygote(struct engine *e, size_t index, const struct engine_options *options,
@@ -168,7 +173,7 @@ static int register_zygote(struct engine *e, size_t index, const struct engine_o
     const struct strv *warm = is_session ? &rt->run.session_warm : &rt->run.warm;
     struct spawn_zygote zygote = {.kind = SPAWN_ZYGOTE,
         .park = is_session ? options->session_park : options->park,
-        .flags = is_session ? BOX_CHANNEL : 0,
+        .flags = is_session ? engine_session_flags(rt) : 0,
         .on_demand = is_session && !options->session_warm};
     if (!rt->available || !warm->count || e->roots[index][ROOT_RUN] < 0 ||
         !has_warm_parts(&rt->run_root))

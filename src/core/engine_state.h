@@ -24,6 +24,9 @@ struct engine {
  * that boxes kept ready fit whatever a session says about it. */
 void engine_session_limits(const struct run_limits *from, struct spawn_limits *to);
 
+/* What the box of a session is asked for with. */
+uint32_t engine_session_flags(const struct runtime *rt);
+
 /* An interpreter that runs already has read its environment: what would have changed it then
  * (among the variables that were asked for) needs a new one. */
 bool engine_fits_warm(

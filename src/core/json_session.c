@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
 enum {
     SECONDS_MAX = 31536000,
     TOOL_CALLS_DEFAULT = 50,
@@ -240,4 +242,46 @@ int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
     if (error && !json_is_string(error))
         return err_field(err, "error", "error must be a string");
     return 0;
+}
+
+int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err)
+{
+    static const char *const known[] = {"count", NULL};
+    static const char *const none[] = {NULL};
+    uint64_t count = 1;
+    json_t *body = NULL;
+    int r = len ? json_run_parse(data, len, &body, err) : 0;
+    if (r == 0 && body)
+        r = check_known(body, known, none, err);
+    if (r == 0 && body)
+        r = get_number(body, "count", SESSION_FORKS_MAX, &count, err);
+    json_decref(body);
+    *ret_count = (unsigned)count;
+    return r;
+}
+
+int json_checkpoint_decode(const char *data, size_t len, const char *field, bool required,
+    char ret[CHECKPOINT_NAME_MAX + 1], struct err *err)
+{
+    const char *const known[] = {field, NULL};
+    static const char *const none[] = {NULL};
+    json_t *body = NULL;
+    ret[0] = '\0';
+    int r = len ? json_run_parse(data, len, &body, err) : 0;
+    if (r == 0 && body)
+        r = check_known(body, known, none, err);
+    const json_t *value = r == 0 ? json_object_get(body, field) : NULL;
+    const char *text = json_string_value(value);
+    if (r == 0 && !value && required)
+        r = err_field(err, field, "%s is missing", field);
+    else if (r == 0 && value &&
+             (!text || !text[0] || strlen(text) != json_string_length(value) ||
+                 strlen(text) > CHECKPOINT_NAME_MAX || text[strspn(text, NAME_CHARS)]))
+        r = err_field(err, field,
+            "%s must be 1 to %d letters, digits, dots, dashes and underscores", field,
+            CHECKPOINT_NAME_MAX);
+    else if (r == 0 && text)
+        memcpy(ret, text, strlen(text) + 1);
+    json_decref(body);
+    return r;
 }

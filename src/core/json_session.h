@@ -20,3 +20,10 @@ int json_exec_decode(const json_t *body, const struct config *config, bool strea
 
 /* Checks {id, output} or {id, error}. */
 int json_tool_result_check(const json_t *body, size_t body_len, struct err *err);
+
+/* The body of a fork, which may be empty. */
+int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err);
+
+/* The body of a checkpoint or a rollback: the name in `field`, "" when it is left out. */
+int json_checkpoint_decode(const char *data, size_t len, const char *field, bool required,
+    char ret[CHECKPOINT_NAME_MAX + 1], struct err *err);

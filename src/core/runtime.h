@@ -50,6 +50,7 @@ struct stage_def {
     struct strv warm;         /* arguments that make the program of argv[0] a zygote */
     struct strv session;      /* the kernel of a session; argv[0] is a program of the root */
     struct strv session_warm; /* arguments that make argv[0] a zygote of kernels */
+    bool session_forks;       /* the kernel can be forked, memory and all */
     struct park_def park;
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
     struct strv project_argv; /* argv[0] is execs[1] */

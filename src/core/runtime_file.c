@@ -256,7 +256,9 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
     struct root_spec *root)
 {
     static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
-        "artefacts", "warm", "park", "session", "session_warm", "project", NULL};
+        "artefacts", "warm", "park", "session", "session_warm", "session_fork", "project",
+        NULL};
+    char *fork = NULL;
     int r;
 
     if ((r = json_at_keys(at, keys)) < 0 || (r = json_at_strv(at, "argv", &stage->argv)) < 0 ||
@@ -267,8 +269,15 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = json_at_strv(at, "warm", &stage->warm)) < 0 ||
         (r = json_at_strv(at, "session", &stage->session)) < 0 ||
         (r = json_at_strv(at, "session_warm", &stage->session_warm)) < 0 ||
+        (r = json_at_string(at, "session_fork", false, &fork)) < 0 ||
         (r = json_at_strv(at, "tools", &root->tools)) < 0)
         return r;
+    stage->session_forks = fork && str_eq(fork, "memory");
+    bool is_fork_known = !fork || stage->session_forks;
+    free(fork);
+    if (!is_fork_known)
+        return json_file_problem(
+            at.file, "session_fork", "session_fork is \"memory\" or absent");
     if (stage->argv.count == 0)
         return json_file_problem(at.file, at.name, "argv is missing or empty");
     if ((r = check_templates(at, "argv", &stage->argv, true)) < 0 ||

@@ -129,8 +129,11 @@ void session_drop_box(struct session *s)
     s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;
-    if (s->promised_mb)
+    if (s->share)
+        session_unshare(s->all, s->share);
+    else if (s->promised_mb)
         admit_give_back(s->all->service->admit, s->promised_mb);
+    s->share = NULL;
     s->promised_mb = 0;
 }
 
@@ -173,6 +176,10 @@ static void note_end(struct session *s, const struct spawn_event *event)
         (void)snprintf(s->message, sizeof(s->message),
             "memory limit of %llu MiB reached; the files, which live in memory, are gone too",
             (unsigned long long)s->spec.limits.memory_mb);
+    } else if (event->kind == EVENT_ENDED && s->is_fork) {
+        s->reason = "exited";
+        (void)snprintf(s->message, sizeof(s->message),
+            "the interpreter of this fork ended, and its files went with it");
     } else {
         s->reason = "box_lost";
         (void)snprintf(s->message, sizeof(s->message), "the box of the session died");
@@ -280,7 +287,7 @@ static bool is_owner(const struct session *s, const char *owner)
 static struct session *find_listed(struct sessions *all, const char *id, const char *owner)
 {
     struct session *s = all->first;
-    while (s && !(str_eq(s->id, id) && is_owner(s, owner)))
+    while (s && !(str_eq(s->id, id) && is_owner(s, owner) && !s->checkpoint[0]))
         s = s->next;
     if (s)
         s->refs++;
@@ -362,6 +369,7 @@ void session_delete(struct session *s)
     s->state = SESSION_EXPIRED;
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
+    session_drop_checkpoints(s);
 }
 
 int session_interrupt(struct session *s, struct err *err)
@@ -379,14 +387,32 @@ int session_interrupt(struct session *s, struct err *err)
     return r;
 }
 
-/* Expiry and death of one session; true when it can be forgotten. */
-static bool tick_one(struct session *s, uint64_t keep_ms)
+/* Whether it is a checkpoint of a session that is no more. The list's lock is held. */
+static bool is_orphan(const struct sessions *all, const struct session *s)
 {
+    struct session *at = all->first;
+    while (at && !str_eq(at->id, s->origin))
+        at = at->next;
+    if (!at)
+        return true;
+    (void)pthread_mutex_lock(&at->lock);
+    bool is_over = at->state == SESSION_EXPIRED;
+    (void)pthread_mutex_unlock(&at->lock);
+    return is_over;
+}
+
+/* Expiry and death of one session; true when it can be forgotten. */
+static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
+{
+    bool is_checkpoint = s->checkpoint[0];
+    bool is_alone = is_checkpoint && is_orphan(all, s);
     (void)pthread_mutex_lock(&s->lock);
     uint64_t now = clock_ms(); /* not before: it may have been used a moment ago */
     session_refresh(s);
     bool is_late = now >= s->end_ms;
     bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;
+    if (is_checkpoint)
+        is_unused = is_alone;
     if (s->state == SESSION_IDLE) {
         session_discard_output(s);
         if (now - s->asked_ms >= ASK_MS) {
@@ -409,7 +435,7 @@ static bool tick_one(struct session *s, uint64_t keep_ms)
         session_drop_box(s);
     }
     bool is_done = (s->state == SESSION_DEAD || s->state == SESSION_EXPIRED) &&
-                   s->box.socket < 0 && now - s->used_ms >= keep_ms;
+                   s->box.socket < 0 && (is_checkpoint || now - s->used_ms >= keep_ms);
     (void)pthread_mutex_unlock(&s->lock);
     return is_done;
 }
@@ -420,7 +446,7 @@ void sessions_tick(struct sessions *all)
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next;
-        if (tick_one(s, keep_ms)) {
+        if (tick_one(all, s, keep_ms)) {
             session_forget(s);
             session_unlist(all, s);
         }

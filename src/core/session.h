@@ -19,7 +19,7 @@ struct service;
 struct sessions;
 struct session;
 
-enum { SESSION_NAME_MAX = 64 };
+enum { SESSION_NAME_MAX = 64, CHECKPOINT_NAME_MAX = 64 };
 
 enum session_state {
     SESSION_STARTING,
@@ -76,6 +76,22 @@ int session_interrupt(struct session *s, struct err *err);
  * sessions. *ret_files_kept tells. */
 int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
     struct err *err);
+
+/* Copies of an idle session, memory and files: fills in `ret` with `count` new ones, of which
+ * the caller owns a reference each; all or none. ERR_CONFLICT tells what stands in the way. */
+enum { SESSION_FORKS_MAX = 30 };
+int session_fork(struct session *s, unsigned count, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err);
+
+/* Checkpoints: copies that stand still under a name until they are deleted, or the session is.
+ * With name "" one is chosen. Rolling back makes the session go on from a copy of one, whatever
+ * became of it since. */
+int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_t **ret,
+    unsigned *ret_retry_s, struct err *err);
+json_t *session_checkpoints(struct session *s);
+int session_checkpoint_delete(struct session *s, const char *name, struct err *err);
+int session_rollback(
+    struct session *s, const char *name, int cancel_fd, unsigned *ret_retry_s, struct err *err);
 
 /* Background jobs of a shell, as its kernel lists them. With `kill_id` (or NULL) that one is
  * ended first; ERR_NOT_FOUND when there is none. The caller owns *ret. */

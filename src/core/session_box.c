@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -62,10 +63,11 @@ static int write_words(const struct session_box_spec *spec, struct ends *ends, s
     return job_write(&(struct job_spec){.argv = &argv, .env = &env}, &ends->job, err);
 }
 
+/* Without a spec there is no job. */
 static int open_ends(const struct session_box_spec *spec, struct ends *ends, struct err *err)
 {
     *ends = (struct ends){-1, {-1, -1}, {-1, -1}, {-1, -1}, 0, false};
-    int r = write_words(spec, ends, err);
+    int r = spec ? write_words(spec, ends, err) : 0;
     if (r < 0)
         return r;
     if (pipe2(ends->out, O_CLOEXEC) < 0 || pipe2(ends->err, O_CLOEXEC) < 0 ||
@@ -103,7 +105,7 @@ int session_box_open(struct engine *engine, const struct session_box_spec *spec,
     struct spawn_box request = {.kind = SPAWN_BOX,
         .root = (uint32_t)engine->roots[index][ROOT_RUN],
         .exec = ends.exec,
-        .flags = BOX_CHANNEL | (ends.may_be_warm ? BOX_WARM : 0)};
+        .flags = engine_session_flags(spec->runtime) | (ends.may_be_warm ? BOX_WARM : 0)};
     engine_session_limits(&spec->limits, &request.limits);
     int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1]};
     r = spawner_box(&engine->spawner, &request, fds, 5, err);
@@ -131,6 +133,43 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
         return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
     take_ends(box, &ends);
     return 0;
+}
+
+int session_box_fork(const struct session_box *original, struct session_box *box,
+    int ret_fds[SESSION_FORK_FDS], struct err *err)
+{
+    CLEANUP(ends_done) struct ends ends;
+    const struct spawn_command command = {.kind = COMMAND_FORK};
+    int pair[2];
+    int r = open_ends(NULL, &ends, err);
+    if (r < 0)
+        return r;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return failed(err, "make a socket");
+    int fds[] = {pair[1], ends.out[1], ends.err[1], ends.channel[1]};
+    r = fdpass_send(original->socket, &command, sizeof(command), fds, 4);
+    (void)close(pair[1]);
+    box->socket = pair[0];
+    take_ends(box, &ends);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
+    ret_fds[0] = take_fd(&ends.out[1]);
+    ret_fds[1] = take_fd(&ends.err[1]);
+    ret_fds[2] = take_fd(&ends.channel[1]);
+    return 0;
+}
+
+int session_box_hello(
+    const struct session_box *box, int wait_ms, struct spawn_event *ret, int *ret_fd)
+{
+    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
+    unsigned count = 0;
+    int fd = -1;
+    if (poll(&ready, 1, wait_ms) != 1)
+        return -ETIMEDOUT;
+    ssize_t n = fdpass_receive(box->socket, ret, sizeof(*ret), &fd, 1, &count);
+    *ret_fd = count ? fd : -1;
+    return n == (ssize_t)sizeof(*ret) ? 0 : -EPIPE;
 }
 
 void session_box_command(const struct session_box *box, uint32_t kind)

@@ -32,6 +32,15 @@ int session_box_open(struct engine *engine, const struct session_box_spec *spec,
 int session_box_restart(struct engine *engine, const struct session_box_spec *spec,
     struct session_box *box, struct err *err);
 
+/* Asks for a box that becomes a copy of another. The spawner answers on its socket, by
+ * EVENT_FORKING with the last of the descriptors (stdout, stderr, channel, hello) that the
+ * original's kernel needs for the copy, or EVENT_FAILED. */
+enum { SESSION_FORK_FDS = 4 };
+int session_box_fork(const struct session_box *original, struct session_box *box,
+    int ret_fds[SESSION_FORK_FDS], struct err *err);
+int session_box_hello(
+    const struct session_box *box, int wait_ms, struct spawn_event *ret, int *ret_fd);
+
 /* enum spawn_command_kind, without descriptors. */
 void session_box_command(const struct session_box *box, uint32_t kind);
 

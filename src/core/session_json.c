@@ -70,6 +70,8 @@ static json_t *to_json(const struct session *s)
         (json_int_t)s->execution_count, "limits", limits_json(&s->spec.limits), "isolation",
         "level", spawner_level_name(seal->level), "cgroup", spawner_cgroup_name(seal->cgroup),
         "start", s->is_warm ? "warm" : "cold");
+    if (s->origin[0])
+        (void)json_object_set_new(json, "forked_from", json_string(s->origin));
     return json;
 }
 
@@ -88,7 +90,7 @@ json_t *sessions_json(struct sessions *all, int owner)
     json_t *list = json_array();
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first; s; s = s->next) {
-        if (str_eq(s->owner, name))
+        if (str_eq(s->owner, name) && !s->checkpoint[0])
             (void)json_array_append_new(list, session_json(s));
     }
     (void)pthread_mutex_unlock(&all->lock);

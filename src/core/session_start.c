@@ -62,6 +62,12 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
     const struct runtime *rt = s->spec.runtime;
     char line[176];
     last_words(s, line, sizeof(line));
+    if (s->is_fork)
+        return err_set(err, ERR_CONFLICT, EBUSY,
+            "the session could not be copied: cannot %s: %s%s%s; it is unharmed",
+            spawner_step_text(event->kind == EVENT_FAILED ? event->step : STEP_COPY_CHECK),
+            strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
+            line);
     if (event->kind == EVENT_FAILED)
         return err_set(err,
             event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),
@@ -114,7 +120,7 @@ static int on_channel(struct session *s, struct err *err)
                  : r;
 }
 
-static int wait_ready(struct session *s, int cancel_fd, struct err *err)
+int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 {
     uint64_t until_ms = clock_ms() + START_MS;
     channel_done(&s->channel);
@@ -168,7 +174,7 @@ static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, str
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
     if (r == 0)
-        r = wait_ready(s, cancel_fd, err);
+        r = session_wait_ready(s, cancel_fd, err);
     (void)pthread_mutex_lock(&s->lock);
     s->has_kernel = r == 0;
     if (r < 0)
@@ -210,7 +216,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
 }
 
 /* Lists it unless there are too many. Dead ones do not count, but only so many are kept. */
-static int enlist(struct sessions *all, struct session *s, struct err *err)
+int session_enlist(struct sessions *all, struct session *s, struct err *err)
 {
     const struct config *config = &all->service->config;
     unsigned live = 0;
@@ -285,7 +291,7 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     s->names_cpu = names_cpu;
     if (s->wake_fd < 0)
         r = err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
-    if (r < 0 || (r = enlist(all, s, err)) < 0) {
+    if (r < 0 || (r = session_enlist(all, s, err)) < 0) {
         s->refs = 1;
         session_unref(s);
         return r;
@@ -314,7 +320,7 @@ static int restart(struct session *s, int cancel_fd, struct err *err)
     s->is_resting = false;
     (void)pthread_mutex_unlock(&s->lock);
     if (r == 0)
-        r = wait_ready(s, cancel_fd, err);
+        r = session_wait_ready(s, cancel_fd, err);
     (void)pthread_mutex_lock(&s->lock);
     s->has_kernel = r == 0;
     if (r < 0)

@@ -64,6 +64,11 @@ struct session {
     bool is_resting; /* the box is there without any program */
     bool is_warm;
     uint64_t promised_mb;
+    struct session_share *share; /* its promise, when it was forked or is a fork */
+    bool is_fork;
+    char origin[ID_MAX];                      /* what a fork was copied from */
+    char checkpoint[CHECKPOINT_NAME_MAX + 1]; /* its name as one: nobody's session, but kept for
+                                                 origin; else "" */
     uint64_t charged_ns; /* CPU time of the box that its key has paid for */
     uint64_t asked_ms;   /* when the tick asked for it last */
     uint64_t used_ms;    /* last use, by clock_ms() */
@@ -87,6 +92,15 @@ struct sessions {
     struct session *first;
     atomic_bool is_stopping;
 };
+
+/* Memory that is promised to a session and the copies of it: they share pages, which stay
+ * charged to it when it is gone, so its promise lasts as long as they do. */
+struct session_share {
+    atomic_uint refs;
+    uint64_t mb;
+    struct session_share *origin; /* or NULL */
+};
+void session_unshare(struct sessions *all, struct session_share *share); /* session_fork.c */
 
 /* session_turn.c: takes an idle (with `also_dead`: or dead) session; it is busy then. */
 int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err);
@@ -140,6 +154,22 @@ uint64_t tools_deadline_ms(const struct session *s);
 /* What background processes print while nobody runs anything is thrown away, at a pace that
  * keeps a quiet one from stopping and makes a noisy one wait. */
 void session_discard_output(const struct session *s);
+
+/* session_start.c: lists a new session unless there are too many; waits until its kernel is
+ * ready. */
+int session_enlist(struct sessions *all, struct session *s, struct err *err);
+int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
+
+/* session_fork.c: a copy of a session that the caller holds, under a name as its checkpoint or
+ * with "" as a session of its own. The caller owns a reference. */
+int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err);
+
+/* 0, or ERR_UNSUPPORTED. */
+int session_can_fork(const struct session *s, struct err *err);
+
+/* session_checkpoint.c: ends those of a session that is gone. */
+void session_drop_checkpoints(struct session *s);
 
 /* A session that is not listed; the references of list and caller. Takes the spec's env. */
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "spawn/fork.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/request.h"
@@ -27,7 +28,7 @@
 
 enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
 
-static void send_event(int socket, const struct spawn_event *event)
+void box_tell(int socket, const struct spawn_event *event)
 {
     (void)send(socket, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -44,7 +45,7 @@ static int give_pipes(
     return 0;
 }
 
-static int watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
+int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag)
 {
     struct epoll_event e = {
         .events = EPOLLIN, .data.u64 = (uint64_t)(box - s->boxes) * TAG_COUNT + tag};
@@ -100,7 +101,7 @@ static int map_ids(const struct spawner *s, const struct box *box, int pid)
     char path[32];
     (void)snprintf(path, sizeof(path), "/proc/%d", pid);
     cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, fd);
+    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, box->flags & BOX_FORKS, fd);
 }
 
 static int enter_root(struct spawner *s, uint32_t root)
@@ -114,14 +115,14 @@ static int enter_root(struct spawner *s, uint32_t root)
 
 static int watch_all(struct spawner *s, struct box *box)
 {
-    int r = watch(s, box, box->pidfd, TAG_PIDFD);
+    int r = box_watch(s, box, box->pidfd, TAG_PIDFD);
     box->watched = r == 0;
     if (r == 0 && box->socket >= 0)
-        r = watch(s, box, box->socket, TAG_SOCKET);
+        r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0)
-        r = watch(s, box, box->link, TAG_LINK);
+        r = box_watch(s, box, box->link, TAG_LINK);
     if (r == 0 && box->leaf.oom_fd >= 0)
-        r = watch(s, box, box->leaf.oom_fd, TAG_OOM);
+        r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM);
     return r;
 }
 
@@ -155,7 +156,9 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     int r;
     int pair[2];
     *ret_step = STEP_SLOT;
-    if ((r = ids_claim(&s->ids)) < 0)
+    box->flags = request->flags;
+    box->limits = request->limits;
+    if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
     if (s->spare_count)
@@ -290,7 +293,11 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
 static void kill_box(struct spawner *s, struct box *box)
 {
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->pidfd >= 0)
+    if (box->is_fork)
+        fork_helped(s, box);
+    /* Init stays while there are forks, and a fork whose process nobody has looked at is not
+     * ours to kill. */
+    if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
@@ -338,7 +345,7 @@ static void tell_end(struct spawner *s, struct box *box)
         event.error = box->failed ? box->error : -ECHILD;
     }
     box->told = true;
-    send_event(box->socket, &event);
+    box_tell(box->socket, &event);
     close_fd(&box->socket);
 }
 
@@ -346,7 +353,12 @@ static void remove_leaf(struct spawner *s, struct box *box)
 {
     if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
         s->dying[s->dying_count++] = box->leaf;
+    if (box->is_aside && cgroup_leaf_remove(&s->cgroups, &box->aside) == -EBUSY &&
+        s->dying_count < MAX_DYING)
+        s->dying[s->dying_count++] = box->aside;
 }
+
+static void leave_family(struct spawner *s, const struct box *box);
 
 /* Gives back all a box holds; its processes are dead and reaped. */
 static void release(struct spawner *s, struct box *box)
@@ -358,7 +370,7 @@ static void release(struct spawner *s, struct box *box)
         network_return(&s->network, box->network_owner, take_fd(&box->network));
     remove_leaf(s, box);
     if (box->slot >= 0)
-        ids_release(&s->ids, box->slot);
+        ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
     if (box->is_parked && box->pool >= 0)
         pool_lose(&s->pools[box->pool], !box->is_ready);
     else if (box->is_parked)
@@ -367,6 +379,23 @@ static void release(struct spawner *s, struct box *box)
         s->running -= !box->is_session;
     close_fd(&box->socket);
     box->used = false;
+    if (box->is_fork) {
+        fork_reap_files(box, true);
+        leave_family(s, box);
+    }
+}
+
+/* The last fork of a session that is over takes init along. */
+static void leave_family(struct spawner *s, const struct box *box)
+{
+    struct box *root = &s->boxes[box->root];
+    root->fork_ids &= ~(1u << box->fork_number);
+    if (--root->forks || !root->used)
+        return;
+    if (root->init_gone)
+        release(s, root);
+    else if (root->told || root->killed)
+        kill_box(s, root);
 }
 
 static void reap(const struct box *box)
@@ -380,15 +409,17 @@ static void reap(const struct box *box)
  * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
  * cleans up.
  */
-static void fail(struct spawner *s, struct box *box, uint32_t step, int error)
+void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
 {
     box->failed = true;
     box->step = step;
     box->error = error;
     close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
-    if (box->pidfd >= 0) {
+    if (box->is_fork)
         kill_box(s, box);
-        if (box->watched || watch(s, box, box->pidfd, TAG_PIDFD) == 0)
+    if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
+        kill_box(s, box);
+        if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
             return;
         reap(box);
     }
@@ -420,6 +451,15 @@ static void open_fields(struct box *box, int socket, int zygote)
         .pool = -1,
         .request_ns = clock_ns()};
     cgroup_leaf_init(&box->leaf);
+    cgroup_leaf_init(&box->aside);
+}
+
+struct box *box_new(struct spawner *s)
+{
+    struct box *box = free_box(s);
+    if (box)
+        open_fields(box, -1, -1);
+    return box;
 }
 
 int box_park(struct spawner *s, int zygote)
@@ -437,7 +477,7 @@ int box_park(struct spawner *s, int zygote)
     z->parked++;
     int r = build(s, box, &request, NULL, 0, &step);
     if (r < 0)
-        fail(s, box, step, r);
+        box_fail(s, box, step, r);
     return r;
 }
 
@@ -456,7 +496,7 @@ int box_park_program(struct spawner *s, int pool)
     p->parked++;
     int r = build(s, box, &request, NULL, 0, &step);
     if (r < 0)
-        fail(s, box, step, r);
+        box_fail(s, box, step, r);
     return r;
 }
 
@@ -478,7 +518,7 @@ bool box_drop_parked(struct spawner *s, int pool)
         s->zygotes[found->zygote].parked--;
     found->is_parked = false;
     s->running += !found->is_session;
-    fail(s, found, STEP_RELEASE, -ECANCELED);
+    box_fail(s, found, STEP_RELEASE, -ECANCELED);
     return true;
 }
 
@@ -538,7 +578,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
     note_base(s, box);
     int r = give_pipes(s, box, fds + 2, fd_count - 2);
     if (r == 0)
-        r = watch(s, box, box->socket, TAG_SOCKET);
+        r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0 && request->flags & BOX_COLLECT) {
         const int collect[] = {fds[1], fds[--fd_count]};
         box->collects = true;
@@ -553,7 +593,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
 static void refuse_request(int *fds, unsigned fd_count, int error)
 {
     if (fd_count > 0)
-        send_event(fds[0],
+        box_tell(fds[0],
             &(struct spawn_event){.kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
 }
 
@@ -578,7 +618,7 @@ static bool serve_parked(
         /* Not ours any more: the next box is watched by it. */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
         fds[0] = take_fd(&box->socket);
-        fail(s, box, STEP_RELEASE, r);
+        box_fail(s, box, STEP_RELEASE, r);
     }
     return false;
 }
@@ -608,7 +648,7 @@ static void serve_request(
         r = build(s, box, request, fds, fd_count, &step);
     }
     if (r < 0)
-        fail(s, box, step, r);
+        box_fail(s, box, step, r);
 }
 
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
@@ -644,11 +684,15 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
         box->base_cpu_ns = record->cpu_ns;
     box->started = true;
     box->start_ns = record->ns;
-    send_event(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-                                .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
-                                .cgroup = s->cgroups.mode,
-                                .start_ns = box->start_ns,
-                                .setup_ns = box->start_ns - box->request_ns});
+    if (box->is_aside)
+        (void)fork_move_init(s, box, true);
+    if (box->is_fork)
+        fork_helped(s, box);
+    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
+                              .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
+                              .cgroup = s->cgroups.mode,
+                              .start_ns = box->start_ns,
+                              .setup_ns = box->start_ns - box->request_ns});
 }
 
 /* A session's program has ended. Where the memory limit killed it, the box ends too: its word
@@ -657,12 +701,20 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
 {
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    box->is_resting = true;
+    if (box->is_aside)
+        (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+    if (box->forks && (box->killed || usage.oom_kill)) {
+        tell_end(s, box); /* init goes on for them */
+        return;
+    }
+    if (box->killed) /* its word came before its own end */
+        return;
     if (usage.oom_kill) {
         kill_box(s, box);
         return;
     }
-    box->is_resting = true;
-    send_event(box->socket,
+    box_tell(box->socket,
         &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
 }
 
@@ -673,7 +725,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         on_start(s, box, record);
         break;
     case LINK_INTERRUPTED:
-        send_event(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
         break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
@@ -706,7 +758,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         box->init_rss = record->rss_bytes;
         if (box->collects) {
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
-            send_event(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
+            box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
         } else if (record->is_empty) {
             /* Nobody is left but init on its way out: no need to wait a millisecond for the
              * kernel to take the namespaces apart. */
@@ -718,11 +770,23 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     }
 }
 
-static void drain_link(struct spawner *s, struct box *box)
+/* Returns what the last attempt to read gave. */
+static ssize_t drain_link(struct spawner *s, struct box *box)
 {
     struct link_record record;
-    while (recv(box->link, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record))
+    ssize_t n;
+    while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
+    return n;
+}
+
+static void on_fork_link(struct spawner *s, struct box *box)
+{
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
+    if (box->failed && !box->started)
+        box_fail(s, box, box->step, box->error);
 }
 
 static void tell_usage(struct spawner *s, struct box *box)
@@ -733,7 +797,7 @@ static void tell_usage(struct spawner *s, struct box *box)
     event.flags = usage.pids_max ? ENDED_PIDS : 0;
     event.peak_bytes = above(usage.peak_bytes, box->base_memory);
     fill_usage(s, box, &usage, &event);
-    send_event(box->socket, &event);
+    box_tell(box->socket, &event);
 }
 
 /* Gives a session that has no program another one. */
@@ -744,6 +808,9 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
         return false;
     box->request_ns = clock_ns();
     int r = give_pipes(s, box, fds + 1, fd_count - 1);
+    if (r == 0 &&
+        box->is_aside) /* the program is born where init is; on_start() moves it back */
+        r = fork_move_init(s, box, false);
     if (r == 0)
         r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
     box->is_resting = r < 0;
@@ -763,9 +830,33 @@ static bool start_files(
     return true;
 }
 
+/* A fork has no init to ask. Stopping it is its end. */
+static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
+{
+    switch (command->kind) {
+    case COMMAND_INTERRUPT:
+        if (fork_interrupt(box) < 0)
+            return false;
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        return true;
+    case COMMAND_FILES:
+        if (!request_files_ok(fds, fd_count))
+            return false;
+        fork_serve_files(s, box, fds[0]);
+        return true;
+    case COMMAND_PAUSE:
+        return fork_pause(s, box, true) == 0;
+    case COMMAND_RESUME:
+        return fork_pause(s, box, false) == 0;
+    default:
+        return false;
+    }
+}
+
 /* False when the command makes no sense for this box. */
 static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
-    const int *fds, unsigned fd_count)
+    int *fds, unsigned fd_count)
 {
     if (command->kind == COMMAND_USAGE) {
         tell_usage(s, box);
@@ -773,10 +864,16 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
     }
     if (!box->is_session || !box->started)
         return false;
+    if (command->kind == COMMAND_FORK)
+        return fork_begin(s, box, fds, fd_count);
+    if (box->is_fork)
+        return obey_fork(s, box, command, fds, fd_count);
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
     case COMMAND_STOP:
+        if (box->is_aside)
+            return cgroup_leaf_kill(&s->cgroups, &box->leaf) >= 0;
         return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
     case COMMAND_RESTART:
         return restart(s, box, fds, fd_count);
@@ -804,9 +901,29 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
     box->killed = true;
-    kill_box(s, box);
     if (n <= 0)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
+    if (box->is_fork && !box->is_known) {
+        box_fail(s, box, STEP_REQUEST, -ECANCELED);
+        return;
+    }
+    kill_box(s, box);
+    if (box->forks && box->is_resting)
+        tell_end(s, box);
+}
+
+/* The process of a fork is dead; what it started dies with it. */
+static void on_fork_end(struct spawner *s, struct box *box)
+{
+    struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
+    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
+        return;
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
+    kill_box(s, box);
+    tell_end(s, box);
+    release(s, box);
 }
 
 /* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
@@ -815,10 +932,14 @@ static void on_end(struct spawner *s, struct box *box)
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return; /* an event of the box that had this place before */
-    drain_link(s, box);
+    (void)drain_link(s, box);
     if (!box->told)
         tell_end(s, box);
-    release(s, box);
+    box->init_gone = box->forks > 0;
+    if (box->init_gone) /* their ends follow at once */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    else
+        release(s, box);
 }
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag)
@@ -826,7 +947,10 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
     uint64_t count;
     switch (tag) {
     case TAG_LINK:
-        drain_link(s, box);
+        if (box->is_fork)
+            on_fork_link(s, box);
+        else
+            (void)drain_link(s, box);
         break;
     case TAG_SOCKET:
         on_command(s, box);
@@ -835,11 +959,15 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
         if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
             break;
         box->oom_event = true;
+        box->killed = box->killed || box->forks;
         kill_box(s, box);
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
         break;
     case TAG_PIDFD:
-        on_end(s, box);
+        if (box->is_fork)
+            on_fork_end(s, box);
+        else
+            on_end(s, box);
         break;
     default:
         break;
@@ -854,8 +982,12 @@ void box_kill_all(struct spawner *s)
     while (s->spare_count)
         (void)cgroup_leaf_remove(&s->cgroups, &s->spares[--s->spare_count]);
     for (unsigned i = 0; i < s->box_end; i++) {
-        if (s->boxes[i].used)
-            kill_box(s, &s->boxes[i]);
+        struct box *box = &s->boxes[i];
+        if (!box->used)
+            continue;
+        kill_box(s, box);
+        if (box->forks && box->pidfd >= 0) /* kill_box() would leave it to its forks */
+            (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
@@ -863,7 +995,8 @@ void box_kill_all(struct spawner *s)
             continue;
         uint64_t now = clock_ms();
         struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
-        if (poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
+        if (box->pidfd < 0 ||
+            poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
             reap(box);
             if (box->failed && !box->told)
                 tell_end(s, box);

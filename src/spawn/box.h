@@ -13,15 +13,17 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+enum { FORK_MAX_SERVERS = 8 };
 enum { MAX_BOXES = 4096, MAX_DYING = 256, SPARE_LEAVES = 4, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
-    int socket;             /* to whoever asked for it */
-    int link;               /* to box init */
-    int hand;               /* to the program of a parked box, until it has its job */
-    int network;            /* its network namespace, if that can serve again */
+    int socket;  /* to whoever asked for it */
+    int link;    /* to box init */
+    int hand;    /* to the program of a parked box until it has its job, to a fork's copy */
+    int network; /* its network namespace, if that can serve again */
     uint32_t network_owner; /* network.h */
     int pidfd;
     int slot;
@@ -52,6 +54,29 @@ struct box {
     bool collects;
     bool is_session;
     bool is_resting; /* a session without a program */
+
+    /* Forks (fork.h). Of a box that can be forked: */
+    uint32_t flags;
+    struct spawn_limits limits;
+    bool is_aside;            /* init is in a group of its own, */
+    struct cgroup_leaf aside; /* this one */
+    unsigned forks;           /* alive */
+    uint32_t fork_ids;        /* their numbers */
+    unsigned next_fork;
+    bool init_gone;
+    /* Of a fork; pid and lineage also of what it was forked from. */
+    bool is_fork;
+    bool is_known;      /* pid and pidfd are what they should be */
+    int root;           /* the box whose init it has */
+    int parent;         /* the box it was copied from, */
+    uint64_t parent_ns; /* as long as that has this request_ns */
+    int fork_number;    /* its uid, above the root's payload's */
+    uint32_t lineage;   /* bits of its own number and those of its ancestors */
+    unsigned depth;
+    pid_t pid;
+    pid_t helper;                    /* fork_work() */
+    pid_t servers[FORK_MAX_SERVERS]; /* fork_files.c */
+    uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 
 /* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes.
@@ -103,6 +128,13 @@ int box_park_program(struct spawner *s, int pool);
 bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
+
+/* For fork.c: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for it;
+ * the end of one that could not be made. */
+struct box *box_new(struct spawner *s);
+int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag);
+void box_tell(int socket, const struct spawn_event *event);
+void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);
 
 /* Kills every box and waits until nothing is left. */
 void box_kill_all(struct spawner *s);

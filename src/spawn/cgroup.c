@@ -21,9 +21,10 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { CPU_PERIOD_US = 100000 };
+enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 
 /* A limit file: written when the tree has the use and is of that version. */
 struct limit_file {
@@ -379,6 +380,47 @@ void cgroup_leaf_usage(
         .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
         .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
         .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+}
+
+int cgroup_leaf_freeze(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_frozen)
+{
+    int i = tree_with(host, TREE_KILL);
+    return i < 0 ? -ENOSYS
+                 : fs_write_once(leaf->fds[i], "cgroup.freeze", is_frozen ? "1" : "0");
+}
+
+int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_KILL);
+    char text[256];
+    for (int n = 0; i >= 0 && n < FREEZE_TRIES; n++) {
+        if (fs_read_small(leaf->fds[i], "cgroup.events", text, sizeof(text)) > 0 &&
+            strstr(text, "frozen 1"))
+            return 0;
+        (void)nanosleep(&(struct timespec){.tv_nsec = FREEZE_NAP_NS}, NULL);
+    }
+    return i < 0 ? -ENOSYS : -ETIMEDOUT;
+}
+
+int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    pid_t *ret_pids, unsigned max)
+{
+    char text[16384];
+    unsigned count = 0;
+    int i = tree_with(host, TREE_KILL);
+    ssize_t n =
+        i < 0 ? -ENOSYS : fs_read_small(leaf->fds[i], "cgroup.procs", text, sizeof(text));
+    if (n < 0)
+        return (int)n;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        uint64_t pid;
+        if (count == max || str_parse_u64(line, &pid) < 0)
+            return -E2BIG;
+        ret_pids[count++] = (pid_t)pid;
+    }
+    return (int)count;
 }
 
 int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CGROUP_PREFIX "hermes-"
 
@@ -100,6 +101,16 @@ int cgroup_join(int fd);
  * run; `skip` as above. */
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
+
+/* Stops everything in it, or lets it go on. The kernel takes a moment for the former;
+ * cgroup_leaf_settle() waits for that, but not for long: -ETIMEDOUT. */
+int cgroup_leaf_freeze(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_frozen);
+int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+
+/* The processes in it, at most `max`; returns how many. */
+int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    pid_t *ret_pids, unsigned max);
 
 /* Gives the leaf a small share of the processors, or the usual one, while others want them. */
 void cgroup_leaf_weigh(

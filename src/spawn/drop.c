@@ -27,7 +27,9 @@ int drop_rlimits(const struct inside *in)
     /* The control group counts box init, this counts by uid: it comes second to the group,
      * which tells that it was hit, only if it leaves room for an init of the same uid. */
     bool starts_ahead = in->hand_fd >= 0 && !in->is_warm;
-    const rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
+    rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
+    if (in->box->flags & BOX_FORKS) /* those of forks count with it, limited by their groups */
+        processes *= 1 + SPAWN_MAX_FORKS;
     const struct {
         int resource;
         rlim_t value;

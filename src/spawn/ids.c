@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536 };
+enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536, ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
 
 static bool have_admin(void)
 {
@@ -307,14 +307,18 @@ static int claim_block(struct ids *ids)
     return -EAGAIN;
 }
 
-int ids_claim(struct ids *ids)
+int ids_claim(struct ids *ids, bool whole_block)
 {
     if (!ids->unique)
         return 0;
     for (;;) {
         for (unsigned k = 0; k < ids->block_count; k++) {
             struct id_block *b = &ids->blocks[k];
-            for (int s = 0; s < SLOTS_PER_BLOCK; s++) {
+            if (whole_block && !b->used) {
+                b->used = ALL_SLOTS;
+                return (int)(b->number * SLOTS_PER_BLOCK);
+            }
+            for (int s = 0; !whole_block && s < SLOTS_PER_BLOCK; s++) {
                 if (!(b->used & (1u << s))) {
                     b->used |= 1u << s;
                     return (int)(b->number * SLOTS_PER_BLOCK) + s;
@@ -327,11 +331,11 @@ int ids_claim(struct ids *ids)
     }
 }
 
-void ids_release(struct ids *ids, int slot)
+void ids_release(struct ids *ids, int slot, bool whole_block)
 {
     for (unsigned k = 0; ids->unique && k < ids->block_count; k++) {
         if (ids->blocks[k].number == (uint32_t)slot / SLOTS_PER_BLOCK)
-            ids->blocks[k].used &= ~(1u << (slot % SLOTS_PER_BLOCK));
+            ids->blocks[k].used &= whole_block ? 0 : ~(1u << (slot % SLOTS_PER_BLOCK));
     }
 }
 
@@ -340,13 +344,13 @@ uid_t ids_payload(const struct ids *ids, int slot)
     return ids->unique ? ids->base + (uid_t)slot * IDS_PER_SLOT + 1 : 0;
 }
 
-int ids_map(const struct ids *ids, int slot, int proc_pid_fd)
+int ids_map(const struct ids *ids, int slot, bool whole_block, int proc_pid_fd)
 {
     char map[64];
     uid_t payload = ids_payload(ids, slot);
     if (ids->unique)
-        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1", BOX_INIT_ID, payload - 1,
-            BOX_PAYLOAD_ID, payload);
+        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u %d", BOX_INIT_ID, payload - 1,
+            BOX_PAYLOAD_ID, payload, whole_block ? SPAWN_MAX_FORKS + 1 : 1);
     else
         (void)snprintf(map, sizeof(map), "%d 0 1", BOX_PAYLOAD_ID);
     int r = fs_write_once(proc_pid_fd, "setgroups", "deny");

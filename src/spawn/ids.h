@@ -4,11 +4,13 @@
 /* Whom boxes run as. Each live box has a slot: two host ids of its own, one for box init and
  * one for the payload, because the kernel counts much per uid (processes, inotify, pipes,
  * keys). Slots are claimed in blocks by locks on one file for the whole host, so that several
- * instances do not meet. A rootless spawner first enters a user namespace of its own, where it
- * is root over its subordinate ids or, without any, over its own id alone. */
+ * instances do not meet. A box that can be forked has a whole block: one id for each fork. A
+ * rootless spawner first enters a user namespace of its own, where it is root over its
+ * subordinate ids or, without any, over its own id alone. */
 
 #include "spawn/protocol.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,7 +20,8 @@ enum {
     BOX_PAYLOAD_ID = 1000,
     IDS_PER_SLOT = 2,
     SLOTS_PER_BLOCK = 16,
-    MAX_BLOCKS = 256, /* of one instance: 4,096 live boxes */
+    IDS_PER_BLOCK = IDS_PER_SLOT * SLOTS_PER_BLOCK,
+    MAX_BLOCKS = 2048, /* of one instance */
 };
 
 struct id_block {
@@ -42,11 +45,14 @@ struct ids {
 int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count);
 
 /* Returns a slot number or negative errno (-EAGAIN: every id of the range is taken). */
-int ids_claim(struct ids *ids);
-void ids_release(struct ids *ids, int slot);
+int ids_claim(struct ids *ids, bool whole_block);
+void ids_release(struct ids *ids, int slot, bool whole_block);
 
 /* Host id (in the spawner's user namespace) of the payload of a slot. */
 uid_t ids_payload(const struct ids *ids, int slot);
 
-/* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. */
-int ids_map(const struct ids *ids, int slot, int proc_pid_fd);
+/* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. One
+ * with a whole block has the ids of its forks above the payload's. */
+int ids_map(const struct ids *ids, int slot, bool whole_block, int proc_pid_fd);
+
+static_assert(SPAWN_MAX_FORKS == IDS_PER_BLOCK - IDS_PER_SLOT, "one id for each fork");

@@ -68,14 +68,8 @@ static int compare_int(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Closes every descriptor but the box's own ends: the spawner's locks, sockets and
- * control groups must not live on in a box. */
-static int close_foreign(const struct inside *in)
+int inside_close_others(int *keep, size_t count)
 {
-    int keep[8 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
-        in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
-    const size_t count = sizeof(keep) / sizeof(keep[0]);
-    memcpy(keep + 8, in->mount_fds, sizeof(in->mount_fds));
     qsort(keep, count, sizeof(keep[0]), compare_int);
     unsigned from = 3;
     for (size_t i = 0; i < count; i++) {
@@ -86,6 +80,16 @@ static int close_foreign(const struct inside *in)
         from = (unsigned)keep[i] + 1;
     }
     return sys_close_range(from, ~0u, 0);
+}
+
+/* Closes every descriptor but the box's own ends: the spawner's locks, sockets and
+ * control groups must not live on in a box. */
+static int close_foreign(const struct inside *in)
+{
+    int keep[8 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
+        in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
+    memcpy(keep + 8, in->mount_fds, sizeof(in->mount_fds));
+    return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 }
 
 /* Waits until the spawner has written the id maps. */
@@ -99,7 +103,8 @@ static int wait_release(const struct inside *in)
 }
 
 /* The kernel's view of us: first to die when the host runs out of memory, and no user namespace
- * below this one. Both files are the host's /proc, still visible here. */
+ * below this one but those of forks (the filter keeps the program from making any). Both files
+ * are the host's /proc, still visible here. */
 static int limit_self(const struct inside *in)
 {
     int r = fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
@@ -107,7 +112,8 @@ static int limit_self(const struct inside *in)
         return r;
     if (in->box->remove & BARRIER_USERNS_MAX)
         return 0;
-    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces",
+        in->box->flags & BOX_FORKS ? "128" : "0");
 }
 
 /* Changing ids clears the parent-death signal, so that is set after it; a spawner that died in
@@ -208,13 +214,17 @@ static void empty_box(void)
 static pid_t program;
 static const struct inside *own;
 
+/* Once the program was forked, others live here that are not its own: then it is the spawner
+ * who ends what belongs to it, by its control group, which we have left. */
+static bool has_forks;
+
 static void on_signal(int signal)
 {
     int saved = errno;
     if (signal == SIGINT) {
         (void)kill(-program, SIGINT);
         (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
-    } else if (signal == SIGTERM) {
+    } else if (signal == SIGTERM && !has_forks) {
         (void)kill(-1, SIGKILL);
     }
     errno = saved;
@@ -286,12 +296,13 @@ static bool follow_order(struct inside *in)
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
     struct link_order order;
     sigset_t none;
-    int fds[4];
+    int fds[CGROUP_MAX_TREES];
     unsigned count;
     (void)sigemptyset(&none);
     if (ppoll(&link, 1, NULL, &none) < 1)
         return false;
-    ssize_t n = fdpass_receive(in->link_fd, &order, sizeof(order), fds, 4, &count);
+    ssize_t n =
+        fdpass_receive(in->link_fd, &order, sizeof(order), fds, CGROUP_MAX_TREES, &count);
     if (n ==
         -EMSGSIZE) /* more descriptors than this box may have: the sender sees them close */
         return false;
@@ -301,6 +312,9 @@ static bool follow_order(struct inside *in)
         return take_restart(in, fds);
     if (order.kind == ORDER_FILES && count == 1)
         fork_files(in, fds[0], order.room_bytes);
+    for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
+        (void)cgroup_join(fds[i]);
+    has_forks = has_forks || order.kind == ORDER_JOIN;
     while (count)
         close_fd(&fds[--count]);
     return false;
@@ -327,7 +341,7 @@ static void watch_payload(struct inside *in, pid_t payload)
         end.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
         end.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     }
-    if (in->box->flags & BOX_CHANNEL)
+    if (in->box->flags & BOX_CHANNEL && !has_forks)
         empty_box();
     pid_t left;
     while ((left = waitpid(-1, NULL, WNOHANG)) > 0)

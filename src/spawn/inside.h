@@ -8,6 +8,7 @@
 #include "spawn/protocol.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All a box is born with. Descriptors are the box's ends only; -1 where absent. */
@@ -49,6 +50,7 @@ enum link_kind {
     LINK_PARKING, /* a program that will wait for its job is about to be executed */
     LINK_READY,   /* it waits */
     LINK_INTERRUPTED,
+    LINK_KNOWN, /* of a fork: the process is what it should be, and in its own group */
 };
 
 struct link_record {
@@ -65,7 +67,11 @@ struct link_record {
 
 /* What the spawner tells the init of a session, with descriptors: those of COMMAND_RESTART, or
  * a socket for a helper that serves files (files.h). */
-enum link_order_kind { ORDER_RESTART = 1, ORDER_FILES };
+enum link_order_kind {
+    ORDER_RESTART = 1,
+    ORDER_FILES,
+    ORDER_JOIN, /* with control groups to move to: the program has forks */
+};
 
 struct link_order {
     uint32_t kind;
@@ -105,3 +111,6 @@ void files_refuse(int fd, int error);
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
 int inside_send(const struct inside *in, const struct link_record *record);
 uint64_t inside_cpu_ns(void);
+
+/* Closes every descriptor from 3 on but these, which it sorts. */
+int inside_close_others(int *keep, size_t count);

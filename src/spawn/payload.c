@@ -24,10 +24,14 @@
 
 static int fence(const struct inside *in)
 {
-    const char *writable[SPAWN_MAX_BOX_MOUNTS];
+    const char *writable[SPAWN_MAX_BOX_MOUNTS + 1];
     size_t count = 0;
     if (in->box->remove & (BARRIER_LANDLOCK | BARRIER_NNP))
         return 0;
+    /* A fork inherits our rules, and its own file systems do not exist yet: rules on ours would
+     * leave it none to write to. Everything else in a box is mounted read-only. */
+    if (in->box->flags & BOX_FORKS)
+        writable[count++] = "/";
     for (uint32_t i = 0; i < in->box->mount_count; i++) {
         if (in->box->mounts[i].writable)
             writable[count++] = in->box->mounts[i].path;

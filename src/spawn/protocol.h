@@ -22,6 +22,8 @@ enum {
     SPAWN_MAX_SOURCES = 64,  /* operator directories */
     SPAWN_MAX_BOX_MOUNTS = 8,
     SPAWN_MAX_ZYGOTES = 8,
+    SPAWN_MAX_FORKS = 30,  /* alive, of one box; each has an id of its own */
+    SPAWN_FORK_DEPTH = 14, /* forks of forks; every generation adds a Landlock layer */
     SPAWN_MAX_POOLS = 16,
     SPAWN_PATH_MAX = 256,
 };
@@ -181,6 +183,7 @@ enum {
     BOX_WARM = 1 << 2,    /* a zygote or a pool of the root may serve it */
     BOX_CHANNEL = 1 << 3, /* a session: a socket comes along that becomes descriptor 3 of the
                              program, and the box outlives the program */
+    BOX_FORKS = 1 << 4,   /* its program can be forked (fork.h) */
 };
 
 /* Barriers that a control leaves out; refused unless SETUP_ALLOW_CONTROLS. */
@@ -218,7 +221,7 @@ struct spawn_box {
     struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];
 };
 
-/* The last four are for boxes with BOX_CHANNEL; another box is ended by them. */
+/* All but the first two are for boxes with BOX_CHANNEL; another box is ended by them. */
 enum spawn_command_kind {
     COMMAND_KILL = 1,
     COMMAND_USAGE,
@@ -227,6 +230,10 @@ enum spawn_command_kind {
     COMMAND_RESTART,   /* after EVENT_EXITED: runs the program again, in the same box. With it
                           come a job, stdout, stderr and a channel */
     COMMAND_FILES,     /* with a unix stream socket, on which files are served (files.h) */
+    COMMAND_FORK,      /* with the socket of a new box, its stdout, stderr and channel: that box
+                          becomes a copy of this one (fork.h). Told on the new socket */
+    COMMAND_PAUSE,     /* of a fork: nothing in it runs until COMMAND_RESUME */
+    COMMAND_RESUME,
 };
 
 struct spawn_command {
@@ -242,6 +249,7 @@ enum spawn_event_kind {
     EVENT_ENDED,       /* the box is gone and was accounted; the socket closes after it */
     EVENT_FAILED,      /* a step failed, the payload did not start; nothing is left */
     EVENT_INTERRUPTED, /* answer to COMMAND_INTERRUPT: the signal was sent */
+    EVENT_FORKING, /* of a fork, with a socket for the copy, which comes before the others */
 };
 
 enum {
@@ -302,7 +310,11 @@ struct spawn_event {
     X(STEP_STDIO, "connect stdin, stdout and stderr")                                          \
     X(STEP_SECCOMP, "load the system call filter")                                             \
     X(STEP_EXEC, "execute the program")                                                        \
-    X(STEP_INIT, "watch the program")
+    X(STEP_INIT, "watch the program")                                                          \
+    X(STEP_COPY_STOP, "stop the copy of the interpreter")                                      \
+    X(STEP_COPY_CONFINE, "confine the copy of the interpreter")                                \
+    X(STEP_COPY_FILES, "copy the files")                                                       \
+    X(STEP_COPY_CHECK, "check the copy of the interpreter")
 
 enum spawn_step {
 #define STEP_ENUM(name, text) name,

@@ -65,16 +65,24 @@ bool request_files_ok(const int *fds, unsigned fd_count)
     return fd_count == 1 && is_channel(fds[0]);
 }
 
+bool request_fork_ok(const int *fds, unsigned fd_count)
+{
+    return fd_count == 4 && has_option(fds[0], SO_DOMAIN, AF_UNIX) &&
+           has_option(fds[0], SO_TYPE, SOCK_SEQPACKET) && request_is_pipe(fds[1]) &&
+           request_is_pipe(fds[2]) && is_channel(fds[3]);
+}
+
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
 {
-    const uint32_t known = BOX_STDIN | BOX_COLLECT | BOX_WARM | BOX_CHANNEL;
+    const uint32_t known = BOX_STDIN | BOX_COLLECT | BOX_WARM | BOX_CHANNEL | BOX_FORKS;
     bool collects = r->flags & BOX_COLLECT;
     bool is_session = r->flags & BOX_CHANNEL;
     unsigned want = 4 + !!(r->flags & BOX_STDIN) + collects + is_session;
     if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
         (r->flags & ~known) || (collects && is_session) || fd_count != want ||
-        r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
+        (r->flags & BOX_FORKS && !is_session) || r->mount_count > SPAWN_MAX_BOX_MOUNTS ||
+        !limits_ok(&r->limits, &s->setup.max))
         return false;
     if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
         return false;

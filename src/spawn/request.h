@@ -13,6 +13,9 @@ bool request_ok(
 bool request_restart_ok(const int *fds, unsigned fd_count);
 bool request_files_ok(const int *fds, unsigned fd_count); /* of COMMAND_FILES */
 
+/* And with COMMAND_FORK: the new box's socket, stdout, stderr, channel. */
+bool request_fork_ok(const int *fds, unsigned fd_count);
+
 /* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
  * to. A descriptor of anything else (a taken-over server could send one) is refused. */
 bool request_is_pipe(int fd);

@@ -44,8 +44,8 @@ static int map_ids(int pid, unsigned payload)
     cleanup_close int fd = openat(ZYGOTE_STAGE_FD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1", BOX_INIT_ID, payload - 1,
-        BOX_PAYLOAD_ID, payload);
+    (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u %d", BOX_INIT_ID, payload - 1,
+        BOX_PAYLOAD_ID, payload, request.box.flags & BOX_FORKS ? SPAWN_MAX_FORKS + 1 : 1);
     int r = fs_write_once(fd, "setgroups", "deny");
     if (r < 0 || (r = fs_write_once(fd, "uid_map", map)) < 0)
         return r;

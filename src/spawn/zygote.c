@@ -29,6 +29,9 @@
 /* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. */
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 
+/* What a box of a zygote has from its birth. */
+enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
+
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
@@ -36,7 +39,7 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         !s->roots[z->root].exec_count)
         return -EINVAL;
     s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
-        .flags = z->flags & BOX_CHANNEL,
+        .flags = z->flags & SESSION_FLAGS,
         .is_wanted = !z->on_demand,
         .park = z->park,
         .limits = z->limits,
@@ -49,7 +52,7 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 
 static bool serves(const struct zygote *z, const struct spawn_box *request)
 {
-    return z->root == request->root && z->flags == (request->flags & BOX_CHANNEL);
+    return z->root == request->root && z->flags == (request->flags & SESSION_FLAGS);
 }
 
 int zygote_find(struct spawner *s, const struct spawn_box *request)
@@ -151,7 +154,7 @@ static void stop(struct spawner *s, struct zygote *z)
     if (z->slot >= 0) {
         if (cgroup_leaf_remove(&s->cgroups, &z->leaf) == -EBUSY && s->dying_count < MAX_DYING)
             s->dying[s->dying_count++] = z->leaf;
-        ids_release(&s->ids, z->slot);
+        ids_release(&s->ids, z->slot, false);
     }
     z->slot = -1;
     z->made = 0;
@@ -184,14 +187,14 @@ static int start(struct spawner *s, int index)
     struct spawn_limits limits = s->setup.max;
     int pair[2];
     uint32_t step;
-    int r = ids_claim(&s->ids);
+    int r = ids_claim(&s->ids, false);
     if (r < 0)
         return r;
     z->slot = r;
     z->serial = ++s->zygote_serial;
     cgroup_leaf_init(&z->leaf);
     if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &z->leaf, &step)) < 0) {
-        ids_release(&s->ids, z->slot);
+        ids_release(&s->ids, z->slot, false);
         z->slot = -1;
         return r;
     }

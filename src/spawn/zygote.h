@@ -46,7 +46,7 @@ struct zygote_reply {
 struct spawner;
 struct zygote {
     uint32_t root;
-    uint32_t flags;  /* BOX_CHANNEL: for sessions */
+    uint32_t flags;  /* BOX_CHANNEL: for sessions; BOX_FORKS */
     bool is_wanted;  /* somebody has asked for a box of it, or it is always there */
     uint32_t park;   /* how many parked boxes there shall be */
     uint32_t parked; /* and are */

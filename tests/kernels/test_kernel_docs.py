@@ -51,7 +51,8 @@ def test_files():
 def test_frames():
     """Each kind that is sent or understood by a kernel is in a table, and the other way round."""
     listed = set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.M))
-    sent = set(re.findall(r'send\(["\'](\w+)["\']', SOURCES["kernel.py"] + SOURCES["kernel_display.py"] + SOURCES["kernel_tools.py"] + SOURCES["kernel.js"]))
+    sent = set(re.findall(r'send\(["\'](\w+)["\']', SOURCES["kernel.py"] + SOURCES["kernel_display.py"] + SOURCES["kernel_fork.py"]
+                          + SOURCES["kernel_tools.py"] + SOURCES["kernel.js"]))
     sent |= set(re.findall(r'send_frame\("(\w+)"', SOURCES["main.c"]))
     understood = set(re.findall(r'f->kind, "(\w+)"', SOURCES["main.c"])) | set(re.findall(r"case '(\w+)'", SOURCES["kernel.js"]))
     assert listed == sent | understood

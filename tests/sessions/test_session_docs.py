@@ -25,7 +25,7 @@ def test_every_example_works(server, tmp_path):
         session = got.stdout.rsplit("SESSION=", 1)[1].strip()
         shown.append(got.stdout)
     assert '"text/plain":"12.566370614359172"' in shown[0]
-    assert "event: end" in shown[-2]
+    assert any("event: end" in text for text in shown)
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert json.loads((tmp_path / "answer.json").read_text())["result"]["text/plain"] == "970"
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of sessions and rollback to them."""
+import os
+
+import pytest
+
+from apilib import boxes_below, wait_until
+from sessionlib import Session
+
+from test_session_fork import fork, value
+
+
+def checkpoint(session, name=None):
+    reply = session.call("POST", "/checkpoints", {"name": name} if name else None)
+    assert reply.status == 201, reply
+    return reply.json()["name"]
+
+
+def names(session):
+    return [c["name"] for c in session.call("GET", "/checkpoints").json()["checkpoints"]]
+
+
+def rollback(session, name):
+    reply = session.call("POST", "/rollback", {"checkpoint": name})
+    assert reply.status == 200, reply
+    assert reply.json()["id"] == session.id and reply.json()["state"] == "idle"
+    return reply.json()
+
+
+def test_rollback_brings_back_memory_and_files(session):
+    one = session()
+    one.out("x = 1; open('f', 'w').write('1'); import os; os.mkdir('d'); os.chdir('d')")
+    checkpoint(one, "first")
+    for i in range(3):  # it can be used again and again
+        one.out("x = 2; open('/box/f', 'w').write('2'); os.chdir('/'); open('/box/new', 'w').close()")
+        assert rollback(one, "first")["cwd"] == "/box/d"
+        assert one.out("print(x, open('/box/f').read(), os.path.exists('/box/new'), os.getcwd())") == "1 1 False /box/d\n"
+        assert one.exec("1")["execution_count"] == 3
+    assert names(one) == ["first"]
+    assert len(one.server("GET", "/v1/sessions").json()["sessions"]) == 1
+
+
+def test_several_and_their_names(session):
+    one = session()
+    for n in range(3):
+        one.out("n = %d" % n)
+        assert checkpoint(one) == str(n + 1)
+    assert names(one) == ["1", "2", "3"]
+    rollback(one, "2")
+    assert one.out("print(n)") == "1\n"
+    rollback(one, "3")
+    assert one.out("print(n)") == "2\n"
+    reply = one.call("POST", "/checkpoints", {"name": "2"})
+    assert reply.status == 409 and "already" in reply.json()["error"]["message"]
+    assert one.call("DELETE", "/checkpoints/2").status == 204
+    assert one.call("DELETE", "/checkpoints/2").status == 404
+    assert names(one) == ["1", "3"]
+    reply = one.call("POST", "/rollback", {"checkpoint": "2"})
+    assert reply.status == 404 and one.out("print(n)") == "2\n"
+
+
+def test_a_dead_session_comes_back(session):
+    one = session(limits={"memory_mb": 128})
+    one.out("x = 'alive'")
+    checkpoint(one, "a")
+    one.post("import os; os._exit(1)")
+    assert one.state()["state"] == "dead"
+    rollback(one, "a")
+    assert one.out("print(x)") == "alive\n"
+    one.post("data = bytearray(300 << 20)")
+    rollback(one, "a")
+    assert one.out("print(x)") == "alive\n"
+    one.exec("import time, signal; signal.signal(2, signal.SIG_IGN)\nwhile True: time.sleep(1)", timeout_ms=300)
+    assert one.state()["state"] == "dead"
+    rollback(one, "a")
+    assert one.out("print(x)") == "alive\n"
+
+
+def frozen(server):
+    """How many control groups of its boxes stand still."""
+    found = set()
+    for pid in boxes_below(server.child("hermes-spawn")):
+        with open("/proc/%d/cgroup" % pid) as file:
+            path = file.read().strip().split("\n")[-1].split("::")[-1]
+        for top in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
+            if os.path.exists("%s%s/cgroup.events" % (top, path)):
+                with open("%s%s/cgroup.events" % (top, path)) as file:
+                    found |= {path} if "frozen 1" in file.read() else set()
+                break
+    return len(found)
+
+
+def test_a_checkpoint_stands_still(session):
+    one = session()
+    assert frozen(one.server) == 0
+    checkpoint(one, "a")
+    assert wait_until(lambda: frozen(one.server) == 1, 5)
+    rollback(one, "a")
+    assert wait_until(lambda: frozen(one.server) == 1, 5)
+
+
+def test_it_counts_and_is_nobodys_session(make_server):
+    server = make_server(env={"HERMES_MAX_SESSIONS_PER_KEY": "3"})
+    one = Session(server)
+    before = server.metric("hermes_memory_promised_bytes")
+    checkpoint(one, "a")
+    assert server.metric("hermes_memory_promised_bytes") == 2 * before
+    assert server.metric("hermes_sessions") == 2
+    checkpoint(one, "b")
+    assert one.call("POST", "/checkpoints").status == 429
+    assert one.call("DELETE", "/checkpoints/b").status == 204
+    rollback(one, "a")
+    assert one.delete().status == 204
+    assert server.metric("hermes_memory_promised_bytes") == 0 and server.metric("hermes_sessions") == 0
+    assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")), 5)
+    assert server.stop() == 0
+
+
+def test_expiry_takes_checkpoints_along(server):
+    one = Session(server, idle_timeout_s=2)
+    checkpoint(one, "a")
+    assert wait_until(lambda: one.state()["state"] == "expired", 15)
+    assert wait_until(lambda: server.metric("hermes_sessions") == 0, 10)
+
+
+def test_forks_have_checkpoints_of_their_own(session):
+    one = session()
+    one.out("x = 1")
+    checkpoint(one, "a")
+    two = fork(one)
+    assert names(two) == []
+    two.out("x = 2")
+    checkpoint(two, "a")
+    two.out("x = 3")
+    rollback(two, "a")
+    rollback(one, "a")
+    assert one.out("print(x)") == "1\n" and two.out("print(x)") == "2\n"
+    assert one.delete().status == 204
+    rollback(two, "a")
+    assert value(two, "x") == "2"
+
+
+def test_refused_and_unharmed(session):
+    one = session()
+    one.out("import socket; a, b = socket.socketpair()")
+    reply = one.call("POST", "/checkpoints")
+    assert reply.status == 409 and "socket" in reply.json()["error"]["message"]
+    assert one.out("a.send(b'x'); print(b.recv(1))") == "b'x'\n"
+
+
+@pytest.mark.parametrize("path,body,field", [
+    ("/checkpoints", {"name": ""}, "name"), ("/checkpoints", {"name": "a/b"}, "name"),
+    ("/checkpoints", {"name": 5}, "name"), ("/checkpoints", {"name": "x" * 65}, "name"),
+    ("/checkpoints", {"names": "x"}, "names"), ("/rollback", {}, "checkpoint"),
+    ("/rollback", None, "checkpoint"), ("/rollback", {"checkpoint": ["a"]}, "checkpoint")])
+def test_bad_bodies(session, path, body, field):
+    reply = session().call("POST", path, body)
+    assert reply.status == 400 and reply.json()["error"]["field"] == field, reply
+
+
+@pytest.mark.parametrize("language,code", [("bash", "x=1"), ("javascript", "x = 1")])
+def test_other_languages(session, language, code):
+    one = session(language)
+    one.out(code)
+    for path, body in (("/checkpoints", None), ("/rollback", {"checkpoint": "a"})):
+        reply = one.call("POST", path, body)
+        assert reply.status == 501 and language in reply.json()["error"]["message"], reply
+    assert one.call("GET", "/checkpoints").json() == {"checkpoints": []}

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks asked for by a holder of the spawner's socket that was taken over: it gets copies of its own boxes, whose
+processes do their part, and nothing more. (Real forks are in tests/sessions.)"""
+import array
+import errno
+import os
+import signal
+import socket
+import struct
+import time
+
+import pytest
+
+from test_messages import (BOX_CHANNEL, ENDED, EVENT, EVENT_FAILED, EVENT_USAGE, KILL, STARTED, USAGE, Live, box,
+                           shell, tree)  # noqa: F401
+
+BOX_FORKS = 16
+FORK, PAUSE, RESUME = 7, 8, 9
+FORKING = 7
+MAX_FORKS = 30
+
+
+class Forkable(Live):
+    def __init__(self, spawner, flags=BOX_CHANNEL | BOX_FORKS):
+        self.script = Live.SCRIPT
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(20)
+        ends = self.ends()
+        spawner.send(box(flags=flags), [theirs.fileno(), *ends])
+        theirs.close()
+        self.close_ends(ends)
+        assert self.event()[0] == STARTED
+        assert self.channel.recv(100)
+
+    def is_alive(self):
+        self.channel.sendall(b"echo yes >&3\n")
+        return self.channel.recv(100) == b"yes\n"
+
+
+class Fork:
+    """The holder's side of a fork."""
+    def __init__(self, original, swap=None):
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(30)
+        out, err = os.pipe(), os.pipe()
+        channel, ours = socket.socketpair()
+        fds = [theirs.fileno(), out[1], err[1], channel.fileno()]
+        if swap:
+            fds[swap[0]] = fds[swap[1]]
+        original.command(FORK, fds)
+        theirs.close()
+        for fd in (*out, *err):
+            os.close(fd)
+        channel.close()
+        ours.close()
+
+    def event(self):
+        """The next one, and the descriptor that came along."""
+        data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4))
+        fds = array.array("i", ancillary[0][2]) if ancillary else [None]
+        return (EVENT.unpack(data) if data else None), fds[0]
+
+    def hello(self):
+        event, fd = self.event()
+        assert event[0] == FORKING and fd is not None, event
+        return socket.socket(fileno=fd)
+
+    def failure(self):
+        event, _ = self.event()
+        assert event[0] == EVENT_FAILED, event
+        return event[4], -event[3]
+
+
+def test_a_box_that_was_not_made_for_it(shell):  # noqa: F811
+    live = Forkable(shell, BOX_CHANNEL)
+    assert Fork(live).failure()[1] == errno.EOPNOTSUPP
+    assert live.is_alive()
+
+
+@pytest.mark.parametrize("swap", [(0, 1), (1, 3), (2, 3), (3, 1), (3, 0)])
+def test_other_descriptors(shell, swap):  # noqa: F811
+    before = shell.held()
+    live = Forkable(shell)
+    Fork(live, swap)
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_commands_for_forks_only(shell):  # noqa: F811
+    for kind in (PAUSE, RESUME):
+        live = Forkable(shell)
+        live.command(kind)
+        assert live.kinds() == [ENDED]
+
+
+def say(hello, how):
+    """A process that is no part of the box says hello; it must not be touched."""
+    pid = os.fork()
+    if pid == 0:
+        how(hello)
+        time.sleep(30)
+        os._exit(0)
+    return pid
+
+
+HELLOS = {
+    "plain": lambda s: s.send(b"h"),
+    "with descriptors": lambda s: s.sendmsg([b"h"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]),
+    "long": lambda s: s.send(b"h" * 1000),
+    "empty": lambda s: s.send(b""),
+    "twice": lambda s: (s.send(b"h"), s.send(b"r")),
+    "pid of another": lambda s: s.sendmsg([b"h"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("3i", 1, 0, 0))]),
+}
+
+
+@pytest.mark.parametrize("how", HELLOS)
+def test_hello_of_a_stranger(shell, how):  # noqa: F811
+    before = shell.held()
+    live = Forkable(shell)
+    fork = Fork(live)
+    hello = fork.hello()
+    pid = say(hello, HELLOS[how])
+    hello.close()
+    try:
+        assert fork.failure()[1] in (errno.EPERM, errno.EPROTO, errno.ESRCH)
+        time.sleep(0.1)
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        with open("/proc/%d/status" % pid) as file:
+            assert "TracerPid:\t0\n" in file.read()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert live.is_alive()  # and not frozen
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_nobody_says_hello(shell):  # noqa: F811
+    before = shell.held()
+    live = Forkable(shell)
+    fork = Fork(live)
+    fork.hello().close()
+    assert fork.failure()[1] == errno.EPROTO
+    fork = Fork(live)
+    hello = fork.hello()
+    fork.socket.close()  # the holder has lost interest
+    assert live.is_alive()
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    hello.close()
+    assert shell.settles_holding(before)
+
+
+def test_the_original_ends_meanwhile(shell):  # noqa: F811
+    before = shell.held()
+    live = Forkable(shell)
+    fork = Fork(live)
+    hello = fork.hello()
+    live.command(KILL)
+    hello.close()
+    assert fork.failure()[1]
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_a_flood_is_bounded_and_stops_nobody(shell):  # noqa: F811
+    before = shell.held()
+    live, other = Forkable(shell), Forkable(shell)
+    forks = [Fork(live) for _ in range(2 * MAX_FORKS)]
+    hellos = [fork.hello() for fork in forks[:MAX_FORKS]]
+    for fork in forks[MAX_FORKS:]:
+        assert fork.failure()[1] == errno.EAGAIN
+    other.command(USAGE)
+    assert other.event()[0] == EVENT_USAGE
+    assert other.is_alive()
+    for fork in forks:
+        fork.socket.close()
+    for hello in hellos:
+        hello.close()
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    other.command(KILL)
+    assert other.kinds() == [ENDED]
+    assert shell.settles_holding(before)

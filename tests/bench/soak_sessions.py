@@ -65,8 +65,8 @@ class Worker(threading.Thread):
             self.session = Session(self.server, self.language, limits={"memory_mb": 96})
             self.mark = "m%d-%d" % (self.number, self.random.getrandbits(40))
             self.session.exec(SET[self.language].format(self.mark))
-        kind = self.random.choices(["get", "set", "stream", "spin", "reset", "die", "end", "pause"],
-                                   [40, 15, 15, 4, 3, 2, 3, 18])[0]
+        kind = self.random.choices(["get", "set", "stream", "files", "spin", "reset", "die", "end", "pause"],
+                                   [40, 15, 15, 20, 4, 3, 2, 3, 18])[0]
         self.done[kind] += 1
         getattr(self, "do_" + kind)()
 
@@ -76,7 +76,27 @@ class Worker(threading.Thread):
 
     def do_set(self):
         self.mark = "m%d-%d" % (self.number, self.random.getrandbits(40))
-        self.expect(self.session.exec(SET[self.language].format(self.mark))["status"] == "ok", "set")
+        answer = self.session.exec(SET[self.language].format(self.mark))
+        self.expect(answer["status"] == "ok" and answer["files_changed"] == ["f"], answer)
+
+    def do_files(self):
+        """Up, down, both at once with an exec, as an archive, and gone again; one upload breaks off."""
+        body = (self.mark * 20000).encode()[:self.random.randrange(300000)]
+        self.expect(self.session.call("PUT", "/files/d/up", body).status in (201, 204), "put")
+        late = self.session.later(GET[self.language], wait=True)
+        self.expect(self.session.call("GET", "/files/d/up").body == body, "down")
+        self.expect(self.session.call("GET", "/files/f").body == self.mark.encode(), "f")
+        self.expect(body in self.session.call("GET", "/archive?path=d").body, "archive")
+        self.expect(late.result().json()["stdout"] == "%s %s\n" % (self.mark, self.mark), "exec meanwhile")
+        conn = self.server.connect()
+        conn.putrequest("PUT", "/v1/sessions/%s/files/half" % self.session.id)
+        conn.putheader("Content-Length", "1000000")
+        conn.endheaders()
+        conn.send(b"x" * self.random.randrange(100000))
+        conn.close()
+        self.expect(self.session.call("DELETE", "/files/d?recursive=true").status == 204, "delete")
+        names = [e["name"] for e in self.session.call("GET", "/files").json()["entries"]]
+        self.expect(names == ["f"], names)
 
     def do_stream(self):
         events = self.session.stream(COUNT[self.language].format(self.mark))

@@ -503,3 +503,28 @@ def test_rootless(make_server):
         import shutil
         shutil.rmtree(work, ignore_errors=True)
     assert status == 0 and not left
+
+
+def test_a_slow_upload_has_time_but_a_stalled_one_ends(make_server):
+    server = make_server(env={"HERMES_REQUEST_TIMEOUT_S": "2"})
+    s = Session(server)
+    conn = server.connect()
+    conn.putrequest("PUT", "/v1/sessions/%s/files/slow" % s.id)
+    conn.putheader("Content-Length", str(10 * 100000))
+    conn.endheaders()
+    for _ in range(10):
+        conn.send(b"x" * 100000)
+        time.sleep(.5)
+    assert conn.getresponse().status == 201  # after more than twice that time
+    conn.close()
+    conn = server.connect()
+    conn.putrequest("PUT", "/v1/sessions/%s/files/stalled" % s.id)
+    conn.putheader("Content-Length", str(10 * 100000))
+    conn.endheaders()
+    conn.send(b"x" * 100000)
+    began = time.monotonic()
+    assert conn.sock.recv(100) == b""  # the connection is closed
+    assert time.monotonic() - began < 20
+    conn.close()
+    assert wait_until(lambda: names(s) == ["slow"], 5)
+    s.delete()

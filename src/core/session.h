@@ -77,10 +77,16 @@ int session_interrupt(struct session *s, struct err *err);
 int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
     struct err *err);
 
-/* Copies of an idle session, memory and files: fills in `ret` with `count` new ones, of which
- * the caller owns a reference each; all or none. ERR_CONFLICT tells what stands in the way. */
+/* Copies of an idle session: fills in `ret` with `count` new ones, of which the caller owns a
+ * reference each; all or none. ERR_CONFLICT tells what stands in the way. Where the memory of a
+ * language cannot be copied they are fresh ones, with copies of the files below /box. */
 enum { SESSION_FORKS_MAX = 30 };
-int session_fork(struct session *s, unsigned count, int cancel_fd, struct session **ret,
+struct fork_result {
+    struct session *copies[SESSION_FORKS_MAX];
+    bool has_memory;
+    bool is_whole; /* no file was left out */
+};
+int session_fork(struct session *s, unsigned count, int cancel_fd, struct fork_result *ret,
     unsigned *ret_retry_s, struct err *err);
 
 /* Checkpoints: copies that stand still under a name until they are deleted, or the session is.

@@ -6,7 +6,7 @@
 
 #include "core/session_state.h"
 
-#include "base/clock.h"
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "core/service.h"
 
@@ -144,6 +144,7 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->is_fork, copy->is_fork);
     SWAP(s->cwd, copy->cwd);
     SWAP(s->told_pids, copy->told_pids);
+    close_fd(&s->watcher.fd); /* of the old box; another is asked for when it is needed */
     s->execution_count = copy->execution_count;
     (void)pthread_mutex_unlock(&s->lock);
 }

@@ -234,23 +234,28 @@ int session_can_fork(const struct session *s, struct err *err)
         s->spec.runtime->name);
 }
 
-int session_fork(struct session *s, unsigned count, int cancel_fd, struct session **ret,
+int session_fork(struct session *s, unsigned count, int cancel_fd, struct fork_result *ret,
     unsigned *ret_retry_s, struct err *err)
 {
     unsigned made = 0;
+    *ret = (struct fork_result){
+        .has_memory = s->spec.runtime->run.session_forks, .is_whole = true};
     *ret_retry_s = 1;
-    int r = session_can_fork(s, err);
-    if (r < 0 || (r = session_take(s, false, false, cancel_fd, err)) < 0)
+    int r = session_take(s, false, false, cancel_fd, err);
+    if (r < 0)
         return r;
     while (r == 0 && made < count) {
-        r = session_copy(s, "", cancel_fd, &ret[made], ret_retry_s, err);
+        struct session **copy = &ret->copies[made];
+        r = ret->has_memory
+                ? session_copy(s, "", cancel_fd, copy, ret_retry_s, err)
+                : session_copy_fresh(s, cancel_fd, copy, &ret->is_whole, ret_retry_s, err);
         made += r == 0;
     }
     channel_rest(&s->channel);
     session_give(s);
     while (r < 0 && made > 0) {
-        session_delete(ret[--made]);
-        session_unref(ret[made]);
+        session_delete(ret->copies[--made]);
+        session_unref(ret->copies[made]);
     }
     return r;
 }

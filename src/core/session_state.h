@@ -165,6 +165,11 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
     unsigned *ret_retry_s, struct err *err);
 
+/* session_fork_files.c: a fresh session with the same files; *ret_is_whole becomes false when
+ * some are left out. */
+int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
+    bool *ret_is_whole, unsigned *ret_retry_s, struct err *err);
+
 /* 0, or ERR_UNSUPPORTED. */
 int session_can_fork(const struct session *s, struct err *err);
 

@@ -36,6 +36,10 @@ def test_rollback_brings_back_memory_and_files(session):
         assert rollback(one, "first")["cwd"] == "/box/d"
         assert one.out("print(x, open('/box/f').read(), os.path.exists('/box/new'), os.getcwd())") == "1 1 False /box/d\n"
         assert one.exec("1")["execution_count"] == 3
+    assert one.exec("open('/box/z', 'w').close()")["files_changed"] == ["z"]
+    rollback(one, "first")
+    assert one.call("GET", "/files/z").status == 404 and one.call("GET", "/files/f").body == b"1"
+    assert one.exec("open('/box/y', 'w').close()")["files_changed"] == ["y"]
     assert names(one) == ["first"]
     assert len(one.server("GET", "/v1/sessions").json()["sessions"]) == 1
 

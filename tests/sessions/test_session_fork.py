@@ -639,3 +639,27 @@ def test_deleting_all_leaves_nothing(make_server):
     assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")), 5)
     assert server.metric("hermes_memory_promised_bytes") == 0
     assert server.stop() == 0
+
+
+# Languages whose memory cannot be copied.
+
+@pytest.mark.parametrize("language,write,read", [
+    ("bash", "x=1; mkdir d; echo both > d/a; echo 'echo run' > s; chmod +x s; ln -s d/a l",
+     "cat d/a; ./s; echo \"x=$x\""),
+    ("javascript", "x = 1; fs = require('fs'); fs.mkdirSync('d'); fs.writeFileSync('d/a', 'both\\n'); "
+     "fs.writeFileSync('s', 'echo run', {mode: 0o755}); fs.symlinkSync('d/a', 'l')",
+     "console.log(require('fs').readFileSync('d/a', 'utf8') + require('child_process').execSync('sh ./s') "
+     "+ 'x=' + (typeof x == 'undefined' ? '' : x))")])
+def test_files_only(session, language, write, read):
+    one = session(language)
+    one.out(write)
+    reply = one.call("POST", "/fork", {"count": 2})
+    assert reply.status == 201, reply
+    answer = reply.json()
+    assert answer["memory"] == "fresh" and answer["files"] == "incomplete"  # the link
+    two, three = [attach(one, made) for made in answer["sessions"]]
+    assert two.made["forked_from"] == one.id
+    assert two.out(read) == "both\nrun\nx=\n"
+    assert two.call("PUT", "/files/d/a", b"two\n", headers={"Content-Type": "application/octet-stream"}).status == 204
+    assert one.delete().status == 204
+    assert three.out(read) == "both\nrun\nx=\n"

@@ -80,7 +80,7 @@ int inject_attach(struct tracee *t, pid_t pid)
 {
     struct user_regs_struct regs;
     bool is_there = false;
-    int signal;
+    int signal = 0;
     *t = (struct tracee){.pid = pid};
     int r = result(ptrace(PTRACE_SEIZE, pid, 0,
         (void *)(OPTION_SYSGOOD | OPTION_EXITKILL | OPTION_SUSPEND_SECCOMP)));
@@ -125,7 +125,7 @@ int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size)
 /* Runs it to its next stop at a system call. */
 static int run_to_call(pid_t pid)
 {
-    int signal;
+    int signal = 0;
     int r = result(ptrace(PTRACE_SYSCALL, pid, 0, 0));
     if (r == 0)
         r = wait_stop(pid, &signal);

@@ -17,7 +17,8 @@ union control {
     struct cmsghdr align;
 };
 
-int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
+static int send_with(
+    int socket, const void *data, size_t size, const int *fds, unsigned fd_count, int flags)
 {
     union control control;
     struct iovec iov = {.iov_base = (void *)data, .iov_len = size};
@@ -34,11 +35,22 @@ int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsig
         head->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
         memcpy(CMSG_DATA(head), fds, sizeof(int) * fd_count);
     }
-    while (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0) {
+    while (sendmsg(socket, &msg, MSG_NOSIGNAL | flags) < 0) {
         if (errno != EINTR)
             return -errno;
     }
     return 0;
+}
+
+int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
+{
+    return send_with(socket, data, size, fds, fd_count, 0);
+}
+
+int fdpass_send_now(
+    int socket, const void *data, size_t size, const int *fds, unsigned fd_count)
+{
+    return send_with(socket, data, size, fds, fd_count, MSG_DONTWAIT);
 }
 
 /* Keeps at most `max`; false when there were more. */

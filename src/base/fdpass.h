@@ -8,8 +8,11 @@
 
 enum { FDPASS_MAX = 40 };
 
-/* The descriptors stay the sender's. Returns 0 or negative errno. */
+/* The descriptors stay the sender's. Returns 0 or negative errno. The second does not wait for
+ * room: -EAGAIN. */
 int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsigned fd_count);
+int fdpass_send_now(
+    int socket, const void *data, size_t size, const int *fds, unsigned fd_count);
 
 /* Waits for a packet; its descriptors, at most `max`, are the caller's. Returns the packet's
  * length, 0 at the end of the socket, -EMSGSIZE when there was more in it than fits (all

@@ -64,6 +64,7 @@ struct box {
     uint32_t fork_ids;        /* their numbers */
     unsigned next_fork;
     bool init_gone;
+    struct box *copy; /* the fork of it that is being made */
     /* Of a fork; pid and lineage also of what it was forked from. */
     bool is_fork;
     bool is_known;      /* pid and pidfd are what they should be */

@@ -382,6 +382,16 @@ void cgroup_leaf_usage(
         .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
 }
 
+int cgroup_leaf_move(const struct cgroup_host *host, const struct cgroup_leaf *leaf, pid_t pid)
+{
+    char text[16];
+    int r = 0;
+    (void)snprintf(text, sizeof(text), "%d", pid);
+    for (unsigned i = 0; r == 0 && i < host->count; i++)
+        r = fs_write_once(leaf->fds[i], "cgroup.procs", text);
+    return r;
+}
+
 int cgroup_leaf_freeze(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_frozen)
 {

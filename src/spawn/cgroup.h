@@ -102,6 +102,9 @@ int cgroup_join(int fd);
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
 
+/* Moves a process there, in every tree. */
+int cgroup_leaf_move(const struct cgroup_host *host, const struct cgroup_leaf *leaf, pid_t pid);
+
 /* Stops everything in it, or lets it go on. The kernel takes a moment for the former;
  * cgroup_leaf_settle() waits for that, but not for long: -ETIMEDOUT. */
 int cgroup_leaf_freeze(

@@ -64,8 +64,9 @@ int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
     int count =
         cgroup_leaf_open_joins(&s->cgroups, is_aside ? &root->aside : &root->leaf, true, fds);
     const struct link_order order = {.kind = ORDER_JOIN};
-    int r = count < 0 ? count
-                      : fdpass_send(root->link, &order, sizeof(order), fds, (unsigned)count);
+    int r = count < 0
+                ? count
+                : fdpass_send_now(root->link, &order, sizeof(order), fds, (unsigned)count);
     for (int i = 0; i < count; i++)
         (void)close(fds[i]);
     return r;
@@ -121,7 +122,7 @@ static int open_hello(struct box *box)
         return -errno;
     box->ends[3] = st.st_ino;
     const struct spawn_event event = {.kind = EVENT_FORKING};
-    return fdpass_send(box->socket, &event, sizeof(event), &theirs, 1);
+    return fdpass_send_now(box->socket, &event, sizeof(event), &theirs, 1);
 }
 
 static int prepare(struct spawner *s, struct box *box, int *fds)
@@ -167,9 +168,11 @@ static int start_work(struct spawner *s, struct box *box, const struct box *pare
     return pid < 0 ? pid : 0;
 }
 
+/* One fork of a box at a time: it freezes the box. */
 static bool is_forkable(const struct box *parent)
 {
-    return parent->started && !parent->is_resting && !parent->killed && !parent->failed;
+    return parent->started && !parent->is_resting && !parent->killed && !parent->failed &&
+           !parent->copy;
 }
 
 bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count)
@@ -199,6 +202,7 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;
+    parent->copy = box;
     if ((r = prepare(s, box, fds)) < 0 ||
         (r = box_watch(s, box, box->socket, TAG_SOCKET)) < 0 ||
         (r = start_work(s, box, parent)) < 0)
@@ -210,18 +214,19 @@ static struct box *live_parent(struct spawner *s, const struct box *box)
 {
     struct box *parent = &s->boxes[box->parent];
     bool is_same = parent->used && parent->request_ns == box->parent_ns;
-    return is_same && !parent->killed && !parent->told ? parent : NULL;
+    return is_same ? parent : NULL;
 }
 
 /* It tells who the copy is, with a pidfd. */
-static void on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
+static bool on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
 {
     if (pid <= 1 || *pidfd < 0 || box->pidfd >= 0)
-        return;
+        return false;
     box->pid = pid;
     box->pidfd = take_fd(pidfd);
     box->watched = box_watch(s, box, box->pidfd, TAG_PIDFD) == 0;
     box->is_known = true;
+    return box->watched;
 }
 
 bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
@@ -233,9 +238,10 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
     if (box->link < 0 || poll(&ready, 1, 0) != 1)
         return false;
     ssize_t n = fdpass_receive(box->link, ret, sizeof(*ret), &fd, 1, &count);
-    if (n == (ssize_t)sizeof(*ret) && ret->kind == LINK_KNOWN)
-        on_known(s, box, ret->status, &fd);
-    if (n != (ssize_t)sizeof(*ret)) /* it ended, and had said nothing of that */
+    bool is_fine = n == (ssize_t)sizeof(*ret);
+    if (is_fine && ret->kind == LINK_KNOWN)
+        is_fine = on_known(s, box, ret->status, &fd);
+    if (!is_fine) /* it ended, and had said nothing of that */
         *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
     close_fd(&fd);
     return true;
@@ -243,14 +249,16 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
 
 void fork_helped(struct spawner *s, struct box *box)
 {
+    struct box *parent = live_parent(s, box);
     if (box->helper > 0) {
         (void)kill(box->helper, SIGKILL);
         while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
             ;
-        struct box *parent = live_parent(s, box);
-        if (parent)
+        if (parent && parent->copy == box)
             (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, false);
     }
+    if (parent && parent->copy == box)
+        parent->copy = NULL;
     box->helper = 0;
     close_fd(&box->link);
 }

@@ -12,8 +12,8 @@
  * alarm, so that nobody waits for a program that does not do its part), in this order:
  *
  *   the program's copy says hello on a socket that tells us its pid
- *   it is stopped, and made to move to a control group of its own (inject.h)
- *   the original is frozen; the copy is made to make the calls that confine it
+ *   it is stopped (inject.h) and moved to a control group of its own; the original is frozen
+ *   it is made to make the calls that confine it
  *   its file systems are made, mounted and filled
  *   it is told to go on, moves its descriptors over, and says so
  *   it is frozen and looked at: no descriptor, directory or shared memory of the original's

@@ -11,21 +11,17 @@
 #include "base/clock.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
-#include "base/str.h"
 #include "spawn/copy_tree.h"
 #include "spawn/inject.h"
 #include "spawn/sys.h"
 #include "spawn/tree.h"
 
-#include <assert.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -143,105 +139,6 @@ static int know_copy(struct fork_work *w)
     return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
 }
 
-/* The copy's number for the socket it said hello on. */
-static int find_hello(const struct fork_work *w)
-{
-    int fd = openat(w->proc_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-    while (dir && (entry = readdir(dir))) {
-        struct stat st;
-        uint64_t number;
-        if (str_parse_u64(entry->d_name, &number) == 0 &&
-            fstatat(fd, entry->d_name, &st, 0) == 0 && S_ISSOCK(st.st_mode) &&
-            st.st_ino == w->box->ends[3])
-            return (int)number;
-    }
-    return dir ? -EPROTO : -errno;
-}
-
-/* What lies where in the copy's memory while it takes descriptors. */
-struct taking {
-    struct msghdr head;
-    struct iovec data;
-    char byte;
-    char zero; /* what a process writes to a control group to enter it */
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(CGROUP_MAX_TREES * sizeof(int))];
-    } control;
-};
-static_assert(sizeof(struct taking) <= INJECT_SCRATCH, "room in the copy");
-
-/* Has the copy take the descriptors that wait in its socket: returns how many. */
-static int take_in_copy(const struct fork_work *w, int hello, int ret_fds[CGROUP_MAX_TREES])
-{
-    const struct tracee *t = &w->copy;
-    struct taking taking = {.zero = '0',
-        .data = {(void *)(uintptr_t)(t->scratch + offsetof(struct taking, byte)), 1}};
-    taking.head.msg_iov = (void *)(uintptr_t)(t->scratch + offsetof(struct taking, data));
-    taking.head.msg_iovlen = 1;
-    taking.head.msg_control =
-        (void *)(uintptr_t)(t->scratch + offsetof(struct taking, control));
-    taking.head.msg_controllen = sizeof(taking.control);
-    int r = inject_write(t, 0, &taking, sizeof(taking));
-    if (r < 0)
-        return r;
-    long n = inject_call(
-        t, SYS_recvmsg, (uint64_t)hello, t->scratch, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0);
-    if (n != 1)
-        return n < 0 ? (int)n : -EPROTO;
-    if ((r = inject_read(t, 0, &taking, sizeof(taking))) < 0)
-        return r;
-    size_t size = taking.control.align.cmsg_len - CMSG_LEN(0);
-    if (size == 0 || size > CGROUP_MAX_TREES * sizeof(int))
-        return -EPROTO;
-    memcpy(ret_fds, CMSG_DATA(&taking.control.align), size);
-    return (int)(size / sizeof(int));
-}
-
-static int enter_groups(const struct fork_work *w, int hello)
-{
-    const struct tracee *t = &w->copy;
-    int fds[CGROUP_MAX_TREES];
-    int count = take_in_copy(w, hello, fds);
-    for (int i = 0; i < count; i++) {
-        long n = inject_call(t, SYS_write, (uint64_t)fds[i],
-            t->scratch + offsetof(struct taking, zero), 1, 0, 0);
-        long closed = inject_call(t, SYS_close, (uint64_t)fds[i], 0, 0, 0, 0);
-        if (n != 1 || closed < 0)
-            return n < 0 ? (int)n : -EPROTO;
-    }
-    return count < 0 ? count : 0;
-}
-
-/* Whether it is in its own group in every tree. */
-static int is_in_groups(const struct fork_work *w)
-{
-    char text[4096];
-    unsigned found = 0;
-    int r = (int)fs_read_small(w->proc_fd, "cgroup", text, sizeof(text));
-    for (const char *at = text; r > 0 && (at = strstr(at, w->box->leaf.name)); at++)
-        found++;
-    return r < 0 ? r : found == w->s->cgroups.count ? 0 : -EPERM;
-}
-
-/* Moves the copy to its own control groups. It does that itself: see fork_move_init(). */
-static int move_copy(const struct fork_work *w)
-{
-    int fds[CGROUP_MAX_TREES];
-    int hello = find_hello(w);
-    if (hello < 0)
-        return hello;
-    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, fds);
-    int r = count < 0 ? count : fdpass_send(w->hello_fd, "g", 1, fds, (unsigned)count);
-    for (int i = 0; i < count; i++)
-        (void)close(fds[i]);
-    if (r < 0 || (r = enter_groups(w, hello)) < 0)
-        return r;
-    return is_in_groups(w);
-}
-
 /* Nobody in the original's group shares memory, descriptors or directories with the copy, and
  * it is alone in its own. */
 static int is_alone(const struct fork_work *w)
@@ -273,9 +170,9 @@ static int open_places(pid_t pid, int flags, int ret_fds[3])
     return 0;
 }
 
-/* The first process that changes its group after a pause waits for the kernel to prepare for
- * that, for milliseconds; those that follow do not. So one goes ahead while the original is
- * busy forking. */
+/* The first change of a group after a pause waits for the kernel to prepare for that, for
+ * milliseconds; those that follow do not. So one goes ahead while the original is busy forking.
+ */
 static _Noreturn void warm_up(const struct fork_work *w)
 {
     int fds[CGROUP_MAX_TREES];
@@ -307,7 +204,8 @@ static int stop_copy(struct fork_work *w)
     if ((r = fdpass_send(w->report_fd, &known, sizeof(known), &w->pidfd, 1)) < 0)
         return r;
     const struct cgroup_host *host = &w->s->cgroups;
-    if ((r = inject_attach(&w->copy, w->pid)) < 0 || (r = move_copy(w)) < 0 ||
+    if ((r = inject_attach(&w->copy, w->pid, w->pidfd)) < 0 ||
+        (r = cgroup_leaf_move(host, &w->box->leaf, w->pid)) < 0 ||
         (r = end_child(warmer)) < 0 ||
         (r = cgroup_leaf_freeze(host, &w->parent->leaf, true)) < 0 ||
         (r = cgroup_leaf_settle(host, &w->parent->leaf)) < 0 || (r = is_alone(w)) < 0)

@@ -9,6 +9,7 @@
 #if defined(__x86_64__)
 
 #include <assert.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -76,24 +77,39 @@ static int is_in_call(pid_t pid, const struct user_regs_struct *regs, bool *ret)
     return 0;
 }
 
-int inject_attach(struct tracee *t, pid_t pid)
+/* Another process may have got the number before we came: it is let go unharmed. */
+static int seize(pid_t pid, int pidfd)
+{
+    struct pollfd dead = {.fd = pidfd, .events = POLLIN};
+    int signal;
+    int r = result(ptrace(PTRACE_SEIZE, pid, 0, 0));
+    if (r < 0 || (r = result(ptrace(PTRACE_INTERRUPT, pid, 0, 0))) < 0 ||
+        (r = wait_stop(pid, &signal)) < 0)
+        return r;
+    if (poll(&dead, 1, 0) != 0) {
+        (void)ptrace(PTRACE_DETACH, pid, 0, 0);
+        return -ESRCH;
+    }
+    return result(ptrace(PTRACE_SETOPTIONS, pid, 0,
+        (void *)(OPTION_SYSGOOD | OPTION_EXITKILL | OPTION_SUSPEND_SECCOMP)));
+}
+
+int inject_attach(struct tracee *t, pid_t pid, int pidfd)
 {
     struct user_regs_struct regs;
     bool is_there = false;
-    int signal = 0;
+    int signal;
     *t = (struct tracee){.pid = pid};
-    int r = result(ptrace(PTRACE_SEIZE, pid, 0,
-        (void *)(OPTION_SYSGOOD | OPTION_EXITKILL | OPTION_SUSPEND_SECCOMP)));
-    for (int i = 0; r == 0 && !is_there && i < ATTEMPTS; i++) {
-        if ((r = result(ptrace(PTRACE_INTERRUPT, pid, 0, 0))) < 0 ||
-            (r = wait_stop(pid, &signal)) < 0 || (r = get_registers(pid, &regs)) < 0 ||
-            (r = is_in_call(pid, &regs, &is_there)) < 0)
-            return r;
-        if (is_there)
+    int r = seize(pid, pidfd);
+    for (int i = 0; r == 0 && i < ATTEMPTS; i++) {
+        if ((r = get_registers(pid, &regs)) < 0 ||
+            (r = is_in_call(pid, &regs, &is_there)) < 0 || is_there)
             break;
         /* It has just said hello and is not yet where it waits. */
         r = result(ptrace(PTRACE_CONT, pid, 0, 0));
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        if (r == 0 && (r = result(ptrace(PTRACE_INTERRUPT, pid, 0, 0))) == 0)
+            r = wait_stop(pid, &signal);
     }
     if (r < 0 || !is_there)
         return r < 0 ? r : -EBUSY;
@@ -109,16 +125,6 @@ int inject_write(const struct tracee *t, size_t offset, const void *data, size_t
     if (offset + size > INJECT_SCRATCH)
         return -EINVAL;
     ssize_t n = process_vm_writev(t->pid, &ours, 1, &theirs, 1, 0);
-    return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
-}
-
-int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size)
-{
-    struct iovec ours = {ret, size};
-    struct iovec theirs = {(void *)(uintptr_t)(t->scratch + offset), size};
-    if (offset + size > INJECT_SCRATCH)
-        return -EINVAL;
-    ssize_t n = process_vm_readv(t->pid, &ours, 1, &theirs, 1, 0);
     return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
 }
 
@@ -171,17 +177,12 @@ int inject_detach(const struct tracee *t)
 
 #else
 
-int inject_attach(struct tracee *t, pid_t pid)
+int inject_attach(struct tracee *t, pid_t pid, int pidfd)
 {
     return -ENOSYS;
 }
 
 int inject_write(const struct tracee *t, size_t offset, const void *data, size_t size)
-{
-    return -ENOSYS;
-}
-
-int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size)
 {
     return -ENOSYS;
 }

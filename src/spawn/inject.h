@@ -20,12 +20,12 @@ struct tracee {
 
 enum { INJECT_SCRATCH = 256 };
 
-/* Stops it in the system call it waits in. */
-int inject_attach(struct tracee *t, pid_t pid);
+/* Stops the process behind the pidfd, whose number is pid, in the system call it waits in. From
+ * then on that number is nobody else's: who is traced is not reaped before we are gone. */
+int inject_attach(struct tracee *t, pid_t pid, int pidfd);
 
-/* Puts bytes at scratch + offset, or gets them from there. */
+/* Puts bytes at scratch + offset. */
 int inject_write(const struct tracee *t, size_t offset, const void *data, size_t size);
-int inject_read(const struct tracee *t, size_t offset, void *ret, size_t size);
 
 /* Returns what the call did; -EPROTO when another one was about to be made. */
 long inject_call(const struct tracee *t, long number, uint64_t a, uint64_t b, uint64_t c,

@@ -543,6 +543,41 @@ def test_lies_are_found_out(session, lie):
     assert fork(other).out("print(2)") == "2\n"
 
 
+def test_the_original_hears_nothing_that_is_for_the_copy(session):
+    """It has the socket on which its copy is spoken to, and reads from it too: there are no descriptors to be had."""
+    one, other = session(), session()
+    one.out(HOSTILE + """
+import array, socket
+stolen, words = [], []
+def steal(self):
+    channel = self.kernel.channel
+    channel.send('fork', {'refused': None})
+    fds = functions['take_descriptors'](channel.fd)
+    if functions['clone']() == 0:
+        try:
+            self.be_copy(fds, *self.look(), '/box')
+        finally:
+            os._exit(0)
+    hello = socket.socket(fileno=os.dup(fds[3]))
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        try:
+            data, found, _, _ = hello.recvmsg(10, socket.CMSG_SPACE(64), socket.MSG_DONTWAIT)
+            words.append(data); stolen.extend(found)
+        except BlockingIOError:
+            pass
+    hello.close()
+    for fd in fds:
+        os.close(fd)
+    channel.send('fork', {'refused': None})
+type(forker).fork = steal
+""")
+    reply = one.call("POST", "/fork")
+    assert reply.status in (201, 409), reply
+    assert one.out("print(len(stolen))") == "0\n"
+    assert fork(other).out("print(2)") == "2\n"
+
+
 STUCK = {
     "before hello": "functions['ask'] = lambda *a: time.sleep(1000)",
     "busy after hello": """

@@ -17,7 +17,6 @@ from test_messages import (BOX_CHANNEL, ENDED, EVENT, EVENT_FAILED, EVENT_USAGE,
 BOX_FORKS = 16
 FORK, PAUSE, RESUME = 7, 8, 9
 FORKING = 7
-MAX_FORKS = 30
 
 
 class Forkable(Live):
@@ -164,22 +163,42 @@ def test_the_original_ends_meanwhile(shell):  # noqa: F811
     assert shell.settles_holding(before)
 
 
-def test_a_flood_is_bounded_and_stops_nobody(shell):  # noqa: F811
+def test_one_at_a_time(shell):  # noqa: F811
     before = shell.held()
     live, other = Forkable(shell), Forkable(shell)
-    forks = [Fork(live) for _ in range(2 * MAX_FORKS)]
-    hellos = [fork.hello() for fork in forks[:MAX_FORKS]]
-    for fork in forks[MAX_FORKS:]:
-        assert fork.failure()[1] == errno.EAGAIN
+    first = Fork(live)
+    hello = first.hello()
+    for fork in [Fork(live) for _ in range(40)]:
+        assert fork.failure()[1] == errno.EBUSY
     other.command(USAGE)
     assert other.event()[0] == EVENT_USAGE
-    assert other.is_alive()
-    for fork in forks:
-        fork.socket.close()
-    for hello in hellos:
-        hello.close()
-    live.command(KILL)
-    assert live.kinds() == [ENDED]
-    other.command(KILL)
-    assert other.kinds() == [ENDED]
+    assert other.is_alive() and live.is_alive()
+    hello.close()
+    assert first.failure()[1] == errno.EPROTO
+    again = Fork(live)
+    again.hello().close()
+    assert again.failure()[1] == errno.EPROTO
+    for one in (live, other):
+        one.command(KILL)
+        assert one.kinds() == [ENDED]
     assert shell.settles_holding(before)
+
+
+def test_a_socket_that_is_full(shell):  # noqa: F811
+    """The spawner does not wait for whoever asked."""
+    live = Forkable(shell)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.setblocking(False)
+    try:
+        while True:
+            theirs.send(bytes(4096))
+    except BlockingIOError:
+        pass
+    theirs.setblocking(True)
+    out, (channel, end) = os.pipe(), socket.socketpair()
+    live.command(FORK, [theirs.fileno(), out[1], out[1], channel.fileno()])
+    assert live.is_alive()
+    live.command(USAGE)
+    assert live.event()[0] == EVENT_USAGE
+    for fd in out:
+        os.close(fd)

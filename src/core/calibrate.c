@@ -42,12 +42,13 @@ static int compare(const void *a, const void *b)
 }
 
 /* The median of some runs; false when the zygote does not come up. */
-static bool median(struct engine *e, const struct runtime *rt, bool warm, uint64_t *ret)
+static bool median(struct engine *e, const struct runtime *rt, bool warm,
+    const atomic_bool *stop, uint64_t *ret)
 {
     uint64_t peaks[ROUNDS] = {0};
     unsigned count = 0;
     uint64_t deadline_ms = clock_ms() + PATIENCE_MS;
-    while (count < ROUNDS && clock_ms() < deadline_ms) {
+    while (count < ROUNDS && clock_ms() < deadline_ms && !*stop) {
         if (measure(e, rt, warm, &peaks[count]))
             count++;
         else
@@ -58,13 +59,13 @@ static bool median(struct engine *e, const struct runtime *rt, bool warm, uint64
     return count == ROUNDS;
 }
 
-void calibrate_warm(struct engine *e)
+void calibrate_warm(struct engine *e, const atomic_bool *stop)
 {
     for (size_t i = 0; i < e->runtimes->count; i++) {
         const struct runtime *rt = &e->runtimes->items[i];
         uint64_t warm, cold;
-        if (rt->available && rt->run.warm.count && median(e, rt, true, &warm) &&
-            median(e, rt, false, &cold) && cold > warm)
+        if (rt->available && rt->run.warm.count && median(e, rt, true, stop, &warm) &&
+            median(e, rt, false, stop, &cold) && cold > warm)
             e->warm_base_kb[i] = cold - warm;
     }
 }

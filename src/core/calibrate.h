@@ -7,6 +7,8 @@
 
 #include "core/engine.h"
 
-/* Measures it for every runtime that has a zygote. Takes a few short runs; call it on a thread
- * of its own. */
-void calibrate_warm(struct engine *engine);
+#include <stdatomic.h>
+
+/* Measures it for every runtime that has a zygote. Takes a few short runs, or half a minute
+ * when a zygote does not come up; call it on a thread of its own. Ends soon after *stop. */
+void calibrate_warm(struct engine *engine, const atomic_bool *stop);

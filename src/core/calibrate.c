@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { ROUNDS = 5, PATIENCE_MS = 30000, PAUSE_MS = 50 };
+enum { ROUNDS = 5, PATIENCE_MS = 30000, PAUSE_MS = 50, NAP_MS = 10 };
 
 /* Peak of an empty program; false when it was not served as wanted. */
 static bool measure(
@@ -41,18 +41,29 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The median of some runs; false when the zygote does not come up. */
+static void pause_for(uint64_t ms, const atomic_bool *stop)
+{
+    uint64_t until_ms = clock_ms() + ms;
+    while (clock_ms() < until_ms && !*stop)
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
+}
+
+/* The median of some runs; false when the zygote does not come up. Asked less and less often:
+ * where it never will, each question is a run for nothing. */
 static bool median(struct engine *e, const struct runtime *rt, bool warm,
     const atomic_bool *stop, uint64_t *ret)
 {
     uint64_t peaks[ROUNDS] = {0};
     unsigned count = 0;
+    uint64_t pause_ms = PAUSE_MS;
     uint64_t deadline_ms = clock_ms() + PATIENCE_MS;
     while (count < ROUNDS && clock_ms() < deadline_ms && !*stop) {
-        if (measure(e, rt, warm, &peaks[count]))
+        if (measure(e, rt, warm, &peaks[count])) {
             count++;
-        else
-            (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+        } else {
+            pause_for(pause_ms, stop);
+            pause_ms *= 2;
+        }
     }
     qsort(peaks, count, sizeof(peaks[0]), compare);
     *ret = count ? peaks[count / 2] : 0;

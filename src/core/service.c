@@ -67,7 +67,7 @@ static void cap_runtimes(struct service *s)
 static void *calibrate(void *arg)
 {
     struct service *s = arg;
-    calibrate_warm(s->engine, &s->is_closing);
+    calibrate_warm(s->engine, &s->stopping);
     s->background--;
     return NULL;
 }
@@ -114,7 +114,6 @@ int service_open(struct service *service, struct err *err)
 
 void service_close(struct service *service)
 {
-    service->is_closing = true;
     /* Threads of background runs hold references into all of this. */
     for (int i = 0; service->background && i < 1000; i++)
         (void)poll(NULL, 0, 10);

@@ -28,8 +28,7 @@ struct service {
     uint64_t started_ms;
     atomic_bool stopping;
     atomic_int background; /* runs on threads of their own */
-    atomic_bool is_closing;
-    atomic_size_t held; /* bytes of requests and replies under way */
+    atomic_size_t held;    /* bytes of requests and replies under way */
     size_t held_max;
     uint64_t store_failures;
 };

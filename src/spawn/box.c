@@ -5,11 +5,10 @@
  * is sent the child does nothing; when we fail before it, it dies without having run anything.
  */
 
-#include "spawn/box.h"
+#include "spawn/box_parts.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
 #include "spawn/fork.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
@@ -26,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20, LAST_WAIT_MS = 5000 };
+enum { LAST_WAIT_MS = 5000 };
 
 void box_tell(int socket, const struct spawn_event *event)
 {
@@ -34,7 +33,7 @@ void box_tell(int socket, const struct spawn_event *event)
 }
 
 /* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
-static int give_pipes(
+int box_give_pipes(
     const struct spawner *s, const struct box *box, const int *fds, unsigned count)
 {
     uid_t uid = ids_payload(&s->ids, box->slot);
@@ -92,7 +91,7 @@ static int clone_in_network(struct spawner *s, struct box *box, struct inside *i
     in->has_network = box->network >= 0 && network_enter(box->network) == 0;
     int pid = clone_init(s, box, in);
     int r = in->has_network ? network_leave(&s->network) : 0;
-    s->is_lost = r < 0;
+    s->is_lost = s->is_lost || r < 0;
     return r < 0 ? r : pid;
 }
 
@@ -239,7 +238,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         .is_parked = !fds};
     int send[2 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
-    int hand[2] = {-1, -1};
+    cleanup_close int hand = -1;
     box->network_owner = s->zygotes[box->zygote].serial;
     box->network = network_take(&s->network, box->network_owner);
     ask.has_network = box->network >= 0;
@@ -252,11 +251,10 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     count += (unsigned)r;
     if (ask.has_network)
         send[count++] = box->network;
-    if (!fds && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hand) < 0)
-        r = -errno;
-    box->hand = hand[0];
     if (!fds)
-        send[count++] = hand[1];
+        r = open_hand(box, &hand);
+    if (!fds)
+        send[count++] = hand;
     for (unsigned i = 1; fds && i < fd_count; i++)
         send[count++] = fds[i];
     *ret_step = STEP_CLONE;
@@ -265,17 +263,16 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
             &s->zygotes[box->zygote], &ask, send, count, &box->pidfd, &box->network);
     for (unsigned i = 0; i < ask.join_count; i++)
         (void)close(send[1 + i]);
-    close_fd(&hand[1]);
     return r < 0 ? r : 0;
 }
 
 /* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
-static int build(struct spawner *s, struct box *box, const struct spawn_box *request,
+int box_build(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, uint32_t *ret_step)
 {
     cleanup_close int link_fd = -1;
     int r = open_box(s, box, request, &link_fd, ret_step);
-    if (r < 0 || (fds && (r = give_pipes(s, box, fds + 2, fd_count - 2)) < 0))
+    if (r < 0 || (fds && (r = box_give_pipes(s, box, fds + 2, fd_count - 2)) < 0))
         return r;
     r = box->zygote >= 0 ? start_warm(s, box, request, fds, fd_count, link_fd, ret_step)
                          : start_cold(s, box, request, fds, fd_count, link_fd, ret_step);
@@ -290,7 +287,7 @@ static int build(struct spawner *s, struct box *box, const struct spawn_box *req
     return send(box->link, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
 }
 
-static void kill_box(struct spawner *s, struct box *box)
+void box_kill(struct spawner *s, struct box *box)
 {
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->is_fork)
@@ -301,28 +298,28 @@ static void kill_box(struct spawner *s, struct box *box)
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
-static uint64_t above(uint64_t value, uint64_t base)
+uint64_t box_above(uint64_t value, uint64_t base)
 {
     return value > base ? value - base : 0;
 }
 
-static void fill_usage(const struct spawner *s, const struct box *box,
+void box_fill_usage(const struct spawner *s, const struct box *box,
     const struct cgroup_usage *usage, struct spawn_event *event)
 {
     if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
-        event->cpu_ns = above(usage->cpu_ns, box->base_cpu_ns);
+        event->cpu_ns = box_above(usage->cpu_ns, box->base_cpu_ns);
     else
         event->cpu_ns = box->init_cpu_ns;
     if (s->cgroups.use & TREE_MEMORY)
         event->memory_bytes =
-            above(event->kind == EVENT_USAGE ? cgroup_leaf_memory(&s->cgroups, &box->leaf)
-                                             : usage->peak_bytes,
+            box_above(event->kind == EVENT_USAGE ? cgroup_leaf_memory(&s->cgroups, &box->leaf)
+                                                 : usage->peak_bytes,
                 box->base_memory);
     else
         event->memory_bytes = box->init_rss;
 }
 
-static void tell_end(struct spawner *s, struct box *box)
+void box_tell_end(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
@@ -331,11 +328,11 @@ static void tell_end(struct spawner *s, struct box *box)
         .wait_status = box->status,
         .start_ns = box->start_ns,
         .end_ns = box->end_ns ? box->end_ns : clock_ns(),
-        .setup_ns = above(box->start_ns, box->request_ns)};
+        .setup_ns = box_above(box->start_ns, box->request_ns)};
     bool oom = usage.oom_kill || box->oom_event;
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
                   (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
-    fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
+    box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
         event.error = box->error;
@@ -361,7 +358,7 @@ static void remove_leaf(struct spawner *s, struct box *box)
 static void leave_family(struct spawner *s, const struct box *box);
 
 /* Gives back all a box holds; its processes are dead and reaped. */
-static void release(struct spawner *s, struct box *box)
+void box_release(struct spawner *s, struct box *box)
 {
     close_fd(&box->link);
     close_fd(&box->hand);
@@ -393,9 +390,9 @@ static void leave_family(struct spawner *s, const struct box *box)
     if (--root->forks || !root->used)
         return;
     if (root->init_gone)
-        release(s, root);
+        box_release(s, root);
     else if (root->told || root->killed)
-        kill_box(s, root);
+        box_kill(s, root);
 }
 
 static void reap(const struct box *box)
@@ -416,31 +413,26 @@ void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
     box->error = error;
     close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
     if (box->is_fork)
-        kill_box(s, box);
+        box_kill(s, box);
     if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
-        kill_box(s, box);
+        box_kill(s, box);
         if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
             return;
         reap(box);
     }
-    tell_end(s, box);
-    release(s, box);
+    box_tell_end(s, box);
+    box_release(s, box);
 }
 
-static struct box *free_box(struct spawner *s)
+struct box *box_new(struct spawner *s, int socket, int zygote)
 {
-    for (unsigned i = 0; i < MAX_BOXES; i++) {
-        if (!s->boxes[i].used) {
-            s->box_end = i < s->box_end ? s->box_end : i + 1;
-            return &s->boxes[i];
-        }
-    }
-    return NULL;
-}
-
-static void open_fields(struct box *box, int socket, int zygote)
-{
-    *box = (struct box){.used = true,
+    unsigned i = 0;
+    while (i < MAX_BOXES && s->boxes[i].used)
+        i++;
+    if (i == MAX_BOXES)
+        return NULL;
+    s->box_end = i < s->box_end ? s->box_end : i + 1;
+    s->boxes[i] = (struct box){.used = true,
         .socket = socket,
         .link = -1,
         .hand = -1,
@@ -450,144 +442,9 @@ static void open_fields(struct box *box, int socket, int zygote)
         .zygote = zygote,
         .pool = -1,
         .request_ns = clock_ns()};
-    cgroup_leaf_init(&box->leaf);
-    cgroup_leaf_init(&box->aside);
-}
-
-struct box *box_new(struct spawner *s)
-{
-    struct box *box = free_box(s);
-    if (box)
-        open_fields(box, -1, -1);
-    return box;
-}
-
-int box_park(struct spawner *s, int zygote)
-{
-    struct zygote *z = &s->zygotes[zygote];
-    struct spawn_box request = {
-        .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM | z->flags, .limits = z->limits};
-    struct box *box = free_box(s);
-    uint32_t step;
-    if (!box)
-        return -EAGAIN;
-    open_fields(box, -1, zygote);
-    box->is_parked = true;
-    box->is_session = z->flags & BOX_CHANNEL;
-    z->parked++;
-    int r = build(s, box, &request, NULL, 0, &step);
-    if (r < 0)
-        box_fail(s, box, step, r);
-    return r;
-}
-
-int box_park_program(struct spawner *s, int pool)
-{
-    struct pool *p = &s->pools[pool];
-    struct spawn_box request = {
-        .kind = SPAWN_BOX, .root = p->root, .exec = p->exec, .limits = p->limits};
-    struct box *box = free_box(s);
-    uint32_t step;
-    if (!box)
-        return -EAGAIN;
-    open_fields(box, -1, -1);
-    box->pool = pool;
-    box->is_parked = true;
-    p->parked++;
-    int r = build(s, box, &request, NULL, 0, &step);
-    if (r < 0)
-        box_fail(s, box, step, r);
-    return r;
-}
-
-bool box_drop_parked(struct spawner *s, int pool)
-{
-    struct box *found = NULL;
-    for (unsigned i = 0; i < s->box_end; i++) {
-        struct box *box = &s->boxes[i];
-        if (box->used && box->is_parked && !box->failed && (pool < 0 || box->pool == pool) &&
-            (!found || !box->is_ready))
-            found = box;
-    }
-    if (!found)
-        return false;
-    /* It is nobody's from here on. */
-    if (found->pool >= 0)
-        pool_drop(&s->pools[found->pool], !found->is_ready);
-    else
-        s->zygotes[found->zygote].parked--;
-    found->is_parked = false;
-    s->running += !found->is_session;
-    box_fail(s, found, STEP_RELEASE, -ECANCELED);
-    return true;
-}
-
-static bool parked_fits(
-    const struct spawner *s, const struct box *box, const struct spawn_box *request)
-{
-    if (box->pool >= 0)
-        return box->is_ready && pool_fits(&s->pools[box->pool], request);
-    const struct zygote *z = &s->zygotes[box->zygote];
-    return z->root == request->root && zygote_fits(z, request);
-}
-
-/* A parked box for this request: same program, same limits, nothing it was not made with. */
-static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
-{
-    for (unsigned i = 0; i < s->box_end; i++) {
-        struct box *box = &s->boxes[i];
-        if (!box->used || !box->is_parked || box->failed)
-            continue;
-        if (parked_fits(s, box, request))
-            return box;
-    }
-    return NULL;
-}
-
-/* Usage counts from here. What a program that was started ahead holds it holds in a cold box
- * too, so it stays counted, apart from what a rehearsal left; a fork shares most of its
- * zygote's. */
-static void note_base(struct spawner *s, struct box *box)
-{
-    struct cgroup_usage usage;
-    if (box->pool >= 0) {
-        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-        box->base_cpu_ns = usage.cpu_ns;
-        uint64_t base = s->pools[box->pool].base_bytes;
-        if (base)
-            box->base_memory = above(cgroup_leaf_memory(&s->cgroups, &box->leaf), base);
-        pool_drop(&s->pools[box->pool], false);
-        return;
-    }
-    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
-    s->zygotes[box->zygote].base_memory = box->base_memory;
-    s->zygotes[box->zygote].parked--;
-}
-
-/* Gives a parked box its job. From here on it is like any other. */
-static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
-    int *fds, unsigned fd_count)
-{
-    const struct zygote_hand hand = {.flags = request->flags,
-        .cpu_s = request->limits.cpu_s,
-        .file_bytes = request->limits.file_bytes};
-    box->is_parked = false;
-    s->running += !box->is_session;
-    box->socket = take_fd(&fds[0]);
-    box->request_ns = clock_ns();
-    note_base(s, box);
-    int r = give_pipes(s, box, fds + 2, fd_count - 2);
-    if (r == 0)
-        r = box_watch(s, box, box->socket, TAG_SOCKET);
-    if (r == 0 && request->flags & BOX_COLLECT) {
-        const int collect[] = {fds[1], fds[--fd_count]};
-        box->collects = true;
-        r = fdpass_send(box->link, "c", 1, collect, 2);
-    }
-    if (r == 0)
-        r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
-    close_fd(&box->hand);
-    return r;
+    cgroup_leaf_init(&s->boxes[i].leaf);
+    cgroup_leaf_init(&s->boxes[i].aside);
+    return &s->boxes[i];
 }
 
 static void refuse_request(int *fds, unsigned fd_count, int error)
@@ -605,47 +462,29 @@ static void note_kind(struct spawner *s, struct box *box, const struct spawn_box
     s->running += !box->is_session;
 }
 
-/* Takes fds[0] when it has one to hand over. A parked box that has died meanwhile is passed
- * over. */
-static bool serve_parked(
-    struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
-{
-    struct box *box;
-    while ((box = find_parked(s, request))) {
-        int r = hand_over(s, box, request, fds, fd_count);
-        if (r == 0)
-            return true;
-        /* Not ours any more: the next box is watched by it. */
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
-        fds[0] = take_fd(&box->socket);
-        box_fail(s, box, STEP_RELEASE, r);
-    }
-    return false;
-}
-
 static void serve_request(
     struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
 {
     uint32_t step;
-    if (request->flags & BOX_WARM && serve_parked(s, request, fds, fd_count))
+    if (request->flags & BOX_WARM && box_serve_parked(s, request, fds, fd_count))
         return;
     if (request->flags & BOX_WARM)
         pool_miss(s, request);
-    struct box *box = free_box(s);
+    struct box *box = box_new(s, -1, zygote_find(s, request));
     if (!box) {
         refuse_request(fds, fd_count, -EAGAIN);
         return;
     }
-    open_fields(box, take_fd(&fds[0]), zygote_find(s, request));
+    box->socket = take_fd(&fds[0]);
     note_kind(s, box, request);
-    int r = build(s, box, request, fds, fd_count, &step);
+    int r = box_build(s, box, request, fds, fd_count, &step);
     if (r < 0 && box->zygote >= 0 && box->pidfd < 0) {
         /* The zygote could not: a cold box can. */
         int socket = take_fd(&box->socket);
-        release(s, box);
-        open_fields(box, socket, -1);
+        box_release(s, box);
+        box = box_new(s, socket, -1); /* there is room: for one, its own */
         note_kind(s, box, request);
-        r = build(s, box, request, fds, fd_count, &step);
+        r = box_build(s, box, request, fds, fd_count, &step);
     }
     if (r < 0)
         box_fail(s, box, step, r);
@@ -663,317 +502,6 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
         close_fd(&fds[i]);
 }
 
-/* What the box holds before its program does anything. A parked box was asked when it got its
- * job; the others are asked a moment after exec, so what they may have is bounded: a late look
- * must not hide the program's own. */
-static uint64_t base_memory(const struct spawner *s, const struct box *box)
-{
-    if (box->base_memory)
-        return box->base_memory;
-    uint64_t most = box->zygote >= 0 ? s->zygotes[box->zygote].base_memory : 0;
-    uint64_t now = cgroup_leaf_memory(&s->cgroups, &box->leaf);
-    if (most < BASE_MEMORY_MAX)
-        most = BASE_MEMORY_MAX;
-    return now < most ? now : most;
-}
-
-static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
-{
-    box->base_memory = base_memory(s, box);
-    if (!box->started && box->pool < 0)
-        box->base_cpu_ns = record->cpu_ns;
-    box->started = true;
-    box->start_ns = record->ns;
-    if (box->is_aside)
-        (void)fork_move_init(s, box, true);
-    if (box->is_fork)
-        fork_helped(s, box);
-    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-                              .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
-                              .cgroup = s->cgroups.mode,
-                              .start_ns = box->start_ns,
-                              .setup_ns = box->start_ns - box->request_ns});
-}
-
-/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
- * may have come before the control group's. */
-static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
-{
-    struct cgroup_usage usage;
-    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    box->is_resting = true;
-    if (box->is_aside)
-        (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->forks && (box->killed || usage.oom_kill)) {
-        tell_end(s, box); /* init goes on for them */
-        return;
-    }
-    if (box->killed) /* its word came before its own end */
-        return;
-    if (usage.oom_kill) {
-        kill_box(s, box);
-        return;
-    }
-    box_tell(box->socket,
-        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
-}
-
-static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
-{
-    switch (record->kind) {
-    case LINK_START:
-        on_start(s, box, record);
-        break;
-    case LINK_INTERRUPTED:
-        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
-        break;
-    case LINK_PARKING:
-        box->base_memory = base_memory(s, box);
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
-        break;
-    case LINK_READY:
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
-        if (box->pool >= 0 && box->is_parked) {
-            box->is_ready = true;
-            pool_ready(&s->pools[box->pool]);
-        }
-        break;
-    case LINK_FAILED:
-        box->failed = true;
-        box->step = record->step;
-        box->error = record->error;
-        break;
-    case LINK_EXIT:
-        if (box->failed)
-            break;
-        if (box->is_session) {
-            on_rest(s, box, record);
-            break;
-        }
-        box->exited = true;
-        box->status = record->status;
-        box->end_ns = record->ns;
-        box->disk_full = record->disk_full;
-        box->init_cpu_ns = record->cpu_ns;
-        box->init_rss = record->rss_bytes;
-        if (box->collects) {
-            cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
-            box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
-        } else if (record->is_empty) {
-            /* Nobody is left but init on its way out: no need to wait a millisecond for the
-             * kernel to take the namespaces apart. */
-            tell_end(s, box);
-        }
-        break;
-    default:
-        break;
-    }
-}
-
-/* Returns what the last attempt to read gave. */
-static ssize_t drain_link(struct spawner *s, struct box *box)
-{
-    struct link_record record;
-    ssize_t n;
-    while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
-        on_record(s, box, &record);
-    return n;
-}
-
-static void on_fork_link(struct spawner *s, struct box *box)
-{
-    struct link_record record;
-    while (!box->failed && fork_hear(s, box, &record))
-        on_record(s, box, &record);
-    if (box->failed && !box->started)
-        box_fail(s, box, box->step, box->error);
-}
-
-static void tell_usage(struct spawner *s, struct box *box)
-{
-    struct cgroup_usage usage;
-    struct spawn_event event = {.kind = EVENT_USAGE};
-    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    event.flags = usage.pids_max ? ENDED_PIDS : 0;
-    event.peak_bytes = above(usage.peak_bytes, box->base_memory);
-    fill_usage(s, box, &usage, &event);
-    box_tell(box->socket, &event);
-}
-
-/* Gives a session that has no program another one. */
-static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
-{
-    const struct link_order order = {.kind = ORDER_RESTART};
-    if (!box->is_resting || !request_restart_ok(fds, fd_count))
-        return false;
-    box->request_ns = clock_ns();
-    int r = give_pipes(s, box, fds + 1, fd_count - 1);
-    if (r == 0 &&
-        box->is_aside) /* the program is born where init is; on_start() moves it back */
-        r = fork_move_init(s, box, false);
-    if (r == 0)
-        r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
-    box->is_resting = r < 0;
-    return r == 0;
-}
-
-/* Has a session's init start a helper for files. Where it has too many orders to follow
- * already, the socket closes, which tells. */
-static bool start_files(
-    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
-{
-    const struct link_order order = {
-        .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
-    if (!request_files_ok(fds, fd_count))
-        return false;
-    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
-    return true;
-}
-
-/* A fork has no init to ask. Stopping it is its end. */
-static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
-    const int *fds, unsigned fd_count)
-{
-    switch (command->kind) {
-    case COMMAND_INTERRUPT:
-        if (fork_interrupt(box) < 0)
-            return false;
-        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
-        return true;
-    case COMMAND_FILES:
-        if (!request_files_ok(fds, fd_count))
-            return false;
-        fork_serve_files(s, box, fds[0]);
-        return true;
-    case COMMAND_PAUSE:
-        return fork_pause(s, box, true) == 0;
-    case COMMAND_RESUME:
-        return fork_pause(s, box, false) == 0;
-    default:
-        return false;
-    }
-}
-
-/* False when the command makes no sense for this box. */
-static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
-    int *fds, unsigned fd_count)
-{
-    if (command->kind == COMMAND_USAGE) {
-        tell_usage(s, box);
-        return true;
-    }
-    if (!box->is_session || !box->started)
-        return false;
-    if (command->kind == COMMAND_FORK)
-        return fork_begin(s, box, fds, fd_count);
-    if (box->is_fork)
-        return obey_fork(s, box, command, fds, fd_count);
-    switch (command->kind) {
-    case COMMAND_INTERRUPT:
-        return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
-    case COMMAND_STOP:
-        if (box->is_aside)
-            return cgroup_leaf_kill(&s->cgroups, &box->leaf) >= 0;
-        return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
-    case COMMAND_RESTART:
-        return restart(s, box, fds, fd_count);
-    case COMMAND_FILES:
-        return start_files(s, box, fds, fd_count);
-    default:
-        return false;
-    }
-}
-
-static void on_command(struct spawner *s, struct box *box)
-{
-    struct spawn_command command = {0};
-    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
-    int fds[BOX_MAX_FDS];
-    unsigned fd_count;
-    if (box->told || poll(&ready, 1, 0) != 1)
-        return; /* an event of the box that had this place before */
-    ssize_t n =
-        fdpass_receive(box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
-    bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
-    for (unsigned i = 0; i < fd_count; i++)
-        close_fd(&fds[i]);
-    if (is_obeyed)
-        return;
-    /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
-    box->killed = true;
-    if (n <= 0)
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
-    if (box->is_fork && !box->is_known) {
-        box_fail(s, box, STEP_REQUEST, -ECANCELED);
-        return;
-    }
-    kill_box(s, box);
-    if (box->forks && box->is_resting)
-        tell_end(s, box);
-}
-
-/* The process of a fork is dead; what it started dies with it. */
-static void on_fork_end(struct spawner *s, struct box *box)
-{
-    struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
-    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
-        return;
-    struct link_record record;
-    while (!box->failed && fork_hear(s, box, &record))
-        on_record(s, box, &record);
-    kill_box(s, box);
-    tell_end(s, box);
-    release(s, box);
-}
-
-/* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
-static void on_end(struct spawner *s, struct box *box)
-{
-    siginfo_t info = {0};
-    if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
-        return; /* an event of the box that had this place before */
-    (void)drain_link(s, box);
-    if (!box->told)
-        tell_end(s, box);
-    box->init_gone = box->forks > 0;
-    if (box->init_gone) /* their ends follow at once */
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
-    else
-        release(s, box);
-}
-
-void box_event(struct spawner *s, struct box *box, enum box_tag tag)
-{
-    uint64_t count;
-    switch (tag) {
-    case TAG_LINK:
-        if (box->is_fork)
-            on_fork_link(s, box);
-        else
-            (void)drain_link(s, box);
-        break;
-    case TAG_SOCKET:
-        on_command(s, box);
-        break;
-    case TAG_OOM:
-        if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
-            break;
-        box->oom_event = true;
-        box->killed = box->killed || box->forks;
-        kill_box(s, box);
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
-        break;
-    case TAG_PIDFD:
-        if (box->is_fork)
-            on_fork_end(s, box);
-        else
-            on_end(s, box);
-        break;
-    default:
-        break;
-    }
-}
-
 /* What the kernel has not ended after a few seconds is left to it, and its group to the next
  * start: the lock on it goes when we do. */
 void box_kill_all(struct spawner *s)
@@ -985,8 +513,8 @@ void box_kill_all(struct spawner *s)
         struct box *box = &s->boxes[i];
         if (!box->used)
             continue;
-        kill_box(s, box);
-        if (box->forks && box->pidfd >= 0) /* kill_box() would leave it to its forks */
+        box_kill(s, box);
+        if (box->forks && box->pidfd >= 0) /* box_kill() would leave it to its forks */
             (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
@@ -999,8 +527,8 @@ void box_kill_all(struct spawner *s)
             poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
             reap(box);
             if (box->failed && !box->told)
-                tell_end(s, box);
-            release(s, box);
+                box_tell_end(s, box);
+            box_release(s, box);
         }
     }
 }

@@ -130,9 +130,9 @@ bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 
-/* For fork.c: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for it;
- * the end of one that could not be made. */
-struct box *box_new(struct spawner *s);
+/* For fork.c too: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for
+ * it; the end of one that could not be made. */
+struct box *box_new(struct spawner *s, int socket, int zygote);
 int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag);
 void box_tell(int socket, const struct spawn_event *event);
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);

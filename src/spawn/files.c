@@ -435,8 +435,9 @@ static int keep_only(int fd)
 
 void files_run(const struct inside *in, int fd, uint64_t room_bytes)
 {
-    if (drop_to_payload(in) < 0 || landlock_restrict(in->landlock_abi, NULL, 0) < 0 ||
-        keep_only(fd) < 0)
+    /* First of all: a fork's helper comes from the spawner, with all its descriptors. */
+    if (keep_only(fd) < 0 || drop_to_payload(in) < 0 ||
+        landlock_restrict(in->landlock_abi, NULL, 0) < 0)
         _exit(1);
     (void)umask(0);
     talk.room_bytes = room_bytes;

@@ -58,6 +58,8 @@ static void on_setup(const struct spawn_setup *setup)
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
     }
+    if (setup->park_free_percent) /* while /proc is the host's */
+        s->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (setup->networks && !s->ids.rootless)
         network_keep(&s->network, setup->networks);
     if ((r = tree_open(s->ids.rootless)) < 0) {
@@ -269,7 +271,6 @@ int main(int argc, char **argv)
     if (start_clean() < 0)
         return 1;
     spawner.current_ns = -1;
-    spawner.meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     network_init(&spawner.network);
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};

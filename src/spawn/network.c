@@ -28,12 +28,13 @@ struct order {
     uint32_t owner;
 };
 
-/* Of two descriptors on one namespace, the one that remains is the answer. */
-static int fulfil(int fd)
+/* The descriptor to answer with, or none for a namespace that is no longer as new. Where it is
+ * not known how a new one looks, none is. */
+static int fulfil(int fd, bool can_look)
 {
     if (fd < 0)
         return netns_make();
-    if (setns(fd, CLONE_NEWNET) < 0 || !network_is_fresh())
+    if (!can_look || setns(fd, CLONE_NEWNET) < 0 || !network_is_fresh())
         close_fd(&fd);
     return fd;
 }
@@ -48,11 +49,12 @@ static _Noreturn void help(int socket, pid_t spawner)
         _exit(1);
     (void)prctl(PR_SET_NAME, "hermes-network", 0, 0, 0);
     int first = netns_make();
-    if (first < 0 || network_learn() < 0)
+    if (first < 0)
         _exit(1);
+    bool can_look = network_learn() == 0;
     (void)close(first);
     while (fdpass_receive(3, &order, sizeof(order), &fd, 1, &count) == sizeof(order)) {
-        fd = fulfil(count ? fd : -1);
+        fd = fulfil(count ? fd : -1, can_look);
         if ((!count && fd < 0) || fdpass_send(3, &order, sizeof(order), &fd, fd >= 0) < 0)
             _exit(1);
         close_fd(&fd);
@@ -108,8 +110,10 @@ void network_keep(struct network *n, uint32_t count)
     n->helper = sys_fork();
     if (n->helper == 0)
         help(theirs, self);
-    if (n->helper < 0)
+    if (n->helper < 0) {
+        n->helper = 0; /* a negative number would name a group of processes to kill() */
         close_fd(&n->socket);
+    }
     while (n->socket >= 0 && count-- > 0)
         ask(n);
 }
@@ -137,24 +141,25 @@ static void put(struct network *n, uint32_t owner, int fd)
     n->pool[n->count++].owner = owner;
 }
 
-/* One answer of the helper's, if there is one within that time. */
-static bool hear(struct network *n, int wait_ms)
+/* One answer of the helper's, if there is one within that time: 1, 0 when not, -1 when the
+ * helper was lost and replaced. */
+static int hear(struct network *n, int wait_ms)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
     struct order order;
     unsigned count = 0;
     int fd = -1;
     if (n->socket < 0 || poll(&ready, 1, wait_ms) != 1)
-        return false;
+        return 0;
     if (fdpass_receive(n->socket, &order, sizeof(order), &fd, 1, &count) != sizeof(order)) {
         lose_source(n);
-        return false;
+        return -1;
     }
     uint32_t *waited = order.owner == NETWORK_OURS ? &n->asked : &n->looked;
     *waited -= *waited > 0;
     if (count)
         put(n, order.owner, fd);
-    return true;
+    return 1;
 }
 
 static int pop(struct network *n, uint32_t owner)
@@ -187,14 +192,15 @@ int network_take(struct network *n, uint32_t owner)
     int fd;
     if (!n->helper)
         return owner == NETWORK_OURS ? take_first(n) : -1;
-    while (hear(n, 0))
+    while (hear(n, 0) > 0)
         ;
     while ((fd = pop(n, owner)) < 0 && owner == NETWORK_OURS) {
         ask(n);
-        if (!hear(n, WAIT_MS)) {
+        int r = hear(n, WAIT_MS);
+        if (r == 0)
             lose_source(n);
+        if (r <= 0)
             return -1;
-        }
     }
     if (owner == NETWORK_OURS)
         ask(n);
@@ -205,7 +211,7 @@ void network_return(struct network *n, uint32_t owner, int fd)
 {
     cleanup_close int owned = fd;
     const struct order order = {.owner = owner};
-    while (n->helper && hear(n, 0))
+    while (n->helper && hear(n, 0) > 0)
         ;
     if (!n->helper || n->socket < 0 || n->asked + n->looked >= LOOKED_MAX ||
         fdpass_send(n->socket, &order, sizeof(order), &fd, 1) < 0)

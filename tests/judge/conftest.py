@@ -12,40 +12,21 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from apilib import BUILD, HERMES, MONITOR, ROOT, Server, boxes_below, make_dir, wait_until  # noqa: E402
+from apilib import HERMES, ROOT, make_dir  # noqa: E402
+from serving import assert_idle, programs, serve, serve_many  # noqa: E402,F401
 
 from judge_table import KEY  # noqa: E402
 
 
-@pytest.fixture(scope="session", autouse=True)
-def programs():
-    if not MONITOR.exists():
-        pytest.skip("hermes-monitor is not built in %s" % BUILD)
-    if subprocess.run([str(HERMES), "doctor"], stdout=subprocess.DEVNULL,
-                      stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("this host cannot make boxes: hermes doctor")
-
-
 @pytest.fixture(scope="session")
 def judge_server():
-    path = make_dir()
-    server = Server(path, args=["--queue-wait-s", "300"], env={"HERMES_SIGNING_KEY": KEY})
-    yield server
-    status = server.stop()
-    shutil.rmtree(path, ignore_errors=True)
-    assert status == 0
-
-
-def boxes(server):
-    spawner = server.child("hermes-spawn")
-    return boxes_below(spawner) if spawner else []
+    yield from serve(args=["--queue-wait-s", "300"], env={"HERMES_SIGNING_KEY": KEY})
 
 
 @pytest.fixture
 def server(judge_server):
     yield judge_server
-    assert judge_server.process.poll() is None, judge_server.logs()[-3000:]
-    assert wait_until(lambda: not boxes(judge_server), 5), "boxes are left"
+    assert_idle(judge_server)
 
 
 @pytest.fixture
@@ -89,16 +70,4 @@ def hermes(state_dir):
 
 @pytest.fixture
 def make_server():
-    made = []
-
-    def make(**kwargs):
-        path = make_dir()
-        made.append((path, None))
-        server = Server(path, **kwargs)
-        made[-1] = (path, server)
-        return server
-    yield make
-    for path, server in made:
-        if server and server.process.poll() is None:
-            server.stop()
-        shutil.rmtree(path, ignore_errors=True)
+    yield from serve_many()

@@ -416,7 +416,7 @@ def test_deleting_the_session_ends_its_transfers(server, session):
 
 def test_a_killed_server_leaves_nothing(make_server):
     import signal
-    from conftest import boxes
+    from serving import boxes
     server = make_server()
     s = Session(server, limits={"disk_mb": 64, "file_size_mb": 1024})
     s.exec("open('big', 'wb').truncate(1000 << 20)")

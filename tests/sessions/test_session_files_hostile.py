@@ -12,7 +12,7 @@ import time
 import pytest
 
 from apilib import SLOW, boxes_below, wait_until
-from conftest import boxes
+from serving import boxes
 from sessionlib import Later, Session
 
 MIB = 1 << 20

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What boxes tell (their init over the link, the kernel by pidfd and eventfd), and what the
+ * holders of their sockets ask for. A holder may be a server that was taken over: whatever
+ * makes no sense ends the box, and nothing here waits for anybody. */
+
+#include "spawn/box_parts.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "spawn/fork.h"
+#include "spawn/inside.h"
+#include "spawn/request.h"
+#include "spawn/sys.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BASE_MEMORY_MAX = 2 << 20 };
+
+/* What the box holds before its program does anything. A parked box was asked when it got its
+ * job; the others are asked a moment after exec, so what they may have is bounded: a late look
+ * must not hide the program's own. */
+static uint64_t base_memory(const struct spawner *s, const struct box *box)
+{
+    if (box->base_memory)
+        return box->base_memory;
+    uint64_t most = box->zygote >= 0 ? s->zygotes[box->zygote].base_memory : 0;
+    uint64_t now = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    if (most < BASE_MEMORY_MAX)
+        most = BASE_MEMORY_MAX;
+    return now < most ? now : most;
+}
+
+static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    box->base_memory = base_memory(s, box);
+    if (!box->started && box->pool < 0)
+        box->base_cpu_ns = record->cpu_ns;
+    box->started = true;
+    box->start_ns = record->ns;
+    if (box->is_aside)
+        (void)fork_move_init(s, box, true);
+    if (box->is_fork)
+        fork_helped(s, box);
+    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
+                              .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
+                              .cgroup = s->cgroups.mode,
+                              .start_ns = box->start_ns,
+                              .setup_ns = box->start_ns - box->request_ns});
+}
+
+/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
+ * may have come before the control group's. */
+static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    box->is_resting = true;
+    if (box->is_aside)
+        (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+    if (box->forks && (box->killed || usage.oom_kill)) {
+        box_tell_end(s, box); /* init goes on for them */
+        return;
+    }
+    if (box->killed) /* its word came before its own end */
+        return;
+    if (usage.oom_kill) {
+        box_kill(s, box);
+        return;
+    }
+    box_tell(box->socket,
+        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+}
+
+static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
+{
+    switch (record->kind) {
+    case LINK_START:
+        on_start(s, box, record);
+        break;
+    case LINK_INTERRUPTED:
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        break;
+    case LINK_PARKING:
+        box->base_memory = base_memory(s, box);
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
+        break;
+    case LINK_READY:
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
+        if (box->pool >= 0 && box->is_parked) {
+            box->is_ready = true;
+            pool_ready(&s->pools[box->pool]);
+        }
+        break;
+    case LINK_FAILED:
+        box->failed = true;
+        box->step = record->step;
+        box->error = record->error;
+        break;
+    case LINK_EXIT:
+        if (box->failed)
+            break;
+        if (box->is_session) {
+            on_rest(s, box, record);
+            break;
+        }
+        box->exited = true;
+        box->status = record->status;
+        box->end_ns = record->ns;
+        box->disk_full = record->disk_full;
+        box->init_cpu_ns = record->cpu_ns;
+        box->init_rss = record->rss_bytes;
+        if (box->collects) {
+            cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
+            box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
+        } else if (record->is_empty) {
+            /* Nobody is left but init on its way out: no need to wait a millisecond for the
+             * kernel to take the namespaces apart. */
+            box_tell_end(s, box);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static void drain_link(struct spawner *s, struct box *box)
+{
+    struct link_record record;
+    while (recv(box->link, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record))
+        on_record(s, box, &record);
+}
+
+static void on_fork_link(struct spawner *s, struct box *box)
+{
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
+    if (box->failed && !box->started)
+        box_fail(s, box, box->step, box->error);
+}
+
+static void tell_usage(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    struct spawn_event event = {.kind = EVENT_USAGE};
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    event.flags = usage.pids_max ? ENDED_PIDS : 0;
+    event.peak_bytes = box_above(usage.peak_bytes, box->base_memory);
+    box_fill_usage(s, box, &usage, &event);
+    box_tell(box->socket, &event);
+}
+
+/* Gives a session that has no program another one. */
+static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
+{
+    const struct link_order order = {.kind = ORDER_RESTART};
+    if (!box->is_resting || !request_restart_ok(fds, fd_count))
+        return false;
+    box->request_ns = clock_ns();
+    int r = box_give_pipes(s, box, fds + 1, fd_count - 1);
+    if (r == 0 &&
+        box->is_aside) /* the program is born where init is; on_start() moves it back */
+        r = fork_move_init(s, box, false);
+    if (r == 0)
+        r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    box->is_resting = r < 0;
+    return r == 0;
+}
+
+/* Has a session's init start a helper for files. Where it has too many orders to follow
+ * already, the socket closes, which tells. */
+static bool start_files(
+    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
+{
+    const struct link_order order = {
+        .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
+    if (!request_files_ok(fds, fd_count))
+        return false;
+    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    return true;
+}
+
+/* A fork has no init to ask. Stopping it is its end. */
+static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
+{
+    switch (command->kind) {
+    case COMMAND_INTERRUPT:
+        if (fork_interrupt(box) < 0)
+            return false;
+        box_tell(box->socket, &(struct spawn_event){.kind = EVENT_INTERRUPTED});
+        return true;
+    case COMMAND_FILES:
+        if (!request_files_ok(fds, fd_count))
+            return false;
+        fork_serve_files(s, box, fds[0]);
+        return true;
+    case COMMAND_PAUSE:
+        return fork_pause(s, box, true) == 0;
+    case COMMAND_RESUME:
+        return fork_pause(s, box, false) == 0;
+    default:
+        return false;
+    }
+}
+
+/* False when the command makes no sense for this box. */
+static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
+    int *fds, unsigned fd_count)
+{
+    if (command->kind == COMMAND_USAGE) {
+        tell_usage(s, box);
+        return true;
+    }
+    if (!box->is_session || !box->started)
+        return false;
+    if (command->kind == COMMAND_FORK)
+        return fork_begin(s, box, fds, fd_count);
+    if (box->is_fork)
+        return obey_fork(s, box, command, fds, fd_count);
+    switch (command->kind) {
+    case COMMAND_INTERRUPT:
+        return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
+    case COMMAND_STOP:
+        if (box->is_aside)
+            return cgroup_leaf_kill(&s->cgroups, &box->leaf) >= 0;
+        return sys_pidfd_send_signal(box->pidfd, SIGTERM) >= 0;
+    case COMMAND_RESTART:
+        return restart(s, box, fds, fd_count);
+    case COMMAND_FILES:
+        return start_files(s, box, fds, fd_count);
+    default:
+        return false;
+    }
+}
+
+static void on_command(struct spawner *s, struct box *box)
+{
+    struct spawn_command command = {0};
+    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
+    int fds[BOX_MAX_FDS];
+    unsigned fd_count;
+    if (box->told || poll(&ready, 1, 0) != 1)
+        return; /* an event of the box that had this place before */
+    ssize_t n =
+        fdpass_receive(box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
+    bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
+    for (unsigned i = 0; i < fd_count; i++)
+        close_fd(&fds[i]);
+    if (is_obeyed)
+        return;
+    /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
+    box->killed = true;
+    if (n <= 0)
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
+    if (box->is_fork && !box->is_known) {
+        box_fail(s, box, STEP_REQUEST, -ECANCELED);
+        return;
+    }
+    box_kill(s, box);
+    if (box->forks && box->is_resting)
+        box_tell_end(s, box);
+}
+
+/* The process of a fork is dead; what it started dies with it. */
+static void on_fork_end(struct spawner *s, struct box *box)
+{
+    struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
+    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
+        return;
+    struct link_record record;
+    while (!box->failed && fork_hear(s, box, &record))
+        on_record(s, box, &record);
+    box_kill(s, box);
+    box_tell_end(s, box);
+    box_release(s, box);
+}
+
+/* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
+static void on_end(struct spawner *s, struct box *box)
+{
+    siginfo_t info = {0};
+    if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+        return; /* an event of the box that had this place before */
+    drain_link(s, box);
+    if (!box->told)
+        box_tell_end(s, box);
+    box->init_gone = box->forks > 0;
+    if (box->init_gone) /* their ends follow at once */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    else
+        box_release(s, box);
+}
+
+void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+{
+    uint64_t count;
+    switch (tag) {
+    case TAG_LINK:
+        if (box->is_fork)
+            on_fork_link(s, box);
+        else
+            drain_link(s, box);
+        break;
+    case TAG_SOCKET:
+        on_command(s, box);
+        break;
+    case TAG_OOM:
+        if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
+            break;
+        box->oom_event = true;
+        box->killed = box->killed || box->forks;
+        box_kill(s, box);
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        break;
+    case TAG_PIDFD:
+        if (box->is_fork)
+            on_fork_end(s, box);
+        else
+            on_end(s, box);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Boxes that are made before anybody asks for them, of a zygote (zygote.h) or with a program of
+ * a pool (pool.h), and wait for their job. Each serves one run. */
+
+#include "spawn/box_parts.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+static int park(struct spawner *s, struct box *box, const struct spawn_box *request)
+{
+    uint32_t step;
+    box->is_parked = true;
+    int r = box_build(s, box, request, NULL, 0, &step);
+    if (r < 0)
+        box_fail(s, box, step, r);
+    return r;
+}
+
+int box_park(struct spawner *s, int zygote)
+{
+    struct zygote *z = &s->zygotes[zygote];
+    const struct spawn_box request = {
+        .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM | z->flags, .limits = z->limits};
+    struct box *box = box_new(s, -1, zygote);
+    if (!box)
+        return -EAGAIN;
+    box->is_session = z->flags & BOX_CHANNEL;
+    z->parked++;
+    return park(s, box, &request);
+}
+
+int box_park_program(struct spawner *s, int pool)
+{
+    struct pool *p = &s->pools[pool];
+    const struct spawn_box request = {
+        .kind = SPAWN_BOX, .root = p->root, .exec = p->exec, .limits = p->limits};
+    struct box *box = box_new(s, -1, -1);
+    if (!box)
+        return -EAGAIN;
+    box->pool = pool;
+    p->parked++;
+    return park(s, box, &request);
+}
+
+bool box_drop_parked(struct spawner *s, int pool)
+{
+    struct box *found = NULL;
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->used && box->is_parked && !box->failed && (pool < 0 || box->pool == pool) &&
+            (!found || !box->is_ready))
+            found = box;
+    }
+    if (!found)
+        return false;
+    /* It is nobody's from here on. */
+    if (found->pool >= 0)
+        pool_drop(&s->pools[found->pool], !found->is_ready);
+    else
+        s->zygotes[found->zygote].parked--;
+    found->is_parked = false;
+    s->running += !found->is_session;
+    box_fail(s, found, STEP_RELEASE, -ECANCELED);
+    return true;
+}
+
+static bool parked_fits(
+    const struct spawner *s, const struct box *box, const struct spawn_box *request)
+{
+    if (box->pool >= 0)
+        return box->is_ready && pool_fits(&s->pools[box->pool], request);
+    return zygote_fits(&s->zygotes[box->zygote], request);
+}
+
+/* A parked box for this request: same program, same limits, nothing it was not made with. */
+static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
+{
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (!box->used || !box->is_parked || box->failed)
+            continue;
+        if (parked_fits(s, box, request))
+            return box;
+    }
+    return NULL;
+}
+
+/* Usage counts from here. What a program that was started ahead holds it holds in a cold box
+ * too, so it stays counted, apart from what a rehearsal left; a fork shares most of its
+ * zygote's. */
+static void note_base(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    if (box->pool >= 0) {
+        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+        box->base_cpu_ns = usage.cpu_ns;
+        uint64_t base = s->pools[box->pool].base_bytes;
+        if (base)
+            box->base_memory = box_above(cgroup_leaf_memory(&s->cgroups, &box->leaf), base);
+        pool_drop(&s->pools[box->pool], false);
+        return;
+    }
+    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    s->zygotes[box->zygote].base_memory = box->base_memory;
+    s->zygotes[box->zygote].parked--;
+}
+
+/* Gives a parked box its job. From here on it is like any other. */
+static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
+    int *fds, unsigned fd_count)
+{
+    const struct zygote_hand hand = {.flags = request->flags,
+        .cpu_s = request->limits.cpu_s,
+        .file_bytes = request->limits.file_bytes};
+    box->is_parked = false;
+    s->running += !box->is_session;
+    box->socket = take_fd(&fds[0]);
+    box->request_ns = clock_ns();
+    note_base(s, box);
+    int r = box_give_pipes(s, box, fds + 2, fd_count - 2);
+    if (r == 0)
+        r = box_watch(s, box, box->socket, TAG_SOCKET);
+    if (r == 0 && request->flags & BOX_COLLECT) {
+        const int collect[] = {fds[1], fds[--fd_count]};
+        box->collects = true;
+        r = fdpass_send(box->link, "c", 1, collect, 2);
+    }
+    if (r == 0)
+        r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
+    close_fd(&box->hand);
+    return r;
+}
+
+/* Takes fds[0] when it has one to hand over. A parked box that has died meanwhile is passed
+ * over. */
+bool box_serve_parked(
+    struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
+{
+    struct box *box;
+    while ((box = find_parked(s, request))) {
+        int r = hand_over(s, box, request, fds, fd_count);
+        if (r == 0)
+            return true;
+        /* Not ours any more: the next box is watched by it. */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
+        fds[0] = take_fd(&box->socket);
+        box_fail(s, box, STEP_RELEASE, r);
+    }
+    return false;
+}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fixtures of the tests with servers share (tests/api, judge, sessions)."""
+import shutil
+import subprocess
+
+import pytest
+
+from apilib import BUILD, HERMES, MONITOR, Server, boxes_below, make_dir, wait_until
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    if not MONITOR.exists():
+        pytest.skip("hermes-monitor is not built in %s" % BUILD)
+    if subprocess.run([str(HERMES), "doctor"], stdout=subprocess.DEVNULL,
+                      stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("this host cannot make boxes: hermes doctor")
+
+
+def serve(**kwargs):
+    """For a fixture: one server, which has to stop well."""
+    path = make_dir()
+    server = Server(path, **kwargs)
+    yield server
+    status = server.stop()
+    shutil.rmtree(path, ignore_errors=True)
+    assert status == 0
+
+
+def serve_many(env=None):
+    """For a fixture: a maker of servers."""
+    made = []
+
+    def make(**kwargs):
+        path = make_dir()
+        made.append((path, None))
+        if env:
+            kwargs["env"] = dict(env, **kwargs.get("env", {}))
+        server = Server(path, **kwargs)
+        made[-1] = (path, server)
+        return server
+    yield make
+    for path, server in made:
+        if server and server.process.poll() is None:
+            server.stop()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def boxes(server):
+    """Processes of boxes below the spawner."""
+    spawner = server.child("hermes-spawn")
+    return boxes_below(spawner) if spawner else []
+
+
+def assert_idle(server):
+    """After a test: it lives, and no box is left."""
+    assert server.process.poll() is None, server.logs()[-3000:]
+    assert wait_until(lambda: not boxes(server), 5), "boxes are left"

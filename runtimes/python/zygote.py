@@ -4,16 +4,21 @@ forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ev
 this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
 argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
 """
+import _random
+import _signal
+import _thread
 import atexit
 import ctypes
 import gc
 import io
 import os
 import signal
+import stat
 import sys
 import threading
 import time
 import types
+from importlib.machinery import SourceFileLoader
 
 # What programs import most, as far as it is Python or built in: a library of its own, which hashlib,
 # decimal and shutil load, costs every box more than its import costs those who want it. Nothing here
@@ -26,6 +31,13 @@ import traceback, typing, unicodedata, urllib.parse, warnings, weakref  # noqa: 
 
 LIBRARY = "/usr/lib/hermes/libhermes-warm.so"
 
+# A box pays for every page that it writes to, and each Python function that runs writes to several: it
+# counts references and adapts its code. So what boxes need is made here, ahead, and done by built-in
+# functions where that can be.
+ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+MAIN_THREAD = threading.main_thread()
+seed = _random.Random.seed.__get__(random._inst)
+
 
 def words(get):
     found = []
@@ -34,25 +46,38 @@ def words(get):
     return found
 
 
+def open_stream(fd, mode, errors, line_buffering):
+    """As the interpreter does at its start."""
+    raw = io.FileIO(fd, mode, closefd=False)
+    if "r" in mode:
+        text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", errors, "\n")
+    else:
+        text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, "\n",
+                                line_buffering=line_buffering)
+    raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
+    text.mode = mode
+    return text
+
+
+STDIN = {}  # by the kind of descriptor
+
+
 def open_stdio():
-    """As the interpreter does at its start, on descriptors that are new."""
-    def stream(fd, mode, errors, line_buffering):
-        raw = io.FileIO(fd, mode, closefd=False)
-        if "r" in mode:
-            text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", errors, "\n")
-        else:
-            text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, "\n",
-                                    line_buffering=line_buffering)
-        raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
-        text.mode = mode
-        return text
-    sys.stdin = sys.__stdin__ = stream(0, "r", "surrogateescape", False)
-    sys.stdout = sys.__stdout__ = stream(1, "w", "surrogateescape", False)
-    sys.stderr = sys.__stderr__ = stream(2, "w", "backslashreplace", True)
-
-
-# What most programs get: the zygote's own.
-ENV = [b"%s=%s" % item for item in os.environb.items()]
+    """A stream remembers nothing of its descriptor but the kind. Output is always a pipe."""
+    null = os.open(os.devnull, os.O_RDWR)
+    file = os.memfd_create("input")
+    ends = os.pipe()
+    for fd in null, file, ends[0]:
+        os.dup2(fd, 0)
+        STDIN[stat.S_IFMT(os.fstat(fd).st_mode)] = open_stream(0, "r", "surrogateescape", False)
+    os.dup2(ends[1], 1)
+    os.dup2(ends[1], 2)
+    sys.stdout = sys.__stdout__ = open_stream(1, "w", "surrogateescape", False)
+    sys.stderr = sys.__stderr__ = open_stream(2, "w", "backslashreplace", True)
+    for fd in 0, 1, 2:
+        os.dup2(null, fd)
+    for fd in null, file, *ends:
+        os.close(fd)
 
 
 def set_environment(env):
@@ -63,36 +88,52 @@ def set_environment(env):
     time.tzset()
 
 
-def be_program(args, env):
-    """Sets up sys and os for the program; returns its path."""
-    argv = [os.fsdecode(word) for word in args]
-    if env != ENV:
-        set_environment(env)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def be_program(args, stdin):
+    """Sets up sys for the program; returns its path."""
+    argv = [str(word, ENCODING, ERRORS) for word in args]
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     sys.orig_argv[:] = argv
     sys.argv[:] = argv[1:]
-    path = os.path.abspath(argv[1])
-    sys.path[0] = os.path.dirname(path)
-    open_stdio()
+    path = argv[1]
+    if "/." in "/" + path or "//" in path:
+        path = os.path.abspath(path)
+    elif not path.startswith("/"):
+        path = os.getcwd() + "/" + path
+    sys.path[0] = path.rpartition("/")[0] or "/"
+    sys.stdin = sys.__stdin__ = STDIN[stdin]
     return path
+
+
+def make_main():
+    """The module that the program will be."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__loader__=SourceFileLoader("__main__", ""), __annotations__={},
+                         __builtins__=sys.modules["builtins"], __file__="", __cached__=None)
+    sys.modules["__main__"] = main
+
+
+def read_all(path):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    source = chunk = os.read(fd, 65536)
+    while chunk:
+        chunk = os.read(fd, 1 << 20)
+        source += chunk
+    os.close(fd)
+    return source
 
 
 def run(path):
     """Runs the program as __main__; returns its exit status."""
-    main = types.ModuleType("__main__")
-    sys.modules["__main__"] = main
-    from importlib.machinery import SourceFileLoader
-    main.__dict__.update(__file__=path, __cached__=None, __builtins__=sys.modules["builtins"],
-                         __loader__=SourceFileLoader("__main__", path), __annotations__={})
+    main = sys.modules["__main__"].__dict__
+    main["__file__"] = main["__loader__"].path = path
     try:
         try:
-            with io.open_code(path) as file:
-                source = file.read()
+            source = read_all(path)
         except OSError as problem:
             sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (
                 sys.executable, path, problem.errno, problem.strerror))
             return 2
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        exec(compile(source, path, "exec", dont_inherit=True), main)
     except SystemExit as end:
         return exit_status(end)
     except BaseException as problem:
@@ -149,7 +190,7 @@ def wind_up():
 
 
 def finish(status):
-    if threading.active_count() > 1 or getattr(threading, "_threading_atexits", True):
+    if _thread._count() or getattr(threading, "_threading_atexits", True):
         try:
             threading._shutdown()
         except BaseException:
@@ -167,15 +208,9 @@ ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
 def rehearse():
     """Runs a small program the way programs are run, to nowhere, so that the pages that this writes
     to (counters of references, caches) are the box's own before there is a job."""
-    run(be_program(ARGS, ENV))
+    run(be_program(ARGS, stat.S_IFCHR))
     wind_up()
-
-
-def be_child():
-    """The clone has the one thread that the zygote had, and nobody holds a lock: of what CPython does
-    after a fork two things are left."""
-    threading.main_thread()._set_native_id()
-    random.seed()
+    make_main()
 
 
 def rehearse_session(kernel):
@@ -192,6 +227,9 @@ def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
+    begin, arg = library.hermes_warm_begin, library.hermes_warm_arg
+    open_stdio()
+    make_main()
     rehearse()
     practise = rehearse
     if session:
@@ -203,13 +241,17 @@ def serve(session):
     gc.freeze()
     if library.hermes_warm_serve() != 0:
         os._exit(0)
-    # From here on we are in a box.
-    be_child()
+    # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a
+    # lock: of what CPython does after a fork two things are left.
+    MAIN_THREAD._native_id = _thread.get_native_id()
+    seed(int.from_bytes(os.urandom(32), "little"))
     if library.hermes_warm_is_parked():
         practise()
-    library.hermes_warm_begin()
-    path = be_program(words(library.hermes_warm_arg), words(library.hermes_warm_env))
-    del library
+    stdin = begin()
+    if library.hermes_warm_has_env():
+        set_environment(words(library.hermes_warm_env))
+    path = be_program(words(arg), stdin)
+    del library, begin, arg
     if session:
         kernel.serve()
     finish(run(path))

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { REQUEST_MAX_FDS = 2 + CGROUP_MAX_TREES + 5 };
@@ -242,14 +243,27 @@ EXPORT int hermes_warm_is_parked(void)
     return in.hand_fd >= 0;
 }
 
-EXPORT void hermes_warm_begin(void)
+EXPORT int hermes_warm_begin(void)
 {
+    struct stat st;
     if (in.hand_fd >= 0)
         wait_for_job();
     if (is_program)
         limit_cpu();
     payload_begin(&in, &words);
     close_rest();
+    return fstat(0, &st) < 0 ? 0 : (int)(st.st_mode & S_IFMT);
+}
+
+EXPORT int hermes_warm_has_env(void)
+{
+    char **have = environ;
+    char **want = words.env;
+    for (; *have && *want; have++, want++) {
+        if (strcmp(*have, *want) != 0)
+            return 1;
+    }
+    return *have || *want;
 }
 
 /* The words lie in the job, which stays mapped. */

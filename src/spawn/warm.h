@@ -15,12 +15,15 @@ EXPORT int hermes_warm_park(void);
 EXPORT int hermes_warm_is_parked(void);
 
 /* Waits for the job, writes its files, connects stdin, stdout and stderr. From here on it runs
- * a stranger's program. */
-EXPORT void hermes_warm_begin(void);
+ * a stranger's program. Returns the kind of stdin, as in st_mode. */
+EXPORT int hermes_warm_begin(void);
 
 /* Arguments and environment of the job; NULL past the last. */
 EXPORT const char *hermes_warm_arg(unsigned i);
 EXPORT const char *hermes_warm_env(unsigned i);
+
+/* Whether the job's environment is another than this process has. */
+EXPORT int hermes_warm_has_env(void);
 
 /* Makes the job's environment the process's. */
 EXPORT void hermes_warm_take_env(void);

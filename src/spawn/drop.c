@@ -62,19 +62,31 @@ int drop_rlimits(const struct inside *in)
     return 0;
 }
 
-static int set_capabilities(uint64_t keep)
+static int set_capabilities(uint64_t keep, uint64_t inheritable)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {
-        {.effective = (uint32_t)keep, .permitted = (uint32_t)keep},
-        {.effective = (uint32_t)(keep >> 32), .permitted = (uint32_t)(keep >> 32)}};
+    struct __user_cap_data_struct data[2] = {{.effective = (uint32_t)keep,
+                                                 .permitted = (uint32_t)keep,
+                                                 .inheritable = (uint32_t)inheritable},
+        {.effective = (uint32_t)(keep >> 32),
+            .permitted = (uint32_t)(keep >> 32),
+            .inheritable = (uint32_t)(inheritable >> 32)}};
     return sys_result(syscall(SYS_capset, &head, data));
 }
+
+/* What init needs to empty the box and to start the collector, or a session's next program,
+ * under the payload's id. */
+static const uint64_t INIT_CAPS =
+    1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
 
 int drop_bounding(const struct inside *in)
 {
     if (in->box->remove & BARRIER_CAPS)
         return 0;
+    /* What may be kept over exec must be inheritable while there is a bounding set. */
+    int r = in->shares_memory ? set_capabilities(~0ull, INIT_CAPS) : 0;
+    if (r < 0)
+        return r;
     for (int cap = 0; cap < 64; cap++) {
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
             return errno == EINVAL && cap > CAP_LAST_CAP ? 0 : -errno;
@@ -113,14 +125,21 @@ int drop_to_payload(const struct inside *in)
         return keep_capabilities();
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;
-    return set_capabilities(0);
+    return set_capabilities(0, 0);
 }
 
-/* Init keeps, at most, what it needs to empty the box and to start the collector, or a
- * session's next program, under the payload's id. */
+/* Init keeps INIT_CAPS at most. */
 int drop_init(bool starts_another)
 {
-    const uint64_t keep =
-        1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
-    return set_capabilities(starts_another ? keep : 0);
+    return set_capabilities(starts_another ? INIT_CAPS : 0, 0);
+}
+
+int drop_keep_over_exec(void)
+{
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++) {
+        if (INIT_CAPS & 1ull << cap &&
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+            return -errno;
+    }
+    return 0;
 }

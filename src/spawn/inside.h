@@ -31,6 +31,7 @@ struct inside {
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
     int hand_fd;          /* a box without a job yet gets job and stdio from here */
     bool is_warm;         /* forked from a zygote: there is nothing to execute */
+    bool shares_memory;   /* with the zygote, until init.h's program takes over */
     uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
 };
 
@@ -90,6 +91,7 @@ int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool starts_another);
+int drop_keep_over_exec(void); /* has init keep what it needs when it becomes INIT_PROGRAM */
 
 /* payload.c: confines the process; then, and only then, reads the job, writes its files,
  * connects stdio and tells that the program starts; at last executes it. A warm box already has

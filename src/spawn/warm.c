@@ -14,16 +14,19 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "spawn/ids.h"
-#include "spawn/inside.h"
+#include "spawn/init.h"
 #include "spawn/sys.h"
 #include "spawn/zygote.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,6 +38,13 @@ static struct zygote_request request;
 static struct inside in;
 static struct payload_words words;
 static bool is_program; /* executed ahead, not forked from a zygote */
+
+/* For box init while it shares our memory. Meanwhile we map its ids, answer and wait, and write
+ * to nothing that it reads; only errno is the same one for both, and may then name another
+ * failure than its own. */
+static char stack[64 << 10] __attribute__((aligned(16)));
+static int is_shared; /* cleared by the kernel */
+static jmp_buf interpreter;
 
 /* Written from here because only a process in the parent user namespace may. */
 static int map_ids(int pid, unsigned payload)
@@ -72,6 +82,7 @@ static int fill_inside(const int *fds, unsigned count)
     in = (struct inside){.box = &request.box,
         .unique_ids = true,
         .is_warm = true,
+        .shares_memory = !(flags & BOX_CHANNEL),
         .has_memory = request.has_memory,
         .landlock_abi = (int)request.landlock_abi,
         .link_fd = take_next(fds, count, &at),
@@ -112,19 +123,42 @@ static int leave_root(void)
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
-/* Returns the pid, or 0 in the program's process of the new box. */
+/* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
+ * back to the interpreter. */
+static int be_box(void *unused)
+{
+    (void)unused;
+    inside_run(&in);
+    longjmp(interpreter, 1);
+}
+
+/* Clones box init; returns its pid. That of a session keeps a copy of the interpreter as new,
+ * for its next program. Others need none: they share our memory until they execute init.h's
+ * program.
+ */
 static int make_box(int *ret_pidfd)
 {
-    struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
-                                           CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                                           CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
-        .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+    int flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+                CLONE_NEWUTS | CLONE_PIDFD;
     if (!in.has_network)
-        args.flags |= CLONE_NEWNET;
-    int pid = sys_clone3(&args);
-    if (pid == 0)
-        inside_run(&in);
-    return pid;
+        flags |= CLONE_NEWNET;
+    if (in.shares_memory)
+        flags |= CLONE_VM | CLONE_CHILD_CLEARTID;
+    /* Who shared it last has made it so that its files in /proc belong to root. */
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        return -errno;
+    is_shared = in.shares_memory;
+    int pid = clone(be_box, stack + sizeof(stack), flags, NULL, ret_pidfd, NULL, &is_shared);
+    if (pid < 0)
+        is_shared = 0;
+    return pid < 0 ? -errno : pid;
+}
+
+/* Until nobody shares our memory any more. */
+static void wait_until_alone(void)
+{
+    while (is_shared)
+        (void)syscall(SYS_futex, &is_shared, FUTEX_WAIT, 1, NULL, NULL, 0);
 }
 
 /* Answers the spawner. A network namespace that was made for this box may serve others later.
@@ -146,25 +180,32 @@ static void reply(int pid, int pidfd)
     close_fd(&fds[1]);
 }
 
+static void serve_request(const int *fds, unsigned count)
+{
+    int pidfd = -1;
+    int r = fill_inside(fds, count);
+    int pid = r < 0 ? r : make_box(&pidfd);
+    r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
+    /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
+    reply(r < 0 ? r : pid, pidfd);
+}
+
 EXPORT int hermes_warm_serve(void)
 {
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    if (leave_root() < 0 || fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
+    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
+        fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
+    if (setjmp(interpreter))
+        return 0;
     while (fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, REQUEST_MAX_FDS,
                &count) == (ssize_t)sizeof(request)) {
-        int pidfd = -1;
-        int r = fill_inside(fds, count);
-        int pid = r < 0 ? r : make_box(&pidfd);
-        if (pid == 0)
-            return 0;
-        r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
-        /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
-        reply(r < 0 ? r : pid, pidfd);
+        serve_request(fds, count);
         for (unsigned i = 0; i < count; i++)
             close_fd(&fds[i]);
+        wait_until_alone();
     }
     return -1;
 }

@@ -189,7 +189,7 @@ def wind_up():
     return ok
 
 
-def finish(status):
+def finish(status, leave):
     if _thread._count() or getattr(threading, "_threading_atexits", True):
         try:
             threading._shutdown()
@@ -199,7 +199,7 @@ def finish(status):
     if status == -signal.SIGINT:  # as python3 does, so that a shell sees it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    os._exit(status if ok or status else 120)
+    leave(status if ok or status else 120)
 
 
 ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
@@ -227,7 +227,7 @@ def serve(session):
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
-    begin, arg = library.hermes_warm_begin, library.hermes_warm_arg
+    begin, arg, leave = library.hermes_warm_begin, library.hermes_warm_arg, library.hermes_warm_exit
     open_stdio()
     make_main()
     rehearse()
@@ -254,7 +254,7 @@ def serve(session):
     del library, begin, arg
     if session:
         kernel.serve()
-    finish(run(path))
+    finish(run(path), leave)
 
 
 serve(sys.argv[1:] == ["session"])

@@ -30,7 +30,7 @@ struct box {
     int zygote;     /* whose child it is; -1 for a cold box */
     int pool;       /* which keeps or kept it; -1 for none */
     bool is_parked; /* waits for a job */
-    bool is_ready;  /* of a pool: its program waits too */
+    bool is_ready;  /* and its program too */
     struct cgroup_leaf leaf;
     struct cgroup_usage at_exit;
     uint64_t request_ns;

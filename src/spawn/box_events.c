@@ -79,6 +79,16 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
         &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
 }
 
+/* Whether all that is left beside init is one thread, as hermes_warm_exit() leaves it to give
+ * the program's memory back. If it is another one, it has as little time left. */
+static bool is_only_memory(const struct spawner *s, const struct box *box)
+{
+    if (box->zygote < 0 && box->pool < 0)
+        return false;
+    uint64_t tasks = cgroup_leaf_tasks(&s->cgroups, &box->leaf);
+    return tasks > 0 && tasks <= 2;
+}
+
 static void on_record(struct spawner *s, struct box *box, const struct link_record *record)
 {
     switch (record->kind) {
@@ -93,11 +103,11 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
         break;
     case LINK_READY:
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
-        if (box->pool >= 0 && box->is_parked) {
-            box->is_ready = true;
+        if (box->pool >= 0)
+            cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
+        if (box->pool >= 0 && box->is_parked)
             pool_ready(&s->pools[box->pool]);
-        }
+        box->is_ready = box->is_parked;
         break;
     case LINK_FAILED:
         box->failed = true;
@@ -120,7 +130,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         if (box->collects) {
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
             box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
-        } else if (record->is_empty) {
+        } else if (record->is_empty || is_only_memory(s, box)) {
             /* Nobody is left but init on its way out: no need to wait a millisecond for the
              * kernel to take the namespaces apart. */
             box_tell_end(s, box);
@@ -134,8 +144,11 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
 static void drain_link(struct spawner *s, struct box *box)
 {
     struct link_record record;
-    while (recv(box->link, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record))
+    ssize_t n;
+    while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
+    if (n == 0) /* it has nothing more to say, but takes its time to die */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->link, NULL);
 }
 
 static void on_fork_link(struct spawner *s, struct box *box)

@@ -78,17 +78,26 @@ static bool parked_fits(
     return zygote_fits(&s->zygotes[box->zygote], request);
 }
 
-/* A parked box for this request: same program, same limits, nothing it was not made with. */
+/* Whether a is the better box to serve with: one that waits for its job already, and of those
+ * the youngest, which is still in the processor's caches. */
+static bool is_better(const struct box *a, const struct box *b)
+{
+    if (a->is_ready != b->is_ready)
+        return a->is_ready;
+    return a->is_ready == (a->request_ns > b->request_ns);
+}
+
+/* The parked box for this request: same program, same limits, nothing it was not made with. */
 static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
 {
+    struct box *found = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (!box->used || !box->is_parked || box->failed)
-            continue;
-        if (parked_fits(s, box, request))
-            return box;
+        if (box->used && box->is_parked && !box->failed && parked_fits(s, box, request) &&
+            (!found || is_better(box, found)))
+            found = box;
     }
-    return NULL;
+    return found;
 }
 
 /* Usage counts from here. What a program that was started ahead holds it holds in a cold box

@@ -356,6 +356,12 @@ uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_
     return read_counter(host, leaf, COUNTER_MEMORY);
 }
 
+uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = tree_with(host, TREE_PIDS);
+    return i < 0 ? 0 : read_number(leaf->fds[i], "pids.current", NULL);
+}
+
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = tree_with(host, TREE_MEMORY);

@@ -121,6 +121,8 @@ void cgroup_leaf_weigh(
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+/* How many processes and threads it holds; 0 when nobody counts. */
+uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 /* How much more the leaf may use; UINT64_MAX without a limit. */
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(

@@ -72,7 +72,7 @@ static napi_value quick_exit(napi_env env, napi_info info)
         if (flags >= 0 && flags & O_NONBLOCK)
             (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     }
-    _exit(0);
+    hermes_warm_exit(0);
 }
 
 EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports);

@@ -11,7 +11,7 @@ EXPORT int hermes_warm_serve(void);
 /* As a program of a pool: tells that it waits. Returns 0, or negative when nobody parked it. */
 EXPORT int hermes_warm_park(void);
 
-/* Whether the job is still to come, and there is time to prepare. */
+/* Whether the job is still to come, also after a moment: then there is time to prepare. */
 EXPORT int hermes_warm_is_parked(void);
 
 /* Waits for the job, writes its files, connects stdin, stdout and stderr. From here on it runs

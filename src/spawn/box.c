@@ -239,7 +239,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     int send[2 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     cleanup_close int hand = -1;
-    box->network_owner = s->zygotes[box->zygote].serial;
+    box->network_owner = s->zygotes[box->zygote].now.serial;
     box->network = network_take(&s->network, box->network_owner);
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;

@@ -26,7 +26,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. */
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 
 /* What a box of a zygote has from its birth. */
@@ -44,9 +43,8 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .park = z->park,
         .limits = z->limits,
         .job_fd = take_fd(&owned),
-        .socket = -1,
-        .pidfd = -1,
-        .slot = -1};
+        .now = {.socket = -1, .pidfd = -1, .slot = -1},
+        .next = {.socket = -1, .pidfd = -1, .slot = -1}};
     return 0;
 }
 
@@ -64,7 +62,7 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
         if (!serves(&s->zygotes[i], request))
             continue;
         s->zygotes[i].is_wanted = true;
-        if (s->zygotes[i].is_up)
+        if (s->zygotes[i].now.is_up)
             return (int)i;
     }
     return -1;
@@ -77,11 +75,11 @@ bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
 }
 
 /* The ids of every box, each as itself, and one for the zygote as 0. */
-static int map_ids(const struct spawner *s, const struct zygote *z, int pid)
+static int map_ids(const struct spawner *s, const struct zygote_process *p, int pid)
 {
     char path[32];
     char map[128];
-    unsigned own = ids_payload(&s->ids, z->slot);
+    unsigned own = ids_payload(&s->ids, p->slot);
     unsigned first = s->ids.base;
     unsigned end = first + s->ids.blocks_in_range * SLOTS_PER_BLOCK * IDS_PER_SLOT;
     int used = snprintf(map, sizeof(map), "0 %u 1", own);
@@ -140,37 +138,38 @@ static _Noreturn void be_zygote(
     _exit(4);
 }
 
-static void stop(struct spawner *s, struct zygote *z)
+static void stop(struct spawner *s, struct zygote_process *p)
 {
     siginfo_t info;
-    close_fd(&z->socket);
-    if (z->pidfd >= 0) {
+    close_fd(&p->socket);
+    if (p->pidfd >= 0) {
         /* Not its group: a box that it just made may not have left that yet. */
-        (void)sys_pidfd_send_signal(z->pidfd, SIGKILL);
-        while (waitid(P_PIDFD, (id_t)z->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        (void)sys_pidfd_send_signal(p->pidfd, SIGKILL);
+        while (waitid(P_PIDFD, (id_t)p->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
-        close_fd(&z->pidfd);
+        close_fd(&p->pidfd);
     }
-    if (z->slot >= 0) {
-        if (cgroup_leaf_remove(&s->cgroups, &z->leaf) == -EBUSY && s->dying_count < MAX_DYING)
-            s->dying[s->dying_count++] = z->leaf;
-        ids_release(&s->ids, z->slot, false);
+    if (p->slot >= 0) {
+        if (cgroup_leaf_remove(&s->cgroups, &p->leaf) == -EBUSY && s->dying_count < MAX_DYING)
+            s->dying[s->dying_count++] = p->leaf;
+        ids_release(&s->ids, p->slot, false);
     }
-    z->slot = -1;
-    z->made = 0;
-    z->is_up = false;
-    z->retry_ms = clock_ms() + RETRY_MS;
+    p->slot = -1;
+    p->made = 0;
+    p->is_up = false;
+    p->is_broken = false;
 }
 
-static int clone_zygote(struct spawner *s, struct zygote *z, int socket)
+static int clone_zygote(
+    struct spawner *s, const struct zygote *z, struct zygote_process *p, int socket)
 {
     int joins[CGROUP_MAX_TREES];
     struct sys_clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET |
                                            CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                                            CLONE_CLEAR_SIGHAND,
-        .pidfd = (uint64_t)(uintptr_t)&z->pidfd,
+        .pidfd = (uint64_t)(uintptr_t)&p->pidfd,
         .exit_signal = SIGCHLD};
-    int count = cgroup_leaf_open_joins(&s->cgroups, &z->leaf, true, joins);
+    int count = cgroup_leaf_open_joins(&s->cgroups, &p->leaf, true, joins);
     if (count < 0)
         return count;
     int pid = sys_clone3(&args);
@@ -181,7 +180,7 @@ static int clone_zygote(struct spawner *s, struct zygote *z, int socket)
     return pid;
 }
 
-static int start(struct spawner *s, int index)
+static int start(struct spawner *s, int index, struct zygote_process *p)
 {
     struct zygote *z = &s->zygotes[index];
     struct spawn_limits limits = s->setup.max;
@@ -190,40 +189,41 @@ static int start(struct spawner *s, int index)
     int r = ids_claim(&s->ids, false);
     if (r < 0)
         return r;
-    z->slot = r;
-    z->serial = ++s->zygote_serial;
-    cgroup_leaf_init(&z->leaf);
-    if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &z->leaf, &step)) < 0) {
-        ids_release(&s->ids, z->slot, false);
-        z->slot = -1;
+    p->slot = r;
+    p->serial = ++s->zygote_serial;
+    cgroup_leaf_init(&p->leaf);
+    if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &p->leaf, &step)) < 0) {
+        ids_release(&s->ids, p->slot, false);
+        p->slot = -1;
         return r;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
-    z->socket = pair[0];
+    p->socket = pair[0];
     cleanup_close int theirs = pair[1];
     if ((r = tree_enter(s->roots[z->root].ns_fd)) < 0)
         return r;
     s->current_ns = s->roots[z->root].ns_fd;
-    int pid = clone_zygote(s, z, theirs);
-    if (pid < 0 || (r = map_ids(s, z, pid)) < 0)
+    int pid = clone_zygote(s, z, p, theirs);
+    if (pid < 0 || (r = map_ids(s, p, pid)) < 0)
         return pid < 0 ? pid : r;
     struct epoll_event e = {
         .events = EPOLLIN, .data.u64 = (uint64_t)index * TAG_COUNT + TAG_ZYGOTE};
-    if (send(z->socket, "g", 1, MSG_NOSIGNAL) != 1 ||
-        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, z->socket, &e) < 0)
+    if (send(p->socket, "g", 1, MSG_NOSIGNAL) != 1 ||
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, p->socket, &e) < 0)
         return -errno;
     return 0;
 }
 
-static int hear(struct zygote *z, int wait_ms, struct zygote_reply *ret, int ret_fds[2])
+static int hear(
+    const struct zygote_process *p, int wait_ms, struct zygote_reply *ret, int ret_fds[2])
 {
-    struct pollfd ready = {.fd = z->socket, .events = POLLIN};
+    struct pollfd ready = {.fd = p->socket, .events = POLLIN};
     unsigned count = 0;
     ret_fds[0] = ret_fds[1] = -1;
     if (poll(&ready, 1, wait_ms) != 1)
         return -ETIMEDOUT;
-    ssize_t n = fdpass_receive(z->socket, ret, sizeof(*ret), ret_fds, 2, &count);
+    ssize_t n = fdpass_receive(p->socket, ret, sizeof(*ret), ret_fds, 2, &count);
     if (n == (ssize_t)sizeof(*ret))
         return 0;
     close_fd(&ret_fds[0]);
@@ -236,34 +236,46 @@ int zygote_clone(struct zygote *z, const struct zygote_request *request, const i
 {
     struct zygote_reply reply;
     int got[2] = {-1, -1};
-    int r = fdpass_send(z->socket, request, sizeof(*request), fds, count);
+    int r = fdpass_send(z->now.socket, request, sizeof(*request), fds, count);
     if (r == 0)
-        r = hear(z, ANSWER_MS, &reply, got);
+        r = hear(&z->now, ANSWER_MS, &reply, got);
     if (r < 0) {
-        z->is_up = false; /* zygote_tend() clears it away */
+        z->now.is_up = false;
+        z->now.is_broken = true; /* zygote_tend() clears it away */
         return r;
     }
-    z->made++;
+    z->now.made++;
     *ret_pidfd = got[0];
     if (got[1] >= 0)
         *ret_network = got[1];
     return reply.pid < 0 ? reply.pid : *ret_pidfd < 0 ? -EPROTO : 0;
 }
 
+/* The only thing it says unasked is that it is up. False when it has nothing to say. */
+static bool listen_to(struct spawner *s, struct zygote_process *p)
+{
+    struct zygote_reply reply;
+    int fds[2];
+    if (p->socket < 0)
+        return false;
+    int r = hear(p, 0, &reply, fds);
+    if (r == -ETIMEDOUT)
+        return false;
+    if (r < 0)
+        stop(s, p);
+    else
+        p->is_up = true;
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
+    return true;
+}
+
 void zygote_event(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
-    struct zygote_reply reply;
-    int fds[2];
-    if (z->socket < 0)
-        return;
-    /* The only thing it says unasked is that it is up. */
-    if (hear(z, 0, &reply, fds) < 0)
-        stop(s, z);
-    else
-        z->is_up = true;
-    close_fd(&fds[0]);
-    close_fd(&fds[1]);
+    if (listen_to(s, &z->now) && z->now.socket < 0)
+        z->retry_ms = clock_ms() + RETRY_MS;
+    (void)listen_to(s, &z->next);
 }
 
 /* Making a box ahead while others run takes their processor away: with one it can wait until
@@ -275,27 +287,52 @@ static bool wants_more(const struct spawner *s, const struct zygote *z)
            (!s->running || (s->running == 1 && z->parked * 2 < z->park));
 }
 
+/* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. The next
+ * one starts beside it and with a small share of the processors, so that nobody has to wait.
+ * The boxes that the old one has parked stay. Returns whether something was done. */
+static bool relieve(struct spawner *s, int index)
+{
+    struct zygote *z = &s->zygotes[index];
+    if (z->next.is_up) {
+        stop(s, &z->now);
+        z->now = z->next;
+        z->next = (struct zygote_process){.socket = -1, .pidfd = -1, .slot = -1};
+        cgroup_leaf_weigh(&s->cgroups, &z->now.leaf, false);
+        return true;
+    }
+    if (z->now.made < BOXES_PER_ZYGOTE || z->next.socket >= 0 || clock_ms() < z->retry_ms)
+        return false;
+    if (start(s, index, &z->next) < 0) {
+        stop(s, &z->next);
+        z->retry_ms = clock_ms() + RETRY_MS;
+    } else {
+        cgroup_leaf_weigh(&s->cgroups, &z->next.leaf, true);
+    }
+    return true;
+}
+
 bool zygote_tend(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote *z = &s->zygotes[i];
-        if (z->socket < 0) {
-            if (s->ids.rootless || !z->is_wanted || clock_ms() < z->retry_ms)
-                continue;
-            if (start(s, (int)i) < 0)
-                stop(s, z);
+        if (relieve(s, (int)i))
+            return true;
+        if (z->now.is_broken) {
+            stop(s, &z->now);
+            z->retry_ms = clock_ms() + RETRY_MS;
+        }
+        if (clock_ms() < z->retry_ms)
+            continue;
+        if (z->now.socket < 0 && z->is_wanted && !s->ids.rootless) {
+            if (start(s, (int)i, &z->now) < 0) {
+                stop(s, &z->now);
+                z->retry_ms = clock_ms() + RETRY_MS;
+            }
             return true;
         }
-        if (z->is_up && wants_more(s, z) && clock_ms() >= z->retry_ms) {
+        if (z->now.is_up && wants_more(s, z)) {
             if (box_park(s, (int)i) < 0)
                 z->retry_ms = clock_ms() + RETRY_MS;
-            if (!z->is_up)
-                stop(s, z);
-            return true;
-        }
-        if (z->is_up && z->made >= BOXES_PER_ZYGOTE) {
-            stop(s, z); /* its parked boxes stay */
-            z->retry_ms = 0;
             return true;
         }
     }
@@ -304,6 +341,8 @@ bool zygote_tend(struct spawner *s)
 
 void zygote_kill_all(struct spawner *s)
 {
-    for (uint32_t i = 0; i < s->zygote_count; i++)
-        stop(s, &s->zygotes[i]);
+    for (uint32_t i = 0; i < s->zygote_count; i++) {
+        stop(s, &s->zygotes[i].now);
+        stop(s, &s->zygotes[i].next);
+    }
 }

@@ -42,6 +42,18 @@ struct zygote_reply {
     int32_t pid; /* or negative errno */
 };
 
+/* One start of an interpreter. */
+struct zygote_process {
+    int socket; /* -1 while it does not run */
+    int pidfd;
+    int slot;
+    uint32_t serial; /* of this start */
+    uint32_t made;   /* boxes, since then */
+    bool is_up;      /* it answers */
+    bool is_broken;  /* it did not */
+    struct cgroup_leaf leaf;
+};
+
 /* What the spawner knows about one. */
 struct spawner;
 struct zygote {
@@ -52,15 +64,10 @@ struct zygote {
     uint32_t parked; /* and are */
     struct spawn_limits limits;
     int job_fd; /* arguments and environment of the zygote itself */
-    int socket; /* -1 while it does not run */
-    int pidfd;
-    int slot;
-    uint32_t serial;      /* of this start */
-    uint32_t made;        /* boxes, since its start */
-    bool is_up;           /* it answers */
-    uint64_t base_memory; /* what the last box held when it got its job */
+    struct zygote_process now;
+    struct zygote_process next; /* takes over once it is up */
+    uint64_t base_memory;       /* what the last box held when it got its job */
     uint64_t retry_ms;
-    struct cgroup_leaf leaf;
 };
 
 /* Remembers a registration; takes job_fd. */

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the HTTP service share: a server of their own, clients, and an oracle that
 finds what a test left. Only the standard library is used: the tests also run in the guest."""
+import atexit
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +26,39 @@ def make_dir():
     path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
     path.chmod(0o755)
     return path
+
+
+# What a server spends most of its first start on: root trees, and the versions of languages. The
+# path of the state directory is part of a tree's key, so the directory itself serves again.
+KEPT = ("roots", "versions.json")
+idle_dirs = []
+
+
+def borrow_dir():
+    """A directory for a server: a new one, or one whose state has nothing but what is above."""
+    return idle_dirs.pop() if idle_dirs else make_dir()
+
+
+def return_dir(path):
+    """Its server has ended."""
+    state = path / "state"
+    if os.path.ismount(state) or not state.exists() or state.stat().st_uid != os.geteuid():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for entry in [*path.iterdir(), *state.iterdir()]:
+        if entry == state or entry.parent == state and entry.name in KEPT:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    idle_dirs.append(path)
+
+
+@atexit.register
+def remove_idle_dirs():
+    while idle_dirs:
+        shutil.rmtree(idle_dirs.pop(), ignore_errors=True)
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -21,11 +21,21 @@ HERMES = BUILD / "hermes"
 # A slow machine (the guest is emulated) gets more time; upper bounds are multiplied by this.
 SLOW = 8 if os.environ.get("HERMES_IN_VM") else 3
 
+made_dirs = []
+
 
 def make_dir():
+    """Whoever asks for it removes it; what a failed or interrupted test leaves goes at the end."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
     path.chmod(0o755)
+    made_dirs.append(path)
     return path
+
+
+@atexit.register
+def remove_dirs(owner=os.getpid()):
+    for path in made_dirs if os.getpid() == owner else ():
+        shutil.rmtree(path, ignore_errors=True)
 
 
 # What a server spends most of its first start on: root trees, and the versions of languages. The
@@ -53,12 +63,6 @@ def return_dir(path):
         else:
             entry.unlink()
     idle_dirs.append(path)
-
-
-@atexit.register
-def remove_idle_dirs():
-    while idle_dirs:
-        shutil.rmtree(idle_dirs.pop(), ignore_errors=True)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -159,9 +163,13 @@ class Server:
                                         stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log, preexec_fn=self.before,
                                         pass_fds=self.pass_fds)
-        if wait:
-            assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
-            assert self.process.poll() is None, self.logs()
+        try:
+            if wait:
+                assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
+                assert self.process.poll() is None, self.logs()
+        except BaseException:  # whoever asked for it does not get it, so he cannot stop it
+            self.stop()
+            raise
 
     def logs(self):
         with open(self.log_path, "rb") as f:

@@ -15,7 +15,9 @@ import sys
 import threading
 
 # Two of about the same length; what is in no list is in "rest".
-SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/languages", "tests/spawner"], "rest": []}
+SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/languages", "tests/spawner",
+                             "tests/cli", "tests/files", "tests/api/test_compat_runner.py"],
+                "rest": []}
 ALONE = ["tests/run", "tests/attacks", "tests/api/test_killed.py", "tests/api/test_load.py",
          "tests/api/test_scarce.py"]
 NOTHING_COLLECTED = 5

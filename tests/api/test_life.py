@@ -4,11 +4,14 @@ Crowds are in test_load.py, fifty boxes in test_killed.py."""
 import collections
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 
-from apilib import SLOW, boxes_below, descendants, wait_until
+import pytest
+
+from apilib import ROOT, SLOW, boxes_below, descendants, make_dir, wait_until
 from leaks import ASAN
 
 SLEEPER = {"language": "python", "code": "import time; time.sleep(60)",
@@ -86,6 +89,37 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
         assert answers[i].status == 200 and answers[i].json()["status"] == "cancelled"
     assert b"event: end" in events.read()
     assert not server.unix.exists()
+
+
+@pytest.fixture
+def runtimes():
+    path = make_dir()
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
+def test_stopping_does_not_wait_for_a_calibration(make_server, runtimes):
+    """Languages whose zygotes never come up are asked for half a minute each (src/core/calibrate.c)."""
+    shutil.copytree(ROOT / "runtimes" / "python", runtimes / "python")
+    shutil.copy(ROOT / "runtimes" / "base.json", runtimes)
+    for name in ("slow1", "slow2"):
+        shutil.copytree(runtimes / "python", runtimes / name)
+        known = json.loads((runtimes / name / "runtime.json").read_text())
+        known.update(name=name, aliases=[], extensions=["." + name])
+        for key in [key for key in known["run"] if key.startswith("session")]:
+            del known["run"][key]
+        (runtimes / name / "runtime.json").write_text(json.dumps(known))
+        (runtimes / name / "zygote.py").write_text("import time\ntime.sleep(1e6)\n")
+    server = make_server(env={"HERMES_RUNTIMES": str(runtimes), "HERMES_GRACE_S": "300"})
+    # That it goes on: boxes that nobody asked for.
+    assert server.run("slow1", "print(1)").json()["isolation"]["start"] == "cold"
+    for _ in range(2):
+        assert wait_until(lambda: boxes_below(server.child("hermes-spawn")))
+        assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")))
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 5 * SLOW
 
 
 def test_a_killed_spawner_is_replaced(make_server):

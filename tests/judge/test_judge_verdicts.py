@@ -61,17 +61,14 @@ def test_comparers(judge, compare, output, expected, verdict):
     assert answer["tests"][0]["verdict"] == verdict == answer["verdict"], answer
 
 
-def test_one_compile(judge, server):
+def test_one_compile(judge):
     """The compiler runs once, whatever the number of tests; a second judgement needs it no more."""
     code = "#include <cstdio>\nint main() { int a; scanf(\"%d\", &a); printf(\"%d\\n\", a); } // one_compile\n"
     tests = [{"stdin": str(n), "expected": str(n)} for n in range(20)]
-    hits = server.metric("hermes_compile_cache_hits_total")
     first = judge("cpp", code, tests)
     assert first["verdict"] == "accepted" and not first["compile"]["cached"], first
-    assert server.metric("hermes_compile_cache_hits_total") == hits
     again = judge("cpp", code, tests)
     assert again["verdict"] == "accepted" and again["compile"]["cached"], (first["compile"], again)
-    assert server.metric("hermes_compile_cache_hits_total") == hits + 1
 
 
 def test_stop_at_first_failure(judge):

@@ -121,8 +121,8 @@ void fork_serve_files(struct spawner *s, struct box *box, int fd)
         }
         if (r > 0)
             box->servers[i] = r;
-        else
-            files_refuse(fd, r);
+        else /* the fork is ending, or the machine has no process to spare */
+            files_refuse(fd, -EPIPE);
         return;
     }
     files_refuse(fd, -EUSERS);

@@ -65,9 +65,10 @@ def test_one_compile(judge):
     """The compiler runs once, whatever the number of tests; a second judgement needs it no more."""
     code = "#include <cstdio>\nint main() { int a; scanf(\"%d\", &a); printf(\"%d\\n\", a); } // one_compile\n"
     tests = [{"stdin": str(n), "expected": str(n)} for n in range(20)]
-    first = judge("cpp", code, tests)
+    patience = {"limits": {"wall_ms": 120000}, "compile_limits": {"wall_ms": 120000}}
+    first = judge("cpp", code, tests, **patience)
     assert first["verdict"] == "accepted" and not first["compile"]["cached"], first
-    again = judge("cpp", code, tests)
+    again = judge("cpp", code, tests, **patience)
     assert again["verdict"] == "accepted" and again["compile"]["cached"], (first["compile"], again)
 
 

@@ -93,8 +93,11 @@ class Spawner:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
-            os.dup2(theirs.fileno(), 3)
-            os.execve(BUILD / "hermes-spawn", ["hermes-spawn"], {})
+            try:
+                os.dup2(theirs.fileno(), 3)
+                os.execve(BUILD / "hermes-spawn", ["hermes-spawn"], {})
+            finally:
+                os._exit(127)  # there must not be two of us
         theirs.close()
         self.pid = pid
         self.control.settimeout(20)

@@ -93,23 +93,26 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
 
 @pytest.fixture
 def runtimes():
+    """A directory of languages: Python, and what a test makes of it."""
     path = make_dir()
+    shutil.copytree(ROOT / "runtimes" / "python", path / "python")
+    shutil.copy(ROOT / "runtimes" / "base.json", path)
     yield path
     shutil.rmtree(path)
+
+
+def copy_python(runtimes, name):
+    shutil.copytree(runtimes / "python", runtimes / name)
+    known = json.loads((runtimes / name / "runtime.json").read_text())
+    known.update(name=name, aliases=[], extensions=["." + name])
+    (runtimes / name / "runtime.json").write_text(json.dumps(known))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 def test_stopping_does_not_wait_for_a_calibration(make_server, runtimes):
     """Languages whose zygotes never come up are asked for half a minute each (src/core/calibrate.c)."""
-    shutil.copytree(ROOT / "runtimes" / "python", runtimes / "python")
-    shutil.copy(ROOT / "runtimes" / "base.json", runtimes)
     for name in ("slow1", "slow2"):
-        shutil.copytree(runtimes / "python", runtimes / name)
-        known = json.loads((runtimes / name / "runtime.json").read_text())
-        known.update(name=name, aliases=[], extensions=["." + name])
-        for key in [key for key in known["run"] if key.startswith("session")]:
-            del known["run"][key]
-        (runtimes / name / "runtime.json").write_text(json.dumps(known))
+        copy_python(runtimes, name)
         (runtimes / name / "zygote.py").write_text("import time\ntime.sleep(1e6)\n")
     server = make_server(env={"HERMES_RUNTIMES": str(runtimes), "HERMES_GRACE_S": "300"})
     # That it goes on: boxes that nobody asked for.
@@ -120,6 +123,18 @@ def test_stopping_does_not_wait_for_a_calibration(make_server, runtimes):
     began = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - began < 5 * SLOW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
+def test_too_many_warm_languages_are_told(make_server, runtimes):
+    for name in ("two", "three", "four", "five"):
+        copy_python(runtimes, name)
+    server = make_server(env={"HERMES_RUNTIMES": str(runtimes)}, wait=False)
+    assert server.process.wait(30 * SLOW) == 125
+    assert "too many `warm`" in server.logs()
+    for name in ("two", "five"):
+        shutil.rmtree(runtimes / name)
+    assert make_server(env={"HERMES_RUNTIMES": str(runtimes)}).run("three", "print(3)").json()["stdout"] == "3\n"
 
 
 def test_a_killed_spawner_is_replaced(make_server):

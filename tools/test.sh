@@ -68,14 +68,14 @@ echo "== meson test"
 meson test -C "$build" --print-errorlogs ${MESON_TEST_ARGS:-}
 note meson $? "$junit"
 
-if find tests -name 'test_*.py' | grep -q .; then
-    echo "== pytest"
-    "$python" -m pytest tests -o "cache_dir=$build/pytest-cache" -o junit_family=xunit2 \
-        --junitxml="$build/pytest.xml" -q -ra ${PYTEST_ARGS:-}
-    status=$?
-    [ $status -ne 5 ] || status=0 # nothing was collected
-    note pytest $status "$build/pytest.xml"
-    rm -f "$build/pytest.xml"
+echo "== pytest"
+# shellcheck disable=SC2086 # PYTEST_ARGS are words
+"$python" tools/run-pytest.py "$build" "$reports" ${PYTEST_ARGS:-}
+status=$?
+if [ -f "$reports/failed" ]; then
+    mapfile -t -O "${#failed_runners[@]}" failed_runners <"$reports/failed"
+elif [ $status -ne 0 ]; then
+    failed_runners+=(pytest)
 fi
 
 exec "$python" - "$reports" "${failed_runners[@]}" <<'PYTHON'

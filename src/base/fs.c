@@ -229,6 +229,14 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
     return r;
 }
 
+int fs_read_input(const char *path, struct buf *b)
+{
+    if (strcmp(path, "-") == 0)
+        return read_to_end(STDIN_FILENO, b);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : read_to_end(fd, b);
+}
+
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode)
 {
     char prefix[PATH_MAX];

@@ -12,13 +12,12 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_KEY_FILE = 256, OPT_REQUEST, ANSWER_MAX = 1 << 30, READ_CHUNK = 64 << 10 };
+enum { OPT_KEY_FILE = 256, OPT_REQUEST, ANSWER_MAX = 1 << 30 };
 enum { EXIT_FORGED = 1 };
 
 static const struct argp_option options[] = {
@@ -63,16 +62,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int read_all(const char *path, struct buf *to, struct err *err)
 {
-    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
-    ssize_t n = fd < 0 ? -errno : 1;
     buf_init(to, ANSWER_MAX);
-    while (n > 0)
-        n = buf_read_fd(to, fd, READ_CHUNK);
-    if (n < 0)
-        return err_set(
-            err, ERR_NOT_FOUND, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
-    return 0;
+    int r = fs_read_input(path, to);
+    return r < 0 ? err_set(err, ERR_NOT_FOUND, -r, "cannot read %s: %s", path, strerror(-r))
+                 : 0;
 }
 
 /* The key as one line, or from the environment. */

@@ -12,18 +12,18 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/str.h"
 
 #include <argp.h>
 #include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, TEXT_MAX = 16 << 20, READ_CHUNK = 64 << 10 };
+enum { EXIT_USAGE = 2, TEXT_MAX = 16 << 20 };
 
 enum {
     OPT_URL = 256,
@@ -222,16 +222,10 @@ static char *list_commands(int key, const char *text, void *input)
 
 static int read_file(const char *path, struct buf *to, struct err *err)
 {
-    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
-    ssize_t n = fd < 0 ? -errno : 1;
     buf_init(to, TEXT_MAX);
-    while (n > 0)
-        n = buf_read_fd(to, fd, READ_CHUNK);
-    if (n < 0)
-        return err_set(
-            err, ERR_NOT_FOUND, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
-    return 0;
+    int r = fs_read_input(path, to);
+    return r < 0 ? err_set(err, ERR_NOT_FOUND, -r, "cannot read %s: %s", path, strerror(-r))
+                 : 0;
 }
 
 static int make_session(const struct args *args, json_t **ret, struct err *err)

@@ -4,9 +4,11 @@
 
 #include "core/channel.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +119,24 @@ int channel_next(struct channel *c, struct channel_frame *ret)
     ret->data = at + head;
     c->in_at += head + ret->len;
     return 1;
+}
+
+int channel_await(struct channel *c, uint64_t wait_ms, struct channel_frame *ret)
+{
+    uint64_t until_ms = clock_ms() + wait_ms;
+    int r = channel_write(c);
+    while (r == 0) {
+        struct pollfd ready = {
+            .fd = c->fd, .events = (short)(POLLIN | (channel_has_more(c) ? POLLOUT : 0))};
+        uint64_t now = clock_ms();
+        if (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0)
+            return -ETIMEDOUT;
+        if (ready.revents & POLLOUT)
+            r = channel_write(c);
+        if (r == 0 && ready.revents & ~POLLOUT && (r = channel_read(c)) >= 0)
+            r = channel_next(c, ret);
+    }
+    return r < 0 ? r : 0;
 }
 
 bool channel_is_clean(const struct channel *c)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum channel_kind {
     FRAME_READY,
@@ -52,6 +53,10 @@ int channel_read(struct channel *c);
 
 /* Takes the next whole frame: 1, 0 when there is none yet, -EBADMSG when this is no frame. */
 int channel_next(struct channel *c, struct channel_frame *ret);
+
+/* Sends what is queued and waits for the next whole frame: 0, -ETIMEDOUT when it is not there
+ * within that time, or as above. Nothing else may wait for the kernel meanwhile. */
+int channel_await(struct channel *c, uint64_t wait_ms, struct channel_frame *ret);
 
 /* Whether bytes came that belong to no frame taken so far. */
 bool channel_is_clean(const struct channel *c);

@@ -100,7 +100,7 @@ int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_
         return r;
     *ret_retry_s = 1;
     r = choose_name(s, name, chosen, err);
-    if (r == 0)
+    if (r >= 0)
         r = session_copy(s, chosen, cancel_fd, &copy, ret_retry_s, err);
     channel_rest(&s->channel);
     session_give(s);

@@ -8,14 +8,12 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/fdpass.h"
 #include "base/str.h"
 #include "core/json_run.h"
 #include "core/service.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,48 +46,25 @@ static void share_memory(struct session *original, struct session *copy)
     (void)atomic_fetch_add(&original->share->refs, 1);
 }
 
-/* The kernel's answer: 1 with the reason it refuses for, or with "" when it does not; 0 when it
- * is not there yet. */
-static int read_answer(struct session *s, char *ret_reason, size_t size)
+/* Waits for the kernel's answer: the reason it refuses for, or "" when it does not. */
+static int hear(struct session *s, char *ret_reason, size_t size)
 {
     struct channel_frame frame;
     struct err ignored = {0};
     json_t *answer = NULL;
-    json_t *refused;
-    int r = channel_read(&s->channel);
-    if (r >= 0)
-        r = channel_next(&s->channel, &frame);
-    if (r != 1)
+    int r = channel_await(&s->channel, ANSWER_MS, &frame);
+    if (r < 0)
         return r;
     if (frame.kind != FRAME_FORK ||
         json_run_parse(frame.data, frame.len, &answer, &ignored) < 0)
         return -EBADMSG;
-    refused = json_object_get(answer, "refused");
+    const json_t *refused = json_object_get(answer, "refused");
     if (!json_is_string(refused) && !json_is_null(refused))
         r = -EBADMSG;
     const char *text = json_string_value(refused);
     (void)snprintf(ret_reason, size, "%s", !text ? "" : text[0] ? text : "it does not say why");
     json_decref(answer);
     return r;
-}
-
-static int hear(struct session *s, char *ret_reason, size_t size)
-{
-    uint64_t until_ms = clock_ms() + ANSWER_MS;
-    int r = 0;
-    while (r == 0) {
-        struct pollfd ready = {.fd = s->box.channel_fd, .events = POLLIN};
-        uint64_t now = clock_ms();
-        if (channel_has_more(&s->channel)) {
-            ready.events |= POLLOUT;
-            r = channel_write(&s->channel);
-        }
-        if (r == 0 && (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0))
-            r = -ETIMEDOUT;
-        if (r == 0 && ready.revents & (POLLIN | POLLHUP))
-            r = read_answer(s, ret_reason, size);
-    }
-    return r == 1 ? 0 : r;
 }
 
 /* Asks the kernel whether it can be copied now. It waits for the descriptors afterwards. */

@@ -4,12 +4,10 @@
 
 #include "core/session_state.h"
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "core/json_run.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,45 +31,23 @@ static bool are_jobs(const json_t *list)
     return ok;
 }
 
-/* The next frame, which has to be the list: 1, 0 when there is none yet. */
-static int read_answer(struct session *s, json_t **ret)
+/* The answer has to be the list of jobs. */
+static int ask(struct session *s, const char *question, const char *id, json_t **ret)
 {
     struct channel_frame frame;
     struct err ignored = {0};
     size_t at;
-    int r = channel_read(&s->channel);
-    if (r < 0)
-        return r;
-    r = channel_next(&s->channel, &frame);
-    if (r != 1)
+    int r = channel_queue(&s->channel, question, id, id ? strlen(id) : 0);
+    if (r < 0 || (r = channel_await(&s->channel, ANSWER_MS, &frame)) < 0)
         return r;
     if (frame.kind != FRAME_JOBS ||
         json_run_parse_any(frame.data, frame.len, ret, &at, &ignored) < 0)
         return -EBADMSG;
-    if (!are_jobs(*ret)) {
-        json_decref(*ret);
-        return -EBADMSG;
-    }
-    return 1;
-}
-
-static int ask(struct session *s, const char *question, const char *id, json_t **ret)
-{
-    uint64_t until_ms = clock_ms() + ANSWER_MS;
-    int r = channel_queue(&s->channel, question, id, id ? strlen(id) : 0);
-    while (r == 0) {
-        struct pollfd ready = {.fd = s->box.channel_fd, .events = POLLIN};
-        uint64_t now = clock_ms();
-        if (channel_has_more(&s->channel)) {
-            ready.events |= POLLOUT;
-            r = channel_write(&s->channel);
-        }
-        if (r == 0 && (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0))
-            r = -ETIMEDOUT;
-        if (r == 0 && ready.revents & (POLLIN | POLLHUP))
-            r = read_answer(s, ret);
-    }
-    return r == 1 ? 0 : r;
+    if (are_jobs(*ret))
+        return 0;
+    json_decref(*ret);
+    *ret = NULL;
+    return -EBADMSG;
 }
 
 static bool has_job(const json_t *jobs, const char *id)

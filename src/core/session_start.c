@@ -156,6 +156,20 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
     return 0;
 }
 
+/* Waits for the kernel of a box that is on its way, `r` telling whether it is; without one the
+ * box goes. */
+static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err)
+{
+    if (r == 0)
+        r = session_wait_ready(s, cancel_fd, err);
+    (void)pthread_mutex_lock(&s->lock);
+    s->has_kernel = r == 0;
+    if (r < 0)
+        session_drop_box(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
 /* Memory, a box and a kernel in it. The session is held. */
 static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
@@ -173,14 +187,7 @@ static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, str
     s->promised_mb = memory_mb;
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
-    if (r == 0)
-        r = session_wait_ready(s, cancel_fd, err);
-    (void)pthread_mutex_lock(&s->lock);
-    s->has_kernel = r == 0;
-    if (r < 0)
-        session_drop_box(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    return r;
+    return await_kernel(s, r, cancel_fd, err);
 }
 
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
@@ -319,14 +326,7 @@ static int restart(struct session *s, int cancel_fd, struct err *err)
     s->box = box;
     s->is_resting = false;
     (void)pthread_mutex_unlock(&s->lock);
-    if (r == 0)
-        r = session_wait_ready(s, cancel_fd, err);
-    (void)pthread_mutex_lock(&s->lock);
-    s->has_kernel = r == 0;
-    if (r < 0)
-        session_drop_box(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    return r;
+    return await_kernel(s, r, cancel_fd, err);
 }
 
 int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,

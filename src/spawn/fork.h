@@ -42,7 +42,7 @@ int fork_interrupt(const struct box *box);
 int fork_pause(const struct spawner *s, const struct box *box, bool is_paused);
 
 /* fork_files.c: COMMAND_FILES to a fork; and the ends of those that serve them. */
-void fork_serve_files(const struct spawner *s, struct box *box, int fd);
+void fork_serve_files(struct spawner *s, struct box *box, int fd);
 void fork_reap_files(struct box *box, bool is_over);
 
 /* The child of the spawner; never returns. */

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -40,9 +41,8 @@ static void note_problem(uint32_t step, int error, const char *detail)
         return;
     problem.step = step;
     problem.error = error;
-    size_t len = strnlen(detail, sizeof(problem.detail) - 1);
-    memcpy(problem.detail, detail, len);
-    problem.detail[len] = '\0';
+    (void)snprintf(problem.detail, sizeof(problem.detail), "%.*s",
+        (int)sizeof(problem.detail) - 1, detail);
 }
 
 static void on_setup(const struct spawn_setup *setup)
@@ -114,9 +114,12 @@ static void on_source(const struct spawn_source *source)
 
 static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
 {
+    bool is_full = spawner.zygote_count == SPAWN_MAX_ZYGOTES;
     int r = zygote_add(&spawner, zygote, job_fd);
     if (r < 0)
-        note_problem(STEP_ROOT, r, "zygote");
+        note_problem(STEP_ROOT, r,
+            is_full ? "too many `warm` and `session_warm` in the runtime.json of languages"
+                    : "zygote");
 }
 
 static void on_pool(const struct spawn_pool *pool, int job_fd)

@@ -48,6 +48,7 @@ static const char *const statements[SQL_COUNT] = {
 struct pending {
     struct pending *next;
     struct run_row row;
+    bool is_removed; /* both locks are held to set it, one to read it */
 };
 
 struct run_store {
@@ -116,7 +117,7 @@ static int write_batch(struct run_store *s, const struct pending *batch)
     (void)pthread_mutex_lock(&s->db_lock);
     int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
     for (const struct pending *p = batch; r == SQLITE_OK && p; p = p->next)
-        r = put_row(s, &p->row);
+        r = p->is_removed ? SQLITE_OK : put_row(s, &p->row);
     if (r == SQLITE_OK)
         r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
     if (r != SQLITE_OK) {
@@ -342,7 +343,7 @@ static char *copy_text(const void *data, size_t len)
 static bool find_pending(const struct pending *p, const char *id, struct run_row *ret)
 {
     for (; p; p = p->next) {
-        if (strcmp(p->row.id, id) != 0)
+        if (p->is_removed || strcmp(p->row.id, id) != 0)
             continue;
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup(p->row.owner),
@@ -383,9 +384,20 @@ int run_store_get(struct run_store *store, const char *id, struct run_row *ret)
     return found ? 0 : -ENOENT;
 }
 
+static void remove_pending(struct pending *p, const char *id)
+{
+    for (; p; p = p->next)
+        p->is_removed = p->is_removed || strcmp(p->row.id, id) == 0;
+}
+
+/* With the database's lock: what waits is not written meanwhile, so it is in one place. */
 void run_store_remove(struct run_store *store, const char *id)
 {
     (void)pthread_mutex_lock(&store->db_lock);
+    (void)pthread_mutex_lock(&store->list_lock);
+    remove_pending(store->first, id);
+    remove_pending(store->writing, id);
+    (void)pthread_mutex_unlock(&store->list_lock);
     (void)sqlite3_bind_text(store->sql[SQL_REMOVE], 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_step(store->sql[SQL_REMOVE]);
     (void)sqlite3_reset(store->sql[SQL_REMOVE]);

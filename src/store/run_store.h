@@ -39,6 +39,7 @@ void run_store_put_later(struct run_store *store, struct run_row *row);
 /* -ENOENT when there is none. */
 int run_store_get(struct run_store *store, const char *id, struct run_row *ret);
 
+/* Also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);
 
 /* Removes what finished before that time, then the oldest until all answers together have at

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the HTTP service share: a server of their own, clients, and an oracle that
 finds what a test left. Only the standard library is used: the tests also run in the guest."""
+import atexit
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,11 +21,48 @@ HERMES = BUILD / "hermes"
 # A slow machine (the guest is emulated) gets more time; upper bounds are multiplied by this.
 SLOW = 8 if os.environ.get("HERMES_IN_VM") else 3
 
+made_dirs = []
+
 
 def make_dir():
+    """Whoever asks for it removes it; what a failed or interrupted test leaves goes at the end."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
     path.chmod(0o755)
+    made_dirs.append(path)
     return path
+
+
+@atexit.register
+def remove_dirs(owner=os.getpid()):
+    for path in made_dirs if os.getpid() == owner else ():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# What a server spends most of its first start on: root trees, and the versions of languages. The
+# path of the state directory is part of a tree's key, so the directory itself serves again.
+KEPT = ("roots", "versions.json")
+idle_dirs = []
+
+
+def borrow_dir():
+    """A directory for a server: a new one, or one whose state has nothing but what is above."""
+    return idle_dirs.pop() if idle_dirs else make_dir()
+
+
+def return_dir(path):
+    """Its server has ended."""
+    state = path / "state"
+    if os.path.ismount(state) or not state.exists() or state.stat().st_uid != os.geteuid():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for entry in [*path.iterdir(), *state.iterdir()]:
+        if entry == state or entry.parent == state and entry.name in KEPT:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    idle_dirs.append(path)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -124,9 +163,13 @@ class Server:
                                         stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log, preexec_fn=self.before,
                                         pass_fds=self.pass_fds)
-        if wait:
-            assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
-            assert self.process.poll() is None, self.logs()
+        try:
+            if wait:
+                assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
+                assert self.process.poll() is None, self.logs()
+        except BaseException:  # whoever asked for it does not get it, so he cannot stop it
+            self.stop()
+            raise
 
     def logs(self):
         with open(self.log_path, "rb") as f:

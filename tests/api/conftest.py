@@ -3,7 +3,6 @@
 every test no process of a box and no control group of ours may be left."""
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from apilib import Server, make_dir  # noqa: E402
+from apilib import Server, borrow_dir, make_dir, return_dir  # noqa: E402
 from leaks import Groups, gone  # noqa: E402
 from serving import assert_idle, programs, serve, serve_many  # noqa: E402,F401
 
@@ -44,7 +43,7 @@ def contained():
     made = []
 
     def make(pre=None, prepare=None, **kwargs):
-        path = make_dir()
+        path = make_dir() if prepare else borrow_dir()
         if prepare:
             kwargs["env"] = prepare(path)
 
@@ -67,5 +66,5 @@ def contained():
     for path, _ in made:
         if os.path.ismount(path / "state"):
             subprocess.run(["umount", path / "state"], check=True)
-        shutil.rmtree(path, ignore_errors=True)
+        return_dir(path)
     assert not left, left

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fixtures of the tests with servers share (tests/api, judge, sessions)."""
-import shutil
 import subprocess
 
 import pytest
 
-from apilib import BUILD, HERMES, MONITOR, Server, boxes_below, make_dir, wait_until
+from apilib import BUILD, HERMES, MONITOR, Server, borrow_dir, boxes_below, return_dir, wait_until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,11 +18,11 @@ def programs():
 
 def serve(**kwargs):
     """For a fixture: one server, which has to stop well."""
-    path = make_dir()
+    path = borrow_dir()
     server = Server(path, **kwargs)
     yield server
     status = server.stop()
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
     assert status == 0
 
 
@@ -32,7 +31,7 @@ def serve_many(env=None):
     made = []
 
     def make(**kwargs):
-        path = make_dir()
+        path = borrow_dir()
         made.append((path, None))
         if env:
             kwargs["env"] = dict(env, **kwargs.get("env", {}))
@@ -43,7 +42,7 @@ def serve_many(env=None):
     for path, server in made:
         if server and server.process.poll() is None:
             server.stop()
-        shutil.rmtree(path, ignore_errors=True)
+        return_dir(path)
 
 
 def boxes(server):

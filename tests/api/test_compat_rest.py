@@ -4,14 +4,14 @@ the same kinds of input that a stranger would try (docs/compat-rest.md)."""
 import json
 import random
 import re
-import shutil
 import socket
 import subprocess
 import threading
 
 import pytest
 
-from apilib import MONITOR, ROOT, SLOW, Server, make_dir, open_descriptors, wait_until
+from apilib import MONITOR, ROOT, SLOW, Server, borrow_dir, open_descriptors, return_dir, wait_until
+from serving import serve
 
 ONE = ["/execute", "/execute/"]
 MANY = ["/v2/execute", "/v2/execute/"]
@@ -55,12 +55,8 @@ def refused(reply, status):
 @pytest.fixture(scope="module")
 def keyed():
     """With a key, origins and DEBUG, all by the names that the engine's users have."""
-    path = make_dir()
-    server = Server(path, env={"API_TOKEN": "tok", "DEBUG": "true",
-                               "ALLOWED_ORIGIN": "https://other.example, " + ORIGIN})
-    yield server
-    server.stop()
-    shutil.rmtree(path, ignore_errors=True)
+    yield from serve(env={"API_TOKEN": "tok", "DEBUG": "true",
+                          "ALLOWED_ORIGIN": "https://other.example, " + ORIGIN})
 
 
 # ---- what is the same
@@ -701,7 +697,7 @@ def free_port():
 
 @pytest.fixture
 def plain():
-    path = make_dir()
+    path = borrow_dir()
     made = []
 
     def make(dotenv, env):
@@ -711,7 +707,7 @@ def plain():
     yield make
     for server in made:
         server.stop()
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
 
 
 def test_the_engine_s_settings_work(plain):

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from apilib import MONITOR, ROOT, SLOW, Server, make_dir, wait_until
+from apilib import MONITOR, ROOT, SLOW, make_dir, wait_until
+from serving import serve
 
 IMAGES = ["python", "node", "bun", "go", "deno", "rust"]
 RUNTIME_OF = {"node": "javascript"}
@@ -401,14 +402,10 @@ def test_cpu_shares_are_cores(server):
 
 @pytest.fixture(scope="module")
 def limited():
-    path = make_dir()
-    server = Server(path, env={
+    yield from serve(env={
         "DEFAULT_TIMEOUT": "1", "MAX_TIMEOUT": "3", "DEFAULT_MEMORY": "64m",
         "MAX_MEMORY_MB": "300", "DEFAULT_DISK": "8m", "MAX_DISK_MB": "200",
         "DEFAULT_CPU_SHARES": "1024", "MAX_CPU_CORES": "1.5"})
-    yield server
-    server.stop()
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def test_defaults_are_the_settings(limited):
@@ -918,11 +915,7 @@ def test_metadata_does_not_outlive_its_run(server):
 
 @pytest.fixture(scope="module")
 def keyed():
-    path = make_dir()
-    server = Server(path, env={"AUTH_TOKEN": "the-token", "CODE_RUNNER_API_KEYS": " key-1 ,,key-2"})
-    yield server
-    server.stop()
-    shutil.rmtree(path, ignore_errors=True)
+    yield from serve(env={"AUTH_TOKEN": "the-token", "CODE_RUNNER_API_KEYS": " key-1 ,,key-2"})
 
 
 GUARDED = [("POST", "/run"), ("POST", "/prebuild"), ("GET", "/prebuilds"),

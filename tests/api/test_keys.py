@@ -2,14 +2,13 @@
 """Authentication, ownership, quotas."""
 import json
 import re
-import shutil
 import subprocess
 import threading
 import time
 
 import pytest
 
-from apilib import MONITOR, SLOW, Server, make_dir
+from apilib import MONITOR, SLOW, Server, borrow_dir, return_dir
 
 KEYS = ("[alice]\nkey = alices-secret\n[bob]\nkey = bobs-secret\n"
         "[narrow]\nkey = narrow-secret\nconcurrency = 1\n[slow]\nkey = slow-secret\n"
@@ -18,14 +17,14 @@ KEYS = ("[alice]\nkey = alices-secret\n[bob]\nkey = bobs-secret\n"
 
 @pytest.fixture(scope="module")
 def keyed():
-    path = make_dir()
+    path = borrow_dir()
     (path / "keys").write_text(KEYS)
     (path / "keys").chmod(0o600)
     server = Server(path, env={"HERMES_KEYS_FILE": str(path / "keys"), "API_TOKEN": "tok",
                                "CODE_RUNNER_API_KEYS": "k1, k2", "HERMES_CONCURRENCY": "2"})
     yield server
     server.stop()
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
 
 
 PRIVATE = [("POST", "/v1/runs"), ("GET", "/v1/runs/x"), ("DELETE", "/v1/runs/x"),

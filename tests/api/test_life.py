@@ -4,11 +4,14 @@ Crowds are in test_load.py, fifty boxes in test_killed.py."""
 import collections
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 
-from apilib import SLOW, boxes_below, descendants, wait_until
+import pytest
+
+from apilib import ROOT, SLOW, boxes_below, descendants, make_dir, wait_until
 from leaks import ASAN
 
 SLEEPER = {"language": "python", "code": "import time; time.sleep(60)",
@@ -86,6 +89,52 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
         assert answers[i].status == 200 and answers[i].json()["status"] == "cancelled"
     assert b"event: end" in events.read()
     assert not server.unix.exists()
+
+
+@pytest.fixture
+def runtimes():
+    """A directory of languages: Python, and what a test makes of it."""
+    path = make_dir()
+    shutil.copytree(ROOT / "runtimes" / "python", path / "python")
+    shutil.copy(ROOT / "runtimes" / "base.json", path)
+    yield path
+    shutil.rmtree(path)
+
+
+def copy_python(runtimes, name):
+    shutil.copytree(runtimes / "python", runtimes / name)
+    known = json.loads((runtimes / name / "runtime.json").read_text())
+    known.update(name=name, aliases=[], extensions=["." + name])
+    (runtimes / name / "runtime.json").write_text(json.dumps(known))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
+def test_stopping_does_not_wait_for_a_calibration(make_server, runtimes):
+    """Languages whose zygotes never come up are asked for half a minute each (src/core/calibrate.c)."""
+    for name in ("slow1", "slow2"):
+        copy_python(runtimes, name)
+        (runtimes / name / "zygote.py").write_text("import time\ntime.sleep(1e6)\n")
+    server = make_server(env={"HERMES_RUNTIMES": str(runtimes), "HERMES_GRACE_S": "300"})
+    # That it goes on: boxes that nobody asked for.
+    assert server.run("slow1", "print(1)").json()["isolation"]["start"] == "cold"
+    for _ in range(2):
+        assert wait_until(lambda: boxes_below(server.child("hermes-spawn")))
+        assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")))
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 5 * SLOW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
+def test_too_many_warm_languages_are_told(make_server, runtimes):
+    for name in ("two", "three", "four", "five"):
+        copy_python(runtimes, name)
+    server = make_server(env={"HERMES_RUNTIMES": str(runtimes)}, wait=False)
+    assert server.process.wait(30 * SLOW) == 125
+    assert "too many `warm`" in server.logs()
+    for name in ("two", "five"):
+        shutil.rmtree(runtimes / name)
+    assert make_server(env={"HERMES_RUNTIMES": str(runtimes)}).run("three", "print(3)").json()["stdout"] == "3\n"
 
 
 def test_a_killed_spawner_is_replaced(make_server):

@@ -477,7 +477,7 @@ def test_rootless(make_server):
     from apilib import HERMES, ROOT, Server, make_dir
     sys.path.insert(0, str(ROOT / "tests/attacks"))
     from groups import Groups
-    user, work, server = 64124, make_dir(), None  # nobody has it
+    user, work, server = 64125, make_dir(), None  # nobody has it
     groups = Groups(user)
     os.chown(work, user, user)
 

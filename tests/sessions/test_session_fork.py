@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from apilib import boxes_below, wait_until
+from apilib import boxes_below, children, name_of, wait_until
 from sessionlib import Session
 
 
@@ -175,6 +175,20 @@ def test_files_by_the_api_are_those_of_the_fork(session):
     assert two.exec("open('new', 'w').write('x')")["files_changed"] == ["new"]
     for _ in range(20):
         assert two.call("GET", "/files/d/a").status == 200
+
+
+def test_who_serves_its_files_is_the_spawners_child(server, session):
+    """Were it somebody else's, the host's init would have to reap it, and the end of the original, with whom it shares
+    the pid namespace, would wait for that."""
+    one = session()
+    two = fork(one)
+    spawner = server.child("hermes-spawn")
+    assert two.call("GET", "/files").status == 200
+    inside = [pid for pid in boxes_below(spawner) if name_of(pid) == "hermes-spawn"]
+    assert inside and all(pid in children(spawner) or any(pid in children(p) for p in boxes_below(spawner))
+                          for pid in inside), inside
+    assert [s.delete().status for s in (two, one)] == [204, 204]
+    assert not boxes_below(spawner)
 
 
 # Life and death.

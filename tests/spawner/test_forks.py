@@ -96,7 +96,10 @@ def say(hello, how):
     """A process that is no part of the box says hello; it must not be touched."""
     pid = os.fork()
     if pid == 0:
-        how(hello)
+        try:
+            how(hello)
+        except OSError:  # the spawner had heard enough
+            pass
         time.sleep(30)
         os._exit(0)
     return pid

@@ -93,8 +93,11 @@ class Spawner:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
-            os.dup2(theirs.fileno(), 3)
-            os.execve(BUILD / "hermes-spawn", ["hermes-spawn"], {})
+            try:
+                os.dup2(theirs.fileno(), 3)
+                os.execve(BUILD / "hermes-spawn", ["hermes-spawn"], {})
+            finally:
+                os._exit(127)  # there must not be two of us
         theirs.close()
         self.pid = pid
         self.control.settimeout(20)
@@ -126,14 +129,20 @@ class Spawner:
             events.append(EVENT.unpack(data))
 
     def descriptors(self):
-        """What it has open when it is idle: right after the seal it tidies up."""
-        last = None
-        while True:
-            now = sorted(os.listdir(f"/proc/{self.pid}/fd"), key=int)
-            if now == last:
-                return now
-            last = now
-            time.sleep(0.02)
+        """What it has open when it is idle: asleep, and not only kept from the processor. Right after
+        its start and after the seal it still has something to do."""
+        deadline = time.time() + 60
+        while time.time() < deadline:
+            if self.sleeps():
+                now = sorted(os.listdir(f"/proc/{self.pid}/fd"), key=int)
+                if self.sleeps():
+                    return now
+            time.sleep(0.01)
+        raise AssertionError("it is never idle")
+
+    def sleeps(self):
+        """Only waiting for events it sleeps so that signals wake it."""
+        return "(hermes-spawn) S " in pathlib.Path(f"/proc/{self.pid}/stat").read_text()
 
     def settles_at(self, descriptors):
         """Whether its descriptors are soon these: what is told is told before the last close."""
@@ -301,10 +310,7 @@ def test_mount_paths_are_checked_again(pipes):
 def test_random_packets_neither_crash_nor_leak(sealed, pipes):
     s = Spawner(seal=sealed)
     rng = random.Random(20261115)
-    before = None
-    while before != s.descriptors():  # until it has started
-        before = s.descriptors()
-        time.sleep(0.5)
+    before = s.descriptors()
     for i in range(1500):
         size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
         data = bytearray(rng.randbytes(size))
@@ -515,6 +521,17 @@ def children(spawner):
     return found
 
 
+def helper_of(spawner):
+    """Who makes its networks. It has its name a moment after its birth."""
+    deadline = time.time() + 20
+    while time.time() < deadline:
+        for pid, (comm, _) in children(spawner).items():
+            if comm == "hermes-network":
+                return pid
+        time.sleep(0.01)
+    raise AssertionError("no helper")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root networks are not made ahead")
 def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
     """Also when the helper that makes them dies: another one takes its place."""
@@ -531,11 +548,12 @@ def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
         os.close(fd)
         boxes.append(ours)
         assert EVENT.unpack(ours.recv(4096))[0] == 1
-        for pid, (comm, _) in children(s).items():
-            if comm == "hermes-network":
-                helpers.add(pid)
-                os.kill(pid, 9)
-    assert len(helpers) > 1
+        helper = helper_of(s)
+        assert helper not in helpers
+        helpers.add(helper)
+        os.kill(helper, 9)
+        while helper in children(s):  # until the spawner can see it too
+            time.sleep(0.01)
     networks = [net for comm, net in children(s).values() if comm != "hermes-network"]
     assert len(networks) == len(set(networks)) == 6
     assert os.readlink("/proc/self/ns/net") not in networks

@@ -247,6 +247,43 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
     run_store_close(store);
 }
 
+/* Whether it waits, is being written or was: the writer goes its own pace, so many are tried.
+ */
+static void what_is_removed_does_not_come_back(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    enum { ROWS = 300 };
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    for (int i = 0; i < ROWS; i++) {
+        cleanup_free char *id = xasprintf("ses_%d", i);
+        struct run_row found;
+        struct run_row row = {.id = xstrdup(id),
+            .owner = xstrdup("a"),
+            .status = xstrdup("session"),
+            .answer = xstrdup("{}"),
+            .answer_len = 2};
+        run_store_put_later(store, &row);
+        if (i == 0) /* the one that shows that the rows are written at all */
+            continue;
+        run_store_remove(store, id);
+        assert_int_equal(run_store_get(store, id, &found), -ENOENT);
+    }
+    run_store_close(store);
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    for (int i = 0; i < ROWS; i++) {
+        cleanup_free char *id = xasprintf("ses_%d", i);
+        struct run_row found = {0};
+        assert_int_equal(run_store_get(store, id, &found), i == 0 ? 0 : -ENOENT);
+        run_row_done(&found);
+    }
+    run_store_close(store);
+}
+
 static void a_broken_database_is_moved_aside(void **state)
 {
     CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
@@ -275,6 +312,7 @@ int main(void)
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),
+        cmocka_unit_test(what_is_removed_does_not_come_back),
         cmocka_unit_test(a_broken_database_is_moved_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

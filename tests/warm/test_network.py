@@ -3,11 +3,10 @@
 leaves nothing that the next can see."""
 import json
 import os
-import shutil
 
 import pytest
 
-from test_warm import COLD, start, wait_until
+from test_warm import COLD, return_dir, start, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are made ahead for root only")
 
@@ -78,7 +77,7 @@ def look(request):
         return json.loads(answer["stdout"]) if code == LOOK else answer
     yield run
     assert server.stop() == 0
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
 
 
 def test_a_namespace_serves_again(look):

@@ -6,7 +6,6 @@ As in test_warm.py a variable that begins with LC_ makes a run cold."""
 import concurrent.futures
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
-from apilib import HERMES, SLOW, Server, boxes_below, make_dir, wait_until  # noqa: E402
+from apilib import HERMES, SLOW, Server, borrow_dir, boxes_below, return_dir, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tests of warm starts run as root")
 COLD = {"LC_COLD": "1"}
@@ -24,7 +23,7 @@ SAME = ("status", "exit_code", "signal", "stdout", "stderr", "limits_hit")
 
 
 def start(**settings):
-    path = make_dir()
+    path = borrow_dir()
     env = {"HERMES_PARKED": "2", "HERMES_CACHE_MB": "0"}
     env.update({"HERMES_" + k.upper(): str(v) for k, v in settings.items()})
     return path, Server(path, env=env)
@@ -35,7 +34,7 @@ def server():
     path, made = start()
     yield made
     assert made.stop() == 0
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
 
 
 def has(server, language):
@@ -388,7 +387,7 @@ def test_parked_boxes_go_while_memory_is_short():
         assert wait_until(lambda: node_boxes(made) > 0, 20)
     finally:
         assert made.stop() == 0
-        shutil.rmtree(path, ignore_errors=True)
+        return_dir(path)
 
 
 def test_pools_grow_with_demand_to_their_bound():
@@ -401,7 +400,7 @@ def test_pools_grow_with_demand_to_their_bound():
         assert wait_until(lambda: node_boxes(made) == 4, 20)
     finally:
         assert made.stop() == 0
-        shutil.rmtree(path, ignore_errors=True)
+        return_dir(path)
 
 
 def test_switched_off_nothing_is_parked():
@@ -413,7 +412,7 @@ def test_switched_off_nothing_is_parked():
             assert starts(made("POST", "/v1/runs", {"language": "javascript", "code": "1"}).json()) == "cold"
         finally:
             assert made.stop() == 0
-            shutil.rmtree(path, ignore_errors=True)
+            return_dir(path)
 
 
 def test_every_attack_in_javascript_on_the_warm_path():

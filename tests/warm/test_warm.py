@@ -6,7 +6,6 @@ ways can be asked of one server."""
 import concurrent.futures
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +15,14 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
-from apilib import HERMES, SLOW, Server, children, make_dir, wait_until  # noqa: E402
+from apilib import HERMES, SLOW, Server, borrow_dir, children, return_dir, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 COLD = {"LC_COLD": "1"}
 
 
 def start(**settings):
-    path = make_dir()
+    path = borrow_dir()
     server = Server(path, env={"HERMES_" + k.upper(): str(v) for k, v in settings.items()})
     return path, server
 
@@ -34,7 +33,7 @@ def server():
     assert wait_until(lambda: made.run("python", "pass").json()["isolation"]["start"] == "warm", 20)
     yield made
     assert made.stop() == 0
-    shutil.rmtree(path, ignore_errors=True)
+    return_dir(path)
 
 
 CASES = {
@@ -218,7 +217,7 @@ def test_switched_off_it_is_cold_and_on_demand_without_a_pool():
             assert made.run("python", "print(1)").json()["isolation"]["start"] == starts
         finally:
             assert made.stop() == 0
-            shutil.rmtree(path, ignore_errors=True)
+            return_dir(path)
 
 
 def test_every_attack_in_python_on_the_warm_path():

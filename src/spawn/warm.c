@@ -346,11 +346,23 @@ static int hold_memory(void *program)
     _exit(0);
 }
 
+/* Past its own limit of processes the program must not go, or the control group would tell. The
+ * resource limit is one above that (drop_rlimits()) and refuses in silence. */
+static bool has_room(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_max == 0)
+        return false;
+    limit.rlim_cur = limit.rlim_max - 1;
+    return setrlimit(RLIMIT_NPROC, &limit) == 0;
+}
+
 EXPORT _Noreturn void hermes_warm_exit(int status)
 {
     pid_t program = getpid();
     is_shared = 1;
     (void)syscall(SYS_set_tid_address, &is_shared);
-    (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, &program);
+    if (has_room())
+        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, &program);
     _exit(status);
 }

@@ -206,6 +206,59 @@ def test_a_zygote_has_no_power_on_the_host(server):
     assert sorted(map(int, descriptors)) == [0, 1, 2, 3, 4], descriptors
 
 
+def inits(server):
+    return [p for p in children(server.child("hermes-spawn"))
+            if pathlib.Path("/proc/%d/comm" % p).read_text() == "hermes-init\n"]
+
+
+def test_init_of_a_warm_box_is_a_program_of_its_own(server):
+    """Born in the zygote's memory, it has left that before anything of a stranger's runs, and keeps of
+    its rights what it needs to collect files."""
+    assert wait_until(lambda: len(inits(server)) == 4, 20)
+    zygote = [p for p in children(server.child("hermes-spawn")) if is_zygote(p)][0]
+    layout = pathlib.Path("/proc/%d/maps" % zygote).read_text()
+    for pid in inits(server):
+        assert os.readlink("/proc/%d/exe" % pid).endswith("/hermes-init")
+        maps = pathlib.Path("/proc/%d/maps" % pid).read_text()
+        assert "python" in layout and "python" not in maps
+        status = dict(line.split(":\t", 1) for line in
+                      pathlib.Path("/proc/%d/status" % pid).read_text().splitlines() if ":\t" in line)
+        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8
+        assert {status[k].strip("0") for k in ("CapInh", "CapBnd", "CapAmb")} == {""}, status
+        assert (status["NoNewPrivs"], status["Seccomp"], status["NSpid"].split()[-1]) == ("1", "2", "1")
+        assert sorted(os.listdir("/proc/%d/fd" % pid), key=int)[:3] == ["0", "1", "2"]
+        assert len(os.listdir("/proc/%d/fd" % pid)) == 4, "stdio and the link"
+
+
+LEAVES_ONE = """
+import os, sys, time
+if os.fork() == 0:
+    time.sleep(0.3)
+    print("late")
+    time.sleep(60)
+print("done")
+sys.exit(%d)
+"""
+
+
+@pytest.mark.parametrize("limits", [{}, {"processes": 1}])
+def test_the_end_is_told_once_and_is_the_end(server, limits):
+    """Nobody waits for the memory of a program that has ended, nor for what it left, and none of it
+    lives on. With no room for the one who gives the memory back it ends all the same."""
+    before = len(inits(server))
+    for status in (0, 7, 0):
+        run = server.run("python", "import sys; print('x'); sys.exit(%d)" % status, limits=limits).json()
+        assert (run["exit_code"], run["stdout"], run["limits_hit"]) == (status, "x\n", []), run
+    if limits:
+        run = server.run("python", "import os\nos.fork()", limits=limits).json()
+        assert run["limits_hit"] == ["processes"], run  # the control
+    else:
+        run = server.run("python", LEAVES_ONE % 3).json()
+        assert (run["exit_code"], run["stdout"]) == (3, "done\n"), run
+        assert run["usage"]["wall_ms"] < 300 * SLOW
+    assert wait_until(lambda: len(inits(server)) <= max(before, 4), 20)
+
+
 def test_switched_off_it_is_cold_and_on_demand_without_a_pool():
     for settings, starts in ((dict(warm="false"), "cold"), (dict(parked=0), "warm")):
         path, made = start(**settings)

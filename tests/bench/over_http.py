@@ -47,8 +47,8 @@ def timed(server, conn, body):
 
 
 def over_http(bench):
-    """A run over a kept connection, against `hermes run` of the same (which starts a spawner)."""
-    from run import LANGUAGES, interleave, row
+    """A run over a kept connection, against `hermes run` of the same (which starts a spawner) and bwrap."""
+    from run import LANGUAGES, bwrap, clock, interleave, row
     folder = bench.place("over-http", {"hello.c": LANGUAGES["c"]["hello"], "main.py": "print('hello')\n"})
     # With musl it has 20 kB; with glibc it has 800, and JSON costs more than the run: jansson reads
     # 75 MB a second here.
@@ -67,6 +67,11 @@ def over_http(bench):
             http, cold = interleave(bench.rounds * 3, lambda: timed(server, conn, text),
                                     lambda: bench.hermes(folder, path))
             yield row("%s over HTTP" % name, http, cold, 1.0, note="than hermes run")
+        if shutil.which("bwrap"):
+            text = json.dumps(native).encode()
+            http, theirs = interleave(bench.rounds * 3, lambda: timed(server, conn, text),
+                                      lambda: clock(bwrap(folder, "hello"), folder, bench.env))
+            yield row("static over HTTP vs bwrap", http, theirs, 0.5)
         conn.close()
 
 

@@ -44,9 +44,9 @@ static struct inside in;
 static struct payload_words words;
 static bool is_program; /* executed ahead, not forked from a zygote */
 
-/* For box init while it shares our memory. Meanwhile we map its ids, answer and wait, and write
- * to nothing that it reads; only errno is the same one for both, and may then name another
- * failure than its own. */
+/* For box init while it shares our memory. Meanwhile we map its ids, answer, and sleep until it
+ * has left: by the time it forks the program's process, our memory is at rest. Only errno is
+ * the same one for both, and may then name another failure than its own. */
 static char stack[64 << 10] __attribute__((aligned(16)));
 static int is_shared; /* cleared by the kernel */
 static jmp_buf interpreter;

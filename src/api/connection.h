@@ -17,6 +17,7 @@ enum phase {
     PHASE_BODY,     /* of a request */
     PHASE_HANDLING, /* ours: no deadline but the run's own */
     PHASE_REPLY,    /* the client takes what we send */
+    PHASE_TAKEN,    /* no HTTP any more: as long as both sides like */
 };
 
 struct connections;

@@ -48,6 +48,18 @@ void raw_reply(int fd, const struct http_reply *reply)
     linger(fd);
 }
 
+void raw_switch(int fd, const struct http_reply *reply)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, TEXT_MAX);
+    (void)buf_printf(&text, "HTTP/1.1 %d %s\r\n", reply->status,
+        MHD_get_reason_phrase_for((unsigned)reply->status));
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
+    (void)buf_append_str(&text, "\r\n");
+    (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
+}
+
 /* Reads once what has come already: closing a socket with unread bytes would reset it, and the
  * client might never see why. */
 void raw_unavailable(int fd)

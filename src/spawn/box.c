@@ -377,7 +377,7 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->socket);
     box->used = false;
     if (box->is_fork) {
-        fork_reap_files(box, true);
+        fork_reap_servers(box, true);
         leave_family(s, box);
     }
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { FORK_MAX_SERVERS = 8 };
+enum { FORK_MAX_SERVERS = 12 };
 enum { MAX_BOXES = 4096, MAX_DYING = 256, SPARE_LEAVES = 4, BOX_MAX_FDS = 6 };
 
 struct box {
@@ -76,7 +76,7 @@ struct box {
     unsigned depth;
     pid_t pid;
     pid_t helper;                    /* fork_work() */
-    pid_t servers[FORK_MAX_SERVERS]; /* fork_files.c */
+    pid_t servers[FORK_MAX_SERVERS]; /* fork_serve.c */
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 

@@ -124,3 +124,9 @@ int drop_init(bool starts_another)
         1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
     return set_capabilities(starts_another ? keep : 0);
 }
+
+/* Who watches the shell of a terminal may end it. */
+int drop_watcher(void)
+{
+    return set_capabilities(1ull << CAP_KILL);
+}

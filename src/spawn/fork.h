@@ -41,9 +41,11 @@ void fork_helped(struct spawner *s, struct box *box);
 int fork_interrupt(const struct box *box);
 int fork_pause(const struct spawner *s, const struct box *box, bool is_paused);
 
-/* fork_files.c: COMMAND_FILES to a fork; and the ends of those that serve them. */
+/* fork_serve.c: COMMAND_FILES and COMMAND_TERMINAL to a fork; and the ends of those that serve
+ * them. */
 void fork_serve_files(const struct spawner *s, struct box *box, int fd);
-void fork_reap_files(struct box *box, bool is_over);
+void fork_serve_terminal(const struct spawner *s, struct box *box, const int fds[2]);
+void fork_reap_servers(struct box *box, bool is_over);
 
 /* The child of the spawner; never returns. */
 struct fork_work {

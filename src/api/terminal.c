@@ -6,6 +6,7 @@
  *
  * It happens on the connection's own thread. */
 
+#include "api/raw_reply.h"
 #include "api/routes.h"
 #include "api/sessions.h"
 #include "api/websocket.h"
@@ -282,14 +283,19 @@ static void converse(struct talk *t)
     t->heard_ms = clock_ms();
     while (goes_on(t)) {
         wait_for(t);
-        if (t->is_broken || wslay_event_recv(t->ws) < 0)
+        if (!t->is_broken && wslay_event_recv(t->ws) < 0 && !t->is_broken) {
+            /* Against the rules: the closing is queued. */
+            (void)wslay_event_send(t->ws);
             break;
+        }
         pass_input(t);
         pass_output(t);
         keep_time(t);
-        if (t->is_broken || wslay_event_send(t->ws) < 0)
-            break;
+        if (!t->is_broken && wslay_event_send(t->ws) < 0)
+            t->is_broken = true;
     }
+    if (!t->is_broken && !wslay_event_get_close_received(t->ws))
+        raw_linger(t->fd);
 }
 
 static void serve(void *context, struct http_request *req, int fd)

@@ -189,6 +189,8 @@ class Raw:
                 opcode, payload = self.receive()
             except (EOFError, ConnectionResetError):
                 return None
+            if opcode == CLOSE and not payload:
+                return 1005, ""
             if opcode == CLOSE:
                 return struct.unpack(">H", payload[:2])[0], payload[2:].decode()
 

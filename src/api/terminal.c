@@ -48,6 +48,7 @@ struct talk {
     wslay_event_context_ptr ws;
     uint8_t frame; /* opcode of the frame that comes, */
     bool is_text;  /* and of the message that it is part of */
+    uint64_t message_len;
     char control[TERMINAL_CONTROL_MAX + 1];
     size_t control_len;
     char input[INPUT_MAX]; /* to the terminal */
@@ -134,7 +135,13 @@ static void on_frame(wslay_event_context_ptr ws,
     if (arg->opcode == WSLAY_TEXT_FRAME || arg->opcode == WSLAY_BINARY_FRAME) {
         t->is_text = arg->opcode == WSLAY_TEXT_FRAME;
         t->control_len = 0;
+        t->message_len = 0;
     }
+    /* libwslay looks at each frame alone, as long as it does not keep them. */
+    if (!wslay_is_ctrl_frame(arg->opcode))
+        t->message_len += arg->payload_length;
+    if (t->message_len > MESSAGE_MAX)
+        close_talk(t, WSLAY_CODE_MESSAGE_TOO_BIG, "a message is larger than 1 MiB");
 }
 
 static void on_chunk(wslay_event_context_ptr ws,

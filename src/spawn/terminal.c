@@ -57,7 +57,7 @@ static int open_terminal(int fd, int *ret_fd)
     const int locked = 0;
     char go;
     struct termios modes;
-    cleanup_close int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    cleanup_close int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (master < 0 || ioctl(master, TIOCSPTLCK, &locked) < 0)
         return -errno;
     int r = fdpass_send(fd, &word, sizeof(word), &master, 1);

@@ -124,6 +124,33 @@ def test_a_copy_does_not_share_a_terminal(session, server):
         "%d\n['ptmx']\n" % errno.ENXIO
 
 
+WHERE = "for f in /proc/self/ns/*; do readlink $f; done; cat /proc/self/limits; grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNew|Seccomp|Uid|Gid|Groups' /proc/self/status"
+ABSTRACT = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('\\0here'); print('reached')"
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["original", "copy"])
+def test_a_shell_is_confined_as_the_interpreter_is(session, server, is_copy):
+    one = session("python")
+    if is_copy:
+        reply = one.call("POST", "/fork", {})
+        if reply.status == 501:
+            pytest.skip(reply.json()["error"]["message"])
+        one = Session.__new__(Session)
+        one.server, one.key, one.id = server, None, reply.json()["sessions"][0]["id"]
+    one.exec("import subprocess\ndef sh(text): return subprocess.run(['bash', '-c', text], capture_output=True, text=True).stdout")
+    with Terminal(one) as t:
+        one.call("PUT", "/files/where", WHERE)
+        assert t.run("bash where") == one.out("print(sh('bash where'), end='')")
+        # Landlock: a domain of its own, out of which no abstract socket is reached. The control is the code itself.
+        one.call("PUT", "/files/abstract.py", ABSTRACT)
+        one.exec("import socket\nlistener = socket.socket(socket.AF_UNIX)\nlistener.bind('\\0here')\nlistener.listen()")
+        assert one.out("print(sh('python3 abstract.py'), end='')") == "reached\n"
+        assert "Operation not permitted" in t.run("python3 abstract.py")
+        pid = one.out("import os; os.kill(os.getpid(), 0); print(os.getpid(), end='')")
+        assert "not permitted" in t.run("kill -0 " + pid)
+        assert t.run("touch /etc/x /usr/x /x 2>/dev/null") == "" and t.status == 1
+
+
 def cpu_s(pid):
     fields = open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

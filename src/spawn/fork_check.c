@@ -33,18 +33,18 @@ static const char *const status_lines[] = {
 
 enum { MEMORY_DEVICES = 1 };
 
-/* The terminal that controls it, the seventh field, is none: /dev/tty would lead there. The
- * name of the program, between parentheses, may be anything. */
+/* The terminal that controls it is none: /dev/tty would lead there. After the name of the
+ * program, which may be anything, come its state, parent, group, session, terminal. */
 static int check_terminal(const struct fork_work *w)
 {
     char text[1024];
-    int session;
-    int terminal;
     int r = (int)fs_read_small(w->proc_fd, "stat", text, sizeof(text));
-    const char *after = r < 0 ? NULL : strrchr(text, ')');
-    if (!after || sscanf(after, ") %*c %*d %*d %d %d", &session, &terminal) != 2)
+    const char *at = r < 0 ? NULL : strrchr(text, ')');
+    for (int i = 0; at && i < 5; i++)
+        at = strchr(at + 1, ' ');
+    if (!at)
         return r < 0 ? r : -EPROTO;
-    return terminal == 0 ? 0 : -EPERM;
+    return strncmp(at, " 0 ", 3) == 0 ? 0 : -EPERM;
 }
 
 static int differs(const struct fork_work *w, const char *name)

@@ -367,4 +367,4 @@ def test_the_limits_of_the_box_hold(session):
         assert one.out("print(open('/proc/self/limits').read())").strip() == t.run("cat /proc/self/limits").strip()
         t.send("python3 -c 'x = bytearray(300 << 20)'\n")
         assert t.end(30) == (137, 1000)  # all of the box ends, as with any other code in it
-    assert one.state()["reason"] == "memory_limit"
+    assert wait_until(lambda: one.state()["reason"] == "memory_limit")

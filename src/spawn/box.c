@@ -377,7 +377,7 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->socket);
     box->used = false;
     if (box->is_fork) {
-        fork_reap_servers(box, true);
+        fork_reap_files(box, true);
         leave_family(s, box);
     }
 }
@@ -516,6 +516,8 @@ void box_kill_all(struct spawner *s)
         box_kill(s, box);
         if (box->forks && box->pidfd >= 0) /* box_kill() would leave it to its forks */
             (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        if (box->is_fork) /* init, which is waited for first, waits for these */
+            fork_reap_files(box, true);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];

@@ -76,7 +76,7 @@ struct box {
     unsigned depth;
     pid_t pid;
     pid_t helper;                    /* fork_work() */
-    pid_t servers[FORK_MAX_SERVERS]; /* fork_serve.c */
+    pid_t servers[FORK_MAX_SERVERS]; /* fork_files.c */
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 

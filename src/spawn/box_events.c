@@ -279,6 +279,8 @@ static void on_command(struct spawner *s, struct box *box)
     unsigned fd_count;
     if (box->told || poll(&ready, 1, 0) != 1)
         return; /* an event of the box that had this place before */
+    if (box->is_fork)
+        fork_reap_files(box, false);
     ssize_t n =
         fdpass_receive(box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);

@@ -15,13 +15,13 @@ BEGIN {
     # directory: what it may include beside itself; a name with a dot is one header only
     allow["base"] = ""
     allow["backend"] = allow["queue"] = allow["store"] = "base"
-    allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h spawn/files.h"
+    allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h spawn/files.h spawn/terminal.h"
     allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base spawn/protocol.h"
     allow["spawn"] = allow["shell"] = "base"
 
     # libraries that a directory must do without: base needs libc only, and the program with
     # privileges parses nothing
-    libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/"
+    libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
     deny["base"] = libraries "|seccomp"
     deny["spawn"] = deny["shell"] = libraries
 }

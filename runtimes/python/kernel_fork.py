@@ -123,8 +123,10 @@ class Forker:
                           "some until it is waited for)" % fd)
         elif S_ISDIR(mode):
             raise Refusal("descriptor %d is a directory outside /box and /tmp; close it first" % fd)
-        elif S_ISCHR(mode):
+        elif S_ISCHR(mode) and status.st_rdev >> 8 == 1:  # /dev/null and the like
             return
+        elif S_ISCHR(mode):
+            raise Refusal("descriptor %d (%s) is a terminal; close it first" % (fd, readlink("/proc/self/fd/%d" % fd)))
         elif not S_ISREG(mode) or not is_read_only(fd):
             raise Refusal("descriptor %d (%s) cannot be copied; close it first" % (
                 fd, readlink("/proc/self/fd/%d" % fd)))

@@ -79,6 +79,12 @@ static bool is_listed(const char *list, const char *origin)
     return false;
 }
 
+bool auth_is_foreign(const struct http_request *req)
+{
+    const char *origin = http_header(req, "Origin");
+    return origin && !is_listed(req->service->config.allowed_origin, origin);
+}
+
 void auth_cors(const struct http_request *req, struct http_reply *reply)
 {
     const char *origin = http_header(req, "Origin");

@@ -159,7 +159,7 @@ static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SY
     SCMP_SYS(prctl)};
 
 /* No memory becomes executable; clone makes threads only; ioctl asks about
- * sockets and files only. */
+ * sockets and files, and sets the size of a terminal. */
 static int add_conditional(scmp_filter_ctx filter)
 {
     const uint64_t exec = 4; /* PROT_EXEC */
@@ -177,6 +177,9 @@ static int add_conditional(scmp_filter_ctx filter)
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
             SCMP_A1(SCMP_CMP_EQ, 0x541B)); /* FIONREAD */
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+            SCMP_A1(SCMP_CMP_EQ, 0x5414)); /* TIOCSWINSZ */
     return r;
 }
 

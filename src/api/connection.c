@@ -316,7 +316,8 @@ unsigned connections_busy(struct connections *all, bool slow)
         const struct connection *c = &all->items[i];
         enum phase phase = phase_of(c);
         busy += c->is_open && (phase == PHASE_HANDLING ||
-                                  (slow && (phase == PHASE_REPLY || phase == PHASE_BODY)));
+                                  (slow && (phase == PHASE_REPLY || phase == PHASE_BODY ||
+                                               phase == PHASE_TAKEN)));
     }
     (void)pthread_mutex_unlock(&all->lock);
     return busy;

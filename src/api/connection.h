@@ -17,6 +17,7 @@ enum phase {
     PHASE_BODY,     /* of a request */
     PHASE_HANDLING, /* ours: no deadline but the run's own */
     PHASE_REPLY,    /* the client takes what we send */
+    PHASE_TAKEN,    /* no HTTP any more: as long as both sides like */
 };
 
 struct connections;
@@ -50,5 +51,5 @@ bool connection_is_gone(const struct connection *c);
 void connections_cancel_all(struct connections *all);
 
 /* Connections that have a request under way: one that we work on, or, with `slow`, also one
- * whose client still sends or has not taken its reply. */
+ * whose client still sends or has not taken its reply, or that is no HTTP any more. */
 unsigned connections_busy(struct connections *all, bool slow);

@@ -42,6 +42,7 @@ struct http_request {
     uint64_t sunk;       /* bytes that went there */
     char run_id[ID_MAX]; /* set by handlers, for the log */
     bool is_local;       /* loopback or unix socket */
+    bool is_head;
     bool declares_body;
     bool is_answered;
     bool is_begun; /* the headers were looked at */
@@ -87,6 +88,10 @@ struct http_reply {
     int (*read)(void *context, struct http_request *req, struct buf *to);
     void (*done)(void *context);
     void *context;
+
+    /* Another protocol after this reply, whose status is 101 and which has no body: `serve` has
+     * the connection's socket until it returns, which ends the connection. `done` follows. */
+    void (*serve)(void *context, struct http_request *req, int fd);
 };
 
 /* Returns 0 with the reply filled in, or negative errno with err, which becomes the reply; a

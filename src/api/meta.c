@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "core/result.h"
 #include "core/session.h"
+#include "core/session_terminal.h"
 #include "version.h"
 
 #include <errno.h>
@@ -149,6 +150,7 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
             (double)a.memory_promised_mb * 1048576},
         {"hermes_memory_bytes", "Memory that may be promised.", (double)a.memory_mb * 1048576},
         {"hermes_sessions", "Sessions that have a box.", sessions_count(s->sessions)},
+        {"hermes_terminals", "Terminals of sessions.", terminals_count(s->sessions)},
         {"hermes_history_runs", "Runs kept in memory.", (double)runs},
         {"hermes_history_bytes", "Their size.", (double)bytes},
         {"hermes_held_bytes", "Requests and replies under way.", (double)s->held},

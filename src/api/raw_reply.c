@@ -14,7 +14,7 @@
 
 enum { TEXT_MAX = 1 << 20, LINGER_MS = 1000, LINGER_BYTES = 8 << 20 };
 
-static void linger(int fd)
+void raw_linger(int fd)
 {
     char waste[65536];
     ssize_t left = LINGER_BYTES;
@@ -45,7 +45,19 @@ void raw_reply(int fd, const struct http_reply *reply)
     (void)buf_append_str(&text, "\r\n");
     (void)buf_append(&text, reply->body, reply->body_len);
     (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
-    linger(fd);
+    raw_linger(fd);
+}
+
+void raw_switch(int fd, const struct http_reply *reply)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, TEXT_MAX);
+    (void)buf_printf(&text, "HTTP/1.1 %d %s\r\n", reply->status,
+        MHD_get_reason_phrase_for((unsigned)reply->status));
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
+    (void)buf_append_str(&text, "\r\n");
+    (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
 }
 
 /* Reads once what has come already: closing a socket with unread bytes would reset it, and the

@@ -9,5 +9,11 @@
  * read the reply before the kernel resets the connection. The caller closes. */
 void raw_reply(int fd, const struct http_reply *reply);
 
+/* That moment alone: for who has said his last word while the client may still be talking. */
+void raw_linger(int fd);
+
+/* The head of a reply after which the connection is no HTTP any more. */
+void raw_switch(int fd, const struct http_reply *reply);
+
 /* 503 at once, on a socket that does not block. */
 void raw_unavailable(int fd);

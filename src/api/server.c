@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "core/session.h"
+#include "core/session_terminal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,6 +46,7 @@ enum {
     FDS_PER_RUN = 12,
     FDS_PER_WAITER = 2,
     FDS_PER_SESSION = 5,
+    FDS_PER_TERMINAL = 2,
 };
 
 struct server {
@@ -203,6 +204,21 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
     return MHD_NO;
 }
 
+/* Gives the connection to another protocol. This thread is the connection's own, and may stay
+ * there: MHD_NO then closes it. The library could hand the socket over itself, but would keep
+ * such connections in a list of its own that has to be empty before it stops. */
+static enum MHD_Result hand_over(struct http_request *req, struct http_reply *reply)
+{
+    int fd = connection_fd(req->connection);
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_TAKEN);
+    raw_switch(fd, reply);
+    reply->serve(reply->context, req, fd);
+    reply->done(reply->context);
+    return MHD_NO;
+}
+
 /* Sends a refusal: by hand when there is a body that was not read. */
 static enum MHD_Result send_refusal(struct http_request *req, struct http_reply *reply)
 {
@@ -264,6 +280,8 @@ static enum MHD_Result dispatch(struct http_request *req)
     if (r < 0)
         fill_error(req->route, &reply, &err);
     buf_done(&req->body);
+    if (reply.serve)
+        return hand_over(req, &reply);
     hold_reply(req, &reply);
     auth_cors(req, &reply);
     return send_reply(req, &reply);
@@ -371,7 +389,8 @@ static enum MHD_Result begin(struct http_request *req, const char *method, const
     struct err err = {0};
     enum MHD_Result r = MHD_YES;
     req->is_begun = true;
-    req->method = str_eq(method, "HEAD") ? "GET" : method;
+    req->is_head = str_eq(method, "HEAD");
+    req->method = req->is_head ? "GET" : method;
     req->is_local = is_local(req->mhd);
     if (gate_check(req, version, &err) < 0) {
         req->service->metrics.gated++;
@@ -503,7 +522,8 @@ static unsigned connection_limit(const struct service *service)
     admit_get_state(service->admit, &state);
     uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
                       (uint64_t)FDS_PER_WAITER * state.queue +
-                      (uint64_t)FDS_PER_SESSION * service->config.max_sessions;
+                      (uint64_t)FDS_PER_SESSION * service->config.max_sessions +
+                      (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config);
     uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
     if (room < fds.rlim_cur / 4)
         room = fds.rlim_cur / 4;

@@ -184,12 +184,3 @@ int handle_session_kill_job(struct http_request *req, struct http_reply *reply, 
 {
     return answer_jobs(req, req->params[1], reply, err);
 }
-
-int handle_session_later(struct http_request *req, struct http_reply *reply, struct err *err)
-{
-    struct session *s = find_session(req, err);
-    if (!s)
-        return -ENOENT;
-    session_unref(s);
-    return err_set(err, ERR_UNSUPPORTED, ENOSYS, "this build cannot do that yet");
-}

@@ -19,6 +19,7 @@ enum err_code {
     ERR_TOO_LARGE,
     ERR_URI_TOO_LONG,
     ERR_MEDIA_TYPE,
+    ERR_UPGRADE,
     ERR_HEADERS_TOO_LARGE,
     ERR_BUSY,
     ERR_INTERNAL,

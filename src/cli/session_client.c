@@ -132,11 +132,11 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     return 0;
 }
 
-/* The error that an answer is; its code is that of the same HTTP status. */
-static int refused(const struct transfer *t, long status, struct err *err)
+/* Its code is that of the same HTTP status. */
+int client_refused(const char *answer, size_t len, long status, struct err *err)
 {
-    json_t *answer = json_loadb(t->answer.data ? t->answer.data : "", t->answer.len, 0, NULL);
-    const json_t *error = json_object_get(answer, "error");
+    json_t *json = json_loadb(answer ? answer : "", len, 0, NULL);
+    const json_t *error = json_object_get(json, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
     enum err_code code = ERR_INTERNAL;
     for (unsigned i = 1; i < ERR_CODE_COUNT; i++) {
@@ -146,7 +146,7 @@ static int refused(const struct transfer *t, long status, struct err *err)
     int r = err_set(err, code, EIO, "%s%s",
         message ? message : "the server answered without saying why",
         status == 401 ? "; set HERMES_API_KEY" : "");
-    json_decref(answer);
+    json_decref(json);
     return r;
 }
 
@@ -165,7 +165,9 @@ static int perform(
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",
             client->unix_path ? client->unix_path : client->url, curl_easy_strerror(code));
-    return *ret_status / 100 == 2 ? 0 : refused(t, *ret_status, err);
+    return *ret_status / 100 == 2
+               ? 0
+               : client_refused(t->answer.data, t->answer.len, *ret_status, err);
 }
 
 int client_call(const struct client *client, const char *method, const char *path,

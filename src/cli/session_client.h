@@ -33,6 +33,9 @@ int client_upload(
 int client_download(
     const struct client *client, const char *path, int fd, unsigned *ret_mode, struct err *err);
 
+/* The error that an answer with such a status is. */
+int client_refused(const char *answer, size_t len, long status, struct err *err);
+
 /* text with whatever is not plain in a URL as %XX; '/' stays. The caller frees. */
 char *client_escape(const char *text);
 

@@ -8,6 +8,7 @@
 #include "cli/session_files.h"
 #include "cli/session_repl.h"
 #include "cli/session_show.h"
+#include "cli/session_terminal.h"
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -36,6 +37,7 @@ enum {
     OPT_JSON,
     OPT_KILL,
     OPT_KEEP,
+    OPT_COUNT,
     OPT_RECURSIVE = 'r',
 };
 
@@ -51,6 +53,7 @@ struct args {
     json_t *exec;    /* and of .../exec */
     bool keep;
     bool recursive;
+    uint64_t copies;
 };
 
 static int command_new(const struct args *args, struct err *err);
@@ -65,6 +68,12 @@ static int command_get(const struct args *args, struct err *err);
 static int command_list_files(const struct args *args, struct err *err);
 static int command_remove_file(const struct args *args, struct err *err);
 static int command_remove(const struct args *args, struct err *err);
+static int command_terminal(const struct args *args, struct err *err);
+static int command_fork(const struct args *args, struct err *err);
+static int command_checkpoint(const struct args *args, struct err *err);
+static int command_checkpoints(const struct args *args, struct err *err);
+static int command_rollback(const struct args *args, struct err *err);
+static int command_remove_checkpoint(const struct args *args, struct err *err);
 
 static const struct {
     const char *name;
@@ -76,6 +85,8 @@ static const struct {
     {"ls", 0, 0, command_list, "list your sessions"},
     {"exec", 1, 2, command_exec, "ID [FILE|-]: run code in it"},
     {"repl", 0, 1, command_repl, "[ID]: talk to it; without an ID to a new one"},
+    {"terminal", 1, 1, command_terminal,
+        "ID: a shell in its box, on this terminal; Ctrl-] leaves"},
     {"interrupt", 1, 1, command_interrupt, "ID: interrupt what it runs"},
     {"reset", 1, 1, command_reset, "ID: a new interpreter, the same files"},
     {"jobs", 1, 1, command_jobs, "ID: background jobs of a shell"},
@@ -84,6 +95,11 @@ static const struct {
         "ID PATH [FILE|-]: fetch one; DIR/ comes as FILE.tar or FILE.zip"},
     {"ls-files", 1, 2, command_list_files, "ID [DIR]: what lies in it"},
     {"rm-file", 2, 2, command_remove_file, "ID PATH: delete a file or directory"},
+    {"fork", 1, 1, command_fork, "ID: copies of it, memory and files; prints their ids"},
+    {"checkpoint", 1, 2, command_checkpoint, "ID [NAME]: keep its present state; prints NAME"},
+    {"checkpoints", 1, 1, command_checkpoints, "ID: its kept states"},
+    {"rollback", 2, 2, command_rollback, "ID NAME: go on from one"},
+    {"rm-checkpoint", 2, 2, command_remove_checkpoint, "ID NAME: give one up"},
     {"rm", 1, 64, command_remove, "ID...: end sessions"},
 };
 
@@ -102,6 +118,7 @@ static const struct argp_option options[] = {
     {"stdin", OPT_STDIN, "FILE", 0, "exec: what the code reads as stdin", 2},
     {"kill", OPT_KILL, "JOB", 0, "jobs: end this one", 3},
     {"keep", OPT_KEEP, NULL, 0, "repl: keep a session that it made", 3},
+    {"count", OPT_COUNT, "N", 0, "fork: so many copies, 1", 3},
     {"recursive", OPT_RECURSIVE, NULL, 0, "ls-files, rm-file: what lies below, too", 3}, {0}};
 
 static void set_number(
@@ -192,6 +209,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_KEEP:
         args->keep = true;
         return 0;
+    case OPT_COUNT:
+        if (str_parse_u64(arg, &args->copies) < 0 || args->copies == 0)
+            argp_error(state, "`%s` is no number of copies", arg);
+        return 0;
     case OPT_RECURSIVE:
         args->recursive = true;
         return 0;
@@ -214,7 +235,7 @@ static char *list_commands(int key, const char *text, void *input)
     buf_init(&out, TEXT_MAX);
     (void)buf_append_str(&out, "Live interpreters and shells of a server.\n\n");
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        (void)buf_printf(&out, "  %-10s %s\n", commands[i].name, commands[i].text);
+        (void)buf_printf(&out, "  %-13s %s\n", commands[i].name, commands[i].text);
     (void)buf_append_str(
         &out, "\nThe key of a server that has any comes from $HERMES_API_KEY.");
     return buf_take(&out, NULL);
@@ -383,6 +404,83 @@ static int command_list_files(const struct args *args, struct err *err)
 static int command_remove_file(const struct args *args, struct err *err)
 {
     return files_remove(&args->client, args->words[0], args->words[1], args->recursive, err);
+}
+
+static int command_terminal(const struct args *args, struct err *err)
+{
+    return terminal_run(&args->client, args->words[0], err);
+}
+
+/* POST to a route of a session; takes body. */
+static int post(
+    const struct args *args, const char *below, json_t *body, json_t **ret, struct err *err)
+{
+    cleanup_free char *path = client_path(args->words[0], below, err);
+    int r = path ? client_call(&args->client, "POST", path, body, ret, err) : -EINVAL;
+    json_decref(body);
+    if (r == 0 && args->json)
+        show_json(*ret);
+    return r;
+}
+
+static int command_fork(const struct args *args, struct err *err)
+{
+    json_t *answer = NULL;
+    json_t *copy;
+    size_t i;
+    json_int_t count = args->copies ? (json_int_t)args->copies : 1;
+    int r = post(args, "/fork", json_pack("{s:I}", "count", count), &answer, err);
+    if (r == 0 && !args->json) {
+        json_array_foreach(json_object_get(answer, "sessions"), i, copy)(void)
+            printf("%s\n", json_string_value(json_object_get(copy, "id")));
+        const char *memory = json_string_value(json_object_get(answer, "memory"));
+        if (memory && !str_eq(memory, "copied"))
+            (void)fprintf(stderr,
+                "hermes session: fresh sessions with copies of the files; the memory of this "
+                "language cannot be copied\n");
+    }
+    json_decref(answer);
+    return r;
+}
+
+static int command_checkpoint(const struct args *args, struct err *err)
+{
+    json_t *answer = NULL;
+    json_t *body = args->count > 1 ? json_pack("{s:s}", "name", args->words[1]) : json_object();
+    int r = post(args, "/checkpoints", body, &answer, err);
+    if (r == 0 && !args->json)
+        (void)printf("%s\n", json_string_value(json_object_get(answer, "name")));
+    json_decref(answer);
+    return r;
+}
+
+static int command_checkpoints(const struct args *args, struct err *err)
+{
+    cleanup_free char *path = client_path(args->words[0], "/checkpoints", err);
+    json_t *answer = NULL;
+    int r = path ? client_call(&args->client, "GET", path, NULL, &answer, err) : -EINVAL;
+    if (r == 0 && args->json)
+        show_json(answer);
+    else if (r == 0)
+        show_checkpoints(json_object_get(answer, "checkpoints"));
+    json_decref(answer);
+    return r;
+}
+
+static int command_rollback(const struct args *args, struct err *err)
+{
+    json_t *answer = NULL;
+    int r =
+        post(args, "/rollback", json_pack("{s:s}", "checkpoint", args->words[1]), &answer, err);
+    json_decref(answer);
+    return r;
+}
+
+static int command_remove_checkpoint(const struct args *args, struct err *err)
+{
+    cleanup_free char *name = client_escape(args->words[1]);
+    cleanup_free char *below = xasprintf("/checkpoints/%s", name);
+    return simple(args, "DELETE", below, args->words[0], err);
 }
 
 static int command_jobs(const struct args *args, struct err *err)

@@ -84,6 +84,17 @@ int show_exit_status(const json_t *answer)
     return 125;
 }
 
+void show_checkpoints(const json_t *list)
+{
+    json_t *one;
+    size_t i;
+    if (json_array_size(list))
+        (void)printf("%-20s  %-20s  %s\n", "NAME", "CREATED", "EXECS");
+    json_array_foreach(list, i, one)(void)
+        printf("%-20s  %-20s  %lld\n", text_of(one, "name"), text_of(one, "created_at"),
+            (long long)json_integer_value(json_object_get(one, "execution_count")));
+}
+
 static void put(FILE *to, const json_t *text)
 {
     (void)fwrite(json_string_value(text), 1, json_string_length(text), to);

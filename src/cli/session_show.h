@@ -10,6 +10,7 @@ void show_json(const json_t *value);
 void show_sessions(const json_t *list);
 void show_jobs(const json_t *list);
 void show_files(const json_t *listing);
+void show_checkpoints(const json_t *list);
 
 /* The exit status that an answer of an exec stands for, as `hermes run` has it. */
 int show_exit_status(const json_t *answer);

@@ -66,6 +66,7 @@ struct config {
     uint64_t session_lifetime_s;
     bool session_warm;
     uint64_t session_parked;
+    uint64_t session_terminals;
 
     struct run_limits maxima;
 

@@ -147,6 +147,8 @@ const struct config_row config_table[] = {
         "HERMES_SESSION_WARM"),
     VALUE(CONFIG_NUMBER, "session_parked", session_parked, "1", 0, 64,
         "boxes of each such language kept ready for the next session", "HERMES_SESSION_PARKED"),
+    VALUE(CONFIG_NUMBER, "session_terminals", session_terminals, "4", 0, 8,
+        "terminals of one session at one time; 0: none", "HERMES_SESSION_TERMINALS"),
 
     LIMIT("max_wall_ms", wall_ms, "600000", 86400000, "HERMES_MAX_WALL_MS",
         "most wall_ms that "

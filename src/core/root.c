@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 enum {
-    ROOT_FORMAT = 2, /* counts changes of what root_build() makes */
+    ROOT_FORMAT = 3, /* counts changes of what root_build() makes */
     KEY_LEN = 32,
     BASE_MAX = 64 * 1024,
     STALE_TEMPORARY_S = 60,

@@ -16,12 +16,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static const char *const fixed_dirs[] = {"/box", "/tmp", "/mnt", "/proc", "/dev/shm"};
+static const char *const fixed_dirs[] = {
+    "/box", "/tmp", "/mnt", "/proc", "/dev/shm", "/dev/pts"};
 
 static const struct {
     const char *path, *target;
 } fixed_links[] = {
     {"/dev/fd", "/proc/self/fd"},
+    {"/dev/ptmx", "pts/ptmx"}, /* there in sessions only */
     {"/dev/stdin", "/proc/self/fd/0"},
     {"/dev/stdout", "/proc/self/fd/1"},
     {"/dev/stderr", "/proc/self/fd/2"},
@@ -31,11 +33,9 @@ static const struct {
     const char *path;
     unsigned major, minor;
 } devices[] = {
-    {"/dev/null", 1, 3},
-    {"/dev/zero", 1, 5},
-    {"/dev/full", 1, 7},
-    {"/dev/random", 1, 8},
+    {"/dev/null", 1, 3}, {"/dev/zero", 1, 5}, {"/dev/full", 1, 7}, {"/dev/random", 1, 8},
     {"/dev/urandom", 1, 9},
+    {"/dev/tty", 5, 0}, /* whoever has one: nobody but who sits at a session's terminal */
 };
 
 int root_entry_add(
@@ -85,6 +85,8 @@ int root_tree_file(int tree_fd, const char *path, const char *text)
     return fd < 0 ? fd : fs_write_all(fd, text, strlen(text));
 }
 
+enum { MEMORY_DEVICES = 1 };
+
 /* Root makes the nodes: one mount less to copy for every box each. In a user namespace, or
  * without CAP_MKNOD, they can only be bound. */
 static int add_device(
@@ -93,6 +95,8 @@ static int add_device(
     *ret_made = mknodat(tree_fd, path + 1, S_IFCHR | 0666, number) == 0;
     if (*ret_made)
         return fchmodat(tree_fd, path + 1, 0666, 0) < 0 ? -errno : 0;
+    if (major(number) != MEMORY_DEVICES) /* one can do without */
+        return 0;
     int r = root_tree_file(tree_fd, path, "");
     return r < 0 ? r : root_entry_add(entries, ENTRY_DEVICE, path, path);
 }

@@ -81,6 +81,7 @@ struct session {
     bool told_pids;
     unsigned interrupts;     /* asked for, and not yet sent by whoever holds it */
     unsigned transfers;      /* of files, going on */
+    unsigned terminals;      /* open */
     uint64_t uploading;      /* bytes that uploads of known length have not sent yet */
     int64_t stamp_ns;        /* of the last change that is known of, by the clock of files */
     struct transfer watcher; /* tells what execs change; fd -1 without */
@@ -91,6 +92,7 @@ struct sessions {
     pthread_mutex_t lock; /* before a session's own */
     struct session *first;
     atomic_bool is_stopping;
+    atomic_uint terminals; /* of all sessions */
 };
 
 /* Memory that is promised to a session and the copies of it: they share pages, which stay

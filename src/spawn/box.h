@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { FORK_MAX_SERVERS = 8 };
+enum { FORK_MAX_SERVERS = 12 };
 enum { MAX_BOXES = 4096, MAX_DYING = 256, SPARE_LEAVES = 4, BOX_MAX_FDS = 6 };
 
 struct box {

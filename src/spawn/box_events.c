@@ -201,6 +201,28 @@ static bool start_files(
     return true;
 }
 
+/* Has a session's init start a terminal. Where init is in a group of its own, the shell enters
+ * the program's. */
+static bool start_terminal(
+    const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
+{
+    const struct link_order order = {.kind = ORDER_TERMINAL};
+    int send[2 + CGROUP_MAX_TREES];
+    if (!request_terminal_ok(fds, fd_count))
+        return false;
+    if (box->is_resting) /* its program has ended meanwhile: the socket closes, which tells */
+        return true;
+    send[0] = fds[0];
+    send[1] = fds[1];
+    int joins =
+        box->is_aside ? cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + 2) : 0;
+    if (joins >= 0)
+        (void)fdpass_send(box->link, &order, sizeof(order), send, 2 + (unsigned)joins);
+    for (int i = 0; i < joins; i++)
+        (void)close(send[2 + i]);
+    return true;
+}
+
 /* A fork has no init to ask. Stopping it is its end. */
 static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
     const int *fds, unsigned fd_count)
@@ -215,6 +237,11 @@ static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_com
         if (!request_files_ok(fds, fd_count))
             return false;
         fork_serve_files(s, box, fds[0]);
+        return true;
+    case COMMAND_TERMINAL:
+        if (!request_terminal_ok(fds, fd_count))
+            return false;
+        fork_serve_terminal(s, box, fds);
         return true;
     case COMMAND_PAUSE:
         return fork_pause(s, box, true) == 0;
@@ -250,6 +277,8 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
         return restart(s, box, fds, fd_count);
     case COMMAND_FILES:
         return start_files(s, box, fds, fd_count);
+    case COMMAND_TERMINAL:
+        return start_terminal(s, box, fds, fd_count);
     default:
         return false;
     }

@@ -143,3 +143,9 @@ int drop_keep_over_exec(void)
     }
     return 0;
 }
+
+/* Who watches the shell of a terminal may end it. */
+int drop_watcher(void)
+{
+    return set_capabilities(1ull << CAP_KILL, 0);
+}

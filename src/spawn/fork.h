@@ -45,6 +45,12 @@ int fork_pause(const struct spawner *s, const struct box *box, bool is_paused);
 void fork_serve_files(struct spawner *s, struct box *box, int fd);
 void fork_reap_files(struct box *box, bool is_over);
 
+/* A child of ours in another pid namespace. */
+int fork_there(struct spawner *s, int there);
+
+/* fork_terminal.c: COMMAND_TERMINAL to a fork. Its watcher is one of those servers. */
+void fork_serve_terminal(struct spawner *s, struct box *box, const int fds[2]);
+
 /* The child of the spawner; never returns. */
 struct fork_work {
     const struct spawner *s;

@@ -31,6 +31,22 @@ static const char *const status_lines[] = {
     "\nThreads:\t1\n",
 };
 
+enum { MEMORY_DEVICES = 1 };
+
+/* The terminal that controls it is none: /dev/tty would lead there. After the name of the
+ * program, which may be anything, come its state, parent, group, session, terminal. */
+static int check_terminal(const struct fork_work *w)
+{
+    char text[1024];
+    int r = (int)fs_read_small(w->proc_fd, "stat", text, sizeof(text));
+    const char *at = r < 0 ? NULL : strrchr(text, ')');
+    for (int i = 0; at && i < 5; i++)
+        at = strchr(at + 1, ' ');
+    if (!at)
+        return r < 0 ? r : -EPROTO;
+    return strncmp(at, " 0 ", 3) == 0 ? 0 : -EPERM;
+}
+
 static int differs(const struct fork_work *w, const char *name)
 {
     char path[48];
@@ -52,8 +68,9 @@ int fork_check_rights(const struct fork_work *w)
         if (!strstr(text, status_lines[i]))
             return -EPERM;
     }
-    r = differs(w, "ns/user");
-    return r < 0 ? r : differs(w, "ns/mnt");
+    if ((r = check_terminal(w)) < 0 || (r = differs(w, "ns/user")) < 0)
+        return r;
+    return differs(w, "ns/mnt");
 }
 
 /* The file systems of the original, and of the copy. */
@@ -94,8 +111,8 @@ static bool is_harmless(const struct places *places, const struct stat *st, int 
         return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
     if (has(places->original, st->st_dev) || fstatfs(fd, &fs) < 0)
         return false;
-    if (S_ISCHR(st->st_mode))
-        return true;
+    if (S_ISCHR(st->st_mode)) /* null, zero and the like; a terminal is shared */
+        return major(st->st_rdev) == MEMORY_DEVICES;
     return S_ISREG(st->st_mode) && fs.f_flags & ST_RDONLY && fs.f_type != PROC_SUPER_MAGIC;
 }
 

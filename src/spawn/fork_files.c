@@ -51,7 +51,7 @@ static int open_spaces(const struct box *box, int fds[SPACES])
  * helper is then our own child, and it is not up to the host's init to reap it, for whom the
  * end of the namespace would wait. A spawner that could not come back would give the next box
  * this one's. */
-static int fork_there(struct spawner *s, int there)
+int fork_there(struct spawner *s, int there)
 {
     cleanup_close int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     if (home < 0 || setns(there, CLONE_NEWPID) < 0)

@@ -14,6 +14,7 @@
 #include "spawn/copy_tree.h"
 #include "spawn/inject.h"
 #include "spawn/sys.h"
+#include "spawn/terminal.h"
 #include "spawn/tree.h"
 
 #include <fcntl.h>
@@ -319,6 +320,13 @@ static int mount_places(const struct fork_work *w, const int targets[3], int ret
     return 0;
 }
 
+/* Terminals are not copied: the copy has some of its own. */
+static int mount_terminals(int target)
+{
+    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    return fd < 0 ? fd : sys_mount_attach(fd, target, "");
+}
+
 /* In the copy's group, so that its files are charged to it. */
 static int fill_places(const struct fork_work *w)
 {
@@ -328,10 +336,11 @@ static int fill_places(const struct fork_work *w)
     int r = open_places(w->pid, O_PATH, targets);
     if (r < 0)
         return r;
+    cleanup_close int terminals = open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
     cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
     cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
-    if (user < 0 || mounts < 0)
-        return user < 0 ? user : mounts;
+    if (terminals < 0 || user < 0 || mounts < 0)
+        return terminals < 0 ? terminals : user < 0 ? user : mounts;
     int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, joins);
     for (int i = 0; i < count; i++) {
         if ((r = cgroup_join(joins[i])) < 0)
@@ -342,7 +351,8 @@ static int fill_places(const struct fork_work *w)
         return count;
     if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0)
         return -errno;
-    if ((r = mount_places(w, targets, to)) < 0 || (r = become_reader(w)) < 0)
+    if ((r = mount_places(w, targets, to)) < 0 || (r = mount_terminals(terminals)) < 0 ||
+        (r = become_reader(w)) < 0)
         return r;
     (void)umask(0);
     for (int i = 0; r == 0 && i < 3; i++) {

@@ -44,6 +44,7 @@ static void empty_box(void)
 /* What cannot wait comes to a session's init as a signal: nobody inside may signal it. SIGCHLD
  * is let through only where it waits for its children and the spawner's orders. */
 static pid_t program;
+static bool has_program;
 static const struct inside *own;
 
 /* Once the program was forked, others live here that are not its own: then it is the spawner
@@ -109,6 +110,18 @@ static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
         files_refuse(fd, -EUSERS);
 }
 
+/* A terminal, which ends with the program: there is none without. */
+static void fork_terminal(const struct inside *in, const int *fds, unsigned count)
+{
+    struct terminal_order order = {.fd = fds[0], .job_fd = fds[1], .join_count = count - 2};
+    memcpy(order.joins, fds + 2, sizeof(fds[0]) * order.join_count);
+    int pid = has_program ? fork_quietly(NULL) : -ESRCH;
+    if (pid == 0)
+        terminal_run(in, &order, NULL);
+    if (pid < 0)
+        terminal_refuse(order.fd, pid == -ESRCH ? pid : -EUSERS);
+}
+
 /* Gives a session its next program. */
 static bool take_restart(struct inside *in, const int fds[4])
 {
@@ -128,13 +141,13 @@ static bool follow_order(struct inside *in)
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
     struct link_order order;
     sigset_t none;
-    int fds[CGROUP_MAX_TREES];
+    int fds[2 + CGROUP_MAX_TREES];
     unsigned count;
     (void)sigemptyset(&none);
     if (ppoll(&link, 1, NULL, &none) < 1)
         return false;
     ssize_t n =
-        fdpass_receive(in->link_fd, &order, sizeof(order), fds, CGROUP_MAX_TREES, &count);
+        fdpass_receive(in->link_fd, &order, sizeof(order), fds, 2 + CGROUP_MAX_TREES, &count);
     if (n ==
         -EMSGSIZE) /* more descriptors than this box may have: the sender sees them close */
         return false;
@@ -144,6 +157,8 @@ static bool follow_order(struct inside *in)
         return take_restart(in, fds);
     if (order.kind == ORDER_FILES && count == 1)
         fork_files(in, fds[0], order.room_bytes);
+    if (order.kind == ORDER_TERMINAL && count >= 2)
+        fork_terminal(in, fds, count);
     for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
         (void)cgroup_join(fds[i]);
     has_forks = has_forks || order.kind == ORDER_JOIN;
@@ -167,6 +182,7 @@ static void watch_payload(struct inside *in, pid_t payload)
         if (pid == 0)
             (void)follow_order(in);
     }
+    has_program = false;
     struct link_record end = {.kind = LINK_EXIT, .status = status, .ns = clock_ns()};
     struct rusage usage;
     if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
@@ -227,6 +243,7 @@ static int fork_program(struct inside *in)
     if (!(in->box->flags & BOX_CHANNEL))
         return sys_fork();
     own = in;
+    has_program = true;
     return fork_quietly(&program);
 }
 

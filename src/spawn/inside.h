@@ -67,11 +67,12 @@ struct link_record {
 };
 
 /* What the spawner tells the init of a session, with descriptors: those of COMMAND_RESTART, or
- * a socket for a helper that serves files (files.h). */
+ * a socket for a helper that serves files (files.h), or those of a terminal (terminal.h). */
 enum link_order_kind {
     ORDER_RESTART = 1,
     ORDER_FILES,
-    ORDER_JOIN, /* with control groups to move to: the program has forks */
+    ORDER_JOIN,     /* with control groups to move to: the program has forks */
+    ORDER_TERMINAL, /* with its socket, its job, and control groups for it to enter */
 };
 
 struct link_order {
@@ -91,6 +92,7 @@ int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool starts_another);
+int drop_watcher(void);
 int drop_keep_over_exec(void); /* has init keep what it needs when it becomes INIT_PROGRAM */
 
 /* payload.c: confines the process; then, and only then, reads the job, writes its files,
@@ -102,12 +104,29 @@ void payload_begin(const struct inside *in, struct payload_words *ret);
  * arguments, and the way to its job at fixed descriptors, past those it will open. */
 enum { PARK_HAND_FD = 60, PARK_LINK_FD };
 void payload_park(const struct inside *in, struct payload_words *ret);
+/* Parts of these for terminal.c. */
+int payload_fence(const struct inside *in);
+int payload_limit_files(const struct inside *in);
+int payload_read_words(int job_fd, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in); /* collect.c */
 
 /* files.c: serves files of a session on fd; and, when it could not be forked, the answer. */
 _Noreturn void files_run(const struct inside *in, int fd, uint64_t room_bytes);
 void files_refuse(int fd, int error);
+
+/* terminal.c: becomes the watcher of a terminal (terminal.h) and starts its shell, in whose
+ * process `prepare`, if any, is called before all else; and, when that cannot be, the answer.
+ * The descriptors came with the order; the groups are those that the shell enters first. */
+struct terminal_order {
+    int fd;
+    int job_fd; /* arguments and environment of the shell */
+    int joins[CGROUP_MAX_TREES];
+    unsigned join_count;
+};
+_Noreturn void terminal_run(const struct inside *in, const struct terminal_order *order,
+    int (*prepare)(const struct inside *in));
+void terminal_refuse(int fd, int error);
 
 /* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);

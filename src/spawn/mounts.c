@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "spawn/sys.h"
+#include "spawn/terminal.h"
 #include "spawn/tree.h"
 
 #include <fcntl.h>
@@ -42,6 +43,15 @@ static int mount_tmpfs(int root_fd, const char *path, const struct inside *in, u
     return fd < 0 ? fd : sys_mount_attach(fd, root_fd, path);
 }
 
+/* Only a session has terminals. */
+static int mount_terminals(int root_fd, const struct inside *in)
+{
+    if (!(in->box->flags & BOX_CHANNEL))
+        return 0;
+    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "dev/pts");
+}
+
 static int mount_own(int root_fd, const struct inside *in)
 {
     int r = mount_tmpfs(root_fd, "box", in, 0);
@@ -49,6 +59,8 @@ static int mount_own(int root_fd, const struct inside *in)
         r = mount_tmpfs(root_fd, "tmp", in, 0);
     if (r == 0)
         r = mount_tmpfs(root_fd, "dev/shm", in, ATTR_NOEXEC);
+    if (r == 0)
+        r = mount_terminals(root_fd, in);
     return r;
 }
 

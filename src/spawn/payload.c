@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int fence(const struct inside *in)
+int payload_fence(const struct inside *in)
 {
     const char *writable[SPAWN_MAX_BOX_MOUNTS + 1];
     size_t count = 0;
@@ -82,7 +82,7 @@ static int write_files(const struct job *job)
     return 0;
 }
 
-static int limit_file_size(const struct inside *in)
+int payload_limit_files(const struct inside *in)
 {
     rlim_t bytes = in->box->limits.file_bytes;
     struct rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
@@ -116,13 +116,25 @@ static int connect_stdio(const struct inside *in)
     return sys_close_range(from, ~0u, CLOSE_AT_EXEC);
 }
 
-static void split_strings(const struct job *job, char **argv, char **env)
+static void split_strings(const struct job *job, struct payload_words *ret)
 {
+    static char *argv[JOB_MAX_ARGS + 1];
+    static char *env[JOB_MAX_ENV + 1];
     size_t at = 0;
     for (uint32_t i = 0; i < job->head.argc; i++)
         argv[i] = (char *)job_string(job, &at);
     for (uint32_t i = 0; i < job->head.envc; i++)
         env[i] = (char *)job_string(job, &at);
+    *ret = (struct payload_words){argv, env};
+}
+
+int payload_read_words(int job_fd, struct payload_words *ret)
+{
+    struct job job;
+    int r = job_open(job_fd, &job);
+    if (r == 0)
+        split_strings(&job, ret);
+    return r;
 }
 
 void payload_enter(const struct inside *in)
@@ -130,7 +142,7 @@ void payload_enter(const struct inside *in)
     int r;
     if ((r = drop_to_payload(in)) < 0)
         inside_fail(in, STEP_DROP, r);
-    if ((r = fence(in)) < 0)
+    if ((r = payload_fence(in)) < 0)
         inside_fail(in, STEP_LANDLOCK, r);
     /* As exec would: the program may look at itself in /proc. */
     if (in->is_warm && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
@@ -139,18 +151,15 @@ void payload_enter(const struct inside *in)
 
 void payload_begin(const struct inside *in, struct payload_words *ret)
 {
-    static char *argv[JOB_MAX_ARGS + 1];
-    static char *env[JOB_MAX_ENV + 1];
     struct job job;
     int r;
     if ((r = job_open(in->job_fd, &job)) < 0 || (r = write_files(&job)) < 0)
         inside_fail(in, STEP_FILES, r);
-    if ((r = limit_file_size(in)) < 0)
+    if ((r = payload_limit_files(in)) < 0)
         inside_fail(in, STEP_RLIMITS, r);
     if ((r = connect_stdio(in)) < 0)
         inside_fail(in, STEP_STDIO, r);
-    split_strings(&job, argv, env);
-    *ret = (struct payload_words){argv, env};
+    split_strings(&job, ret);
     struct link_record start = {
         .kind = LINK_START, .ns = clock_ns(), .cpu_ns = in->init_cpu_ns + inside_cpu_ns()};
     /* A start that nobody hears of would be one without time limits. */
@@ -171,15 +180,10 @@ static int arrange_parked(const struct inside *in)
 
 void payload_park(const struct inside *in, struct payload_words *ret)
 {
-    static char *argv[JOB_MAX_ARGS + 1];
-    static char *env[JOB_MAX_ENV + 1];
-    struct job job;
     struct link_record parking = {.kind = LINK_PARKING};
     int r;
-    if ((r = job_open(in->job_fd, &job)) < 0)
+    if ((r = payload_read_words(in->job_fd, ret)) < 0)
         inside_fail(in, STEP_FILES, r);
-    split_strings(&job, argv, env);
-    *ret = (struct payload_words){argv, env};
     if ((r = inside_send(in, &parking)) < 0)
         inside_fail(in, STEP_RELEASE, r);
     if ((r = arrange_parked(in)) < 0)

@@ -234,6 +234,8 @@ enum spawn_command_kind {
                           becomes a copy of this one (fork.h). Told on the new socket */
     COMMAND_PAUSE,     /* of a fork: nothing in it runs until COMMAND_RESUME */
     COMMAND_RESUME,
+    COMMAND_TERMINAL, /* with a unix stream socket and a job: a terminal and a shell on it
+                         (terminal.h) */
 };
 
 struct spawn_command {

@@ -65,6 +65,11 @@ bool request_files_ok(const int *fds, unsigned fd_count)
     return fd_count == 1 && is_channel(fds[0]);
 }
 
+bool request_terminal_ok(const int *fds, unsigned fd_count)
+{
+    return fd_count == 2 && is_channel(fds[0]) && is_sealed_memfd(fds[1]);
+}
+
 bool request_fork_ok(const int *fds, unsigned fd_count)
 {
     return fd_count == 4 && has_option(fds[0], SO_DOMAIN, AF_UNIX) &&

@@ -13,6 +13,9 @@ bool request_ok(
 bool request_restart_ok(const int *fds, unsigned fd_count);
 bool request_files_ok(const int *fds, unsigned fd_count); /* of COMMAND_FILES */
 
+/* And with COMMAND_TERMINAL: a socket, a job. */
+bool request_terminal_ok(const int *fds, unsigned fd_count);
+
 /* And with COMMAND_FORK: the new box's socket, stdout, stderr, channel. */
 bool request_fork_ok(const int *fds, unsigned fd_count);
 

@@ -503,7 +503,7 @@ CALL(mq_notify,                244,  184, ALLOW)
 CALL(mq_getsetattr,            245,  185, ALLOW)
 
 GROUP("Random numbers and device control",
-      "Boxes get no terminal; should one be handed in, nothing can be typed into it.")
+      "Runs have no terminal, sessions may have some of their own. Code can type into none.")
 CALL(getrandom,                318,  278, ALLOW)
 CALL(ioctl,                     16,   29, BY(ioctl_tty))
 

@@ -84,6 +84,18 @@ int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, uns
     return sys_fs_mount(fs, attrs);
 }
 
+int tree_devpts(unsigned max)
+{
+    cleanup_close int fs = sys_fs_open("devpts");
+    if (fs < 0)
+        return fs;
+    int r;
+    if ((r = set_number(fs, "max", max)) < 0 || (r = sys_fs_set(fs, "mode", "0600")) < 0 ||
+        (r = sys_fs_set(fs, "ptmxmode", "0666")) < 0 || (r = sys_fs_create(fs)) < 0)
+        return r;
+    return sys_fs_mount(fs, ATTR_NOSUID | ATTR_NOEXEC);
+}
+
 /* Attaches a fresh tmpfs to build on, in our private namespace. It has to cover some directory,
  * and the one that nothing is ever bound from is /proc, of which the caller has a copy. */
 static int open_stage(void)

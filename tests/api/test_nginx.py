@@ -224,3 +224,25 @@ def test_a_restart_of_the_server_is_survived(proxy):
     assert reply.status == 502
     proxy.server.start()
     assert wait_until(lambda: proxy("GET", "/health").status == 200, 15)
+
+
+def test_terminals_of_sessions(proxy):
+    """A WebSocket is passed on, both ways, with TLS."""
+    session = proxy("POST", "/v1/sessions", {"language": "bash"}).json()["id"]
+    path = "/v1/sessions/%s/pty" % session
+    assert proxy("GET", path).status == 426
+    connection = proxy.send("GET", path, Upgrade="websocket", Connection="Upgrade",
+                            **{"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
+    seen = b""
+    while b"\r\n\r\n" not in seen:
+        seen += connection.sock.recv(4096)
+    assert seen.startswith(b"HTTP/1.1 101 ") and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in seen
+    typed = b"echo $((6*7))is\n"
+    connection.sock.sendall(bytes([0x82, 0x80 | len(typed), 0, 0, 0, 0]) + typed)  # a mask of zeros
+    while b"42is" not in seen:
+        got = connection.sock.recv(4096)
+        assert got, seen
+        seen += got
+    connection.sock.close()
+    assert wait_until(lambda: proxy.server.metric("hermes_terminals") == 0)
+    assert proxy("DELETE", "/v1/sessions/" + session).status == 204

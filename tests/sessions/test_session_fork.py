@@ -491,6 +491,18 @@ LIES = {
     "directory": "d = os.open('/', os.O_RDONLY)\ntype(forker).look = lambda self: ([], [(1, 0), (2, 1)])",
     # keeps the original's memory file
     "proc": "d = os.open('/proc/self/mem', os.O_RDONLY)\ntype(forker).look = lambda self: ([], [(1, 0), (2, 1)])",
+    # keeps a terminal of the original's
+    "terminal": "master, slave = os.openpty()\ntype(forker).look = lambda self: ([], [(1, 0), (2, 1)])",
+    # is controlled by one: /dev/tty leads there
+    "controlling terminal": """
+master, slave = os.openpty()
+name = os.ttyname(slave)
+type(forker).look = lambda self: ([], [(1, 0), (2, 1)])
+def ask(fd, word, answer, ask=functions['ask']):
+    if word == b'h':
+        os.setsid(); os.close(os.open(name, os.O_RDWR)); os.close(master); os.close(slave)
+    ask(fd, word, answer)
+functions['ask'] = ask""",
     # has a child when it is looked at
     "child": """
 def ask(fd, word, answer, ask=functions['ask']):

@@ -24,6 +24,8 @@ ENTRY_TREE, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC = range(1, 5)
 EVENT_FAILED = 5
 BOX_STDIN, BOX_COLLECT, BOX_WARM, BOX_CHANNEL = 1, 2, 4, 8
 KILL, USAGE, INTERRUPT, STOP, RESTART, FILES = range(1, 7)
+TERMINAL = 10
+MASTER, REFUSED, OVER = range(1, 4)  # struct terminal_word
 STARTED, EVENT_USAGE, EXITED, ENDED, _, INTERRUPTED = range(1, 7)
 ALLOW_CONTROLS = 1
 LIMITS = "QQQQIIIIII"
@@ -51,7 +53,7 @@ def tree():
     global TREE
     with tempfile.TemporaryDirectory(dir="/var/tmp") as TREE:
         os.chmod(TREE, 0o755)
-        for name in ("box", "tmp", "mnt", "proc", "dev/shm", "usr"):
+        for name in ("box", "tmp", "mnt", "proc", "dev/shm", "dev/pts", "usr"):
             os.makedirs(os.path.join(TREE, name))
         os.symlink("usr/lib", TREE + "/lib")
         os.symlink("usr/lib64", TREE + "/lib64")
@@ -439,7 +441,7 @@ def test_commands_that_do_not_fit_end_the_box(shell, pipes):
         live.close_ends(ends)
         assert live.kinds()[-1] == ENDED
     # A run has no business with these.
-    for kind in (INTERRUPT, STOP, RESTART, FILES):
+    for kind in (INTERRUPT, STOP, RESTART, FILES, TERMINAL):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(20)
         fd = job(["/usr/bin/bash", "-c", "sleep 1000"])
@@ -698,5 +700,104 @@ def test_a_flood_of_helpers_does_not_stop_the_spawner(shell, pipes):
         assert helper.answer()[1] in (0, 87)  # EUSERS: those before are on their way out
     except (EOFError, ConnectionError):
         pass
+    live.command(KILL)
+    assert live.kinds()[-1] == ENDED
+
+
+class Screen:
+    """A terminal in a box, as the server would have it."""
+
+    def __init__(self, live, argv=("/usr/bin/bash", "-c", "tty; read x; echo got $x; exit 3")):
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(20)
+        fd = job(argv)
+        live.command(TERMINAL, [theirs.fileno(), fd])
+        theirs.close()
+        os.close(fd)
+        self.kind, self.value, fds = self.word()
+        self.master = fds[0] if fds else None
+
+    def word(self):
+        data, fds, _, _ = socket.recv_fds(self.socket, 8, 4)
+        return (*struct.unpack("=Ii", data), fds) if data else (None, None, [])
+
+    def read_until(self, text):
+        seen = b""
+        while text not in seen:
+            seen += os.read(self.master, 4096)
+        return seen
+
+    def close(self):
+        self.socket.close()
+        if self.master is not None:
+            os.close(self.master)
+
+
+def test_a_terminal(shell):
+    before = shell.held()
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    one = Screen(live)
+    assert one.kind == MASTER and os.isatty(one.master)
+    one.socket.send(b"g")
+    assert b"/dev/pts/0" in one.read_until(b"/dev/pts/0")
+    os.write(one.master, b"hello\n")
+    one.read_until(b"got hello")
+    assert one.word()[:2] == (OVER, 3 << 8)
+    one.close()
+    idle = Screen(live)  # whose shell is never told to start
+    idle.close()
+    gone = Screen(live, ("/nonexistent",))
+    gone.socket.send(b"g")
+    assert gone.word()[0] == REFUSED and gone.word()[0] == OVER
+    gone.close()
+    for argv in ((), ("",)):
+        odd = Screen(live, argv)
+        odd.socket.send(b"g")
+        assert odd.word()[0] == REFUSED
+        odd.close()
+    left = Screen(live, ("/usr/bin/bash", "-c", "trap '' HUP; sleep 1000"))
+    left.socket.send(b"g")
+    left.close()  # hangs up; what ignores that is killed
+    live.command(STOP)
+    assert live.event()[0] == EXITED
+    late = Screen(live)  # there is no program beside which it could be
+    assert late.kind in (None, REFUSED) and late.master is None
+    late.close()
+    live.command(KILL)
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_terminals_by_other_descriptors(shell, pipes):
+    good, peer = socket.socketpair()
+    datagram, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sealed = job(["/usr/bin/bash"])
+    plain = os.memfd_create("plain")
+    for bad in ([], [good.fileno()], [sealed], [sealed, good.fileno()], [good.fileno(), plain], [good.fileno(), pipes[0][0]],
+                [pipes[0][0], sealed], [datagram.fileno(), sealed], [good.fileno(), sealed, sealed]):
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        live.command(TERMINAL, bad)
+        assert live.kinds()[-1] == ENDED, bad
+    os.close(sealed)
+    os.close(plain)
+
+
+def test_a_flood_of_terminals_does_not_stop_the_spawner(shell, pipes):
+    live = Live(shell)
+    assert live.event()[0] == STARTED
+    fd = job(["/usr/bin/bash", "-c", "sleep 1000"])
+    held = []
+    for _ in range(100):
+        ours, theirs = socket.socketpair()
+        live.command(TERMINAL, [theirs.fileno(), fd])
+        theirs.close()
+        held.append(ours)
+    live.command(USAGE)
+    assert live.event()[0] == EVENT_USAGE
+    for one in held:
+        one.close()
+    os.close(fd)
     live.command(KILL)
     assert live.kinds()[-1] == ENDED

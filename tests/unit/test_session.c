@@ -15,6 +15,8 @@
 #include "base/utf8.h"
 #include "core/capture.h"
 #include "core/channel.h"
+#include "core/session_terminal.h"
+#include "core/websocket.h"
 
 /* Feeds `text` in pieces of random sizes; returns what is kept. The caller frees. */
 static char *feed(struct capture *c, const char *text, size_t len, uint64_t *seed, size_t *ret)
@@ -198,6 +200,42 @@ static void what_is_queued_arrives(void **state)
     channel_done(&c);
 }
 
+static void websocket_answers_as_the_rfc_does(void **state)
+{
+    char accept[WEBSOCKET_ACCEPT] = "";
+    assert_true(websocket_accept("dGhlIHNhbXBsZSBub25jZQ==", accept));
+    assert_string_equal(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    static const char *const bad[] = {"",
+        "dGhlIHNhbXBsZSBub25jZQ=", "dGhlIHNhbXBsZSBub25jZQ===", "dGhlIHNhbXBsZSBub25jZQAA",
+        "!!!!!!!!!!!!!!!!!!!!!!!!"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(websocket_accept(bad[i], accept));
+    assert_true(websocket_has_word("keep-alive, Upgrade", "upgrade"));
+    assert_true(websocket_has_word("upgrade", "upgrade"));
+    assert_false(websocket_has_word("upgrades, xupgrade", "upgrade"));
+    assert_false(websocket_has_word(NULL, "upgrade"));
+}
+
+static void terminal_messages_are_sizes(void **state)
+{
+    struct terminal_size size = {7, 7};
+    struct err err = {0};
+    static const char *const good = "{\"cols\":80, \"type\":\"resize\",\"rows\":1000}";
+    static const char *const bad[] = {"", "{}", "null", "[]", "{\"type\":\"resize\"}",
+        "{\"type\":\"resize\",\"rows\":0,\"cols\":80}",
+        "{\"type\":\"resize\",\"rows\":1001,\"cols\":80}",
+        "{\"type\":\"resize\",\"rows\":1.0,\"cols\":80}",
+        "{\"type\":\"size\",\"rows\":1,\"cols\":80}",
+        "{\"type\":\"resize\",\"rows\":1,\"cols\":80,\"x\":0}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_true(terminal_control_parse(bad[i], strlen(bad[i]), &size, &err) < 0);
+        assert_int_equal(size.rows, 7);
+    }
+    assert_int_equal(terminal_control_parse(good, strlen(good), &size, &err), 0);
+    assert_int_equal(size.rows, 1000);
+    assert_int_equal(size.cols, 80);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +245,8 @@ int main(void)
         cmocka_unit_test(what_is_no_frame_is_refused),
         cmocka_unit_test(rubbish_is_survived),
         cmocka_unit_test(what_is_queued_arrives),
+        cmocka_unit_test(websocket_answers_as_the_rfc_does),
+        cmocka_unit_test(terminal_messages_are_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

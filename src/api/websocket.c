@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See websocket.h. */
+
+#include "api/websocket.h"
+
+#include "api/auth.h"
+#include "base/str.h"
+#include "core/websocket.h"
+
+#include <errno.h>
+
+int websocket_begin(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    const char *key = http_header(req, "Sec-WebSocket-Key");
+    const char *version = http_header(req, "Sec-WebSocket-Version");
+    char accept[WEBSOCKET_ACCEPT];
+    if (auth_is_foreign(req))
+        return err_set(err, ERR_FORBIDDEN, EACCES,
+            "pages of this origin may not open a WebSocket here; add it to allowed_origin");
+    if (req->is_head || !websocket_has_word(http_header(req, "Upgrade"), "websocket") ||
+        !websocket_has_word(http_header(req, "Connection"), "upgrade") || !version ||
+        !str_eq(version, "13")) {
+        reply_header(reply, "Upgrade", "websocket");
+        reply_header(reply, "Sec-WebSocket-Version", "13");
+        return err_set(err, ERR_UPGRADE, EPROTO,
+            "this path is a WebSocket: ask with GET, Upgrade: websocket, Connection: Upgrade "
+            "and Sec-WebSocket-Version: 13 (a proxy in front has to pass them on)");
+    }
+    if (req->declares_body || !key || !websocket_accept(key, accept))
+        return err_set(err, ERR_INVALID, EINVAL,
+            "a WebSocket is asked for without a body and with a Sec-WebSocket-Key, which is 16 "
+            "bytes in base64");
+    reply->status = 101;
+    reply_header(reply, "Upgrade", "websocket");
+    reply_header(reply, "Connection", "Upgrade");
+    reply_header(reply, "Sec-WebSocket-Accept", accept);
+    return 0;
+}

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terminals in the hands of strangers: code at one end, clients at the other."""
+import errno
+import os
+import pty
+import struct
+import time
+
+import pytest
+
+from apilib import boxes_below, wait_until
+from ptylib import BINARY, CLOSE, PING, TEXT, Raw, Refused, Terminal, frame, refusal
+from sessionlib import Session
+
+# Each ioctl with the errno that the box gives, or 0. 0x541c is TIOCLINUX.
+PROBE = r"""
+import errno, fcntl, os, sys, termios
+def attempt(name, request, argument):
+    try:
+        fcntl.ioctl(0, request, argument)
+        print(name, "done")
+    except OSError as problem:
+        print(name, errno.errorcode[problem.errno])
+attempt("TIOCSTI", termios.TIOCSTI, b"x")
+attempt("TIOCSTI+", termios.TIOCSTI | 1 << 32 if False else termios.TIOCSTI, b"y")
+attempt("TIOCLINUX", 0x541c, b"\3")
+attempt("TIOCSETD", termios.TIOCSETD, b"\0\0\0\0")
+attempt("TIOCSCTTY", termios.TIOCSCTTY, 1)
+attempt("TIOCGWINSZ", termios.TIOCGWINSZ, bytes(8))
+"""
+
+
+def test_nothing_can_be_typed_by_code(session):
+    """The control is the same code at a terminal outside."""
+    one = session("python")
+    with Terminal(one) as t:
+        one.call("PUT", "/files/probe.py", PROBE)
+        assert t.run("python3 probe.py").split("\n")[:-1] == [
+            "TIOCSTI EPERM", "TIOCSTI+ EPERM", "TIOCLINUX EPERM", "TIOCSETD EPERM", "TIOCSCTTY EPERM", "TIOCGWINSZ done"]
+        assert t.run("echo nothing was typed") == "nothing was typed\n"
+    if os.geteuid() == 0:
+        pid, master = pty.fork()
+        if pid == 0:
+            os.execv("/usr/bin/python3", ["python3", "-c", PROBE])
+        seen = b""
+        try:
+            while True:
+                seen += os.read(master, 4096)
+        except OSError:
+            pass
+        os.waitpid(pid, 0)
+        os.close(master)
+        assert b"TIOCSTI done" in seen, seen
+
+
+COUNT = "import os\nheld = []\nproblem = None\nfor i in range(64):\n    try: held.append(os.openpty())\n    except OSError as e: problem = e.errno; break\nprint(len(held), problem)"
+
+
+def test_terminals_run_out_in_one_box_alone(session):
+    one, other = session("python"), session("python")
+    count, problem = one.out(COUNT).split()
+    assert int(count) == 8 and int(problem) == errno.ENOSPC
+    refused = refusal(one)
+    assert refused.status == 409 and b"holds all terminals" in refused.body
+    with Terminal(other) as t:  # neither another box
+        assert t.run("tty") == "/dev/pts/0\n"
+    held = [pty.openpty() for _ in range(20)]  # nor the host; the control: it has more than that
+    for pair in held:
+        os.close(pair[0])
+        os.close(pair[1])
+    one.exec("for pair in held:\n    os.close(pair[0]); os.close(pair[1])")
+    with Terminal(one) as t:
+        t.run("true")
+
+
+def test_terminals_of_others_are_not_in_reach(session):
+    """A terminal of the host, and of another box, have names and numbers that lead nowhere here."""
+    one, other = session("bash"), session("bash")
+    master, slave = pty.openpty()
+    number = int(os.ttyname(slave).rpartition("/")[2])
+    with Terminal(one) as t, Terminal(other) as theirs, Terminal(other) as more:
+        assert more.run("tty") == "/dev/pts/1\n"
+        assert t.run("ls /dev/pts") == "0  ptmx\n"
+        assert t.run("echo leak > /dev/pts/1") and t.status == 1
+        if number:
+            assert t.run("echo leak > /dev/pts/%d" % number) and t.status == 1
+        for command in ("ls /dev/console", "ls /dev/tty1", "touch /dev/pts/x", "mv /dev/pts/0 /dev/pts/7"):
+            assert t.run(command) and t.status, command
+        os.set_blocking(master, False)
+        with pytest.raises(BlockingIOError):
+            os.read(master, 100)
+        theirs.run("true")
+    os.close(master)
+    os.close(slave)
+
+
+def test_runs_have_none(server):
+    reply = server.run("python", "import os\nfor p in ('/dev/ptmx', '/dev/pts/ptmx', '/dev/tty'):\n"
+                                 "    try: os.open(p, os.O_RDWR); print('open', p)\n    except OSError as e: print(e.errno)").json()
+    assert reply["stdout"].split() in ([str(errno.ENOENT)] * 2 + [str(errno.ENXIO)], [str(errno.ENOENT)] * 3), reply
+
+
+def test_a_copy_does_not_share_a_terminal(session, server):
+    one = session("python")
+    one.exec("import os, pty\nmaster, slave = pty.openpty()")
+    reply = one.call("POST", "/fork", {})
+    if reply.status == 501:
+        pytest.skip(reply.json()["error"]["message"])
+    assert reply.status == 409 and "terminal" in reply.json()["error"]["message"], reply
+    # Not as the one that controls it either: the interpreter leads a session of its own, so a terminal that it opens is that.
+    one.exec("fd = os.open(os.ttyname(slave), os.O_RDWR)\nos.close(fd)\nos.close(slave)\nkeep = os.dup(master)\nos.close(master)")
+    assert one.out("os.close(os.open('/dev/tty', os.O_RDWR)); print('has one')") == "has one\n"
+    refused = one.call("POST", "/fork", {})
+    assert refused.status == 409, refused
+    # Its other end belongs to somebody else now, so that it can be copied.
+    one.exec("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nif os.fork() == 0:\n    os.setsid(); os.execvp('sleep', ['sleep', '600'])\n"
+             .replace("os.setsid(); ", "os.setsid(); os.set_inheritable(keep, True); ") + "os.close(keep)")
+    assert one.out("os.close(os.open('/dev/tty', os.O_RDWR)); print('has one')") == "has one\n"
+    reply = one.call("POST", "/fork", {})
+    assert reply.status == 201, reply
+    copy = Session.__new__(Session)
+    copy.server, copy.key, copy.id = server, None, reply.json()["sessions"][0]["id"]
+    assert copy.out("try: os.open('/dev/tty', os.O_RDWR); print('reached')\nexcept OSError as e: print(e.errno)\nprint(sorted(os.listdir('/dev/pts')))") == \
+        "%d\n['ptmx']\n" % errno.ENXIO
+
+
+WHERE = "for f in /proc/self/ns/*; do readlink $f; done; cat /proc/self/limits; grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNew|Seccomp|Uid|Gid|Groups' /proc/self/status"
+ABSTRACT = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('\\0here'); print('reached')"
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["original", "copy"])
+def test_a_shell_is_confined_as_the_interpreter_is(session, server, is_copy):
+    one = session("python")
+    if is_copy:
+        reply = one.call("POST", "/fork", {})
+        if reply.status == 501:
+            pytest.skip(reply.json()["error"]["message"])
+        one = Session.__new__(Session)
+        one.server, one.key, one.id = server, None, reply.json()["sessions"][0]["id"]
+    one.exec("import subprocess\ndef sh(text): return subprocess.run(['bash', '-c', text], capture_output=True, text=True).stdout")
+    with Terminal(one) as t:
+        one.call("PUT", "/files/where", WHERE)
+        assert t.run("bash where") == one.out("print(sh('bash where'), end='')")
+        # Landlock: a domain of its own, out of which no abstract socket is reached. The control is the code itself.
+        one.call("PUT", "/files/abstract.py", ABSTRACT)
+        one.exec("import socket\nlistener = socket.socket(socket.AF_UNIX)\nlistener.bind('\\0here')\nlistener.listen()")
+        assert one.out("print(sh('python3 abstract.py'), end='')") == "reached\n"
+        assert "Operation not permitted" in t.run("python3 abstract.py")
+        pid = one.out("import os; os.kill(os.getpid(), 0); print(os.getpid(), end='')")
+        assert "not permitted" in t.run("kill -0 " + pid)
+        assert t.run("touch /etc/x /usr/x /x 2>/dev/null") == "" and t.status == 1
+
+
+def cpu_s(pid):
+    fields = open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_kb(pid):
+    return int(open("/proc/%d/statm" % pid).read().split()[1]) * 4
+
+
+def test_a_shell_that_closes_its_terminal(session, server):
+    """The other end says that nobody is there, all the time: that keeps nobody busy."""
+    one = session("bash")
+    with Terminal(one) as t:
+        t.send("exec sleep 600 <&- >&- 2>&-\n")
+        time.sleep(0.3)
+        before = cpu_s(server.child("hermes-server"))
+        t.send(b"typed to nobody\n" * 100)
+        time.sleep(1)
+        assert cpu_s(server.child("hermes-server")) - before < 0.3
+        one.call("POST", "/reset")
+        assert t.end() == (137, 1000)
+
+
+def test_it_opens_it_again(session):
+    with Terminal(session("bash")) as t:
+        t.send("(exec 3</dev/tty; exec <&- >&- 2>&- 3<&-; sleep 0.7; echo back >/dev/tty); exec bash -c 'exec <&- >&- 2>&-; sleep 0.5; echo ag''ain >/dev/tty'\n")
+        t.until("back")
+        t.until("again")
+        assert t.end() == (0, 1000)
+
+
+def test_a_flood_waits_for_its_reader(session, server):
+    one = session("bash")
+    raw = Raw(one, "?cols=200")
+    before = rss_kb(server.child("hermes-server"))
+    raw.send(frame(BINARY, b"yes 0123456789012345678901234567890123456789\n"))
+    time.sleep(1)  # nobody reads
+    assert rss_kb(server.child("hermes-server")) - before < 8 << 10
+    assert server.works() and one.out("echo fine") == "fine\n"
+    taken = 0
+    while taken < 4 << 20:  # now somebody does
+        taken += len(raw.receive()[1])
+    raw.send(frame(BINARY, b"\x03exit 9\n"))
+    while True:
+        opcode, payload = raw.receive()
+        if opcode == TEXT:
+            break
+    assert payload == b'{"type":"exit","exit_code":9}'
+    assert raw.closed()[0] == 1000
+    raw.close()
+
+
+def test_the_end_does_not_wait_for_who_goes_on_printing(session):
+    with Terminal(session("bash")) as t:
+        t.send("(trap '' HUP; exec yes) & sleep 0.2; exit 4\n")
+        assert t.end() == (4, 1000)
+
+
+VIOLATIONS = {
+    "not masked": (frame(BINARY, b"x", masked=False), 1002),
+    "reserved bits": (frame(BINARY, b"x", rsv=4), 1002),
+    "unknown opcode": (frame(3, b"x"), 1002),
+    "ping in parts": (frame(PING, b"x", fin=False), 1002),
+    "long ping": (frame(PING, b"x" * 126), 1002),
+    "a part of nothing": (frame(0, b"x"), 1002),
+    "two messages at once": (frame(BINARY, b"x", fin=False) + frame(BINARY, b"x"), 1002),
+    "bad close": (frame(CLOSE, b"\0"), 1002),
+    "bad code": (frame(CLOSE, b"\0\1"), 1002),
+    "too much": (frame(BINARY, b"x" * 4096, length=2 << 20), 1009),
+    "far too much": (frame(BINARY, b"x", length=1 << 62), 1009),
+    "too much in parts": (frame(BINARY, b"x" * 4096, fin=False) + frame(0, b"x", length=1 << 20), 1009),
+    "no UTF-8": (frame(TEXT, b"\xff\xfe"), 1007),
+    "no JSON": (frame(TEXT, b"resize"), 1008),
+    "empty text": (frame(TEXT, b""), 1008),
+    "another type": (frame(TEXT, b'{"type":"exit"}'), 1008),
+    "no object": (frame(TEXT, b'["resize",1,2]'), 1008),
+    "no rows": (frame(TEXT, b'{"type":"resize","cols":80}'), 1008),
+    "too many rows": (frame(TEXT, b'{"type":"resize","rows":65536,"cols":80}'), 1008),
+    "rows of text": (frame(TEXT, b'{"type":"resize","rows":"20","cols":80}'), 1008),
+    "something else": (frame(TEXT, b'{"type":"resize","rows":20,"cols":80,"x":1}'), 1008),
+    "rows twice": (frame(TEXT, b'{"type":"resize","rows":20,"rows":21,"cols":80}'), 1008),
+    "long text": (frame(TEXT, b'{"type":"resize","rows":20,"cols":80' + b" " * 5000 + b"}"), 1008),
+}
+
+
+def test_rules_of_the_protocol(session, server):
+    one = session("bash")
+    for what, (data, code) in VIOLATIONS.items():
+        raw = Raw(one)
+        raw.send(data)
+        closed = raw.closed()
+        # libwslay closes some of what is no frame at all without a code, which clients see as 1005.
+        assert closed and closed[0] in ((1002, 1005) if code == 1002 else (code,)), (what, closed)
+        raw.close()
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0)
+
+
+def test_pings_without_end(session, server):
+    """Every one is answered, if somebody takes the answer; there is no heap of them."""
+    one = session("bash")
+    raw = Raw(one)
+    before = rss_kb(server.child("hermes-server"))
+    raw.sock.settimeout(1)
+    pings = frame(PING, b"x" * 125) * 2000
+    try:
+        for _ in range(400):
+            raw.sock.sendall(pings)
+    except OSError:
+        pass
+    assert rss_kb(server.child("hermes-server")) - before < 8 << 10
+    assert server.works()
+    raw.close()
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0)
+
+
+def test_nobody_reads_what_is_typed(session, server):
+    """What the terminal does not take is not read from the client; who then leaves is noticed."""
+    one = session("bash")
+    raw = Raw(one)
+    raw.send(frame(BINARY, b"stty raw; sleep 600\n"))
+    time.sleep(0.3)
+    before = rss_kb(server.child("hermes-server"))
+    raw.sock.settimeout(1)
+    sent = 0
+    try:
+        for _ in range(300):
+            sent += raw.sock.send(frame(BINARY, b"y" * 60000))
+    except OSError:
+        pass
+    assert sent < 16 << 20 and rss_kb(server.child("hermes-server")) - before < 8 << 10
+    raw.close()
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0)
+
+
+def holdings(server):
+    pids = [server.child("hermes-server"), server.child("hermes-spawn")]
+    return [len(os.listdir("/proc/%d/fd" % p)) for p in pids], [len(os.listdir("/proc/%d/task" % p)) for p in pids]
+
+
+def come_and_go(one, times):
+    """Half of them leave without a word, some before the answer has come."""
+    from ptylib import handshake
+    import socket
+    for i in range(times):
+        if i % 3 == 0:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.connect(str(one.server.unix))
+            sock.sendall(handshake(one).encode())
+            sock.close()
+            continue
+        try:
+            raw = Raw(one)
+        except (Refused, OSError):
+            continue  # the ones before have not quite gone
+        if i % 2:
+            raw.send(frame(BINARY, b"sleep 600 & ls\n"), frame(CLOSE, struct.pack(">H", 1000)))
+            raw.closed()
+        raw.close()
+
+
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_many_come_and_go(session, server, language):
+    one = session(language)
+    if language == "python":  # a copy's terminals come another way
+        reply = one.call("POST", "/fork", {})
+        if reply.status == 501:
+            pytest.skip("no forks here")
+        copy = Session.__new__(Session)
+        copy.server, copy.key, copy.id = server, None, reply.json()["sessions"][0]["id"]
+        one = copy
+    come_and_go(one, 12)
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0)
+    boxes = len(boxes_below(server.child("hermes-spawn")))
+    settled = lambda: holdings(server)  # noqa: E731
+    assert wait_until(lambda: server.metric("hermes_http_connections") <= 2)
+    before = holdings(server)
+    come_and_go(one, int(os.environ.get("HERMES_PTY_TIMES", "150")))
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0)
+    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) <= boxes, 10)
+    assert wait_until(lambda: all(a <= b + 1 for x, y in zip(settled(), before) for a, b in zip(x, y))), (settled(), before)
+    with Terminal(one) as t:
+        assert t.run("echo still") == "still\n"
+
+
+BOMB = """
+import os, signal, sys, time
+made = 0
+try:
+    while made < 100:
+        if os.fork() == 0:
+            signal.pause()
+        made += 1
+except OSError as problem:
+    print(made, problem.errno)
+sys.stdout.flush()
+sys.stdin.readline()
+os.kill(0, 9)
+"""
+
+
+def test_the_limits_of_the_box_hold(session):
+    one = session("python", limits={"memory_mb": 128, "processes": 24})
+    one.call("PUT", "/files/bomb.py", BOMB)
+    with Terminal(one) as t:
+        t.send("python3 bomb.py\n")
+        found = t.until(r"(\d+) 11\r\n")
+        assert 10 < int(found[1]) < 24
+        refused = refusal(one)
+        assert refused.status == 409 and b"processes" in refused.body, refused
+        t.send("\n")
+        assert t.run("echo over") .endswith("over\n")
+        assert one.exec("1")["status"] == "ok"
+        assert "Max file size" in t.run("grep 'Max file size' /proc/self/limits")
+        assert one.out("print(open('/proc/self/limits').read())").strip() == t.run("cat /proc/self/limits").strip()
+        t.send("python3 -c 'x = bytearray(300 << 20)'\n")
+        assert t.end(30) == (137, 1000)  # all of the box ends, as with any other code in it
+    assert wait_until(lambda: one.state()["reason"] == "memory_limit")

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <linux/stat.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static int get_mount(int fd, struct mount_id *ret_mount, mode_t *ret_mode)
 {
     struct statx st;
 
-    if (statx(fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
             STATX_TYPE | STATX_MNT_ID, &st) < 0)
         return -errno;
     *ret_mount = (struct mount_id){

@@ -14,8 +14,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -132,25 +132,39 @@ static int lost(struct err *err, int error)
         error == -EPIPE || error == -ECONNRESET ? "it ended" : strerror(-error));
 }
 
-/* Programs in boxes inherit what we and the spawner do not reset here. */
-static int start_program(const char *path, int control_fd, pid_t *ret_pid)
+/* Programs in boxes inherit what is not reset here. */
+static _Noreturn void become_spawner(const char *path, int control_fd)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t all, none;
-    (void)sigfillset(&all);
-    (void)sigemptyset(&none);
-    (void)posix_spawnattr_init(&attr);
-    (void)posix_spawnattr_setsigdefault(&attr, &all);
-    (void)posix_spawnattr_setsigmask(&attr, &none);
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, control_fd, SPAWN_CONTROL_FD);
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
-    int r = posix_spawn(ret_pid, path, &actions, &attr, argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)posix_spawnattr_destroy(&attr);
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++)
+        (void)signal(number, SIG_DFL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* dup2 onto itself would keep close-on-exec */
+    if (control_fd == SPAWN_CONTROL_FD ? fcntl(control_fd, F_SETFD, 0) >= 0
+                                       : dup2(control_fd, SPAWN_CONTROL_FD) >= 0)
+        (void)execve(path, argv, env);
+    _exit(127);
+}
+
+/* Not posix_spawn(), which returns when the program was executed: we have work to do meanwhile.
+ */
+static int start_program(const char *path, int control_fd, pid_t *ret_pid)
+{
+    sigset_t all, old;
+    if (access(path, X_OK) < 0)
+        return -errno;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
+    pid_t pid = fork();
+    if (pid == 0)
+        become_spawner(path, control_fd);
+    int r = pid < 0 ? -errno : 0;
+    (void)sigprocmask(SIG_SETMASK, &old, NULL);
+    if (r == 0)
+        *ret_pid = pid;
     return r;
 }
 
@@ -163,21 +177,36 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
     cleanup_close int ours = pair[0];
     cleanup_close int theirs = pair[1];
-    /* dup2 onto itself would keep close-on-exec: move it out of the way. */
-    if (theirs == SPAWN_CONTROL_FD) {
-        int moved = fcntl(theirs, F_DUPFD_CLOEXEC, SPAWN_CONTROL_FD + 1);
-        if (moved < 0)
-            return err_set(err, ERR_INTERNAL, errno, "cannot move a descriptor");
-        close_fd(&theirs);
-        theirs = moved;
-    }
     int r = start_program(path, theirs, &c->pid);
-    if (r)
-        return err_set(err, ERR_INTERNAL, r,
-            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
+    if (r < 0)
+        return err_set(err, ERR_INTERNAL, -r,
+            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(-r));
     c->control_fd = take_fd(&ours);
     r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
     return r < 0 ? lost(err, r) : 0;
+}
+
+void spawner_send_away(struct spawner_client *c)
+{
+    cpu_set_t set;
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) < 2)
+        return;
+    CPU_CLR(here, &set);
+    c->is_away = sched_setaffinity(c->pid, sizeof(set), &set) == 0;
+}
+
+/* Boxes inherit it: what we may use, they may. */
+static int let_back(struct spawner_client *c, struct err *err)
+{
+    cpu_set_t set;
+    if (!c->is_away)
+        return 0;
+    c->is_away = false;
+    if (sched_getaffinity(0, sizeof(set), &set) < 0 ||
+        sched_setaffinity(c->pid, sizeof(set), &set) < 0)
+        return lost(err, -errno);
+    return 0;
 }
 
 int spawner_add_source(
@@ -281,7 +310,8 @@ static const char *first_fix(const struct spawn_reply *reply)
 
 int spawner_seal(struct spawner_client *c, struct err *err)
 {
-    return ask(c, SPAWN_SEAL, err);
+    int r = let_back(c, err);
+    return r < 0 ? r : ask(c, SPAWN_SEAL, err);
 }
 
 int spawner_ready(struct spawner_client *c, struct err *err)

@@ -557,7 +557,6 @@ static int run_prepared(
         if (result.files.count && save_files(args, &result.files, err) < 0)
             status = err_table[err->code].exit_status;
     }
-    run_result_done(&result);
     return status;
 }
 
@@ -578,12 +577,7 @@ static int run_all(struct run_args *args, struct err *err)
         args->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0)
         r = engine_register(engine, &args->engine, err);
-    int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
-    engine_leave(engine);
-    args->engine.runtimes = NULL;
-    args->spec.runtime = NULL;
-    runtime_registry_done(&registry);
-    return status;
+    return r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
 }
 
 int cmd_run(int argc, char **argv)
@@ -595,9 +589,6 @@ int cmd_run(int argc, char **argv)
     if (!args.file)
         options_misuse(table.command, "which FILE? `-` reads the code from stdin");
     int status = run_all(&args, &args.err);
-    run_spec_done(&args.spec);
-    strv_done(&args.files);
-    for (size_t i = 0; i < args.engine.source_count; i++)
-        free((char *)args.engine.sources[i].path);
-    return status;
+    /* Nothing is freed: somebody waits for our end, and the kernel is quicker. */
+    _exit(status);
 }

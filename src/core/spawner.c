@@ -126,10 +126,27 @@ static char *program_path(void)
     return xasprintf("%.*s/hermes-spawn", (int)(slash - self), self);
 }
 
-static int lost(struct err *err, int error)
+enum { NOT_EXECUTED = 127 };
+
+/* Whether our child never became the spawner. */
+static bool is_stillborn(const struct spawner_client *c)
 {
+    siginfo_t info = {0};
+    return c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOWAIT) == 0 &&
+           info.si_code == CLD_EXITED && info.si_status == NOT_EXECUTED;
+}
+
+static int lost(const struct spawner_client *c, struct err *err, int error)
+{
+    bool ended = error == -EPIPE || error == -ECONNRESET;
+    if (ended && is_stillborn(c)) {
+        cleanup_free char *path = program_path();
+        return err_set(err, ERR_INTERNAL, ENOEXEC,
+            "cannot start %s: %s; it belongs beside the hermes program", path,
+            access(path, X_OK) < 0 ? strerror(errno) : "it is no program for this machine");
+    }
     return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
-        error == -EPIPE || error == -ECONNRESET ? "it ended" : strerror(-error));
+        ended ? "it ended" : strerror(-error));
 }
 
 /* Programs in boxes inherit what is not reset here. */
@@ -146,7 +163,7 @@ static _Noreturn void become_spawner(const char *path, int control_fd)
     if (control_fd == SPAWN_CONTROL_FD ? fcntl(control_fd, F_SETFD, 0) >= 0
                                        : dup2(control_fd, SPAWN_CONTROL_FD) >= 0)
         (void)execve(path, argv, env);
-    _exit(127);
+    _exit(NOT_EXECUTED);
 }
 
 /* Not posix_spawn(), which returns when the program was executed: we have work to do meanwhile.
@@ -154,8 +171,6 @@ static _Noreturn void become_spawner(const char *path, int control_fd)
 static int start_program(const char *path, int control_fd, pid_t *ret_pid)
 {
     sigset_t all, old;
-    if (access(path, X_OK) < 0)
-        return -errno;
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
     pid_t pid = fork();
@@ -179,11 +194,10 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
     cleanup_close int theirs = pair[1];
     int r = start_program(path, theirs, &c->pid);
     if (r < 0)
-        return err_set(err, ERR_INTERNAL, -r,
-            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(-r));
+        return err_set(err, ERR_INTERNAL, -r, "cannot fork: %s", strerror(-r));
     c->control_fd = take_fd(&ours);
     r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 void spawner_send_away(struct spawner_client *c)
@@ -205,7 +219,7 @@ static int let_back(struct spawner_client *c, struct err *err)
     c->is_away = false;
     if (sched_getaffinity(0, sizeof(set), &set) < 0 ||
         sched_setaffinity(c->pid, sizeof(set), &set) < 0)
-        return lost(err, -errno);
+        return lost(c, err, errno == ESRCH ? -EPIPE : -errno);
     return 0;
 }
 
@@ -218,7 +232,7 @@ int spawner_add_source(
             err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
     memcpy(source.path, path, strlen(path));
     int r = fdpass_send(c->control_fd, &source, sizeof(source), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_root(
@@ -233,21 +247,21 @@ int spawner_add_root(
     memcpy(packet, &head, sizeof(head));
     memcpy(packet + sizeof(head), entries, count * sizeof(*entries));
     int r = fdpass_send(c->control_fd, packet, size, NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_zygote(
     struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err)
 {
     int r = fdpass_send(c->control_fd, zygote, sizeof(*zygote), &job_fd, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_pool(
     struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err)
 {
     int r = fdpass_send(c->control_fd, pool, sizeof(*pool), &job_fd, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_network(struct spawner_client *c, struct err *err)
@@ -259,7 +273,7 @@ int spawner_add_network(struct spawner_client *c, struct err *err)
     c->network_fd = pair[0];
     cleanup_close int theirs = pair[1];
     int r = fdpass_send(c->control_fd, &kind, sizeof(kind), &theirs, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 /* Where we may not make one the spawner does it, as soon as this socket closes. */
@@ -274,7 +288,7 @@ static void give_network(struct spawner_client *c)
 static int ask(struct spawner_client *c, uint32_t kind, struct err *err)
 {
     int r = fdpass_send(c->control_fd, &kind, sizeof(kind), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *err)
@@ -282,7 +296,7 @@ static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *e
     ssize_t n;
     while ((n = recv(c->control_fd, ret, sizeof(*ret), 0)) < 0 && errno == EINTR)
         ;
-    return n == (ssize_t)sizeof(*ret) ? 0 : lost(err, n < 0 ? -errno : -EPIPE);
+    return n == (ssize_t)sizeof(*ret) ? 0 : lost(c, err, n < 0 ? -errno : -EPIPE);
 }
 
 /* "user_namespace (Operation not permitted), memory_limit (...)": what is not enforced. */
@@ -360,7 +374,7 @@ int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int
     unsigned fd_count, struct err *err)
 {
     int r = fdpass_send(c->control_fd, box, sizeof(*box), fds, fd_count);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 void spawner_leave(struct spawner_client *c)

@@ -103,6 +103,7 @@ struct run_args {
     struct run_spec spec;
     struct strv files; /* of -f */
     struct engine_options engine;
+    struct runtime_registry registry;
     bool json;
     bool base64;
     bool no_cache;
@@ -562,17 +563,16 @@ static int run_prepared(
 
 static int run_all(struct run_args *args, struct err *err)
 {
-    struct runtime_registry registry = {0};
     struct engine *engine = NULL;
     cleanup_close int signal_fd = cli_catch_signals();
     int r = args->failed;
     if (r == 0)
         r = engine_start(&engine, &args->engine, err);
     if (r == 0)
-        r = prepare(args, &registry, err);
+        r = prepare(args, &args->registry, err);
     if (r == 0 && !args->spec.runtime->available)
         r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", args->spec.runtime->missing);
-    args->engine.runtimes = &registry;
+    args->engine.runtimes = &args->registry;
     if (r == 0 && !args->no_cache && (r = cache_settings_read(&args->engine.cache, err)) == 0)
         args->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0)

@@ -149,50 +149,77 @@ static int lost(const struct spawner_client *c, struct err *err, int error)
         ended ? "it ended" : strerror(-error));
 }
 
-/* Programs in boxes inherit what is not reset here. */
-static _Noreturn void become_spawner(const char *path, int control_fd)
+/* What the child works with, in our memory, until it is another program. */
+struct birth {
+    char *path;
+    int control_fd;
+    char stack[16384] __attribute__((aligned(16)));
+};
+
+/* Whether it can be set: the rest is for the kernel or for the C library. */
+static bool is_ours(int signal)
 {
+    return signal != SIGKILL && signal != SIGSTOP && (signal <= SIGSYS || signal >= SIGRTMIN);
+}
+
+/* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, because
+ * errno is our parent's, who is at work. */
+static int become_spawner(void *context)
+{
+    struct birth *birth = context;
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
     sigset_t none;
-    for (int number = 1; number < NSIG; number++)
-        (void)signal(number, SIG_DFL);
+    int fd = birth->control_fd;
+    for (int number = 1; number < NSIG; number++) {
+        if (is_ours(number))
+            (void)signal(number, SIG_DFL);
+    }
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     /* dup2 onto itself would keep close-on-exec */
-    if (control_fd == SPAWN_CONTROL_FD ? fcntl(control_fd, F_SETFD, 0) >= 0
-                                       : dup2(control_fd, SPAWN_CONTROL_FD) >= 0)
-        (void)execve(path, argv, env);
+    if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
+        (void)execve(birth->path, argv, env);
     _exit(NOT_EXECUTED);
 }
 
-/* Not posix_spawn(), which returns when the program was executed: we have work to do meanwhile.
- */
-static int start_program(const char *path, int control_fd, pid_t *ret_pid)
+/* As posix_spawn() does it, but that returns when the program was executed, and we have work to
+ * do meanwhile. */
+static int start_program(struct spawner_client *c, int control_fd)
 {
+    struct birth *birth = c->birth = xmalloc(sizeof(*birth));
     sigset_t all, old;
+    birth->path = program_path();
+    birth->control_fd = control_fd;
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
-    pid_t pid = fork();
-    if (pid == 0)
-        become_spawner(path, control_fd);
+    pid_t pid =
+        clone(become_spawner, birth->stack + sizeof(birth->stack), CLONE_VM | SIGCHLD, birth);
     int r = pid < 0 ? -errno : 0;
     (void)sigprocmask(SIG_SETMASK, &old, NULL);
     if (r == 0)
-        *ret_pid = pid;
+        c->pid = pid;
     return r;
+}
+
+/* Once the spawner has answered, or is dead. */
+static void forget_birth(struct spawner_client *c)
+{
+    if (c->birth)
+        free(c->birth->path);
+    free(c->birth);
+    c->birth = NULL;
 }
 
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
 {
     *c = (struct spawner_client){.control_fd = -1, .pid = -1, .network_fd = -1};
-    cleanup_free char *path = program_path();
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
     cleanup_close int ours = pair[0];
     cleanup_close int theirs = pair[1];
-    int r = start_program(path, theirs, &c->pid);
+    int r = start_program(c, theirs);
     if (r < 0)
         return err_set(err, ERR_INTERNAL, -r, "cannot fork: %s", strerror(-r));
     c->control_fd = take_fd(&ours);
@@ -202,25 +229,13 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
 
 void spawner_send_away(struct spawner_client *c)
 {
-    cpu_set_t set;
     int here = sched_getcpu();
-    if (here < 0 || sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) < 2)
+    if (here < 0 || sched_getaffinity(0, sizeof(c->cpus), &c->cpus) < 0 ||
+        CPU_COUNT(&c->cpus) < 2)
         return;
-    CPU_CLR(here, &set);
-    c->is_away = sched_setaffinity(c->pid, sizeof(set), &set) == 0;
-}
-
-/* Boxes inherit it: what we may use, they may. */
-static int let_back(struct spawner_client *c, struct err *err)
-{
-    cpu_set_t set;
-    if (!c->is_away)
-        return 0;
-    c->is_away = false;
-    if (sched_getaffinity(0, sizeof(set), &set) < 0 ||
-        sched_setaffinity(c->pid, sizeof(set), &set) < 0)
-        return lost(c, err, errno == ESRCH ? -EPIPE : -errno);
-    return 0;
+    cpu_set_t others = c->cpus;
+    CPU_CLR(here, &others);
+    c->is_away = sched_setaffinity(c->pid, sizeof(others), &others) == 0;
 }
 
 int spawner_add_source(
@@ -296,7 +311,10 @@ static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *e
     ssize_t n;
     while ((n = recv(c->control_fd, ret, sizeof(*ret), 0)) < 0 && errno == EINTR)
         ;
-    return n == (ssize_t)sizeof(*ret) ? 0 : lost(c, err, n < 0 ? -errno : -EPIPE);
+    if (n != (ssize_t)sizeof(*ret))
+        return lost(c, err, n < 0 ? -errno : -EPIPE);
+    forget_birth(c);
+    return 0;
 }
 
 /* "user_namespace (Operation not permitted), memory_limit (...)": what is not enforced. */
@@ -324,8 +342,12 @@ static const char *first_fix(const struct spawn_reply *reply)
 
 int spawner_seal(struct spawner_client *c, struct err *err)
 {
-    int r = let_back(c, err);
-    return r < 0 ? r : ask(c, SPAWN_SEAL, err);
+    if (!c->is_away)
+        return ask(c, SPAWN_SEAL, err);
+    struct spawn_seal seal = {.kind = SPAWN_SEAL};
+    memcpy(seal.cpus, &c->cpus, sizeof(seal.cpus));
+    int r = fdpass_send(c->control_fd, &seal, sizeof(seal), NULL, 0);
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_ready(struct spawner_client *c, struct err *err)
@@ -391,4 +413,5 @@ void spawner_stop(struct spawner_client *c)
             ;
     }
     c->pid = -1;
+    forget_birth(c);
 }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "spawn/protocol.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -14,7 +15,9 @@
 struct spawner_client {
     int control_fd;
     pid_t pid;
-    bool is_away; /* must be let back */
+    bool is_away;            /* until the seal, which lets it have these again: */
+    cpu_set_t cpus;
+    struct birth *birth;     /* what the new process needs until it is the spawner, or NULL */
     int network_fd;          /* where the spawner waits for the first network, or -1 */
     bool is_ready;           /* the seal was answered well */
     struct spawn_reply seal; /* what the host enforces; valid once that is so */

@@ -138,9 +138,16 @@ static void answer(const struct spawn_reply *reply)
 }
 
 /* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */
-static void on_seal(void)
+static void on_seal(const struct spawn_seal *seal)
 {
     struct spawner *s = &spawner;
+    cpu_set_t cpus;
+    _Static_assert(sizeof(cpus) == sizeof(seal->cpus), "as large as the kernel's own");
+    if (seal) {
+        memcpy(&cpus, seal->cpus, sizeof(cpus));
+        if (sched_setaffinity(0, sizeof(cpus), &cpus) < 0)
+            note_problem(STEP_SPAWNER, -errno, "processors");
+    }
     struct spawn_reply reply = problem;
     reply.kind = SPAWN_SEAL;
     probe_known(s, &reply);
@@ -183,7 +190,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
             network_expect(&spawner.network, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
-            on_seal();
+            on_seal(
+                size == sizeof(struct spawn_seal) ? (const struct spawn_seal *)packet : NULL);
         else if (kind == SPAWN_PROBE)
             on_probe();
     }

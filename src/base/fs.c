@@ -186,11 +186,12 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
     return -errno;
 }
 
-/* Reads to the end of file; one byte more than fits is looked for, never stored. */
-static int read_to_end(int fd, struct buf *b)
+/* Reads to the end of file; one byte more than fits is looked for, never stored. Room is made
+ * for the size the file has; files of /proc have none. */
+static int read_to_end(int fd, size_t size, struct buf *b)
 {
-    for (;;) {
-        ssize_t n = buf_read_fd(b, fd, SSIZE_MAX);
+    for (size_t want = size ? size + 1 : SSIZE_MAX;;) {
+        ssize_t n = buf_read_fd(b, fd, want);
         if (n == -EMSGSIZE) {
             char extra;
             do {
@@ -202,6 +203,7 @@ static int read_to_end(int fd, struct buf *b)
         }
         if (n <= 0)
             return (int)n;
+        want = (size_t)n < want ? want - (size_t)n : SSIZE_MAX;
     }
 }
 
@@ -221,7 +223,7 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
     if (st.st_size > 0 && (uint64_t)st.st_size > b->max - b->len)
         return -EMSGSIZE;
 
-    int r = read_to_end(fd, b);
+    int r = read_to_end(fd, (size_t)st.st_size, b);
     if (r < 0) {
         b->len = before;
         if (b->data)

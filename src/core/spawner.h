@@ -15,7 +15,7 @@
 struct spawner_client {
     int control_fd;
     pid_t pid;
-    bool is_away;            /* until the seal, which lets it have these again: */
+    bool is_away; /* until the seal, which lets it have these again: */
     cpu_set_t cpus;
     struct birth *birth;     /* what the new process needs until it is the spawner, or NULL */
     int network_fd;          /* where the spawner waits for the first network, or -1 */

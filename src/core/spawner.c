@@ -180,7 +180,7 @@ static int become_spawner(void *context)
     /* dup2 onto itself would keep close-on-exec */
     if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
         (void)execve(birth->path, argv, env);
-    _exit(NOT_EXECUTED);
+    return NOT_EXECUTED;
 }
 
 /* As posix_spawn() does it, but that returns when the program was executed, and we have work to

@@ -257,8 +257,9 @@ static void raise_descriptor_limit(void)
 static int start_clean(void)
 {
     (void)setsid();
-    /* Real-time processes may not enter a CPU control group, and no box should be one. */
-    (void)sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
+    /* Real-time processes may not enter a CPU control group, and no box should be one. musl's
+     * own function does nothing. */
+    (void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &(struct sched_param){0});
     raise_descriptor_limit();
     int null = open("/dev/null", O_RDWR);
     if (null < 0)

@@ -474,6 +474,19 @@ def test_processors_of_the_caller(hermes):
         assert r.status == 0 and r.out.decode().strip() == str(given), (given, r)
 
 
+def test_real_time_caller(hermes):
+    """Not in the tests' own groups, which take no real-time process either."""
+    def hurry():
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    path = hermes.file("import os; print(os.sched_getscheduler(0))", "policy.py")
+    try:
+        subprocess.run(["true"], preexec_fn=hurry, check=True)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("this machine has no real-time processes for us")
+    r = subprocess.run([HERMES, "run", path], env=hermes.env(), preexec_fn=hurry, capture_output=True)
+    assert r.returncode == 0 and r.stdout == b"0\n", r
+
+
 def test_signals_of_the_caller(hermes):
     """Ignored and blocked by the caller, as before by nohup, and neither in the box."""
     def refuse():

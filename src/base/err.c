@@ -147,8 +147,8 @@ int err_wrap(struct err *err, int ret, const char *fmt, ...)
 
     /* A failure that came up without filling in err must not look like success. */
     if (err->code == ERR_NONE) {
-        const char *reason = ret < 0 ? strerrordesc_np(-ret) : NULL;
-        (void)err_set(err, ERR_INTERNAL, -ret, "%s", reason ? reason : "unknown error");
+        (void)err_set(
+            err, ERR_INTERNAL, -ret, "%s", ret < 0 ? strerror(-ret) : "unknown error");
     }
     va_start(args, fmt);
     int len = vsnprintf(context, sizeof(context), fmt, args);

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <linux/stat.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static int get_mount(int fd, struct mount_id *ret_mount, mode_t *ret_mode)
 {
     struct statx st;
 
-    if (statx(fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
             STATX_TYPE | STATX_MNT_ID, &st) < 0)
         return -errno;
     *ret_mount = (struct mount_id){
@@ -185,11 +186,12 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
     return -errno;
 }
 
-/* Reads to the end of file; one byte more than fits is looked for, never stored. */
-static int read_to_end(int fd, struct buf *b)
+/* Reads to the end of file; one byte more than fits is looked for, never stored. Room is made
+ * for the size the file has; files of /proc have none. */
+static int read_to_end(int fd, size_t size, struct buf *b)
 {
-    for (;;) {
-        ssize_t n = buf_read_fd(b, fd, SSIZE_MAX);
+    for (size_t want = size ? size + 1 : SSIZE_MAX;;) {
+        ssize_t n = buf_read_fd(b, fd, want);
         if (n == -EMSGSIZE) {
             char extra;
             do {
@@ -201,6 +203,7 @@ static int read_to_end(int fd, struct buf *b)
         }
         if (n <= 0)
             return (int)n;
+        want = (size_t)n < want ? want - (size_t)n : SSIZE_MAX;
     }
 }
 
@@ -220,7 +223,7 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
     if (st.st_size > 0 && (uint64_t)st.st_size > b->max - b->len)
         return -EMSGSIZE;
 
-    int r = read_to_end(fd, b);
+    int r = read_to_end(fd, (size_t)st.st_size, b);
     if (r < 0) {
         b->len = before;
         if (b->data)
@@ -232,9 +235,9 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
 int fs_read_input(const char *path, struct buf *b)
 {
     if (strcmp(path, "-") == 0)
-        return read_to_end(STDIN_FILENO, b);
+        return read_to_end(STDIN_FILENO, 0, b);
     cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : read_to_end(fd, b);
+    return fd < 0 ? -errno : read_to_end(fd, 0, b);
 }
 
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode)

@@ -12,8 +12,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "cli/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -40,43 +40,48 @@ struct bench_args {
     struct err err;
 };
 
-static const char doc[] =
-    "Measures what a box costs on this host: hello in each language bare, in a warm and in a "
-    "cold box, and under bwrap and nsjail where they are installed, in interleaved rounds; "
-    "then "
-    "how many runs a second 1, 2, 8 and 64 clients get."
-    "\v"
-    "Warm boxes need root. Measure on an idle machine: `make bench` and docs/benchmarks.md "
-    "have "
-    "more, over HTTP.";
-
-static const struct argp_option options[] = {
-    {"language", 'l', "NAME", 0, "only this one; may be given several times", 0},
-    {"rounds", 'n', "COUNT", 0, "how often each side runs (30)", 0},
-    {"no-load", 'q', NULL, 0, "leave the clients out", 0},
-    {"json", 'j', NULL, 0, "print the figures as JSON", 0},
+static const struct option_row options[] = {
+    {"language", 'l', "NAME", "only this one; may be given several times"},
+    {"rounds", 'n', "COUNT", "how often each side runs (30)"},
+    {"no-load", 'q', NULL, "leave the clients out"},
+    {"json", 'j', NULL, "print the figures as JSON"},
     {0},
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static const struct option_table table = {
+    .command = "hermes bench",
+    .rows = options,
+    .before =
+        "Measures what a box costs on this host: hello in each language bare, in a warm and in "
+        "a "
+        "cold box, and under bwrap and nsjail where they are installed, in interleaved rounds; "
+        "then "
+        "how many runs a second 1, 2, 8 and 64 clients get.",
+    .after =
+        "Warm boxes need root. Measure on an idle machine: `make bench` and docs/benchmarks.md "
+        "have "
+        "more, over HTTP.",
+};
+
+static void take_option(void *to, int key, char *arg)
 {
-    struct bench_args *args = state->input;
+    struct bench_args *args = to;
     switch (key) {
     case 'l':
         strv_add(&args->languages, arg);
-        return 0;
+        break;
     case 'n':
         if (str_parse_u64(arg, &args->rounds) < 0 || !args->rounds || args->rounds > ROUNDS_MAX)
-            argp_error(state, "--rounds must be a number from 1 to %d", ROUNDS_MAX);
-        return 0;
+            options_misuse(table.command, "--rounds must be a number from 1 to %d", ROUNDS_MAX);
+        break;
     case 'q':
         args->no_load = true;
-        return 0;
+        break;
     case 'j':
         args->json = true;
-        return 0;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
@@ -275,12 +280,8 @@ static int bench_all(struct bench_args *args)
 
 int cmd_bench(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "", .doc = doc};
     struct bench_args args = {.rounds = ROUNDS};
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes bench";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &args);
+    options_parse(&table, argc, argv, take_option, &args);
     int status = bench_all(&args);
     strv_done(&args.languages);
     return status;

@@ -5,28 +5,32 @@
 
 #include "cli/cli.h"
 
+#include "cli/options.h"
 #include "core/result.h"
 #include "core/spawner.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct argp_option options[] = {
-    {"json", 'j', NULL, 0, "print the report as JSON", 0},
+static const struct option_row options[] = {
+    {"json", 'j', NULL, "print the report as JSON"},
     {0},
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static const struct option_table table = {
+    .command = "hermes doctor",
+    .rows = options,
+    .before = "Shows what this host can enforce.",
+    .after = "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
+             "itself failed.",
+};
+
+static void take_option(void *json, int key, char *arg)
 {
-    bool *json = state->input;
-    if (key != 'j')
-        return ARGP_ERR_UNKNOWN;
-    *json = true;
-    return 0;
+    *(bool *)json = true; /* there is no other */
 }
 
 static void print_report(const struct spawn_reply *reply)
@@ -56,16 +60,8 @@ static void print_report(const struct spawn_reply *reply)
 
 int cmd_doctor(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-        .parser = parse_option,
-        .doc =
-            "Shows what this host can enforce.\v"
-            "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
-            "itself failed."};
     bool json = false;
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes doctor";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &json);
+    options_parse(&table, argc, argv, take_option, &json);
     struct spawner_client client;
     struct spawn_reply reply = {0};
     struct err err = {0};

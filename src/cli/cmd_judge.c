@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/options.h"
 #include "cli/problem.h"
 #include "core/judge_json.h"
 
-#include <argp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,27 +22,31 @@
 enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
 enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
 
-static const struct argp_option options[] = {
-    {"language", 'l', "LANG", 0, "language of the solution; default by its name", 1},
-    {"parallel", 'j', "N", 0, "tests at one time (default: twice the cores of this machine)",
-        1},
-    {"stop", OPT_STOP, NULL, 0, "stop at the first test that fails", 1},
-    {"no-cache", OPT_NO_CACHE, NULL, 0, "compile even if the same was compiled before", 1},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
-        1},
-    {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 2},
+static const struct option_row options[] = {
+    {"language", 'l', "LANG", "language of the solution; default by its name"},
+    {"parallel", 'j', "N", "tests at one time (default: twice the cores of this machine)"},
+    {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
+    {"no-cache", OPT_NO_CACHE, NULL, "compile even if the same was compiled before"},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
     {0},
 };
 
-static const char doc[] =
-    "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans, "
-    "perhaps "
-    "checker.EXT and interactor.EXT, and limits and the rest in problem.json.\v"
-    "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the checker or "
-    "the "
-    "interactor failed; 130 after Ctrl-C.\n\n"
-    "Example:\n"
-    "  hermes judge problems/sum solution.cpp";
+static const struct option_table table = {
+    .command = "hermes judge",
+    .operands = "PROBLEM_DIR SOLUTION",
+    .rows = options,
+    .before =
+        "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans, "
+        "perhaps "
+        "checker.EXT and interactor.EXT, and limits and the rest in problem.json.",
+    .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
+             "checker or "
+             "the "
+             "interactor failed; 130 after Ctrl-C.\n\n"
+             "Example:\n"
+             "  hermes judge problems/sum solution.cpp",
+};
 
 struct judge_args {
     const char *dir;
@@ -55,44 +59,40 @@ struct judge_args {
     struct err err;
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_option(void *to, int key, char *arg)
 {
-    struct judge_args *args = state->input;
+    struct judge_args *args = to;
     switch (key) {
     case 'l':
         args->language = arg;
-        return 0;
+        break;
     case 'j':
         if (str_parse_u32(arg, &args->parallel) < 0 || args->parallel < 1 ||
             args->parallel > JUDGE_MAX_PARALLEL)
-            argp_error(
-                state, "--parallel %s: not a number from 1 to %d", arg, JUDGE_MAX_PARALLEL);
-        return 0;
+            options_misuse(table.command, "--parallel %s: not a number from 1 to %d", arg,
+                JUDGE_MAX_PARALLEL);
+        break;
     case OPT_STOP:
         args->stop = true;
-        return 0;
+        break;
     case OPT_NO_CACHE:
         args->no_cache = true;
-        return 0;
+        break;
     case OPT_MIN_LEVEL:
         if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
             args->engine.min_level == LEVEL_NONE)
-            argp_error(state, "--min-level %s: one of full, strong, process", arg);
-        return 0;
+            options_misuse(table.command, "--min-level %s: one of full, strong, process", arg);
+        break;
     case OPT_JSON:
         args->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            argp_error(state, "one PROBLEM_DIR and one SOLUTION");
-        *(state->arg_num ? &args->solution : &args->dir) = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!args->solution)
-            argp_error(state, "which PROBLEM_DIR and SOLUTION?");
-        return 0;
+        break;
+    case OPTION_NONE:
+        if (args->solution)
+            options_misuse(table.command, "one PROBLEM_DIR and one SOLUTION");
+        *(args->dir ? &args->solution : &args->dir) = arg;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
@@ -207,16 +207,12 @@ static int judge_all(struct judge_args *args)
 
 int cmd_judge(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-        .parser = parse_option,
-        .args_doc = "PROBLEM_DIR SOLUTION",
-        .doc = doc};
     struct judge_args args = {
         .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
     limits_maxima(&args.engine.maxima);
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes judge";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &args);
+    options_parse(&table, argc, argv, take_option, &args);
+    if (!args.solution)
+        options_misuse(table.command, "which PROBLEM_DIR and SOLUTION?");
     int status = judge_all(&args);
     problem_done(&args.problem);
     return status;

@@ -9,10 +9,10 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/options.h"
 #include "core/engine.h"
 #include "core/result.h"
 
-#include <argp.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -49,46 +49,52 @@ enum {
     OPT_BASE64,
 };
 
-static const struct argp_option options[] = {
-    {"language", 'l', "LANG", 0, "language or alias (`hermes runtimes`); default by the name",
-        1},
-    {"file", 'f', "FILE", 0, "put another file beside the program (name it A:B to rename)", 1},
-    {"entry", OPT_ENTRY, "NAME", 0, "which of the files is run", 1},
-    {"env", 'e', "KEY=VALUE", 0, "set a variable in the box", 1},
-    {"compile-arg", OPT_COMPILE_ARG, "ARG", 0, "pass an allowed option to the compiler", 1},
-    {"no-cache", OPT_NO_CACHE, NULL, 0, "compile even if the same was compiled before", 1},
-    {"ro", OPT_RO, "DIR[:PATH]", 0, "show a directory read-only (default below /mnt)", 1},
-    {"rw", OPT_RW, "DIR[:PATH]", 0, "show a directory for writing", 1},
-    {"time", OPT_TIME, "DURATION", 0, "wall time limit: 2s, 500ms", 2},
-    {"cpu", OPT_CPU, "DURATION", 0, "CPU time limit, of all processes together", 2},
-    {"memory", OPT_MEMORY, "SIZE", 0, "memory limit: 256m", 2},
-    {"processes", OPT_PROCESSES, "N", 0, "processes and threads at one time", 2},
-    {"open-files", OPT_OPEN_FILES, "N", 0, "descriptors of one process", 2},
-    {"disk", OPT_DISK, "SIZE", 0, "size of /box, of /tmp and of /dev/shm", 2},
-    {"file-size", OPT_FILE_SIZE, "SIZE", 0, "largest file the program may write", 2},
-    {"stack", OPT_STACK, "SIZE", 0, "stack limit", 2},
-    {"output", OPT_OUTPUT, "SIZE", 0, "most bytes on stdout and on stderr", 2},
-    {"cpus", OPT_CPUS, "N", 0, "cores the box may use: 0.5, 2", 2},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
-        2},
-    {"json", OPT_JSON, NULL, 0, "print the whole answer as JSON", 3},
-    {"base64", OPT_BASE64, NULL, 0, "with --json: stdout and stderr in base64", 3},
-    {"collect", OPT_COLLECT, "GLOB", 0, "bring back files from /box that match", 3},
-    {"out", OPT_OUT, "DIR", 0, "where collected files are written (default hermes-out)", 3},
+static const struct option_row options[] = {
+    {"language", 'l', "LANG", "language or alias (`hermes runtimes`); default by the name"},
+    {"file", 'f', "FILE", "put another file beside the program (name it A:B to rename)"},
+    {"entry", OPT_ENTRY, "NAME", "which of the files is run"},
+    {"env", 'e', "KEY=VALUE", "set a variable in the box"},
+    {"compile-arg", OPT_COMPILE_ARG, "ARG", "pass an allowed option to the compiler"},
+    {"no-cache", OPT_NO_CACHE, NULL, "compile even if the same was compiled before"},
+    {"ro", OPT_RO, "DIR[:PATH]", "show a directory read-only (default below /mnt)"},
+    {"rw", OPT_RW, "DIR[:PATH]", "show a directory for writing"},
+    {"time", OPT_TIME, "DURATION", "wall time limit: 2s, 500ms"},
+    {"cpu", OPT_CPU, "DURATION", "CPU time limit, of all processes together"},
+    {"memory", OPT_MEMORY, "SIZE", "memory limit: 256m"},
+    {"processes", OPT_PROCESSES, "N", "processes and threads at one time"},
+    {"open-files", OPT_OPEN_FILES, "N", "descriptors of one process"},
+    {"disk", OPT_DISK, "SIZE", "size of /box, of /tmp and of /dev/shm"},
+    {"file-size", OPT_FILE_SIZE, "SIZE", "largest file the program may write"},
+    {"stack", OPT_STACK, "SIZE", "stack limit"},
+    {"output", OPT_OUTPUT, "SIZE", "most bytes on stdout and on stderr"},
+    {"cpus", OPT_CPUS, "N", "cores the box may use: 0.5, 2"},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
+    {"base64", OPT_BASE64, NULL, "with --json: stdout and stderr in base64"},
+    {"collect", OPT_COLLECT, "GLOB", "bring back files from /box that match"},
+    {"out", OPT_OUT, "DIR", "where collected files are written (default hermes-out)"},
     {0},
 };
 
-static const char doc[] =
-    "Runs FILE (or code from stdin: -) in a box of its own and exits with its status.\v"
-    "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 memory "
-    "limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 when Hermes "
-    "itself "
-    "failed; 130 after Ctrl-C.\n\n"
-    "Examples:\n"
-    "  hermes run hello.py\n"
-    "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
-    "  echo 'echo $((6*7))' | hermes run -l bash -\n"
-    "  hermes run --json --collect '*.png' plot.py";
+static const struct option_table table = {
+    .command = "hermes run",
+    .operands = "FILE|- [ARG...]",
+    .rows = options,
+    .in_order = true,
+    .before =
+        "Runs FILE (or code from stdin: -) in a box of its own and exits with its status.",
+    .after = "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; "
+             "137 memory "
+             "limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 when "
+             "Hermes "
+             "itself "
+             "failed; 130 after Ctrl-C.\n\n"
+             "Examples:\n"
+             "  hermes run hello.py\n"
+             "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
+             "  echo 'echo $((6*7))' | hermes run -l bash -\n"
+             "  hermes run --json --collect '*.png' plot.py",
+};
 
 struct run_args {
     const char *file;
@@ -97,6 +103,7 @@ struct run_args {
     struct run_spec spec;
     struct strv files; /* of -f */
     struct engine_options engine;
+    struct runtime_registry registry;
     bool json;
     bool base64;
     bool no_cache;
@@ -225,61 +232,59 @@ static void take_mount(struct run_args *args, const char *text, bool writable)
     args->spec.mount_count = args->engine.source_count = n + 1;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_option(void *to, int key, char *arg)
 {
-    struct run_args *args = state->input;
+    struct run_args *args = to;
     if (key > OPT_TIME - 1 && take_limit(args, key, arg))
-        return 0;
+        return;
     switch (key) {
     case 'l':
         args->language = arg;
-        return 0;
+        break;
     case 'f':
         strv_add(&args->files, arg);
-        return 0;
+        break;
     case 'e':
         take_env(args, arg);
-        return 0;
+        break;
     case OPT_ENTRY:
         args->spec.entry = xstrdup(arg);
-        return 0;
+        break;
     case OPT_COMPILE_ARG:
         strv_add(&args->spec.compile_args, arg);
-        return 0;
+        break;
     case OPT_RO:
     case OPT_RW:
         take_mount(args, arg, key == OPT_RW);
-        return 0;
+        break;
     case OPT_MIN_LEVEL:
         if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
             args->engine.min_level == LEVEL_NONE)
             wrong(args, "min-level", arg, "one of full, strong, process");
-        return 0;
+        break;
     case OPT_JSON:
         args->json = true;
-        return 0;
+        break;
     case OPT_NO_CACHE:
         args->no_cache = true;
-        return 0;
+        break;
     case OPT_BASE64:
         args->base64 = true;
-        return 0;
+        break;
     case OPT_COLLECT:
         strv_add(&args->spec.collect, arg);
-        return 0;
+        break;
     case OPT_OUT:
         args->out_dir = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        args->file = arg;
-        while (state->next < state->argc)
-            strv_add(&args->spec.args, state->argv[state->next++]);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which FILE? `-` reads the code from stdin");
-        return 0;
+        break;
+    case OPTION_NONE:
+        if (args->file)
+            strv_add(&args->spec.args, arg);
+        else
+            args->file = arg;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
@@ -553,49 +558,37 @@ static int run_prepared(
         if (result.files.count && save_files(args, &result.files, err) < 0)
             status = err_table[err->code].exit_status;
     }
-    run_result_done(&result);
     return status;
 }
 
 static int run_all(struct run_args *args, struct err *err)
 {
-    struct runtime_registry registry = {0};
     struct engine *engine = NULL;
     cleanup_close int signal_fd = cli_catch_signals();
     int r = args->failed;
     if (r == 0)
         r = engine_start(&engine, &args->engine, err);
     if (r == 0)
-        r = prepare(args, &registry, err);
+        r = prepare(args, &args->registry, err);
     if (r == 0 && !args->spec.runtime->available)
         r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", args->spec.runtime->missing);
-    args->engine.runtimes = &registry;
+    args->engine.runtimes = &args->registry;
     if (r == 0 && !args->no_cache && (r = cache_settings_read(&args->engine.cache, err)) == 0)
         args->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0)
         r = engine_register(engine, &args->engine, err);
-    int status = r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
-    engine_leave(engine);
-    args->engine.runtimes = NULL;
-    args->spec.runtime = NULL;
-    runtime_registry_done(&registry);
-    return status;
+    return r < 0 ? cli_fail("run", err) : run_prepared(args, engine, signal_fd, err);
 }
 
 int cmd_run(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "FILE|- [ARG...]", .doc = doc};
     struct run_args args = {.engine = {.min_level = LEVEL_STRONG}};
     run_spec_init(&args.spec);
     limits_maxima(&args.engine.maxima);
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes run";
-    (void)argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+    options_parse(&table, argc, argv, take_option, &args);
+    if (!args.file)
+        options_misuse(table.command, "which FILE? `-` reads the code from stdin");
     int status = run_all(&args, &args.err);
-    run_spec_done(&args.spec);
-    strv_done(&args.files);
-    for (size_t i = 0; i < args.engine.source_count; i++)
-        free((char *)args.engine.sources[i].path);
-    return status;
+    /* Nothing is freed: somebody waits for our end, and the kernel is quicker. */
+    _exit(status);
 }

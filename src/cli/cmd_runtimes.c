@@ -7,29 +7,32 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/options.h"
 #include "core/runtime.h"
 
-#include <argp.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct argp_option options[] = {
-    {"json", 'j', NULL, 0, "print the list as JSON", 0},
+static const struct option_row options[] = {
+    {"json", 'j', NULL, "print the list as JSON"},
     {0},
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    bool *json = state->input;
+static const struct option_table table = {
+    .command = "hermes runtimes",
+    .rows = options,
+    .before = "Lists the languages, their versions and what is missing.",
+    .after =
+        "A language is a directory with a runtime.json; RUNTIME_DIR names directories with "
+        "more of them.",
+};
 
-    (void)arg;
-    if (key != 'j')
-        return ARGP_ERR_UNKNOWN;
-    *json = true;
-    return 0;
+static void take_option(void *json, int key, char *arg)
+{
+    *(bool *)json = true; /* there is no other */
 }
 
 static char *join(const struct strv *v)
@@ -92,20 +95,11 @@ static void print_json(const struct runtime_registry *reg)
 
 int cmd_runtimes(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse_option,
-        .doc = "Lists the languages, their versions and what is missing.\v"
-               "A language is a directory with a runtime.json; RUNTIME_DIR names directories "
-               "with more of them.",
-    };
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
     struct err err = {0};
     bool json = false;
 
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes runtimes";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &json);
+    options_parse(&table, argc, argv, take_option, &json);
     if (runtime_load(&reg, NULL, &err) < 0)
         return cli_fail("runtimes", &err);
     runtime_find_versions(&reg);

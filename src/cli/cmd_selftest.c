@@ -12,9 +12,9 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "cli/attack_run.h"
+#include "cli/options.h"
 #include "core/result.h"
 
-#include <argp.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -35,30 +35,34 @@ enum {
 
 enum { OPT_CONTROLS = 256, OPT_ONLY, OPT_GROUP, OPT_MIN_LEVEL, OPT_JSON, OPT_CASES, OPT_WARM };
 
-static const struct argp_option options[] = {
-    {"controls", OPT_CONTROLS, NULL, 0,
-        "also run each probe without the barrier it is about: it must get through", 1},
-    {"only", OPT_ONLY, "ID", 0, "only this case (O-07) or these (O-2*); may be repeated", 1},
-    {"group", OPT_GROUP, "NAME", 0, "only the cases of a group, such as filesystem", 1},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", 0, "least isolation: full, strong (default), process",
-        1},
-    {"warm", OPT_WARM, NULL, 0,
+static const struct option_row options[] = {
+    {"controls", OPT_CONTROLS, NULL,
+        "also run each probe without the barrier it is about: it must get through"},
+    {"only", OPT_ONLY, "ID", "only this case (O-07) or these (O-2*); may be repeated"},
+    {"group", OPT_GROUP, "NAME", "only the cases of a group, such as filesystem"},
+    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {"warm", OPT_WARM, NULL,
         "only cases in Python and JavaScript, in boxes of interpreters that were started "
-        "before",
-        1},
-    {"jobs", 'j', "N", 0, "cases at one time (default: the number of cores)", 1},
-    {"json", OPT_JSON, NULL, 0, "print an array of all results", 1},
-    {"cases", OPT_CASES, "DIR", 0, "where the cases are", 1},
+        "before"},
+    {"jobs", 'j', "N", "cases at one time (default: the number of cores)"},
+    {"json", OPT_JSON, NULL, "print an array of all results"},
+    {"cases", OPT_CASES, "DIR", "where the cases are"},
     {0},
 };
 
-static const char doc[] =
-    "Attacks the boxes of this host with the cases that Hermes is tested with, one line each.\v"
-    "Harmless for the host: every case runs in a box, and what it goes for is planted for "
-    "it.\n\n"
-    "Exit status: 0 all passed; 1 something failed; 2 wrong usage; 125 when Hermes itself "
-    "failed; "
-    "130 after Ctrl-C.";
+static const struct option_table table = {
+    .command = "hermes selftest",
+    .operands = "[ID...]",
+    .rows = options,
+    .before = "Attacks the boxes of this host with the cases that Hermes is tested with, one "
+              "line each.",
+    .after =
+        "Harmless for the host: every case runs in a box, and what it goes for is planted for "
+        "it.\n\n"
+        "Exit status: 0 all passed; 1 something failed; 2 wrong usage; 125 when Hermes itself "
+        "failed; "
+        "130 after Ctrl-C.",
+};
 
 /* A case or its control. */
 struct item {
@@ -91,41 +95,42 @@ struct selftest {
     size_t tally[ATTACK_SKIPPED + 1];
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_option(void *to, int key, char *arg)
 {
-    struct selftest *s = state->input;
+    struct selftest *s = to;
     uint32_t number;
     switch (key) {
     case OPT_CONTROLS:
         s->controls = true;
-        return 0;
+        break;
     case OPT_ONLY:
-    case ARGP_KEY_ARG:
+    case OPTION_NONE:
         strv_add(&s->only, arg);
-        return 0;
+        break;
     case OPT_GROUP:
         s->group = arg;
-        return 0;
+        break;
     case OPT_MIN_LEVEL:
         if (spawner_level_parse(arg, &s->min_level) < 0 || s->min_level == LEVEL_NONE)
-            argp_error(state, "--min-level %s: one of full, strong, process", arg);
-        return 0;
+            options_misuse(table.command, "--min-level %s: one of full, strong, process", arg);
+        break;
     case 'j':
         if (str_parse_u32(arg, &number) < 0 || number < 1 || number > JOBS_MAX)
-            argp_error(state, "--jobs %s: not a number from 1 to %d", arg, JOBS_MAX);
+            options_misuse(
+                table.command, "--jobs %s: not a number from 1 to %d", arg, JOBS_MAX);
         s->jobs = number;
-        return 0;
+        break;
     case OPT_WARM:
         s->bench.warm = true;
-        return 0;
+        break;
     case OPT_JSON:
         s->json = true;
-        return 0;
+        break;
     case OPT_CASES:
         s->cases_dir = arg;
-        return 0;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
@@ -413,15 +418,11 @@ static int conclude(struct selftest *s, int signal_fd)
 
 int cmd_selftest(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[ID...]", .doc = doc};
     struct selftest s = {.min_level = LEVEL_STRONG};
     struct err err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s.jobs = cores < 1 ? 1 : cores > JOBS_MAX ? JOBS_MAX : (unsigned)cores;
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes selftest";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &s);
+    options_parse(&table, argc, argv, take_option, &s);
     cleanup_close int signal_fd = cli_catch_signals();
     s.bench.cancel_fd = signal_fd;
     int status;

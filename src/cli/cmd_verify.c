@@ -8,9 +8,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/options.h"
 #include "core/judge_json.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,20 @@
 enum { OPT_KEY_FILE = 256, OPT_REQUEST, ANSWER_MAX = 1 << 30 };
 enum { EXIT_FORGED = 1 };
 
-static const struct argp_option options[] = {
-    {"key-file", OPT_KEY_FILE, "FILE", 0, "the key; default $HERMES_SIGNING_KEY", 1},
-    {"request", OPT_REQUEST, "FILE", 0, "also check that this request was answered", 1},
+static const struct option_row options[] = {
+    {"key-file", OPT_KEY_FILE, "FILE", "the key; default $HERMES_SIGNING_KEY"},
+    {"request", OPT_REQUEST, "FILE", "also check that this request was answered"},
     {0},
 };
 
-static const char doc[] =
-    "Checks the signature of an answer of POST /v1/judge (- reads it from stdin).\v"
-    "Exit status: 0 the signature fits; 1 it does not, or there is none; 2 wrong usage.";
+static const struct option_table table = {
+    .command = "hermes verify",
+    .operands = "ANSWER|-",
+    .rows = options,
+    .before = "Checks the signature of an answer of POST /v1/judge (- reads it from stdin).",
+    .after =
+        "Exit status: 0 the signature fits; 1 it does not, or there is none; 2 wrong usage.",
+};
 
 struct verify_args {
     const char *key_file;
@@ -36,27 +41,23 @@ struct verify_args {
     const char *answer;
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_option(void *to, int key, char *arg)
 {
-    struct verify_args *args = state->input;
+    struct verify_args *args = to;
     switch (key) {
     case OPT_KEY_FILE:
         args->key_file = arg;
-        return 0;
+        break;
     case OPT_REQUEST:
         args->request = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "one ANSWER");
+        break;
+    case OPTION_NONE:
+        if (args->answer)
+            options_misuse(table.command, "one ANSWER");
         args->answer = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!args->answer)
-            argp_error(state, "which ANSWER? `-` reads it from stdin");
-        return 0;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
@@ -114,16 +115,14 @@ static int check(const json_t *answer, const char *key, const struct buf *reques
 
 int cmd_verify(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "ANSWER|-", .doc = doc};
     struct verify_args args = {0};
     struct err err = {0};
     cleanup_buf struct buf text = {0};
     cleanup_buf struct buf key = {0};
     cleanup_buf struct buf request = {0};
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes verify";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &args);
+    options_parse(&table, argc, argv, take_option, &args);
+    if (!args.answer)
+        options_misuse(table.command, "which ANSWER? `-` reads it from stdin");
     int r = read_key(&args, &key, &err);
     if (r == 0)
         r = read_all(args.answer, &text, &err);

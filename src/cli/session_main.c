@@ -4,6 +4,7 @@
  * A program of its own because it needs libcurl and libedit, which would cost `hermes run` ten
  * times its start. */
 
+#include "cli/options.h"
 #include "cli/session_client.h"
 #include "cli/session_files.h"
 #include "cli/session_repl.h"
@@ -16,7 +17,6 @@
 #include "base/fs.h"
 #include "base/str.h"
 
-#include <argp.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, TEXT_MAX = 16 << 20 };
+#define COMMAND "hermes session"
+
+enum { TEXT_MAX = 16 << 20 };
 
 enum {
     OPT_URL = 256,
@@ -103,54 +105,55 @@ static const struct {
     {"rm", 1, 64, command_remove, "ID...: end sessions"},
 };
 
-static const struct argp_option options[] = {
-    {"url", OPT_URL, "URL", 0, "server, http://127.0.0.1:8000 ($HERMES_URL)", 0},
-    {"unix", OPT_UNIX, "PATH", 0, "unix socket of the server ($HERMES_UNIX)", 0},
-    {"json", OPT_JSON, NULL, 0, "print the server's answer", 0},
-    {"language", 'l', "LANG", 0, "new, repl: python (default), javascript or bash", 1},
-    {"name", OPT_NAME, "NAME", 0, "new, repl: a name to know it by", 1},
-    {"memory", OPT_MEMORY, "SIZE", 0, "new, repl: memory of its box, 512m", 1},
-    {"env", 'E', "KEY=VALUE", 0, "new, repl: a variable of its environment", 1},
-    {"idle", OPT_IDLE, "TIME", 0, "new, repl: how long it may be idle, 30m", 1},
-    {"lifetime", OPT_LIFETIME, "TIME", 0, "new, repl: how long it may live", 1},
-    {"code", 'e', "CODE", 0, "exec: the code itself", 2},
-    {"timeout", 't', "TIME", 0, "exec, repl: time for one piece of code, 30s", 2},
-    {"stdin", OPT_STDIN, "FILE", 0, "exec: what the code reads as stdin", 2},
-    {"kill", OPT_KILL, "JOB", 0, "jobs: end this one", 3},
-    {"keep", OPT_KEEP, NULL, 0, "repl: keep a session that it made", 3},
-    {"count", OPT_COUNT, "N", 0, "fork: so many copies, 1", 3},
-    {"recursive", OPT_RECURSIVE, NULL, 0, "ls-files, rm-file: what lies below, too", 3}, {0}};
+static const struct option_row options[] = {
+    {"url", OPT_URL, "URL", "server, http://127.0.0.1:8000 ($HERMES_URL)"},
+    {"unix", OPT_UNIX, "PATH", "unix socket of the server ($HERMES_UNIX)"},
+    {"json", OPT_JSON, NULL, "print the server's answer"},
+    {"language", 'l', "LANG", "new, repl: python (default), javascript or bash"},
+    {"name", OPT_NAME, "NAME", "new, repl: a name to know it by"},
+    {"memory", OPT_MEMORY, "SIZE", "new, repl: memory of its box, 512m"},
+    {"env", 'E', "KEY=VALUE", "new, repl: a variable of its environment"},
+    {"idle", OPT_IDLE, "TIME", "new, repl: how long it may be idle, 30m"},
+    {"lifetime", OPT_LIFETIME, "TIME", "new, repl: how long it may live"},
+    {"code", 'e', "CODE", "exec: the code itself"},
+    {"timeout", 't', "TIME", "exec, repl: time for one piece of code, 30s"},
+    {"stdin", OPT_STDIN, "FILE", "exec: what the code reads as stdin"},
+    {"kill", OPT_KILL, "JOB", "jobs: end this one"},
+    {"keep", OPT_KEEP, NULL, "repl: keep a session that it made"},
+    {"count", OPT_COUNT, "N", "fork: so many copies, 1"},
+    {"recursive", OPT_RECURSIVE, NULL, "ls-files, rm-file: what lies below, too"},
+    {0},
+};
 
-static void set_number(
-    json_t *to, const char *field, uint64_t value, const char *arg, struct argp_state *state)
+static void set_number(json_t *to, const char *field, uint64_t value, const char *arg)
 {
     if (value == 0)
-        argp_error(state, "`%s` is not allowed here", arg);
+        options_misuse(COMMAND, "`%s` is not allowed here", arg);
     (void)json_object_set_new(to, field, json_integer((json_int_t)value));
 }
 
-static uint64_t parse_ms(const char *arg, struct argp_state *state)
+static uint64_t parse_ms(const char *arg)
 {
     uint64_t ms = 0;
     if (str_parse_duration_ms(arg, &ms) < 0)
-        argp_error(state, "`%s` is no time; write 500ms, 30s, 5m or 2h", arg);
+        options_misuse(COMMAND, "`%s` is no time; write 500ms, 30s, 5m or 2h", arg);
     return ms;
 }
 
-static uint64_t parse_mb(const char *arg, struct argp_state *state)
+static uint64_t parse_mb(const char *arg)
 {
     uint64_t bytes = 0;
     if (str_parse_size(arg, &bytes) < 0)
-        argp_error(state, "`%s` is no size; write 256m or 1g", arg);
+        options_misuse(COMMAND, "`%s` is no size; write 256m or 1g", arg);
     return bytes >> 20;
 }
 
-static void add_env(struct args *args, const char *arg, struct argp_state *state)
+static void add_env(struct args *args, const char *arg)
 {
     const char *equals = strchr(arg, '=');
     json_t *env = json_object_get(args->session, "env");
     if (!equals)
-        argp_error(state, "`%s` is no KEY=VALUE", arg);
+        options_misuse(COMMAND, "`%s` is no KEY=VALUE", arg);
     if (!env) {
         env = json_object();
         (void)json_object_set_new(args->session, "env", env);
@@ -159,79 +162,77 @@ static void add_env(struct args *args, const char *arg, struct argp_state *state
     (void)json_object_set_new(env, key, json_string(equals + 1));
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_option(void *to, int key, char *arg)
 {
-    struct args *args = state->input;
+    struct args *args = to;
     switch (key) {
     case OPT_URL:
         args->client.url = arg;
         args->client.unix_path = NULL;
-        return 0;
+        break;
     case OPT_UNIX:
         args->client.unix_path = arg;
-        return 0;
+        break;
     case OPT_JSON:
         args->json = true;
-        return 0;
+        break;
     case 'l':
         (void)json_object_set_new(args->session, "language", json_string(arg));
-        return 0;
+        break;
     case OPT_NAME:
         (void)json_object_set_new(args->session, "name", json_string(arg));
-        return 0;
+        break;
     case OPT_MEMORY: {
         json_t *limits = json_object();
-        set_number(limits, "memory_mb", parse_mb(arg, state), arg, state);
+        set_number(limits, "memory_mb", parse_mb(arg), arg);
         (void)json_object_set_new(args->session, "limits", limits);
-        return 0;
+        break;
     }
     case 'E':
-        add_env(args, arg, state);
-        return 0;
+        add_env(args, arg);
+        break;
     case OPT_IDLE:
-        set_number(args->session, "idle_timeout_s", parse_ms(arg, state) / 1000, arg, state);
-        return 0;
+        set_number(args->session, "idle_timeout_s", parse_ms(arg) / 1000, arg);
+        break;
     case OPT_LIFETIME:
-        set_number(args->session, "max_lifetime_s", parse_ms(arg, state) / 1000, arg, state);
-        return 0;
+        set_number(args->session, "max_lifetime_s", parse_ms(arg) / 1000, arg);
+        break;
     case 't':
-        set_number(args->exec, "timeout_ms", parse_ms(arg, state), arg, state);
-        return 0;
+        set_number(args->exec, "timeout_ms", parse_ms(arg), arg);
+        break;
     case 'e':
         args->code = arg;
-        return 0;
+        break;
     case OPT_STDIN:
         args->stdin_path = arg;
-        return 0;
+        break;
     case OPT_KILL:
         args->kill_job = arg;
-        return 0;
+        break;
     case OPT_KEEP:
         args->keep = true;
-        return 0;
+        break;
     case OPT_COUNT:
         if (str_parse_u64(arg, &args->copies) < 0 || args->copies == 0)
-            argp_error(state, "`%s` is no number of copies", arg);
-        return 0;
+            options_misuse(COMMAND, "`%s` is no number of copies", arg);
+        break;
     case OPT_RECURSIVE:
         args->recursive = true;
-        return 0;
-    case ARGP_KEY_ARG:
+        break;
+    case OPTION_NONE:
         if (args->count == sizeof(args->words) / sizeof(args->words[0]))
-            argp_error(state, "there are too many arguments");
+            options_misuse(COMMAND, "there are too many arguments");
         args->words[args->count++] = arg;
-        return 0;
+        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        break;
     }
 }
 
 /* The commands, for --help. */
-static char *list_commands(int key, const char *text, void *input)
+static char *list_commands(void)
 {
     struct buf out;
-    if (key != ARGP_KEY_HELP_PRE_DOC)
-        return (char *)text;
     buf_init(&out, TEXT_MAX);
     (void)buf_append_str(&out, "Live interpreters and shells of a server.\n\n");
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -504,14 +505,12 @@ static int command_jobs(const struct args *args, struct err *err)
 
 static int run_command(int argc, char **argv, struct args *args, struct err *err)
 {
-    static const struct argp argp = {.options = options,
-        .parser = parse_option,
-        .args_doc = "COMMAND [ARGUMENT...]",
-        .doc = "commands",
-        .help_filter = list_commands};
-    argp_err_exit_status = EXIT_USAGE;
-    argv[0] = (char *)"hermes session";
-    (void)argp_parse(&argp, argc, argv, 0, NULL, args);
+    cleanup_free char *text = list_commands();
+    const struct option_table table = {.command = COMMAND,
+        .operands = "COMMAND [ARGUMENT...]",
+        .before = text,
+        .rows = options};
+    options_parse(&table, argc, argv, take_option, args);
     const char *name = args->count ? args->words[0] : "";
     args->count -= args->count > 0;
     memmove(args->words, args->words + 1, sizeof(args->words[0]) * (size_t)args->count);

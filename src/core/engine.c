@@ -227,6 +227,8 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         engine_close(e);
         return r;
     }
+    if (!options->networks) /* for one run, in which we and the spawner work side by side */
+        spawner_send_away(&e->spawner);
     *ret = e;
     return 0;
 }

@@ -14,8 +14,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -126,58 +126,116 @@ static char *program_path(void)
     return xasprintf("%.*s/hermes-spawn", (int)(slash - self), self);
 }
 
-static int lost(struct err *err, int error)
+enum { NOT_EXECUTED = 127 };
+
+/* Whether our child never became the spawner. */
+static bool is_stillborn(const struct spawner_client *c)
 {
-    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
-        error == -EPIPE || error == -ECONNRESET ? "it ended" : strerror(-error));
+    siginfo_t info = {0};
+    return c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOWAIT) == 0 &&
+           info.si_code == CLD_EXITED && info.si_status == NOT_EXECUTED;
 }
 
-/* Programs in boxes inherit what we and the spawner do not reset here. */
-static int start_program(const char *path, int control_fd, pid_t *ret_pid)
+static int lost(const struct spawner_client *c, struct err *err, int error)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t all, none;
-    (void)sigfillset(&all);
-    (void)sigemptyset(&none);
-    (void)posix_spawnattr_init(&attr);
-    (void)posix_spawnattr_setsigdefault(&attr, &all);
-    (void)posix_spawnattr_setsigmask(&attr, &none);
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, control_fd, SPAWN_CONTROL_FD);
+    bool ended = error == -EPIPE || error == -ECONNRESET;
+    if (ended && is_stillborn(c)) {
+        cleanup_free char *path = program_path();
+        return err_set(err, ERR_INTERNAL, ENOEXEC,
+            "cannot start %s: %s; it belongs beside the hermes program", path,
+            access(path, X_OK) < 0 ? strerror(errno) : "it is no program for this machine");
+    }
+    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
+        ended ? "it ended" : strerror(-error));
+}
+
+/* What the child works with, in our memory, until it is another program. */
+struct birth {
+    char *path;
+    int control_fd;
+    char stack[16384] __attribute__((aligned(16)));
+};
+
+/* Whether it can be set: the rest is for the kernel or for the C library. */
+static bool is_ours(int signal)
+{
+    return signal != SIGKILL && signal != SIGSTOP && (signal <= SIGSYS || signal >= SIGRTMIN);
+}
+
+/* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, because
+ * errno is our parent's, who is at work. */
+static int become_spawner(void *context)
+{
+    struct birth *birth = context;
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
-    int r = posix_spawn(ret_pid, path, &actions, &attr, argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)posix_spawnattr_destroy(&attr);
+    sigset_t none;
+    int fd = birth->control_fd;
+    for (int number = 1; number < NSIG; number++) {
+        if (is_ours(number))
+            (void)signal(number, SIG_DFL);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* dup2 onto itself would keep close-on-exec */
+    if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
+        (void)execve(birth->path, argv, env);
+    return NOT_EXECUTED;
+}
+
+/* As posix_spawn() does it, but that returns when the program was executed, and we have work to
+ * do meanwhile. */
+static int start_program(struct spawner_client *c, int control_fd)
+{
+    struct birth *birth = c->birth = xmalloc(sizeof(*birth));
+    sigset_t all, old;
+    birth->path = program_path();
+    birth->control_fd = control_fd;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
+    pid_t pid =
+        clone(become_spawner, birth->stack + sizeof(birth->stack), CLONE_VM | SIGCHLD, birth);
+    int r = pid < 0 ? -errno : 0;
+    (void)sigprocmask(SIG_SETMASK, &old, NULL);
+    if (r == 0)
+        c->pid = pid;
     return r;
+}
+
+/* Once the spawner has answered, or is dead. */
+static void forget_birth(struct spawner_client *c)
+{
+    if (c->birth)
+        free(c->birth->path);
+    free(c->birth);
+    c->birth = NULL;
 }
 
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
 {
     *c = (struct spawner_client){.control_fd = -1, .pid = -1, .network_fd = -1};
-    cleanup_free char *path = program_path();
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
     cleanup_close int ours = pair[0];
     cleanup_close int theirs = pair[1];
-    /* dup2 onto itself would keep close-on-exec: move it out of the way. */
-    if (theirs == SPAWN_CONTROL_FD) {
-        int moved = fcntl(theirs, F_DUPFD_CLOEXEC, SPAWN_CONTROL_FD + 1);
-        if (moved < 0)
-            return err_set(err, ERR_INTERNAL, errno, "cannot move a descriptor");
-        close_fd(&theirs);
-        theirs = moved;
-    }
-    int r = start_program(path, theirs, &c->pid);
-    if (r)
-        return err_set(err, ERR_INTERNAL, r,
-            "cannot start %s: %s; it belongs beside the hermes program", path, strerror(r));
+    int r = start_program(c, theirs);
+    if (r < 0)
+        return err_set(err, ERR_INTERNAL, -r, "cannot fork: %s", strerror(-r));
     c->control_fd = take_fd(&ours);
     r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
+}
+
+void spawner_send_away(struct spawner_client *c)
+{
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof(c->cpus), &c->cpus) < 0 ||
+        CPU_COUNT(&c->cpus) < 2)
+        return;
+    cpu_set_t others = c->cpus;
+    CPU_CLR(here, &others);
+    c->is_away = sched_setaffinity(c->pid, sizeof(others), &others) == 0;
 }
 
 int spawner_add_source(
@@ -189,7 +247,7 @@ int spawner_add_source(
             err, ERR_INVALID, ENAMETOOLONG, "path of a directory is too long: %s", path);
     memcpy(source.path, path, strlen(path));
     int r = fdpass_send(c->control_fd, &source, sizeof(source), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_root(
@@ -204,21 +262,21 @@ int spawner_add_root(
     memcpy(packet, &head, sizeof(head));
     memcpy(packet + sizeof(head), entries, count * sizeof(*entries));
     int r = fdpass_send(c->control_fd, packet, size, NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_zygote(
     struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err)
 {
     int r = fdpass_send(c->control_fd, zygote, sizeof(*zygote), &job_fd, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_pool(
     struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err)
 {
     int r = fdpass_send(c->control_fd, pool, sizeof(*pool), &job_fd, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_network(struct spawner_client *c, struct err *err)
@@ -230,7 +288,7 @@ int spawner_add_network(struct spawner_client *c, struct err *err)
     c->network_fd = pair[0];
     cleanup_close int theirs = pair[1];
     int r = fdpass_send(c->control_fd, &kind, sizeof(kind), &theirs, 1);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 /* Where we may not make one the spawner does it, as soon as this socket closes. */
@@ -245,7 +303,7 @@ static void give_network(struct spawner_client *c)
 static int ask(struct spawner_client *c, uint32_t kind, struct err *err)
 {
     int r = fdpass_send(c->control_fd, &kind, sizeof(kind), NULL, 0);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *err)
@@ -253,7 +311,10 @@ static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *e
     ssize_t n;
     while ((n = recv(c->control_fd, ret, sizeof(*ret), 0)) < 0 && errno == EINTR)
         ;
-    return n == (ssize_t)sizeof(*ret) ? 0 : lost(err, n < 0 ? -errno : -EPIPE);
+    if (n != (ssize_t)sizeof(*ret))
+        return lost(c, err, n < 0 ? -errno : -EPIPE);
+    forget_birth(c);
+    return 0;
 }
 
 /* "user_namespace (Operation not permitted), memory_limit (...)": what is not enforced. */
@@ -281,7 +342,12 @@ static const char *first_fix(const struct spawn_reply *reply)
 
 int spawner_seal(struct spawner_client *c, struct err *err)
 {
-    return ask(c, SPAWN_SEAL, err);
+    if (!c->is_away)
+        return ask(c, SPAWN_SEAL, err);
+    struct spawn_seal seal = {.kind = SPAWN_SEAL};
+    memcpy(seal.cpus, &c->cpus, sizeof(seal.cpus));
+    int r = fdpass_send(c->control_fd, &seal, sizeof(seal), NULL, 0);
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_ready(struct spawner_client *c, struct err *err)
@@ -330,7 +396,7 @@ int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int
     unsigned fd_count, struct err *err)
 {
     int r = fdpass_send(c->control_fd, box, sizeof(*box), fds, fd_count);
-    return r < 0 ? lost(err, r) : 0;
+    return r < 0 ? lost(c, err, r) : 0;
 }
 
 void spawner_leave(struct spawner_client *c)
@@ -347,4 +413,5 @@ void spawner_stop(struct spawner_client *c)
             ;
     }
     c->pid = -1;
+    forget_birth(c);
 }

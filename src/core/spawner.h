@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "spawn/protocol.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -14,6 +15,9 @@
 struct spawner_client {
     int control_fd;
     pid_t pid;
+    bool is_away; /* until the seal, which lets it have these again: */
+    cpu_set_t cpus;
+    struct birth *birth;     /* what the new process needs until it is the spawner, or NULL */
     int network_fd;          /* where the spawner waits for the first network, or -1 */
     bool is_ready;           /* the seal was answered well */
     struct spawn_reply seal; /* what the host enforces; valid once that is so */
@@ -22,6 +26,10 @@ struct spawner_client {
 /* Starts the program beside ours ($HERMES_SPAWN overrides), with no signal blocked or ignored,
  * and sends the setup. */
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
+
+/* Has the spawner work on other processors than ours until the seal, where there are any: the
+ * kernel tends to let it wait for us on the one where it was forked. */
+void spawner_send_away(struct spawner_client *c);
 
 int spawner_add_source(
     struct spawner_client *c, const char *path, bool writable, struct err *err);

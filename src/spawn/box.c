@@ -284,7 +284,10 @@ int box_build(struct spawner *s, struct box *box, const struct spawn_box *reques
     *ret_step = STEP_RELEASE;
     if ((r = watch_all(s, box)) < 0)
         return r;
-    return send(box->link, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+    if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
+        return -errno;
+    cgroup_leaf_open_counters(&s->cgroups, &box->leaf); /* at the end somebody waits */
+    return 0;
 }
 
 void box_kill(struct spawner *s, struct box *box)

@@ -339,13 +339,20 @@ static uint64_t read_counter(
     return find_number(text, key);
 }
 
+void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+{
+    for (unsigned i = 0; i < COUNTER_COUNT; i++) {
+        if (leaf->counter_fds[i] < 0)
+            leaf->counter_fds[i] = open_counter(host, leaf, i);
+    }
+}
+
 int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int r = make_in_trees(host, leaf);
     if (r < 0)
         return r;
-    for (unsigned i = 0; i < COUNTER_COUNT; i++)
-        leaf->counter_fds[i] = open_counter(host, leaf, i);
+    cgroup_leaf_open_counters(host, leaf);
     if ((r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
         (void)cgroup_leaf_remove(host, leaf);
     return r;

@@ -76,6 +76,9 @@ void cgroup_leaf_init(struct cgroup_leaf *leaf);
 /* Makes a leaf ahead, without limits, with all opened that will be read. */
 int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
+/* Opens what will be read and is not open yet. */
+void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf);
+
 /* Makes the leaf, unless it was prepared, and sets its limits. `skip` holds enum spawn_barrier
  * bits a control leaves out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed;
  * nothing is left then.

@@ -251,15 +251,14 @@ static int add_tree(
         return -errno;
     if (fs.f_type != (m->v2 ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC)) /* covered */
         return -ENOENT;
-    if (faccessat(fd, ".", W_OK, AT_EACCESS) < 0 && errno == EROFS)
+    int locked = faccessat(fd, ".", W_OK, AT_EACCESS) < 0 ? -errno : 0;
+    if (locked == -EROFS) {
         make_writable(m->point);
-    if (m->v2) {
-        int r = enable_controllers(fd, &use);
-        if (r < 0)
-            return r;
+        locked = faccessat(fd, ".", W_OK, AT_EACCESS) < 0 ? -errno : 0;
     }
-    if (faccessat(fd, ".", W_OK, AT_EACCESS) < 0) /* nobody delegated it */
-        return -errno;
+    int r = m->v2 ? enable_controllers(fd, &use) : 0;
+    if (r < 0 || locked < 0) /* nobody delegated it */
+        return r < 0 ? r : locked;
     host->trees[host->count++] =
         (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = take_fd(&fd)};
     host->use |= use;

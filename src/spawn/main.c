@@ -141,9 +141,16 @@ static void answer(const struct spawn_reply *reply)
 }
 
 /* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */
-static void on_seal(void)
+static void on_seal(const struct spawn_seal *seal)
 {
     struct spawner *s = &spawner;
+    cpu_set_t cpus;
+    _Static_assert(sizeof(cpus) == sizeof(seal->cpus), "as large as the kernel's own");
+    if (seal) {
+        memcpy(&cpus, seal->cpus, sizeof(cpus));
+        if (sched_setaffinity(0, sizeof(cpus), &cpus) < 0)
+            note_problem(STEP_SPAWNER, -errno, "processors");
+    }
     struct spawn_reply reply = problem;
     reply.kind = SPAWN_SEAL;
     probe_known(s, &reply);
@@ -186,7 +193,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
             network_expect(&spawner.network, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
-            on_seal();
+            on_seal(
+                size == sizeof(struct spawn_seal) ? (const struct spawn_seal *)packet : NULL);
         else if (kind == SPAWN_PROBE)
             on_probe();
     }
@@ -252,8 +260,9 @@ static void raise_descriptor_limit(void)
 static int start_clean(void)
 {
     (void)setsid();
-    /* Real-time processes may not enter a CPU control group, and no box should be one. */
-    (void)sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
+    /* Real-time processes may not enter a CPU control group, and no box should be one. musl's
+     * own function does nothing. */
+    (void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &(struct sched_param){0});
     raise_descriptor_limit();
     int null = open("/dev/null", O_RDWR);
     if (null < 0)

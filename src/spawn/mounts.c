@@ -20,27 +20,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A copy of the tree, attached where we can pivot into it. */
+/* Where the copy of the tree is attached until we pivot into it. */
+#define NEW_ROOT "new"
+
 static int clone_tree(int *ret_fd)
 {
     cleanup_close int fd = sys_tree_clone(AT_FDCWD, "r");
     if (fd < 0)
         return fd;
-    int r = sys_mount_attach(fd, AT_FDCWD, "new");
+    int r = sys_mount_attach(fd, AT_FDCWD, NEW_ROOT);
     if (r < 0)
         return r;
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
-static int mount_tmpfs(int root_fd, const char *path, const struct inside *in, unsigned attrs)
+/* By mount(2), which is one call where fsopen() and what follows it are eleven: every box has
+ * three of these. */
+static int mount_tmpfs(
+    const char *path, const char *mode, const struct inside *in, unsigned long flags)
 {
     const struct spawn_limits *l = &in->box->limits;
-    bool open = in->box->remove & BARRIER_DISK;
-    cleanup_close int fd = tree_tmpfs(open ? 0 : l->disk_bytes, open ? 0 : l->inodes,
-        str_eq(path, "box") ? "0755" : "1777", (int)drop_payload_id(in),
-        attrs | ATTR_NOSUID | ATTR_NODEV);
-    return fd < 0 ? fd : sys_mount_attach(fd, root_fd, path);
+    unsigned id = drop_payload_id(in);
+    char options[128];
+    int len = snprintf(options, sizeof(options), "mode=%s,uid=%u,gid=%u", mode, id, id);
+    if (!(in->box->remove & BARRIER_DISK))
+        (void)snprintf(options + len, sizeof(options) - (size_t)len,
+            ",size=%llu,nr_inodes=%llu", (unsigned long long)l->disk_bytes,
+            (unsigned long long)l->inodes);
+    return mount("tmpfs", path, "tmpfs", flags | MS_NOSUID | MS_NODEV, options) < 0 ? -errno
+                                                                                    : 0;
 }
 
 /* Only a session has terminals. */
@@ -54,11 +63,11 @@ static int mount_terminals(int root_fd, const struct inside *in)
 
 static int mount_own(int root_fd, const struct inside *in)
 {
-    int r = mount_tmpfs(root_fd, "box", in, 0);
+    int r = mount_tmpfs(NEW_ROOT "/box", "0755", in, 0);
     if (r == 0)
-        r = mount_tmpfs(root_fd, "tmp", in, 0);
+        r = mount_tmpfs(NEW_ROOT "/tmp", "1777", in, 0);
     if (r == 0)
-        r = mount_tmpfs(root_fd, "dev/shm", in, ATTR_NOEXEC);
+        r = mount_tmpfs(NEW_ROOT "/dev/shm", "1777", in, MS_NOEXEC);
     if (r == 0)
         r = mount_terminals(root_fd, in);
     return r;
@@ -116,7 +125,7 @@ static int mount_all_shared(int root_fd, const struct inside *in)
     for (uint32_t i = 0; i < in->box->mount_count; i++)
         in_mnt = in_mnt || str_has_prefix(in->box->mounts[i].path, "/mnt/");
     if (in_mnt)
-        r = mount_tmpfs(root_fd, "mnt", in, ATTR_NOEXEC);
+        r = mount_tmpfs(NEW_ROOT "/mnt", "1777", in, MS_NOEXEC);
     for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++)
         r = mount_shared(root_fd, &in->box->mounts[i], in->mount_fds[i]);
     return r;

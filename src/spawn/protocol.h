@@ -74,6 +74,13 @@ struct spawn_setup {
     uint32_t park_free_percent; /* nothing is parked while less of the host's memory is free */
 };
 
+/* The seal of who had the spawner work on other processors than his own until then: those that
+ * it may use from now on, boxes too. Others send its first word alone. */
+struct spawn_seal {
+    uint32_t kind; /* SPAWN_SEAL */
+    uint8_t cpus[128];
+};
+
 /* One thing in the tree of a root. Paths are absolute inside the box and exist in the tree. All
  * of it is trusted: it comes from the runtime table, before the seal. */
 enum spawn_entry_kind {

@@ -2,9 +2,9 @@
 #pragma once
 
 /* System calls that not every C library wraps, as plain functions that return negative errno.
- * The spawner is built with musl where that is installed: its programs start in a third of the
- * time because glibc asks the processor dozens of questions first, each of which leaves a
- * virtual machine. */
+ * The spawner and `hermes` are built with musl where that is installed: its programs start in a
+ * third of the time because glibc asks the processor dozens of questions first, each of which
+ * leaves a virtual machine. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -48,7 +48,7 @@ def test_a_table_for_people(env):
     (["-n", "0"], "number from 1"),
     (["-n", "many"], "number from 1"),
     (["--no-such"], "unrecognized option"),
-    (["more"], "Too many arguments"),
+    (["more"], "too many arguments"),
 ])
 def test_bad_arguments(env, args, said):
     done = bench(env, *args)

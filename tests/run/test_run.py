@@ -463,6 +463,41 @@ def test_compile_that_includes_a_host_file(hermes):
     assert r.status == 1 and "root:" not in r.err
 
 
+# ---------------------------------------------------------------- what a box inherits of its caller
+
+def test_processors_of_the_caller(hermes):
+    """The spawner is kept off our processor while both work; boxes are not."""
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    mine = sorted(os.sched_getaffinity(0))
+    for given in [mine] * 8 + [[cpu] for cpu in mine[:4]]:
+        r = hermes.py(code, pre=lambda cpus=given: os.sched_setaffinity(0, cpus))
+        assert r.status == 0 and r.out.decode().strip() == str(given), (given, r)
+
+
+def test_real_time_caller(hermes):
+    """Not in the tests' own groups, which take no real-time process either."""
+    def hurry():
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    path = hermes.file("import os; print(os.sched_getscheduler(0))", "policy.py")
+    try:
+        subprocess.run(["true"], preexec_fn=hurry, check=True)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("this machine has no real-time processes for us")
+    r = subprocess.run([HERMES, "run", path], env=hermes.env(), preexec_fn=hurry, capture_output=True)
+    assert r.returncode == 0 and r.stdout == b"0\n", r
+
+
+def test_signals_of_the_caller(hermes):
+    """Ignored and blocked by the caller, as before by nohup, and neither in the box."""
+    def refuse():
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGRTMAX):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGTERM, signal.SIGRTMIN])
+    code = "grep -E '^Sig(Ign|Blk)' /proc/self/status"
+    r = hermes.program(code, name="main.sh", pre=refuse)
+    assert r.status == 0 and r.out.decode().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16], r
+
+
 # ---------------------------------------------------------------- bad input
 
 @pytest.mark.parametrize("args", [
@@ -472,6 +507,24 @@ def test_unknown_flags(hermes, args):
     r = hermes("run", *args)
     assert r.status == 2 and r.out == b"" and r.err, r
     assert "hermes run" in r.err and len(r.err.splitlines()) <= 3
+
+
+def test_flags_as_others_write_them(hermes):
+    """Shortened, with and without `=`, and none behind the program's name."""
+    code = "import sys; print(sys.argv[1:])"
+    path = hermes.file(code, "flags.py")
+    for args in (["--mem", "64m", "-lpython"], ["--memory=64m", "--language", "python"], ["-l", "python", "--"]):
+        r = hermes("run", *args, path, "--json", "-h", "--", "-x")
+        assert r.status == 0 and r.out.decode().strip() == "['--json', '-h', '--', '-x']", (args, r)
+    for args in (["--co", "x", path], ["--", "--json"]):
+        assert hermes("run", *args).status == 2
+
+
+def test_help_names_every_flag(hermes):
+    text = hermes("run", "--help").out.decode()
+    assert text == hermes("run", "-h", "x.py").out.decode() and max(map(len, text.splitlines())) < 80
+    for flag in ("-l, --language=LANG", "--no-cache", "--rw=DIR[:PATH]", "--memory=SIZE", "-h, --help"):
+        assert "  " + flag + " " in text, flag
 
 
 def test_unknown_command(hermes):

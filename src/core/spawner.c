@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,10 +157,25 @@ struct birth {
     char stack[16384] __attribute__((aligned(16)));
 };
 
-/* Whether it can be set: the rest is for the kernel or for the C library. */
-static bool is_ours(int signal)
+enum { SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8 };
+
+/* As a new program should have them, also those that the C library keeps for itself and that a
+ * caller may ignore all the same. */
+static void reset_signals(void)
 {
-    return signal != SIGKILL && signal != SIGSTOP && (signal <= SIGSYS || signal >= SIGRTMIN);
+    static const struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } as_usual; /* the kernel's own struct sigaction: SIG_DFL */
+    sigset_t none;
+    for (int number = 1; number <= SIGNALS; number++) {
+        if (number != SIGKILL && number != SIGSTOP)
+            (void)syscall(SYS_rt_sigaction, number, &as_usual, NULL, SIGNAL_SET_SIZE);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 /* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, because
@@ -169,14 +185,8 @@ static int become_spawner(void *context)
     struct birth *birth = context;
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
-    sigset_t none;
     int fd = birth->control_fd;
-    for (int number = 1; number < NSIG; number++) {
-        if (is_ours(number))
-            (void)signal(number, SIG_DFL);
-    }
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    reset_signals();
     /* dup2 onto itself would keep close-on-exec */
     if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
         (void)execve(birth->path, argv, env);

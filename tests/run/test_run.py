@@ -494,7 +494,9 @@ def test_signals_of_the_caller(hermes):
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGTERM, signal.SIGRTMIN])
         # One that the C library keeps for itself: no function of it would do this.
-        ctypes.CDLL(None).syscall({"x86_64": 13, "aarch64": 134}[os.uname().machine], 32, ctypes.c_char_p(b"\1".ljust(32, b"\0")), None, 8)
+        rt_sigaction = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
+        ignore = ctypes.c_char_p(b"\1".ljust(32, b"\0"))
+        ctypes.CDLL(None).syscall(rt_sigaction, 32, ignore, None, 8)
     code = "grep -E '^Sig(Ign|Blk)' /proc/self/status"
     r = hermes.program(code, name="main.sh", pre=refuse)
     assert r.status == 0 and r.out.decode().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16], r

@@ -49,11 +49,8 @@ def words(get):
 def open_stream(fd, mode, errors, line_buffering):
     """As the interpreter does at its start."""
     raw = io.FileIO(fd, mode, closefd=False)
-    if "r" in mode:
-        text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", errors, "\n")
-    else:
-        text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, "\n",
-                                line_buffering=line_buffering)
+    buffer = (io.BufferedReader if "r" in mode else io.BufferedWriter)(raw, raw._blksize)
+    text = io.TextIOWrapper(buffer, "utf-8", errors, "\n", line_buffering=line_buffering)
     raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
     text.mode = mode
     return text
@@ -104,12 +101,16 @@ def be_program(args, stdin):
     return path
 
 
+LOADED = 0  # modules of the zygote
+
+
 def make_main():
     """The module that the program will be."""
     main = types.ModuleType("__main__")
     main.__dict__.update(__loader__=SourceFileLoader("__main__", ""), __annotations__={},
                          __builtins__=sys.modules["builtins"], __file__="", __cached__=None)
     sys.modules["__main__"] = main
+    return main
 
 
 def read_all(path):
@@ -122,9 +123,9 @@ def read_all(path):
     return source
 
 
-def run(path):
+def run(path, main):
     """Runs the program as __main__; returns its exit status."""
-    main = sys.modules["__main__"].__dict__
+    main = main.__dict__
     main["__file__"] = main["__loader__"].path = path
     try:
         try:
@@ -155,51 +156,93 @@ def exit_status(end):
     if end.code is None:
         return 0
     if isinstance(end.code, int):
-        return end.code & 0xff
-    flush(sys.stdout)
-    print(end.code, file=sys.stderr)
+        return end.code & 0xff if -1 << 63 <= end.code < 1 << 63 else 255
+    flush(getattr(sys, "stdout", None))
+    stream = getattr(sys, "stderr", None)
+    try:
+        text = str(end.code)
+    except BaseException:
+        text = ""
+    try:
+        if stream is None:
+            os.write(2, os.fsencode(text + "\n"))
+        else:
+            stream.write(text + "\n")
+    except BaseException:
+        pass
     return 1
 
 
 def flush(stream):
     try:
-        if stream is not None and not stream.closed:
+        if stream is not None and not getattr(stream, "closed", False):
             stream.flush()
-        return True
-    except Exception:
-        return False
+        return None
+    except BaseException as problem:
+        return problem
 
 
-def clear(names):
+def clear(module):
+    names = module.__dict__
     for hidden in (True, False):
         for name in list(names):
-            if name.startswith("_") == hidden and name != "__builtins__":
+            if isinstance(name, str) and name.startswith("_") == hidden and name != "__builtins__":
                 names[name] = None
 
 
-def wind_up():
+def is_own(module, folder):
+    """Whether a module is a part of the program."""
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    return isinstance(origin, str) and origin.startswith(folder)
+
+
+def flush_all():
+    """Also what only libraries know. Text goes to a buffer, so it comes first."""
+    found = [x for x in gc.get_objects() if isinstance(x, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom))]
+    found.sort(key=lambda x: not isinstance(x, io.TextIOWrapper))
+    for stream in found:
+        flush(stream)
+
+
+def wind_up(main):
     """What the interpreter does at its end, for what belongs to the program, and no more: to take
-    apart what the zygote loaded would touch every page of it."""
+    apart what the zygote loaded would touch every page of it. Returns why stdout could not be
+    written, or None."""
     atexit._run_exitfuncs()
-    ok = flush(sys.stdout)
-    clear(sys.modules["__main__"].__dict__)
+    problem = flush(getattr(sys, "stdout", None))
+    if len(sys.modules) > LOADED:
+        folder = os.path.dirname(main.__dict__.get("__file__") or "/") + "/"
+        for module in [m for m in sys.modules.values() if is_own(m, folder)]:
+            clear(module)
+    clear(main)
     gc.collect()
-    ok = flush(sys.stdout) and ok
-    flush(sys.stderr)
-    return ok
+    flush_all()
+    for stream in {id(x): x for x in (getattr(sys, "stdout", None), sys.__stdout__)}.values():
+        problem = flush(stream) or problem
+    flush(getattr(sys, "stderr", None))
+    return problem
 
 
-def finish(status, leave):
+def finish(status, main, leave):
     if _thread._count() or getattr(threading, "_threading_atexits", True):
         try:
             threading._shutdown()
         except BaseException:
             traceback.print_exc()
-    ok = wind_up()
+    stdout = getattr(sys, "stdout", None)
+    problem = wind_up(main)
+    if problem is not None:
+        try:
+            sys.stderr.write("Exception ignored in: %r\n%s" % (
+                stdout, "".join(traceback.format_exception_only(type(problem), problem))))
+            sys.stderr.flush()
+        except BaseException:
+            pass
+        leave(120)
     if status == -signal.SIGINT:  # as python3 does, so that a shell sees it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    leave(status if ok or status else 120)
+    leave(status)
 
 
 ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
@@ -208,8 +251,9 @@ ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
 def rehearse():
     """Runs a small program the way programs are run, to nowhere, so that the pages that this writes
     to (counters of references, caches) are the box's own before there is a job."""
-    run(be_program(ARGS, stat.S_IFCHR))
-    wind_up()
+    main = sys.modules["__main__"]
+    run(be_program(ARGS, stat.S_IFCHR), main)
+    wind_up(main)
     make_main()
 
 
@@ -224,6 +268,7 @@ def rehearse_session(kernel):
 
 
 def serve(session):
+    global LOADED
     library = ctypes.PyDLL(LIBRARY)
     for name in ("hermes_warm_arg", "hermes_warm_env"):
         getattr(library, name).restype = ctypes.c_char_p
@@ -237,6 +282,7 @@ def serve(session):
         kernel.prepare()
         practise = functools.partial(rehearse_session, kernel)
         practise()
+    LOADED = len(sys.modules)
     gc.collect()
     gc.freeze()
     if library.hermes_warm_serve() != 0:
@@ -254,7 +300,8 @@ def serve(session):
     del library, begin, arg
     if session:
         kernel.serve()
-    finish(run(path), leave)
+    main = sys.modules["__main__"]
+    finish(run(path, main), main, leave)
 
 
 serve(sys.argv[1:] == ["session"])

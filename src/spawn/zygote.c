@@ -26,6 +26,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Init of a box shares the zygote's memory while it makes the box: if it dies there for want of
+ * memory the zygote dies too, and if it has hardly any processor time all others wait. */
+enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
+
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 
 /* What a box of a zygote has from its birth. */
@@ -56,7 +60,8 @@ static bool serves(const struct zygote *z, const struct spawn_box *request)
 int zygote_find(struct spawner *s, const struct spawn_box *request)
 {
     if (!(request->flags & BOX_WARM) || request->exec != 0 || request->mount_count ||
-        request->remove)
+        request->remove || request->limits.memory_bytes < MEMORY_MIN ||
+        request->limits.cpu_milli < CPU_MILLI_MIN)
         return -1;
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         if (!serves(&s->zygotes[i], request))
@@ -275,7 +280,8 @@ void zygote_event(struct spawner *s, int index)
     struct zygote *z = &s->zygotes[index];
     if (listen_to(s, &z->now) && z->now.socket < 0)
         z->retry_ms = clock_ms() + RETRY_MS;
-    (void)listen_to(s, &z->next);
+    if (listen_to(s, &z->next) && z->next.socket < 0)
+        z->retry_ms = clock_ms() + RETRY_MS;
 }
 
 /* Making a box ahead while others run takes their processor away: with one it can wait until

@@ -4,9 +4,9 @@
 
 A measurement is a function in MEASUREMENTS that yields rows; a row has the p50 of both sides, their
 ratio and the target. Ratios of one run are what counts: a machine's absolute times are not.
-Results are printed as a table and written to BUILD/bench.json.
+Results are printed as a table, written to BUILD/bench.json and drawn in BUILD/bench.svg.
 
-  tests/bench/run.py [--rounds N] [--only WORD] [--list]
+  tests/bench/run.py [--rounds N] [--only WORD]... [--list]
 """
 import argparse
 import json
@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE.parent / "languages"))
 import judge as judging  # noqa: E402
 from over_http import health_per_second, over_http  # noqa: E402
 from sessions import sessions  # noqa: E402
+from picture import draw  # noqa: E402
 from warm import warm_parked, warm_python  # noqa: E402
 from langlib import ENVIRONMENT, runtimes, write_files  # noqa: E402
 from table import LANGUAGES  # noqa: E402
@@ -196,10 +197,10 @@ def show(r):
 def main():
     parser = argparse.ArgumentParser(description="measure Hermes against the bare toolchain and bwrap")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--only", default="", help="measurements whose name contains this")
+    parser.add_argument("--only", action="append", help="measurements whose name contains this")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    chosen = [m for m in MEASUREMENTS if options.only in m.__name__]
+    chosen = [m for m in MEASUREMENTS if any(word in m.__name__ for word in options.only or [""])]
     if options.list:
         for measurement in chosen:
             print("%-20s %s" % (measurement.__name__, measurement.__doc__.splitlines()[0]))
@@ -215,6 +216,7 @@ def main():
                 show(r)
     report = {"time": time.strftime("%FT%TZ", time.gmtime()), "load": os.getloadavg(), "rows": rows}
     (BUILD / "bench.json").write_text(json.dumps(report, indent=2) + "\n")
+    (BUILD / "bench.svg").write_text(draw(report))
     missed = [r["name"] for r in rows if not r["met"]]
     print("%d of %d targets met%s; %s" % (len(rows) - len(missed), len(rows),
                                          ", missed: " + ", ".join(missed) if missed else "",

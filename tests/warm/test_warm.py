@@ -57,6 +57,20 @@ CASES = {
     'input': "print(input('? ')+'!')",
     'stderr': "import sys; print('e',file=sys.stderr); print('o')",
     'unicode': "print('äöü €😀')",
+    'tee': "import sys\nclass Tee:\n    def __init__(self, to): self.to = to\n    def write(self, s): self.to.write(s)\n    def flush(self): self.to.flush()\nsys.stdout = Tee(sys.stdout)\nprint('hi')",
+    'stdout replaced': "import io, sys\nprint('a')\nsys.stdout = io.StringIO()",
+    'file of a library': "import json\njson.out = open('/dev/stdout', 'w')\njson.out.write('late')",
+    'file of a module': "open('helper.py', 'w').write(\"log = open('/dev/stdout', 'w')\")\nimport helper\nhelper.log.write('late')",
+    'del in a module': "open('helper.py', 'w').write('class A:\\n    def __del__(self): print(\"del\", flush=True)\\na = A()')\nimport helper",
+    'name that is none': "globals()[1] = 2\nprint(1)",
+    'no main': "import sys\ndel sys.modules['__main__']\nprint(1)",
+    'no stdout': "import sys\nprint('x')\nsys.stdout.flush()\ndel sys.stdout",
+    'exit object': "import sys\nclass A:\n    def __str__(self): raise ValueError\nsys.exit(A())",
+    'exit without print': "import builtins, sys\nbuiltins.print = None\nsys.exit('msg')",
+    'exit huge': "import sys\nsys.exit(2 ** 64)",
+    'exit without stderr': "import sys\nsys.stderr = None\nsys.exit('boom')",
+    'flush fails': "import os, sys\nprint('x')\nos.close(1)\nsys.exit(3)",
+    'killed with output': "import os\nfor i in range(3000): print(i)\nos.kill(os.getpid(), 9)",
     'bytes': "import sys; sys.stdout.buffer.write(b'\\xff\\x00')",
     'sig': 'import os,signal; os.kill(os.getpid(), signal.SIGTERM)',
     'segv': 'import os,signal; os.kill(os.getpid(), signal.SIGSEGV)',
@@ -171,6 +185,13 @@ def test_many_at_once(server):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         for n, run in enumerate(pool.map(one, range(200))):
             assert run["stdout"] == "%d\n" % n, run
+
+
+def test_a_box_that_could_stall_the_zygote_is_cold(server):
+    """Its init would share the zygote's memory with next to no processor time."""
+    for cpus, start in ((1, "warm"), (0.1, "cold")):
+        run = server.run("python", "print(1)", limits={"cpus": cpus}).json()
+        assert (run["stdout"], run["isolation"]["start"]) == ("1\n", start), run
 
 
 def test_the_zygote_dies_and_comes_back(server):

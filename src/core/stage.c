@@ -375,7 +375,8 @@ static void poll_once(struct stage *st)
         read_socket(st);
 }
 
-/* Everybody who could write is dead: what is still in the pipes is all there will be. */
+/* Everybody who could write is dead, or about to be: what is in the pipes now is all that
+ * counts. */
 static void drain(struct stage *st)
 {
     while (st->out_fd >= 0 && read_stream(st, STREAM_STDOUT))

@@ -57,7 +57,7 @@ static int copy_bytes(int from, int to, off_t size)
 
 static int copy_file(int from_dir, int to_dir, const char *name)
 {
-    struct stat st;
+    struct stat st = {0};
     cleanup_close int from =
         openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (from < 0 || fstat(from, &st) < 0)
@@ -100,7 +100,7 @@ static int copy_directory(int from_dir, int to_dir, const char *name, int depth)
 
 static int copy_entry(int from_dir, int to_dir, const char *name, int depth)
 {
-    struct stat st;
+    struct stat st = {0};
     if (fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     switch (st.st_mode & S_IFMT) {
@@ -119,7 +119,7 @@ static int copy_entry(int from_dir, int to_dir, const char *name, int depth)
 
 static int copy_below(int from_fd, int to_fd, int depth)
 {
-    struct stat st;
+    struct stat st = {0};
     int again = openat(from_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup_closedir DIR *dir = again < 0 ? NULL : fdopendir(again);
     if (!dir) {

@@ -163,6 +163,7 @@ static bool is_mapping_ok(const struct places *places, char *line)
     size_t len = strlen(line);
     while (len && line[len - 1] == '\n')
         line[--len] = '\0';
+    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
     if (sscanf(line, "%*x-%*x %4s %*x %x:%x", mode, &major_number, &minor_number) != 3)
         return false;
     return mode[3] != 's' || (mode[1] != 'w' && !str_has_suffix(line, " (deleted)") &&
@@ -185,7 +186,7 @@ static int check_mappings(const struct fork_work *w, const struct places *places
 
 int fork_check_reach(const struct fork_work *w)
 {
-    struct places places;
+    struct places places = {0};
     int r = find_places(w, &places);
     if (r < 0 || (r = check_cwd(w, &places)) < 0 || (r = check_descriptors(w, &places)) < 0)
         return r;

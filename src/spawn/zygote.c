@@ -239,7 +239,7 @@ static int hear(
 int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, int *ret_pidfd, int *ret_network)
 {
-    struct zygote_reply reply;
+    struct zygote_reply reply = {0};
     int got[2] = {-1, -1};
     int r = fdpass_send(z->now.socket, request, sizeof(*request), fds, count);
     if (r == 0)

@@ -227,9 +227,15 @@ def test_a_zygote_has_no_power_on_the_host(server):
     assert sorted(map(int, descriptors)) == [0, 1, 2, 3, 4], descriptors
 
 
+def is_init(pid):
+    try:
+        return pathlib.Path("/proc/%d/comm" % pid).read_text() == "hermes-init\n"
+    except OSError:  # it has ended meanwhile
+        return False
+
+
 def inits(server):
-    return [p for p in children(server.child("hermes-spawn"))
-            if pathlib.Path("/proc/%d/comm" % p).read_text() == "hermes-init\n"]
+    return [p for p in children(server.child("hermes-spawn")) if is_init(p)]
 
 
 def test_init_of_a_warm_box_is_a_program_of_its_own(server):

@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from apilib import ROOT, SLOW, boxes_below, descendants, make_dir, wait_until
+from apilib import ROOT, SLOW, boxes_below, descendants, make_dir, name_of, wait_until
 from leaks import ASAN
 
-SLEEPER = {"language": "python", "code": "import time; time.sleep(60)",
-           "limits": {"wall_ms": 60000}}
+SLEEP = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'asleep'); time.sleep(%d)"
+SLEEPER = {"language": "python", "limits": {"wall_ms": 60000}, "code": SLEEP % 60}
 
 
 def in_threads(count, fn):
@@ -23,6 +23,11 @@ def in_threads(count, fn):
     for t in threads:
         t.start()
     return threads
+
+
+def asleep_below(pid):
+    """Programs, not processes: a box has an init and may wait for a program."""
+    return [box for box in boxes_below(pid) if name_of(box) == "asleep"]
 
 
 def status_of(pid, field):
@@ -67,13 +72,13 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
     answers = {}
 
     def one(i):
-        code = "import time; time.sleep(%d); print('done')" % (1 if i < 2 else 300)
+        code = SLEEP % (3 if i < 2 else 300) + "; print('done')"
         try:
             answers[i] = server.run("python", code, limits={"wall_ms": 400000})
         except OSError as e:
             answers[i] = e
     threads = in_threads(4, one)
-    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) >= 4)
+    assert wait_until(lambda: len(asleep_below(server.child("hermes-spawn"))) == 4)
     stream = server.connect()
     stream.request("POST", "/v1/runs", json.dumps(dict(SLEEPER, limits={"wall_ms": 400000})),
                    {"Content-Type": "application/json", "Accept": "text/event-stream"})
@@ -142,7 +147,7 @@ def test_a_killed_spawner_is_replaced(make_server):
     answers = []
     threads = in_threads(2, lambda i: answers.append(server("POST", "/v1/runs", SLEEPER)))
     spawner = server.child("hermes-spawn")
-    assert wait_until(lambda: len(boxes_below(spawner)) >= 2)
+    assert wait_until(lambda: len(asleep_below(spawner)) == 2)
     boxes = boxes_below(spawner)
     os.kill(spawner, signal.SIGKILL)
     for t in threads:
@@ -160,8 +165,7 @@ def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
     done = server.run("python", "print(5)").json()
     lost = server("POST", "/v1/runs", dict(SLEEPER, **{"async": True})).json()
     spawner = server.child("hermes-spawn")
-    assert wait_until(lambda: len(boxes_below(spawner)) >= 1)
-    time.sleep(0.2)
+    assert wait_until(lambda: asleep_below(spawner))
     pid = server.child("hermes-server")
     os.kill(pid, signal.SIGKILL)
     assert wait_until(lambda: not boxes_below(spawner), 2)
@@ -175,7 +179,7 @@ def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
 def test_a_killed_monitor_takes_the_others_along(make_server):
     server = make_server()
     server("POST", "/v1/runs", dict(SLEEPER, **{"async": True}))
-    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) >= 1)
+    assert wait_until(lambda: asleep_below(server.child("hermes-spawn")))
     others = descendants(server.process.pid)
     server.process.send_signal(signal.SIGKILL)
     server.process.wait()

@@ -148,6 +148,39 @@ static int open_mounts(const struct spawner *s, const struct box *box, struct in
     return 0;
 }
 
+static void remove_leaf(struct spawner *s, struct cgroup_leaf *leaf)
+{
+    if (cgroup_leaf_remove(&s->cgroups, leaf) == -EBUSY && s->dying_count < MAX_DYING)
+        s->dying[s->dying_count++] = *leaf;
+}
+
+/* Takes one of the leaves that served before out of the list. */
+static struct cgroup_leaf pick_used(struct spawner *s, unsigned i)
+{
+    struct cgroup_leaf leaf = s->used[i];
+    memmove(s->used + i, s->used + i + 1, (--s->used_count - i) * sizeof(leaf));
+    return leaf;
+}
+
+/* One that served a box with the same limits, the longest ago, or a new one if there is any. */
+static void take_leaf(
+    struct spawner *s, const struct spawn_box *request, struct cgroup_leaf *leaf)
+{
+    for (unsigned i = 0; i < s->used_count && !request->remove;) {
+        if (memcmp(&s->used[i].limits, &request->limits, sizeof(request->limits)) != 0) {
+            i++;
+            continue;
+        }
+        *leaf = pick_used(s, i);
+        if (cgroup_leaf_renew(&s->cgroups, leaf))
+            return;
+        remove_leaf(s, leaf);
+        cgroup_leaf_init(leaf);
+    }
+    if (s->spare_count)
+        *leaf = s->spares[--s->spare_count];
+}
+
 /* Slot, group with its limits, link. *ret_link is the box's end of the link. */
 static int open_box(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *ret_link, uint32_t *ret_step)
@@ -160,8 +193,7 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
-    if (s->spare_count)
-        box->leaf = s->spares[--s->spare_count];
+    take_leaf(s, request, &box->leaf);
     if ((r = cgroup_leaf_make(
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
@@ -349,13 +381,29 @@ void box_tell_end(struct spawner *s, struct box *box)
     close_fd(&box->socket);
 }
 
-static void remove_leaf(struct spawner *s, struct box *box)
+/* Whether the leaf of a box may serve another: that of a plain run that has ended by itself.
+ * Who takes it looks at what is left in it. */
+static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
-    if (cgroup_leaf_remove(&s->cgroups, &box->leaf) == -EBUSY && s->dying_count < MAX_DYING)
-        s->dying[s->dying_count++] = box->leaf;
-    if (box->is_aside && cgroup_leaf_remove(&s->cgroups, &box->aside) == -EBUSY &&
-        s->dying_count < MAX_DYING)
-        s->dying[s->dying_count++] = box->aside;
+    return s->setup.networks && box->exited && !box->killed && !box->failed &&
+           !box->oom_event && !box->is_session && box->leaf.is_limited;
+}
+
+static void release_leaf(struct spawner *s, struct box *box)
+{
+    if (can_keep_leaf(s, box)) {
+        if (box->leaf.oom_fd >= 0)
+            (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        if (s->used_count == USED_LEAVES) {
+            struct cgroup_leaf oldest = pick_used(s, 0);
+            remove_leaf(s, &oldest);
+        }
+        s->used[s->used_count++] = box->leaf;
+    } else {
+        remove_leaf(s, &box->leaf);
+    }
+    if (box->is_aside)
+        remove_leaf(s, &box->aside);
 }
 
 static void leave_family(struct spawner *s, const struct box *box);
@@ -368,7 +416,7 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->pidfd);
     if (box->network >= 0)
         network_return(&s->network, box->network_owner, take_fd(&box->network));
-    remove_leaf(s, box);
+    release_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
     if (box->is_parked && box->pool >= 0)
@@ -536,6 +584,8 @@ void box_kill_all(struct spawner *s)
             box_release(s, box);
         }
     }
+    while (s->used_count)
+        remove_leaf(s, &s->used[--s->used_count]);
 }
 
 bool box_tend(struct spawner *s)

@@ -16,7 +16,8 @@
 #include <sys/types.h>
 
 enum { FORK_MAX_SERVERS = 12 };
-enum { MAX_BOXES = 4096, MAX_DYING = 256, SPARE_LEAVES = 4, BOX_MAX_FDS = 6 };
+enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
+enum { SPARE_LEAVES = 4, USED_LEAVES = 32 };
 
 struct box {
     bool used;
@@ -108,6 +109,8 @@ struct spawner {
     unsigned dying_count;
     struct cgroup_leaf spares[SPARE_LEAVES]; /* made ahead, for a server */
     unsigned spare_count;
+    struct cgroup_leaf used[USED_LEAVES]; /* that have served a box, oldest first */
+    unsigned used_count;
     unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];

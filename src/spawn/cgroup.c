@@ -24,6 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What a box that is gone may leave charged, mostly what the kernel keeps for later: no more
+ * than what its memory may be measured wrongly by. */
+enum { LEFT_MAX = 512 << 10 };
+
 enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 
 /* A limit file: written when the tree has the use and is of that version. */
@@ -191,8 +195,7 @@ static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *lea
 
 void cgroup_leaf_init(struct cgroup_leaf *leaf)
 {
-    leaf->name[0] = '\0';
-    leaf->oom_fd = -1;
+    *leaf = (struct cgroup_leaf){.oom_fd = -1};
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
         leaf->fds[i] = -1;
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
@@ -207,10 +210,12 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
     if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    for (unsigned i = 0; r == 0 && i < host->count; i++)
+    for (unsigned i = 0; r == 0 && !leaf->is_limited && i < host->count; i++)
         r = write_limits(&host->trees[i], leaf->fds[i], limits, skip);
     if (r < 0)
         (void)cgroup_leaf_remove(host, leaf);
+    leaf->limits = *limits;
+    leaf->is_limited = r == 0 && !skip;
     return r;
 }
 
@@ -275,6 +280,7 @@ static const struct counter {
     [COUNTER_OOM] = {TREE_MEMORY, {"memory.oom_control", "memory.events"},
         {"oom_kill", "oom_kill"}},
     [COUNTER_PIDS] = {TREE_PIDS, {"pids.events", "pids.events"}, {"max", "max"}},
+    [COUNTER_TASKS] = {TREE_PIDS, {"pids.current", "pids.current"}, {0}},
 };
 static const struct counter v1_cpu = {TREE_CPUACCT, {"cpuacct.usage", NULL}, {0}};
 
@@ -293,7 +299,11 @@ static int open_counter(
     int tree;
     const struct counter *c = counter_of(host, which, &tree);
     const char *file = tree < 0 ? NULL : c->file[host->trees[tree].v2];
-    return file ? openat(leaf->fds[tree], file, O_RDONLY | O_CLOEXEC) : -1;
+    if (!file)
+        return -1;
+    /* To be set back, where the kernel can. */
+    int fd = which == COUNTER_PEAK ? openat(leaf->fds[tree], file, O_RDWR | O_CLOEXEC) : -1;
+    return fd >= 0 ? fd : openat(leaf->fds[tree], file, O_RDONLY | O_CLOEXEC);
 }
 
 /* The number behind "key " at the start of a line, or the first line when key is NULL; 0 when
@@ -323,20 +333,27 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return fs_read_small(dir_fd, file, text, sizeof(text)) < 0 ? 0 : find_number(text, key);
 }
 
-/* 0 when it cannot be read: usage is for reports and may not fail a run. */
-static uint64_t read_counter(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
+static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    enum cgroup_counter which, uint64_t *ret)
 {
     char text[1024];
     int tree;
     cleanup_close int own = leaf->counter_fds[which] < 0 ? open_counter(host, leaf, which) : -1;
     ssize_t n = pread(own < 0 ? leaf->counter_fds[which] : own, text, sizeof(text) - 1, 0);
     if (n <= 0)
-        return 0;
+        return false;
     text[n] = '\0';
     const struct counter *c = counter_of(host, which, &tree);
-    const char *key = c->key[host->trees[tree].v2];
-    return find_number(text, key);
+    *ret = find_number(text, c->key[host->trees[tree].v2]);
+    return true;
+}
+
+/* 0 when it cannot be read: usage is for reports and may not fail a run. */
+static uint64_t read_counter(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
+{
+    uint64_t value;
+    return get_counter(host, leaf, which, &value) ? value : 0;
 }
 
 void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf)
@@ -365,8 +382,7 @@ uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_
 
 uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_PIDS);
-    return i < 0 ? 0 : read_number(leaf->fds[i], "pids.current", NULL);
+    return read_counter(host, leaf, COUNTER_TASKS);
 }
 
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
@@ -389,10 +405,30 @@ void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
     uint64_t unit_ns = host->use & TREE_KILL ? 1000 : 1;
-    *ret = (struct cgroup_usage){.cpu_ns = read_counter(host, leaf, COUNTER_CPU) * unit_ns,
-        .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
-        .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
-        .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+    uint64_t cpu_ns = read_counter(host, leaf, COUNTER_CPU) * unit_ns;
+    *ret =
+        (struct cgroup_usage){.cpu_ns = cpu_ns > leaf->before_ns ? cpu_ns - leaf->before_ns : 0,
+            .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
+            .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
+            .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+}
+
+bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+{
+    static const struct {
+        enum cgroup_counter which;
+        uint64_t most;
+    } bounds[] = {
+        {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
+    struct cgroup_usage usage;
+    uint64_t value;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+        if (!get_counter(host, leaf, bounds[i].which, &value) || value > bounds[i].most)
+            return false;
+    }
+    cgroup_leaf_usage(host, leaf, &usage);
+    leaf->before_ns += usage.cpu_ns;
+    return pwrite(leaf->counter_fds[COUNTER_PEAK], "0", 1, 0) == 1;
 }
 
 int cgroup_leaf_move(const struct cgroup_host *host, const struct cgroup_leaf *leaf, pid_t pid)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Control groups: one leaf per box, hermes-<128 random bits>, never used twice. The machine may
- * have v2, v1 or both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not
- * see which. A leaf is flock()ed for as long as its spawner lives, in every tree: so anybody
- * can tell a live box from what a killed spawner left, the lock is on the very thing it
- * protects, and it dies with its owner. Every function returns 0 or negative errno. */
+/* Control groups: one leaf per box, hermes-<128 random bits>. The machine may have v2, v1 or
+ * both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not see which. A
+ * leaf may serve another box with the same limits once nobody is in it, nothing of what it
+ * counts was reached, and its counters have been set back (cgroup_leaf_renew()): to make and
+ * remove one takes a tenth of a warm run's processor time. A leaf is flock()ed for as long as
+ * its spawner lives, in every tree: so anybody can tell a live box from what a killed spawner
+ * left, the lock is on the very thing it protects, and it dies with its owner. Every function
+ * returns 0 or negative errno. */
 
 #include "spawn/protocol.h"
 
@@ -46,6 +49,7 @@ enum cgroup_counter {
     COUNTER_PEAK,
     COUNTER_OOM,
     COUNTER_PIDS,
+    COUNTER_TASKS,
     COUNTER_COUNT
 };
 
@@ -54,6 +58,9 @@ struct cgroup_leaf {
     int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
     int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
     int counter_fds[COUNTER_COUNT]; /* opened ahead, or -1 */
+    struct spawn_limits limits;
+    bool is_limited;    /* by all of these */
+    uint64_t before_ns; /* processor time of the boxes that had it before */
 };
 
 struct cgroup_usage {
@@ -79,12 +86,16 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
 /* Opens what will be read and is not open yet. */
 void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
-/* Makes the leaf, unless it was prepared, and sets its limits. `skip` holds enum spawn_barrier
- * bits a control leaves out. *ret_step tells which of STEP_CGROUP and STEP_CGROUP_LIMIT failed;
- * nothing is left then.
+/* Makes the leaf, unless it was prepared, and sets its limits, unless it has them. `skip` holds
+ * enum spawn_barrier bits a control leaves out. *ret_step tells which of STEP_CGROUP and
+ * STEP_CGROUP_LIMIT failed; nothing is left then.
  */
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);
+
+/* Makes a leaf that a box has left as good as new, but for its limits. False when it cannot be,
+ * or there is somebody or too much memory left in it: remove it. */
+bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);

@@ -342,13 +342,17 @@ def test_many_at_once_and_nothing_is_left(server):
             return len(seen) > 10 and len(set(seen[-10:])) == 1
         assert wait_until(steady, 30), seen[-10:]
         return seen[-1]
-    before = settle()
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for n, run in enumerate(pool.map(one, range(80))):
-            assert run["stdout"] == "%d\n" % n, run
-    after = settle()
-    # The spawner keeps up to 32 network namespaces for the next boxes.
-    assert after[0] <= before[0] + 4 + 32 and after[1] <= before[1] + 4, (before, after)
+
+    def burst():
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for n, run in enumerate(pool.map(one, range(80))):
+                assert run["stdout"] == "%d\n" % n, run
+        return settle()
+    # The spawner keeps up to 32 network namespaces for the next boxes, and as many control groups as
+    # there were boxes at once, each with its 11 descriptors.
+    before, first, second = settle(), burst(), burst()
+    assert first[0] <= before[0] + 4 + 32 + 8 * 11 and first[1] <= before[1] + 4, (before, first)
+    assert second[0] <= first[0] + 4 + 11 and second[1] <= before[1] + 4, (before, first, second)
 
 
 def node_boxes(server):

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control groups that serve one box after another (src/spawn/cgroup.h): what the next run may use, is
+charged for and is told knows nothing of the one before, and a group in which a limit was reached is
+never seen again."""
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
+
+from apilib import Server, borrow_dir, descendants, return_dir, wait_until  # noqa: E402
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="groups of a server are looked at as root")
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def server():
+    path = borrow_dir()
+    made = Server(path)
+    yield made
+    assert made.stop() == 0
+    return_dir(path)
+
+
+def group_of(server, code, **spec):
+    """The answer to a run, and the name of its group, as the host sees it while it runs."""
+    spawner = server.child("hermes-spawn")
+    run = server("POST", "/v1/runs", {
+        "language": "bash", "async": True, "code": "sleep 0.5\n" + code, **spec}).json()
+    found = set()
+
+    def look():
+        for pid in descendants(spawner):
+            try:
+                lines = pathlib.Path("/proc/%d/cgroup" % pid).read_text().split()
+                words = pathlib.Path("/proc/%d/cmdline" % pid).read_text()
+            except OSError:
+                continue
+            if "main.sh" in words:
+                found.update(name for line in lines for name in line.split("/") if name.startswith("hermes-"))
+        return found
+    assert wait_until(look, 10)
+    assert wait_until(lambda: server("GET", "/v1/runs/" + run["id"]).json()["status"]
+                      not in ("queued", "running"), 20)
+    assert len(found) == 1
+    return server("GET", "/v1/runs/" + run["id"]).json(), found.pop()
+
+
+def can_serve_again():
+    """The peak of a group can be set back."""
+    return pathlib.Path("/sys/fs/cgroup/memory").is_dir() or tuple(
+        int(n) for n in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 12)
+
+
+@pytest.mark.skipif(not can_serve_again(), reason="cgroup v2 before Linux 6.12 cannot set a peak back")
+def test_a_group_serves_again_but_only_for_the_same_limits(server):
+    names = [group_of(server, "echo %d" % i)[1] for i in range(4)]
+    assert len(set(names)) < 4, names
+    others = {group_of(server, "echo other", limits={"memory_mb": 77})[1] for _ in range(2)}
+    assert not others & set(names)
+
+
+LIMITS = {"memory_mb": 64, "processes": 8}
+HOG = "x = bytearray(%d << 20)\n"
+
+
+def python(server, code, **limits):
+    return server.run("python", code, limits=dict(LIMITS, **limits)).json()
+
+
+def test_what_one_has_used_the_next_is_not_charged_for(server):
+    heavy = "import time\nx = bytearray(30 << 20)\nopen('/dev/shm/left', 'wb').write(x[:9 << 20])\n" \
+            "while time.process_time() < 0.4: pass\n"
+    for _ in range(3):
+        before = python(server, heavy)
+        assert before["status"] == "ok" and before["usage"]["cpu_ms"] >= 390
+        assert before["usage"]["memory_peak_kb"] > 39 << 10
+        after = python(server, "print(1)")
+        assert after["stdout"] == "1\n" and after["limits_hit"] == []
+        assert after["usage"]["cpu_ms"] < 200 and after["usage"]["memory_peak_kb"] < 20 << 10, after
+
+
+def test_what_one_has_left_the_next_has_room_for(server):
+    """Files, page cache and kernel memory go with the box, or the group does not serve again."""
+    leave = "import os\nopen('/dev/shm/left', 'wb').write(bytes(24 << 20))\n" \
+            "for i in range(500): os.mkdir('/tmp/%d' % i)\n" \
+            "for root, _, names in os.walk('/usr/lib/python3'):\n" \
+            "    for name in names: os.lstat(root + '/' + name)\n"
+    for _ in range(4):
+        assert python(server, leave)["status"] == "ok"
+        assert python(server, HOG % 48)["status"] == "ok"
+        assert python(server, HOG % 90)["status"] == "memory_limit"  # control
+
+
+def test_limits_that_were_reached_are_not_told_to_the_next(server):
+    bomb = "import os, time\nfor i in range(20):\n    try:\n        if not os.fork(): time.sleep(9)\n" \
+           "    except OSError: print('full'); break\n"
+    for _ in range(3):
+        run = python(server, bomb)
+        assert "processes" in run["limits_hit"] and "full" in run["stdout"], run
+        assert python(server, "print(2)")["limits_hit"] == []
+        run = python(server, HOG % 200)
+        assert run["status"] == "memory_limit" and run["limits_hit"] == ["memory"], run
+        run = python(server, "print(3)")
+        assert (run["status"], run["limits_hit"], run["stdout"]) == ("ok", [], "3\n")
+
+
+def test_a_group_in_which_a_limit_was_reached_does_not_serve_again(server):
+    fork = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done 2>/dev/null; kill $(jobs -p)\n"
+    used = set()
+    for _ in range(3):
+        run, name = group_of(server, fork, limits={"processes": 5})
+        assert "processes" in run["limits_hit"], run
+        assert name not in used
+        used.add(name)
+
+
+def test_cpu_quota_of_another_run_does_not_stay(server):
+    """Half a processor for one, two for the next, which must not be slowed down."""
+    spin = "import time\nb = time.monotonic()\nwhile time.process_time() < 0.3: pass\n" \
+           "print(time.monotonic() - b)\n"
+    slow = float(python(server, spin, cpus=0.3)["stdout"])
+    quick = [float(python(server, spin, cpus=1)["stdout"]) for _ in range(3)]
+    assert slow > 1.5 * min(quick), (slow, quick)
+
+
+def test_nothing_is_left_of_a_server_that_ends(server):
+    path = borrow_dir()
+    made = Server(path)
+    name = None
+    try:
+        name = group_of(made, "echo 1")[1]
+        for _ in range(3):
+            assert python(made, "print(1)")["status"] == "ok"
+    finally:
+        assert made.stop() == 0
+        return_dir(path)
+    left = [str(p) for p in pathlib.Path("/sys/fs/cgroup").rglob(name)]
+    assert not left

@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from over_http import Serving, timed
+from over_http import Kept, Serving, timed
 
 BARE = ["/usr/bin/python3", "-c", "print('hello')"]
 HELLO = {"language": "python", "code": "print('hello')\n"}
@@ -63,17 +63,14 @@ public class Main {
 """
 
 
-def timed_warm(server, conn, make_body):
+def timed_warm(conn, make_body):
     """Milliseconds of one run in parked boxes. Each serves one run, so there is a pause until the
     next are there; a run that found none does not count."""
     while True:
         time.sleep(0.3)
-        start = time.perf_counter()
-        reply = server("POST", "/v1/runs", make_body(), {"Content-Type": "application/json"}, conn=conn)
-        taken = (time.perf_counter() - start) * 1000
-        run = reply.json()
-        if reply.status != 200 or run["stdout"].strip() != "hello":
-            raise RuntimeError(repr(reply))
+        taken, run = conn.post(make_body())
+        if run["stdout"].strip() != "hello":
+            raise RuntimeError(repr(run))
         if run["isolation"]["start"] == "warm":
             return taken
         time.sleep(2)
@@ -99,14 +96,14 @@ def warm_parked(bench):
     cases = (("javascript", lambda: script, ["/usr/bin/node", "-e", "console.log('hello')"], 0.2, 1),
              ("java", java, ["/usr/bin/java", "Main.java"], 0.25, 2))
     with Serving(HERMES_PARKED="8") as server:
-        conn = server.connect(tcp=True)
+        conn = Kept(server)
         time.sleep(8)
         yield idle_memory(server)
         for language, body, bare, target, less in cases:
             if not runtimes()[language]["available"]:
                 continue
             ours, theirs = interleave(max(5, bench.rounds // less),
-                                      lambda: timed_warm(server, conn, body),
+                                      lambda: timed_warm(conn, body),
                                       lambda: bare_command(bare, folder))
             yield row("%s parked" % language, ours, theirs, target)
         conn.close()
@@ -131,20 +128,20 @@ def warm_python(bench):
     imports = json.dumps(dict(HELLO, code=IMPORTS)).encode()
     with Serving(HERMES_PARKED="16") as server:
         wait_until_warm(server)
-        conn = server.connect(tcp=True)
-        warm, bare = interleave(bench.rounds * 5, lambda: timed(server, conn, hello), bare_ms)
+        conn = Kept(server)
+        warm, bare = interleave(bench.rounds * 5, lambda: timed(conn, hello), bare_ms)
         yield row("python warm, interleaved", warm, bare, 0.08)
         yield dict(row("python warm, p99", [sorted(warm)[int(len(warm) * 0.99)]], bare, 0.6))
-        loaded, plain = interleave(bench.rounds * 5, lambda: timed(server, conn, imports),
+        loaded, plain = interleave(bench.rounds * 5, lambda: timed(conn, imports),
                                    lambda: bare_ms(IMPORTS))
         yield row("python with imports", loaded, plain, 0.07)
-        yield row("python back to back", [timed(server, conn, hello) for _ in range(bench.rounds * 10)],
+        yield row("python back to back", [timed(conn, hello) for _ in range(bench.rounds * 10)],
                   bare, 0.12)
         conn.close()
 
         def client():
-            own = server.connect(tcp=True)
-            return lambda: timed(server, own, hello)
+            own = Kept(server)
+            return lambda: timed(own, hello)
         few, many = crowd(client), crowd(client, MANY)
         ours, theirs = len(few) / SECONDS, len(crowd(lambda: bare_ms)) / SECONDS
         yield dict(row("python, 64 clients, p99", [many[int(len(many) * 0.99)]], few, 12),
@@ -155,8 +152,8 @@ def warm_python(bench):
                "note": "%.0f/s to %.0f/s bare, %.1fx, aim 6x" % (ours, theirs, ours / theirs)}
     with Serving(HERMES_PARKED="0") as server:
         wait_until_warm(server)
-        conn = server.connect(tcp=True)
-        times = [timed(server, conn, hello) for _ in range(bench.rounds * 10)]
+        conn = Kept(server)
+        times = [timed(conn, hello) for _ in range(bench.rounds * 10)]
         yield row("python without a pool", times, bare, 0.22)
         conn.close()
     assert statistics.median(bare) > 0

@@ -291,14 +291,31 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         send[count++] = fds[i];
     *ret_step = STEP_CLONE;
     if (r >= 0)
-        r = zygote_clone(
-            &s->zygotes[box->zygote], &ask, send, count, &box->pidfd, &box->network);
+        r = zygote_ask(&s->zygotes[box->zygote], &ask, send, count, (unsigned)(box - s->boxes));
     for (unsigned i = 0; i < ask.join_count; i++)
         (void)close(send[1 + i]);
+    box->is_unborn = r >= 0;
     return r < 0 ? r : 0;
 }
 
-/* From the group to the go-ahead. On failure *ret_step names the step; the caller cleans up. */
+/* The last of box_build(): the box is watched, and may go on. */
+static int release_init(struct spawner *s, struct box *box, uint32_t remove, uint32_t *ret_step)
+{
+    int r;
+    *ret_step = STEP_CGROUP_LIMIT;
+    if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, remove)) < 0)
+        return r;
+    *ret_step = STEP_RELEASE;
+    if ((r = watch_all(s, box)) < 0)
+        return r;
+    if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
+        return -errno;
+    cgroup_leaf_open_counters(&s->cgroups, &box->leaf); /* at the end somebody waits */
+    return 0;
+}
+
+/* From the group to the go-ahead, or to the zygote's turn. On failure *ret_step names the step;
+ * the caller cleans up. */
 int box_build(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, uint32_t *ret_step)
 {
@@ -308,18 +325,7 @@ int box_build(struct spawner *s, struct box *box, const struct spawn_box *reques
         return r;
     r = box->zygote >= 0 ? start_warm(s, box, request, fds, fd_count, link_fd, ret_step)
                          : start_cold(s, box, request, fds, fd_count, link_fd, ret_step);
-    if (r < 0)
-        return r;
-    *ret_step = STEP_CGROUP_LIMIT;
-    if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, request->remove)) < 0)
-        return r;
-    *ret_step = STEP_RELEASE;
-    if ((r = watch_all(s, box)) < 0)
-        return r;
-    if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
-        return -errno;
-    cgroup_leaf_open_counters(&s->cgroups, &box->leaf); /* at the end somebody waits */
-    return 0;
+    return r < 0 || box->is_unborn ? r : release_init(s, box, request->remove, ret_step);
 }
 
 void box_kill(struct spawner *s, struct box *box)
@@ -513,6 +519,55 @@ static void note_kind(struct spawner *s, struct box *box, const struct spawn_box
     s->running += !box->is_session;
 }
 
+/* The zygote could not: a cold box can. */
+static void build_cold(struct spawner *s, struct box *unborn, const struct spawn_box *request,
+    const int *fds, unsigned fd_count)
+{
+    uint32_t step;
+    int socket = take_fd(&unborn->socket);
+    box_release(s, unborn);
+    struct box *box = box_new(s, socket, -1); /* there is room: for one, its own */
+    note_kind(s, box, request);
+    int r = box_build(s, box, request, fds, fd_count, &step);
+    if (r < 0)
+        box_fail(s, box, step, r);
+}
+
+/* What a cold box would need; closed when the zygote has made its own. */
+static void keep_ends(struct box *box, int *fds, unsigned fd_count)
+{
+    box->kept_count = fd_count;
+    for (unsigned i = 0; i < fd_count; i++)
+        box->kept[i] = take_fd(&fds[i]);
+}
+
+void box_born(struct spawner *s, struct box *box, int error, int pidfd, int network)
+{
+    int fds[BOX_MAX_FDS];
+    unsigned count = box->kept_count;
+    uint32_t step = STEP_CLONE;
+    memcpy(fds, box->kept, sizeof(fds));
+    box->kept_count = 0;
+    box->is_unborn = false;
+    box->pidfd = pidfd;
+    if (network >= 0) {
+        close_fd(&box->network);
+        box->network = network;
+    }
+    int r = error < 0 ? error : pidfd < 0 ? -EPROTO : release_init(s, box, 0, &step);
+    if (r < 0 && box->pidfd < 0 && !box->is_parked) {
+        const struct spawn_box request = {.kind = SPAWN_BOX,
+            .root = s->zygotes[box->zygote].root,
+            .flags = box->flags,
+            .limits = box->limits};
+        build_cold(s, box, &request, fds, count);
+    } else if (r < 0) {
+        box_fail(s, box, step, r);
+    }
+    for (unsigned i = 0; i < count; i++)
+        close_fd(&fds[i]);
+}
+
 static void serve_request(
     struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
 {
@@ -529,16 +584,12 @@ static void serve_request(
     box->socket = take_fd(&fds[0]);
     note_kind(s, box, request);
     int r = box_build(s, box, request, fds, fd_count, &step);
-    if (r < 0 && box->zygote >= 0 && box->pidfd < 0) {
-        /* The zygote could not: a cold box can. */
-        int socket = take_fd(&box->socket);
-        box_release(s, box);
-        box = box_new(s, socket, -1); /* there is room: for one, its own */
-        note_kind(s, box, request);
-        r = box_build(s, box, request, fds, fd_count, &step);
-    }
-    if (r < 0)
+    if (r < 0 && box->zygote >= 0)
+        build_cold(s, box, request, fds, fd_count);
+    else if (r < 0)
         box_fail(s, box, step, r);
+    else if (box->is_unborn)
+        keep_ends(box, fds, fd_count);
 }
 
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)

@@ -28,8 +28,11 @@ struct box {
     uint32_t network_owner; /* network.h */
     int pidfd;
     int slot;
-    int zygote;     /* whose child it is; -1 for a cold box */
-    int pool;       /* which keeps or kept it; -1 for none */
+    int zygote;            /* whose child it is; -1 for a cold box */
+    int pool;              /* which keeps or kept it; -1 for none */
+    bool is_unborn;        /* the zygote was asked for it; meanwhile nobody else looks at it */
+    int kept[BOX_MAX_FDS]; /* what it will not need then */
+    unsigned kept_count;
     bool is_parked; /* waits for a job */
     bool is_ready;  /* and its program too */
     struct cgroup_leaf leaf;
@@ -126,6 +129,10 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
 /* Makes a box of a zygote, or of a pool, ahead. */
 int box_park(struct spawner *s, int zygote);
 int box_park_program(struct spawner *s, int pool);
+
+/* A zygote's answer for a box that it was asked for: its pidfd, and its network namespace if
+ * that is new, both of which it takes, or why there is none. */
+void box_born(struct spawner *s, struct box *box, int error, int pidfd, int network);
 
 /* Ends one parked box of a pool, the one that is not ready first, or with -1 any parked box;
  * false when there is none. */

@@ -53,8 +53,8 @@ bool box_drop_parked(struct spawner *s, int pool)
     struct box *found = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (box->used && box->is_parked && !box->failed && (pool < 0 || box->pool == pool) &&
-            (!found || !box->is_ready))
+        if (box->used && box->is_parked && !box->is_unborn && !box->failed &&
+            (pool < 0 || box->pool == pool) && (!found || !box->is_ready))
             found = box;
     }
     if (!found)
@@ -93,8 +93,8 @@ static struct box *find_parked(struct spawner *s, const struct spawn_box *reques
     struct box *found = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (box->used && box->is_parked && !box->failed && parked_fits(s, box, request) &&
-            (!found || is_better(box, found)))
+        if (box->used && box->is_parked && !box->is_unborn && !box->failed &&
+            parked_fits(s, box, request) && (!found || is_better(box, found)))
             found = box;
     }
     return found;

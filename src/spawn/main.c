@@ -292,9 +292,10 @@ int main(int argc, char **argv)
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
-        int timeout = could_tidy || more    ? 0
-                      : spawner.dying_count ? 20
-                                            : pool_pause_ms(&spawner);
+        bool is_owed = zygote_check(&spawner);
+        int timeout = could_tidy || more               ? 0
+                      : spawner.dying_count || is_owed ? 20
+                                                       : pool_pause_ms(&spawner);
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);

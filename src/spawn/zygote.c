@@ -67,7 +67,7 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
         if (!serves(&s->zygotes[i], request))
             continue;
         s->zygotes[i].is_wanted = true;
-        if (s->zygotes[i].now.is_up)
+        if (s->zygotes[i].now.is_up && s->zygotes[i].now.birth_count < ZYGOTE_MAX_BIRTHS)
             return (int)i;
     }
     return -1;
@@ -236,40 +236,61 @@ static int hear(
     return -EPIPE;
 }
 
-int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
-    unsigned count, int *ret_pidfd, int *ret_network)
+int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
+    unsigned count, unsigned box)
 {
-    struct zygote_reply reply = {0};
-    int got[2] = {-1, -1};
-    int r = fdpass_send(z->now.socket, request, sizeof(*request), fds, count);
-    if (r == 0)
-        r = hear(&z->now, ANSWER_MS, &reply, got);
+    struct zygote_process *p = &z->now;
+    int r = fdpass_send(p->socket, request, sizeof(*request), fds, count);
     if (r < 0) {
-        z->now.is_up = false;
-        z->now.is_broken = true; /* zygote_tend() clears it away */
+        p->is_up = false;
+        p->is_broken = true; /* zygote_tend() clears it away */
         return r;
     }
-    z->now.made++;
-    *ret_pidfd = got[0];
-    if (got[1] >= 0)
-        *ret_network = got[1];
-    return reply.pid < 0 ? reply.pid : *ret_pidfd < 0 ? -EPROTO : 0;
+    if (!p->birth_count)
+        p->asked_ms = clock_ms();
+    p->births[p->birth_count++] = (uint16_t)box;
+    p->made++;
+    return 0;
 }
 
-/* The only thing it says unasked is that it is up. False when it has nothing to say. */
-static bool listen_to(struct spawner *s, struct zygote_process *p)
+/* The box that the next answer is about. */
+static struct box *next_born(struct spawner *s, struct zygote_process *p)
+{
+    struct box *box = &s->boxes[p->births[0]];
+    memmove(p->births, p->births + 1, --p->birth_count * sizeof(p->births[0]));
+    p->asked_ms = clock_ms();
+    return box;
+}
+
+static void give_up(struct spawner *s, struct zygote_process *p, int error)
+{
+    p->is_up = false;
+    p->is_broken = true;
+    while (p->birth_count)
+        box_born(s, next_born(s, p), error, -1, -1);
+}
+
+/* What it says is that it is up, then an answer for each box. False when it has nothing to say.
+ */
+static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
 {
     struct zygote_reply reply;
     int fds[2];
     if (p->socket < 0)
         return false;
-    int r = hear(p, 0, &reply, fds);
+    int r = hear(p, wait_ms, &reply, fds);
     if (r == -ETIMEDOUT)
         return false;
-    if (r < 0)
-        stop(s, p);
-    else
+    r = r == 0 && p->is_broken ? -EPROTO : r;
+    if (r == 0 && !p->is_up) {
         p->is_up = true;
+    } else if (r == 0 && p->birth_count) {
+        box_born(s, next_born(s, p), reply.pid < 0 ? reply.pid : 0, take_fd(&fds[0]),
+            take_fd(&fds[1]));
+    } else {
+        give_up(s, p, r < 0 ? r : -EPROTO);
+        stop(s, p);
+    }
     close_fd(&fds[0]);
     close_fd(&fds[1]);
     return true;
@@ -278,10 +299,22 @@ static bool listen_to(struct spawner *s, struct zygote_process *p)
 void zygote_event(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
-    if (listen_to(s, &z->now) && z->now.socket < 0)
+    if (listen_to(s, &z->now, 0) && z->now.socket < 0)
         z->retry_ms = clock_ms() + RETRY_MS;
-    if (listen_to(s, &z->next) && z->next.socket < 0)
+    if (listen_to(s, &z->next, 0) && z->next.socket < 0)
         z->retry_ms = clock_ms() + RETRY_MS;
+}
+
+bool zygote_check(struct spawner *s)
+{
+    bool owes = false;
+    for (uint32_t i = 0; i < s->zygote_count; i++) {
+        struct zygote_process *p = &s->zygotes[i].now;
+        if (p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS)
+            give_up(s, p, -ETIMEDOUT);
+        owes = owes || p->birth_count;
+    }
+    return owes;
 }
 
 /* Making a box ahead while others run takes their processor away: with one it can wait until
@@ -289,7 +322,7 @@ void zygote_event(struct spawner *s, int index)
  */
 static bool wants_more(const struct spawner *s, const struct zygote *z)
 {
-    return z->parked < z->park && !s->is_short &&
+    return z->parked < z->park && !s->is_short && !z->now.birth_count &&
            (!s->running || (s->running == 1 && z->parked * 2 < z->park));
 }
 
@@ -300,6 +333,9 @@ static bool relieve(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
     if (z->next.is_up) {
+        while (listen_to(s, &z->now, z->now.birth_count ? ANSWER_MS : 0))
+            ;
+        give_up(s, &z->now, -ETIMEDOUT);
         stop(s, &z->now);
         z->now = z->next;
         z->next = (struct zygote_process){.socket = -1, .pidfd = -1, .slot = -1};
@@ -324,6 +360,7 @@ bool zygote_tend(struct spawner *s)
         if (relieve(s, (int)i))
             return true;
         if (z->now.is_broken) {
+            give_up(s, &z->now, -EPIPE);
             stop(s, &z->now);
             z->retry_ms = clock_ms() + RETRY_MS;
         }
@@ -348,6 +385,7 @@ bool zygote_tend(struct spawner *s)
 void zygote_kill_all(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
+        s->zygotes[i].now.birth_count = 0; /* box_kill_all() ends them all */
         stop(s, &s->zygotes[i].now);
         stop(s, &s->zygotes[i].next);
     }

@@ -42,15 +42,21 @@ struct zygote_reply {
     int32_t pid; /* or negative errno */
 };
 
+/* Boxes that one zygote may have been asked for and not answered yet. */
+enum { ZYGOTE_MAX_BIRTHS = 128 };
+
 /* One start of an interpreter. */
 struct zygote_process {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
-    uint32_t serial; /* of this start */
-    uint32_t made;   /* boxes, since then */
-    bool is_up;      /* it answers */
-    bool is_broken;  /* it did not */
+    uint32_t serial;                    /* of this start */
+    uint32_t made;                      /* boxes, since then */
+    bool is_up;                         /* it answers */
+    bool is_broken;                     /* it did not */
+    uint16_t births[ZYGOTE_MAX_BIRTHS]; /* boxes it was asked for, in that order */
+    unsigned birth_count;
+    uint64_t asked_ms; /* since when it has owed us an answer */
     struct cgroup_leaf leaf;
 };
 
@@ -80,10 +86,13 @@ int zygote_find(struct spawner *s, const struct spawn_box *request);
 /* Whether a parked box of it is what the request asks for. */
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request);
 
-/* Has a box cloned. Returns 0 with its pidfd, and its network namespace if that is new, or
- * negative errno, after which the zygote may be down. */
-int zygote_clone(struct zygote *z, const struct zygote_request *request, const int *fds,
-    unsigned count, int *ret_pidfd, int *ret_network);
+/* Asks for the clone of a box, by its number, and does not wait: box_born() is called with the
+ * answer, or when there is none. */
+int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
+    unsigned count, unsigned box);
+
+/* Gives up zygotes that have not answered in time. Returns whether one owes an answer. */
+bool zygote_check(struct spawner *s);
 
 /* Called when nobody waits for us: starts zygotes and parks boxes, one thing at a time. Returns
  * whether there is more to do. */

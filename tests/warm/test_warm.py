@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -204,6 +205,37 @@ def test_the_zygote_dies_and_comes_back(server):
         assert wait_until(lambda: server.run("python", "1", limits={"memory_mb": 99}).json()
                           ["isolation"]["start"] == "warm", 20)
     assert server.child("hermes-spawn") == spawner
+
+
+@pytest.mark.parametrize("sign", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "dies"])
+def test_a_zygote_that_owes_answers(server, sign):
+    """Nobody waits for it longer than a second, everybody gets a box, and another one takes over."""
+    def zygotes():
+        return {p for p in children(server.child("hermes-spawn")) if is_zygote(p)}
+    assert wait_until(lambda: server.run("python", "print(1)").json()["isolation"]["start"] == "warm", 20)
+    before = zygotes()
+    stop = threading.Event()
+
+    def hit():
+        while not stop.wait(0.01):  # in the middle of whatever it does
+            for pid in zygotes() & before:
+                try:
+                    os.kill(pid, sign)
+                except ProcessLookupError:
+                    pass
+    thread = threading.Thread(target=hit)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        runs = [pool.submit(server.run, "python", "print(%d)" % i, stdin="x") for i in range(60)]
+        thread.start()
+        try:
+            answers = [run.result().json() for run in runs]
+        finally:
+            stop.set()
+            thread.join()
+    assert [a["stdout"] for a in answers] == ["%d\n" % i for i in range(60)], answers
+    assert "cold" in {a["isolation"]["start"] for a in answers}
+    assert wait_until(lambda: not zygotes() & before, 10)
+    assert wait_until(lambda: server.run("python", "print(1)").json()["isolation"]["start"] == "warm", 20)
 
 
 def is_zygote(pid):

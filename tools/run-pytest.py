@@ -47,8 +47,9 @@ def show(process):
 
 def finish(processes):
     for process in processes:
-        process.reader.join()
-        if process.wait() not in (0, NOTHING_COLLECTED):
+        status = process.wait()
+        process.reader.join(10)  # what a test left may have the pipe for ever
+        if status not in (0, NOTHING_COLLECTED):
             with open(reports / "failed", "a") as f:
                 f.write("pytest-%s\n" % process.name)
 

@@ -39,10 +39,16 @@ def serve_many(env=None):
         made[-1] = (path, server)
         return server
     yield make
-    for path, server in made:
-        if server and server.process.poll() is None:
-            server.stop()
-        return_dir(path)
+    failures = []
+    for path, server in made:  # all of them, also when one does not stop
+        try:
+            if server and server.process.poll() is None:
+                server.stop()
+            return_dir(path)
+        except Exception as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
 
 
 def boxes(server):

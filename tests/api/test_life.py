@@ -72,7 +72,7 @@ def test_sigterm_lets_short_runs_end_and_cancels_long_ones(make_server):
     answers = {}
 
     def one(i):
-        code = SLEEP % (3 if i < 2 else 300) + "; print('done')"
+        code = SLEEP % (2 * SLOW if i < 2 else 300) + "; print('done')"
         try:
             answers[i] = server.run("python", code, limits={"wall_ms": 400000})
         except OSError as e:

@@ -12,10 +12,36 @@ import time
 import websockets
 from websockets.legacy.client import unix_connect
 
-from apilib import SLOW
+from apilib import SLOW, boxes_below, wait_until
 
 PROMPT = r"box@box:[^ ]*\$ "
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+def inside(server):
+    """Processes in boxes, seen from outside: pid, command line, and group, session, terminal and its foreground group."""
+    for pid in boxes_below(server.child("hermes-spawn")):
+        try:
+            words = open("/proc/%d/cmdline" % pid).read().split("\0")[:-1]
+            fields = open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        yield pid, words, list(map(int, fields[2:6]))
+
+
+def shells(server):
+    """Those that sit at a terminal."""
+    return [pid for pid, _, (_, _, terminal, _) in inside(server) if terminal]
+
+
+def sleepers(server):
+    """Arguments of each `sleep`."""
+    return [words[1] for _, words, _ in inside(server) if words[:1] == ["sleep"]]
+
+
+def has_keyboard(server, command):
+    """Whether it runs in the foreground of a terminal: keys are for it and not for the shell any more."""
+    return any(words == command.split() and group == foreground for _, words, (group, _, _, foreground) in inside(server))
 
 
 class Refused(Exception):
@@ -28,6 +54,7 @@ class Terminal:
     """What a browser would do, but one step at a time."""
     def __init__(self, session, query="", headers=()):
         self.loop = asyncio.new_event_loop()
+        self.server = session.server
         self.seen = ""
         self.texts = []
         self.code = self.reason = None
@@ -89,6 +116,11 @@ class Terminal:
         self.status = int(found[2])
         return found[1].replace("\r\n", "\n")
 
+    def start(self, command):
+        """Types a command and waits until it has the keyboard."""
+        self.send(command + "\n")
+        assert wait_until(lambda: has_keyboard(self.server, command)), list(inside(self.server))
+
     def end(self, seconds=10.0):
         """Reads to the end: (exit code told or None, close code)."""
         while self.receive(seconds) is not None:
@@ -136,12 +168,19 @@ def frame(opcode, payload=b"", fin=True, masked=True, rsv=0, length=None):
     return head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
 
 
+def connect(server, tcp=False):
+    if tcp:
+        return socket.create_connection(("127.0.0.1", server.port), 20 * SLOW)
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20 * SLOW)
+    sock.connect(str(server.unix))
+    return sock
+
+
 class Raw:
     """A client that says what it likes, byte by byte."""
-    def __init__(self, session, query="", **kwargs):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(20 * SLOW)
-        self.sock.connect(str(session.server.unix))
+    def __init__(self, session, query="", tcp=False, **kwargs):
+        self.sock = connect(session.server, tcp)
         self.buffer = b""
         self.sock.sendall(handshake(session, query, **kwargs).encode())
         while b"\r\n\r\n" not in self.buffer:

@@ -4,7 +4,10 @@ import json
 import re
 import threading
 
+import pytest
+
 from apilib import SLOW
+from machine import lacks_for_copies
 
 
 class Session:
@@ -87,3 +90,31 @@ class Later:
         self.thread.join(60 * SLOW)
         assert self.reply is not None, "no reply"
         return self.reply
+
+
+def attach(original, made):
+    """A session of the answer to a fork."""
+    session = Session.__new__(Session)
+    session.server, session.key, session.made, session.id = original.server, original.key, made, made["id"]
+    return session
+
+
+def ask_copy(session, path="/fork", body=None):
+    """The reply to a request for a copy of a live session. The test is skipped where this host lacks what that takes and
+    the server says so; a server that says so elsewhere fails it."""
+    reply = session.call("POST", path, body)
+    if reply.status == 501 and lacks_for_copies():
+        pytest.skip(reply.json()["error"]["message"])
+    return reply
+
+
+def fork(session, count=None):
+    """A copy of it, or so many."""
+    reply = ask_copy(session, body=None if count is None else {"count": count})
+    assert reply.status == 201, reply
+    answer = reply.json()
+    assert answer["memory"] == "copied" and answer["outlives_parent"] is True
+    copies = [attach(session, made) for made in answer["sessions"]]
+    assert len(copies) == (count or 1)
+    assert all(copy.made["forked_from"] == session.id and copy.made["state"] == "idle" for copy in copies)
+    return copies if count else copies[0]

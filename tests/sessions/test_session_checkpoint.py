@@ -5,13 +5,13 @@ import os
 import pytest
 
 from apilib import boxes_below, wait_until
-from sessionlib import Session
+from sessionlib import Session, ask_copy, fork
 
-from test_session_fork import fork, value
+from test_session_fork import value
 
 
 def checkpoint(session, name=None):
-    reply = session.call("POST", "/checkpoints", {"name": name} if name else None)
+    reply = ask_copy(session, "/checkpoints", {"name": name} if name else None)
     assert reply.status == 201, reply
     return reply.json()["name"]
 

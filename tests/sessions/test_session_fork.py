@@ -9,25 +9,7 @@ import time
 import pytest
 
 from apilib import boxes_below, children, name_of, wait_until
-from sessionlib import Session
-
-
-def attach(original, made):
-    """A session of the answer to a fork."""
-    session = Session.__new__(Session)
-    session.server, session.key, session.made, session.id = original.server, original.key, made, made["id"]
-    return session
-
-
-def fork(session, count=None):
-    reply = session.call("POST", "/fork", None if count is None else {"count": count})
-    assert reply.status == 201, reply
-    answer = reply.json()
-    assert answer["memory"] == "copied" and answer["outlives_parent"] is True
-    copies = [attach(session, made) for made in answer["sessions"]]
-    assert len(copies) == (count or 1)
-    assert all(copy.made["forked_from"] == session.id and copy.made["state"] == "idle" for copy in copies)
-    return copies if count else copies[0]
+from sessionlib import Session, ask_copy, attach, fork
 
 
 def refused(session, *words):
@@ -131,7 +113,7 @@ def test_depth_is_limited_clearly(session):
     last = session()
     last.out("n = 0")
     for depth in range(40):
-        reply = last.call("POST", "/fork")
+        reply = ask_copy(last)
         if reply.status != 201:
             break
         parent, last = last, attach(last, reply.json()["sessions"][0])
@@ -147,7 +129,7 @@ def test_number_is_limited_clearly(make_server):
     assert reply.status == 400 and reply.json()["error"]["field"] == "count"
     made = 0
     while True:
-        reply = one.call("POST", "/fork", {"count": 5})
+        reply = ask_copy(one, body={"count": 5})
         if reply.status != 201:
             break
         made += 5
@@ -177,18 +159,32 @@ def test_files_by_the_api_are_those_of_the_fork(session):
         assert two.call("GET", "/files/d/a").status == 200
 
 
+def within(space):
+    """All processes in a pid namespace, whoever's children they are."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found |= {int(pid)} if os.readlink("/proc/%s/ns/pid" % pid) == space else set()
+        except OSError:
+            pass
+    return found
+
+
 def test_who_serves_its_files_is_the_spawners_child(server, session):
     """Were it somebody else's, the host's init would have to reap it, and the end of the original, with whom it shares
     the pid namespace, would wait for that."""
     one = session()
+    one.out("import os")
     two = fork(one)
     spawner = server.child("hermes-spawn")
+    space = one.out("print(os.readlink('/proc/self/ns/pid'), end='')")
+    assert two.out("print(os.readlink('/proc/self/ns/pid'), end='')") == space
     assert two.call("GET", "/files").status == 200
-    inside = [pid for pid in boxes_below(spawner) if name_of(pid) == "hermes-spawn"]
-    assert inside and all(pid in children(spawner) or any(pid in children(p) for p in boxes_below(spawner))
-                          for pid in inside), inside
+    helpers = [pid for pid in children(spawner) if pid in within(space) and name_of(pid) == "hermes-spawn"]
+    assert helpers
+    assert wait_until(lambda: within(space) <= set(boxes_below(spawner))), within(space)
     assert [s.delete().status for s in (two, one)] == [204, 204]
-    assert not boxes_below(spawner)
+    assert not within(space)
 
 
 # Life and death.
@@ -557,7 +553,7 @@ def test_lies_are_found_out(session, lie):
     one = session()
     one.out(HOSTILE + LIES[lie])
     start = time.monotonic()
-    reply = one.call("POST", "/fork")
+    reply = ask_copy(one)
     if lie == "a child says hello" and reply.status == 201:
         # One process of the session is as good as another.
         assert attach(one, reply.json()["sessions"][0]).out("print(1)") == "1\n"
@@ -570,37 +566,50 @@ def test_lies_are_found_out(session, lie):
 
 
 def test_the_original_hears_nothing_that_is_for_the_copy(session):
-    """It has the socket on which its copy is spoken to, and reads from it too: there are no descriptors to be had."""
+    """It has the socket on which its copy is spoken to, and reads from it too: it can take a word away, and has no copy
+    then, but there are no descriptors to be had. The control: the same call takes one that is there."""
     one, other = session(), session()
     one.out(HOSTILE + """
-import array, socket
-stolen, words = [], []
+import socket
+stolen, words, control = [], [], []
+def listen(sock, seconds, words, stolen):
+    end = time.monotonic() + seconds
+    while not words and time.monotonic() < end:
+        try:
+            data, found, _, _ = sock.recvmsg(10, socket.CMSG_SPACE(64), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue
+        words.append(data); stolen.extend(found)
+def slow(fd, word, answer, ask=functions['ask']):
+    if word == b'r':  # leaves the answer to whoever else listens
+        os.write(fd, word); time.sleep(5); os._exit(0)
+    ask(fd, word, answer)
+functions['ask'] = slow
 def steal(self):
     channel = self.kernel.channel
+    files, pipes = self.look()
     channel.send('fork', {'refused': None})
     fds = functions['take_descriptors'](channel.fd)
     if functions['clone']() == 0:
         try:
-            self.be_copy(fds, *self.look(), '/box')
+            self.be_copy(fds, files, pipes, '/box')
         finally:
             os._exit(0)
-    hello = socket.socket(fileno=os.dup(fds[3]))
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end:
-        try:
-            data, found, _, _ = hello.recvmsg(10, socket.CMSG_SPACE(64), socket.MSG_DONTWAIT)
-            words.append(data); stolen.extend(found)
-        except BlockingIOError:
-            pass
-    hello.close()
+    with socket.socket(fileno=fds.pop()) as hello:
+        listen(hello, 20, words, stolen)
+        listen(hello, 0.5, [], stolen)
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b'c'], [1])
+    listen(theirs, 1, [], control)
+    ours.close(); theirs.close()
     for fd in fds:
         os.close(fd)
     channel.send('fork', {'refused': None})
 type(forker).fork = steal
 """)
-    reply = one.call("POST", "/fork")
-    assert reply.status in (201, 409), reply
-    assert one.out("print(len(stolen))") == "0\n"
+    reply = ask_copy(one)
+    assert reply.status == 409, reply
+    assert one.out("print(words in ([b'm'], [b'k']), len(control), len(stolen))") == "True 1 0\n", one.out("print(words)")
     assert fork(other).out("print(2)") == "2\n"
 
 

@@ -6,13 +6,19 @@ import array
 import os
 import pathlib
 import random
+import select
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
+
+from apilib import descendants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
@@ -523,15 +529,19 @@ def children(spawner):
     return found
 
 
+def soon(check, seconds=20):
+    """What check() says at last: something true, or what it says when the time is over."""
+    deadline = time.time() + seconds
+    while not (found := check()) and time.time() < deadline:
+        time.sleep(0.01)
+    return found
+
+
 def helper_of(spawner):
     """Who makes its networks. It has its name a moment after its birth."""
-    deadline = time.time() + 20
-    while time.time() < deadline:
-        for pid, (comm, _) in children(spawner).items():
-            if comm == "hermes-network":
-                return pid
-        time.sleep(0.01)
-    raise AssertionError("no helper")
+    found = soon(lambda: [pid for pid, (comm, _) in children(spawner).items() if comm == "hermes-network"])
+    assert found, "no helper"
+    return found[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root networks are not made ahead")
@@ -554,8 +564,7 @@ def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
         assert helper not in helpers
         helpers.add(helper)
         os.kill(helper, 9)
-        while helper in children(s):  # until the spawner can see it too
-            time.sleep(0.01)
+        assert soon(lambda: helper not in children(s)), "the spawner does not see it"
     networks = [net for comm, net in children(s).values() if comm != "hermes-network"]
     assert len(networks) == len(set(networks)) == 6
     assert os.readlink("/proc/self/ns/net") not in networks
@@ -704,6 +713,18 @@ def test_a_flood_of_helpers_does_not_stop_the_spawner(shell, pipes):
     assert live.kinds()[-1] == ENDED
 
 
+def sleeps_in_box(spawner):
+    """Arguments of each `sleep`, seen from outside: a program does not see what sits at a terminal."""
+    found = []
+    for pid in descendants(spawner.pid):
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        found += words[1:2] if words[0] == "sleep" else []
+    return found
+
+
 class Screen:
     """A terminal in a box, as the server would have it."""
 
@@ -724,6 +745,7 @@ class Screen:
     def read_until(self, text):
         seen = b""
         while text not in seen:
+            assert select.select([self.master], [], [], 20)[0], seen
             seen += os.read(self.master, 4096)
         return seen
 
@@ -756,9 +778,12 @@ def test_a_terminal(shell):
         odd.socket.send(b"g")
         assert odd.word()[0] == REFUSED
         odd.close()
-    left = Screen(live, ("/usr/bin/bash", "-c", "trap '' HUP; sleep 1000"))
+    left = Screen(live, ("/usr/bin/bash", "-c", "trap '' HUP; echo ready; exec sleep 1000"))
     left.socket.send(b"g")
+    left.read_until(b"ready")
+    assert soon(lambda: sleeps_in_box(shell) == ["1000"])
     left.close()  # hangs up; what ignores that is killed
+    assert soon(lambda: not sleeps_in_box(shell))
     live.command(STOP)
     assert live.event()[0] == EXITED
     late = Screen(live)  # there is no program beside which it could be

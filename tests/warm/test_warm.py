@@ -296,11 +296,12 @@ def test_init_of_a_warm_box_is_a_program_of_its_own(server):
 LEAVES_ONE = """
 import os, sys, time
 if os.fork() == 0:
-    time.sleep(0.3)
-    print("late")
-    time.sleep(60)
-print("done")
-sys.exit(%d)
+    time.sleep(5)
+    print("late", flush=True)
+    os._exit(0)
+print("done", flush=True)
+%s
+sys.exit(3)
 """
 
 
@@ -316,9 +317,12 @@ def test_the_end_is_told_once_and_is_the_end(server, limits):
         run = server.run("python", "import os\nos.fork()", limits=limits).json()
         assert run["limits_hit"] == ["processes"], run  # the control
     else:
-        run = server.run("python", LEAVES_ONE % 3).json()
+        run = server.run("python", LEAVES_ONE % "").json()
         assert (run["exit_code"], run["stdout"]) == (3, "done\n"), run
-        assert run["usage"]["wall_ms"] < 300 * SLOW
+        assert run["usage"]["wall_ms"] < 5000, run
+        run = server.run("python", LEAVES_ONE % "os.wait()").json()
+        assert (run["exit_code"], run["stdout"]) == (3, "done\nlate\n"), run  # the control
+        assert run["usage"]["wall_ms"] >= 5000, run
     assert wait_until(lambda: len(inits(server)) <= max(before, 4), 20)
 
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host has. Tests of what the documentation promises only where it is there ask here, never the server under
+test: one that refuses without need has to fail. Only the standard library is used: tests also run in the guest."""
+import functools
+import json
+import os
+import platform
+import stat
+import subprocess
+import tempfile
+
+from apilib import HERMES
+
+SCOPES_ABI = 6  # of Landlock: signals and abstract sockets stay inside
+
+
+@functools.cache
+def doctor():
+    done = subprocess.run([str(HERMES), "doctor", "--json"], stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def has_scopes():
+    return doctor()["landlock_abi"] >= SCOPES_ABI
+
+
+def lacks_for_copies():
+    """What live sessions cannot be copied without (docs/sessions.md), as far as it is missing."""
+    enforced = {feature["name"] for feature in doctor()["features"] if feature["enforced"]}
+    needed = {"root": os.geteuid() == 0, "Landlock ABI %d" % SCOPES_ABI: has_scopes(),
+              "control groups v2": doctor()["cgroup"] in ("v2", "hybrid") and "cgroup_kill" in enforced,
+              "x86-64": platform.machine() == "x86_64"}
+    return [name for name, is_there in needed.items() if not is_there]
+
+
+@functools.cache
+def has_mknod():
+    """Whether a node like /dev/tty can be made, which the trees of boxes then have."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
+        try:
+            os.mknod(path + "/tty", stat.S_IFCHR | 0o666, os.makedev(5, 0))
+        except PermissionError:
+            return False
+    return True

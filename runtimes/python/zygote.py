@@ -4,6 +4,7 @@ forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ev
 this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
 argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
 """
+import _io
 import _random
 import _signal
 import _thread
@@ -39,11 +40,15 @@ MAIN_THREAD = threading.main_thread()
 seed = _random.Random.seed.__get__(random._inst)
 
 
-def words(get):
+def words(get, how=bytes):
     found = []
     while (word := get(len(found))) is not None:
-        found.append(word)
+        found.append(how(word))
     return found
+
+
+def text(word):
+    return str(word, ENCODING, ERRORS)
 
 
 def open_stream(fd, mode, errors, line_buffering):
@@ -85,9 +90,8 @@ def set_environment(env):
     time.tzset()
 
 
-def be_program(args, stdin):
+def be_program(argv, stdin):
     """Sets up sys for the program; returns its path."""
-    argv = [str(word, ENCODING, ERRORS) for word in args]
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     sys.orig_argv[:] = argv
     sys.argv[:] = argv[1:]
@@ -113,10 +117,13 @@ def make_main():
     return main
 
 
+FIRST_READ = 8192  # more than most have, and little to allocate
+
+
 def read_all(path):
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    source = chunk = os.read(fd, 65536)
-    while chunk:
+    source = chunk = os.read(fd, FIRST_READ)
+    while len(chunk) >= FIRST_READ:  # a file ends where less is there than was asked for
         chunk = os.read(fd, 1 << 20)
         source += chunk
     os.close(fd)
@@ -196,12 +203,16 @@ def is_own(module, folder):
     return isinstance(origin, str) and origin.startswith(folder)
 
 
+is_stream = _io._IOBase.__instancecheck__
+
+
 def flush_all():
     """Also what only libraries know. Text goes to a buffer, so it comes first."""
-    found = [x for x in gc.get_objects() if isinstance(x, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom))]
-    found.sort(key=lambda x: not isinstance(x, io.TextIOWrapper))
-    for stream in found:
-        flush(stream)
+    found = list(filter(is_stream, gc.get_objects()))
+    for kind in (io.TextIOWrapper, (io.BufferedWriter, io.BufferedRandom)) if found else ():
+        for stream in found:
+            if isinstance(stream, kind):
+                flush(stream)
 
 
 def wind_up(main):
@@ -215,10 +226,13 @@ def wind_up(main):
         for module in [m for m in sys.modules.values() if is_own(m, folder)]:
             clear(module)
     clear(main)
-    gc.collect()
+    gc.collect(2 if gc.get_objects(2) else 1)  # the oldest one also empties every free list
     flush_all()
-    for stream in {id(x): x for x in (getattr(sys, "stdout", None), sys.__stdout__)}.values():
-        problem = flush(stream) or problem
+    stdout = getattr(sys, "stdout", None)
+    problem = flush(stdout) or problem
+    own = getattr(sys, "__stdout__", None)
+    if own is not stdout:
+        problem = flush(own) or problem
     flush(getattr(sys, "stderr", None))
     return problem
 
@@ -245,7 +259,8 @@ def finish(status, main, leave):
     leave(status)
 
 
-ARGS = [b"/usr/bin/python3", b"/usr/lib/hermes/rehearsal.py"]
+ARGS = ["/usr/bin/python3", "/usr/lib/hermes/rehearsal.py"]
+REHEARSALS = 10  # after eight calls the interpreter adapts the code of a function, and writes to it
 
 
 def rehearse():
@@ -270,12 +285,15 @@ def rehearse_session(kernel):
 def serve(session):
     global LOADED
     library = ctypes.PyDLL(LIBRARY)
-    for name in ("hermes_warm_arg", "hermes_warm_env"):
-        getattr(library, name).restype = ctypes.c_char_p
-    begin, arg, leave = library.hermes_warm_begin, library.hermes_warm_arg, library.hermes_warm_exit
+    # To look a function up for the first time costs more than all that it does.
+    arg, env, begin, leave, is_parked, has_env = [getattr(library, "hermes_warm_" + name) for name in (
+        "arg", "env", "begin", "exit", "is_parked", "has_env")]
+    arg.restype = env.restype = ctypes.c_char_p
+    os.getcwd()
     open_stdio()
     make_main()
-    rehearse()
+    for _ in range(REHEARSALS):
+        rehearse()
     practise = rehearse
     if session:
         import kernel
@@ -290,14 +308,14 @@ def serve(session):
     # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a
     # lock: of what CPython does after a fork two things are left.
     MAIN_THREAD._native_id = _thread.get_native_id()
-    seed(int.from_bytes(os.urandom(32), "little"))
-    if library.hermes_warm_is_parked():
+    seed()
+    if is_parked():
         practise()
     stdin = begin()
-    if library.hermes_warm_has_env():
-        set_environment(words(library.hermes_warm_env))
-    path = be_program(words(arg), stdin)
-    del library, begin, arg
+    if has_env():
+        set_environment(words(env))
+    path = be_program(words(arg, text), stdin)
+    del library, arg, env, begin, is_parked, has_env
     if session:
         kernel.serve()
     main = sys.modules["__main__"]

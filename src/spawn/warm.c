@@ -22,7 +22,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +48,8 @@ static bool is_program; /* executed ahead, not forked from a zygote */
  * the same one for both, and may then name another failure than its own. */
 static char stack[64 << 10] __attribute__((aligned(16)));
 static int is_shared; /* cleared by the kernel */
-static jmp_buf interpreter;
+static void
+    *interpreter[5]; /* the C library's own way also looks for clean-ups, in four pages */
 
 /* Written from here because only a process in the parent user namespace may. */
 static int map_ids(int pid, unsigned payload)
@@ -134,7 +134,7 @@ static int be_box(void *unused)
 {
     (void)unused;
     inside_run(&in);
-    longjmp(interpreter, 1);
+    __builtin_longjmp(interpreter, 1);
 }
 
 /* Clones box init; returns its pid. That of a session keeps a copy of the interpreter as new,
@@ -203,7 +203,7 @@ EXPORT int hermes_warm_serve(void)
     if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
-    if (setjmp(interpreter))
+    if (__builtin_setjmp(interpreter))
         return 0;
     while (fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, REQUEST_MAX_FDS,
                &count) == (ssize_t)sizeof(request)) {

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         .channel_fd = -1,
         .hand_fd = -1};
     uint64_t cpu_ns = inside_cpu_ns();
-    if (!protect(in.link_fd) ||
+    if (!protect(in.link_fd) || inside_wait_go(&in) < 0 ||
         fs_write_all((int)values[INIT_GATE], &cpu_ns, sizeof(cpu_ns)) < 0)
         return 1;
     (void)close((int)values[INIT_GATE]);

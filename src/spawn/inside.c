@@ -19,14 +19,17 @@
 #include "spawn/sys.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 int inside_send(const struct inside *in, const struct link_record *record)
@@ -89,14 +92,34 @@ static int close_foreign(const struct inside *in)
     return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 }
 
-/* Waits until the spawner has written the id maps. */
-static int wait_release(const struct inside *in)
+int inside_wait_go(const struct inside *in)
 {
     char go;
     ssize_t n;
     while ((n = recv(in->link_fd, &go, 1, 0)) < 0 && errno == EINTR)
         ;
     return n == 1 ? 0 : n == 0 ? -EPIPE : -errno;
+}
+
+/* Until the zygote has written the id maps, or cannot. Should it die meanwhile, nobody wakes
+ * us, but the spawner lets go of the link. */
+static int wait_maps(const struct inside *in)
+{
+    const struct timespec nap = {.tv_nsec = 100000000};
+    struct pollfd link = {.fd = in->link_fd, .events = 0};
+    while (!atomic_load(in->maps)) {
+        (void)syscall(SYS_futex, in->maps, FUTEX_WAIT, 0, &nap, NULL, 0);
+        if (poll(&link, 1, 0) != 0)
+            return -EPIPE;
+    }
+    return atomic_load(in->maps) > 0 ? 0 : -EPERM;
+}
+
+/* Waits until the id maps are written. The spawner, who did it, gives the go-ahead at once;
+ * where it was the zygote, whom others wait for, that comes when we have left its memory. */
+static int wait_release(const struct inside *in)
+{
+    return in->maps ? wait_maps(in) : inside_wait_go(in);
 }
 
 /* The kernel's view of us: first to die when the host runs out of memory, and no user namespace

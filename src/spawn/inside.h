@@ -7,6 +7,7 @@
 #include "spawn/cgroup.h"
 #include "spawn/protocol.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,9 +30,10 @@ struct inside {
     int collect_fd;
     int channel_fd;                      /* becomes descriptor 3 of a session's program */
     int mount_fds[SPAWN_MAX_BOX_MOUNTS]; /* id-mapped copies of writable directories */
-    int hand_fd;          /* a box without a job yet gets job and stdio from here */
-    bool is_warm;         /* forked from a zygote: there is nothing to execute */
-    bool shares_memory;   /* with the zygote, until init.h's program takes over */
+    int hand_fd;        /* a box without a job yet gets job and stdio from here */
+    bool is_warm;       /* forked from a zygote: there is nothing to execute */
+    bool shares_memory; /* with the zygote, until init.h's program takes over */
+    atomic_int *maps;   /* there: 1 when it has mapped the ids, -1 when it could not; or NULL */
     uint64_t init_cpu_ns; /* used by the set-up; filled in before the program's process forks */
 };
 
@@ -81,8 +83,9 @@ struct link_order {
     uint64_t room_bytes; /* ORDER_FILES: memory that the box may still use */
 };
 
-/* Runs as pid 1 of the box. Reads one byte from the link first: the go-ahead. Returns only in
- * the program's process of a warm box, confined and ready for payload_begin(). */
+/* Runs as pid 1 of the box. Nothing of a job happens before it has read one byte from the link,
+ * the go-ahead. Returns only in the program's process of a warm box, confined and ready for
+ * payload_begin(). */
 void inside_run(struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
@@ -127,6 +130,9 @@ struct terminal_order {
 _Noreturn void terminal_run(const struct inside *in, const struct terminal_order *order,
     int (*prepare)(const struct inside *in));
 void terminal_refuse(int fd, int error);
+
+/* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
+int inside_wait_go(const struct inside *in);
 
 /* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);

@@ -23,6 +23,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +49,9 @@ static bool is_program; /* executed ahead, not forked from a zygote */
  * the same one for both, and may then name another failure than its own. */
 static char stack[64 << 10] __attribute__((aligned(16)));
 static int is_shared; /* cleared by the kernel */
-static void
-    *interpreter[5]; /* the C library's own way also looks for clean-ups, in four pages */
+static atomic_int maps;
+/* For __builtin_longjmp(): the C library's also looks for clean-ups, in four more pages. */
+static void *interpreter[5];
 
 /* Written from here because only a process in the parent user namespace may. */
 static int map_ids(int pid, unsigned payload)
@@ -88,6 +90,7 @@ static int fill_inside(const int *fds, unsigned count)
         .unique_ids = true,
         .is_warm = true,
         .shares_memory = !(flags & BOX_CHANNEL),
+        .maps = flags & BOX_CHANNEL ? NULL : &maps,
         .has_memory = request.has_memory,
         .landlock_abi = (int)request.landlock_abi,
         .link_fd = take_next(fds, count, &at),
@@ -153,6 +156,7 @@ static int make_box(int *ret_pidfd)
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return -errno;
     is_shared = in.shares_memory;
+    maps = 0;
     int pid = clone(be_box, stack + sizeof(stack), flags, NULL, ret_pidfd, NULL, &is_shared);
     if (pid < 0)
         is_shared = 0;
@@ -191,6 +195,8 @@ static void serve_request(const int *fds, unsigned count)
     int r = fill_inside(fds, count);
     int pid = r < 0 ? r : make_box(&pidfd);
     r = pid < 0 ? pid : map_ids(pid, request.payload_uid);
+    maps = r < 0 ? -1 : 1;
+    (void)syscall(SYS_futex, &maps, FUTEX_WAKE, 1, NULL, NULL, 0);
     /* A box whose ids could not be mapped never gets its go-ahead and is killed. */
     reply(r < 0 ? r : pid, pidfd);
 }

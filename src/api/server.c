@@ -523,7 +523,7 @@ static unsigned connection_limit(const struct service *service)
     uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
                       (uint64_t)FDS_PER_WAITER * state.queue +
                       (uint64_t)FDS_PER_SESSION * service->config.max_sessions +
-                      (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config);
+                      (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config, max);
     uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
     if (room < fds.rlim_cur / 4)
         room = fds.rlim_cur / 4;
@@ -558,7 +558,9 @@ int server_start(struct server **ret, struct service *service, const int *listen
     server->service = service;
     if (count > MAX_DAEMONS)
         count = MAX_DAEMONS;
-    int r = connections_open(&server->connections, service, connection_limit(service), err);
+    unsigned limit = connection_limit(service);
+    service->terminals_max = terminals_max(&service->config, limit);
+    int r = connections_open(&server->connections, service, limit, err);
     for (unsigned i = 0; r == 0 && i < count; i++) {
         server->daemons[i] = start_daemon(server, listen_fds[i]);
         if (server->daemons[i])

@@ -83,7 +83,7 @@ static void touch(struct talk *t)
     if (now - t->touched_ms < TOUCH_MS)
         return;
     t->touched_ms = now;
-    terminal_touch(t->terminal);
+    session_touch(t->terminal->s);
 }
 
 static void close_talk(struct talk *t, unsigned code, const char *reason)

@@ -27,7 +27,8 @@ struct terminal {
     bool is_counted;
 };
 
-/* Starts a shell on a terminal. ERR_BUSY when there are enough of them. */
+/* Starts a shell on a terminal. ERR_BUSY when there are enough of them, ERR_UNSUPPORTED when
+ * there are none here. */
 int session_terminal_open(struct session *s, struct terminal_size size, struct terminal **ret,
     unsigned *ret_retry_s, struct err *err);
 
@@ -36,15 +37,12 @@ void session_terminal_close(struct terminal *t);
 
 void terminal_resize(const struct terminal *t, struct terminal_size size);
 
-/* Somebody typed, or something was printed: the session is in use. */
-void terminal_touch(struct terminal *t);
-
 /* Whether the shell has ended, and how: its status, 128 and the signal, 137 when all of the box
  * was ended. */
 bool terminal_has_ended(const struct terminal *t, int *ret_exit_code);
 
-/* How many there may be, in all sessions: others need connections too. */
-uint64_t terminals_max(const struct config *config);
+/* How many there may be, in all sessions, of so many connections: others need those too. */
+uint64_t terminals_max(const struct config *config, uint64_t connections);
 
 /* How many there are. */
 unsigned terminals_count(struct sessions *all);

@@ -13,6 +13,7 @@ enum {
     TERMINAL_COLS = 120,
     TERMINAL_SIDE_MAX = 1000,
     TERMINAL_CONTROL_MAX = 1024, /* bytes of a message that is not input */
+    TERMINAL_SILENT_MS = 60000,
 };
 
 struct terminal_size {
@@ -50,3 +51,17 @@ unsigned terminals_count(struct sessions *all);
 /* A message about the terminal: {"type": "resize", "rows": N, "cols": N}. */
 int terminal_control_parse(
     const char *text, size_t len, struct terminal_size *ret, struct err *err);
+
+/* One side of a size that is asked for; the error has the name. */
+int terminal_side(const char *name, int64_t value, unsigned *ret, struct err *err);
+
+/* A client that says nothing is pinged every now and then; one that says nothing for
+ * TERMINAL_SILENT_MS, while it is listened to, is given up. */
+struct terminal_silence {
+    uint64_t since_ms;
+    uint64_t asked_ms;
+};
+enum terminal_verdict { TERMINAL_BEAR, TERMINAL_PING, TERMINAL_GIVE_UP };
+void terminal_heard(struct terminal_silence *s, uint64_t now_ms);
+enum terminal_verdict terminal_judge(
+    struct terminal_silence *s, bool is_listening, uint64_t now_ms);

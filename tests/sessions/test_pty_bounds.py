@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds on terminals, and what a refused client is told."""
 import json
+import os
 import resource
+import socket
 import threading
 
+import pytest
+
 from apilib import wait_until
-from ptylib import Raw, Refused, refusal
+from ptylib import BINARY, TEXT, Raw, Refused, Terminal, frame, handshake, refusal
 from sessionlib import Session
 
 
@@ -83,3 +87,69 @@ def test_no_terminals_at_all(make_server):
     refused = refusal(Session(make_server(env={"HERMES_SESSION_TERMINALS": "0"}), "bash"))
     assert refused.status == 501 and "Retry-After" not in refused.headers
     assert json.loads(refused.body)["error"]["code"] == "unsupported"
+
+
+def test_a_wrong_size_is_named(session):
+    for text, reason in ((b'{"type":"resize","rows":0,"cols":5}', "rows: must be a number from 1 to 1000"),
+                         (b'{"type":"resize","rows":5,"cols":"x"}', "cols: must be a number from 1 to 1000")):
+        raw = Raw(session("bash"))
+        raw.send(frame(TEXT, text))
+        assert raw.closed() == (1008, reason)
+        raw.close()
+
+
+@pytest.mark.parametrize("header, body", [("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+                         ids=["length", "chunked"])
+def test_no_opening_has_a_body(session, server, header, body):
+    opening = handshake(session("bash"), Connection="Upgrade, close")[:-2] + header + "\r\n\r\n"
+    answer = server.raw(opening.encode() + body)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"without a body" in answer and answer.count(b"HTTP/1.1 ") == 1
+    assert server.metric("hermes_terminals") == 0
+
+
+@pytest.mark.parametrize("early", [frame(BINARY, b"echo ear''ly\n"), b"\xff" * 100, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"],
+                         ids=["frame", "rubbish", "request"])
+def test_who_does_not_wait_for_the_answer(session, server, early):
+    """What is sent with the opening is lost, which harms its sender alone; nobody takes it for another request."""
+    one = session("bash")
+    with Terminal(one) as other:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(10)
+        sock.connect(str(server.unix))
+        sock.sendall(handshake(one).encode() + early)
+        seen = b""
+        while b"box@box" not in seen:
+            got = sock.recv(65536)
+            if not got:
+                break
+            seen += got
+        assert seen.startswith(b"HTTP/1.1 101 ") and seen.count(b"HTTP/1.1 ") == 1
+        assert other.run("echo fine") == "fine\n"
+        sock.close()
+        assert wait_until(lambda: server.metric("hermes_terminals") == 1)
+        assert other.run("echo fine") == "fine\n"
+
+
+TCP_REPAIR = 19  # a socket that is closed in this state says nothing to the other side
+
+
+def test_a_client_that_vanishes_while_nobody_reads_its_input(session, server):
+    """It is pinged all the same, and what comes back, or does not, ends the terminal."""
+    one = session("bash")
+    raw = Raw.__new__(Raw)
+    raw.sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    raw.buffer = b""
+    raw.sock.sendall(handshake(one).encode())
+    while b"box@box" not in raw.buffer:
+        raw.buffer += raw.sock.recv(65536)
+    raw.send(frame(BINARY, b"stty -icanon -echo; sleep 600\n"))
+    raw.send(frame(BINARY, b"x" * 200000))  # more than a terminal takes
+    assert wait_until(lambda: server.metric("hermes_terminals") == 1)
+    try:
+        raw.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    except OSError as e:
+        pytest.skip("a socket cannot vanish here: %s" % os.strerror(e.errno))
+    finally:
+        raw.close()
+    assert server.metric("hermes_terminals") == 1
+    assert wait_until(lambda: server.metric("hermes_terminals") == 0, 40)

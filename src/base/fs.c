@@ -188,7 +188,7 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
 
 /* Reads to the end of file; one byte more than fits is looked for, never stored. Room is made
  * for the size the file has; files of /proc have none. */
-static int read_to_end(int fd, size_t size, struct buf *b)
+int fs_read_to_end(int fd, size_t size, struct buf *b)
 {
     for (size_t want = size ? size + 1 : SSIZE_MAX;;) {
         ssize_t n = buf_read_fd(b, fd, want);
@@ -223,21 +223,13 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
     if (st.st_size > 0 && (uint64_t)st.st_size > b->max - b->len)
         return -EMSGSIZE;
 
-    int r = read_to_end(fd, (size_t)st.st_size, b);
+    int r = fs_read_to_end(fd, (size_t)st.st_size, b);
     if (r < 0) {
         b->len = before;
         if (b->data)
             b->data[before] = '\0';
     }
     return r;
-}
-
-int fs_read_input(const char *path, struct buf *b)
-{
-    if (strcmp(path, "-") == 0)
-        return read_to_end(STDIN_FILENO, 0, b);
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : read_to_end(fd, 0, b);
 }
 
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode)

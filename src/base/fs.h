@@ -22,8 +22,9 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
  * -EINVAL for anything else; b is then as before. Follows links. */
 int fs_read_file(int dir_fd, const char *path, struct buf *b);
 
-/* Appends all there is to read where a user points to: a file of any kind, or stdin for "-". */
-int fs_read_input(const char *path, struct buf *b);
+/* Appends all there is to read from a descriptor, of `size` bytes where that is known, else 0.
+ * -EMSGSIZE when it does not fit. */
+int fs_read_to_end(int fd, size_t size, struct buf *b);
 
 /* Writes all bytes, whatever write(2) accepts at once; waits where a descriptor would block. */
 int fs_write_all(int fd, const void *data, size_t len);

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -252,13 +252,6 @@ static int measure_load(struct bench_args *args, const struct subject *subject)
     return r;
 }
 
-static void print_json(const struct bench_args *args)
-{
-    char *text = json_dumps(args->answer, JSON_INDENT(2) | JSON_REAL_PRECISION(5));
-    (void)puts(text ? text : "");
-    free(text);
-}
-
 static int bench_all(struct bench_args *args)
 {
     args->cancel_fd = cli_catch_signals();
@@ -270,12 +263,12 @@ static int bench_all(struct bench_args *args)
         r = measure_load(args, args->bench.subjects[i]);
     int status = r == -EINTR ? 128 + SIGINT : r < 0 ? cli_fail("bench", &args->err) : 0;
     if (r == 0 && args->json)
-        print_json(args);
+        output_json(json_incref(args->answer), JSON_REAL_PRECISION(5));
     bench_close(&args->bench);
     json_decref(args->answer);
     if (args->cancel_fd >= 0)
         (void)close(args->cancel_fd);
-    return fflush(stdout) ? EXIT_HERMES : status;
+    return status;
 }
 
 int cmd_bench(int argc, char **argv)

@@ -9,13 +9,12 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/problem.h"
 #include "core/judge_json.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -146,17 +145,11 @@ static void print_total(const struct judge_args *args, const struct judge_result
 
 static int print_answer(const struct judge_args *args, const struct judge_result *result)
 {
-    if (args->json) {
-        json_t *json = judge_json(&args->problem.judge.spec, result, ENCODE_UTF8);
-        char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-        (void)puts(text ? text : "");
-        json_decref(json);
-        free(text);
-    } else {
+    if (args->json)
+        output_json(
+            judge_json(&args->problem.judge.spec, result, ENCODE_UTF8), RESULT_JSON_FLAGS);
+    else
         print_total(args, result);
-    }
-    if (fflush(stdout) != 0)
-        return 128 + SIGPIPE;
     return result->cancelled                         ? EXIT_CANCELLED
            : result->verdict == JUDGE_ACCEPTED       ? 0
            : result->verdict == JUDGE_INTERNAL_ERROR ? EXIT_HERMES

@@ -9,7 +9,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/input.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/engine.h"
 #include "core/result.h"
 
@@ -23,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10, READ_CHUNK = 64 << 10 };
+enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10 };
 #define DEFAULT_OUT "hermes-out"
 
 enum {
@@ -108,8 +110,7 @@ struct run_args {
     bool base64;
     bool no_cache;
     struct err err;
-    int failed;       /* negative errno once something was wrong */
-    int output_error; /* negative errno once output could not be written */
+    int failed; /* negative errno once something was wrong */
 };
 
 static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
@@ -309,15 +310,13 @@ static bool map_file(int fd, size_t size, struct run_file *ret)
 /* Reads a whole file or, for "-", stdin into *ret, which has no name yet. */
 static int read_source(const char *path, struct run_file *ret, struct err *err)
 {
-    cleanup_buf struct buf b = {.max = MAX_FILE};
-    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
+    cleanup_buf struct buf b = {0};
+    cleanup_close int fd = input_open(path, err);
+    struct stat st;
     *ret = (struct run_file){0};
-    if (fd != STDIN_FILENO) {
-        struct stat st;
-        if (fd < 0 || fstat(fd, &st) < 0)
-            return err_set(
-                err, ERR_NOT_FOUND, errno, "cannot read %s: %s", path, strerror(errno));
+    if (fd < 0)
+        return fd;
+    if (!str_eq(path, "-") && fstat(fd, &st) == 0) {
         if (S_ISDIR(st.st_mode))
             return err_set(
                 err, ERR_INVALID, EISDIR, "%s is a directory; name the file to run", path);
@@ -326,17 +325,10 @@ static int read_source(const char *path, struct run_file *ret, struct err *err)
             map_file(fd, (size_t)st.st_size, ret))
             return 0;
     }
-    ssize_t n;
-    while ((n = buf_read_fd(&b, fd, READ_CHUNK)) > 0)
-        ;
-    if (n == -EMSGSIZE)
-        return err_set(
-            err, ERR_TOO_LARGE, EFBIG, "%s is larger than %d MiB", path, MAX_FILE >> 20);
-    if (n < 0)
-        return err_set(
-            err, ERR_INVALID, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
-    ret->content = buf_take(&b, &ret->size);
-    return 0;
+    int r = input_take(fd, path, MAX_FILE, &b, err);
+    if (r == 0)
+        ret->content = buf_take(&b, &ret->size);
+    return r;
 }
 
 /* A program that everybody may execute is shown to the box instead of being copied into it. */
@@ -507,33 +499,15 @@ static void tell(const struct run_result *result)
         (void)fprintf(stderr, "hermes run: %s\n", run->message);
 }
 
-static void print_json(struct run_args *args, json_t *json)
-{
-    char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-    if (puts(text) < 0 || fflush(stdout) != 0)
-        args->output_error = -errno;
-    free(text);
-    json_decref(json);
-}
-
-/* As other programs end whose output breaks: quietly by SIGPIPE when the reader left. */
-static int fail_output(const struct run_args *args, struct err *err)
-{
-    if (args->output_error == -EPIPE)
-        return 128 + SIGPIPE;
-    (void)err_set(err, ERR_NO_SPACE, -args->output_error, "cannot write the output: %s",
-        strerror(-args->output_error));
-    return cli_fail("run", err);
-}
-
 static int run_prepared(
     struct run_args *args, struct engine *engine, int signal_fd, struct err *err)
 {
     struct run_result result;
     run_result_init(&result, 1 << 20);
     static const int sinks[] = {STDOUT_FILENO, STDERR_FILENO};
+    int output_error = 0; /* negative errno once the program's could not be passed on */
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
-        .sink_error = &args->output_error,
+        .sink_error = &output_error,
         .cancel_fd = signal_fd};
     int r = engine_run(engine, &args->spec, &watch, &result, err);
     struct signalfd_siginfo caught = {0};
@@ -545,20 +519,20 @@ static int run_prepared(
         /* What this host cannot do at all is no answer to the run. */
         if (args->json && err->code != ERR_UNSUPPORTED &&
             err_table[err->code].exit_status == EXIT_HERMES)
-            print_json(args, result_json_error(&result, err));
+            output_json(result_json_error(&result, err), RESULT_JSON_FLAGS);
     } else if (args->json) {
-        print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
-        status = args->output_error < 0 ? fail_output(args, err)
-                                        : run_exit_status(&result, (int)caught.ssi_signo);
-    } else if (args->output_error < 0) {
-        status = fail_output(args, err);
+        output_json(result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8),
+            RESULT_JSON_FLAGS);
+        status = run_exit_status(&result, (int)caught.ssi_signo);
+    } else if (output_error < 0) {
+        status = output_fail(table.command, -output_error);
     } else {
         tell(&result);
         status = run_exit_status(&result, (int)caught.ssi_signo);
         if (result.files.count && save_files(args, &result.files, err) < 0)
             status = err_table[err->code].exit_status;
     }
-    return status;
+    return output_end(table.command, status);
 }
 
 static int run_all(struct run_args *args, struct err *err)

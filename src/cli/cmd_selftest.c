@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "cli/attack_run.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/result.h"
 
 #include <fcntl.h>
@@ -391,10 +392,7 @@ static void print_json(const struct selftest *s)
     json_t *array = json_array();
     for (size_t i = 0; i < s->count; i++)
         (void)json_array_append_new(array, item_json(&s->items[i]));
-    char *text = json_dumps(array, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-    (void)puts(text ? text : "[]");
-    free(text);
-    json_decref(array);
+    output_json(array, RESULT_JSON_FLAGS);
 }
 
 static int conclude(struct selftest *s, int signal_fd)
@@ -413,7 +411,7 @@ static int conclude(struct selftest *s, int signal_fd)
             (void)printf(", %zu skipped", s->tally[ATTACK_SKIPPED]);
         (void)printf("\n");
     }
-    return fflush(stdout) != 0 ? EXIT_HERMES : s->tally[ATTACK_FAILED] ? EXIT_FAILED : 0;
+    return s->tally[ATTACK_FAILED] ? EXIT_FAILED : 0;
 }
 
 int cmd_selftest(int argc, char **argv)

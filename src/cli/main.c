@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "base/str.h"
+#include "cli/output.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -104,7 +105,9 @@ int main(int argc, char **argv)
             continue;
         if (commands[i].boxes)
             cli_delegate(argc - 1, argv + 1);
-        return commands[i].run(argc - 1, argv + 1);
+        char title[32];
+        (void)snprintf(title, sizeof(title), "hermes %s", name);
+        return output_end(title, commands[i].run(argc - 1, argv + 1));
     }
     (void)fprintf(stderr, "hermes: unknown command `%s`; `hermes help` lists them\n", name);
     return EXIT_USAGE;

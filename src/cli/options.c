@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 
 #include <getopt.h>
 #include <stdarg.h>
@@ -76,7 +77,7 @@ static _Noreturn void print_help(const struct option_table *table)
         (void)putchar('\n');
         print_wrapped(table->after, 0, 0);
     }
-    exit(fflush(stdout) == 0 ? 0 : EXIT_HERMES);
+    exit(output_end(table->command, 0));
 }
 
 /* One row for getopt_long(): its long form, and its letter at *letters. */

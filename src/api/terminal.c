@@ -172,8 +172,8 @@ static void on_message(
         return;
     }
     char reason[REASON_MAX + 1];
-    (void)snprintf(
-        reason, sizeof(reason), "%s%s%s", err.field, err.field[0] ? ": " : "", err.message);
+    (void)snprintf(reason, sizeof(reason), "%.16s%s%.100s", err.field, err.field[0] ? ": " : "",
+        err.message);
     close_talk(t, WSLAY_CODE_POLICY_VIOLATION, reason);
 }
 

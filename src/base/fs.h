@@ -52,6 +52,10 @@ int fs_remove_tree(int dir_fd, const char *name);
  * or read/write. */
 int fs_copy_fd(int from_fd, int to_fd);
 
+/* The path of what lies beside the program that runs, wherever that was started from; the
+ * caller frees. NULL where /proc does not tell. */
+char *fs_beside_self(const char *name);
+
 /* A sealed memfd holding these bytes, positioned at 0, open for reading and writing but sealed
  * against both growth and change. Returns the descriptor. */
 int fs_memfd_sealed(const char *name, const void *data, size_t len);

@@ -83,13 +83,6 @@ struct history {
     bool closed;
 };
 
-static int64_t wall_ms(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static unsigned bucket_of(const char *id)
 {
     unsigned hash = 2166136261u;
@@ -196,7 +189,7 @@ static struct history_run *run_new(struct history *h, const char *id, const char
     run->cancel_fd = -1;
     (void)snprintf(run->id, sizeof(run->id), "%s", id);
     (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
-    run->created_ms = wall_ms();
+    run->created_ms = clock_wall_ms();
     run->unread_since_ms = clock_ms();
     pthread_condattr_t attr;
     (void)pthread_condattr_init(&attr);
@@ -263,7 +256,7 @@ static struct history_run *find_stored(struct history *h, const char *id, const 
     if (!h->options.store || run_store_get(h->options.store, id, &row) < 0)
         return NULL;
     struct history_run *run = NULL;
-    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < wall_ms();
+    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
     if (str_eq(row.owner, owner) && row.finished_ms && !expired) {
         run = run_new(h, id, owner);
         run->is_over = run->from_store = true;
@@ -441,7 +434,7 @@ static void store_answer(const struct history_run *run, enum run_status status,
         .owner = xstrdup(run->owner),
         .status = xstrdup(run_status_name(status)),
         .created_ms = run->created_ms,
-        .finished_ms = wall_ms(),
+        .finished_ms = clock_wall_ms(),
         .answer = xmalloc(answer_len + 1),
         .answer_len = answer_len};
     memcpy(row.answer, answer, answer_len + 1);
@@ -623,7 +616,7 @@ void history_tick(struct history *history)
         history->store_expired_ms = now;
     (void)pthread_mutex_unlock(&history->lock);
     if (expire)
-        run_store_expire(o->store, wall_ms() - (int64_t)o->ttl_ms, o->max_bytes);
+        run_store_expire(o->store, clock_wall_ms() - (int64_t)o->ttl_ms, o->max_bytes);
 }
 
 void history_close(struct history *history)

@@ -71,8 +71,7 @@ static void take_option(void *to, int key, char *arg)
         strv_add(&args->languages, arg);
         break;
     case 'n':
-        if (str_parse_u64(arg, &args->rounds) < 0 || !args->rounds || args->rounds > ROUNDS_MAX)
-            options_misuse(table.command, "--rounds must be a number from 1 to %d", ROUNDS_MAX);
+        args->rounds = options_number(table.command, "rounds", arg, ROUNDS_MAX);
         break;
     case 'q':
         args->no_load = true;

@@ -57,7 +57,7 @@ static const struct option_row options[] = {
     {"entry", OPT_ENTRY, "NAME", "which of the files is run"},
     {"env", 'e', "KEY=VALUE", "set a variable in the box"},
     {"compile-arg", OPT_COMPILE_ARG, "ARG", "pass an allowed option to the compiler"},
-    {"no-cache", OPT_NO_CACHE, NULL, "compile even if the same was compiled before"},
+    {CLI_NO_CACHE(OPT_NO_CACHE)},
     {"ro", OPT_RO, "DIR[:PATH]", "show a directory read-only (default below /mnt)"},
     {"rw", OPT_RW, "DIR[:PATH]", "show a directory for writing"},
     {"time", OPT_TIME, "DURATION", "wall time limit: 2s, 500ms"},
@@ -70,7 +70,7 @@ static const struct option_row options[] = {
     {"stack", OPT_STACK, "SIZE", "stack limit"},
     {"output", OPT_OUTPUT, "SIZE", "most bytes on stdout and on stderr"},
     {"cpus", OPT_CPUS, "N", "cores the box may use: 0.5, 2"},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
     {"base64", OPT_BASE64, NULL, "with --json: stdout and stderr in base64"},
     {"collect", OPT_COLLECT, "GLOB", "bring back files from /box that match"},
@@ -109,15 +109,11 @@ struct run_args {
     bool json;
     bool base64;
     bool no_cache;
-    struct err err;
-    int failed; /* negative errno once something was wrong */
 };
 
-static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
+static _Noreturn void wrong(const char *option, const char *value, const char *why)
 {
-    if (!args->failed)
-        args->failed =
-            err_set(&args->err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
+    options_wrong(table.command, option, value, why);
 }
 
 /* The limits that are one flag each: how the text is read and in which unit it is kept. */
@@ -174,7 +170,7 @@ static bool take_limit(struct run_args *args, int key, const char *text)
             continue;
         uint64_t *to = (uint64_t *)((char *)&args->spec.limits + flag->offset);
         if (read_limit(flag, text, to) < 0)
-            wrong(args, flag->name, text,
+            wrong(flag->name, text,
                 flag->read == READ_MS ? "not a duration above zero such as 2s or 500ms"
                 : flag->read == READ_CPUS || flag->read == READ_COUNT
                     ? "not a number above zero"
@@ -187,16 +183,13 @@ static bool take_limit(struct run_args *args, int key, const char *text)
 static void take_env(struct run_args *args, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (!equals) {
-        wrong(args, "env", text, "not KEY=VALUE");
-        return;
-    }
+    if (!equals)
+        wrong("env", text, "not KEY=VALUE");
     cleanup_free char *key = xstrndup(text, (size_t)(equals - text));
     const char *problem = run_env_problem(key, equals + 1, strlen(equals + 1));
     if (problem)
-        wrong(args, "env", text, problem);
-    else
-        strv_add(&args->spec.env, text);
+        wrong("env", text, problem);
+    strv_add(&args->spec.env, text);
 }
 
 /* DIR or DIR:PATH. Without PATH a box sees it at /mnt/NAME. */
@@ -207,25 +200,19 @@ static void take_mount(struct run_args *args, const char *text, bool writable)
     cleanup_free char *dir = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
     char real[PATH_MAX];
     struct stat st;
-    if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode)) {
-        wrong(args, option, dir, "not a directory");
-        return;
-    }
+    if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode))
+        wrong(option, dir, "not a directory");
     size_t n = args->spec.mount_count;
-    if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0])) {
-        wrong(args, option, dir, "at most 8 directories");
-        return;
-    }
+    if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0]))
+        wrong(option, dir, "at most 8 directories");
     struct run_mount *mount = &args->spec.mounts[n];
     const char *base = strrchr(real, '/') + 1;
     int len = colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
                     : snprintf(mount->path, sizeof(mount->path), "/mnt/%s", base);
     bool below = str_has_prefix(mount->path, "/mnt/") || str_has_prefix(mount->path, "/box/");
     if (len < 0 || (size_t)len >= sizeof(mount->path) || !below ||
-        str_name_problem(mount->path + 1, strlen(mount->path + 1))) {
-        wrong(args, option, text, "the path in the box must lie below /mnt or /box");
-        return;
-    }
+        str_name_problem(mount->path + 1, strlen(mount->path + 1)))
+        wrong(option, text, "the path in the box must lie below /mnt or /box");
     mount->source = (unsigned)n;
     mount->writable = writable;
     args->engine.sources[n].path = xstrdup(real);
@@ -259,9 +246,7 @@ static void take_option(void *to, int key, char *arg)
         take_mount(args, arg, key == OPT_RW);
         break;
     case OPT_MIN_LEVEL:
-        if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
-            args->engine.min_level == LEVEL_NONE)
-            wrong(args, "min-level", arg, "one of full, strong, process");
+        args->engine.min_level = cli_min_level(table.command, arg);
         break;
     case OPT_JSON:
         args->json = true;
@@ -539,9 +524,7 @@ static int run_all(struct run_args *args, struct err *err)
 {
     struct engine *engine = NULL;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = args->failed;
-    if (r == 0)
-        r = engine_start(&engine, &args->engine, err);
+    int r = engine_start(&engine, &args->engine, err);
     if (r == 0)
         r = prepare(args, &args->registry, err);
     if (r == 0 && !args->spec.runtime->available)
@@ -562,7 +545,8 @@ int cmd_run(int argc, char **argv)
     options_parse(&table, argc, argv, take_option, &args);
     if (!args.file)
         options_misuse(table.command, "which FILE? `-` reads the code from stdin");
-    int status = run_all(&args, &args.err);
+    struct err err = {0};
+    int status = run_all(&args, &err);
     /* Nothing is freed: somebody waits for our end, and the kernel is quicker. */
     _exit(status);
 }

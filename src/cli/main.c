@@ -5,7 +5,9 @@
 #include "cli/cli.h"
 
 #include "base/str.h"
+#include "cli/options.h"
 #include "cli/output.h"
+#include "core/spawner.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -64,6 +66,14 @@ int cli_fail(const char *command, const struct err *err)
     (void)fprintf(stderr, "hermes %s: %s%s%s\n", command, err->field, err->field[0] ? ": " : "",
         err->message);
     return err_table[err->code].exit_status;
+}
+
+unsigned cli_min_level(const char *command, const char *value)
+{
+    unsigned level;
+    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
+        options_wrong(command, "min-level", value, "one of full, strong, process");
+    return level;
 }
 
 /* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a

@@ -156,7 +156,7 @@ static uint64_t parse_mb(const char *arg)
     uint64_t bytes = 0;
     if (str_parse_size(arg, &bytes) < 0)
         options_misuse(COMMAND, "`%s` is no size; write 256m or 1g", arg);
-    return bytes >> 20;
+    return (bytes >> 20) + (bytes % (1 << 20) != 0); /* as `hermes run` has it */
 }
 
 static void add_env(struct args *args, const char *arg)

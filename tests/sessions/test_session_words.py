@@ -39,6 +39,13 @@ def test_words_that_are_no_text(hermes, server):
     assert one.state()["execution_count"] == 0
 
 
+def test_memory_is_rounded_as_run_does(hermes, server):
+    """Up: nobody gets less than was asked for."""
+    for size, memory_mb in (("67108865", 65), ("64m", 64), ("65537k", 65)):
+        one = hermes("new", "-l", "bash", "--memory", size).stdout.decode().strip()
+        assert server("GET", "/v1/sessions/" + one).json()["limits"]["memory_mb"] == memory_mb, size
+
+
 def test_code_that_is_too_large(hermes, server, tmp_path):
     one = Session(server, "bash")
     large = tmp_path / "large"

@@ -111,11 +111,6 @@ struct run_args {
     bool no_cache;
 };
 
-static _Noreturn void wrong(const char *option, const char *value, const char *why)
-{
-    options_wrong(table.command, option, value, why);
-}
-
 /* The limits that are one flag each: how the text is read and in which unit it is kept. */
 static const struct limit_flag {
     int option;
@@ -170,7 +165,7 @@ static bool take_limit(struct run_args *args, int key, const char *text)
             continue;
         uint64_t *to = (uint64_t *)((char *)&args->spec.limits + flag->offset);
         if (read_limit(flag, text, to) < 0)
-            wrong(flag->name, text,
+            options_wrong(table.command, flag->name, text,
                 flag->read == READ_MS ? "not a duration above zero such as 2s or 500ms"
                 : flag->read == READ_CPUS || flag->read == READ_COUNT
                     ? "not a number above zero"
@@ -183,12 +178,11 @@ static bool take_limit(struct run_args *args, int key, const char *text)
 static void take_env(struct run_args *args, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (!equals)
-        wrong("env", text, "not KEY=VALUE");
-    cleanup_free char *key = xstrndup(text, (size_t)(equals - text));
-    const char *problem = run_env_problem(key, equals + 1, strlen(equals + 1));
+    cleanup_free char *key = xstrndup(text, equals ? (size_t)(equals - text) : 0);
+    const char *problem =
+        equals ? run_env_problem(key, equals + 1, strlen(equals + 1)) : "not KEY=VALUE";
     if (problem)
-        wrong("env", text, problem);
+        options_wrong(table.command, "env", text, problem);
     strv_add(&args->spec.env, text);
 }
 
@@ -201,10 +195,10 @@ static void take_mount(struct run_args *args, const char *text, bool writable)
     char real[PATH_MAX];
     struct stat st;
     if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode))
-        wrong(option, dir, "not a directory");
+        options_wrong(table.command, option, dir, "not a directory");
     size_t n = args->spec.mount_count;
     if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0]))
-        wrong(option, dir, "at most 8 directories");
+        options_wrong(table.command, option, dir, "at most 8 directories");
     struct run_mount *mount = &args->spec.mounts[n];
     const char *base = strrchr(real, '/') + 1;
     int len = colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
@@ -212,7 +206,8 @@ static void take_mount(struct run_args *args, const char *text, bool writable)
     bool below = str_has_prefix(mount->path, "/mnt/") || str_has_prefix(mount->path, "/box/");
     if (len < 0 || (size_t)len >= sizeof(mount->path) || !below ||
         str_name_problem(mount->path + 1, strlen(mount->path + 1)))
-        wrong(option, text, "the path in the box must lie below /mnt or /box");
+        options_wrong(
+            table.command, option, text, "the path in the box must lie below /mnt or /box");
     mount->source = (unsigned)n;
     mount->writable = writable;
     args->engine.sources[n].path = xstrdup(real);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a handler sees of HTTP. Only api/server.c and api/gate.c know the library below. */
+/* What a handler sees of HTTP: nothing of the library below. */
 
 #include "base/buf.h"
 #include "base/err.h"

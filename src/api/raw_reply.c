@@ -29,19 +29,25 @@ void raw_linger(int fd)
     }
 }
 
+static void put_head(struct buf *to, const struct http_reply *reply)
+{
+    buf_init(to, TEXT_MAX);
+    (void)buf_printf(to, "HTTP/1.1 %d %s\r\n", reply->status,
+        MHD_get_reason_phrase_for((unsigned)reply->status));
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)buf_printf(to, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
+}
+
 void raw_reply(int fd, const struct http_reply *reply)
 {
     cleanup_buf struct buf text;
-    buf_init(&text, TEXT_MAX);
+    put_head(&text, reply);
     (void)buf_printf(&text,
-        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
-        reply->status, MHD_get_reason_phrase_for((unsigned)reply->status),
+        "Content-Type: %s\r\nContent-Length: %zu\r\nX-Content-Type-Options: nosniff\r\n"
+        "Connection: close\r\n",
         reply->content_type ? reply->content_type : "application/json", reply->body_len);
     if (reply->retry_after_s)
         (void)buf_printf(&text, "Retry-After: %u\r\n", reply->retry_after_s);
-    for (size_t i = 0; i < reply->header_count; i++)
-        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
     (void)buf_append_str(&text, "\r\n");
     (void)buf_append(&text, reply->body, reply->body_len);
     (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
@@ -51,11 +57,7 @@ void raw_reply(int fd, const struct http_reply *reply)
 void raw_switch(int fd, const struct http_reply *reply)
 {
     cleanup_buf struct buf text;
-    buf_init(&text, TEXT_MAX);
-    (void)buf_printf(&text, "HTTP/1.1 %d %s\r\n", reply->status,
-        MHD_get_reason_phrase_for((unsigned)reply->status));
-    for (size_t i = 0; i < reply->header_count; i++)
-        (void)buf_printf(&text, "%s: %s\r\n", reply->headers[i].name, reply->headers[i].value);
+    put_head(&text, reply);
     (void)buf_append_str(&text, "\r\n");
     (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The few shapes that replies have; api/server.c sends them. */
+/* The few shapes that replies have; api/request.c sends them. */
 
 #include "api/http.h"
 

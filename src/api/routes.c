@@ -88,7 +88,7 @@ const struct route route_table[] = {
         "Go on from a kept state.", "200 400 401 404 409 413 415 429 500 501 503", NULL},
     {"GET", "/v1/sessions/{id}/pty", AUTH_KEY, BODY_NONE, false, handle_session_terminal,
         "A terminal in a session, as a WebSocket (`rows`, `cols`).",
-        "101 400 401 403 404 409 426 429 503", NULL},
+        "101 400 401 403 404 409 426 429 501 503", NULL},
     {"GET", "/v1/runtimes", AUTH_KEY, BODY_NONE, false, handle_runtimes,
         "Languages, versions, default limits and what is missing.", "200 401", NULL},
     {"POST", "/run", AUTH_RUNNER, BODY_ANY, false, handle_runner_run,

@@ -34,8 +34,6 @@ enum {
     LAST_OUTPUT_MAX = 1 << 20, /* taken after the end of the shell */
     TICK_MS = 250,
     TOUCH_MS = 1000,
-    PING_MS = 20000,
-    SILENT_MS = 60000,
     LAST_MS = 5000,  /* for the client to take what is left */
     CLOSE_MS = 2000, /* for the client to close */
     REASON_MAX = 120,
@@ -53,12 +51,11 @@ struct talk {
     size_t control_len;
     char input[INPUT_MAX]; /* to the terminal */
     size_t input_at, input_len;
-    size_t last_bytes;   /* of output, after the end */
-    uint64_t heard_ms;   /* when the client last said something */
-    uint64_t touched_ms; /* when the session was last told that it is used */
-    uint64_t until_ms;   /* of the end, or of the closing; 0 before */
-    bool is_pinged;
-    bool is_broken; /* the client is gone */
+    size_t last_bytes;               /* of output, after the end */
+    struct terminal_silence silence; /* of the client */
+    uint64_t touched_ms;             /* when the session was last told that it is used */
+    uint64_t until_ms;               /* of the end, or of the closing; 0 before */
+    bool is_broken;                  /* the client is gone */
     bool is_silent; /* the terminal is closed on the other side; it may be opened again */
     bool has_ended; /* the shell has, */
     bool is_told;   /* and the client knows */
@@ -83,7 +80,7 @@ static void touch(struct talk *t)
     if (now - t->touched_ms < TOUCH_MS)
         return;
     t->touched_ms = now;
-    terminal_touch(t->terminal);
+    session_touch(t->terminal->s);
 }
 
 static void close_talk(struct talk *t, unsigned code, const char *reason)
@@ -105,8 +102,7 @@ static ssize_t on_receive(
     if (is_listening(t))
         n = recv(t->fd, to, len, MSG_DONTWAIT);
     if (n > 0) {
-        t->heard_ms = clock_ms();
-        t->is_pinged = false;
+        terminal_heard(&t->silence, clock_ms());
         return n;
     }
     t->is_broken = n == 0 || (errno != EAGAIN && errno != EINTR);
@@ -171,10 +167,14 @@ static void on_message(
     struct err err = {0};
     if (arg->opcode != WSLAY_TEXT_FRAME || t->is_closing || t->has_ended)
         return;
-    if (terminal_control_parse(t->control, t->control_len, &size, &err) < 0)
-        close_talk(t, WSLAY_CODE_POLICY_VIOLATION, err.message);
-    else
+    if (terminal_control_parse(t->control, t->control_len, &size, &err) == 0) {
         terminal_resize(t->terminal, size);
+        return;
+    }
+    char reason[REASON_MAX + 1];
+    (void)snprintf(reason, sizeof(reason), "%.16s%s%.100s", err.field, err.field[0] ? ": " : "",
+        err.message);
+    close_talk(t, WSLAY_CODE_POLICY_VIOLATION, reason);
 }
 
 static int queue(struct talk *t, uint8_t opcode, const char *data, size_t len)
@@ -244,14 +244,13 @@ static void keep_time(struct talk *t)
         t->is_broken = true;
     if (t->has_ended && !t->is_closing && now >= t->until_ms) /* he does not take the rest */
         close_talk(t, WSLAY_CODE_NORMAL_CLOSURE, "the shell has ended");
-    if (!is_listening(t)) /* what he says is not heard, which is not his fault */
-        t->heard_ms = now;
-    if (now - t->heard_ms >= SILENT_MS)
+    enum terminal_verdict verdict = terminal_judge(&t->silence, is_listening(t), now);
+    if (verdict == TERMINAL_GIVE_UP)
         t->is_broken = true;
-    if (now - t->heard_ms >= PING_MS && !t->is_pinged && !t->is_closing) {
-        t->is_pinged = true;
+    /* While something is on its way to him, that asks as well as a ping does. */
+    if (verdict == TERMINAL_PING && !t->is_closing &&
+        wslay_event_get_queued_msg_count(t->ws) == 0)
         (void)queue(t, WSLAY_PING, "", 0);
-    }
 }
 
 /* Waits until one of the three has something, or can take something. */
@@ -287,7 +286,7 @@ static bool goes_on(const struct talk *t)
 
 static void converse(struct talk *t)
 {
-    t->heard_ms = clock_ms();
+    terminal_heard(&t->silence, clock_ms());
     while (goes_on(t)) {
         wait_for(t);
         if (!t->is_broken && wslay_event_recv(t->ws) < 0 && !t->is_broken) {
@@ -305,6 +304,16 @@ static void converse(struct talk *t)
         raw_linger(t->fd);
 }
 
+/* Of a connection over TCP. Without the second one the kernel would go on for a quarter of an
+ * hour to send to a client that vanished; it is how that is noticed while we do not listen. */
+static const struct {
+    int name;
+    int value;
+} settings[] = {
+    {TCP_NODELAY, 1}, /* a keystroke is a packet */
+    {TCP_USER_TIMEOUT, TERMINAL_SILENT_MS},
+};
+
 static void serve(void *context, struct http_request *req, int fd)
 {
     static const struct wslay_event_callbacks callbacks = {.recv_callback = on_receive,
@@ -312,12 +321,11 @@ static void serve(void *context, struct http_request *req, int fd)
         .on_frame_recv_start_callback = on_frame,
         .on_frame_recv_chunk_callback = on_chunk,
         .on_msg_recv_callback = on_message};
-    const int on = 1;
     struct talk *t = xcalloc(1, sizeof(*t));
     *t = (struct talk){.terminal = context, .service = req->service, .fd = fd};
-    /* A keystroke is a packet. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        (void)setsockopt(
+            fd, IPPROTO_TCP, settings[i].name, &settings[i].value, sizeof(settings[i].value));
     if (wslay_event_context_server_init(&t->ws, &callbacks, t) == 0) {
         wslay_event_config_set_no_buffering(t->ws, 1);
         wslay_event_config_set_max_recv_msg_length(t->ws, MESSAGE_MAX);
@@ -336,32 +344,28 @@ static int get_side(
     const struct http_request *req, const char *name, unsigned *ret, struct err *err)
 {
     const char *text = http_query(req, name);
-    uint32_t value;
+    uint32_t value = 0;
     if (!text)
         return 0;
-    if (str_parse_u32(text, &value) < 0 || value < 1 || value > TERMINAL_SIDE_MAX)
-        return err_field(err, name, "must be a number from 1 to %d", TERMINAL_SIDE_MAX);
-    *ret = value;
-    return 0;
+    return terminal_side(name, str_parse_u32(text, &value) < 0 ? 0 : value, ret, err);
 }
 
 int handle_session_terminal(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct terminal_size size = {TERMINAL_ROWS, TERMINAL_COLS};
     struct terminal *terminal = NULL;
+    char accept[WEBSOCKET_ACCEPT];
     struct session *s = find_session(req, err);
     if (!s)
         return -ENOENT;
-    int r = websocket_begin(req, reply, err);
+    int r = websocket_check(req, reply, accept, err);
     if (r == 0 && (r = get_side(req, "rows", &size.rows, err)) == 0 &&
         (r = get_side(req, "cols", &size.cols, err)) == 0)
         r = session_terminal_open(s, size, &terminal, &reply->retry_after_s, err);
     if (r < 0) {
-        if (reply->status == 101)
-            reply->header_count = 0;
-        reply->status = 0;
         r = refuse_lost(s, reply, r, err);
     } else {
+        websocket_answer(reply, accept);
         reply->serve = serve;
         reply->done = done;
         reply->context = terminal;

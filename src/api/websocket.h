@@ -4,7 +4,12 @@
 /* The server's side of a WebSocket's opening. */
 
 #include "api/http.h"
+#include "core/websocket.h"
 
-/* Fills in the 101, or refuses: 426 when the client does not ask for a WebSocket, 403 to pages
- * that may not, 400 when it asks wrongly. No protocol and no extension is ever chosen. */
-int websocket_begin(struct http_request *req, struct http_reply *reply, struct err *err);
+/* Whether the client asks for a WebSocket as it should, and the answer to its key. 426 when it
+ * does not, with headers for the reply; 403 to pages that may not, 400 when it asks wrongly. */
+int websocket_check(const struct http_request *req, struct http_reply *reply,
+    char ret_accept[WEBSOCKET_ACCEPT], struct err *err);
+
+/* Fills in the 101. No protocol and no extension is ever chosen. */
+void websocket_answer(struct http_reply *reply, const char *accept);

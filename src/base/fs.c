@@ -23,6 +23,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 
@@ -188,7 +189,7 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
 
 /* Reads to the end of file; one byte more than fits is looked for, never stored. Room is made
  * for the size the file has; files of /proc have none. */
-static int read_to_end(int fd, size_t size, struct buf *b)
+int fs_read_to_end(int fd, size_t size, struct buf *b)
 {
     for (size_t want = size ? size + 1 : SSIZE_MAX;;) {
         ssize_t n = buf_read_fd(b, fd, want);
@@ -223,21 +224,13 @@ int fs_read_file(int dir_fd, const char *path, struct buf *b)
     if (st.st_size > 0 && (uint64_t)st.st_size > b->max - b->len)
         return -EMSGSIZE;
 
-    int r = read_to_end(fd, (size_t)st.st_size, b);
+    int r = fs_read_to_end(fd, (size_t)st.st_size, b);
     if (r < 0) {
         b->len = before;
         if (b->data)
             b->data[before] = '\0';
     }
     return r;
-}
-
-int fs_read_input(const char *path, struct buf *b)
-{
-    if (strcmp(path, "-") == 0)
-        return read_to_end(STDIN_FILENO, 0, b);
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : read_to_end(fd, 0, b);
 }
 
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode)
@@ -538,6 +531,17 @@ int fs_copy_fd(int from_fd, int to_fd)
         if (n <= 0)
             return copy_by_read(from_fd, to_fd);
     }
+}
+
+char *fs_beside_self(const char *name)
+{
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (len <= 0)
+        return NULL;
+    self[len] = '\0';
+    char *slash = strrchr(self, '/');
+    return slash ? xasprintf("%.*s/%s", (int)(slash - self), self, name) : NULL;
 }
 
 int fs_memfd_sealed(const char *name, const void *data, size_t len)

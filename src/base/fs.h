@@ -22,8 +22,9 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
  * -EINVAL for anything else; b is then as before. Follows links. */
 int fs_read_file(int dir_fd, const char *path, struct buf *b);
 
-/* Appends all there is to read where a user points to: a file of any kind, or stdin for "-". */
-int fs_read_input(const char *path, struct buf *b);
+/* Appends all there is to read from a descriptor, of `size` bytes where that is known, else 0.
+ * -EMSGSIZE when it does not fit. */
+int fs_read_to_end(int fd, size_t size, struct buf *b);
 
 /* Writes all bytes, whatever write(2) accepts at once; waits where a descriptor would block. */
 int fs_write_all(int fd, const void *data, size_t len);
@@ -50,6 +51,10 @@ int fs_remove_tree(int dir_fd, const char *name);
 /* Copies from the one's offset to its end, to the other's offset: by reflink, copy_file_range
  * or read/write. */
 int fs_copy_fd(int from_fd, int to_fd);
+
+/* The path of what lies beside the program that runs, wherever that was started from; the
+ * caller frees. NULL where /proc does not tell. */
+char *fs_beside_self(const char *name);
 
 /* A sealed memfd holding these bytes, positioned at 0, open for reading and writing but sealed
  * against both growth and change. Returns the descriptor. */

@@ -15,7 +15,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -426,13 +425,9 @@ char *attack_cases_dir(const char *named)
     const char *env = getenv("HERMES_CASES");
     if (named || (env && env[0]))
         return realpath(named ? named : env, NULL);
-    char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    for (size_t i = 0; len > 0 && i < sizeof(beside) / sizeof(beside[0]); i++) {
-        self[len] = '\0';
-        cleanup_free char *path =
-            xasprintf("%.*s/%s", (int)(strrchr(self, '/') - self), self, beside[i]);
-        if (access(path, R_OK | X_OK) == 0)
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+        cleanup_free char *path = fs_beside_self(beside[i]);
+        if (path && access(path, R_OK | X_OK) == 0)
             return realpath(path, NULL);
     }
     return access("/usr/share/hermes/attacks/cases", R_OK | X_OK) == 0

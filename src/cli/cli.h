@@ -20,6 +20,14 @@ int cmd_bench(int argc, char **argv);
 /* Prints "hermes COMMAND: message" and returns the exit status of the error's code. */
 int cli_fail(const char *command, const struct err *err);
 
+/* Rows of options that several commands have. */
+#define CLI_MIN_LEVEL(key)                                                                     \
+    "min-level", key, "LEVEL", "least isolation: full, strong (default), process"
+#define CLI_NO_CACHE(key) "no-cache", key, NULL, "compile even if the same was compiled before"
+
+/* The value of the first one; ends the program when it is none. */
+unsigned cli_min_level(const char *command, const char *value);
+
 /* Executes the command again in a delegated control group where one can be had and is needed;
  * returns otherwise. argv[0] is the command's name. */
 void cli_delegate(int argc, char **argv);

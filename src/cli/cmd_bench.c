@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -71,8 +71,7 @@ static void take_option(void *to, int key, char *arg)
         strv_add(&args->languages, arg);
         break;
     case 'n':
-        if (str_parse_u64(arg, &args->rounds) < 0 || !args->rounds || args->rounds > ROUNDS_MAX)
-            options_misuse(table.command, "--rounds must be a number from 1 to %d", ROUNDS_MAX);
+        args->rounds = options_number(table.command, "rounds", arg, ROUNDS_MAX);
         break;
     case 'q':
         args->no_load = true;
@@ -252,13 +251,6 @@ static int measure_load(struct bench_args *args, const struct subject *subject)
     return r;
 }
 
-static void print_json(const struct bench_args *args)
-{
-    char *text = json_dumps(args->answer, JSON_INDENT(2) | JSON_REAL_PRECISION(5));
-    (void)puts(text ? text : "");
-    free(text);
-}
-
 static int bench_all(struct bench_args *args)
 {
     args->cancel_fd = cli_catch_signals();
@@ -270,12 +262,12 @@ static int bench_all(struct bench_args *args)
         r = measure_load(args, args->bench.subjects[i]);
     int status = r == -EINTR ? 128 + SIGINT : r < 0 ? cli_fail("bench", &args->err) : 0;
     if (r == 0 && args->json)
-        print_json(args);
+        output_json(json_incref(args->answer), JSON_REAL_PRECISION(5));
     bench_close(&args->bench);
     json_decref(args->answer);
     if (args->cancel_fd >= 0)
         (void)close(args->cancel_fd);
-    return fflush(stdout) ? EXIT_HERMES : status;
+    return status;
 }
 
 int cmd_bench(int argc, char **argv)

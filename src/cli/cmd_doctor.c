@@ -6,12 +6,12 @@
 #include "cli/cli.h"
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/result.h"
 #include "core/spawner.h"
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,14 +72,9 @@ int cmd_doctor(int argc, char **argv)
     spawner_stop(&client);
     if (r < 0)
         return cli_fail("doctor", &err);
-    if (json) {
-        json_t *report = result_report_json(&reply);
-        char *text = json_dumps(report, JSON_INDENT(2));
-        (void)puts(text);
-        free(text);
-        json_decref(report);
-    } else {
+    if (json)
+        output_json(result_report_json(&reply), 0);
+    else
         print_report(&reply);
-    }
     return reply.level >= LEVEL_STRONG ? 0 : 1;
 }

@@ -9,13 +9,12 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/problem.h"
 #include "core/judge_json.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,8 +25,8 @@ static const struct option_row options[] = {
     {"language", 'l', "LANG", "language of the solution; default by its name"},
     {"parallel", 'j', "N", "tests at one time (default: twice the cores of this machine)"},
     {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
-    {"no-cache", OPT_NO_CACHE, NULL, "compile even if the same was compiled before"},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {CLI_NO_CACHE(OPT_NO_CACHE)},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
     {0},
 };
@@ -67,10 +66,7 @@ static void take_option(void *to, int key, char *arg)
         args->language = arg;
         break;
     case 'j':
-        if (str_parse_u32(arg, &args->parallel) < 0 || args->parallel < 1 ||
-            args->parallel > JUDGE_MAX_PARALLEL)
-            options_misuse(table.command, "--parallel %s: not a number from 1 to %d", arg,
-                JUDGE_MAX_PARALLEL);
+        args->parallel = options_number(table.command, "parallel", arg, JUDGE_MAX_PARALLEL);
         break;
     case OPT_STOP:
         args->stop = true;
@@ -79,9 +75,7 @@ static void take_option(void *to, int key, char *arg)
         args->no_cache = true;
         break;
     case OPT_MIN_LEVEL:
-        if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
-            args->engine.min_level == LEVEL_NONE)
-            options_misuse(table.command, "--min-level %s: one of full, strong, process", arg);
+        args->engine.min_level = cli_min_level(table.command, arg);
         break;
     case OPT_JSON:
         args->json = true;
@@ -146,17 +140,11 @@ static void print_total(const struct judge_args *args, const struct judge_result
 
 static int print_answer(const struct judge_args *args, const struct judge_result *result)
 {
-    if (args->json) {
-        json_t *json = judge_json(&args->problem.judge.spec, result, ENCODE_UTF8);
-        char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-        (void)puts(text ? text : "");
-        json_decref(json);
-        free(text);
-    } else {
+    if (args->json)
+        output_json(
+            judge_json(&args->problem.judge.spec, result, ENCODE_UTF8), RESULT_JSON_FLAGS);
+    else
         print_total(args, result);
-    }
-    if (fflush(stdout) != 0)
-        return 128 + SIGPIPE;
     return result->cancelled                         ? EXIT_CANCELLED
            : result->verdict == JUDGE_ACCEPTED       ? 0
            : result->verdict == JUDGE_INTERNAL_ERROR ? EXIT_HERMES

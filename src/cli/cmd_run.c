@@ -9,7 +9,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/input.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/engine.h"
 #include "core/result.h"
 
@@ -23,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10, READ_CHUNK = 64 << 10 };
+enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10 };
 #define DEFAULT_OUT "hermes-out"
 
 enum {
@@ -55,7 +57,7 @@ static const struct option_row options[] = {
     {"entry", OPT_ENTRY, "NAME", "which of the files is run"},
     {"env", 'e', "KEY=VALUE", "set a variable in the box"},
     {"compile-arg", OPT_COMPILE_ARG, "ARG", "pass an allowed option to the compiler"},
-    {"no-cache", OPT_NO_CACHE, NULL, "compile even if the same was compiled before"},
+    {CLI_NO_CACHE(OPT_NO_CACHE)},
     {"ro", OPT_RO, "DIR[:PATH]", "show a directory read-only (default below /mnt)"},
     {"rw", OPT_RW, "DIR[:PATH]", "show a directory for writing"},
     {"time", OPT_TIME, "DURATION", "wall time limit: 2s, 500ms"},
@@ -68,7 +70,7 @@ static const struct option_row options[] = {
     {"stack", OPT_STACK, "SIZE", "stack limit"},
     {"output", OPT_OUTPUT, "SIZE", "most bytes on stdout and on stderr"},
     {"cpus", OPT_CPUS, "N", "cores the box may use: 0.5, 2"},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
     {"base64", OPT_BASE64, NULL, "with --json: stdout and stderr in base64"},
     {"collect", OPT_COLLECT, "GLOB", "bring back files from /box that match"},
@@ -107,17 +109,7 @@ struct run_args {
     bool json;
     bool base64;
     bool no_cache;
-    struct err err;
-    int failed;       /* negative errno once something was wrong */
-    int output_error; /* negative errno once output could not be written */
 };
-
-static void wrong(struct run_args *args, const char *option, const char *value, const char *why)
-{
-    if (!args->failed)
-        args->failed =
-            err_set(&args->err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
-}
 
 /* The limits that are one flag each: how the text is read and in which unit it is kept. */
 static const struct limit_flag {
@@ -173,7 +165,7 @@ static bool take_limit(struct run_args *args, int key, const char *text)
             continue;
         uint64_t *to = (uint64_t *)((char *)&args->spec.limits + flag->offset);
         if (read_limit(flag, text, to) < 0)
-            wrong(args, flag->name, text,
+            options_wrong(table.command, flag->name, text,
                 flag->read == READ_MS ? "not a duration above zero such as 2s or 500ms"
                 : flag->read == READ_CPUS || flag->read == READ_COUNT
                     ? "not a number above zero"
@@ -186,16 +178,12 @@ static bool take_limit(struct run_args *args, int key, const char *text)
 static void take_env(struct run_args *args, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (!equals) {
-        wrong(args, "env", text, "not KEY=VALUE");
-        return;
-    }
-    cleanup_free char *key = xstrndup(text, (size_t)(equals - text));
-    const char *problem = run_env_problem(key, equals + 1, strlen(equals + 1));
+    cleanup_free char *key = xstrndup(text, equals ? (size_t)(equals - text) : 0);
+    const char *problem =
+        equals ? run_env_problem(key, equals + 1, strlen(equals + 1)) : "not KEY=VALUE";
     if (problem)
-        wrong(args, "env", text, problem);
-    else
-        strv_add(&args->spec.env, text);
+        options_wrong(table.command, "env", text, problem);
+    strv_add(&args->spec.env, text);
 }
 
 /* DIR or DIR:PATH. Without PATH a box sees it at /mnt/NAME. */
@@ -206,25 +194,20 @@ static void take_mount(struct run_args *args, const char *text, bool writable)
     cleanup_free char *dir = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
     char real[PATH_MAX];
     struct stat st;
-    if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode)) {
-        wrong(args, option, dir, "not a directory");
-        return;
-    }
+    if (!realpath(dir, real) || stat(real, &st) < 0 || !S_ISDIR(st.st_mode))
+        options_wrong(table.command, option, dir, "not a directory");
     size_t n = args->spec.mount_count;
-    if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0])) {
-        wrong(args, option, dir, "at most 8 directories");
-        return;
-    }
+    if (n == sizeof(args->spec.mounts) / sizeof(args->spec.mounts[0]))
+        options_wrong(table.command, option, dir, "at most 8 directories");
     struct run_mount *mount = &args->spec.mounts[n];
     const char *base = strrchr(real, '/') + 1;
     int len = colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
                     : snprintf(mount->path, sizeof(mount->path), "/mnt/%s", base);
     bool below = str_has_prefix(mount->path, "/mnt/") || str_has_prefix(mount->path, "/box/");
     if (len < 0 || (size_t)len >= sizeof(mount->path) || !below ||
-        str_name_problem(mount->path + 1, strlen(mount->path + 1))) {
-        wrong(args, option, text, "the path in the box must lie below /mnt or /box");
-        return;
-    }
+        str_name_problem(mount->path + 1, strlen(mount->path + 1)))
+        options_wrong(
+            table.command, option, text, "the path in the box must lie below /mnt or /box");
     mount->source = (unsigned)n;
     mount->writable = writable;
     args->engine.sources[n].path = xstrdup(real);
@@ -258,9 +241,7 @@ static void take_option(void *to, int key, char *arg)
         take_mount(args, arg, key == OPT_RW);
         break;
     case OPT_MIN_LEVEL:
-        if (spawner_level_parse(arg, &args->engine.min_level) < 0 ||
-            args->engine.min_level == LEVEL_NONE)
-            wrong(args, "min-level", arg, "one of full, strong, process");
+        args->engine.min_level = cli_min_level(table.command, arg);
         break;
     case OPT_JSON:
         args->json = true;
@@ -309,15 +290,13 @@ static bool map_file(int fd, size_t size, struct run_file *ret)
 /* Reads a whole file or, for "-", stdin into *ret, which has no name yet. */
 static int read_source(const char *path, struct run_file *ret, struct err *err)
 {
-    cleanup_buf struct buf b = {.max = MAX_FILE};
-    cleanup_close int opened = str_eq(path, "-") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    int fd = str_eq(path, "-") ? STDIN_FILENO : opened;
+    cleanup_buf struct buf b = {0};
+    cleanup_close int fd = input_open(path, err);
+    struct stat st;
     *ret = (struct run_file){0};
-    if (fd != STDIN_FILENO) {
-        struct stat st;
-        if (fd < 0 || fstat(fd, &st) < 0)
-            return err_set(
-                err, ERR_NOT_FOUND, errno, "cannot read %s: %s", path, strerror(errno));
+    if (fd < 0)
+        return fd;
+    if (!str_eq(path, "-") && fstat(fd, &st) == 0) {
         if (S_ISDIR(st.st_mode))
             return err_set(
                 err, ERR_INVALID, EISDIR, "%s is a directory; name the file to run", path);
@@ -326,17 +305,10 @@ static int read_source(const char *path, struct run_file *ret, struct err *err)
             map_file(fd, (size_t)st.st_size, ret))
             return 0;
     }
-    ssize_t n;
-    while ((n = buf_read_fd(&b, fd, READ_CHUNK)) > 0)
-        ;
-    if (n == -EMSGSIZE)
-        return err_set(
-            err, ERR_TOO_LARGE, EFBIG, "%s is larger than %d MiB", path, MAX_FILE >> 20);
-    if (n < 0)
-        return err_set(
-            err, ERR_INVALID, (int)-n, "cannot read %s: %s", path, strerror((int)-n));
-    ret->content = buf_take(&b, &ret->size);
-    return 0;
+    int r = input_take(fd, path, MAX_FILE, &b, err);
+    if (r == 0)
+        ret->content = buf_take(&b, &ret->size);
+    return r;
 }
 
 /* A program that everybody may execute is shown to the box instead of being copied into it. */
@@ -507,33 +479,15 @@ static void tell(const struct run_result *result)
         (void)fprintf(stderr, "hermes run: %s\n", run->message);
 }
 
-static void print_json(struct run_args *args, json_t *json)
-{
-    char *text = json_dumps(json, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-    if (puts(text) < 0 || fflush(stdout) != 0)
-        args->output_error = -errno;
-    free(text);
-    json_decref(json);
-}
-
-/* As other programs end whose output breaks: quietly by SIGPIPE when the reader left. */
-static int fail_output(const struct run_args *args, struct err *err)
-{
-    if (args->output_error == -EPIPE)
-        return 128 + SIGPIPE;
-    (void)err_set(err, ERR_NO_SPACE, -args->output_error, "cannot write the output: %s",
-        strerror(-args->output_error));
-    return cli_fail("run", err);
-}
-
 static int run_prepared(
     struct run_args *args, struct engine *engine, int signal_fd, struct err *err)
 {
     struct run_result result;
     run_result_init(&result, 1 << 20);
     static const int sinks[] = {STDOUT_FILENO, STDERR_FILENO};
+    int output_error = 0; /* negative errno once the program's could not be passed on */
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
-        .sink_error = &args->output_error,
+        .sink_error = &output_error,
         .cancel_fd = signal_fd};
     int r = engine_run(engine, &args->spec, &watch, &result, err);
     struct signalfd_siginfo caught = {0};
@@ -545,29 +499,27 @@ static int run_prepared(
         /* What this host cannot do at all is no answer to the run. */
         if (args->json && err->code != ERR_UNSUPPORTED &&
             err_table[err->code].exit_status == EXIT_HERMES)
-            print_json(args, result_json_error(&result, err));
+            output_json(result_json_error(&result, err), RESULT_JSON_FLAGS);
     } else if (args->json) {
-        print_json(args, result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8));
-        status = args->output_error < 0 ? fail_output(args, err)
-                                        : run_exit_status(&result, (int)caught.ssi_signo);
-    } else if (args->output_error < 0) {
-        status = fail_output(args, err);
+        output_json(result_json(&result, args->base64 ? ENCODE_BASE64 : ENCODE_UTF8),
+            RESULT_JSON_FLAGS);
+        status = run_exit_status(&result, (int)caught.ssi_signo);
+    } else if (output_error < 0) {
+        status = output_fail(table.command, -output_error);
     } else {
         tell(&result);
         status = run_exit_status(&result, (int)caught.ssi_signo);
         if (result.files.count && save_files(args, &result.files, err) < 0)
             status = err_table[err->code].exit_status;
     }
-    return status;
+    return output_end(table.command, status);
 }
 
 static int run_all(struct run_args *args, struct err *err)
 {
     struct engine *engine = NULL;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = args->failed;
-    if (r == 0)
-        r = engine_start(&engine, &args->engine, err);
+    int r = engine_start(&engine, &args->engine, err);
     if (r == 0)
         r = prepare(args, &args->registry, err);
     if (r == 0 && !args->spec.runtime->available)
@@ -588,7 +540,8 @@ int cmd_run(int argc, char **argv)
     options_parse(&table, argc, argv, take_option, &args);
     if (!args.file)
         options_misuse(table.command, "which FILE? `-` reads the code from stdin");
-    int status = run_all(&args, &args.err);
+    struct err err = {0};
+    int status = run_all(&args, &err);
     /* Nothing is freed: somebody waits for our end, and the kernel is quicker. */
     _exit(status);
 }

@@ -8,12 +8,11 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/runtime.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct option_row options[] = {
@@ -87,10 +86,7 @@ static void print_json(const struct runtime_registry *reg)
                 "main_file", rt->main_file, "version", rt->version, "compiled", rt->compiled,
                 "available", rt->available, "package", rt->package, "missing", rt->missing));
     }
-    json_t *answer = json_pack("{s:o}", "runtimes", list);
-    cleanup_free char *text = json_dumps(answer, JSON_INDENT(2));
-    (void)puts(text);
-    json_decref(answer);
+    output_json(json_pack("{s:o}", "runtimes", list), 0);
 }
 
 int cmd_runtimes(int argc, char **argv)

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "cli/attack_run.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "core/result.h"
 
 #include <fcntl.h>
@@ -40,7 +41,7 @@ static const struct option_row options[] = {
         "also run each probe without the barrier it is about: it must get through"},
     {"only", OPT_ONLY, "ID", "only this case (O-07) or these (O-2*); may be repeated"},
     {"group", OPT_GROUP, "NAME", "only the cases of a group, such as filesystem"},
-    {"min-level", OPT_MIN_LEVEL, "LEVEL", "least isolation: full, strong (default), process"},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"warm", OPT_WARM, NULL,
         "only cases in Python and JavaScript, in boxes of interpreters that were started "
         "before"},
@@ -98,7 +99,6 @@ struct selftest {
 static void take_option(void *to, int key, char *arg)
 {
     struct selftest *s = to;
-    uint32_t number;
     switch (key) {
     case OPT_CONTROLS:
         s->controls = true;
@@ -111,14 +111,10 @@ static void take_option(void *to, int key, char *arg)
         s->group = arg;
         break;
     case OPT_MIN_LEVEL:
-        if (spawner_level_parse(arg, &s->min_level) < 0 || s->min_level == LEVEL_NONE)
-            options_misuse(table.command, "--min-level %s: one of full, strong, process", arg);
+        s->min_level = cli_min_level(table.command, arg);
         break;
     case 'j':
-        if (str_parse_u32(arg, &number) < 0 || number < 1 || number > JOBS_MAX)
-            options_misuse(
-                table.command, "--jobs %s: not a number from 1 to %d", arg, JOBS_MAX);
-        s->jobs = number;
+        s->jobs = options_number(table.command, "jobs", arg, JOBS_MAX);
         break;
     case OPT_WARM:
         s->bench.warm = true;
@@ -391,10 +387,7 @@ static void print_json(const struct selftest *s)
     json_t *array = json_array();
     for (size_t i = 0; i < s->count; i++)
         (void)json_array_append_new(array, item_json(&s->items[i]));
-    char *text = json_dumps(array, JSON_INDENT(2) | RESULT_JSON_FLAGS);
-    (void)puts(text ? text : "[]");
-    free(text);
-    json_decref(array);
+    output_json(array, RESULT_JSON_FLAGS);
 }
 
 static int conclude(struct selftest *s, int signal_fd)
@@ -413,7 +406,7 @@ static int conclude(struct selftest *s, int signal_fd)
             (void)printf(", %zu skipped", s->tally[ATTACK_SKIPPED]);
         (void)printf("\n");
     }
-    return fflush(stdout) != 0 ? EXIT_HERMES : s->tally[ATTACK_FAILED] ? EXIT_FAILED : 0;
+    return s->tally[ATTACK_FAILED] ? EXIT_FAILED : 0;
 }
 
 int cmd_selftest(int argc, char **argv)

@@ -5,28 +5,23 @@
 
 #include "cli/cli.h"
 
-#include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 static int become(const char *program, char **argv)
 {
-    char self[PATH_MAX];
     struct err err = {0};
     const char *command = argv[0];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n < 0 ? 0 : n] = '\0';
-    const char *slash = strrchr(self, '/');
-    cleanup_free char *path =
-        xasprintf("%.*s/%s", slash ? (int)(slash - self) : 0, self, program);
+    cleanup_free char *path = fs_beside_self(program);
     argv[0] = (char *)program;
-    (void)execv(path, argv);
-    (void)err_set(&err, ERR_UNAVAILABLE, errno, "cannot start %s: %s; is it installed?", path,
-        strerror(errno));
+    if (path)
+        (void)execv(path, argv);
+    (void)err_set(&err, ERR_UNAVAILABLE, errno, "cannot start %s: %s; is it installed?",
+        path ? path : program, strerror(errno));
     return cli_fail(command, &err);
 }
 

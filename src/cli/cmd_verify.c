@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/str.h"
+#include "cli/input.h"
 #include "cli/options.h"
 #include "core/judge_json.h"
 
@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_KEY_FILE = 256, OPT_REQUEST, ANSWER_MAX = 1 << 30 };
+enum { OPT_KEY_FILE = 256, OPT_REQUEST };
+enum { ANSWER_MAX = 1 << 30, KEY_MAX = 4096 };
 enum { EXIT_FORGED = 1 };
 
 static const struct option_row options[] = {
@@ -61,24 +62,17 @@ static void take_option(void *to, int key, char *arg)
     }
 }
 
-static int read_all(const char *path, struct buf *to, struct err *err)
-{
-    buf_init(to, ANSWER_MAX);
-    int r = fs_read_input(path, to);
-    return r < 0 ? err_set(err, ERR_NOT_FOUND, -r, "cannot read %s: %s", path, strerror(-r))
-                 : 0;
-}
-
 /* The key as one line, or from the environment. */
 static int read_key(const struct verify_args *args, struct buf *to, struct err *err)
 {
     const char *from_env = getenv("HERMES_SIGNING_KEY");
     int r = 0;
-    buf_init(to, 4096);
+    buf_init(to, KEY_MAX);
     if (args->key_file)
-        r = read_all(args->key_file, to, err);
-    else if (from_env)
-        r = buf_append_str(to, from_env);
+        r = input_read(args->key_file, KEY_MAX, to, err);
+    else if (from_env && buf_append_str(to, from_env) < 0)
+        return err_set(
+            err, ERR_TOO_LARGE, EFBIG, "HERMES_SIGNING_KEY is larger than %d bytes", KEY_MAX);
     while (to->len && (to->data[to->len - 1] == '\n' || to->data[to->len - 1] == '\r'))
         to->data[--to->len] = '\0';
     if (r == 0 && to->len == 0)
@@ -125,9 +119,9 @@ int cmd_verify(int argc, char **argv)
         options_misuse(table.command, "which ANSWER? `-` reads it from stdin");
     int r = read_key(&args, &key, &err);
     if (r == 0)
-        r = read_all(args.answer, &text, &err);
+        r = input_read(args.answer, ANSWER_MAX, &text, &err);
     if (r == 0 && args.request)
-        r = read_all(args.request, &request, &err);
+        r = input_read(args.request, ANSWER_MAX, &request, &err);
     if (r < 0)
         return cli_fail("verify", &err);
     json_t *answer = json_loadb(

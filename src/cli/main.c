@@ -5,6 +5,9 @@
 #include "cli/cli.h"
 
 #include "base/str.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "core/spawner.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -65,6 +68,14 @@ int cli_fail(const char *command, const struct err *err)
     return err_table[err->code].exit_status;
 }
 
+unsigned cli_min_level(const char *command, const char *value)
+{
+    unsigned level;
+    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
+        options_wrong(command, "min-level", value, "one of full, strong, process");
+    return level;
+}
+
 /* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a
  * program's output would go to it. */
 static void open_standard_fds(void)
@@ -104,7 +115,9 @@ int main(int argc, char **argv)
             continue;
         if (commands[i].boxes)
             cli_delegate(argc - 1, argv + 1);
-        return commands[i].run(argc - 1, argv + 1);
+        char title[32];
+        (void)snprintf(title, sizeof(title), "hermes %s", name);
+        return output_end(title, commands[i].run(argc - 1, argv + 1));
     }
     (void)fprintf(stderr, "hermes: unknown command `%s`; `hermes help` lists them\n", name);
     return EXIT_USAGE;

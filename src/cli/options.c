@@ -7,8 +7,12 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/str.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,6 +38,25 @@ void options_misuse(const char *command, const char *format, ...)
     va_end(args);
     (void)fputc('\n', stderr);
     point_to_help(command);
+}
+
+void options_wrong(const char *command, const char *option, const char *value, const char *why)
+{
+    struct err err = {0}; /* which makes it printable */
+    (void)err_set(&err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
+    (void)fprintf(stderr, "%s: %s\n", command, err.message);
+    exit(EXIT_USAGE);
+}
+
+uint32_t options_number(
+    const char *command, const char *option, const char *value, uint32_t max)
+{
+    uint32_t number;
+    char why[64];
+    (void)snprintf(why, sizeof(why), "not a number from 1 to %u", max);
+    if (str_parse_u32(value, &number) < 0 || number < 1 || number > max)
+        options_wrong(command, option, value, why);
+    return number;
 }
 
 /* Breaks lines between words; further lines begin at `indent`. Lines of the text stay lines. */
@@ -76,7 +99,7 @@ static _Noreturn void print_help(const struct option_table *table)
         (void)putchar('\n');
         print_wrapped(table->after, 0, 0);
     }
-    exit(fflush(stdout) == 0 ? 0 : EXIT_HERMES);
+    exit(output_end(table->command, 0));
 }
 
 /* One row for getopt_long(): its long form, and its letter at *letters. */

@@ -4,6 +4,7 @@
 /* The options of a command: a table that --help is printed from and getopt_long() reads by. */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The key of what is no option. */
 enum { OPTION_NONE = 0 };
@@ -28,6 +29,14 @@ struct option_table {
  * after --help and when something is wrong. */
 void options_parse(const struct option_table *table, int argc, char **argv,
     void (*take)(void *to, int key, char *value), void *to);
+
+/* The value of an option is wrong: says so in one line and ends the program. */
+_Noreturn void options_wrong(
+    const char *command, const char *option, const char *value, const char *why);
+
+/* A number from 1 to max; ends the program when it is none. */
+uint32_t options_number(
+    const char *command, const char *option, const char *value, uint32_t max);
 
 /* Says what is wrong with the command line and ends the program. */
 _Noreturn void options_misuse(const char *command, const char *format, ...)

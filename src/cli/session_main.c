@@ -4,7 +4,9 @@
  * A program of its own because it needs libcurl and libedit, which would cost `hermes run` ten
  * times its start. */
 
+#include "cli/input.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/session_client.h"
 #include "cli/session_files.h"
 #include "cli/session_repl.h"
@@ -14,7 +16,6 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/str.h"
 
 #include <curl/curl.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #define COMMAND "hermes session"
+#define SESSIONS "/v1/sessions"
 
 enum { TEXT_MAX = 16 << 20 };
 
@@ -125,6 +127,15 @@ static const struct option_row options[] = {
     {0},
 };
 
+/* Text of the command line for the server, which takes UTF-8 only. */
+static json_t *text_json(const char *what, const char *text)
+{
+    json_t *json = json_string(text);
+    if (!json)
+        options_misuse(COMMAND, "%s is no UTF-8", what);
+    return json;
+}
+
 static void set_number(json_t *to, const char *field, uint64_t value, const char *arg)
 {
     if (value == 0)
@@ -145,7 +156,7 @@ static uint64_t parse_mb(const char *arg)
     uint64_t bytes = 0;
     if (str_parse_size(arg, &bytes) < 0)
         options_misuse(COMMAND, "`%s` is no size; write 256m or 1g", arg);
-    return bytes >> 20;
+    return (bytes >> 20) + (bytes % (1 << 20) != 0); /* as `hermes run` has it */
 }
 
 static void add_env(struct args *args, const char *arg)
@@ -158,6 +169,7 @@ static void add_env(struct args *args, const char *arg)
         env = json_object();
         (void)json_object_set_new(args->session, "env", env);
     }
+    json_decref(text_json("--env", arg)); /* the name too */
     cleanup_free char *key = xstrndup(arg, (size_t)(equals - arg));
     (void)json_object_set_new(env, key, json_string(equals + 1));
 }
@@ -177,10 +189,10 @@ static void take_option(void *to, int key, char *arg)
         args->json = true;
         break;
     case 'l':
-        (void)json_object_set_new(args->session, "language", json_string(arg));
+        (void)json_object_set_new(args->session, "language", text_json("--language", arg));
         break;
     case OPT_NAME:
-        (void)json_object_set_new(args->session, "name", json_string(arg));
+        (void)json_object_set_new(args->session, "name", text_json("--name", arg));
         break;
     case OPT_MEMORY: {
         json_t *limits = json_object();
@@ -242,68 +254,56 @@ static char *list_commands(void)
     return buf_take(&out, NULL);
 }
 
-static int read_file(const char *path, struct buf *to, struct err *err)
+/* Calls a route, and prints the answer or has it shown; with neither, nothing is printed. Takes
+ * the path, which may be NULL with err, and the body. */
+static int call(const struct args *args, const char *method, char *path, json_t *body,
+    void (*show)(const json_t *answer), struct err *err)
 {
-    buf_init(to, TEXT_MAX);
-    int r = fs_read_input(path, to);
-    return r < 0 ? err_set(err, ERR_NOT_FOUND, -r, "cannot read %s: %s", path, strerror(-r))
-                 : 0;
-}
-
-static int make_session(const struct args *args, json_t **ret, struct err *err)
-{
-    return client_call(&args->client, "POST", "/v1/sessions", args->session, ret, err);
+    json_t *answer = NULL;
+    int r = path ? client_call(&args->client, method, path, body, &answer, err) : -EINVAL;
+    if (r == 0 && args->json && answer)
+        show_json(answer);
+    else if (r == 0 && !args->json && show)
+        show(answer);
+    json_decref(answer);
+    json_decref(body);
+    free(path);
+    return r;
 }
 
 static int command_new(const struct args *args, struct err *err)
 {
-    json_t *made = NULL;
-    int r = make_session(args, &made, err);
-    if (r == 0 && args->json)
-        show_json(made);
-    else if (r == 0)
-        (void)printf("%s\n", json_string_value(json_object_get(made, "id")));
-    json_decref(made);
-    return r;
+    return call(args, "POST", xstrdup(SESSIONS), json_incref(args->session), show_id, err);
 }
 
 static int command_list(const struct args *args, struct err *err)
 {
-    json_t *answer = NULL;
-    int r = client_call(&args->client, "GET", "/v1/sessions", NULL, &answer, err);
-    if (r == 0 && args->json)
-        show_json(answer);
-    else if (r == 0)
-        show_sessions(json_object_get(answer, "sessions"));
-    json_decref(answer);
+    return call(args, "GET", xstrdup(SESSIONS), NULL, show_sessions, err);
+}
+
+static int add_text(
+    const struct args *args, const char *field, const char *path, struct err *err)
+{
+    cleanup_buf struct buf content = {0};
+    int r = input_read(path, TEXT_MAX, &content, err);
+    json_t *text = r < 0 ? NULL : json_stringn(content.data ? content.data : "", content.len);
+    if (r == 0 && !text)
+        return err_set(err, ERR_INVALID, EINVAL, "%s is no UTF-8", field);
+    (void)json_object_set_new(args->exec, field, text);
     return r;
 }
 
 /* What an exec is given: the code, and stdin if there is any. */
 static int read_code(const struct args *args, struct err *err)
 {
-    const char *path = args->count > 1 ? args->words[1] : "-";
-    cleanup_buf struct buf code = {0};
-    cleanup_buf struct buf input = {0};
     int r = 0;
     if (args->code && args->count > 1)
         return err_set(err, ERR_INVALID, EINVAL, "give either -e CODE or a file");
-    if (!args->code && (r = read_file(path, &code, err)) < 0)
-        return r;
-    json_t *text = args->code ? json_string(args->code)
-                              : json_stringn(code.data ? code.data : "", code.len);
-    if (!text)
-        return err_set(err, ERR_INVALID, EINVAL, "the code is no UTF-8");
-    (void)json_object_set_new(args->exec, "code", text);
-    if (!args->stdin_path)
-        return 0;
-    if ((r = read_file(args->stdin_path, &input, err)) < 0)
-        return r;
-    text = json_stringn(input.data ? input.data : "", input.len);
-    if (!text)
-        return err_set(err, ERR_INVALID, EINVAL, "stdin is no UTF-8");
-    (void)json_object_set_new(args->exec, "stdin", text);
-    return 0;
+    if (args->code)
+        (void)json_object_set_new(args->exec, "code", text_json("--code", args->code));
+    else
+        r = add_text(args, "code", args->count > 1 ? args->words[1] : "-", err);
+    return r < 0 || !args->stdin_path ? r : add_text(args, "stdin", args->stdin_path, err);
 }
 
 static int command_exec(const struct args *args, struct err *err)
@@ -328,52 +328,36 @@ static int command_repl(const struct args *args, struct err *err)
 {
     json_t *session = NULL;
     bool is_own = args->count == 0;
-    cleanup_free char *path = is_own ? NULL : client_path(args->words[0], "", err);
-    int r = is_own ? make_session(args, &session, err)
-            : path ? client_call(&args->client, "GET", path, NULL, &session, err)
-                   : -EINVAL;
+    cleanup_free char *path = is_own ? xstrdup(SESSIONS) : client_path(args->words[0], "", err);
+    int r = path ? client_call(&args->client, is_own ? "POST" : "GET", path,
+                       is_own ? args->session : NULL, &session, err)
+                 : -EINVAL;
     if (r == 0)
         r = repl_run(&args->client, session, args->exec, err);
     if (session && is_own && !args->keep) {
-        json_t *nothing = NULL;
+        const char *id = json_string_value(json_object_get(session, "id"));
         struct err ignored = {0};
-        cleanup_free char *own =
-            client_path(json_string_value(json_object_get(session, "id")), "", &ignored);
-        (void)client_call(&args->client, "DELETE", own, NULL, &nothing, &ignored);
-        json_decref(nothing);
+        (void)call(args, "DELETE", client_path(id, "", &ignored), NULL, NULL, &ignored);
     }
     json_decref(session);
     return r;
 }
 
-/* A call of one route of one session, whose answer is a session again. */
-static int simple(const struct args *args, const char *method, const char *below,
-    const char *id, struct err *err)
-{
-    cleanup_free char *path = client_path(id, below, err);
-    json_t *answer = NULL;
-    int r = path ? client_call(&args->client, method, path, NULL, &answer, err) : -EINVAL;
-    if (r == 0 && args->json && answer)
-        show_json(answer);
-    json_decref(answer);
-    return r;
-}
-
 static int command_interrupt(const struct args *args, struct err *err)
 {
-    return simple(args, "POST", "/interrupt", args->words[0], err);
+    return call(args, "POST", client_path(args->words[0], "/interrupt", err), NULL, NULL, err);
 }
 
 static int command_reset(const struct args *args, struct err *err)
 {
-    return simple(args, "POST", "/reset", args->words[0], err);
+    return call(args, "POST", client_path(args->words[0], "/reset", err), NULL, NULL, err);
 }
 
 static int command_remove(const struct args *args, struct err *err)
 {
     int r = 0;
     for (int i = 0; r == 0 && i < args->count; i++)
-        r = simple(args, "DELETE", "", args->words[i], err);
+        r = call(args, "DELETE", client_path(args->words[i], "", err), NULL, NULL, err);
     return r;
 }
 
@@ -412,95 +396,49 @@ static int command_terminal(const struct args *args, struct err *err)
     return terminal_run(&args->client, args->words[0], err);
 }
 
-/* POST to a route of a session; takes body. */
-static int post(
-    const struct args *args, const char *below, json_t *body, json_t **ret, struct err *err)
-{
-    cleanup_free char *path = client_path(args->words[0], below, err);
-    int r = path ? client_call(&args->client, "POST", path, body, ret, err) : -EINVAL;
-    json_decref(body);
-    if (r == 0 && args->json)
-        show_json(*ret);
-    return r;
-}
-
 static int command_fork(const struct args *args, struct err *err)
 {
-    json_t *answer = NULL;
-    json_t *copy;
-    size_t i;
     json_int_t count = args->copies ? (json_int_t)args->copies : 1;
-    int r = post(args, "/fork", json_pack("{s:I}", "count", count), &answer, err);
-    if (r == 0 && !args->json) {
-        json_array_foreach(json_object_get(answer, "sessions"), i, copy)(void)
-            printf("%s\n", json_string_value(json_object_get(copy, "id")));
-        const char *memory = json_string_value(json_object_get(answer, "memory"));
-        if (memory && !str_eq(memory, "copied"))
-            (void)fprintf(stderr,
-                "hermes session: fresh sessions with copies of the files; the memory of this "
-                "language cannot be copied\n");
-    }
-    json_decref(answer);
-    return r;
+    return call(args, "POST", client_path(args->words[0], "/fork", err),
+        json_pack("{s:I}", "count", count), show_copies, err);
 }
 
 static int command_checkpoint(const struct args *args, struct err *err)
 {
-    json_t *answer = NULL;
-    json_t *body = args->count > 1 ? json_pack("{s:s}", "name", args->words[1]) : json_object();
-    int r = post(args, "/checkpoints", body, &answer, err);
-    if (r == 0 && !args->json)
-        (void)printf("%s\n", json_string_value(json_object_get(answer, "name")));
-    json_decref(answer);
-    return r;
+    json_t *body = json_object();
+    if (args->count > 1)
+        (void)json_object_set_new(body, "name", text_json("NAME", args->words[1]));
+    return call(args, "POST", client_path(args->words[0], "/checkpoints", err), body,
+        show_checkpoint, err);
 }
 
 static int command_checkpoints(const struct args *args, struct err *err)
 {
-    cleanup_free char *path = client_path(args->words[0], "/checkpoints", err);
-    json_t *answer = NULL;
-    int r = path ? client_call(&args->client, "GET", path, NULL, &answer, err) : -EINVAL;
-    if (r == 0 && args->json)
-        show_json(answer);
-    else if (r == 0)
-        show_checkpoints(json_object_get(answer, "checkpoints"));
-    json_decref(answer);
-    return r;
+    return call(args, "GET", client_path(args->words[0], "/checkpoints", err), NULL,
+        show_checkpoints, err);
 }
 
 static int command_rollback(const struct args *args, struct err *err)
 {
-    json_t *answer = NULL;
-    int r =
-        post(args, "/rollback", json_pack("{s:s}", "checkpoint", args->words[1]), &answer, err);
-    json_decref(answer);
-    return r;
+    return call(args, "POST", client_path(args->words[0], "/rollback", err),
+        json_pack("{s:o}", "checkpoint", text_json("NAME", args->words[1])), NULL, err);
 }
 
 static int command_remove_checkpoint(const struct args *args, struct err *err)
 {
     cleanup_free char *name = client_escape(args->words[1]);
     cleanup_free char *below = xasprintf("/checkpoints/%s", name);
-    return simple(args, "DELETE", below, args->words[0], err);
+    return call(args, "DELETE", client_path(args->words[0], below, err), NULL, NULL, err);
 }
 
 static int command_jobs(const struct args *args, struct err *err)
 {
-    cleanup_free char *below =
-        args->kill_job ? xasprintf("/jobs/%s", args->kill_job) : xstrdup("/jobs");
-    cleanup_free char *path = client_path(args->words[0], below, err);
-    json_t *answer = NULL;
-    if (args->kill_job && strspn(args->kill_job, "0123456789") != strlen(args->kill_job))
-        return err_field(err, "--kill", "`%.64s` is no job", args->kill_job);
-    int r = path ? client_call(&args->client, args->kill_job ? "DELETE" : "GET", path, NULL,
-                       &answer, err)
-                 : -EINVAL;
-    if (r == 0 && args->json)
-        show_json(answer);
-    else if (r == 0)
-        show_jobs(json_object_get(answer, "jobs"));
-    json_decref(answer);
-    return r;
+    const char *job = args->kill_job;
+    if (job && strspn(job, "0123456789") != strlen(job))
+        return err_field(err, "--kill", "`%.64s` is no job", job);
+    cleanup_free char *below = job ? xasprintf("/jobs/%s", job) : xstrdup("/jobs");
+    return call(args, job ? "DELETE" : "GET", client_path(args->words[0], below, err), NULL,
+        show_jobs, err);
 }
 
 static int run_command(int argc, char **argv, struct args *args, struct err *err)
@@ -549,7 +487,7 @@ int main(int argc, char **argv)
     json_decref(args.exec);
     curl_global_cleanup();
     if (r >= 0)
-        return r;
+        return output_end(COMMAND, r);
     (void)fprintf(
         stderr, "hermes session: %s%s%s\n", err.field, err.field[0] ? ": " : "", err.message);
     return err_table[err.code].exit_status;

@@ -23,8 +23,25 @@ void show_json(const json_t *value)
     free(text);
 }
 
-void show_sessions(const json_t *list)
+void show_id(const json_t *session)
 {
+    (void)printf("%s\n", text_of(session, "id"));
+}
+
+void show_copies(const json_t *answer)
+{
+    const json_t *list = json_object_get(answer, "sessions");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        show_id(json_array_get(list, i));
+    if (!str_eq(text_of(answer, "memory"), "copied"))
+        (void)fprintf(stderr,
+            "hermes session: fresh sessions with copies of the files; the memory of this "
+            "language cannot be copied\n");
+}
+
+void show_sessions(const json_t *answer)
+{
+    const json_t *list = json_object_get(answer, "sessions");
     (void)printf("%-30s %-10s %-8s %-20s %s\n", "ID", "LANGUAGE", "STATE", "EXPIRES", "NAME");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *s = json_array_get(list, i);
@@ -33,8 +50,9 @@ void show_sessions(const json_t *list)
     }
 }
 
-void show_jobs(const json_t *list)
+void show_jobs(const json_t *answer)
 {
+    const json_t *list = json_object_get(answer, "jobs");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *job = json_array_get(list, i);
         (void)printf("%-4lld %-8s %s\n",
@@ -84,15 +102,21 @@ int show_exit_status(const json_t *answer)
     return 125;
 }
 
-void show_checkpoints(const json_t *list)
+void show_checkpoint(const json_t *checkpoint)
 {
-    json_t *one;
-    size_t i;
+    (void)printf("%s\n", text_of(checkpoint, "name"));
+}
+
+void show_checkpoints(const json_t *answer)
+{
+    const json_t *list = json_object_get(answer, "checkpoints");
     if (json_array_size(list))
         (void)printf("%-20s  %-20s  %s\n", "NAME", "CREATED", "EXECS");
-    json_array_foreach(list, i, one)(void)
-        printf("%-20s  %-20s  %lld\n", text_of(one, "name"), text_of(one, "created_at"),
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        (void)printf("%-20s  %-20s  %lld\n", text_of(one, "name"), text_of(one, "created_at"),
             (long long)json_integer_value(json_object_get(one, "execution_count")));
+    }
 }
 
 static void put(FILE *to, const json_t *text)

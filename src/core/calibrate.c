@@ -41,9 +41,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void pause_for(uint64_t ms, const atomic_bool *stop)
+static void pause_until(uint64_t until_ms, const atomic_bool *stop)
 {
-    uint64_t until_ms = clock_ms() + ms;
     while (clock_ms() < until_ms && !*stop)
         (void)nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
 }
@@ -61,7 +60,8 @@ static bool median(struct engine *e, const struct runtime *rt, bool warm,
         if (measure(e, rt, warm, &peaks[count])) {
             count++;
         } else {
-            pause_for(pause_ms, stop);
+            uint64_t until_ms = clock_ms() + pause_ms;
+            pause_until(until_ms < deadline_ms ? until_ms : deadline_ms, stop);
             pause_ms *= 2;
         }
     }

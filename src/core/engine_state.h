@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What core/engine.c and core/engine_table.c know about an engine. */
+/* What core/engine*.c know about an engine. */
 
 #include "core/engine.h"
 

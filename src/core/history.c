@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See history.h. Runs lie in a hash table by id and in a list by age; one lock covers both and
- * every run. Events are kept as the text that readers get, so that several readers and a resume
- * cost no more than a copy. */
+ * every run with its events. */
 
 #include "core/history.h"
 
@@ -10,12 +9,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "base/utf8.h"
 #include "core/keys.h"
+#include "core/run_events.h"
 #include "store/run_store.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +25,8 @@
 enum {
     BUCKETS = 4096,
     RUNS_MAX = 20000,
-    EVENTS_MAX = 2 << 20, /* bytes of one run's events; the oldest are dropped */
-    READ_MAX = 256 << 10, /* bytes a reader gets at once */
-    RUN_COST = 512,       /* what a run without answer weighs */
+    RUN_COST = 512, /* what a run without answer weighs */
     STORE_EVERY_MS = 10000,
-};
-
-struct event {
-    struct event *next;
-    uint64_t id;
-    size_t len;
-    char text[];
 };
 
 struct history_run {
@@ -61,14 +50,7 @@ struct history_run {
     int cancel_fd;
     char *answer;
     size_t answer_len;
-    struct event *first, *last;
-    uint64_t last_id;
-    uint64_t dropped_id; /* last event that is not kept any more */
-    size_t event_bytes;
-    struct {
-        char bytes[4]; /* the beginning of a code point that is not whole yet */
-        size_t len;
-    } partial[2];
+    struct run_events events;
     pthread_cond_t changed;
 };
 
@@ -82,13 +64,6 @@ struct history {
     uint64_t store_expired_ms;
     bool closed;
 };
-
-static int64_t wall_ms(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 static unsigned bucket_of(const char *id)
 {
@@ -106,23 +81,9 @@ struct history *history_new(const struct history_options *options)
     return h;
 }
 
-static void drop_event(struct history_run *run)
-{
-    struct event *e = run->first;
-    run->first = e->next;
-    if (!run->first)
-        run->last = NULL;
-    run->dropped_id = e->id;
-    run->event_bytes -= e->len;
-    if (run->is_listed)
-        run->history->bytes -= e->len;
-    free(e);
-}
-
 static void run_free(struct history_run *run)
 {
-    while (run->first)
-        drop_event(run);
+    run_events_drop(&run->events);
     if (run->cancel_fd >= 0)
         (void)close(run->cancel_fd);
     (void)pthread_cond_destroy(&run->changed);
@@ -153,11 +114,10 @@ static void unlist(struct history *h, struct history_run *run)
     else
         h->newest = run->older;
     h->count--;
-    h->bytes -= RUN_COST + run->answer_len + run->event_bytes;
+    h->bytes -= RUN_COST + run->answer_len + run->events.bytes;
     run->is_listed = false;
     if (run->readers) {
-        while (run->first)
-            drop_event(run);
+        run_events_drop(&run->events);
         free(run->answer);
         run->answer = NULL;
         run->is_shed = true;
@@ -196,7 +156,7 @@ static struct history_run *run_new(struct history *h, const char *id, const char
     run->cancel_fd = -1;
     (void)snprintf(run->id, sizeof(run->id), "%s", id);
     (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
-    run->created_ms = wall_ms();
+    run->created_ms = clock_wall_ms();
     run->unread_since_ms = clock_ms();
     pthread_condattr_t attr;
     (void)pthread_condattr_init(&attr);
@@ -263,7 +223,7 @@ static struct history_run *find_stored(struct history *h, const char *id, const 
     if (!h->options.store || run_store_get(h->options.store, id, &row) < 0)
         return NULL;
     struct history_run *run = NULL;
-    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < wall_ms();
+    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
     if (str_eq(row.owner, owner) && row.finished_ms && !expired) {
         run = run_new(h, id, owner);
         run->is_over = run->from_store = true;
@@ -332,32 +292,13 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Adds an event; the lock is held. The oldest go when there is too much. */
+/* Adds an event; the lock is held. */
 static void add_event(struct history_run *run, const char *name, const char *data)
 {
-    char head[64];
-    uint64_t id = ++run->last_id;
-    int head_len = snprintf(
-        head, sizeof(head), "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
-    size_t data_len = strlen(data);
-    size_t len = (size_t)head_len + data_len + 2;
-    struct event *e = xmalloc(sizeof(*e) + len + 1);
-    e->next = NULL;
-    e->id = id;
-    e->len = len;
-    memcpy(e->text, head, (size_t)head_len);
-    memcpy(e->text + head_len, data, data_len);
-    memcpy(e->text + head_len + data_len, "\n\n", 3);
-    if (run->last)
-        run->last->next = e;
-    else
-        run->first = e;
-    run->last = e;
-    run->event_bytes += len;
+    size_t before = run->events.bytes;
+    run_events_add(&run->events, name, data);
     if (run->is_listed)
-        run->history->bytes += len;
-    while (run->event_bytes > EVENTS_MAX && run->first != run->last)
-        drop_event(run);
+        run->history->bytes = run->history->bytes - before + run->events.bytes;
     (void)pthread_cond_broadcast(&run->changed);
 }
 
@@ -375,37 +316,6 @@ void history_started(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* {"data": ...} of a piece of output. Pieces are cut between code points: what is left of the
- * last one is put before the next piece. */
-static char *output_json(
-    struct history_run *run, enum run_stream stream, const char *data, size_t len)
-{
-    json_t *value;
-    if (run->encoding == ENCODE_BASE64) {
-        cleanup_free char *text = result_base64(data, len);
-        value = json_string(text);
-    } else {
-        size_t kept = run->partial[stream].len;
-        cleanup_free char *joined = xmalloc(kept + len);
-        memcpy(joined, run->partial[stream].bytes, kept);
-        memcpy(joined + kept, data, len);
-        size_t whole = utf8_floor(joined, kept + len);
-        if (kept + len - whole > sizeof(run->partial[stream].bytes))
-            whole = kept + len;
-        run->partial[stream].len = kept + len - whole;
-        memcpy(run->partial[stream].bytes, joined + whole, run->partial[stream].len);
-        size_t text_len;
-        cleanup_free char *text = utf8_repair(joined, whole, &text_len);
-        if (text_len == 0)
-            return NULL;
-        value = json_stringn_nocheck(text, text_len);
-    }
-    json_t *object = json_pack("{s:o}", "data", value);
-    char *text = json_dumps(object, 0);
-    json_decref(object);
-    return text;
-}
-
 void history_output(
     struct history_run *run, enum run_stream stream, const char *data, size_t len)
 {
@@ -413,8 +323,7 @@ void history_output(
     if (run->kind == RUN_SYNC)
         return;
     history_started(run); /* its output may come before the spawner's word that it runs */
-    /* Only the thread that executes the run comes here: the partial bytes need no lock. */
-    cleanup_free char *text = output_json(run, stream, data, len);
+    cleanup_free char *text = run_events_output(&run->events, run->encoding, stream, data, len);
     if (!text)
         return;
     (void)pthread_mutex_lock(&h->lock);
@@ -441,7 +350,7 @@ static void store_answer(const struct history_run *run, enum run_status status,
         .owner = xstrdup(run->owner),
         .status = xstrdup(run_status_name(status)),
         .created_ms = run->created_ms,
-        .finished_ms = wall_ms(),
+        .finished_ms = clock_wall_ms(),
         .answer = xmalloc(answer_len + 1),
         .answer_len = answer_len};
     memcpy(row.answer, answer, answer_len + 1);
@@ -459,7 +368,7 @@ void history_finish(
     run->over_at_ms = clock_ms();
     run->answer = answer;
     run->answer_len = answer_len;
-    run->last_id++;            /* the id of the event `end` */
+    run->events.last_id++;     /* the id of the event `end` */
     close_fd(&run->cancel_fd); /* thousands of finished runs are kept, and no descriptor */
     if (run->is_listed)
         h->bytes += answer_len;
@@ -540,29 +449,18 @@ void history_read_end(struct history_run *run)
 
 static bool has_news(const struct history_run *run, uint64_t after_id)
 {
-    return run->is_over || run->last_id > after_id;
+    return run->is_over || run->events.last_id > after_id;
 }
 
 /* Copies events after *after_id; the lock is held. */
 static int copy_events(struct history_run *run, uint64_t *after_id, struct buf *to)
 {
-    if (*after_id < run->dropped_id) {
-        (void)buf_printf(to, ": events up to %llu are no longer kept\n\n",
-            (unsigned long long)run->dropped_id);
-        *after_id = run->dropped_id;
-    }
-    for (const struct event *e = run->first; e; e = e->next) {
-        if (e->id <= *after_id)
-            continue;
-        if (to->len && to->len + e->len > READ_MAX)
-            return 1;
-        if (buf_append(to, e->text, e->len) < 0)
-            return -EMSGSIZE;
-        *after_id = e->id;
-    }
+    int r = run_events_copy(&run->events, after_id, to);
+    if (r != 0)
+        return r;
     if (!run->is_over)
         return 1;
-    uint64_t end_id = run->from_store ? *after_id + 1 : run->last_id;
+    uint64_t end_id = run->from_store ? *after_id + 1 : run->events.last_id;
     if (*after_id < end_id) {
         if (buf_printf(to, "id: %llu\nevent: end\ndata: ", (unsigned long long)end_id) < 0 ||
             buf_append(to, run->answer, run->answer_len) < 0 || buf_append(to, "\n\n", 2) < 0)
@@ -600,7 +498,7 @@ int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, 
 bool history_is_read(struct history_run *run, uint64_t after_id)
 {
     (void)pthread_mutex_lock(&run->history->lock);
-    bool all = run->is_over && !run->from_store && after_id >= run->last_id;
+    bool all = run->is_over && !run->from_store && after_id >= run->events.last_id;
     (void)pthread_mutex_unlock(&run->history->lock);
     return all;
 }
@@ -623,7 +521,7 @@ void history_tick(struct history *history)
         history->store_expired_ms = now;
     (void)pthread_mutex_unlock(&history->lock);
     if (expire)
-        run_store_expire(o->store, wall_ms() - (int64_t)o->ttl_ms, o->max_bytes);
+        run_store_expire(o->store, clock_wall_ms() - (int64_t)o->ttl_ms, o->max_bytes);
 }
 
 void history_close(struct history *history)

@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/str.h"
 
 #include <dirent.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,24 +26,12 @@
 
 static const char multiarch_word[] = "{multiarch}";
 
-/* The directory of the running program, where the rest of Hermes lies too. */
-static char *expand_bin(const char *rest)
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        return NULL;
-    self[n] = '\0';
-    *strrchr(self, '/') = '\0';
-    return xasprintf("%s%s", self, rest);
-}
-
 char *hostpath_expand(const char *path)
 {
     cleanup_free char *full = NULL;
 
-    if (str_has_prefix(path, "{bin}/"))
-        return expand_bin(path + strlen("{bin}"));
+    if (str_has_prefix(path, "{bin}/")) /* where the rest of Hermes lies too */
+        return fs_beside_self(path + strlen("{bin}/"));
     if (path[0] == '~' && path[1] == '/') {
         const char *home = getenv("HOME");
 

@@ -17,7 +17,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,21 +61,14 @@ char *runtime_main_dir(void)
     static const char *const beside[] = {
         "../runtimes", "../../../runtimes", "../share/hermes/runtimes"};
     const char *named = getenv("HERMES_RUNTIMES");
-    char self[PATH_MAX];
 
     if (named != NULL && named[0] != '\0')
         return is_main_dir(named) ? realpath(named, NULL) : NULL;
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (len > 0) {
-        self[len] = '\0';
-        char *slash = strrchr(self, '/');
-        *slash = '\0';
-        for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-            cleanup_free char *dir = xasprintf("%s/%s", self, beside[i]);
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+        cleanup_free char *dir = fs_beside_self(beside[i]);
 
-            if (is_main_dir(dir))
-                return realpath(dir, NULL);
-        }
+        if (dir != NULL && is_main_dir(dir))
+            return realpath(dir, NULL);
     }
     return is_main_dir("/usr/share/hermes/runtimes") ? xstrdup("/usr/share/hermes/runtimes")
                                                      : NULL;

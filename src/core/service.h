@@ -24,6 +24,7 @@ struct service {
     struct history *history;
     struct run_store *store; /* or NULL */
     struct sessions *sessions;
+    uint64_t terminals_max; /* of all sessions */
     struct metrics metrics;
     uint64_t started_ms;
     atomic_bool stopping;

@@ -167,6 +167,9 @@ void session_abandon(struct session *s);
 /* Whether its interpreter is gone for good, for the answer to a caller who asks it for work. */
 bool session_is_lost(struct session *s);
 
+/* It is in use: its idle time begins anew. */
+void session_touch(struct session *s);
+
 /* The answer to a tool_call event: takes a reference to the object {id, output|error}.
  * ERR_NOT_FOUND when nobody waits for it. */
 int session_answer_tool(struct session *s, json_t *answer, struct err *err);

@@ -107,6 +107,10 @@ void session_unshare(struct sessions *all, struct session_share *share); /* sess
 /* session_turn.c: takes an idle (with `also_dead`: or dead) session; it is busy then. */
 int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err);
 
+/* Whether something beside its turn can reach the box of the session: with `also_dead` the box
+ * alone, else an interpreter too. The lock is held. */
+int session_reach(struct session *s, bool also_dead, struct err *err);
+
 /* Gives it back: idle while it has a kernel, else dead. */
 void session_give(struct session *s);
 

@@ -53,29 +53,26 @@ static int write_job(const struct session *s, int *ret_fd, struct err *err)
     return job_write(&(struct job_spec){.argv = &argv, .env = &env}, ret_fd, err);
 }
 
-/* Why there can be none; the lock is held. */
-static int check_session(struct session *s, struct err *err)
+/* Takes a place among the terminals of the session, whose lock is held, and of the server,
+ * whose other sessions do so at the same time. */
+static int take_place(struct terminal *t, struct err *err)
 {
-    const struct config *config = &s->all->service->config;
-    if (s->is_deleted)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
-    if (s->state == SESSION_STARTING)
-        return err_set(
-            err, ERR_CONFLICT, EBUSY, "the session is starting; try again in a moment");
-    if (s->box.socket < 0 || !s->has_kernel)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session's interpreter is gone (%s); reset it first", s->message);
-    if (s->terminals >= config->session_terminals)
+    struct sessions *all = t->s->all;
+    uint64_t max = all->service->config.session_terminals;
+    if (t->s->terminals >= max)
         return err_set(err, ERR_BUSY, EAGAIN,
-            "the session has %llu terminals already; close one first",
-            (unsigned long long)config->session_terminals);
-    if (s->all->terminals >= terminals_max(config))
+            "the session has %llu terminals already; close one first", (unsigned long long)max);
+    if (atomic_fetch_add(&all->terminals, 1) >= all->service->terminals_max) {
+        (void)atomic_fetch_sub(&all->terminals, 1);
         return err_set(
             err, ERR_BUSY, EAGAIN, "the server has as many terminals as it may; try later");
+    }
+    t->s->terminals++;
+    t->is_counted = true;
     return 0;
 }
 
-/* Takes a place among the terminals and has one made. */
+/* Has a terminal made. A place that was taken is given back by session_terminal_close(). */
 static int ask(struct terminal *t, int job_fd, struct err *err)
 {
     const struct spawn_command command = {.kind = COMMAND_TERMINAL};
@@ -86,16 +83,13 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
     t->socket = pair[0];
     const int fds[] = {pair[1], job_fd};
     (void)pthread_mutex_lock(&s->lock);
-    session_refresh(s);
-    int r = check_session(s, err);
+    int r = session_reach(s, false, err);
+    if (r == 0)
+        r = take_place(t, err);
     if (r == 0 && (r = fdpass_send(s->box.socket, &command, sizeof(command), fds, 2)) < 0)
         (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
-    if (r == 0) {
+    if (r == 0)
         s->used_ms = clock_ms();
-        s->terminals++;
-        s->all->terminals++;
-        t->is_counted = true;
-    }
     (void)pthread_mutex_unlock(&s->lock);
     (void)close(pair[1]);
     return r;
@@ -157,7 +151,11 @@ int session_terminal_open(struct session *s, struct terminal_size size, struct t
 {
     const char go = TERMINAL_GO;
     cleanup_close int job = -1;
-    int r = admit_check(s->all->service->admit, s->owner_index, ret_retry_s, err);
+    const struct service *service = s->all->service;
+    if (service->terminals_max == 0)
+        return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
+            "this server has no terminals (session_terminals); use exec, or ask who runs it");
+    int r = admit_check(service->admit, s->owner_index, ret_retry_s, err);
     if (r < 0 || (r = write_job(s, &job, err)) < 0)
         return r;
     struct terminal *t = xcalloc(1, sizeof(*t));
@@ -187,7 +185,7 @@ void session_terminal_close(struct terminal *t)
     if (t->is_counted) {
         (void)pthread_mutex_lock(&s->lock);
         s->terminals--;
-        s->all->terminals--;
+        (void)atomic_fetch_sub(&s->all->terminals, 1);
         (void)pthread_mutex_unlock(&s->lock);
     }
     session_unref(s);
@@ -199,13 +197,6 @@ void terminal_resize(const struct terminal *t, struct terminal_size size)
     const struct winsize now = {
         .ws_row = (unsigned short)size.rows, .ws_col = (unsigned short)size.cols};
     (void)ioctl(t->master, TIOCSWINSZ, &now);
-}
-
-void terminal_touch(struct terminal *t)
-{
-    (void)pthread_mutex_lock(&t->s->lock);
-    t->s->used_ms = clock_ms();
-    (void)pthread_mutex_unlock(&t->s->lock);
 }
 
 bool terminal_has_ended(const struct terminal *t, int *ret_exit_code)
@@ -223,9 +214,11 @@ bool terminal_has_ended(const struct terminal *t, int *ret_exit_code)
     return true;
 }
 
-uint64_t terminals_max(const struct config *config)
+uint64_t terminals_max(const struct config *config, uint64_t connections)
 {
-    return config->max_connections / CONNECTIONS_PER_TERMINAL;
+    uint64_t asked = config->max_sessions * config->session_terminals;
+    uint64_t room = connections / CONNECTIONS_PER_TERMINAL;
+    return asked < room ? asked : room;
 }
 
 unsigned terminals_count(struct sessions *all)

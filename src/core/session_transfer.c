@@ -24,30 +24,6 @@ enum {
     TRANSFERS_MAX = 16,
 };
 
-static void touch(struct session *s)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    s->used_ms = clock_ms();
-    (void)pthread_mutex_unlock(&s->lock);
-}
-
-/* Why there is no box to ask; the lock is held. */
-static int check_box(struct session *s, struct err *err)
-{
-    if (s->is_deleted)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
-    if (s->state == SESSION_STARTING)
-        return err_set(
-            err, ERR_CONFLICT, EBUSY, "the session is starting; try again in a moment");
-    if (s->box.socket < 0 || s->state == SESSION_EXPIRED)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session has no box any more (%s), and no files", s->message);
-    if (s->transfers >= TRANSFERS_MAX)
-        return err_set(err, ERR_BUSY, EAGAIN,
-            "%d transfers of files go on in this session already", TRANSFERS_MAX);
-    return 0;
-}
-
 int transfer_connect(struct transfer *t)
 {
     const struct spawn_command command = {.kind = COMMAND_FILES};
@@ -72,8 +48,10 @@ int transfer_open(struct session *s, struct transfer **ret, struct err *err)
     t->fd = -1;
     t->stall_ms = STALL_MS;
     (void)pthread_mutex_lock(&s->lock);
-    session_refresh(s);
-    int r = check_box(s, err);
+    int r = session_reach(s, true, err);
+    if (r == 0 && s->transfers >= TRANSFERS_MAX)
+        r = err_set(err, ERR_BUSY, EAGAIN,
+            "%d transfers of files go on in this session already", TRANSFERS_MAX);
     if (r == 0 && (r = transfer_connect(t)) < 0)
         (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
     if (r == 0) {
@@ -326,7 +304,7 @@ int transfer_read(struct transfer *t, struct buf *to)
     if (r < 0)
         return r;
     t->left -= record.size;
-    touch(t->s);
+    session_touch(t->s);
     r = buf_append(to, bytes, (size_t)record.size);
     return r < 0 ? r : 1;
 }

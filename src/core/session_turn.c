@@ -64,6 +64,24 @@ static int why_not(const struct session *s, bool also_dead, struct err *err)
     return 0;
 }
 
+int session_reach(struct session *s, bool also_dead, struct err *err)
+{
+    session_refresh(s);
+    int r = why_not(s, also_dead, err);
+    if (r < 0)
+        return r;
+    bool has_box = s->box.socket >= 0;
+    if (s->state == SESSION_DEAD && !has_box)
+        return err_set(err, ERR_CONFLICT, ESTALE,
+            "the session has no box any more (%s), and no files; POST /v1/sessions/%s/reset "
+            "gives it another one",
+            s->message, s->id);
+    if (s->state == SESSION_STARTING || !has_box || !(also_dead || s->has_kernel))
+        return err_set(err, ERR_CONFLICT, EBUSY,
+            "the session's interpreter is starting; try again in a moment");
+    return 0;
+}
+
 static bool is_free(const struct session *s, bool also_dead)
 {
     return s->state == SESSION_IDLE || (also_dead && s->state == SESSION_DEAD);
@@ -115,6 +133,13 @@ int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, st
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
     return r;
+}
+
+void session_touch(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->used_ms = clock_ms();
+    (void)pthread_mutex_unlock(&s->lock);
 }
 
 void session_give(struct session *s)

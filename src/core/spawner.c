@@ -9,11 +9,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "base/fs.h"
 #include "base/netns.h"
 #include "base/str.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,46 +118,30 @@ static char *program_path(void)
     const char *override = getenv("HERMES_SPAWN");
     if (override)
         return xstrdup(override);
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        return xstrdup("hermes-spawn");
-    self[n] = '\0';
-    char *slash = strrchr(self, '/');
-    return xasprintf("%.*s/hermes-spawn", (int)(slash - self), self);
-}
-
-enum { NOT_EXECUTED = 127 };
-
-/* Whether our child never became the spawner. */
-static bool is_stillborn(const struct spawner_client *c)
-{
-    siginfo_t info = {0};
-    return c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOWAIT) == 0 &&
-           info.si_code == CLD_EXITED && info.si_status == NOT_EXECUTED;
-}
-
-static int lost(const struct spawner_client *c, struct err *err, int error)
-{
-    bool ended = error == -EPIPE || error == -ECONNRESET;
-    if (ended && is_stillborn(c)) {
-        cleanup_free char *path = program_path();
-        return err_set(err, ERR_INTERNAL, ENOEXEC,
-            "cannot start %s: %s; it belongs beside the hermes program", path,
-            access(path, X_OK) < 0 ? strerror(errno) : "it is no program for this machine");
-    }
-    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
-        ended ? "it ended" : strerror(-error));
+    char *path = fs_beside_self("hermes-spawn");
+    return path ? path : xstrdup("hermes-spawn");
 }
 
 /* What the child works with, in our memory, until it is another program. */
 struct birth {
     char *path;
     int control_fd;
+    int error; /* errno when it became none */
     char stack[16384] __attribute__((aligned(16)));
 };
 
-enum { SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8 };
+static int lost(const struct spawner_client *c, struct err *err, int error)
+{
+    bool ended = error == -EPIPE || error == -ECONNRESET;
+    if (ended && c->birth && c->birth->error)
+        return err_set(err, ERR_INTERNAL, c->birth->error,
+            "cannot start %s: %s; it belongs beside the hermes program", c->birth->path,
+            strerror(c->birth->error));
+    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
+        ended ? "it ended" : strerror(-error));
+}
+
+enum { NOT_EXECUTED = 127, SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8 };
 
 /* As a new program should have them, also those that the C library keeps for itself and that a
  * caller may ignore all the same. */
@@ -190,6 +174,7 @@ static int become_spawner(void *context)
     /* dup2 onto itself would keep close-on-exec */
     if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
         (void)execve(birth->path, argv, env);
+    birth->error = errno; /* before it ends, and with that the socket, by which we are told */
     return NOT_EXECUTED;
 }
 
@@ -201,6 +186,7 @@ static int start_program(struct spawner_client *c, int control_fd)
     sigset_t all, old;
     birth->path = program_path();
     birth->control_fd = control_fd;
+    birth->error = 0;
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
     pid_t pid =

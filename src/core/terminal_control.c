@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Messages about a terminal (session_terminal.h), of a stranger. */
+/* What a client says about its terminal, and how long it may say nothing (session_terminal.h).
+ */
 
 #include "base/str.h"
 #include "core/session_terminal.h"
@@ -8,14 +9,20 @@
 #include <errno.h>
 #include <jansson.h>
 
+enum { PING_MS = 20000 };
+
+int terminal_side(const char *name, int64_t value, unsigned *ret, struct err *err)
+{
+    if (value < 1 || value > TERMINAL_SIDE_MAX)
+        return err_field(err, name, "must be a number from 1 to %d", TERMINAL_SIDE_MAX);
+    *ret = (unsigned)value;
+    return 0;
+}
+
+/* 0, which no side may be, when it is no whole number. */
 static int get_side(const json_t *object, const char *field, unsigned *ret, struct err *err)
 {
-    const json_t *value = json_object_get(object, field);
-    json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || n < 1 || n > TERMINAL_SIDE_MAX)
-        return err_field(err, field, "must be a number from 1 to %d", TERMINAL_SIDE_MAX);
-    *ret = (unsigned)n;
-    return 0;
+    return terminal_side(field, json_integer_value(json_object_get(object, field)), ret, err);
 }
 
 int terminal_control_parse(
@@ -35,4 +42,22 @@ int terminal_control_parse(
         *ret = size;
     json_decref(object);
     return r;
+}
+
+void terminal_heard(struct terminal_silence *s, uint64_t now_ms)
+{
+    s->since_ms = s->asked_ms = now_ms;
+}
+
+enum terminal_verdict terminal_judge(
+    struct terminal_silence *s, bool is_listening, uint64_t now_ms)
+{
+    if (!is_listening)
+        s->since_ms = now_ms; /* that he is not heard is not his fault */
+    if (now_ms - s->since_ms >= TERMINAL_SILENT_MS)
+        return TERMINAL_GIVE_UP;
+    if (now_ms - s->asked_ms < PING_MS)
+        return TERMINAL_BEAR;
+    s->asked_ms = now_ms;
+    return TERMINAL_PING;
 }

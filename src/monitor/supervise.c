@@ -9,13 +9,13 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "core/handover.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -126,15 +126,11 @@ static char **server_environment(void)
 
 static void exec_server(int channel)
 {
-    char self[PATH_MAX];
     char *argv[] = {(char *)"hermes-server", NULL};
     sigset_t none;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
+    cleanup_free char *path = fs_beside_self(argv[0]);
+    if (!path)
         return;
-    self[n] = '\0';
-    char *slash = strrchr(self, '/');
-    cleanup_free char *path = xasprintf("%.*s/hermes-server", (int)(slash - self), self);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (channel == HANDOVER_FD)

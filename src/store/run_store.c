@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -75,13 +76,6 @@ void run_row_done(struct run_row *row)
     free(row->status);
     free(row->answer);
     *row = (struct run_row){0};
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* Notes a failure; the list lock must not be held. */
@@ -205,7 +199,7 @@ static int prepare_all(struct run_store *s)
         r = sqlite3_prepare_v3(
             s->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT, &s->sql[i], NULL);
     if (r == SQLITE_OK) {
-        (void)sqlite3_bind_int64(s->sql[SQL_LOST], 1, now_ms());
+        (void)sqlite3_bind_int64(s->sql[SQL_LOST], 1, clock_wall_ms());
         r = sqlite3_step(s->sql[SQL_LOST]);
         (void)sqlite3_reset(s->sql[SQL_LOST]);
         r = r == SQLITE_DONE ? SQLITE_OK : r;

@@ -104,7 +104,7 @@ def test_several_up_to_the_bound(session, server):
 
 def test_no_terminal_where_there_shall_be_none(make_server):
     one = Session(make_server(env={"HERMES_SESSION_TERMINALS": "0"}), "bash")
-    assert refusal(one).status == 429
+    assert refusal(one).status == 501
 
 
 def test_bytes_are_passed_as_they_are(session):

@@ -430,7 +430,7 @@ def test_a_killed_server_leaves_nothing(make_server):
     assert wait_until(lambda: server.child("hermes-server") not in (None, old), 20)
     assert wait_until(lambda: server("GET", "/health").status == 200, 20)
     reply = s.call("GET", "/files/big")
-    assert reply.status == 409 and "no files" in reply.json()["error"]["message"]
+    assert reply.status == 409 and "its files are gone" in reply.json()["error"]["message"]
     conn.close()
 
 

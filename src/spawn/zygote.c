@@ -35,20 +35,31 @@ enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 /* What a box of a zygote has from its birth. */
 enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
 
-int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
+static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
-    cleanup_close int owned = job_fd;
-    if (s->zygote_count == SPAWN_MAX_ZYGOTES || z->root >= s->root_count ||
-        !s->roots[z->root].exec_count)
-        return -EINVAL;
     s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
         .flags = z->flags & SESSION_FLAGS,
         .is_wanted = !z->on_demand,
         .park = z->park,
         .limits = z->limits,
-        .job_fd = take_fd(&owned),
+        .job_fd = job_fd,
         .now = {.socket = -1, .pidfd = -1, .slot = -1},
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
+}
+
+/* One makes one box at a time: that of programs has a twin for when that is not enough. */
+int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
+{
+    cleanup_close int owned = job_fd;
+    if (s->zygote_count + 2 > SPAWN_MAX_ZYGOTES || z->root >= s->root_count ||
+        !s->roots[z->root].exec_count)
+        return -EINVAL;
+    add(s, z, take_fd(&owned));
+    struct spawn_zygote twin = *z;
+    twin.on_demand = true;
+    twin.park = 0;
+    if (!(z->flags & BOX_CHANNEL) && (owned = fcntl(job_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+        add(s, &twin, take_fd(&owned));
     return 0;
 }
 
@@ -63,14 +74,21 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
         request->remove || request->limits.memory_bytes < MEMORY_MIN ||
         request->limits.cpu_milli < CPU_MILLI_MIN)
         return -1;
+    int best = -1;
+    unsigned least = ZYGOTE_MAX_BIRTHS;
+    bool are_busy = true;
     for (uint32_t i = 0; i < s->zygote_count; i++) {
-        if (!serves(&s->zygotes[i], request))
+        struct zygote *z = &s->zygotes[i];
+        if (!serves(z, request))
             continue;
-        s->zygotes[i].is_wanted = true;
-        if (s->zygotes[i].now.is_up && s->zygotes[i].now.birth_count < ZYGOTE_MAX_BIRTHS)
-            return (int)i;
+        z->is_wanted = z->is_wanted || are_busy;
+        are_busy = are_busy && z->now.birth_count;
+        if (z->now.is_up && z->now.birth_count < least) {
+            best = (int)i;
+            least = z->now.birth_count;
+        }
     }
-    return -1;
+    return best;
 }
 
 bool zygote_fits(const struct zygote *z, const struct spawn_box *request)

@@ -344,11 +344,12 @@ EXPORT const char *hermes_warm_env(unsigned i)
  * process only after it has taken that apart, if nobody else has it. */
 static int hold_memory(void *program)
 {
-    const struct timespec nap = {.tv_nsec = 200000};
+    const struct timespec nap = {.tv_nsec = 500000}; /* for those who have to tell of the end */
     (void)sys_close_range(0, ~0u, 0);
     wait_until_alone();
-    while (getppid() == *(pid_t *)program)
+    do
         (void)nanosleep(&nap, NULL);
+    while (getppid() == *(pid_t *)program);
     _exit(0);
 }
 

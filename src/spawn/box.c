@@ -154,25 +154,22 @@ static void remove_leaf(struct spawner *s, struct cgroup_leaf *leaf)
         s->dying[s->dying_count++] = *leaf;
 }
 
-/* Takes one of the leaves that served before out of the list. */
-static struct cgroup_leaf pick_used(struct spawner *s, unsigned i)
+/* Of the leaves that served before, the one that did so the longest ago. */
+static struct cgroup_leaf pick_used(struct spawner *s)
 {
-    struct cgroup_leaf leaf = s->used[i];
-    memmove(s->used + i, s->used + i + 1, (--s->used_count - i) * sizeof(leaf));
+    struct cgroup_leaf leaf = s->used[0];
+    memmove(s->used, s->used + 1, --s->used_count * sizeof(leaf));
     return leaf;
 }
 
-/* One that served a box with the same limits, the longest ago, or a new one if there is any. */
+/* One that served before, or a new one if there is any. */
 static void take_leaf(
     struct spawner *s, const struct spawn_box *request, struct cgroup_leaf *leaf)
 {
-    for (unsigned i = 0; i < s->used_count && !request->remove;) {
-        if (memcmp(&s->used[i].limits, &request->limits, sizeof(request->limits)) != 0) {
-            i++;
-            continue;
-        }
-        *leaf = pick_used(s, i);
-        if (cgroup_leaf_renew(&s->cgroups, leaf))
+    while (s->used_count && !request->remove) {
+        *leaf = pick_used(s);
+        if (cgroup_leaf_renew(&s->cgroups, leaf) &&
+            cgroup_leaf_limit(&s->cgroups, &request->limits, 0, leaf) == 0)
             return;
         remove_leaf(s, leaf);
         cgroup_leaf_init(leaf);
@@ -401,7 +398,7 @@ static void release_leaf(struct spawner *s, struct box *box)
         if (box->leaf.oom_fd >= 0)
             (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
         if (s->used_count == USED_LEAVES) {
-            struct cgroup_leaf oldest = pick_used(s, 0);
+            struct cgroup_leaf oldest = pick_used(s);
             remove_leaf(s, &oldest);
         }
         s->used[s->used_count++] = box->leaf;

@@ -75,7 +75,7 @@ static bool parked_fits(
 {
     if (box->pool >= 0)
         return box->is_ready && pool_fits(&s->pools[box->pool], request);
-    return zygote_fits(&s->zygotes[box->zygote], request);
+    return zygote_fits(s, &s->zygotes[box->zygote], request);
 }
 
 /* Whether a is the better box to serve with: one that waits for its job already, and of those
@@ -126,13 +126,17 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
 {
     const struct zygote_hand hand = {.flags = request->flags,
         .cpu_s = request->limits.cpu_s,
-        .file_bytes = request->limits.file_bytes};
+        .file_bytes = request->limits.file_bytes,
+        .stack_bytes = request->limits.stack_bytes};
     box->is_parked = false;
     s->running += !box->is_session;
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
+    box->limits = request->limits;
     note_base(s, box);
-    int r = box_give_pipes(s, box, fds + 2, fd_count - 2);
+    int r = cgroup_leaf_limit(&s->cgroups, &request->limits, 0, &box->leaf);
+    if (r == 0)
+        r = box_give_pipes(s, box, fds + 2, fd_count - 2);
     if (r == 0)
         r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0 && request->flags & BOX_COLLECT) {

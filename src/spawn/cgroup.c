@@ -40,6 +40,17 @@ struct limit_file {
     void (*format)(char *out, size_t size, const struct spawn_limits *limits);
 };
 
+/* The quota of a box that may use every core is no limit, and setting one costs the kernel a
+ * code patch when it is the first on the machine. */
+static bool quota_needed(const struct spawn_limits *limits)
+{
+    static unsigned cores;
+    cpu_set_t set;
+    if (!cores && sched_getaffinity(0, sizeof(set), &set) == 0)
+        cores = (unsigned)CPU_COUNT(&set);
+    return !cores || limits->cpu_milli < cores * 1000;
+}
+
 static void format_memory(char *out, size_t size, const struct spawn_limits *l)
 {
     (void)snprintf(out, size, "%llu", (unsigned long long)l->memory_bytes);
@@ -52,12 +63,19 @@ static void format_pids(char *out, size_t size, const struct spawn_limits *l)
 
 static void format_cpu_v1(char *out, size_t size, const struct spawn_limits *l)
 {
-    (void)snprintf(out, size, "%u", l->cpu_milli * (CPU_PERIOD_US / 1000));
+    if (quota_needed(l))
+        (void)snprintf(out, size, "%u", l->cpu_milli * (CPU_PERIOD_US / 1000));
+    else
+        (void)snprintf(out, size, "-1");
 }
 
 static void format_cpu_v2(char *out, size_t size, const struct spawn_limits *l)
 {
-    (void)snprintf(out, size, "%u %d", l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
+    if (quota_needed(l))
+        (void)snprintf(
+            out, size, "%u %d", l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
+    else
+        (void)snprintf(out, size, "max %d", CPU_PERIOD_US);
 }
 
 static void format_zero(char *out, size_t size, const struct spawn_limits *l)
@@ -84,25 +102,18 @@ static const struct limit_file limit_files[] = {
     {TREE_CPU, true, BARRIER_CPU, false, "cpu.max", format_cpu_v2},
 };
 
-/* The quota of a box that may use every core is no limit, and setting one costs the kernel a
- * code patch when it is the first on the machine. */
-static bool quota_needed(const struct spawn_limits *limits)
-{
-    static unsigned cores;
-    cpu_set_t set;
-    if (!cores && sched_getaffinity(0, sizeof(set), &set) == 0)
-        cores = (unsigned)CPU_COUNT(&set);
-    return !cores || limits->cpu_milli < cores * 1000;
-}
-
+/* `old` are the limits that the leaf has, or NULL. On v1 that of memory is never above that of
+ * memory and swap, which comes after it in the table: what grows is written from the end. */
 static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
-    const struct spawn_limits *limits, uint32_t skip)
+    const struct spawn_limits *limits, const struct spawn_limits *old, uint32_t skip)
 {
-    for (size_t i = 0; i < sizeof(limit_files) / sizeof(limit_files[0]); i++) {
-        const struct limit_file *f = &limit_files[i];
+    const size_t count = sizeof(limit_files) / sizeof(limit_files[0]);
+    bool grows = old && limits->memory_bytes > old->memory_bytes;
+    for (size_t i = 0; i < count; i++) {
+        const struct limit_file *f = &limit_files[grows ? count - 1 - i : i];
         if (!(tree->use & f->use) || tree->v2 != f->v2 || (skip & f->barrier))
             continue;
-        if (f->use == TREE_CPU && !quota_needed(limits))
+        if (f->use == TREE_CPU && !quota_needed(limits) && !(old && quota_needed(old)))
             continue;
         char text[48];
         f->format(text, sizeof(text), limits);
@@ -202,6 +213,20 @@ void cgroup_leaf_init(struct cgroup_leaf *leaf)
         leaf->counter_fds[i] = -1;
 }
 
+int cgroup_leaf_limit(const struct cgroup_host *host, const struct spawn_limits *limits,
+    uint32_t skip, struct cgroup_leaf *leaf)
+{
+    const struct spawn_limits *old = leaf->is_limited ? &leaf->limits : NULL;
+    int r = 0;
+    if (old && memcmp(old, limits, sizeof(*old)) == 0)
+        return 0;
+    for (unsigned i = 0; r == 0 && i < host->count; i++)
+        r = write_limits(&host->trees[i], leaf->fds[i], limits, old, skip);
+    leaf->limits = *limits;
+    leaf->is_limited = r == 0 && !skip;
+    return r;
+}
+
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step)
 {
@@ -210,12 +235,8 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
     if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    for (unsigned i = 0; r == 0 && !leaf->is_limited && i < host->count; i++)
-        r = write_limits(&host->trees[i], leaf->fds[i], limits, skip);
-    if (r < 0)
+    if ((r = cgroup_leaf_limit(host, limits, skip, leaf)) < 0)
         (void)cgroup_leaf_remove(host, leaf);
-    leaf->limits = *limits;
-    leaf->is_limited = r == 0 && !skip;
     return r;
 }
 

@@ -3,12 +3,12 @@
 
 /* Control groups: one leaf per box, hermes-<128 random bits>. The machine may have v2, v1 or
  * both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not see which. A
- * leaf may serve another box with the same limits once nobody is in it, nothing of what it
- * counts was reached, and its counters have been set back (cgroup_leaf_renew()): to make and
- * remove one takes a tenth of a warm run's processor time. A leaf is flock()ed for as long as
- * its spawner lives, in every tree: so anybody can tell a live box from what a killed spawner
- * left, the lock is on the very thing it protects, and it dies with its owner. Every function
- * returns 0 or negative errno. */
+ * leaf may serve another box once nobody is in it, nothing of what it counts was reached, and
+ * its counters have been set back (cgroup_leaf_renew()): to make and remove one takes a tenth
+ * of a warm run's processor time. A leaf is flock()ed for as long as its spawner lives, in
+ * every tree: so anybody can tell a live box from what a killed spawner left, the lock is on
+ * the very thing it protects, and it dies with its owner. Every function returns 0 or negative
+ * errno. */
 
 #include "spawn/protocol.h"
 
@@ -86,7 +86,11 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
 /* Opens what will be read and is not open yet. */
 void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
-/* Makes the leaf, unless it was prepared, and sets its limits, unless it has them. `skip` holds
+/* Gives a leaf these limits, unless it has them. `skip` as below. */
+int cgroup_leaf_limit(const struct cgroup_host *host, const struct spawn_limits *limits,
+    uint32_t skip, struct cgroup_leaf *leaf);
+
+/* Makes the leaf, unless it was prepared, and sets its limits. `skip` holds
  * enum spawn_barrier bits a control leaves out. *ret_step tells which of STEP_CGROUP and
  * STEP_CGROUP_LIMIT failed; nothing is left then.
  */

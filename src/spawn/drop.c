@@ -26,7 +26,7 @@ int drop_rlimits(const struct inside *in)
         return 0;
     /* The control group counts box init, this counts by uid: it comes second to the group,
      * which tells that it was hit, only if it leaves room for an init of the same uid. */
-    bool starts_ahead = in->hand_fd >= 0 && !in->is_warm;
+    bool is_parked = in->hand_fd >= 0; /* the job brings its own (warm.c) */
     rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
     if (in->box->flags & BOX_FORKS) /* those of forks count with it, limited by their groups */
         processes *= 1 + SPAWN_MAX_FORKS;
@@ -43,8 +43,9 @@ int drop_rlimits(const struct inside *in)
         {RLIMIT_SIGPENDING, 256, true},
         {RLIMIT_NICE, 0, true},
         {RLIMIT_RTPRIO, 0, true},
-        {RLIMIT_CPU, l->cpu_s + (starts_ahead ? PARK_CPU_S : 0u),
-            !(in->box->flags & BOX_CHANNEL)}, /* a session lives long */
+        {RLIMIT_CPU, l->cpu_s + PARK_CPU_S, is_parked && !in->is_warm},
+        {RLIMIT_CPU, l->cpu_s,
+            !is_parked && !(in->box->flags & BOX_CHANNEL)}, /* a session lives long */
         {RLIMIT_NPROC, processes, !(in->box->remove & BARRIER_PIDS)},
         {RLIMIT_AS, l->memory_bytes, !in->has_memory && !(in->box->remove & BARRIER_MEMORY)},
     };

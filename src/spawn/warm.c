@@ -243,6 +243,7 @@ static void wait_for_job(void)
         in.channel_fd = take_next(fds, count, &at);
     request.box.limits.cpu_s = hand.cpu_s;
     request.box.limits.file_bytes = hand.file_bytes;
+    request.box.limits.stack_bytes = hand.stack_bytes;
 }
 
 EXPORT int hermes_warm_park(void)
@@ -267,15 +268,29 @@ EXPORT int hermes_warm_park(void)
     return inside_send(&in, &ready);
 }
 
-/* The limit of a program that was executed ahead had room for that. */
-static void limit_cpu(void)
+/* What the job of a box that was made ahead brings. A program that was executed there has used
+ * some time already. */
+static void take_limits(void)
 {
-    uint64_t used_s = inside_cpu_ns() / 1000000000u + 1;
-    rlim_t seconds = request.box.limits.cpu_s + used_s;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_CPU, &limit) == 0 && seconds < limit.rlim_max) {
-        limit = (struct rlimit){.rlim_cur = seconds, .rlim_max = seconds};
-        (void)setrlimit(RLIMIT_CPU, &limit);
+    uint64_t used_s = is_program ? inside_cpu_ns() / 1000000000u + 1 : 0;
+    const struct {
+        int resource;
+        rlim_t value;
+        bool use;
+    } limits[] = {
+        {RLIMIT_CPU, request.box.limits.cpu_s + used_s,
+            in.channel_fd < 0}, /* a session lives long */
+        {RLIMIT_STACK, request.box.limits.stack_bytes, true},
+    };
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        struct rlimit limit = {.rlim_cur = limits[i].value, .rlim_max = limits[i].value};
+        struct rlimit now;
+        if (!limits[i].use)
+            continue;
+        if (getrlimit((unsigned)limits[i].resource, &now) < 0 ||
+            (limit.rlim_max < now.rlim_max &&
+                setrlimit((unsigned)limits[i].resource, &limit) < 0))
+            inside_fail(&in, STEP_RLIMITS, -errno);
     }
 }
 
@@ -302,10 +317,10 @@ EXPORT int hermes_warm_is_parked(void)
 EXPORT int hermes_warm_begin(void)
 {
     struct stat st;
-    if (in.hand_fd >= 0)
+    if (in.hand_fd >= 0) {
         wait_for_job();
-    if (is_program)
-        limit_cpu();
+        take_limits();
+    }
     payload_begin(&in, &words);
     close_rest();
     return fstat(0, &st) < 0 ? 0 : (int)(st.st_mode & S_IFMT);

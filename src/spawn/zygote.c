@@ -30,6 +30,9 @@
  * memory the zygote dies too, and if it has hardly any processor time all others wait. */
 enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
 
+/* A box that waits holds a few megabytes, its limit must not fall to less. */
+enum { PARKED_MEMORY_MIN = 16 << 20 };
+
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
 
 /* What a box of a zygote has from its birth. */
@@ -91,10 +94,23 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
     return best;
 }
 
-bool zygote_fits(const struct zygote *z, const struct spawn_box *request)
+/* Limits that are set when the job is there (hand_over()) may be others than the box was made
+ * with. */
+bool zygote_fits(
+    const struct spawner *s, const struct zygote *z, const struct spawn_box *request)
 {
+    struct spawn_limits limits = request->limits;
+    if (!(z->flags & BOX_CHANNEL) && s->cgroups.use & TREE_MEMORY &&
+        limits.memory_bytes >= PARKED_MEMORY_MIN && limits.cpu_milli >= CPU_MILLI_MIN) {
+        limits.memory_bytes = z->limits.memory_bytes;
+        limits.cpu_milli = z->limits.cpu_milli;
+        limits.cpu_s = z->limits.cpu_s;
+        limits.file_bytes = z->limits.file_bytes;
+        if (limits.stack_bytes < z->limits.stack_bytes)
+            limits.stack_bytes = z->limits.stack_bytes;
+    }
     return serves(z, request) && request->exec == 0 && !request->mount_count &&
-           !request->remove && memcmp(&z->limits, &request->limits, sizeof(z->limits)) == 0;
+           !request->remove && memcmp(&z->limits, &limits, sizeof(limits)) == 0;
 }
 
 /* The ids of every box, each as itself, and one for the zygote as 0. */

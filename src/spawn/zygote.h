@@ -84,7 +84,8 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
 int zygote_find(struct spawner *s, const struct spawn_box *request);
 
 /* Whether a parked box of it is what the request asks for. */
-bool zygote_fits(const struct zygote *z, const struct spawn_box *request);
+bool zygote_fits(
+    const struct spawner *s, const struct zygote *z, const struct spawn_box *request);
 
 /* Asks for the clone of a box, by its number, and does not wait: box_born() is called with the
  * answer, or when there is none. */
@@ -106,6 +107,7 @@ void zygote_kill_all(struct spawner *s);
  * BOX_STDIN and the channel if BOX_CHANNEL. */
 struct zygote_hand {
     uint32_t flags;
-    uint32_t cpu_s; /* of spawn_limits; a program that was executed ahead does not know them */
+    uint32_t cpu_s; /* of spawn_limits; who was made ahead does not know them */
     uint64_t file_bytes;
+    uint64_t stack_bytes;
 };

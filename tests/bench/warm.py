@@ -122,7 +122,7 @@ def idle_memory(server):
 
 
 def warm_python(bench):
-    """Python hello: interleaved with bare, back to back, without a pool, with imports, 8 clients."""
+    """Python hello: interleaved with bare, imports, own limits, back to back, without a pool, 8 clients."""
     from run import interleave, row
     hello = json.dumps(HELLO).encode()
     imports = json.dumps(dict(HELLO, code=IMPORTS)).encode()
@@ -135,6 +135,9 @@ def warm_python(bench):
         loaded, plain = interleave(bench.rounds * 5, lambda: timed(conn, imports),
                                    lambda: bare_ms(IMPORTS))
         yield row("python with imports", loaded, plain, 0.07)
+        own = json.dumps(dict(HELLO, limits={"memory_mb": 300, "cpu_ms": 2000})).encode()
+        limited, plain = interleave(bench.rounds * 2, lambda: timed(conn, own), bare_ms)
+        yield row("python with own limits", limited, plain, 0.1)
         yield row("python back to back", [timed(conn, hello) for _ in range(bench.rounds * 10)],
                   bare, 0.12)
         conn.close()

@@ -4,13 +4,15 @@ charged for and is told knows nothing of the one before, and a group in which a 
 never seen again."""
 import os
 import pathlib
+import signal
 import sys
+import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
-from apilib import Server, borrow_dir, descendants, return_dir, wait_until  # noqa: E402
+from apilib import Server, borrow_dir, children, descendants, name_of, return_dir, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="groups of a server are looked at as root")
 MIB = 1 << 20
@@ -56,11 +58,9 @@ def can_serve_again():
 
 
 @pytest.mark.skipif(not can_serve_again(), reason="cgroup v2 before Linux 6.12 cannot set a peak back")
-def test_a_group_serves_again_but_only_for_the_same_limits(server):
-    names = [group_of(server, "echo %d" % i)[1] for i in range(4)]
+def test_a_group_serves_again(server):
+    names = [group_of(server, "echo %d" % i, limits={"memory_mb": 64 + i})[1] for i in range(4)]
     assert len(set(names)) < 4, names
-    others = {group_of(server, "echo other", limits={"memory_mb": 77})[1] for _ in range(2)}
-    assert not others & set(names)
 
 
 LIMITS = {"memory_mb": 64, "processes": 8}
@@ -69,6 +69,17 @@ HOG = "x = bytearray(%d << 20)\n"
 
 def python(server, code, **limits):
     return server.run("python", code, limits=dict(LIMITS, **limits)).json()
+
+
+def test_every_run_has_its_own_limits(server):
+    """Up and down: memory, processors, processes."""
+    for size in (40, 300, 100, 700, 64, 512):
+        assert python(server, HOG % (size - 20), memory_mb=size)["status"] == "ok", size
+        assert python(server, HOG % (size + 20), memory_mb=size)["status"] == "memory_limit", size
+    count = "import os, time\nn = 0\ntry:\n    while True:\n        if not os.fork(): time.sleep(9)\n" \
+            "        n += 1\nexcept OSError: print(n)\n"
+    for processes in (3, 12, 5):
+        assert int(python(server, count, processes=processes)["stdout"]) == processes - 1
 
 
 def test_what_one_has_used_the_next_is_not_charged_for(server):
@@ -125,6 +136,83 @@ def test_cpu_quota_of_another_run_does_not_stay(server):
     slow = float(python(server, spin, cpus=0.3)["stdout"])
     quick = [float(python(server, spin, cpus=1)["stdout"]) for _ in range(3)]
     assert slow > 1.5 * min(quick), (slow, quick)
+
+
+@pytest.fixture
+def still(request):
+    """A server with parked boxes whose zygotes are stopped: what is warm now was parked."""
+    path = borrow_dir()
+    made = Server(path, env={"HERMES_PARKED": "6"})
+    spawner = made.child("hermes-spawn")
+
+    def zygotes():
+        found = []
+        for pid in children(spawner):
+            try:
+                if b"zygote.py" in pathlib.Path("/proc/%d/cmdline" % pid).read_bytes() and \
+                        "NSpid:\t%d\n" % pid in pathlib.Path("/proc/%d/status" % pid).read_text():
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+    stopped = []
+
+    def stop():
+        """When all are parked."""
+        assert wait_until(lambda: sum(name_of(pid) == "hermes-init" for pid in descendants(spawner)) >= 6, 20)
+        time.sleep(0.3)
+        for pid in zygotes():
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+    made.hold = stop
+    assert made.run("python", "1").status == 200
+    yield made
+    for pid in stopped:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    assert made.stop() == 0
+    return_dir(path)
+
+
+@pytest.mark.parametrize("limits, code, expected", [
+    ({"memory_mb": 64}, "x = bytearray(40 << 20); print(1)", ("ok", "1\n", [])),
+    ({"memory_mb": 64}, "x = bytearray(90 << 20); print(1)", ("memory_limit", "", ["memory"])),
+    ({"memory_mb": 1000}, "x = bytearray(800 << 20); print(1)", ("ok", "1\n", [])),
+    ({"cpu_ms": 300}, "while True: pass", ("time_limit", "", ["cpu"])),
+    ({"file_size_mb": 1}, "try: open('f', 'wb', 0).write(bytes(2 << 20)); os\nexcept Exception as e: print(type(e))",
+     None),
+    ({"cpu_ms": 77000}, "import resource; print(resource.getrlimit(0)[1] == 78)", ("ok", "True\n", [])),
+    ({"cpu_ms": 1500}, "import resource; print(resource.getrlimit(0)[1] == 3)", ("ok", "True\n", [])),
+    ({"stack_mb": 3}, "import resource; print(resource.getrlimit(resource.RLIMIT_STACK)[1] >> 20)", ("ok", "3\n", [])),
+    ({}, "import resource; print(resource.getrlimit(0)[1] != -1)", ("ok", "True\n", [])),
+], ids=lambda v: str(v)[:30] if isinstance(v, dict) else "")
+def test_a_parked_box_takes_the_limits_of_its_job(still, limits, code, expected):
+    cold = still.run("python", code, limits=limits, env={"LC_COLD": "1"}).json()
+    still.hold()
+    run = still.run("python", code, limits=limits).json()
+    assert (cold["isolation"]["start"], run["isolation"]["start"]) == ("cold", "warm")
+    seen = [(r["status"], r["stdout"], r["limits_hit"]) for r in (run, cold)]
+    assert seen[0] == seen[1]
+    assert expected is None or seen[0] == expected
+
+
+def test_a_parked_box_takes_a_share_of_a_processor(still):
+    spin = "import time\nb = time.monotonic()\nwhile time.process_time() < 0.3: pass\n" \
+           "print(time.monotonic() - b)\n"
+    still.hold()
+    slow, quick = (still.run("python", spin, limits={"cpus": cpus}).json() for cpus in (0.3, 2))
+    assert slow["isolation"]["start"] == quick["isolation"]["start"] == "warm"
+    assert float(slow["stdout"]) > 1.5 * float(quick["stdout"])
+
+
+@pytest.mark.parametrize("limits", [{"processes": 9}, {"open_files": 99}, {"stack_mb": 99}, {"disk_mb": 9}, {"memory_mb": 9}],
+                         ids=str)
+def test_what_a_parked_box_cannot_take_is_made_for_it(still, limits):
+    still.hold()
+    run = still.run("python", "print(1)", limits=limits).json()
+    assert (run["stdout"], run["isolation"]["start"]) == ("1\n", "cold")
 
 
 def test_nothing_is_left_of_a_server_that_ends(server):

@@ -388,7 +388,7 @@ void box_tell_end(struct spawner *s, struct box *box)
  * Who takes it looks at what is left in it. */
 static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
-    return s->setup.networks && box->exited && !box->killed && !box->failed &&
+    return s->setup.networks && s->used_max && box->exited && !box->killed && !box->failed &&
            !box->oom_event && !box->is_session && box->leaf.is_limited;
 }
 
@@ -397,7 +397,7 @@ static void release_leaf(struct spawner *s, struct box *box)
     if (can_keep_leaf(s, box)) {
         if (box->leaf.oom_fd >= 0)
             (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
-        if (s->used_count == USED_LEAVES) {
+        if (s->used_count == s->used_max) {
             struct cgroup_leaf oldest = pick_used(s);
             remove_leaf(s, &oldest);
         }

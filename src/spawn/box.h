@@ -114,8 +114,9 @@ struct spawner {
     unsigned spare_count;
     struct cgroup_leaf used[USED_LEAVES]; /* that have served a box, oldest first */
     unsigned used_count;
-    unsigned running; /* boxes that are not parked */
-    unsigned box_end; /* no box at or past this index was ever used */
+    unsigned used_max; /* fewer where descriptors are few */
+    unsigned running;  /* boxes that are not parked */
+    unsigned box_end;  /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 

@@ -114,12 +114,11 @@ static void on_source(const struct spawn_source *source)
 
 static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
 {
-    bool is_full = spawner.zygote_count == SPAWN_MAX_ZYGOTES;
     int r = zygote_add(&spawner, zygote, job_fd);
     if (r < 0)
         note_problem(STEP_ROOT, r,
-            is_full ? "too many `warm` and `session_warm` in the runtime.json of languages"
-                    : "zygote");
+            r == -E2BIG ? "too many `warm` and `session_warm` in the runtime.json of languages"
+                        : "zygote");
 }
 
 static void on_pool(const struct spawn_pool *pool, int job_fd)
@@ -245,14 +244,16 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about eight descriptors; the soft limit of a shell would end at a
- * hundred. */
+/* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
+ * Control groups that wait for one may have a sixth of them, at eleven each. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
+        spawner.used_max =
+            limit.rlim_max / 64 < USED_LEAVES ? (unsigned)limit.rlim_max / 64 : USED_LEAVES;
     }
 }
 

@@ -21,7 +21,7 @@ enum {
     SPAWN_MAX_EXECS = 8,     /* programs of one root */
     SPAWN_MAX_SOURCES = 64,  /* operator directories */
     SPAWN_MAX_BOX_MOUNTS = 8,
-    SPAWN_MAX_ZYGOTES = 16,
+    SPAWN_MAX_ZYGOTES = 12,
     SPAWN_MAX_FORKS = 30,  /* alive, of one box; each has an id of its own */
     SPAWN_FORK_DEPTH = 14, /* forks of forks; every generation adds a Landlock layer */
     SPAWN_MAX_POOLS = 16,

@@ -54,14 +54,16 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
-    if (s->zygote_count + 2 > SPAWN_MAX_ZYGOTES || z->root >= s->root_count ||
-        !s->roots[z->root].exec_count)
+    bool has_twin = !(z->flags & BOX_CHANNEL);
+    if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
+    if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
+        return -E2BIG;
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
     twin.park = 0;
-    if (!(z->flags & BOX_CHANNEL) && (owned = fcntl(job_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+    if (has_twin && (owned = fcntl(job_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         add(s, &twin, take_fd(&owned));
     return 0;
 }

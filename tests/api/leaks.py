@@ -18,6 +18,7 @@ from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: E40
 
 PROGRAMS = ("hermes-server", "hermes-spawn")
 KEPT = {"hermes-spawn": 32}  # network namespaces for the next boxes (src/spawn/network.h)
+KEPT_LEAVES, LEAF_FDS = 36, 12  # control groups for them (src/spawn/box.h), and what each has open
 
 
 def pss_kb(pid):
@@ -77,6 +78,14 @@ def is_ownerless(group):
         os.close(fd)
 
 
+def is_kept(group):
+    """Whether a living spawner has this control group for the next box: nobody is in it."""
+    try:
+        return not is_ownerless(group) and pathlib.Path(group, "cgroup.procs").read_text() == ""
+    except FileNotFoundError:
+        return False
+
+
 class Holdings:
     """Numbers and names of one moment."""
 
@@ -87,7 +96,10 @@ class Holdings:
         self.pss_kb = {name: pss_kb(pid) for name, pid in pids.items() if pid}
         helpers = helpers_of(server)
         self.processes = groups.pids() - set(pids.values()) - helpers
-        self.groups = {g for g in groups.children() if os.path.basename(g) not in leaves_of(helpers)}
+        found = {g for g in groups.children() if os.path.basename(g) not in leaves_of(helpers)}
+        kept = {g for g in found if is_kept(g)}
+        self.groups = found - kept
+        self.kept = len({os.path.basename(g) for g in kept})
         self.mounts = [line for line in mounts() if str(server.work) in line]
         self.files = temporary_files()
         self.state = {str(p.relative_to(server.state)) for p in server.state.glob("**/*")
@@ -100,8 +112,9 @@ class Holdings:
         """What is there now and was not before, as lines. Memory is the caller's to judge."""
         found = ["process %d" % p for p in self.processes - before.processes]
         found += ["zombie %d" % p for p in self.zombies - before.zombies]
-        if len(self.groups) > len(before.groups):  # the spawner keeps a few for the next boxes
-            found += ["group " + p for p in self.groups - before.groups]
+        found += ["group " + p for p in self.groups - before.groups]
+        if self.kept > KEPT_LEAVES:
+            found.append("%d groups kept" % self.kept)
         found += ["file " + p for p in self.files - before.files]
         found += ["state " + p for p in self.state - before.state
                   if not p.endswith(("-wal", "-shm"))]
@@ -110,9 +123,10 @@ class Holdings:
             if line in extra:
                 extra.remove(line)
         found += ["mount " + line.strip() for line in extra]
+        leaves = {"hermes-spawn": LEAF_FDS * max(0, self.kept - before.kept)}
         found += ["%d descriptors of %s, %d before" % (count, name, before.fds.get(name, 0))
                   for name, count in self.fds.items()
-                  if count > before.fds.get(name, count) + KEPT.get(name, 0)]
+                  if count > before.fds.get(name, count) + KEPT.get(name, 0) + leaves.get(name, 0)]
         return found
 
 

@@ -161,8 +161,12 @@ class Spawner:
 
     def held(self):
         """How many it has open apart from networks, which it keeps for the next box."""
-        folder = f"/proc/{self.pid}/fd/"
-        return sum(not os.readlink(folder + fd).startswith("net:") for fd in self.descriptors())
+        def kind(fd):
+            try:
+                return os.readlink(f"/proc/{self.pid}/fd/{fd}")
+            except FileNotFoundError:  # closed since it was listed
+                return "net:"
+        return sum(not kind(fd).startswith("net:") for fd in self.descriptors())
 
     def settles_holding(self, count):
         deadline = time.time() + 20

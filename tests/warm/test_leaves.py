@@ -213,9 +213,9 @@ def test_a_parked_box_takes_a_share_of_a_processor(still):
     spin = "import time\nb = time.monotonic()\nwhile time.process_time() < 0.3: pass\n" \
            "print(time.monotonic() - b)\n"
     still.hold()
-    slow, quick = (still.run("python", spin, limits={"cpus": cpus}).json() for cpus in (0.3, 2))
-    assert slow["isolation"]["start"] == quick["isolation"]["start"] == "warm"
-    assert float(slow["stdout"]) > 1.5 * float(quick["stdout"])
+    slow, *quick = [still.run("python", spin, limits={"cpus": cpus}).json() for cpus in (0.3, 2, 2, 2)]
+    assert {run["isolation"]["start"] for run in [slow, *quick]} == {"warm"}
+    assert float(slow["stdout"]) > 1.5 * min(float(run["stdout"]) for run in quick)
 
 
 @pytest.mark.parametrize("limits", [{"processes": 9}, {"open_files": 99}, {"stack_mb": 99}, {"disk_mb": 9}, {"memory_mb": 9}],

@@ -17,7 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: E402,F401
 
 PROGRAMS = ("hermes-server", "hermes-spawn")
-KEPT = {"hermes-spawn": 32}  # network namespaces for the next boxes (src/spawn/network.h)
+# Network namespaces for the next boxes (src/spawn/network.h), and a second zygote with its group.
+KEPT = {"hermes-spawn": 32 + 8}
 KEPT_LEAVES, LEAF_FDS = 36, 12  # control groups for them (src/spawn/box.h), and what each has open
 
 

@@ -443,6 +443,10 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
         {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
     struct cgroup_usage usage;
     uint64_t value;
+    /* An event that is still there would kill the next box. The kernel may tell of a limit that
+     * was reached without counting a victim. */
+    if (leaf->oom_fd >= 0 && read(leaf->oom_fd, &value, sizeof(value)) > 0)
+        return false;
     for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
         if (!get_counter(host, leaf, bounds[i].which, &value) || value > bounds[i].most)
             return false;

@@ -244,7 +244,7 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
+/* Every live box takes about fifteen descriptors; the soft limit of a shell would end at sixty.
  * Control groups that wait for one may have a sixth of them, at eleven each. */
 static void raise_descriptor_limit(void)
 {

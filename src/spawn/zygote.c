@@ -30,7 +30,7 @@
  * memory the zygote dies too, and if it has hardly any processor time all others wait. */
 enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
 
-/* A box that waits holds a few megabytes, its limit must not fall to less. */
+/* A box that waits holds some memory (base_memory), its limit must not fall to that. */
 enum { PARKED_MEMORY_MIN = 16 << 20 };
 
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
@@ -103,7 +103,8 @@ bool zygote_fits(
 {
     struct spawn_limits limits = request->limits;
     if (!(z->flags & BOX_CHANNEL) && s->cgroups.use & TREE_MEMORY &&
-        limits.memory_bytes >= PARKED_MEMORY_MIN && limits.cpu_milli >= CPU_MILLI_MIN) {
+        limits.memory_bytes >= PARKED_MEMORY_MIN + z->base_memory &&
+        limits.cpu_milli >= CPU_MILLI_MIN) {
         limits.memory_bytes = z->limits.memory_bytes;
         limits.cpu_milli = z->limits.cpu_milli;
         limits.cpu_s = z->limits.cpu_s;
@@ -242,6 +243,8 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         return -errno;
     p->socket = pair[0];
     cleanup_close int theirs = pair[1];
+    const int room = ZYGOTE_MAX_BIRTHS * 2 * (int)sizeof(struct zygote_request);
+    (void)setsockopt(p->socket, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
     if ((r = tree_enter(s->roots[z->root].ns_fd)) < 0)
         return r;
     s->current_ns = s->roots[z->root].ns_fd;
@@ -276,7 +279,9 @@ int zygote_ask(struct zygote *z, const struct zygote_request *request, const int
     unsigned count, unsigned box)
 {
     struct zygote_process *p = &z->now;
-    int r = fdpass_send(p->socket, request, sizeof(*request), fds, count);
+    int r = fdpass_send_now(p->socket, request, sizeof(*request), fds, count);
+    if (r == -EAGAIN) /* it hangs, or has that much to do: others need not wait for it */
+        return r;
     if (r < 0) {
         p->is_up = false;
         p->is_broken = true; /* zygote_tend() clears it away */

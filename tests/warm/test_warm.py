@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
-from apilib import HERMES, SLOW, Server, borrow_dir, children, return_dir, wait_until  # noqa: E402
+from apilib import HERMES, SLOW, Server, borrow_dir, children, is_zygote, return_dir, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 COLD = {"LC_COLD": "1"}
@@ -246,13 +246,29 @@ def test_a_zygote_that_owes_answers(server, sign):
     assert wait_until(lambda: ask_many() and not zygotes() & before, 20)
 
 
-def is_zygote(pid):
-    """Not its boxes, which have a pid namespace of their own."""
+def test_a_crowd_before_a_zygote_that_hangs():
+    """More requests than its socket takes: the spawner must not wait for it, nor anybody for the spawner."""
+    path = borrow_dir()
+    crowd = Server(path, env={"HERMES_CONCURRENCY": "150", "HERMES_QUEUE": "300"})
+    zygotes = []
+
+    def one(i):
+        return crowd.run("python", "print(%d)" % i, limits={"memory_mb": 32})
     try:
-        return b"zygote.py" in pathlib.Path("/proc/%d/cmdline" % pid).read_bytes() and \
-            "NSpid:\t%d\n" % pid in pathlib.Path("/proc/%d/status" % pid).read_text()
-    except OSError:
-        return False
+        assert wait_until(lambda: is_up(crowd), 20)
+        zygotes = [p for p in children(crowd.child("hermes-spawn")) if is_zygote(p)]
+        for pid in zygotes:
+            os.kill(pid, signal.SIGSTOP)
+        with concurrent.futures.ThreadPoolExecutor(150) as pool:
+            answers = [run.json() for run in pool.map(one, range(150))]
+        assert [a["stdout"] for a in answers] == ["%d\n" % i for i in range(150)]
+        assert crowd.child("hermes-spawn")
+    finally:
+        for pid in zygotes:
+            if is_zygote(pid):
+                os.kill(pid, signal.SIGCONT)
+        assert crowd.stop() == 0
+        return_dir(path)
 
 
 def test_a_zygote_has_no_power_on_the_host(server):

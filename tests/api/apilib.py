@@ -117,6 +117,14 @@ def is_box(pid):
     return len(status.split("NSpid:")[1].splitlines()[0].split()) > 1
 
 
+def is_zygote(pid):
+    """Not its boxes, which have a pid namespace of their own."""
+    try:
+        return b"zygote.py" in pathlib.Path("/proc/%d/cmdline" % pid).read_bytes() and not is_box(pid)
+    except OSError:
+        return False
+
+
 def boxes_below(pid):
     return [child for child in descendants(pid) if is_box(child)]
 
@@ -128,6 +136,25 @@ def wait_until(check, seconds=10.0):
             return True
         time.sleep(0.02)
     return bool(check())
+
+
+def wait_until_still(pid, seconds=30.0):
+    """Until nothing below `pid` has run for a while: what was to be made ahead is made."""
+    def ran():
+        found = {}
+        for child in descendants(pid):
+            try:
+                ns = pathlib.Path("/proc/%d/schedstat" % child).read_text().split()[0]
+                found[child] = ns, pathlib.Path("/proc/%d/stat" % child).read_text().rsplit(")")[1].split()[0]
+            except OSError:
+                found[child] = None
+        return found
+
+    def is_still():
+        before = ran()
+        time.sleep(0.5)
+        return before == ran() and all(state and state[1] == "S" for state in before.values())
+    return wait_until(is_still, seconds)
 
 
 class Server:

@@ -401,12 +401,12 @@ def test_a_box_with_a_channel(shell):
     pid = live.channel.recv(100).split()[0]
     live.command(INTERRUPT)
     assert live.event()[0] == INTERRUPTED
-    live.channel.sendall(b"echo $line; echo mine >f; sleep 1000 & echo done >&3\n")
+    live.channel.sendall(b"printf -v x %8000000d 1; echo mine >f; sleep 1000 & echo done >&3\n")
     assert live.channel.recv(100) == b"done\n"
     assert os.read(live.out, 4) == b"int\n"
     live.command(USAGE)
     usage = live.event()
-    assert usage[0] == EVENT_USAGE and usage[9] > 0 and usage[11] > 0
+    assert usage[0] == EVENT_USAGE and usage[9] > 0 and usage[11] > 5 * MB, usage
     live.command(STOP)
     exited = live.event()
     assert exited[0] == EXITED and os.WTERMSIG(exited[2]) == 9

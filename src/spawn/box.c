@@ -9,23 +9,18 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "spawn/fork.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/request.h"
 #include "spawn/sys.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-enum { LAST_WAIT_MS = 5000 };
 
 void box_tell(int socket, const struct spawn_event *event)
 {
@@ -148,36 +143,6 @@ static int open_mounts(const struct spawner *s, const struct box *box, struct in
     return 0;
 }
 
-static void remove_leaf(struct spawner *s, struct cgroup_leaf *leaf)
-{
-    if (cgroup_leaf_remove(&s->cgroups, leaf) == -EBUSY && s->dying_count < MAX_DYING)
-        s->dying[s->dying_count++] = *leaf;
-}
-
-/* Of the leaves that served before, the one that did so the longest ago. */
-static struct cgroup_leaf pick_used(struct spawner *s)
-{
-    struct cgroup_leaf leaf = s->used[0];
-    memmove(s->used, s->used + 1, --s->used_count * sizeof(leaf));
-    return leaf;
-}
-
-/* One that served before, or a new one if there is any. */
-static void take_leaf(
-    struct spawner *s, const struct spawn_box *request, struct cgroup_leaf *leaf)
-{
-    while (s->used_count && !request->remove) {
-        *leaf = pick_used(s);
-        if (cgroup_leaf_renew(&s->cgroups, leaf) &&
-            cgroup_leaf_limit(&s->cgroups, &request->limits, 0, leaf) == 0)
-            return;
-        remove_leaf(s, leaf);
-        cgroup_leaf_init(leaf);
-    }
-    if (s->spare_count)
-        *leaf = s->spares[--s->spare_count];
-}
-
 /* Slot, group with its limits, link. *ret_link is the box's end of the link. */
 static int open_box(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *ret_link, uint32_t *ret_step)
@@ -190,7 +155,8 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
-    take_leaf(s, request, &box->leaf);
+    if (!request->remove) /* a control may go without limits */
+        leaves_take(&s->leaves, &s->cgroups, &request->limits, &box->leaf);
     if ((r = cgroup_leaf_make(
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
@@ -325,159 +291,6 @@ int box_build(struct spawner *s, struct box *box, const struct spawn_box *reques
     return r < 0 || box->is_unborn ? r : release_init(s, box, request->remove, ret_step);
 }
 
-void box_kill(struct spawner *s, struct box *box)
-{
-    (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->is_fork)
-        fork_helped(s, box);
-    /* Init stays while there are forks, and a fork whose process nobody has looked at is not
-     * ours to kill. */
-    if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
-        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
-}
-
-uint64_t box_above(uint64_t value, uint64_t base)
-{
-    return value > base ? value - base : 0;
-}
-
-void box_fill_usage(const struct spawner *s, const struct box *box,
-    const struct cgroup_usage *usage, struct spawn_event *event)
-{
-    if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
-        event->cpu_ns = box_above(usage->cpu_ns, box->base_cpu_ns);
-    else
-        event->cpu_ns = box->init_cpu_ns;
-    if (s->cgroups.use & TREE_MEMORY)
-        event->memory_bytes =
-            box_above(event->kind == EVENT_USAGE ? cgroup_leaf_memory(&s->cgroups, &box->leaf)
-                                                 : usage->peak_bytes,
-                box->base_memory);
-    else
-        event->memory_bytes = box->init_rss;
-}
-
-void box_tell_end(struct spawner *s, struct box *box)
-{
-    struct cgroup_usage usage;
-    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    struct spawn_event event = {.kind = EVENT_ENDED,
-        .cgroup = s->cgroups.mode,
-        .wait_status = box->status,
-        .start_ns = box->start_ns,
-        .end_ns = box->end_ns ? box->end_ns : clock_ns(),
-        .setup_ns = box_above(box->start_ns, box->request_ns)};
-    bool oom = usage.oom_kill || box->oom_event;
-    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
-    box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
-    if (box->failed && box->started && box->step == STEP_EXEC) {
-        event.flags |= ENDED_EXEC_FAILED;
-        event.error = box->error;
-    } else if (!box->started && !box->killed && !oom) {
-        event.kind = EVENT_FAILED;
-        event.step = box->failed ? box->step : STEP_INIT;
-        event.error = box->failed ? box->error : -ECHILD;
-    }
-    box->told = true;
-    box_tell(box->socket, &event);
-    close_fd(&box->socket);
-}
-
-/* Whether the leaf of a box may serve another: that of a plain run that has ended by itself.
- * Who takes it looks at what is left in it. */
-static bool can_keep_leaf(const struct spawner *s, const struct box *box)
-{
-    return s->setup.networks && s->used_max && box->exited && !box->killed && !box->failed &&
-           !box->oom_event && !box->is_session && box->leaf.is_limited;
-}
-
-static void release_leaf(struct spawner *s, struct box *box)
-{
-    if (can_keep_leaf(s, box)) {
-        if (box->leaf.oom_fd >= 0)
-            (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
-        if (s->used_count == s->used_max) {
-            struct cgroup_leaf oldest = pick_used(s);
-            remove_leaf(s, &oldest);
-        }
-        s->used[s->used_count++] = box->leaf;
-    } else {
-        remove_leaf(s, &box->leaf);
-    }
-    if (box->is_aside)
-        remove_leaf(s, &box->aside);
-}
-
-static void leave_family(struct spawner *s, const struct box *box);
-
-/* Gives back all a box holds; its processes are dead and reaped. */
-void box_release(struct spawner *s, struct box *box)
-{
-    close_fd(&box->link);
-    close_fd(&box->hand);
-    close_fd(&box->pidfd);
-    if (box->network >= 0)
-        network_return(&s->network, box->network_owner, take_fd(&box->network));
-    release_leaf(s, box);
-    if (box->slot >= 0)
-        ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
-    if (box->is_parked && box->pool >= 0)
-        pool_lose(&s->pools[box->pool], !box->is_ready);
-    else if (box->is_parked)
-        s->zygotes[box->zygote].parked--;
-    else
-        s->running -= !box->is_session;
-    close_fd(&box->socket);
-    box->used = false;
-    if (box->is_fork) {
-        fork_reap_files(box, true);
-        leave_family(s, box);
-    }
-}
-
-/* The last fork of a session that is over takes init along. */
-static void leave_family(struct spawner *s, const struct box *box)
-{
-    struct box *root = &s->boxes[box->root];
-    root->fork_ids &= ~(1u << box->fork_number);
-    if (--root->forks || !root->used)
-        return;
-    if (root->init_gone)
-        box_release(s, root);
-    else if (root->told || root->killed)
-        box_kill(s, root);
-}
-
-static void reap(const struct box *box)
-{
-    siginfo_t info;
-    while (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-        ;
-}
-
-/* A failure before the go-ahead. A child that exists already is killed; how long the kernel
- * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
- * cleans up.
- */
-void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
-{
-    box->failed = true;
-    box->step = step;
-    box->error = error;
-    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
-    if (box->is_fork)
-        box_kill(s, box);
-    if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
-        box_kill(s, box);
-        if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
-            return;
-        reap(box);
-    }
-    box_tell_end(s, box);
-    box_release(s, box);
-}
-
 struct box *box_new(struct spawner *s, int socket, int zygote)
 {
     unsigned i = 0;
@@ -599,59 +412,4 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
         serve_request(s, request, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);
-}
-
-/* What the kernel has not ended after a few seconds is left to it, and its group to the next
- * start: the lock on it goes when we do. */
-void box_kill_all(struct spawner *s)
-{
-    uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
-    while (s->spare_count)
-        (void)cgroup_leaf_remove(&s->cgroups, &s->spares[--s->spare_count]);
-    for (unsigned i = 0; i < s->box_end; i++) {
-        struct box *box = &s->boxes[i];
-        if (!box->used)
-            continue;
-        box_kill(s, box);
-        if (box->forks && box->pidfd >= 0) /* box_kill() would leave it to its forks */
-            (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
-        if (box->is_fork) /* init, which is waited for first, waits for these */
-            fork_reap_files(box, true);
-    }
-    for (unsigned i = 0; i < s->box_end; i++) {
-        struct box *box = &s->boxes[i];
-        if (!box->used)
-            continue;
-        uint64_t now = clock_ms();
-        struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
-        if (box->pidfd < 0 ||
-            poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
-            reap(box);
-            if (box->failed && !box->told)
-                box_tell_end(s, box);
-            box_release(s, box);
-        }
-    }
-    while (s->used_count)
-        remove_leaf(s, &s->used[--s->used_count]);
-}
-
-bool box_tend(struct spawner *s)
-{
-    struct cgroup_leaf *leaf = &s->spares[s->spare_count];
-    if (s->spare_count == SPARE_LEAVES || !s->cgroups.count || !s->setup.networks ||
-        cgroup_leaf_prepare(&s->cgroups, leaf) < 0)
-        return false;
-    s->spare_count++;
-    return true;
-}
-
-void box_sweep(struct spawner *s)
-{
-    for (unsigned i = 0; i < s->dying_count;) {
-        if (cgroup_leaf_remove(&s->cgroups, &s->dying[i]) == -EBUSY)
-            i++;
-        else
-            s->dying[i] = s->dying[--s->dying_count];
-    }
 }

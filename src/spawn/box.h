@@ -5,6 +5,7 @@
 
 #include "spawn/cgroup.h"
 #include "spawn/ids.h"
+#include "spawn/leaves.h"
 #include "spawn/network.h"
 #include "spawn/pool.h"
 #include "spawn/protocol.h"
@@ -16,8 +17,7 @@
 #include <sys/types.h>
 
 enum { FORK_MAX_SERVERS = 12 };
-enum { MAX_BOXES = 4096, MAX_DYING = 256, BOX_MAX_FDS = 6 };
-enum { SPARE_LEAVES = 4, USED_LEAVES = 32 };
+enum { MAX_BOXES = 4096, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
@@ -108,15 +108,9 @@ struct spawner {
     uint64_t memory_ms; /* when to look again */
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
-    struct cgroup_leaf dying[MAX_DYING]; /* leaves that could not be removed yet */
-    unsigned dying_count;
-    struct cgroup_leaf spares[SPARE_LEAVES]; /* made ahead, for a server */
-    unsigned spare_count;
-    struct cgroup_leaf used[USED_LEAVES]; /* that have served a box, oldest first */
-    unsigned used_count;
-    unsigned used_max; /* fewer where descriptors are few */
-    unsigned running;  /* boxes that are not parked */
-    unsigned box_end;  /* no box at or past this index was ever used */
+    struct leaves leaves;
+    unsigned running; /* boxes that are not parked */
+    unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 
@@ -150,9 +144,3 @@ void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);
 
 /* Kills every box and waits until nothing is left. */
 void box_kill_all(struct spawner *s);
-
-/* Called when nobody waits for us: makes what boxes will need. Returns whether it made some. */
-bool box_tend(struct spawner *s);
-
-/* Tries again to remove leaves of boxes that are gone. */
-void box_sweep(struct spawner *s);

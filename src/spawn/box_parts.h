@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What box.c (making and unmaking), box_parked.c and box_events.c share. */
+/* What box.c (making), box_parked.c, box_events.c and box_end.c share. */
 
 #include "spawn/box.h"
 

@@ -225,8 +225,8 @@ static _Noreturn void finish(int status)
     box_kill_all(&spawner);
     if (!is_tidy)
         cgroup_host_sweep(&spawner.cgroups);
-    for (int i = 0; spawner.dying_count && i < 200; i++) {
-        box_sweep(&spawner);
+    for (int i = 0; spawner.leaves.dying_count && i < 200; i++) {
+        leaves_sweep(&spawner.leaves, &spawner.cgroups);
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     _exit(status);
@@ -252,8 +252,8 @@ static void raise_descriptor_limit(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
-        spawner.used_max =
-            limit.rlim_max / 64 < USED_LEAVES ? (unsigned)limit.rlim_max / 64 : USED_LEAVES;
+        spawner.leaves.used_max =
+            limit.rlim_max / 64 < LEAVES_USED ? (unsigned)limit.rlim_max / 64 : LEAVES_USED;
     }
 }
 
@@ -279,6 +279,15 @@ static int start_clean(void)
     return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
+/* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
+ * did. */
+static bool tend(void)
+{
+    bool is_server = spawner.setup.networks && spawner.cgroups.count;
+    return (is_server && leaves_prepare(&spawner.leaves, &spawner.cgroups)) ||
+           zygote_tend(&spawner) || pool_tend(&spawner);
+}
+
 int main(int argc, char **argv)
 {
     if (start_clean() < 0)
@@ -294,16 +303,16 @@ int main(int argc, char **argv)
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
         bool is_owed = zygote_check(&spawner);
-        int timeout = could_tidy || more               ? 0
-                      : spawner.dying_count || is_owed ? 20
-                                                       : pool_pause_ms(&spawner);
+        int timeout = could_tidy || more                      ? 0
+                      : spawner.leaves.dying_count || is_owed ? 20
+                                                              : pool_pause_ms(&spawner);
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
         if (n == 0 && could_tidy)
             tidy_once();
         if (n == 0 && spawner.sealed)
-            more = box_tend(&spawner) || zygote_tend(&spawner) || pool_tend(&spawner);
+            more = tend();
         else
             more = spawner.setup.networks + spawner.zygote_count + spawner.pool_count > 0;
         for (int i = 0; i < n; i++) {
@@ -318,7 +327,7 @@ int main(int argc, char **argv)
         }
         if (spawner.is_lost)
             finish(1);
-        if (spawner.dying_count)
-            box_sweep(&spawner);
+        if (spawner.leaves.dying_count)
+            leaves_sweep(&spawner.leaves, &spawner.cgroups);
     }
 }

@@ -192,8 +192,7 @@ static void stop(struct spawner *s, struct zygote_process *p)
         close_fd(&p->pidfd);
     }
     if (p->slot >= 0) {
-        if (cgroup_leaf_remove(&s->cgroups, &p->leaf) == -EBUSY && s->dying_count < MAX_DYING)
-            s->dying[s->dying_count++] = p->leaf;
+        leaves_remove(&s->leaves, &s->cgroups, &p->leaf);
         ids_release(&s->ids, p->slot, false);
     }
     p->slot = -1;

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The end of a box: killed, accounted, told, cleared away. */
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "spawn/box_parts.h"
+#include "spawn/fork.h"
+#include "spawn/sys.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+enum { LAST_WAIT_MS = 5000 };
+
+void box_kill(struct spawner *s, struct box *box)
+{
+    (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
+    if (box->is_fork)
+        fork_helped(s, box);
+    /* Init stays while there are forks, and a fork whose process nobody has looked at is not
+     * ours to kill. */
+    if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+}
+
+uint64_t box_above(uint64_t value, uint64_t base)
+{
+    return value > base ? value - base : 0;
+}
+
+void box_fill_usage(const struct spawner *s, const struct box *box,
+    const struct cgroup_usage *usage, struct spawn_event *event)
+{
+    if (s->cgroups.use & TREE_KILL || s->cgroups.use & TREE_CPUACCT)
+        event->cpu_ns = box_above(usage->cpu_ns, box->base_cpu_ns);
+    else
+        event->cpu_ns = box->init_cpu_ns;
+    if (s->cgroups.use & TREE_MEMORY)
+        event->memory_bytes =
+            box_above(event->kind == EVENT_USAGE ? cgroup_leaf_memory(&s->cgroups, &box->leaf)
+                                                 : usage->peak_bytes,
+                box->base_memory);
+    else
+        event->memory_bytes = box->init_rss;
+}
+
+void box_tell_end(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    struct spawn_event event = {.kind = EVENT_ENDED,
+        .cgroup = s->cgroups.mode,
+        .wait_status = box->status,
+        .start_ns = box->start_ns,
+        .end_ns = box->end_ns ? box->end_ns : clock_ns(),
+        .setup_ns = box_above(box->start_ns, box->request_ns)};
+    bool oom = usage.oom_kill || box->oom_event;
+    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+    box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
+    if (box->failed && box->started && box->step == STEP_EXEC) {
+        event.flags |= ENDED_EXEC_FAILED;
+        event.error = box->error;
+    } else if (!box->started && !box->killed && !oom) {
+        event.kind = EVENT_FAILED;
+        event.step = box->failed ? box->step : STEP_INIT;
+        event.error = box->failed ? box->error : -ECHILD;
+    }
+    box->told = true;
+    box_tell(box->socket, &event);
+    close_fd(&box->socket);
+}
+
+/* Whether the leaf of a box may serve another: that of a plain run that has ended by itself.
+ * Who takes it looks at what is left in it. */
+static bool can_keep_leaf(const struct spawner *s, const struct box *box)
+{
+    return s->setup.networks && s->leaves.used_max && box->exited && !box->killed &&
+           !box->failed && !box->oom_event && !box->is_session && box->leaf.is_limited;
+}
+
+static void release_leaf(struct spawner *s, struct box *box)
+{
+    if (can_keep_leaf(s, box)) {
+        if (box->leaf.oom_fd >= 0)
+            (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        leaves_keep(&s->leaves, &s->cgroups, &box->leaf);
+    } else {
+        leaves_remove(&s->leaves, &s->cgroups, &box->leaf);
+    }
+    if (box->is_aside)
+        leaves_remove(&s->leaves, &s->cgroups, &box->aside);
+}
+
+static void leave_family(struct spawner *s, const struct box *box);
+
+/* Gives back all a box holds; its processes are dead and reaped. */
+void box_release(struct spawner *s, struct box *box)
+{
+    close_fd(&box->link);
+    close_fd(&box->hand);
+    close_fd(&box->pidfd);
+    if (box->network >= 0)
+        network_return(&s->network, box->network_owner, take_fd(&box->network));
+    release_leaf(s, box);
+    if (box->slot >= 0)
+        ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
+    if (box->is_parked && box->pool >= 0)
+        pool_lose(&s->pools[box->pool], !box->is_ready);
+    else if (box->is_parked)
+        s->zygotes[box->zygote].parked--;
+    else
+        s->running -= !box->is_session;
+    close_fd(&box->socket);
+    box->used = false;
+    if (box->is_fork) {
+        fork_reap_files(box, true);
+        leave_family(s, box);
+    }
+}
+
+/* The last fork of a session that is over takes init along. */
+static void leave_family(struct spawner *s, const struct box *box)
+{
+    struct box *root = &s->boxes[box->root];
+    root->fork_ids &= ~(1u << box->fork_number);
+    if (--root->forks || !root->used)
+        return;
+    if (root->init_gone)
+        box_release(s, root);
+    else if (root->told || root->killed)
+        box_kill(s, root);
+}
+
+static void reap(const struct box *box)
+{
+    siginfo_t info;
+    while (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+}
+
+/* A failure before the go-ahead. A child that exists already is killed; how long the kernel
+ * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
+ * cleans up.
+ */
+void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
+{
+    box->failed = true;
+    box->step = step;
+    box->error = error;
+    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
+    if (box->is_fork)
+        box_kill(s, box);
+    if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
+        box_kill(s, box);
+        if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
+            return;
+        reap(box);
+    }
+    box_tell_end(s, box);
+    box_release(s, box);
+}
+
+/* What the kernel has not ended after a few seconds is left to it, and its group to the next
+ * start: the lock on it goes when we do. */
+void box_kill_all(struct spawner *s)
+{
+    uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (!box->used)
+            continue;
+        box_kill(s, box);
+        if (box->forks && box->pidfd >= 0) /* box_kill() would leave it to its forks */
+            (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        if (box->is_fork) /* init, which is waited for first, waits for these */
+            fork_reap_files(box, true);
+    }
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (!box->used)
+            continue;
+        uint64_t now = clock_ms();
+        struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
+        if (box->pidfd < 0 ||
+            poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
+            reap(box);
+            if (box->failed && !box->told)
+                box_tell_end(s, box);
+            box_release(s, box);
+        }
+    }
+    leaves_clear(&s->leaves, &s->cgroups);
+}

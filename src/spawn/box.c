@@ -231,7 +231,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = !!(s->cgroups.use & TREE_MEMORY),
         .landlock_abi = (uint32_t)s->landlock_abi,
         .is_parked = !fds};
-    int send[2 + CGROUP_MAX_TREES + BOX_MAX_FDS];
+    int send[3 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     cleanup_close int hand = -1;
     box->network_owner = s->zygotes[box->zygote].now.serial;
@@ -239,14 +239,19 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
-    int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + count);
+    int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, false, send + count);
     if (r < 0)
         return r;
     ask.join_count = (uint32_t)r;
     count += (unsigned)r;
+    cleanup_close int into = -1;
+    r = cgroup_leaf_open_into(&s->cgroups, &box->leaf, &into);
+    ask.has_into = into >= 0;
+    if (ask.has_into)
+        send[count++] = into;
     if (ask.has_network)
         send[count++] = box->network;
-    if (!fds)
+    if (!fds && r == 0)
         r = open_hand(box, &hand);
     if (!fds)
         send[count++] = hand;

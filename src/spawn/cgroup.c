@@ -160,7 +160,7 @@ int cgroup_leaf_watch_oom(
     return watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
 }
 
-static void random_name(char out[CGROUP_NAME])
+void cgroup_random_name(char out[CGROUP_NAME])
 {
     static const char hex[] = "0123456789abcdef";
     unsigned char raw[16];
@@ -174,9 +174,7 @@ static void random_name(char out[CGROUP_NAME])
     *to = '\0';
 }
 
-/* Makes and locks the leaf's directory. Between the two somebody else's clean-up may have taken
- * it for a dead one: -EAGAIN, and the caller takes another name. */
-static int make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd)
+int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd)
 {
     if (mkdirat(tree->fd, name, 0755) < 0)
         return -errno;
@@ -186,6 +184,8 @@ static int make_locked(const struct cgroup_tree *tree, const char *name, int *re
     if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 || fstat(*ret_fd, &mine) < 0 ||
         fstatat(tree->fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EAGAIN;
+    if (tree->owner && fchownat(*ret_fd, "cgroup.procs", tree->owner, tree->owner, 0) < 0)
+        return -errno;
     return 0;
 }
 
@@ -194,10 +194,10 @@ static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *lea
     int r = -EAGAIN;
     for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
         cgroup_leaf_init(leaf);
-        random_name(leaf->name);
+        cgroup_random_name(leaf->name);
         r = 0;
         for (unsigned i = 0; r == 0 && i < host->count; i++)
-            r = make_locked(&host->trees[i], leaf->name, &leaf->fds[i]);
+            r = cgroup_make_locked(&host->trees[i], leaf->name, &leaf->fds[i]);
         if (r < 0)
             (void)cgroup_leaf_remove(host, leaf);
     }
@@ -244,6 +244,14 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
 {
     int i = tree_with(host, TREE_KILL);
     return i < 0 ? -1 : leaf->fds[i];
+}
+
+int cgroup_leaf_open_into(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd)
+{
+    int fd = cgroup_leaf_into_fd(host, leaf);
+    *ret_fd = fd < 0 ? -1 : openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && *ret_fd < 0 ? -errno : 0;
 }
 
 int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,

@@ -32,7 +32,10 @@ enum {
 struct cgroup_tree {
     unsigned use;
     bool v2;
-    int fd; /* the directory in which leaves are made */
+    int fd;     /* the directory in which leaves are made: */
+    int top_fd; /* this one, which is shared with other spawners, or a group of our own in it */
+    char name[CGROUP_NAME]; /* its name, if there is one, */
+    uid_t owner;            /* and who may clone into what is in it; 0 for root alone */
 };
 
 struct cgroup_host {
@@ -74,8 +77,22 @@ struct cgroup_usage {
  * error. */
 void cgroup_host_open(struct cgroup_host *host, bool rootless);
 
+/* Makes a group of our own in the v2 tree, if there is that tree, and has leaves made in it
+ * from now on. Processes in them may clone into any of them (zygotes do) if they have that id,
+ * or CAP_DAC_OVERRIDE in a user namespace that knows it: who enters a group afterwards takes a
+ * lock of the whole machine's for it, and waits milliseconds if nobody did lately. */
+int cgroup_host_nest(struct cgroup_host *host, uid_t owner);
+
+/* Removes the group of our own; -EBUSY while there are leaves in it. */
+int cgroup_host_unnest(struct cgroup_host *host);
+
 /* Removes the leaves that dead spawners left, with what is still alive in them. */
 void cgroup_host_sweep(const struct cgroup_host *host);
+
+/* Makes and locks a group with that name where the tree's leaves are made. Between the two
+ * somebody else's clean-up may have taken it for a dead one: -EAGAIN, take another name. */
+int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd);
+void cgroup_random_name(char out[CGROUP_NAME]);
 
 /* A leaf that is nowhere. */
 void cgroup_leaf_init(struct cgroup_leaf *leaf);
@@ -103,6 +120,10 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+
+/* The same to be given away: good for nothing else. */
+int cgroup_leaf_open_into(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd);
 
 /* Opens, for every tree or those that clone-into does not cover, the file through which the new
  * process puts itself into the leaf; returns how many. The kernel takes a global lock and may

@@ -260,7 +260,8 @@ static int add_tree(
     if (r < 0 || locked < 0) /* nobody delegated it */
         return r < 0 ? r : locked;
     host->trees[host->count++] =
-        (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = take_fd(&fd)};
+        (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = fd, .top_fd = fd};
+    (void)take_fd(&fd);
     host->use |= use;
     return 0;
 }
@@ -355,7 +356,27 @@ static void find_trees(struct cgroup_host *host)
     host->mode = v2 && v1 ? CGROUP_HYBRID : v2 ? CGROUP_V2 : v1 ? CGROUP_V1 : CGROUP_NONE;
 }
 
-/* Kills whatever is in a group and removes it, waiting a little for the dying. */
+/* Opens a directory of groups to be read. */
+static DIR *open_groups(int parent_fd, const char *name)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        close_fd(&fd);
+    return dir;
+}
+
+static void remove_children(int fd)
+{
+    cleanup_closedir DIR *dir = open_groups(fd, ".");
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (str_has_prefix(e->d_name, CGROUP_PREFIX))
+            (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+}
+
+/* Kills whatever is in a group and those in it (v2), and removes it, waiting a little for the
+ * dying. */
 static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
 {
     cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -373,6 +394,7 @@ static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
                     (void)kill((pid_t)pid, SIGKILL);
             }
         }
+        remove_children(fd);
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != EBUSY ||
             clock_ms() > deadline_ms)
             return;
@@ -388,28 +410,29 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
     bool live = false;
     for (unsigned i = 0; i < host->count; i++) {
         locks[i] =
-            live ? -1 : openat(host->trees[i].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            live ? -1 : openat(host->trees[i].top_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         live = live || (locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0);
     }
     uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
     for (unsigned i = host->count; i-- > 0;) {
         if (!live)
-            remove_group(host->trees[i].fd, name, deadline_ms);
+            remove_group(host->trees[i].top_fd, name, deadline_ms);
         close_fd(&locks[i]);
     }
 }
 
-/* A leaf is made in the first tree first and removed there last, so all are found there. */
+/* A leaf is made in the first tree first and removed there last, so all are found there; the
+ * group of a spawner's own is in the v2 tree alone. */
 void cgroup_host_sweep(const struct cgroup_host *host)
 {
-    int fd =
-        !host->count ? -1 : openat(host->trees[0].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir)
-        close_fd(&fd);
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (str_has_prefix(e->d_name, CGROUP_PREFIX))
-            remove_if_stale(host, e->d_name);
+    for (unsigned i = 0; i < host->count; i++) {
+        if (i > 0 && !host->trees[i].v2)
+            continue;
+        cleanup_closedir DIR *dir = open_groups(host->trees[i].top_fd, ".");
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+            if (str_has_prefix(e->d_name, CGROUP_PREFIX))
+                remove_if_stale(host, e->d_name);
+        }
     }
 }
 
@@ -418,4 +441,47 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     is_root = !rootless;
     *host = (struct cgroup_host){.mode = CGROUP_NONE};
     find_trees(host);
+}
+
+/* The v2 tree, or NULL. */
+static struct cgroup_tree *tree_of_kill(struct cgroup_host *host)
+{
+    for (unsigned i = 0; i < host->count; i++) {
+        if (host->trees[i].use & TREE_KILL)
+            return &host->trees[i];
+    }
+    return NULL;
+}
+
+int cgroup_host_nest(struct cgroup_host *host, uid_t owner)
+{
+    struct cgroup_tree *tree = tree_of_kill(host);
+    unsigned use;
+    int r = tree ? -EAGAIN : 0;
+    for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
+        cleanup_close int fd = -1;
+        tree->owner = owner;
+        cgroup_random_name(tree->name);
+        r = cgroup_make_locked(tree, tree->name, &fd);
+        if (r == 0 && (r = enable_controllers(fd, &use)) == 0)
+            tree->fd = take_fd(&fd);
+        else
+            (void)cgroup_host_unnest(host);
+    }
+    return r;
+}
+
+int cgroup_host_unnest(struct cgroup_host *host)
+{
+    struct cgroup_tree *tree = tree_of_kill(host);
+    if (!tree || !tree->name[0])
+        return 0;
+    if (unlinkat(tree->top_fd, tree->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return -errno;
+    if (tree->fd != tree->top_fd)
+        (void)close(tree->fd);
+    tree->fd = tree->top_fd;
+    tree->name[0] = '\0';
+    tree->owner = 0;
+    return 0;
 }

@@ -225,8 +225,10 @@ static _Noreturn void finish(int status)
     box_kill_all(&spawner);
     if (!is_tidy)
         cgroup_host_sweep(&spawner.cgroups);
-    for (int i = 0; spawner.leaves.dying_count && i < 200; i++) {
+    for (int i = 0; i < 200; i++) {
         leaves_sweep(&spawner.leaves, &spawner.cgroups);
+        if (!spawner.leaves.dying_count && cgroup_host_unnest(&spawner.cgroups) == 0)
+            break;
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     _exit(status);

@@ -68,6 +68,42 @@ static inline int sys_clone3(struct sys_clone_args *args)
     return sys_result(syscall(NR_clone3, args, sizeof(*args)));
 }
 
+/* The same for a child that begins, on a stack of its own, in a function which never returns.
+ */
+static inline int sys_clone3_into(struct sys_clone_args *args, void (*run)(void))
+{
+#if defined(__x86_64__)
+    long r;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "call *%[run]\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "=a"(r)
+                     : "0"((long)NR_clone3), "D"(args), "S"(sizeof(*args)), [run] "r"(run)
+                     : "rcx", "r11", "cc", "memory");
+    return (int)r;
+#elif defined(__aarch64__)
+    register long number __asm__("x8") = NR_clone3;
+    register long r __asm__("x0") = (long)args;
+    register long size __asm__("x1") = sizeof(*args);
+    __asm__ volatile("svc 0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, 0\n\t"
+                     "blr %[run]\n\t"
+                     "brk 0\n"
+                     "1:"
+                     : "+r"(r)
+                     : "r"(number), "r"(size), [run] "r"(run)
+                     : "x30", "cc", "memory");
+    return (int)r;
+#else
+#error "clone3 on a stack of its own is not written for this architecture"
+#endif
+}
+
 /* A plain fork without glibc's handlers: the spawner and box init have one thread and no stdio.
  */
 static inline int sys_fork(void)

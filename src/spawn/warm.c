@@ -37,11 +37,12 @@
 /* Where jobs follow each other faster than this, rehearsing costs more than it saves. */
 enum { REHEARSE_AFTER_MS = 20 };
 
-enum { REQUEST_MAX_FDS = 2 + CGROUP_MAX_TREES + 5 };
+enum { REQUEST_MAX_FDS = 3 + CGROUP_MAX_TREES + 5 };
 
 static struct zygote_request request;
 static struct inside in;
 static struct payload_words words;
+static int into_fd;     /* the control group that the next box is cloned into, or -1 */
 static bool is_program; /* executed ahead, not forked from a zygote */
 
 /* For box init while it shares our memory. Meanwhile we map its ids, answer, and sleep until it
@@ -105,6 +106,7 @@ static int fill_inside(const int *fds, unsigned count)
         in.mount_fds[i] = -1;
     while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
         in.join_fds[in.join_count++] = take_next(fds, count, &at);
+    into_fd = request.has_into ? take_next(fds, count, &at) : -1;
     in.has_network = request.has_network;
     if (in.has_network)
         r = enter_network(take_next(fds, count, &at));
@@ -133,9 +135,8 @@ static int leave_root(void)
 
 /* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
  * back to the interpreter. */
-static int be_box(void *unused)
+static void be_box(void)
 {
-    (void)unused;
     inside_run(&in);
     __builtin_longjmp(interpreter, 1);
 }
@@ -146,21 +147,29 @@ static int be_box(void *unused)
  */
 static int make_box(int *ret_pidfd)
 {
-    int flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
-                CLONE_NEWUTS | CLONE_PIDFD;
+    struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
+                                           CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                                           CLONE_PIDFD,
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .child_tid = (uint64_t)(uintptr_t)&is_shared,
+        .stack = (uint64_t)(uintptr_t)stack,
+        .stack_size = sizeof(stack),
+        .cgroup = into_fd < 0 ? 0 : (uint64_t)into_fd};
+    if (into_fd >= 0)
+        args.flags |= CLONE_INTO_CGROUP;
     if (!in.has_network)
-        flags |= CLONE_NEWNET;
+        args.flags |= CLONE_NEWNET;
     if (in.shares_memory)
-        flags |= CLONE_VM | CLONE_CHILD_CLEARTID;
+        args.flags |= CLONE_VM | CLONE_CHILD_CLEARTID;
     /* Who shared it last has made it so that its files in /proc belong to root. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return -errno;
     is_shared = in.shares_memory;
     maps = 0;
-    int pid = clone(be_box, stack + sizeof(stack), flags, NULL, ret_pidfd, NULL, &is_shared);
+    int pid = sys_clone3_into(&args, be_box);
     if (pid < 0)
         is_shared = 0;
-    return pid < 0 ? -errno : pid;
+    return pid;
 }
 
 /* Until nobody shares our memory any more. */

@@ -50,6 +50,14 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
 }
 
+/* Zygotes clone boxes into control groups. No process has the id that may; theirs is a user
+ * namespace that knows all ids. */
+static int nest_groups(struct spawner *s)
+{
+    int slot = ids_claim(&s->ids, false);
+    return slot < 0 ? slot : cgroup_host_nest(&s->cgroups, ids_payload(&s->ids, slot));
+}
+
 /* One makes one box at a time: that of programs has a twin for when that is not enough. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
@@ -59,6 +67,9 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
         return -E2BIG;
+    int r = s->zygote_count || s->ids.rootless ? 0 : nest_groups(s);
+    if (r < 0)
+        return r;
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
@@ -210,9 +221,14 @@ static int clone_zygote(
                                            CLONE_CLEAR_SIGHAND,
         .pidfd = (uint64_t)(uintptr_t)&p->pidfd,
         .exit_signal = SIGCHLD};
-    int count = cgroup_leaf_open_joins(&s->cgroups, &p->leaf, true, joins);
+    int into = cgroup_leaf_into_fd(&s->cgroups, &p->leaf);
+    int count = cgroup_leaf_open_joins(&s->cgroups, &p->leaf, false, joins);
     if (count < 0)
         return count;
+    if (into >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)into;
+    }
     int pid = sys_clone3(&args);
     if (pid == 0)
         be_zygote(s, z, socket, joins, count);

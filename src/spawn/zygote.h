@@ -23,15 +23,16 @@ enum {
     ZYGOTE_STAGE_FD = 4, /* the top of the root's mount namespace, outside the zygote's own / */
 };
 
-/* Descriptors: the box's link, `join_count` control groups, the network namespace if
- * has_network, then either the socket on which the job will come (parked) or the job, stdout,
- * stderr, stdin if BOX_STDIN, and the collect pipe if BOX_COLLECT or the channel if
- * BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd when pid is positive, and the
- * network namespace if that is new. */
+/* Descriptors: the box's link, `join_count` control groups to be joined, the one to be cloned
+ * into if has_into, the network namespace if has_network, then either the socket on which the
+ * job will come (parked) or the job, stdout, stderr, stdin if BOX_STDIN, and the collect pipe
+ * if BOX_COLLECT or the channel if BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd
+ * when pid is positive, and the network namespace if that is new. */
 struct zygote_request {
     struct spawn_box box;
     uint32_t payload_uid;
     uint32_t join_count;
+    uint32_t has_into;
     uint32_t has_memory;
     uint32_t landlock_abi;
     uint32_t is_parked;

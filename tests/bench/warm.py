@@ -122,7 +122,8 @@ def idle_memory(server):
 
 
 def warm_python(bench):
-    """Python hello: interleaved with bare, imports, own limits, back to back, without a pool, 8 clients."""
+    """Python hello: interleaved with bare, imports, own limits, back to back, on demand, 8 and 64 clients,
+    without a pool."""
     from run import interleave, row
     hello = json.dumps(HELLO).encode()
     imports = json.dumps(dict(HELLO, code=IMPORTS)).encode()
@@ -140,6 +141,13 @@ def warm_python(bench):
         yield row("python with own limits", limited, plain, 0.1)
         yield row("python back to back", [timed(conn, hello) for _ in range(bench.rounds * 10)],
                   bare, 0.12)
+        def after_pause():
+            """A limit that no parked box has: a box on demand, when nothing has happened for a while."""
+            time.sleep(0.3)
+            return timed(conn, special)
+        special = json.dumps(dict(HELLO, limits={"processes": 9})).encode()
+        demanded, plain = interleave(bench.rounds, after_pause, bare_ms)
+        yield row("python on demand, after a pause", demanded, plain, 0.4)
         conn.close()
 
         def client():

@@ -2,6 +2,7 @@
 """Code that fights those who read and write its files: links, fifos, races, floods, dead helpers.
 Where a barrier is tested the test also shows that the probe works without it: by the same path,
 opened by the code itself, which may."""
+import contextlib
 import http.client
 import os
 import pathlib
@@ -265,7 +266,8 @@ def test_a_helper_that_is_stopped_or_killed(server, session, sig, status):
     assert s.out("print(x)") == "1\n"
     assert [e["name"] for e in s.call("GET", "/files").json()["entries"]] == []
     for pid in helpers(server, before):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_the_helper_that_tells_changes_may_die(server, session):

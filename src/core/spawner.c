@@ -11,6 +11,7 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "base/netns.h"
+#include "base/raw_syscall.h"
 #include "base/str.h"
 
 #include <fcntl.h>
@@ -162,8 +163,8 @@ static void reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, because
- * errno is our parent's, who is at work. */
+/* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, and that
+ * tells without errno, which is our parent's, who is at work. */
 static int become_spawner(void *context)
 {
     struct birth *birth = context;
@@ -172,9 +173,10 @@ static int become_spawner(void *context)
     int fd = birth->control_fd;
     reset_signals();
     /* dup2 onto itself would keep close-on-exec */
-    if (fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) >= 0 : dup2(fd, SPAWN_CONTROL_FD) >= 0)
-        (void)execve(birth->path, argv, env);
-    birth->error = errno; /* before it ends, and with that the socket, by which we are told */
+    long r = fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) : dup2(fd, SPAWN_CONTROL_FD);
+    if (r >= 0)
+        r = raw_syscall3(SYS_execve, birth->path, argv, env);
+    birth->error = (int)-r; /* before it ends, and with that the socket, by which we are told */
     return NOT_EXECUTED;
 }
 

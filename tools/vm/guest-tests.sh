@@ -183,10 +183,10 @@ unit_tests() {
     fi
 }
 
-python_tests() { # DIR...
+python_tests() { # PATH...
     local dirs=() dir
     for dir in "$@"; do
-        if [ -d "$dir" ]; then
+        if [ -e "$dir" ]; then
             dirs+=("$dir")
         else
             not_built "$dir" "$dir"
@@ -208,7 +208,8 @@ everything() {
         if [ "$part" = delegated ]; then
             check 'hermes run alone in a delegated scope' alone_in_scope
         fi
-        python_tests tests/attacks tests/spawner tests/cli # the first runs hermes selftest
+        # The first runs hermes selftest.
+        python_tests tests/attacks tests/spawner tests/cli tests/warm/test_groups.py
         if [ "$part" != short ]; then
             python_tests tests/run tests/api
         fi

@@ -6,7 +6,6 @@
 
 #include "spawn/fork.h"
 
-#include "base/fs.h"
 #include "spawn/seccomp.h"
 #include "spawn/sys.h"
 
@@ -27,7 +26,7 @@ enum {
 static int enter_fork(const struct spawner *s, const struct box *box)
 {
     int joins[CGROUP_MAX_TREES];
-    int r = fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
+    int r = inside_die_first();
     int count = r < 0 ? r : cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins);
     if (count < 0)
         return count;

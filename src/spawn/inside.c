@@ -54,6 +54,11 @@ uint64_t inside_cpu_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+int inside_die_first(void)
+{
+    return fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
+}
+
 /* First of all: everything from here on is accounted and limited. */
 static int join_cgroups(const struct inside *in)
 {
@@ -122,12 +127,12 @@ static int wait_release(const struct inside *in)
     return in->maps ? wait_maps(in) : inside_wait_go(in);
 }
 
-/* The kernel's view of us: first to die when the host runs out of memory, and no user namespace
- * below this one but those of forks (the filter keeps the program from making any). Both files
- * are the host's /proc, still visible here. */
+/* The kernel's view of us: first to die when the host runs out of memory (a zygote is that, and
+ * who is born of it), and no user namespace below this one but those of forks (the filter keeps
+ * the program from making any). Both files are the host's /proc, still visible here. */
 static int limit_self(const struct inside *in)
 {
-    int r = fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
+    int r = in->is_warm ? 0 : inside_die_first();
     if (r < 0)
         return r;
     if (in->box->remove & BARRIER_USERNS_MAX)

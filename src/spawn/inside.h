@@ -135,6 +135,9 @@ void terminal_refuse(int fd, int error);
 int inside_wait_go(const struct inside *in);
 
 /* Reports a failed step and ends the process. */
+/* First to go when the host runs out of memory; not undone without rights on the host. */
+int inside_die_first(void);
+
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
 int inside_send(const struct inside *in, const struct link_record *record);
 uint64_t inside_cpu_ns(void);

@@ -11,6 +11,7 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "spawn/box.h"
+#include "spawn/inside.h"
 #include "spawn/job_read.h"
 #include "spawn/sys.h"
 
@@ -178,8 +179,9 @@ static _Noreturn void be_zygote(
             _exit(2);
     }
     int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (stage < 0 || recv(socket, &go, 1, 0) != 1 || setresgid(0, 0, 0) < 0 ||
-        setresuid(0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+    if (stage < 0 || inside_die_first() < 0 || recv(socket, &go, 1, 0) != 1 ||
+        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
         arrange_fds(socket, stage, z->job_fd) < 0 || setsid() < 0 || chdir("/r") < 0 ||
         chroot(".") < 0 || chdir("/") < 0 || job_open(ZYGOTE_STAGE_FD + 1, &job) < 0)
         _exit(3);

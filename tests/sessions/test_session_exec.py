@@ -186,8 +186,9 @@ def test_a_stream_that_nobody_reads_is_interrupted(make_server):
 def test_jobs_of_a_shell(session):
     s = session("bash")
     s.exec("sleep 100 & sleep 200 &")
+    commands = lambda: sorted(j["command"] for j in s.call("GET", "/jobs").json()["jobs"])  # noqa: E731
+    assert wait_until(lambda: commands() == ["sleep 100", "sleep 200"]), commands()  # not bash any more
     jobs = s.call("GET", "/jobs").json()["jobs"]
-    assert sorted(j["command"].split()[1] for j in jobs) == ["100", "200"]
     one = jobs[0]
     left = s.call("DELETE", "/jobs/%d" % one["id"])
     assert left.status == 200 and [j["id"] for j in left.json()["jobs"]] == [jobs[1]["id"]]

@@ -4,9 +4,12 @@
 A variable that begins with LC_ makes a run cold (an interpreter reads those at its start), so that both
 ways can be asked of one server."""
 import concurrent.futures
+import ctypes
+import mmap
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -281,6 +284,65 @@ def test_a_zygote_has_no_power_on_the_host(server):
     assert os.readlink("/proc/%d/ns/net" % zygote) != os.readlink("/proc/self/ns/net")
     descriptors = os.listdir("/proc/%d/fd" % zygote)
     assert sorted(map(int, descriptors)) == [0, 1, 2, 3, 4], descriptors
+
+
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+THP = 1 << 22  # of /proc/kpageflags
+
+
+def anonymous_pages(pid):
+    """Flags of the pages in the private, writable mappings of a process."""
+    found = []
+    with open("/proc/%d/pagemap" % pid, "rb") as pagemap, open("/proc/kpageflags", "rb") as flags:
+        for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines():
+            area, rights = line.split()[:2]
+            first, end = (int(n, 16) // PAGE_SIZE for n in area.split("-"))
+            if rights != "rw-p":
+                continue
+            pagemap.seek(first * 8)
+            for entry, in struct.iter_unpack("Q", pagemap.read((end - first) * 8)):
+                if entry >> 63 and entry & (1 << 55) - 1:
+                    flags.seek((entry & (1 << 55) - 1) * 8)
+                    found.append(*struct.unpack("Q", flags.read(8)))
+    return found
+
+
+def huge_pages_to_be_had():
+    """Asked for as the zygote does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    area = mmap.mmap(-1, 4 << 20)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    ctypes.memset(at, 1, 4 << 20)
+    aligned = at + (2 << 20) - 1 & ~((2 << 20) - 1)
+    return libc.madvise(ctypes.c_void_p(aligned), ctypes.c_size_t(2 << 20), 25) == 0
+
+
+def test_the_memory_of_a_zygote_is_cheap_to_copy(server):
+    """Most of it is in huge folios (src/spawn/warm_gather.c), mapped page by page: no mapping of 2 MiB, which
+    the first write would have to take apart."""
+    if not huge_pages_to_be_had() or not os.path.exists("/proc/kpageflags"):
+        pytest.skip("this kernel gives no huge pages, or does not tell of them")
+    assert wait_until(lambda: is_up(server), 20)
+    zygote = [p for p in children(server.child("hermes-spawn")) if is_zygote(p)][0]
+    pages = anonymous_pages(zygote)
+    assert sum(bool(p & THP) for p in pages) > 0.8 * len(pages), len(pages)
+    assert "AnonHugePages:         0 kB" in pathlib.Path("/proc/%d/smaps_rollup" % zygote).read_text()
+    plain = subprocess.Popen(["/usr/bin/python3", "-c", "import json, re, typing; input()"], stdin=subprocess.PIPE)
+    try:
+        assert wait_until(lambda: len(anonymous_pages(plain.pid)) > 1000)
+        time.sleep(0.3)
+        pages = anonymous_pages(plain.pid)
+        assert sum(bool(p & THP) for p in pages) < 0.2 * len(pages)  # control
+    finally:
+        plain.communicate(b"\n")
+
+
+def test_boxes_die_before_the_host(server):
+    """When it runs out of memory; also those that have it from their zygote."""
+    own = {start: server.run("python", "print(open('/proc/self/oom_score_adj').read())", env=env).json()["stdout"].strip()
+           for start, env in (("warm", {}), ("cold", COLD))}
+    assert own == {"warm": "500", "cold": "500"}
+    assert pathlib.Path("/proc/%d/oom_score_adj" % server.child("hermes-server")).read_text() == "0\n"  # control
 
 
 def is_init(pid):

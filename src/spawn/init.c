@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint64_t timeval_ns(struct timeval t)
@@ -168,8 +169,8 @@ static bool follow_order(struct inside *in)
 }
 
 /* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
- * alive by then: its files wait for the next program. */
-static void watch_payload(struct inside *in, pid_t payload)
+ * alive by then: its files wait for the next program. Returns whether nobody else is. */
+static bool watch_payload(struct inside *in, pid_t payload)
 {
     bool is_session = in->box->flags & BOX_CHANNEL;
     int status;
@@ -197,6 +198,15 @@ static void watch_payload(struct inside *in, pid_t payload)
     end.is_empty = left < 0 && errno == ECHILD;
     end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
     (void)inside_send(in, &end);
+    return end.is_empty;
+}
+
+/* Our own end would wake who holds the memory of a warm program (hermes_warm_exit()), and put
+ * him in the way of those who tell of it now. */
+static void linger(void)
+{
+    const struct timespec nap = {.tv_nsec = 700000};
+    (void)nanosleep(&nap, NULL);
 }
 
 /* Kills what the payload left, waits until the box is empty, and only then lets a helper with
@@ -264,11 +274,13 @@ void init_watch(struct inside *in, int payload, bool is_parked)
     if (r < 0)
         inside_fail(in, STEP_DROP, r);
     close_ends(in);
-    watch_payload(in, payload);
+    bool is_empty = watch_payload(in, payload);
     if (is_parked)
         take_collect(in);
     if (in->collect_fd >= 0)
         collect_files(in);
+    else if (in->is_warm && !is_session && !is_empty)
+        linger();
 }
 
 int init_run(struct inside *in)

@@ -34,7 +34,9 @@ enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
 /* A box that waits holds some memory (base_memory), its limit must not fall to that. */
 enum { PARKED_MEMORY_MIN = 16 << 20 };
 
-enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000 };
+/* A zygote is replaced after that many boxes, but under load no sooner than that: to start one
+ * takes as much processor time as fifty runs. */
+enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 10000 };
 
 /* What a box of a zygote has from its birth. */
 enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
@@ -250,6 +252,7 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         return r;
     p->slot = r;
     p->serial = ++s->zygote_serial;
+    p->start_ms = clock_ms();
     cgroup_leaf_init(&p->leaf);
     if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &p->leaf, &step)) < 0) {
         ids_release(&s->ids, p->slot, false);
@@ -400,7 +403,9 @@ static bool relieve(struct spawner *s, int index)
         cgroup_leaf_weigh(&s->cgroups, &z->now.leaf, false);
         return true;
     }
-    if (z->now.made < BOXES_PER_ZYGOTE || z->next.socket >= 0 || clock_ms() < z->retry_ms)
+    uint64_t now_ms = clock_ms();
+    if (z->now.made < BOXES_PER_ZYGOTE || now_ms < z->now.start_ms + LEAST_AGE_MS ||
+        z->next.socket >= 0 || now_ms < z->retry_ms)
         return false;
     if (start(s, index, &z->next) < 0) {
         stop(s, &z->next);

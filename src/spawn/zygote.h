@@ -51,7 +51,8 @@ struct zygote_process {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
-    uint32_t serial;                    /* of this start */
+    uint32_t serial;                    /* of this start, */
+    uint64_t start_ms;                  /* and when that was */
     uint32_t made;                      /* boxes, since then */
     bool is_up;                         /* it answers */
     bool is_broken;                     /* it did not */

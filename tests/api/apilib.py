@@ -184,6 +184,7 @@ class Server:
         self.start(wait)
 
     def start(self, wait=True):
+        self.known_port = None
         self.log = open(self.log_path, "ab")
         self.log_from = self.log_path.stat().st_size
         self.process = subprocess.Popen(self.command + self.args, env=self.env, cwd=self.work,
@@ -219,7 +220,9 @@ class Server:
 
     @property
     def port(self):
-        return int([e["port"] for e in self.events("listening") if "port" in e][0])
+        if not self.known_port:  # the log grows with every request
+            self.known_port = int([e["port"] for e in self.events("listening") if "port" in e][0])
+        return self.known_port
 
     def child(self, name):
         for pid in children(self.process.pid):

@@ -303,6 +303,13 @@ def serve(session):
     LOADED = len(sys.modules)
     gc.collect()
     gc.freeze()
+    library.hermes_warm_gather()
+    if not session and library.hermes_warm_try():  # in a copy, which shows what every program writes to
+        seed()
+        main = sys.modules["__main__"]
+        run(be_program([ARGS[0], os.devnull], stat.S_IFCHR), main)
+        wind_up(main)
+        library.hermes_warm_tried()
     if library.hermes_warm_serve() != 0:
         os._exit(0)
     # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a

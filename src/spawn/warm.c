@@ -215,10 +215,6 @@ EXPORT int hermes_warm_serve(void)
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    cleanup_close int proc = openat(ZYGOTE_STAGE_FD, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (proc >= 0)
-        warm_gather(proc);
-    close_fd(&proc);
     if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;

@@ -11,12 +11,11 @@
  * write to ourselves is left where it is, and all our functions are bound. Where the kernel has
  * no huge pages to give, everything stays as it was. */
 
-#include "base/fs.h"
 #include "spawn/warm.h"
+#include "spawn/warm_maps.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,13 +25,11 @@
 #endif
 
 enum {
-    PAGE = 4096,
     HUGE = 2 << 20,
     PIECE_MIN = 256 << 10, /* less is not worth a mapping of its own */
     GAP_MAX = 512 << 10,   /* of memory not in use, within a piece */
     PIECES_MAX = 64,
     AREA_MAX = 256 << 20,
-    MAPS_MAX = 256 << 10,
 };
 
 struct piece {
@@ -44,8 +41,8 @@ struct piece {
 struct work {
     unsigned count;
     struct piece pieces[PIECES_MAX];
-    unsigned char in_use[AREA_MAX / PAGE];
-    char maps[MAPS_MAX];
+    unsigned char in_use[AREA_MAX / WARM_PAGE];
+    char maps[WARM_MAPS_MAX];
 };
 
 static void *map(size_t size, void *at)
@@ -68,27 +65,28 @@ static void add_area(struct work *w, uintptr_t at, uintptr_t end)
     size_t last = 0; /* one past the last page that is */
     if (end - at > AREA_MAX || mincore((void *)at, end - at, w->in_use) < 0)
         return;
-    for (size_t i = 0; i < (end - at) / PAGE; i++) {
+    for (size_t i = 0; i < (end - at) / WARM_PAGE; i++) {
         if (!(w->in_use[i] & 1))
             continue;
-        if (!last || (i - last) * PAGE > GAP_MAX) {
-            add_piece(w, at + first * PAGE, at + last * PAGE);
+        if (!last || (i - last) * WARM_PAGE > GAP_MAX) {
+            add_piece(w, at + first * WARM_PAGE, at + last * WARM_PAGE);
             first = i;
         }
         last = i + 1;
     }
-    add_piece(w, at + first * PAGE, at + last * PAGE);
+    add_piece(w, at + first * WARM_PAGE, at + last * WARM_PAGE);
 }
 
 /* Our own variables, which may be in one mapping with memory of the interpreter's. */
 extern char __bss_start[] __attribute__((visibility("hidden")));
 extern char _end[] __attribute__((visibility("hidden")));
 
-static void add_mapping(struct work *w, uintptr_t at, uintptr_t end)
+static void add_mapping(void *context, uintptr_t at, uintptr_t end)
 {
+    struct work *w = context;
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
-    const uintptr_t ours = (uintptr_t)__bss_start / PAGE * PAGE;
-    const uintptr_t ours_end = ((uintptr_t)_end + PAGE - 1) / PAGE * PAGE;
+    const uintptr_t ours = (uintptr_t)__bss_start / WARM_PAGE * WARM_PAGE;
+    const uintptr_t ours_end = ((uintptr_t)_end + WARM_PAGE - 1) / WARM_PAGE * WARM_PAGE;
     bool is_work = (uintptr_t)w >= at && (uintptr_t)w < end;
     if (is_work || (stack >= at && stack < end))
         return;
@@ -102,26 +100,12 @@ static void add_mapping(struct work *w, uintptr_t at, uintptr_t end)
         add_area(w, ours_end, end);
 }
 
-static void find_pieces(struct work *w)
-{
-    for (char *line = w->maps, *next; *line; line = next) {
-        unsigned long at;
-        unsigned long end;
-        char rights[5];
-        next = strchr(line, '\n');
-        next = next ? next + 1 : line + strlen(line);
-        /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
-        if (sscanf(line, "%lx-%lx %4s", &at, &end, rights) == 3 && strcmp(rights, "rw-p") == 0)
-            add_mapping(w, at, end);
-    }
-}
-
 /* Lays the copies out from `to` on, none as it would lie in a huge page at its own place: it
  * would be mapped as one there. Returns the end of the last. */
 static uintptr_t lay_out(struct work *w, uintptr_t to)
 {
     for (unsigned i = 0; i < w->count; i++) {
-        to += (to - w->pieces[i].at) % HUGE ? 0 : PAGE;
+        to += (to - w->pieces[i].at) % HUGE ? 0 : WARM_PAGE;
         w->pieces[i].from = to;
         to += w->pieces[i].size;
     }
@@ -141,7 +125,7 @@ static void move_back(const struct piece *p)
 
 static void gather(struct work *w)
 {
-    size_t most = lay_out(w, 0) + w->count * PAGE + 2 * (size_t)HUGE;
+    size_t most = lay_out(w, 0) + w->count * WARM_PAGE + 2 * (size_t)HUGE;
     char *area = w->count ? map(most, NULL) : NULL;
     if (!area)
         return;
@@ -156,14 +140,12 @@ static void gather(struct work *w)
     (void)munmap(area, most);
 }
 
-void warm_gather(int proc_fd)
+EXPORT void hermes_warm_gather(void)
 {
     struct work *w = map(sizeof(*w), NULL);
     if (!w)
         return;
-    if (fs_read_small(proc_fd, "self/maps", w->maps, sizeof(w->maps)) > 0) {
-        find_pieces(w);
-        gather(w);
-    }
+    warm_each_mapping(w->maps, add_mapping, w);
+    gather(w);
     (void)munmap(w, sizeof(*w));
 }

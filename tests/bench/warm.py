@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warm starts over HTTP with keep-alive, against the bare interpreter in the same rounds."""
+import functools
 import json
 import statistics
 import subprocess
@@ -11,7 +12,7 @@ from over_http import Kept, Serving, timed
 BARE = ["/usr/bin/python3", "-c", "print('hello')"]
 HELLO = {"language": "python", "code": "print('hello')\n"}
 IMPORTS = "import json, re, collections, datetime\nprint('hello')\n"
-CLIENTS, MANY, SECONDS, SLICES = 8, 64, 4, 4
+CLIENTS, MANY, SECONDS, SLICES = 8, 64, 4, 2
 
 
 def bare_ms(code=BARE[2]):
@@ -30,7 +31,7 @@ def wait_until_warm(server):
     time.sleep(2)  # the pool is full, memory is calibrated
 
 
-def crowd(work, clients=CLIENTS, seconds=SECONDS):
+def crowd(work, clients, seconds):
     """The times that this many threads take for a step of work() each, again and again for so long,
     sorted. One that fails fails the measurement: nothing may be lost."""
     times, failed = [], []
@@ -152,15 +153,17 @@ def warm_python(bench):
         yield row("python on demand, after a pause", demanded, plain, 0.4)
         conn.close()
 
-        def client():
-            own = Kept(server)
-            return lambda: timed(own, hello)
-        few, bares = [], []
+        kept = [Kept(server) for _ in range(MANY)]
+        few, many, bares = [], [], []
         for _ in range(SLICES):  # in turns: others use this host, too
-            few += crowd(client, seconds=SECONDS / SLICES)
-            bares += crowd(lambda: bare_ms, seconds=SECONDS / SLICES)
+            for times, clients in (few, CLIENTS), (many, MANY):
+                steps = iter([functools.partial(timed, own, hello) for own in kept])
+                times += crowd(steps.__next__, clients, SECONDS / SLICES)
+            bares += crowd(lambda: bare_ms, CLIENTS, SECONDS / SLICES)
         few.sort()
-        many = crowd(client, MANY)
+        many.sort()
+        for own in kept:
+            own.close()
         ours, theirs = len(few) / SECONDS, len(bares) / SECONDS
         yield dict(row("python, 64 clients, p99", [many[int(len(many) * 0.99)]], few, 12),
                    note="to the p50 of 8 clients; %.0f/s, none lost" % (len(many) / SECONDS))

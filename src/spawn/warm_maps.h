@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The memory of a zygote, for what prepares it (warm_gather.c, warm_hot.c). */
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WARM_PAGE = 4096, WARM_MAPS_MAX = 256 << 10 };
+
+/* Calls back for every mapping that is private and writable. `text` is room for what the kernel
+ * tells of them. Of a machine with other pages than these it tells nothing. */
+void warm_each_mapping(char text[WARM_MAPS_MAX],
+    void (*found)(void *context, uintptr_t at, uintptr_t end), void *context);

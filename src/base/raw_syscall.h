@@ -3,7 +3,7 @@
 
 /* A system call whose failure is its result, negative errno: for a child that shares its
  * parent's memory, and with that errno, while both are at work. */
-static inline long raw_syscall3(long number, const void *a, const void *b, const void *c)
+static inline long raw_syscall3(long number, long a, long b, long c)
 {
 #if defined(__x86_64__)
     long r;
@@ -14,9 +14,9 @@ static inline long raw_syscall3(long number, const void *a, const void *b, const
     return r;
 #elif defined(__aarch64__)
     register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = (long)a;
-    register const void *x1 __asm__("x1") = b;
-    register const void *x2 __asm__("x2") = c;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
     __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory", "cc");
     return x0;
 #else

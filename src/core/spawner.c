@@ -173,9 +173,10 @@ static int become_spawner(void *context)
     int fd = birth->control_fd;
     reset_signals();
     /* dup2 onto itself would keep close-on-exec */
-    long r = fd == SPAWN_CONTROL_FD ? fcntl(fd, F_SETFD, 0) : dup2(fd, SPAWN_CONTROL_FD);
+    long r = fd == SPAWN_CONTROL_FD ? raw_syscall3(SYS_fcntl, fd, F_SETFD, 0)
+                                    : raw_syscall3(SYS_dup3, fd, SPAWN_CONTROL_FD, 0);
     if (r >= 0)
-        r = raw_syscall3(SYS_execve, birth->path, argv, env);
+        r = raw_syscall3(SYS_execve, (long)birth->path, (long)argv, (long)env);
     birth->error = (int)-r; /* before it ends, and with that the socket, by which we are told */
     return NOT_EXECUTED;
 }

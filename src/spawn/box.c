@@ -239,19 +239,21 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
-    int r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, false, send + count);
+    cleanup_close int into = -1;
+    int r = cgroup_leaf_open_into(&s->cgroups, &box->leaf, &into);
+    if (r < 0)
+        return r;
+    ask.has_into = into >= 0;
+    r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, !ask.has_into, send + count);
     if (r < 0)
         return r;
     ask.join_count = (uint32_t)r;
     count += (unsigned)r;
-    cleanup_close int into = -1;
-    r = cgroup_leaf_open_into(&s->cgroups, &box->leaf, &into);
-    ask.has_into = into >= 0;
     if (ask.has_into)
         send[count++] = into;
     if (ask.has_network)
         send[count++] = box->network;
-    if (!fds && r == 0)
+    if (!fds)
         r = open_hand(box, &hand);
     if (!fds)
         send[count++] = hand;

@@ -101,6 +101,7 @@ struct spawner {
     uint32_t zygote_count;
     struct zygote zygotes[SPAWN_MAX_ZYGOTES];
     uint32_t zygote_serial;
+    gid_t zygote_gid; /* of all zygotes, or 0: each has its own */
     uint32_t pool_count;
     struct pool pools[SPAWN_MAX_POOLS];
     int meminfo_fd;     /* the host's /proc/meminfo */

@@ -184,7 +184,8 @@ int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *re
     if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 || fstat(*ret_fd, &mine) < 0 ||
         fstatat(tree->fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EAGAIN;
-    if (tree->owner && fchownat(*ret_fd, "cgroup.procs", tree->owner, tree->owner, 0) < 0)
+    if (tree->group && (fchownat(*ret_fd, "cgroup.procs", (uid_t)-1, tree->group, 0) < 0 ||
+                           fchmodat(*ret_fd, "cgroup.procs", 0664, 0) < 0))
         return -errno;
     return 0;
 }
@@ -249,9 +250,12 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
 int cgroup_leaf_open_into(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd)
 {
-    int fd = cgroup_leaf_into_fd(host, leaf);
-    *ret_fd = fd < 0 ? -1 : openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd >= 0 && *ret_fd < 0 ? -errno : 0;
+    int i = tree_with(host, TREE_KILL);
+    *ret_fd = -1;
+    if (i < 0 || !host->trees[i].group)
+        return 0;
+    *ret_fd = openat(leaf->fds[i], ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
 }
 
 int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,

@@ -35,7 +35,7 @@ struct cgroup_tree {
     int fd;     /* the directory in which leaves are made: */
     int top_fd; /* this one, which is shared with other spawners, or a group of our own in it */
     char name[CGROUP_NAME]; /* its name, if there is one, */
-    uid_t owner;            /* and who may clone into what is in it; 0 for root alone */
+    gid_t group;            /* and who else may clone into what is in it; 0 for nobody */
 };
 
 struct cgroup_host {
@@ -78,10 +78,10 @@ struct cgroup_usage {
 void cgroup_host_open(struct cgroup_host *host, bool rootless);
 
 /* Makes a group of our own in the v2 tree, if there is that tree, and has leaves made in it
- * from now on. Processes in them may clone into any of them (zygotes do) if they have that id,
- * or CAP_DAC_OVERRIDE in a user namespace that knows it: who enters a group afterwards takes a
- * lock of the whole machine's for it, and waits milliseconds if nobody did lately. */
-int cgroup_host_nest(struct cgroup_host *host, uid_t owner);
+ * from now on. Processes in them that have this group id may clone into any of them (zygotes
+ * do): who enters a group afterwards takes a lock of the whole machine's for it, and waits
+ * milliseconds if nobody did lately. */
+int cgroup_host_nest(struct cgroup_host *host, gid_t group);
 
 /* Removes the group of our own; -EBUSY while there are leaves in it. */
 int cgroup_host_unnest(struct cgroup_host *host);
@@ -121,7 +121,7 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 
-/* The same to be given away: good for nothing else. */
+/* The same to be given away, if whom we give it to may use it; else *ret_fd is -1. */
 int cgroup_leaf_open_into(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd);
 

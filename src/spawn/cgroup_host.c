@@ -422,10 +422,10 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
 }
 
 /* A leaf is made in the first tree first and removed there last, so all are found there; the
- * group of a spawner's own is in the v2 tree alone. */
+ * group of a spawner's own is in the v2 tree alone, and goes first: that kills all at once. */
 void cgroup_host_sweep(const struct cgroup_host *host)
 {
-    for (unsigned i = 0; i < host->count; i++) {
+    for (unsigned i = host->count; i-- > 0;) {
         if (i > 0 && !host->trees[i].v2)
             continue;
         cleanup_closedir DIR *dir = open_groups(host->trees[i].top_fd, ".");
@@ -453,14 +453,14 @@ static struct cgroup_tree *tree_of_kill(struct cgroup_host *host)
     return NULL;
 }
 
-int cgroup_host_nest(struct cgroup_host *host, uid_t owner)
+int cgroup_host_nest(struct cgroup_host *host, gid_t group)
 {
     struct cgroup_tree *tree = tree_of_kill(host);
     unsigned use;
     int r = tree ? -EAGAIN : 0;
     for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
         cleanup_close int fd = -1;
-        tree->owner = owner;
+        tree->group = group;
         cgroup_random_name(tree->name);
         r = cgroup_make_locked(tree, tree->name, &fd);
         if (r == 0 && (r = enable_controllers(fd, &use)) == 0)
@@ -476,12 +476,14 @@ int cgroup_host_unnest(struct cgroup_host *host)
     struct cgroup_tree *tree = tree_of_kill(host);
     if (!tree || !tree->name[0])
         return 0;
+    if (tree->fd != tree->top_fd)
+        remove_children(tree->fd);
     if (unlinkat(tree->top_fd, tree->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return -errno;
     if (tree->fd != tree->top_fd)
         (void)close(tree->fd);
     tree->fd = tree->top_fd;
     tree->name[0] = '\0';
-    tree->owner = 0;
+    tree->group = 0;
     return 0;
 }

@@ -25,12 +25,13 @@
 
 enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536, ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
 
-static bool have_admin(void)
+/* 1 or 0, or negative errno: to take root for somebody else would give boxes other ids. */
+static int have_admin(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
     if (syscall(SYS_capget, &head, data) < 0)
-        return false;
+        return -errno;
     return geteuid() == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN)) &&
            (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
 }
@@ -266,16 +267,19 @@ static int enter_userns(struct ids *ids)
 
 int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count)
 {
-    *ids = (struct ids){.lock_fd = -1, .rootless = !have_admin()};
+    int r = have_admin();
+    *ids = (struct ids){.lock_fd = -1, .rootless = r == 0};
+    if (r < 0)
+        return r;
     if (ids->rootless) {
-        int r = enter_userns(ids);
+        r = enter_userns(ids);
         if (r < 0 || !ids->unique)
             return r;
         return choose_range(ids, 1, uid_count ? uid_count : DEFAULT_COUNT - 1);
     }
     if (setgroups(0, NULL) < 0)
         return -errno;
-    int r = choose_range(ids, uid_base, uid_count);
+    r = choose_range(ids, uid_base, uid_count);
     if (r < 0)
         return r;
     r = open_lock("/run/hermes");

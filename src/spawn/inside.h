@@ -135,7 +135,8 @@ void terminal_refuse(int fd, int error);
 int inside_wait_go(const struct inside *in);
 
 /* Reports a failed step and ends the process. */
-/* First to go when the host runs out of memory; not undone without rights on the host. */
+/* First to go when the host runs out of memory. A program could undo it if it could write to
+ * its /proc. */
 int inside_die_first(void);
 
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);

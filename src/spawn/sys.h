@@ -82,13 +82,14 @@ static inline int sys_clone3_into(struct sys_clone_args *args, void (*run)(void)
                      "ud2\n"
                      "1:"
                      : "=a"(r)
-                     : "0"((long)NR_clone3), "D"(args), "S"(sizeof(*args)), [run] "r"(run)
+                     : "0"((long)NR_clone3), "D"(args), "S"(sizeof(*args)), [run] "d"(run)
                      : "rcx", "r11", "cc", "memory");
     return (int)r;
 #elif defined(__aarch64__)
     register long number __asm__("x8") = NR_clone3;
     register long r __asm__("x0") = (long)args;
     register long size __asm__("x1") = sizeof(*args);
+    register void (*start)(void) __asm__("x2") = run;
     __asm__ volatile("svc 0\n\t"
                      "cbnz x0, 1f\n\t"
                      "mov x29, 0\n\t"
@@ -96,7 +97,7 @@ static inline int sys_clone3_into(struct sys_clone_args *args, void (*run)(void)
                      "brk 0\n"
                      "1:"
                      : "+r"(r)
-                     : "r"(number), "r"(size), [run] "r"(run)
+                     : "r"(number), "r"(size), [run] "r"(start)
                      : "x30", "cc", "memory");
     return (int)r;
 #else

@@ -107,6 +107,8 @@ static int fill_inside(const int *fds, unsigned count)
     while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
         in.join_fds[in.join_count++] = take_next(fds, count, &at);
     into_fd = request.has_into ? take_next(fds, count, &at) : -1;
+    if (request.has_into && into_fd < 0) /* or it would be in our own group */
+        return -EPROTO;
     in.has_network = request.has_network;
     if (in.has_network)
         r = enter_network(take_next(fds, count, &at));

@@ -39,7 +39,3 @@ EXPORT void hermes_warm_take_env(void);
 
 /* Ends the program. Its memory is given back afterwards, by somebody nobody waits for. */
 EXPORT _Noreturn void hermes_warm_exit(int status);
-
-/* Makes the memory of a process with one thread cheap to copy; proc_fd is a /proc that shows
- * it. */
-void warm_gather(int proc_fd);

@@ -14,7 +14,6 @@
 #include "spawn/warm.h"
 #include "spawn/warm_maps.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +25,10 @@
 
 enum {
     HUGE = 2 << 20,
-    PIECE_MIN = 256 << 10, /* less is not worth a mapping of its own */
-    GAP_MAX = 512 << 10,   /* of memory not in use, within a piece */
+    /* Less is not worth a mapping of its own, and what the kernel is to treat in a way of its
+     * own when it forks (MADV_WIPEONFORK) is less. */
+    PIECE_MIN = 256 << 10,
+    GAP_MAX = 512 << 10, /* of memory not in use, within a piece */
     PIECES_MAX = 64,
     AREA_MAX = 256 << 20,
 };
@@ -87,8 +88,7 @@ static void add_mapping(void *context, uintptr_t at, uintptr_t end)
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
     const uintptr_t ours = (uintptr_t)__bss_start / WARM_PAGE * WARM_PAGE;
     const uintptr_t ours_end = ((uintptr_t)_end + WARM_PAGE - 1) / WARM_PAGE * WARM_PAGE;
-    bool is_work = (uintptr_t)w >= at && (uintptr_t)w < end;
-    if (is_work || (stack >= at && stack < end))
+    if (stack >= at && stack < end)
         return;
     if (ours_end <= at || end <= ours) {
         add_area(w, at, end);
@@ -133,7 +133,10 @@ static void gather(struct work *w)
     size_t used = (lay_out(w, scratch) - scratch + HUGE - 1) / HUGE * HUGE;
     for (unsigned i = 0; i < w->count; i++)
         memcpy((void *)w->pieces[i].from, (void *)w->pieces[i].at, w->pieces[i].size);
-    if (madvise((void *)scratch, used, MADV_COLLAPSE) == 0) {
+    int r = -1;
+    for (int attempt = 0; r < 0 && attempt < 3; attempt++) /* others may hold a page a moment */
+        r = madvise((void *)scratch, used, MADV_COLLAPSE);
+    if (r == 0) {
         for (unsigned i = 0; i < w->count; i++)
             move_back(&w->pieces[i]);
     }
@@ -142,8 +145,9 @@ static void gather(struct work *w)
 
 EXPORT void hermes_warm_gather(void)
 {
-    struct work *w = map(sizeof(*w), NULL);
-    if (!w)
+    struct work *w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+        -1, 0); /* or the kernel would make it one with other memory */
+    if (w == MAP_FAILED)
         return;
     warm_each_mapping(w->maps, add_mapping, w);
     gather(w);

@@ -38,6 +38,14 @@ enum { PARKED_MEMORY_MIN = 16 << 20 };
  * takes as much processor time as fifty runs. */
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 10000 };
 
+/* How long everybody waits for what the old one still owes, and how long one may take to start.
+ */
+enum { LAST_WORD_MS = 50, START_MS = 120000 };
+
+/* Its own code alone runs in a zygote, which for a moment has all of its memory twice
+ * (warm_gather.c), and is charged for some of its boxes' (warm_hot.c). */
+static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
+
 /* What a box of a zygote has from its birth. */
 enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
 
@@ -53,12 +61,13 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
 }
 
-/* Zygotes clone boxes into control groups. No process has the id that may; theirs is a user
- * namespace that knows all ids. */
-static int nest_groups(struct spawner *s)
+/* Zygotes clone boxes into control groups, as members of a group of ours that is theirs alone.
+ * Where that cannot be, boxes join them. */
+static void nest_groups(struct spawner *s)
 {
-    int slot = ids_claim(&s->ids, false);
-    return slot < 0 ? slot : cgroup_host_nest(&s->cgroups, ids_payload(&s->ids, slot));
+    int slot = s->ids.rootless ? -EPERM : ids_claim(&s->ids, false);
+    if (slot >= 0 && cgroup_host_nest(&s->cgroups, ids_payload(&s->ids, slot)) == 0)
+        s->zygote_gid = ids_payload(&s->ids, slot);
 }
 
 /* One makes one box at a time: that of programs has a twin for when that is not enough. */
@@ -70,9 +79,8 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
         return -E2BIG;
-    int r = s->zygote_count || s->ids.rootless ? 0 : nest_groups(s);
-    if (r < 0)
-        return r;
+    if (!s->zygote_count)
+        nest_groups(s);
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
@@ -131,11 +139,9 @@ bool zygote_fits(
 }
 
 /* The ids of every box, each as itself, and one for the zygote as 0. */
-static int map_ids(const struct spawner *s, const struct zygote_process *p, int pid)
+static int write_map(const struct spawner *s, int proc_fd, const char *file, unsigned own)
 {
-    char path[32];
     char map[128];
-    unsigned own = ids_payload(&s->ids, p->slot);
     unsigned first = s->ids.base;
     unsigned end = first + s->ids.blocks_in_range * SLOTS_PER_BLOCK * IDS_PER_SLOT;
     int used = snprintf(map, sizeof(map), "0 %u 1", own);
@@ -145,12 +151,19 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
     if (own + 1 < end)
         (void)snprintf(map + used, sizeof(map) - (size_t)used, "\n%u %u %u", own + 1, own + 1,
             end - own - 1);
+    return fs_write_once(proc_fd, file, map);
+}
+
+static int map_ids(const struct spawner *s, const struct zygote_process *p, int pid)
+{
+    char path[32];
+    unsigned own = ids_payload(&s->ids, p->slot);
     (void)snprintf(path, sizeof(path), "/proc/%d", pid);
     cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = fd < 0 ? -errno : fs_write_once(fd, "setgroups", "deny");
-    if (r < 0 || (r = fs_write_once(fd, "uid_map", map)) < 0)
+    if (r < 0 || (r = write_map(s, fd, "uid_map", own)) < 0)
         return r;
-    return fs_write_once(fd, "gid_map", map);
+    return write_map(s, fd, "gid_map", s->zygote_gid ? s->zygote_gid : own);
 }
 
 /* Puts socket and stage at their places and closes everything else but the job. */
@@ -247,6 +260,8 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
     struct spawn_limits limits = s->setup.max;
     int pair[2];
     uint32_t step;
+    if (limits.memory_bytes < ZYGOTE_MEMORY)
+        limits.memory_bytes = ZYGOTE_MEMORY;
     int r = ids_claim(&s->ids, false);
     if (r < 0)
         return r;
@@ -264,7 +279,8 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
     p->socket = pair[0];
     cleanup_close int theirs = pair[1];
     const int room = ZYGOTE_MAX_BIRTHS * 2 * (int)sizeof(struct zygote_request);
-    (void)setsockopt(p->socket, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
+    if (setsockopt(p->socket, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
+        (void)setsockopt(p->socket, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     if ((r = tree_enter(s->roots[z->root].ns_fd)) < 0)
         return r;
     s->current_ns = s->roots[z->root].ns_fd;
@@ -394,7 +410,7 @@ static bool relieve(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
     if (z->next.is_up) {
-        while (listen_to(s, &z->now, z->now.birth_count ? ANSWER_MS : 0))
+        while (listen_to(s, &z->now, z->now.birth_count ? LAST_WORD_MS : 0))
             ;
         give_up(s, &z->now, -ETIMEDOUT);
         stop(s, &z->now);
@@ -416,13 +432,22 @@ static bool relieve(struct spawner *s, int index)
     return true;
 }
 
+static bool is_late(const struct zygote_process *p)
+{
+    return p->socket >= 0 && !p->is_up && clock_ms() > p->start_ms + START_MS;
+}
+
 bool zygote_tend(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote *z = &s->zygotes[i];
         if (relieve(s, (int)i))
             return true;
-        if (z->now.is_broken) {
+        if (is_late(&z->next)) {
+            stop(s, &z->next);
+            z->retry_ms = clock_ms() + RETRY_MS;
+        }
+        if (z->now.is_broken || is_late(&z->now)) {
             give_up(s, &z->now, -EPIPE);
             stop(s, &z->now);
             z->retry_ms = clock_ms() + RETRY_MS;

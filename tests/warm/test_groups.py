@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group that holds all v2 control groups of a spawner with zygotes (src/spawn/cgroup.h): who may clone
 into what is in it, and that it goes with its spawner. Runs on machines with v2 alone, too."""
+import ctypes
 import os
 import pathlib
 import signal
@@ -8,9 +9,11 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("api", "run")]
 
-from apilib import Server, borrow_dir, children, descendants, is_zygote, return_dir, wait_until  # noqa: E402
+from apilib import (Server, borrow_dir, children, descendants, is_box, is_zygote, return_dir,  # noqa: E402
+                    wait_until)
+from runlib import Groups  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 
@@ -33,39 +36,71 @@ def own_group(spawner):
     return pathlib.Path(top + path).parent
 
 
+def ids(pid):
+    """Uid, gid, and the group ids of the host that its user namespace knows, as (first, end)."""
+    status = pathlib.Path("/proc/%d/status" % pid).read_text()
+    maps = [list(map(int, line.split())) for line in pathlib.Path("/proc/%d/gid_map" % pid).read_text().splitlines()]
+    return (int(status.split("Uid:")[1].split()[1]), int(status.split("Gid:")[1].split()[1]),
+            [(first, first + count) for _, first, count in maps])
+
+
 def test_only_zygotes_may_clone_into_groups(server):
-    """Their files belong to an id that no process has and no box knows."""
+    """By a group id that they alone have, and that no box knows."""
     spawner = server.child("hermes-spawn")
     group = own_group(spawner)
     assert group.name.startswith("hermes-")
     files = [group / "cgroup.procs", *group.glob("hermes-*/cgroup.procs")]
-    owners = {(os.stat(file).st_uid, os.stat(file).st_gid) for file in files}
-    assert len(files) > 2 and len(owners) == 1, owners
-    owner = owners.pop()[0]
-    known, uids = set(), set()
+    stats = {(os.stat(file).st_uid, os.stat(file).st_gid, os.stat(file).st_mode & 0o777) for file in files}
+    assert len(files) > 2 and len(stats) == 1, stats
+    owner, gid, mode = stats.pop()
+    assert (owner, mode) == (0, 0o664) and gid > 65535
+    zygotes, others = [], []
+    asleep = server("POST", "/v1/runs", {"language": "python", "async": True, "code": "import time; time.sleep(3)"})
+    assert asleep.status == 202 and wait_until(lambda: any(is_box(p) for p in descendants(spawner)))
     for pid in descendants(spawner):
-        try:
-            uids |= set(pathlib.Path("/proc/%d/status" % pid).read_text().split("Uid:")[1].split("\n")[0].split())
-            maps = [list(map(int, line.split())) for line in
-                    pathlib.Path("/proc/%d/uid_map" % pid).read_text().splitlines()]
-        except OSError:
-            continue
-        if any(first <= owner < first + count for _, first, count in maps if first):
-            known.add(pid)
-    assert known and all(map(is_zygote, known))
-    assert str(owner) not in uids
+        (zygotes if is_zygote(pid) else others).append(ids(pid))
+    assert zygotes and all(own == gid for _, own, _ in zygotes)
+    assert any(uid > 65535 for uid, _, _ in others)
+    for uid, own, known in others:
+        assert own != gid and (uid == 0 or not any(first <= gid < end for first, end in known)), (uid, own, known)
 
-    def can_write(uid):
+    def can_write(uid, gid):
         child = os.fork()
         if not child:
             os.setgroups([])
-            os.setresgid(uid, uid, uid)
+            os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
             os._exit(not os.access(files[0], os.W_OK, effective_ids=True))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert can_write(owner)  # control
-    assert not any(can_write(int(uid)) for uid in uids - {"0"})
-    assert (os.stat(group).st_uid, os.stat(group / "cgroup.subtree_control").st_uid) == (0, 0)
+    assert can_write(zygotes[0][0], gid)  # control
+    assert not any(can_write(uid, own) for uid, own, _ in others if uid)
+    assert not can_write(gid, 65534)
+    assert {os.stat(group / name).st_gid for name in (".", "cgroup.subtree_control", "cgroup.kill")} == {0}
+
+
+def test_root_without_power_over_files():
+    """As in a container with the capabilities of docs/deploy.md: files of its own are all that it may write to."""
+    groups = Groups("caps")  # one that is ours, as a container has: at the top nobody else may make any
+    if groups.shared:
+        pytest.skip("the tests share the top of the tree here")
+
+    def drop():
+        groups.join()
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+    path = borrow_dir()
+    made = Server(path, before=drop)
+    try:
+        assert "0000000000000000" == "%016x" % (6 & int(pathlib.Path(
+            "/proc/%d/status" % made.child("hermes-spawn")).read_text().split("CapEff:")[1].split()[0], 16))
+        assert wait_until(lambda: made.run("python", "print(1)").json()["isolation"]["start"] == "warm", 20)
+        own_group(made.child("hermes-spawn"))
+        assert made.run("bash", "echo 1").json()["stdout"] == "1\n"
+        assert made.run("python", "print(1)", env={"LC_COLD": "1"}).json()["isolation"]["start"] == "cold"
+    finally:
+        assert made.stop() == 0
+        groups.remove()
+        return_dir(path)
 
 
 def test_the_group_of_a_spawner_goes_with_it(server):

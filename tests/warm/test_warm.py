@@ -312,7 +312,7 @@ def anonymous_pages(pid):
 def huge_pages_to_be_had():
     """Asked for as the zygote does."""
     libc = ctypes.CDLL(None, use_errno=True)
-    area = mmap.mmap(-1, 4 << 20)
+    area = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     at = ctypes.addressof(ctypes.c_char.from_buffer(area))
     ctypes.memset(at, 1, 4 << 20)
     aligned = at + (2 << 20) - 1 & ~((2 << 20) - 1)

@@ -2,6 +2,7 @@
 """`hermes session` against a server: commands, exit statuses, the REPL on a terminal."""
 import json
 import os
+import pathlib
 import pty
 import select
 import signal
@@ -127,12 +128,18 @@ class Terminal:
         while time.monotonic() < deadline:
             try:
                 self.type(nudge)
-                if select.select([self.fd], [], [], 0.5)[0] and not os.read(self.fd, 4096):
-                    break
+                if select.select([self.fd], [], [], 0.5)[0]:
+                    data = os.read(self.fd, 4096)
+                    self.text += data.decode(errors="replace")
+                    if not data:
+                        break
             except OSError:
                 break
         else:
+            doing = pathlib.Path("/proc/%d/wchan" % self.pid).read_text()
             os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise AssertionError("it does not end (%s): %r" % (doing, self.text[-500:]))
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 

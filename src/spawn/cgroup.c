@@ -124,7 +124,7 @@ static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
     return 0;
 }
 
-static int tree_with(const struct cgroup_host *host, unsigned use)
+int cgroup_tree_with(const struct cgroup_host *host, unsigned use)
 {
     for (unsigned i = 0; i < host->count; i++) {
         if (host->trees[i].use & use)
@@ -154,7 +154,7 @@ static int watch_oom_v1(int leaf_fd, int *ret_fd)
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip)
 {
-    int i = tree_with(host, TREE_MEMORY);
+    int i = cgroup_tree_with(host, TREE_MEMORY);
     if (i < 0 || host->trees[i].v2 || skip & BARRIER_MEMORY || leaf->oom_fd >= 0)
         return 0;
     return watch_oom_v1(leaf->fds[i], &leaf->oom_fd);
@@ -243,14 +243,14 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
 
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     return i < 0 ? -1 : leaf->fds[i];
 }
 
 int cgroup_leaf_open_into(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd)
 {
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     *ret_fd = -1;
     if (i < 0 || !host->trees[i].group)
         return 0;
@@ -286,7 +286,7 @@ int cgroup_join(int fd)
 void cgroup_leaf_weigh(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light)
 {
-    int i = tree_with(host, TREE_CPU);
+    int i = cgroup_tree_with(host, TREE_CPU);
     if (i >= 0 && host->trees[i].v2)
         (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "25" : "100");
     else if (i >= 0)
@@ -295,7 +295,7 @@ void cgroup_leaf_weigh(
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     if (i < 0)
         return -ENOSYS;
     return fs_write_once(leaf->fds[i], "cgroup.kill", "1");
@@ -322,7 +322,7 @@ static const struct counter *counter_of(
 {
     const struct counter *c =
         which == COUNTER_CPU && !(host->use & TREE_KILL) ? &v1_cpu : &counters[which];
-    *ret_tree = tree_with(host, c->use);
+    *ret_tree = cgroup_tree_with(host, c->use);
     return c;
 }
 
@@ -420,7 +420,7 @@ uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_l
 
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_MEMORY);
+    int i = cgroup_tree_with(host, TREE_MEMORY);
     if (i < 0)
         return UINT64_MAX;
     int fd = leaf->fds[i];
@@ -481,14 +481,14 @@ int cgroup_leaf_move(const struct cgroup_host *host, const struct cgroup_leaf *l
 int cgroup_leaf_freeze(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_frozen)
 {
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     return i < 0 ? -ENOSYS
                  : fs_write_once(leaf->fds[i], "cgroup.freeze", is_frozen ? "1" : "0");
 }
 
 int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     char text[256];
     for (int n = 0; i >= 0 && n < FREEZE_TRIES; n++) {
         if (fs_read_small(leaf->fds[i], "cgroup.events", text, sizeof(text)) > 0 &&
@@ -504,7 +504,7 @@ int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *l
 {
     char text[16384];
     unsigned count = 0;
-    int i = tree_with(host, TREE_KILL);
+    int i = cgroup_tree_with(host, TREE_KILL);
     ssize_t n =
         i < 0 ? -ENOSYS : fs_read_small(leaf->fds[i], "cgroup.procs", text, sizeof(text));
     if (n < 0)

@@ -89,6 +89,9 @@ int cgroup_host_unnest(struct cgroup_host *host);
 /* Removes the leaves that dead spawners left, with what is still alive in them. */
 void cgroup_host_sweep(const struct cgroup_host *host);
 
+/* Index of the tree that is used for any of these, or -1. */
+int cgroup_tree_with(const struct cgroup_host *host, unsigned use);
+
 /* Makes and locks a group with that name where the tree's leaves are made. Between the two
  * somebody else's clean-up may have taken it for a dead one: -EAGAIN, take another name. */
 int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd);

@@ -443,21 +443,12 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     find_trees(host);
 }
 
-/* The v2 tree, or NULL. */
-static struct cgroup_tree *tree_of_kill(struct cgroup_host *host)
-{
-    for (unsigned i = 0; i < host->count; i++) {
-        if (host->trees[i].use & TREE_KILL)
-            return &host->trees[i];
-    }
-    return NULL;
-}
-
 int cgroup_host_nest(struct cgroup_host *host, gid_t group)
 {
-    struct cgroup_tree *tree = tree_of_kill(host);
+    int i = cgroup_tree_with(host, TREE_KILL);
+    struct cgroup_tree *tree = &host->trees[i < 0 ? 0 : i];
     unsigned use;
-    int r = tree ? -EAGAIN : 0;
+    int r = i < 0 ? 0 : -EAGAIN;
     for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
         cleanup_close int fd = -1;
         tree->group = group;
@@ -473,8 +464,9 @@ int cgroup_host_nest(struct cgroup_host *host, gid_t group)
 
 int cgroup_host_unnest(struct cgroup_host *host)
 {
-    struct cgroup_tree *tree = tree_of_kill(host);
-    if (!tree || !tree->name[0])
+    int i = cgroup_tree_with(host, TREE_KILL);
+    struct cgroup_tree *tree = &host->trees[i < 0 ? 0 : i];
+    if (!tree->name[0])
         return 0;
     if (tree->fd != tree->top_fd)
         remove_children(tree->fd);

@@ -70,7 +70,7 @@ static inline int sys_clone3(struct sys_clone_args *args)
 
 /* The same for a child that begins, on a stack of its own, in a function which never returns.
  */
-static inline int sys_clone3_into(struct sys_clone_args *args, void (*run)(void))
+static inline int sys_clone3_run(struct sys_clone_args *args, void (*run)(void))
 {
 #if defined(__x86_64__)
     long r;

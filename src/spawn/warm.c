@@ -168,7 +168,7 @@ static int make_box(int *ret_pidfd)
         return -errno;
     is_shared = in.shares_memory;
     maps = 0;
-    int pid = sys_clone3_into(&args, be_box);
+    int pid = sys_clone3_run(&args, be_box);
     if (pid < 0)
         is_shared = 0;
     return pid;

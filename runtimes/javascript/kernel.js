@@ -22,7 +22,15 @@ if (typeof realm === 'undefined') {
     realm: {
       globalThis, Promise, Object, Error, TypeError, RangeError, parse: JSON.parse, import: (name) => import(name),
     },
-    rewrite: module.exports.rewrite, require, process, console, Buffer, setImmediate, setInterval, clearInterval,
+    rewrite: module.exports.rewrite,
+    require,
+    process,
+    console,
+    Buffer,
+    setImmediate,
+    setInterval,
+    setTimeout,
+    clearInterval,
   });
   return;
 }
@@ -33,6 +41,7 @@ const inspector = require('inspector');
 const Module = require('module');
 const net = require('net');
 const { tmpdir } = require('os');
+const { Writable } = require('stream');
 const { join } = require('path');
 const { inspect, types } = require('util');
 const vm = require('vm');
@@ -63,6 +72,7 @@ const exitNow = process.reallyExit.bind(process);
 const cwdNow = process.cwd.bind(process);
 const later = setImmediate;
 const every = setInterval;
+const once = setTimeout;
 const stopTimer = clearInterval;
 const pause = new Int32Array(new SharedArrayBuffer(4));
 const wait = Atomics.wait;
@@ -77,10 +87,13 @@ session.connect();
 const post = session.post.bind(session);
 
 const state = {
-  count: 0, running: null, early: false, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null,
+  count: 0, running: null, early: false, signalled: false, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null,
   stdin: null, hasStdin: false, stdinStream: null, go: null, take: null,
   offered: [], tools: {}, calls: new Map(), generation: 0, callCount: 0,
 };
+
+// What console.log() loads when it is first called: an interrupt in the middle of that would break it for good.
+new console.Console(new Writable({ write(data, encoding, done) { done(); } })).log({});
 
 // Frames.
 
@@ -141,13 +154,13 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
-      signalCame(); // for the code before: whether it is not cannot be told, and the server repeats it
-      state.running = { early: state.early, finish() { this.early = true; } };
+      state.running = { early: state.early || signalCame(), finish() { this.early = true; } };
       later(execute, decode(payload)); // after signals that came before it
       break;
     case 'stdin': state.stdin = bufferFrom(payload); break;
     case 'tools': state.offered = fromJson(payload); break;
     case 'tool_result': onToolResult(fromJson(payload)); break;
+    case 'settle': settleSignals(0); break;
     case 'jobs': case 'kill_job': send('jobs', []); break;
     default: exitNow(PROTOCOL_BROKEN);
   }
@@ -286,6 +299,7 @@ function finish(run, outcome) {
   post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   post('Runtime.discardConsoleEntries');
   state.running = null;
+  state.signalled = Boolean(interrupted);
   stopTimer(run.timer);
   store(seen, 0, 0);
   checkChannel();
@@ -395,6 +409,7 @@ const watch = (() => {
 })();
 const emit = process.emit.bind(process);
 const LOOK_MS = 20;
+const SETTLE_ROUNDS = 250;
 
 function keepWatch() {
   if (!watch) return process_.on('SIGINT', onInterrupt);
@@ -462,6 +477,15 @@ function beginToLook(run) {
   } catch {
     guard = {}; // no more threads: such code cannot be interrupted then
   }
+}
+
+// The server signalled, and asks that this has passed before the next exec comes. When the code did not end by the
+// signal it is still on its way to us: through a thread of node's, or the loop.
+function settleSignals(round) {
+  state.signalled = state.signalled || signalCame() || state.early;
+  if (!state.signalled && round < SETTLE_ROUNDS) return void once(settleSignals, 2, round + 1);
+  state.early = state.signalled = false;
+  send('settled', null);
 }
 
 function look() {

@@ -105,6 +105,9 @@ class Kernel:
                     self.offered = self.channel.decode(payload)
                 elif kind == "fork":
                     self.forker.fork()
+                elif kind == "settle":  # a signal that came before was for no exec to come
+                    self.early = False
+                    self.channel.send("settled", None)
                 elif kind in ("jobs", "kill_job"):
                     self.channel.send("jobs", [])
                 elif kind != "tool_result":  # a late one is for a call that was given up

@@ -25,6 +25,7 @@ static const char *const kinds[FRAME_KINDS] = {
     [FRAME_TOOL_CALL] = "tool_call",
     [FRAME_JOBS] = "jobs",
     [FRAME_FORK] = "fork",
+    [FRAME_SETTLED] = "settled",
     [FRAME_DONE] = "done",
 };
 

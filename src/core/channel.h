@@ -19,6 +19,7 @@ enum channel_kind {
     FRAME_TOOL_CALL,
     FRAME_JOBS,
     FRAME_FORK,
+    FRAME_SETTLED,
     FRAME_DONE,
     FRAME_KINDS
 };

@@ -25,11 +25,13 @@
 #include <unistd.h>
 
 #define OUTPUT_FILE(stream) ".hermes/" stream ".txt"
+#define FOREIGN_WORDS "something wrote to the interpreter's channel to the server"
 
 enum {
     CHUNK = 64 << 10,
     GRACE_MS = 2000,
     WORD_MS = 10000,       /* for an answer of the spawner's, on a machine however busy */
+    SETTLED_MS = 5000,     /* for the kernel's, between two execs */
     DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
@@ -70,6 +72,7 @@ struct exec {
     uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or asked already */
     unsigned usages;       /* answers of the spawner's that are to come */
     bool is_interrupting;  /* a signal is on its way */
+    bool was_interrupted;  /* one was sent */
     bool is_repeated;      /* a second one was sent */
     bool has_base;
     uint64_t base_cpu_ns;
@@ -90,7 +93,7 @@ static void interrupt(struct exec *e)
 {
     if (!e->is_interrupting)
         session_box_command(&e->s->box, COMMAND_INTERRUPT);
-    e->is_interrupting = true;
+    e->is_interrupting = e->was_interrupted = true;
 }
 
 static void stop_for(struct exec *e, enum cause cause)
@@ -240,12 +243,10 @@ static void end_kernel(struct exec *e)
     e->is_interrupting = false;
 }
 
-/* The code found the channel and used it. */
-static void lose_for_protocol(struct exec *e)
+static void lose_for_protocol(struct exec *e, const char *why)
 {
     end_kernel(e);
-    session_lose(
-        e->s, "protocol", "something wrote to the interpreter's channel to the server");
+    session_lose(e->s, "protocol", why);
     e->is_lost = true;
     e->result->status = RUN_RUNTIME_ERROR;
 }
@@ -341,7 +342,7 @@ static void poll_once(struct exec *e)
         r = channel_write(&s->channel);
     e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
     if (r == -EBADMSG)
-        lose_for_protocol(e);
+        lose_for_protocol(e, FOREIGN_WORDS);
     else if (fds[WATCH_BOX].revents && !e->frames.is_done)
         on_box(e);
 }
@@ -376,6 +377,24 @@ static void settle(struct exec *e)
             break;
         on_box(e);
     }
+}
+
+/* A signal that was sent lies before the kernel now, but the kernel may not have looked. Until
+ * it says that it has, the next exec would be hit. */
+static void let_signal_pass(struct exec *e)
+{
+    struct channel_frame answer;
+    if (!e->was_interrupted || e->is_lost || !e->frames.is_done)
+        return;
+    int r = channel_queue(&e->s->channel, "settle", NULL, 0);
+    if (r == 0)
+        r = channel_await(&e->s->channel, SETTLED_MS, &answer);
+    if (r == -EPIPE)
+        return; /* the next exec tells */
+    if (r == -ETIMEDOUT)
+        lose_for_protocol(e, "the interpreter did not answer after it was interrupted");
+    else if (r < 0 || answer.kind != FRAME_SETTLED || !channel_is_clean(&e->s->channel))
+        lose_for_protocol(e, FOREIGN_WORDS);
 }
 
 static void fill_usage(struct exec *e)
@@ -463,6 +482,7 @@ static void finish(struct exec *e)
     drain(e);
     session_changes_ask(s, &e->changes);
     settle(e); /* an interrupt that is still on its way would hit the next exec */
+    let_signal_pass(e);
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
     result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
     deliver_output(e);

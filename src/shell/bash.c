@@ -120,12 +120,15 @@ static _Noreturn void be_bash(const struct bash *b, pid_t kernel, bool bare)
         b->report_write, b->go_read, b->stdin_file);
     char *argv[] = {(char *)"bash", (char *)"-c", loop, (char *)"bash", NULL};
     char *none[] = {NULL};
+    /* A SIGINT to the kernel's group that came since the fork was for the shell before: it is
+     * dropped by being ignored. */
+    (void)setpgid(0, 0);
+    (void)signal(SIGINT, SIG_IGN);
+    for (int i = 1; i < NSIG; i++)
+        (void)signal(i, SIG_DFL);
     sigset_t empty;
     (void)sigemptyset(&empty);
     (void)sigprocmask(SIG_SETMASK, &empty, NULL);
-    for (int i = 1; i < NSIG; i++)
-        (void)signal(i, SIG_DFL);
-    (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null >= 0)

@@ -37,8 +37,10 @@ enum {
 };
 
 /* A shell says that it is at the start of a round when it has started, when it has been given a
- * state, and after each exec. */
-enum phase { STARTING, RESTORING, IDLE, RUNNING };
+ * state, and after each exec. SETTLING: an interrupted exec is over, but its SIGINT may still
+ * be on the way; the shell is sent a round of nothing, and the next exec waits until that is
+ * told. */
+enum phase { STARTING, RESTORING, IDLE, RUNNING, SETTLING };
 
 struct kernel {
     struct bash bash;
@@ -99,6 +101,16 @@ static void send_ready(struct kernel *k)
     k->told_ready = true;
 }
 
+/* One that is here when an exec ends, or between two, was not meant for the next. */
+static void drop_interrupt(void)
+{
+    static const struct timespec NOW = {0};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigtimedwait(&set, NULL, &NOW);
+}
+
 static void send_done(struct kernel *k)
 {
     cleanup_buf struct buf text = {0};
@@ -112,6 +124,7 @@ static void send_done(struct kernel *k)
         (void)bash_set_stdin(&k->bash, NULL, 0);
     k->in_exec = k->interrupted = k->has_stdin = false;
     k->last_status = k->status;
+    drop_interrupt();
     send_frame("done", &text);
 }
 
@@ -160,6 +173,12 @@ static void on_round(struct kernel *k, int status)
     if (k->phase == RUNNING) {
         k->status = status & 0xff;
         note_flags(k);
+        if (k->interrupted) {
+            k->phase = SETTLING;
+            if (bash_send(&k->bash, "", "", 0) < 0)
+                end(EXIT_BROKEN);
+            return;
+        }
     }
     if (k->phase != IDLE)
         become_idle(k);
@@ -177,11 +196,12 @@ static void on_report(struct kernel *k)
 
 static void on_bash_end(struct kernel *k, int how)
 {
-    bool running = k->phase == RUNNING;
+    bool running = k->phase == RUNNING || k->phase == SETTLING;
     bool failed = k->phase == STARTING || k->phase == RESTORING;
     bool left_state = bash_read_last_words(&k->bash);
     if (running) {
-        k->status = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        if (k->phase == RUNNING)
+            k->status = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
         k->state = left_state ? "kept" : k->bash.state.len > 0 ? "restored" : "lost";
         if (left_state)
             note_flags(k);
@@ -234,6 +254,14 @@ static void send_jobs(struct kernel *k)
     send_frame("jobs", &text);
 }
 
+static void send_settled(void)
+{
+    cleanup_buf struct buf text = {0};
+    buf_init(&text, 8);
+    (void)buf_append_str(&text, "null");
+    send_frame("settled", &text);
+}
+
 static void kill_job(struct kernel *k, const struct frame *f)
 {
     char id[16] = "";
@@ -259,6 +287,9 @@ static void on_frame(struct kernel *k, const struct frame *f)
         send_jobs(k);
     } else if (str_eq(f->kind, "kill_job")) {
         kill_job(k, f);
+    } else if (str_eq(f->kind, "settle") && idle) {
+        drop_interrupt();
+        send_settled();
     } else if (!str_eq(f->kind, "tools") && !str_eq(f->kind, "tool_result")) {
         end(EXIT_PROTOCOL);
     }
@@ -284,20 +315,25 @@ static void take_frames(struct kernel *k)
     }
 }
 
-/* To the shell's group, and to what this exec started in other groups (set -m, setsid). */
+/* To the shell's group, and to what this exec started in other groups (set -m, setsid). The
+ * shell itself is told once: a second SIGINT would end it while it tells its state. */
 static void interrupt(struct kernel *k)
 {
     if (k->phase != RUNNING)
         return;
+    cleanup_tree struct tree t = {0};
+    (void)tree_read(&t);
+    if (!k->interrupted)
+        (void)kill(-k->bash.pid, SIGINT);
+    for (size_t i = 0; i < t.count; i++) {
+        bool told =
+            t.all[i].group == k->bash.pid && (!k->interrupted || t.all[i].pid == k->bash.pid);
+        if (!told && t.all[i].start_ticks >= k->since_ticks)
+            (void)kill(t.all[i].pid, SIGINT);
+    }
     k->interrupted = true;
     if (!k->kill_at_ms && !k->replace_at_ms)
         k->kill_at_ms = clock_ms() + KILL_AFTER_MS;
-    cleanup_tree struct tree t = {0};
-    (void)tree_read(&t);
-    (void)kill(-k->bash.pid, SIGINT);
-    for (size_t i = 0; i < t.count; i++)
-        if (t.all[i].group != k->bash.pid && t.all[i].start_ticks >= k->since_ticks)
-            (void)kill(t.all[i].pid, SIGINT);
 }
 
 static void on_signals(struct kernel *k)

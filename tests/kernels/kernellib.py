@@ -267,6 +267,11 @@ class Kernel:
         else:
             os.kill(self.pid, signal.SIGINT)
 
+    def settle(self):
+        """What the server does after an exec that it signalled."""
+        self.send("settle")
+        assert self.frame(Answer(), 10) == ("settled", b"null")
+
     def ask_jobs(self, kind="jobs", payload=b""):
         self.send(kind, payload)
         got, value = self.frame(Answer(), 10)

@@ -333,16 +333,29 @@ def test_interrupt_spares_background_jobs(shell):
     assert [j["command"] for j in shell.ask_jobs()] == ["sleep 100"]
 
 
-def test_interrupts_at_any_moment(shell):
-    shell("n=0")
+def pending(pid, number):
+    text = pathlib.Path("/proc/%d/status" % pid).read_text()
+    masks = [int(line.split()[1], 16) for line in text.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(mask >> number - 1 & 1 for mask in masks)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupts_at_any_moment(shell, times):
+    """Before, in and after the code: state is kept, and the exec that follows is not hit."""
+    before = "\n"
     for round_ in range(40):
-        shell.begin("for ((i = 0; i < %d; i++)); do :; done; echo end" % (round_ * 300))
+        shell.begin("n=%d; for ((i = 0; i < %d; i++)); do :; done; echo end" % (round_, round_ * 300))
         time.sleep(round_ * 0.0003)
-        shell.interrupt()
+        for _ in range(times):
+            shell.interrupt()
         answer = shell.finish(timeout=10)
         assert answer.code in (0, 130) and answer.state == "kept", answer
-    time.sleep(0.05)
-    assert shell("echo $n").stdout == "0\n"
+        assert wait_until(lambda: not pending(shell.pid, signal.SIGINT))  # the server waits for that, too
+        after = shell("echo $n")
+        assert after.code == 0 and after.state == "kept", (answer, after)
+        now = "%d\n" % round_
+        assert after.stdout == now or after.stdout == before and not answer.stdout, (answer, after)
+        before = after.stdout
 
 
 # Jobs

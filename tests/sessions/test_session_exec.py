@@ -68,6 +68,25 @@ def test_interrupt(session, language):
     assert reply.status == 409 and reply.json()["error"]["code"] == "conflict"
 
 
+SHORT = {"python": "for i in range(%d * 300): pass", "javascript": "for (let i = 0; i < %d * 3000; i++);",
+         "bash": "for ((i = 0; i < %d * 40; i++)); do :; done"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_interrupt_hits_one_exec_or_none(session, language):
+    """Before, in and after the code; never what runs next, and state is kept."""
+    s = session(language)
+    s.exec(SET[language])
+    hits = 0
+    for round_ in range(60):
+        late = s.later(SHORT[language] % (round_ % 20))
+        time.sleep(round_ % 20 * .0005)
+        hits += s.call("POST", "/interrupt").status == 202
+        assert not late.result().json()["state_lost"]
+        assert s.out(GET[language]) == "5\n"
+    assert hits
+
+
 def test_a_late_interrupt_does_not_hit_the_next_exec(session):
     """Interrupts race with the end of the code; none may reach what runs after it."""
     s = session()

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { CODE_MAX = 16 << 20, HISTORY_LINES = 2000, PATH_ROOM = 4096 };
@@ -161,6 +162,17 @@ static int run_input(
     return r < 0 ? r : show.exit_status;
 }
 
+/* A Ctrl-D that is typed while code runs is to be read by the next prompt as what it is. The
+ * terminal would make an end of file of it, and libedit a NUL of that. */
+static bool keep_end_of_file(struct termios *ret_before)
+{
+    if (tcgetattr(STDIN_FILENO, ret_before) < 0)
+        return false;
+    struct termios plain = *ret_before;
+    plain.c_cc[VEOF] = _POSIX_VDISABLE;
+    return tcsetattr(STDIN_FILENO, TCSADRAIN, &plain) == 0;
+}
+
 static int talk(struct interrupter *in, const char *language, const char *path,
     const json_t *exec, struct err *err)
 {
@@ -171,6 +183,8 @@ static int talk(struct interrupter *in, const char *language, const char *path,
     buf_init(&code, CODE_MAX);
     for (size_t i = 0; i < sizeof(prompts) / sizeof(prompts[0]); i++)
         kind = str_eq(prompts[i].language, language) ? i : kind;
+    struct termios before;
+    bool is_changed = keep_end_of_file(&before);
     rl_initialize();
     if (history)
         (void)read_history(history);
@@ -189,6 +203,8 @@ static int talk(struct interrupter *in, const char *language, const char *path,
         }
     }
     (void)printf("\n");
+    if (is_changed)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
     if (history)
         (void)write_history(history);
     return r;

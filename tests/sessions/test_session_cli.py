@@ -7,6 +7,7 @@ import pty
 import select
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -121,13 +122,11 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    def wait(self, nudge=""):
-        """Reads to the end. `nudge` is typed again and again: an end of file that comes between the
-        prompt and the terminal's change of mode is nobody's."""
+    def wait(self):
+        """Reads to the end."""
         deadline = time.monotonic() + 30 * SLOW
         while time.monotonic() < deadline:
             try:
-                self.type(nudge)
                 if select.select([self.fd], [], [], 0.5)[0]:
                     data = os.read(self.fd, 4096)
                     self.text += data.decode(errors="replace")
@@ -164,11 +163,25 @@ def test_repl(hermes, server, tmp_path):
     t.type("x + 1\r")
     t.read_until("6\r\n")
     t.read_until(">>> ")
-    assert t.wait("\x04") == 0
+    t.type("\x04")
+    assert t.wait() == 0
     assert not server("GET", "/v1/sessions").json()["sessions"]  # what it made it ends
     history = (tmp_path / ".local/state/hermes/python.history").read_text()
     assert "x = 5" in history.replace("\\040", " ")
     assert (tmp_path / ".local/state/hermes").stat().st_mode & 0o77 == 0
+
+
+def test_repl_ended_while_code_runs(hermes, server):
+    """What is typed ahead waits for the prompt, the end of file too; the terminal is given back as it was."""
+    t = Terminal(hermes)
+    t.read_until(">>> ")
+    t.type("import time; time.sleep(1); 6 * 7\r")
+    assert wait_until(lambda: server("GET", "/v1/sessions").json()["sessions"][0]["state"] == "busy", 10)
+    t.type("5 * 5\r\x04")
+    assert t.wait() == 0
+    assert "42" in t.text and "25" in t.text
+    assert termios.tcgetattr(t.fd)[6][termios.VEOF] == b"\x04"
+    assert not server("GET", "/v1/sessions").json()["sessions"]
 
 
 def test_repl_without_a_terminal(hermes):

@@ -246,7 +246,7 @@ static void end_kernel(struct exec *e)
 static void lose_for_protocol(struct exec *e, const char *why)
 {
     end_kernel(e);
-    session_lose(e->s, "protocol", why);
+    session_lose(e->s, "protocol", "%s", why);
     e->is_lost = true;
     e->result->status = RUN_RUNTIME_ERROR;
 }

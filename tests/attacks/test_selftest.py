@@ -314,9 +314,20 @@ def canary_of(pid):
     return list(pathlib.Path("/var/tmp").glob(f"hermes-selftest-{pid}-*/f-*"))
 
 
+def is_running(command):
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes() == command:
+                return True
+        except OSError:
+            pass  # gone meanwhile
+    return False
+
+
 def test_touched_canary_is_noticed(try_case):
-    process = try_case("sleep 1.5; echo done", start=True, limits="wall_ms=5000")
-    canary = wait_for(lambda: canary_of(process.pid))[0]
+    process = try_case("sleep 1.5017; echo done", start=True, limits="wall_ms=5000")
+    wait_for(lambda: is_running(b"sleep\x001.5017\x00"))  # what the canary was like has been noted by then
+    canary = canary_of(process.pid)[0]
     canary.write_bytes(canary.read_bytes())
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "the canary file was changed" in out

@@ -46,12 +46,14 @@ static int tell_fd = -1;
 static int wait_fd = -1;
 
 /* Adds what is in memory of one mapping. */
-static void add_mapping(void *context, uintptr_t at, uintptr_t end)
+static void add_mapping(void *context, const struct warm_mapping *m)
 {
     struct work *w = context;
     uint64_t entries[AT_ONCE];
-    while (at < end) {
-        size_t count = (end - at) / WARM_PAGE < AT_ONCE ? (end - at) / WARM_PAGE : AT_ONCE;
+    uintptr_t at = m->at;
+    while (m->is_writable && at < m->end) {
+        size_t left = (m->end - at) / WARM_PAGE;
+        size_t count = left < AT_ONCE ? left : AT_ONCE;
         ssize_t n = pread(w->pagemap_fd, entries, count * sizeof(entries[0]),
             (off_t)(at / WARM_PAGE * sizeof(entries[0])));
         if (n != (ssize_t)(count * sizeof(entries[0])))

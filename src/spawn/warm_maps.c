@@ -10,19 +10,22 @@
 #include <unistd.h>
 
 void warm_each_mapping(char text[WARM_MAPS_MAX],
-    void (*found)(void *context, uintptr_t at, uintptr_t end), void *context)
+    void (*found)(void *context, const struct warm_mapping *m), void *context)
 {
     if (sysconf(_SC_PAGESIZE) != WARM_PAGE ||
         fs_read_small(ZYGOTE_STAGE_FD, "proc/self/maps", text, WARM_MAPS_MAX) <= 0)
         return;
     for (char *line = text, *next; *line; line = next) {
-        unsigned long at;
-        unsigned long end;
-        char rights[5];
+        struct warm_mapping m;
+        char rights[5]; /* rwxp */
         next = strchr(line, '\n');
         next = next ? next + 1 : line + strlen(line);
         /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
-        if (sscanf(line, "%lx-%lx %4s", &at, &end, rights) == 3 && strcmp(rights, "rw-p") == 0)
-            found(context, at, end);
+        if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu", &m.at, &m.end, rights, &m.inode) != 4 ||
+            rights[0] != 'r' || rights[3] != 'p')
+            continue;
+        m.is_writable = rights[1] == 'w';
+        m.is_code = rights[2] == 'x';
+        found(context, &m);
     }
 }

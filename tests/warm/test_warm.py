@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import os
 import pathlib
+import re
 import resource
 import signal
 import struct
@@ -319,24 +320,69 @@ def huge_pages_to_be_had():
     return libc.madvise(ctypes.c_void_p(aligned), ctypes.c_size_t(2 << 20), 25) == 0
 
 
+def mappings(pid):
+    """Rights, what is mapped, KiB in huge pages."""
+    text = pathlib.Path("/proc/%d/smaps" % pid).read_text()
+    return [(rights, name, int(huge)) for rights, name, huge in re.findall(
+        r"^[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ \S+ *(.*)\n(?:[A-Z].*\n)*?AnonHugePages: +(\d+) kB", text, re.M)]
+
+
+def is_program_text(mapping):
+    return "x" in mapping[0] and not mapping[1].startswith("[")
+
+
 def test_the_memory_of_a_zygote_is_cheap_to_copy(server):
-    """Most of it is in huge folios (src/spawn/warm_gather.c), mapped page by page: no mapping of 2 MiB, which
-    the first write would have to take apart."""
+    """Most of it is in huge folios (src/spawn/warm_gather.c). Data is mapped page by page: a mapping of 2 MiB the first
+    write would have to take apart. Code is memory of its own, and never writable."""
     if not huge_pages_to_be_had() or not os.path.exists("/proc/kpageflags"):
         pytest.skip("this kernel gives no huge pages, or does not tell of them")
     assert wait_until(lambda: is_up(server), 20)
     zygote = [p for p in children(server.child("hermes-spawn")) if is_zygote(p)][0]
     pages = anonymous_pages(zygote)
     assert sum(bool(p & THP) for p in pages) > 0.8 * len(pages), len(pages)
-    assert "AnonHugePages:         0 kB" in pathlib.Path("/proc/%d/smaps_rollup" % zygote).read_text()
+    found = mappings(zygote)
+    assert sum(huge for rights, _, huge in found if "w" in rights) == 0
+    assert sum(huge for rights, _, huge in found if rights == "r-xp") >= 2048
+    code = [m for m in found if is_program_text(m)]
+    assert code and not any(name or rights != "r-xp" for rights, name, _ in code), code
     plain = subprocess.Popen(["/usr/bin/python3", "-c", "import json, re, typing; input()"], stdin=subprocess.PIPE)
     try:
         assert wait_until(lambda: len(anonymous_pages(plain.pid)) > 1000)
         time.sleep(0.3)
         pages = anonymous_pages(plain.pid)
         assert sum(bool(p & THP) for p in pages) < 0.2 * len(pages)  # control
+        code = [m for m in mappings(plain.pid) if is_program_text(m)]
+        assert code and all(name and not huge for _, name, huge in code), code
+        assert len(mappings(plain.pid)) > len(found)
     finally:
         plain.communicate(b"\n")
+
+
+# Constants and code lie side by side in the interpreter's file, and in huge pages in a zygote.
+OVERWRITE = """
+import ctypes
+get = ctypes.pythonapi.Py_GetCopyright
+get.restype = ctypes.c_void_p
+at = get()
+code = ctypes.cast(ctypes.pythonapi.Py_GetCopyright, ctypes.c_void_p).value
+before = ctypes.string_at(at, 9), ctypes.string_at(code, 16)
+page = 4096
+if %d:
+    for where, what in (at, b"Nobody's."), (code, b"\\xcc" * 16):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(where // page * page), ctypes.c_size_t(2 * page), 7) == 0
+        ctypes.memmove(where, what, len(what))
+print(before, ctypes.string_at(at, 9), ctypes.string_at(code, 16))
+"""
+
+
+def test_code_that_a_program_overwrites_is_its_own(server):
+    plain = server.run("python", OVERWRITE % 0).json()
+    hit = server.run("python", OVERWRITE % 1).json()
+    assert (plain["isolation"]["start"], hit["isolation"]["start"], hit["stderr"]) == ("warm", "warm", "")
+    assert b"Nobody's.".decode() in hit["stdout"] and "xcc" in hit["stdout"]  # control: it did happen
+    for _ in range(20):
+        again = server.run("python", OVERWRITE % 0).json()
+        assert again["stdout"] == plain["stdout"] and again["isolation"]["start"] == "warm"
 
 
 FAULTS = "print(open('/proc/self/stat').read().split()[9], open('/proc/self/status').read().split('VmPin:')[1].split()[0])"

@@ -383,7 +383,7 @@ static void settle(struct exec *e)
  * it says that it has, the next exec would be hit. */
 static void let_signal_pass(struct exec *e)
 {
-    struct channel_frame answer;
+    struct channel_frame answer = {0};
     if (!e->was_interrupted || e->is_lost || !e->frames.is_done)
         return;
     int r = channel_queue(&e->s->channel, "settle", NULL, 0);

@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 /* Where jobs follow each other faster than this, rehearsing costs more than it saves. */
-enum { REHEARSE_AFTER_MS = 20 };
+enum { REHEARSE_AFTER_MS = 100 };
 
 enum { REQUEST_MAX_FDS = 3 + CGROUP_MAX_TREES + 5 };
 

@@ -122,7 +122,8 @@ static void pin_hot(int from_fd)
     size_t count = size / sizeof(hot[0]);
     for (size_t i = 0; i < count; i++) {
         volatile char *page = (volatile char *)hot[i];
-        *page = *page;
+        char byte = *page;
+        *page = byte;
     }
     if (count)
         pin(hot, count);

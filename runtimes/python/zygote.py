@@ -4,12 +4,12 @@ forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ev
 this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
 argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
 """
+import _imp
 import _io
 import _random
 import _signal
 import _thread
 import atexit
-import ctypes
 import gc
 import io
 import os
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import types
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 
 # What programs import most, as far as it is Python or built in: a library of its own, which hashlib,
 # decimal and shutil load, costs every box more than its import costs those who want it. Nothing here
@@ -284,11 +284,12 @@ def rehearse_session(kernel):
 
 def serve(session):
     global LOADED
-    library = ctypes.PyDLL(LIBRARY)
-    # To look a function up for the first time costs more than all that it does.
-    arg, env, begin, leave, is_parked, has_env = [getattr(library, "hermes_warm_" + name) for name in (
+    if "t" in sys.abiflags:  # its objects are others than those that the library knows: boxes are cold then
+        sys.exit("hermes: a Python without a global lock cannot be a zygote")
+    library = _imp.create_dynamic(ModuleSpec("hermes_warm", None, origin=LIBRARY))
+    _imp.exec_dynamic(library)
+    arg, env, begin, leave, is_parked, has_env = [getattr(library, name) for name in (
         "arg", "env", "begin", "exit", "is_parked", "has_env")]
-    arg.restype = env.restype = ctypes.c_char_p
     os.getcwd()
     open_stdio()
     make_main()
@@ -303,14 +304,14 @@ def serve(session):
     LOADED = len(sys.modules)
     gc.collect()
     gc.freeze()
-    library.hermes_warm_gather()
-    if not session and library.hermes_warm_try():  # in a copy, which shows what every program writes to
+    library.gather()
+    if not session and library.try_out():  # in a copy, which shows what every program writes to
         seed()
         main = sys.modules["__main__"]
         run(be_program([ARGS[0], os.devnull], stat.S_IFCHR), main)
         wind_up(main)
-        library.hermes_warm_tried()
-    if library.hermes_warm_serve() != 0:
+        library.tried()
+    if library.serve() != 0:
         os._exit(0)
     # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a
     # lock: of what CPython does after a fork two things are left.

@@ -55,18 +55,21 @@ def test_only_zygotes_may_clone_into_groups(server):
     assert len(files) > 2 and len(stats) == 1, stats
     owner, gid, mode = stats.pop()
     assert (owner, mode) == (0, 0o664) and gid > 65535
-    zygotes, others = [], []
     asleep = server("POST", "/v1/runs", {"language": "python", "async": True, "code": "import time; time.sleep(3)"})
     assert asleep.status == 202 and wait_until(lambda: any(is_box(p) for p in descendants(spawner)))
-    for pid in descendants(spawner):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            (zygotes if is_zygote(pid) else others).append(ids(pid))
+    zygotes = [ids(pid) for pid in descendants(spawner) if is_zygote(pid)]
     assert zygotes and all(own == gid for _, own, _ in zygotes)
-    assert any(uid > 65535 for uid, _, _ in others)
-    for uid, own, known in others:
-        if not known:  # a box that is being born: still the zygote's code
-            continue
-        assert own != gid and (uid == 0 or not any(first <= gid < end for first, end in known)), (uid, own, known)
+    others = {}
+
+    def has_group(pid):
+        others.pop(pid, None)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            uid, own, known = others[pid] = ids(pid)
+            return own == gid or uid != 0 and any(first <= gid < end for first, end in known)
+    for pid in descendants(spawner):
+        if not is_zygote(pid):  # one that is being born, still by the zygote's code, loses it
+            assert wait_until(lambda: not has_group(pid), 5), others[pid]
+    assert any(uid > 65535 for uid, _, _ in others.values())
 
     def can_write(uid, gid):
         child = os.fork()
@@ -77,7 +80,7 @@ def test_only_zygotes_may_clone_into_groups(server):
             os._exit(not os.access(files[0], os.W_OK, effective_ids=True))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert can_write(zygotes[0][0], gid)  # control
-    assert not any(can_write(uid, own) for uid, own, known in others if uid and known)
+    assert not any(can_write(uid, own) for uid, own, _ in others.values() if uid)
     assert not can_write(gid, 65534)
     assert {os.stat(group / name).st_gid for name in (".", "cgroup.subtree_control", "cgroup.kill")} == {0}
 

@@ -12,7 +12,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("api", "run")]
 
-from apilib import (Server, borrow_dir, children, descendants, is_box, is_zygote, return_dir,  # noqa: E402
+from apilib import (Server, borrow_dir, children, descendants, is_zygote, return_dir,  # noqa: E402
                     wait_until)
 from runlib import Groups  # noqa: E402
 
@@ -45,6 +45,13 @@ def ids(pid):
             [(first, first + count) for _, first, count in maps])
 
 
+def uid_of(pid):
+    try:
+        return ids(pid)[0]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return -1
+
+
 def test_only_zygotes_may_clone_into_groups(server):
     """By a group id that they alone have, and that no box knows."""
     spawner = server.child("hermes-spawn")
@@ -55,8 +62,9 @@ def test_only_zygotes_may_clone_into_groups(server):
     assert len(files) > 2 and len(stats) == 1, stats
     owner, gid, mode = stats.pop()
     assert (owner, mode) == (0, 0o664) and gid > 65535
-    asleep = server("POST", "/v1/runs", {"language": "python", "async": True, "code": "import time; time.sleep(3)"})
-    assert asleep.status == 202 and wait_until(lambda: any(is_box(p) for p in descendants(spawner)))
+    asleep = server("POST", "/v1/runs", {"language": "python", "async": True, "code": "import time; time.sleep(9)"})
+    assert asleep.status == 202 and wait_until(
+        lambda: any(uid_of(pid) > 65535 and not is_zygote(pid) for pid in descendants(spawner)), 20)
     zygotes = [ids(pid) for pid in descendants(spawner) if is_zygote(pid)]
     assert zygotes and all(own == gid for _, own, _ in zygotes)
     others = {}
@@ -69,7 +77,8 @@ def test_only_zygotes_may_clone_into_groups(server):
     for pid in descendants(spawner):
         if not is_zygote(pid):  # one that is being born, still by the zygote's code, loses it
             assert wait_until(lambda: not has_group(pid), 5), others[pid]
-    assert any(uid > 65535 for uid, _, _ in others.values())
+    assert any(uid > 65535 for uid, _, _ in others.values()), others
+    assert server("DELETE", "/v1/runs/" + asleep.json()["id"]).status < 300
 
     def can_write(uid, gid):
         child = os.fork()

@@ -34,8 +34,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where jobs follow each other faster than this, rehearsing costs more than it saves. */
-enum { REHEARSE_AFTER_MS = 100 };
+/* Where jobs follow each other faster than this, rehearsing costs more than it saves. Sessions
+ * are made one at a time. */
+enum { REHEARSE_AFTER_MS = 100, REHEARSE_SESSION_AFTER_MS = 20 };
 
 enum { REQUEST_MAX_FDS = 3 + CGROUP_MAX_TREES + 5 };
 
@@ -322,7 +323,9 @@ static void close_rest(void)
 EXPORT int hermes_warm_is_parked(void)
 {
     struct pollfd hand = {.fd = in.hand_fd, .events = POLLIN};
-    return in.hand_fd >= 0 && poll(&hand, 1, REHEARSE_AFTER_MS) == 0;
+    bool is_session = in.box->flags & BOX_CHANNEL;
+    return in.hand_fd >= 0 &&
+           poll(&hand, 1, is_session ? REHEARSE_SESSION_AFTER_MS : REHEARSE_AFTER_MS) == 0;
 }
 
 EXPORT int hermes_warm_begin(void)

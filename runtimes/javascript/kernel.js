@@ -154,7 +154,8 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
-      state.running = { early: state.early || signalCame(), finish() { this.early = true; } };
+      signalCame(); // when nothing ran: whose it is cannot be told, and the server's own have been settled
+      state.running = { early: state.early, finish() { this.early = true; } };
       later(execute, decode(payload)); // after signals that came before it
       break;
     case 'stdin': state.stdin = bufferFrom(payload); break;
@@ -177,7 +178,7 @@ function fromJson(payload) {
 // One exec.
 
 function execute(code) {
-  const { early } = state.running;
+  const early = state.running.early || signalCame();
   const run = { ended: false };
   state.running = run;
   state.count++;

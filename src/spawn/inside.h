@@ -134,11 +134,11 @@ void terminal_refuse(int fd, int error);
 /* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
 int inside_wait_go(const struct inside *in);
 
-/* Reports a failed step and ends the process. */
 /* First to go when the host runs out of memory. A program could undo it if it could write to
  * its /proc. */
 int inside_die_first(void);
 
+/* Reports a failed step and ends the process. */
 _Noreturn void inside_fail(const struct inside *in, uint32_t step, int error);
 int inside_send(const struct inside *in, const struct link_record *record);
 uint64_t inside_cpu_ns(void);

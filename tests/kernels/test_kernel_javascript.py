@@ -3,6 +3,7 @@
 import base64
 import os
 import pathlib
+import signal
 import time
 
 import pytest
@@ -325,6 +326,24 @@ def test_interrupt_keeps_state(kernel, loop):
     answer = kernel.finish(answer=interrupt_when(kernel, "go", 0.3 if "execSync" in loop else 0))
     assert not answer.ok and (answer.done["interrupted"] or "execSync" in loop), answer
     assert kernel("x").text == "42"
+
+
+def test_interrupt_when_idle_is_dropped(kernel):
+    for _ in range(5):
+        kernel.interrupt()
+        time.sleep(0.02)
+        assert kernel("1+1").text == "2"
+
+
+def test_interrupt_before_the_code_runs(kernel):
+    os.kill(kernel.pid, signal.SIGSTOP)
+    kernel.begin("await new Promise(() => {})")
+    kernel.interrupt()
+    os.kill(kernel.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    kernel.interrupt()  # the first one may have been taken for a late one; the server repeats it too
+    assert kernel.finish().done["interrupted"]
+    assert kernel("1+1").text == "2"
 
 
 def test_interrupts_at_any_moment(kernel):

@@ -16,7 +16,7 @@ RUBBISH = {
     "huge": b"display 99999999999999999999\n", "too large": b"display 16777217\n", "no length": b"display\n",
     "space": b"display  2\n{}", "not json": b"display 3\nabc", "wrong type": b"display 2\n[]",
     "deep": b"display 400\n" + b"[" * 400, "binary": bytes(range(256)), "ready again": b'ready 12\n{"cwd": "/"}',
-    "jobs": b"jobs 2\n[]", "done of a wrong kind": b"done 2\n{}",
+    "jobs": b"jobs 2\n[]", "settled": b"settled 4\nnull", "done of a wrong kind": b"done 2\n{}",
     "error of a wrong kind": b'error 14\n{"name": "x"} ', "two results": b'result 18\n{"text/plain": "1"}' * 2,
     "a tool call of a wrong kind": b'tool_call 9\n{"id": 1}', "half a frame and the end": b"display 100\n{",
     "a forged done and more": b'done 105\n' + json.dumps({"ok": True, "exit_code": None, "cwd": "/", "execution_count": 1,

@@ -127,7 +127,8 @@ int err_field(struct err *err, const char *field, const char *fmt, ...)
 
 enum err_code err_code_of(int errnum)
 {
-    static const int passing[] = {EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC};
+    static const int passing[] = {
+        EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC, ETOOMANYREFS};
 
     for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
         if (errnum == passing[i])

@@ -138,7 +138,7 @@ static int lost(const struct spawner_client *c, struct err *err, int error)
         return err_set(err, ERR_INTERNAL, c->birth->error,
             "cannot start %s: %s; it belongs beside the hermes program", c->birth->path,
             strerror(c->birth->error));
-    return err_set(err, ERR_INTERNAL, -error, "hermes-spawn does not answer: %s",
+    return err_set(err, err_code_of(-error), -error, "hermes-spawn does not answer: %s",
         ended ? "it ended" : strerror(-error));
 }
 

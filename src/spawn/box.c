@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -409,12 +410,38 @@ static void serve_request(
         keep_ends(box, fds, fd_count);
 }
 
+static void limit_fds(rlim_t soft, rlim_t hard)
+{
+    (void)setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = soft, .rlim_max = hard});
+}
+
+ssize_t box_receive(
+    const struct spawner *s, int socket, void *data, size_t size, int *fds, unsigned *ret_count)
+{
+    rlim_t end = (rlim_t)s->fd_end;
+    limit_fds(end + BOX_MAX_FDS, end + BOX_MAX_FDS);
+    ssize_t n = fdpass_receive(socket, data, size, fds, BOX_MAX_FDS, ret_count);
+    limit_fds(end, end + BOX_MAX_FDS);
+    return n;
+}
+
+bool box_fds_spare(const struct spawner *s, const int *fds, unsigned fd_count)
+{
+    for (unsigned i = 0; i < fd_count; i++) {
+        if (fds[i] >= s->fd_end)
+            return true;
+    }
+    return false;
+}
+
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
 {
     if (s->is_lost)
         refuse_request(fds, fd_count, -EIO);
     else if (!request_ok(s, request, fds, fd_count))
         refuse_request(fds, fd_count, -EINVAL);
+    else if (box_fds_spare(s, fds, fd_count))
+        refuse_request(fds, fd_count, -EMFILE);
     else
         serve_request(s, request, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)

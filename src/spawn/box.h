@@ -109,6 +109,7 @@ struct spawner {
     uint64_t memory_ms; /* when to look again */
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
+    int fd_end; /* descriptors from here on are for requests to be received with */
     struct leaves leaves;
     unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
@@ -117,6 +118,14 @@ struct spawner {
 
 /* What an epoll event is about; the box's index is in the upper bits of the data. */
 enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
+
+/* Takes a request or a command with all its descriptors, BOX_MAX_FDS or less, even where
+ * nothing else could be opened any more: who asked must be told. See fdpass_receive(). */
+ssize_t box_receive(const struct spawner *s, int socket, void *data, size_t size, int *fds,
+    unsigned *ret_count);
+
+/* Whether one of them is in that reserve, and may not be kept. */
+bool box_fds_spare(const struct spawner *s, const int *fds, unsigned fd_count);
 
 /* Starts a box from a request and its descriptors, all of which it takes. What fails is
  * reported on the box's socket, if there is one. */

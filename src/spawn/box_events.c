@@ -294,8 +294,7 @@ static void on_command(struct spawner *s, struct box *box)
         return; /* an event of the box that had this place before */
     if (box->is_fork)
         fork_reap_files(box, false);
-    ssize_t n =
-        fdpass_receive(box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
+    ssize_t n = box_receive(s, box->socket, &command, sizeof(command), fds, &fd_count);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);

@@ -181,7 +181,9 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
         return false;
     unsigned root_index = (unsigned)(parent->is_fork ? parent->root : (int)(parent - s->boxes));
     struct box *root = &s->boxes[root_index];
-    int r = is_forkable(parent) ? find_place(s, root, parent) : -EBUSY;
+    int r = box_fds_spare(s, fds, fd_count) ? -EMFILE
+            : is_forkable(parent)           ? find_place(s, root, parent)
+                                            : -EBUSY;
     struct box *box = r < 0 ? NULL : box_new(s, -1, -1);
     if (!box) {
         box_tell(fds[0],

@@ -14,6 +14,7 @@
 #include "spawn/sys.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -238,8 +239,7 @@ static void on_control(void)
 {
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    ssize_t n =
-        fdpass_receive(SPAWN_CONTROL_FD, packet, sizeof(packet), fds, BOX_MAX_FDS, &fd_count);
+    ssize_t n = box_receive(&spawner, SPAWN_CONTROL_FD, packet, sizeof(packet), fds, &fd_count);
     if (n == 0 || (n < 0 && n != -EMSGSIZE))
         finish(0);
     if (n > 0)
@@ -252,7 +252,10 @@ static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
+        if (limit.rlim_max > INT_MAX)
+            limit.rlim_max = INT_MAX;
+        spawner.fd_end = (int)limit.rlim_max - BOX_MAX_FDS;
+        limit.rlim_cur = (rlim_t)spawner.fd_end;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         spawner.leaves.used_max =
             limit.rlim_max / 64 < LEAVES_USED ? (unsigned)limit.rlim_max / 64 : LEAVES_USED;

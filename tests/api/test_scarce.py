@@ -183,12 +183,8 @@ def test_r7_at_the_limit_of_descriptors(contained):
     assert server.programs() == pids
 
 
-def test_r7_runs_without_descriptors_are_503(contained):
-    """The descriptors run out below the connections: waiting runs hold them."""
-    server = contained(pre=few_descriptors, env={"HERMES_CONCURRENCY": "60",
-                                                 "HERMES_QUEUE": "1000"})
-    before = Holdings(server, contained.groups)
-    pids = server.programs()
+async def crowd_of_runs(server, count):
+    """So many runs at once; how many got which status."""
     statuses = collections.Counter()
 
     async def client(i):
@@ -205,15 +201,56 @@ def test_r7_runs_without_descriptors_are_503(contained):
         else:
             assert answer.json()["error"]["code"] in ("unavailable", "busy"), answer
         conn.close()
+    await asyncio.gather(*[client(i) for i in range(count)])
+    return statuses
 
-    async def everybody():
-        await asyncio.gather(*[client(i) for i in range(130)])
-    asyncio.run(everybody())
+
+def test_r7_runs_without_descriptors_are_503(contained):
+    """The descriptors run out below the connections: waiting runs hold them."""
+    server = contained(pre=few_descriptors, env={"HERMES_CONCURRENCY": "60",
+                                                 "HERMES_QUEUE": "1000"})
+    before = Holdings(server, contained.groups)
+    pids = server.programs()
+    statuses = asyncio.run(crowd_of_runs(server, 130))
     print(statuses)
     assert set(statuses) <= {200, 429, 503} and statuses[200] >= 10, statuses
     left, _ = settle(server, contained.groups, before, 5)
     assert not left, left
     assert server.programs() == pids and server.works()
+
+
+@pytest.mark.parametrize("limit", range(160, 176))
+def test_r7_a_spawner_whose_descriptors_end_anywhere(contained, limit):
+    """A box takes more descriptors than a request brings: between two boxes any number may be
+    left, none at all included. Who asks is told, and what lives goes on."""
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    server = contained(pre=few, env={"HERMES_CONCURRENCY": "60", "HERMES_QUEUE": "1000"})
+    pids = server.programs()
+    made = server("POST", "/v1/sessions", {"language": "bash"})
+    assert made.status in (200, 201), made
+    session = "/v1/sessions/" + made.json()["id"]
+    assert server("POST", session + "/exec", {"code": "x=kept"}).json()["status"] == "ok"
+    told = collections.Counter()
+
+    async def asks_for_files():
+        for _ in range(12):
+            conn = Connection(server.port)  # one that waits for its next request may be closed
+            try:
+                told[(await conn("GET", session + "/files")).status] += 1
+            except Lost as e:
+                told[str(e)] += 1
+            conn.close()
+            await asyncio.sleep(0.05)
+
+    async def everybody():
+        return (await asyncio.gather(crowd_of_runs(server, 40), asks_for_files()))[0]
+    statuses = asyncio.run(everybody())
+    print(statuses, told)
+    assert set(statuses) <= {200, 429, 503} and statuses[200] and statuses[503], statuses
+    assert set(told) <= {200, 409, 503} and told[200], told
+    assert server("POST", session + "/exec", {"code": "echo $x"}).json()["stdout"] == "kept\n"
+    assert wait_until(server.works) and server.programs() == pids
 
 
 def group_file(groups, name):

@@ -146,6 +146,7 @@ static void long_message_is_cut_between_code_points(void **state)
 static void what_passes_is_not_our_fault(void **state)
 {
     assert_int_equal(err_code_of(EMFILE), ERR_UNAVAILABLE);
+    assert_int_equal(err_code_of(ETOOMANYREFS), ERR_UNAVAILABLE);
     assert_int_equal(err_code_of(EAGAIN), ERR_UNAVAILABLE);
     assert_int_equal(err_code_of(ENOMEM), ERR_UNAVAILABLE);
     assert_int_equal(err_code_of(EPERM), ERR_INTERNAL);

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from apilib import SLOW, boxes_below, wait_until
+from apilib import SLOW, boxes_below, name_of, wait_until, wait_until_still
 from machine import has_mknod, has_scopes
 from ptylib import (BINARY, CLOSE, PING, PONG, TEXT, Raw, Refused, Terminal, connect, frame, handshake, refusal, shells,
                     sleepers)
@@ -354,14 +354,16 @@ def test_many_come_and_go(session, server, language):
         one = fork(one)
     come_and_go(one, 12)
     assert wait_until(lambda: server.metric("hermes_terminals") == 0)
-    boxes = len(boxes_below(server.child("hermes-spawn")))
     assert wait_until(lambda: server.metric("hermes_http_connections") <= 2)
+    wait_until_still(server.process.pid)
+    boxes = len(boxes_below(server.child("hermes-spawn")))
     before = holdings(server)
     times = int(os.environ.get("HERMES_PTY_TIMES", "150"))
     let_in = come_and_go(one, times)
     assert let_in >= times / 3
     assert wait_until(lambda: server.metric("hermes_terminals") == 0)
-    assert wait_until(lambda: len(boxes_below(server.child("hermes-spawn"))) <= boxes, 10)
+    spawner = server.child("hermes-spawn")
+    assert wait_until(lambda: len(boxes_below(spawner)) <= boxes), [name_of(pid) for pid in boxes_below(spawner)]
     assert wait_until(lambda: all(now <= then + 1 for now, then in zip(holdings(server), before))), (holdings(server), before)
     with Terminal(one) as t:
         assert t.run("echo still") == "still\n"

@@ -5,9 +5,11 @@ A variable that begins with LC_ makes a run cold (an interpreter reads those at 
 ways can be asked of one server."""
 import concurrent.futures
 import ctypes
+import errno
 import mmap
 import os
 import pathlib
+import platform
 import re
 import resource
 import signal
@@ -285,8 +287,40 @@ def test_a_zygote_has_no_power_on_the_host(server):
     assert os.readlink("/proc/%d/ns/user" % zygote) != os.readlink("/proc/self/ns/user")
     assert os.readlink("/proc/%d/ns/net" % zygote) != os.readlink("/proc/self/ns/net")
     descriptors = {int(fd): os.readlink("/proc/%d/fd/%s" % (zygote, fd)) for fd in os.listdir("/proc/%d/fd" % zygote)}
+    assert (status.split("Seccomp:")[1].split()[0], status.split("NoNewPrivs:")[1].split()[0]) == ("2", "1")
     ring = [fd for fd, what in descriptors.items() if what == "anon_inode:[io_uring]"]  # it pins memory, no more
     assert len(ring) <= 1 and sorted(set(descriptors) - set(ring)) == [0, 1, 2, 3, 4], descriptors
+
+
+# With arguments that do nothing should a call be let through; some never come back even so.
+SWEEP = """
+import ctypes
+call = ctypes.CDLL(None, use_errno=True).syscall
+for number in %s:
+    ctypes.set_errno(0)
+    print(number, call(number, *[ctypes.c_long(-1)] * 6) and ctypes.get_errno())
+"""
+ENDLESS = {"rt_sigreturn": 15, "pause": 34, "fork": 57, "vfork": 58, "exit": 60, "rt_sigsuspend": 130, "exit_group": 231, "uretprobe": 335, "uprobe": 336,
+           "close_range": 436}
+MAKERS = {"pivot_root": 155, "mount": 165, "umount2": 166, "sethostname": 170, "unshare": 272, "setns": 308, "open_tree": 428,
+          "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of x86-64")
+def test_its_filter_refuses_what_that_of_a_cold_box_does(server):
+    """A zygote may make boxes, what runs in them may not: a second filter takes care of that."""
+    def answers(text):
+        return {int(number): int(error) for number, error in map(str.split, text.splitlines())}
+    every = SWEEP % sorted(set(range(480)) - set(ENDLESS.values()))
+    runs = [server.run("python", every, env=env).json() for env in ({}, {"LC_COLD": "1"})]
+    assert [run["isolation"]["start"] for run in runs] == ["warm", "cold"]
+    warm, cold = [answers(run["stdout"]) for run in runs]
+    assert len(warm) == 480 - len(ENDLESS) and warm == cold
+    assert {warm[number] for number in MAKERS.values()} == {errno.EPERM}
+    assert {warm[number] for number in (435, 250)} == {errno.ENOSYS}  # clone3, keyctl
+    bare = answers(subprocess.run([sys.executable, "-c", SWEEP % list(MAKERS.values())], user=65534, capture_output=True,
+                                  text=True, check=True).stdout)
+    assert sum(bare[number] != errno.EPERM for number in MAKERS.values()) >= 3, bare
 
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See network.h. The helper gets orders, each with the descriptor of a namespace to look at or
- * without one to have one made, and answers each, with a descriptor or without when the
- * namespace was no longer as new. It never reads anything else, and ends with the spawner. */
+ * without one to have one made, and answers each, in their order. It never reads anything else,
+ * and ends with the spawner. What it has looked at it does not send back: a descriptor that
+ * waits to be read makes the kernel look for cycles whenever a socket is closed anywhere. */
 
 #include "spawn/network.h"
 
@@ -22,26 +23,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 1000, LOOKED_MAX = 32 };
+enum { WAIT_MS = 1000 };
 
-struct order {
-    uint32_t owner;
-};
-
-/* The descriptor to answer with, or none for a namespace that is no longer as new. Where it is
- * not known how a new one looks, none is. */
-static int fulfil(int fd, bool can_look)
-{
-    if (fd < 0)
-        return netns_make();
-    if (!can_look || setns(fd, CLONE_NEWNET) < 0 || !network_is_fresh())
-        close_fd(&fd);
-    return fd;
-}
+enum order { ORDER_MAKE, ORDER_LOOK };
+enum answer { ANSWER_MADE, ANSWER_FRESH, ANSWER_USED };
 
 static _Noreturn void help(int socket, pid_t spawner)
 {
-    struct order order;
+    char order;
     unsigned count;
     int fd = -1;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawner ||
@@ -53,24 +42,52 @@ static _Noreturn void help(int socket, pid_t spawner)
         _exit(1);
     bool can_look = network_learn() == 0;
     (void)close(first);
-    while (fdpass_receive(3, &order, sizeof(order), &fd, 1, &count) == sizeof(order)) {
-        fd = fulfil(count ? fd : -1, can_look);
-        if ((!count && fd < 0) || fdpass_send(3, &order, sizeof(order), &fd, fd >= 0) < 0)
+    while (fdpass_receive(3, &order, 1, &fd, 1, &count) == 1) {
+        char answer = ANSWER_MADE;
+        if (order == ORDER_MAKE) {
+            fd = netns_make();
+            if (fd < 0)
+                _exit(1);
+        } else { /* where it is not known how a new one looks, none is new */
+            answer = can_look && count && network_is_fresh(fd) ? ANSWER_FRESH : ANSWER_USED;
+        }
+        if (fdpass_send(3, &answer, 1, &fd, answer == ANSWER_MADE) < 0)
             _exit(1);
         close_fd(&fd);
     }
     _exit(0);
 }
 
+static void drop(struct network_list *l, unsigned i)
+{
+    memmove(l->at + i, l->at + i + 1, (--l->count - i) * sizeof(l->at[0]));
+}
+
+/* When there are too many the oldest goes: its owner may be gone too. */
+static void add(struct network_list *l, uint32_t owner, int fd)
+{
+    if (l->count == NETWORK_POOL_MAX) {
+        (void)close(l->at[0].fd);
+        drop(l, 0);
+    }
+    l->at[l->count].fd = fd;
+    l->at[l->count++].owner = owner;
+}
+
+static unsigned ours_in(const struct network_list *l)
+{
+    unsigned ours = 0;
+    for (unsigned i = 0; i < l->count; i++)
+        ours += l->at[i].owner == NETWORK_OURS;
+    return ours;
+}
+
 /* Has one of our own made if there are not enough. */
 static void ask(struct network *n)
 {
-    const struct order order = {.owner = NETWORK_OURS};
-    unsigned ours = n->asked;
-    for (unsigned i = 0; i < n->count; i++)
-        ours += n->pool[i].owner == NETWORK_OURS;
-    if (ours < n->keep &&
-        send(n->socket, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(order))
+    const char order = ORDER_MAKE;
+    if (n->asked + ours_in(&n->ready) + ours_in(&n->seen) < n->keep &&
+        send(n->socket, &order, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
         n->asked++;
 }
 
@@ -103,7 +120,7 @@ void network_keep(struct network *n, uint32_t count)
     if (!know_home(n) || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
     n->socket = pair[0];
-    n->asked = n->looked = 0;
+    n->asked = 0;
     n->keep = count;
     cleanup_close int theirs = pair[1];
     pid_t self = getpid();
@@ -122,6 +139,10 @@ void network_keep(struct network *n, uint32_t count)
 static void lose_source(struct network *n)
 {
     close_fd(&n->socket);
+    while (n->seen.count) {
+        (void)close(n->seen.at[0].fd);
+        drop(&n->seen, 0);
+    }
     if (!n->helper)
         return;
     (void)kill(n->helper, SIGKILL);
@@ -130,45 +151,44 @@ static void lose_source(struct network *n)
     network_keep(n, n->keep);
 }
 
-/* When there are too many the oldest goes: its owner may be gone too. */
-static void put(struct network *n, uint32_t owner, int fd)
-{
-    if (n->count == NETWORK_POOL_MAX) {
-        (void)close(n->pool[0].fd);
-        memmove(n->pool, n->pool + 1, --n->count * sizeof(n->pool[0]));
-    }
-    n->pool[n->count].fd = fd;
-    n->pool[n->count++].owner = owner;
-}
-
 /* One answer of the helper's, if there is one within that time: 1, 0 when not, -1 when the
  * helper was lost and replaced. */
 static int hear(struct network *n, int wait_ms)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
-    struct order order;
     unsigned count = 0;
+    char answer = ANSWER_MADE;
     int fd = -1;
     if (n->socket < 0 || poll(&ready, 1, wait_ms) != 1)
         return 0;
-    if (fdpass_receive(n->socket, &order, sizeof(order), &fd, 1, &count) != sizeof(order)) {
+    ssize_t r = fdpass_receive(n->socket, &answer, 1, &fd, 1, &count);
+    bool is_made = answer == ANSWER_MADE;
+    if (r != 1 || count != is_made || (!is_made && !n->seen.count)) {
+        close_fd(&fd);
         lose_source(n);
         return -1;
     }
-    uint32_t *waited = order.owner == NETWORK_OURS ? &n->asked : &n->looked;
-    *waited -= *waited > 0;
-    if (count)
-        put(n, order.owner, fd);
+    if (is_made) {
+        n->asked -= n->asked > 0;
+        add(&n->ready, NETWORK_OURS, fd);
+        return 1;
+    }
+    fd = n->seen.at[0].fd;
+    if (answer == ANSWER_FRESH)
+        add(&n->ready, n->seen.at[0].owner, fd);
+    else
+        (void)close(fd);
+    drop(&n->seen, 0);
     return 1;
 }
 
 static int pop(struct network *n, uint32_t owner)
 {
-    for (unsigned i = n->count; i-- > 0;) {
-        if (n->pool[i].owner != owner)
+    for (unsigned i = n->ready.count; i-- > 0;) {
+        if (n->ready.at[i].owner != owner)
             continue;
-        int fd = n->pool[i].fd;
-        memmove(n->pool + i, n->pool + i + 1, (--n->count - i) * sizeof(n->pool[0]));
+        int fd = n->ready.at[i].fd;
+        drop(&n->ready, i);
         return fd;
     }
     return -1;
@@ -210,13 +230,12 @@ int network_take(struct network *n, uint32_t owner)
 void network_return(struct network *n, uint32_t owner, int fd)
 {
     cleanup_close int owned = fd;
-    const struct order order = {.owner = owner};
+    const char order = ORDER_LOOK;
     while (n->helper && hear(n, 0) > 0)
         ;
-    if (!n->helper || n->socket < 0 || n->asked + n->looked >= LOOKED_MAX ||
-        fdpass_send(n->socket, &order, sizeof(order), &fd, 1) < 0)
-        return;
-    *(owner == NETWORK_OURS ? &n->asked : &n->looked) += 1;
+    if (n->helper && n->socket >= 0 && n->seen.count < NETWORK_POOL_MAX &&
+        fdpass_send_now(n->socket, &order, 1, &fd, 1) == 0)
+        add(&n->seen, owner, take_fd(&owned));
 }
 
 int network_enter(int fd)

@@ -20,18 +20,22 @@
 
 enum { NETWORK_POOL_MAX = 32, NETWORK_OURS = 0 };
 
-struct network {
-    int home_fd;     /* the spawner's own namespace */
-    int socket;      /* where they come from; -1 when from nowhere */
-    pid_t helper;    /* who sends them; 0 when it is our parent, who sends one */
-    uint32_t keep;   /* how many of our own shall be ready or on their way */
-    uint32_t asked;  /* of the helper: to make one of our own, or to look at one */
-    uint32_t looked; /* to look at one of somebody else's */
+/* The oldest first. */
+struct network_list {
     struct {
         int fd;
         uint32_t owner; /* NETWORK_OURS, or the zygote's serial number */
-    } pool[NETWORK_POOL_MAX];
+    } at[NETWORK_POOL_MAX];
     unsigned count;
+};
+
+struct network {
+    int home_fd;    /* the spawner's own namespace */
+    int socket;     /* where they come from; -1 when from nowhere */
+    pid_t helper;   /* who sends them; 0 when it is our parent, who sends one */
+    uint32_t keep;  /* how many of our own shall be ready or on their way */
+    uint32_t asked; /* how many the helper is to make */
+    struct network_list ready, seen; /* as new; and those that the helper is to look at */
 };
 
 void network_init(struct network *n);

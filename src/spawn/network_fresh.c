@@ -1,35 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_fresh.h. */
+/* See network_fresh.h. The files stay open for namespaces that serve again: opening one costs
+ * four times what reading it does. */
 
 #include "spawn/network_fresh.h"
 
-#include "base/fs.h"
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* Every packet, connection and refused attempt counts in one of the first two (what counts in
- * netstat, which takes long to read, counts in them too). Whoever uses the network at all has a
+/* Every packet, connection and refused attempt counts in snmp or snmp6 (what counts in netstat,
+ * which takes long to read, counts in them too). Whoever uses the network at all has a
  * namespace that nobody gets after him. Flow labels are the one thing that outlives its socket
- * without a packet. */
-static const char *const counters[] = {
-    "/proc/self/net/snmp", "/proc/self/net/snmp6", "/proc/self/net/ip6_flowlabel"};
-enum { COUNTERS = sizeof(counters) / sizeof(counters[0]), COUNTERS_MAX = 16384 };
+ * without a packet. Of sockstat only two numbers are the namespace's. */
+enum { FILE_SOCKETS, FILE_V4, FILE_V6, FILE_LABELS, FILE_COUNT, FILE_MAX = 16384 };
+static const char *const paths[FILE_COUNT] = {"/proc/self/net/sockstat", "/proc/self/net/snmp",
+    "/proc/self/net/snmp6", "/proc/self/net/ip6_flowlabel"};
 
-static char fresh[COUNTERS][COUNTERS_MAX];
+struct files {
+    int fds[FILE_COUNT]; /* -1 from FILE_V6 on: a kernel without IPv6 */
+};
+
+static struct known {
+    struct files files;
+    ino_t ns; /* while the files are open it is nobody else's; 0 for none */
+} known[NETWORK_KNOWN_MAX];
+static unsigned next_known;
+
+static struct {
+    char text[FILE_MAX];
+    ssize_t len;
+} fresh[FILE_COUNT];
 static unsigned fresh_sockets;
+
+static void close_files(struct files *files)
+{
+    for (unsigned i = 0; i < FILE_COUNT; i++)
+        close_fd(&files->fds[i]);
+}
+
+/* Those of the namespace that the caller is in. */
+static int open_files(struct files *ret)
+{
+    int r = 0;
+    for (unsigned i = 0; i < FILE_COUNT; i++) {
+        ret->fds[i] = open(paths[i], O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        if (ret->fds[i] < 0 && r == 0 && (errno != ENOENT || i < FILE_V6))
+            r = -errno;
+    }
+    if (r < 0)
+        close_files(ret);
+    return r;
+}
 
 /* Sockets of the namespace, whatever their kind, and TCP connections in TIME_WAIT. The other
  * numbers of that file are the machine's. */
-static int count_sockets(unsigned *ret_used, unsigned *ret_waiting)
+static int count_sockets(const struct files *files, unsigned *ret_used, unsigned *ret_waiting)
 {
     char text[512];
-    ssize_t n = fs_read_small(AT_FDCWD, "/proc/self/net/sockstat", text, sizeof(text));
+    ssize_t n = pread(files->fds[FILE_SOCKETS], text, sizeof(text) - 1, 0);
     if (n < 0)
-        return (int)n;
+        return -errno;
+    text[n] = '\0';
     /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
     return sscanf(text, "sockets: used %u TCP: inuse %*u orphan %*u tw %u", ret_used,
                ret_waiting) == 2
@@ -39,28 +77,72 @@ static int count_sockets(unsigned *ret_used, unsigned *ret_waiting)
 
 int network_learn(void)
 {
+    struct files files;
     unsigned waiting;
-    for (unsigned i = 0; i < COUNTERS; i++) {
-        ssize_t n = fs_read_small(AT_FDCWD, counters[i], fresh[i], sizeof(fresh[i]));
-        if (n == -ENOENT && i > 0)
-            fresh[i][0] = '\0'; /* a kernel without IPv6 */
-        else if (n < 0)
-            return (int)n;
+    int r = open_files(&files);
+    if (r < 0)
+        return r;
+    r = count_sockets(&files, &fresh_sockets, &waiting);
+    for (unsigned i = FILE_V4; r == 0 && i < FILE_COUNT; i++) {
+        char more;
+        if (files.fds[i] < 0)
+            continue;
+        fresh[i].len = pread(files.fds[i], fresh[i].text, FILE_MAX, 0);
+        /* One call must tell all: whoever has more to tell is not new. */
+        if (fresh[i].len <= 0 || pread(files.fds[i], &more, 1, fresh[i].len) != 0)
+            r = -EPROTO;
     }
-    return count_sockets(&fresh_sockets, &waiting);
+    close_files(&files);
+    return r;
 }
 
-bool network_is_fresh(void)
+static bool look_fresh(const struct files *files)
 {
-    static char text[COUNTERS_MAX];
+    static char text[FILE_MAX];
     unsigned sockets;
     unsigned waiting;
-    if (count_sockets(&sockets, &waiting) < 0 || sockets != fresh_sockets || waiting)
+    if (count_sockets(files, &sockets, &waiting) < 0 || sockets != fresh_sockets || waiting)
         return false;
-    for (unsigned i = 0; i < COUNTERS; i++) {
-        if (fresh[i][0] && (fs_read_small(AT_FDCWD, counters[i], text, sizeof(text)) < 0 ||
-                               strcmp(text, fresh[i]) != 0))
+    for (unsigned i = FILE_V4; i < FILE_COUNT; i++) {
+        if ((files->fds[i] < 0) != (fresh[i].len == 0))
+            return false;
+        if (files->fds[i] >= 0 && (pread(files->fds[i], text, FILE_MAX, 0) != fresh[i].len ||
+                                      memcmp(text, fresh[i].text, (size_t)fresh[i].len) != 0))
             return false;
     }
     return true;
+}
+
+static void forget(struct known *k)
+{
+    close_files(&k->files);
+    k->ns = 0;
+}
+
+/* The one that was met first makes room. */
+static struct known *meet(int ns_fd, ino_t ns)
+{
+    struct known *k = &known[next_known++ % NETWORK_KNOWN_MAX];
+    if (k->ns)
+        forget(k);
+    if (setns(ns_fd, CLONE_NEWNET) < 0 || open_files(&k->files) < 0)
+        return NULL;
+    k->ns = ns;
+    return k;
+}
+
+bool network_is_fresh(int ns_fd)
+{
+    struct stat st;
+    struct known *k = NULL;
+    if (fstat(ns_fd, &st) < 0)
+        return false;
+    for (unsigned i = 0; i < NETWORK_KNOWN_MAX && !k; i++)
+        k = known[i].ns == st.st_ino ? &known[i] : NULL;
+    if (!k && !(k = meet(ns_fd, st.st_ino)))
+        return false;
+    bool is_fresh = look_fresh(&k->files);
+    if (!is_fresh)
+        forget(k);
+    return is_fresh;
 }

@@ -354,7 +354,8 @@ static void store_answer(const struct history_run *run, enum run_status status,
         .answer = xmalloc(answer_len + 1),
         .answer_len = answer_len};
     memcpy(row.answer, answer, answer_len + 1);
-    run_store_put_later(h->options.store, &row);
+    run_store_put_later(
+        h->options.store, &row, run->kind == RUN_SYNC ? STORE_WITH_OTHERS : STORE_PROMISED);
 }
 
 void history_finish(

@@ -30,7 +30,7 @@ void session_remember(struct session *s)
         .created_ms = s->created_s * 1000,
         .answer = text,
         .answer_len = strlen(text)};
-    run_store_put_later(store, &row);
+    run_store_put_later(store, &row, STORE_PROMISED);
 }
 
 void session_forget(struct session *s)

@@ -33,8 +33,11 @@ void run_store_close(struct run_store *store);
 /* Writes now; ERR_NO_SPACE when the disk is full. */
 int run_store_put(struct run_store *store, const struct run_row *row, struct err *err);
 
-/* Takes the row and writes it soon; reads see it at once. */
-void run_store_put_later(struct run_store *store, struct run_row *row);
+/* Takes the row and writes it as soon as the disk is free; reads see it at once. One that was
+ * not promised may wait a moment for others, to be written with them. */
+enum run_store_haste { STORE_PROMISED, STORE_WITH_OTHERS };
+void run_store_put_later(
+    struct run_store *store, struct run_row *row, enum run_store_haste haste);
 
 /* -ENOENT when there is none. */
 int run_store_get(struct run_store *store, const char *id, struct run_row *ret);

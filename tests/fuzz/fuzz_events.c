@@ -19,7 +19,8 @@ int run_store_put(struct run_store *store, const struct run_row *row, struct err
 {
     abort();
 }
-void run_store_put_later(struct run_store *store, struct run_row *row)
+void run_store_put_later(
+    struct run_store *store, struct run_row *row, enum run_store_haste haste)
 {
     abort();
 }

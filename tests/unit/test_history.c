@@ -266,7 +266,7 @@ static void what_is_removed_does_not_come_back(void **state)
             .status = xstrdup("session"),
             .answer = xstrdup("{}"),
             .answer_len = 2};
-        run_store_put_later(store, &row);
+        run_store_put_later(store, &row, i % 2 ? STORE_PROMISED : STORE_WITH_OTHERS);
         if (i == 0) /* the one that shows that the rows are written at all */
             continue;
         run_store_remove(store, id);

@@ -80,14 +80,33 @@ void job_weigh(const struct job_spec *spec, uint64_t *ret_bytes, uint64_t *ret_i
     *ret_inodes = w.inodes;
 }
 
+/* What is small is written in one go: each call costs more than the copy. */
+enum { GATHER_MAX = 16384 };
+
 struct writer {
     int fd;
     const char *program;
+    struct buf *small; /* to be written before all else */
 };
+
+static int flush_small(struct writer *w)
+{
+    int r = fs_write_all(w->fd, w->small->data, w->small->len);
+    buf_clear(w->small);
+    return r;
+}
+
+static int write_part(struct writer *w, const void *data, size_t len)
+{
+    int r = w->small->len + len > GATHER_MAX ? flush_small(w) : 0;
+    if (r < 0)
+        return r;
+    return len > GATHER_MAX ? fs_write_all(w->fd, data, len) : buf_append(w->small, data, len);
+}
 
 static int write_file(void *context, const struct run_file *file)
 {
-    const struct writer *w = context;
+    struct writer *w = context;
     bool program = w->program && str_eq(file->name, w->program);
     const char *name = program ? "main" : file->name;
     struct job_file head = {.name_len = (uint32_t)strlen(name) + 1,
@@ -101,7 +120,7 @@ static int write_file(void *context, const struct run_file *file)
         {(void *)zeros, padding(file->size)},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        int r = fs_write_all(w->fd, parts[i].iov_base, parts[i].iov_len);
+        int r = write_part(w, parts[i].iov_base, parts[i].iov_len);
         if (r < 0)
             return r;
     }
@@ -118,10 +137,9 @@ static int append_strings(struct buf *b, const struct strv *v)
     return 0;
 }
 
-static int write_head(const struct job_spec *spec, int fd)
+/* Leaves it to be written, whatever its size. */
+static int make_head(const struct job_spec *spec, struct buf *b)
 {
-    cleanup_buf struct buf b;
-    buf_init(&b, 4 << 20);
     struct weight w = {0};
     (void)each_file(spec, weigh_file, &w);
     struct job_header head = {.magic = JOB_MAGIC,
@@ -134,14 +152,14 @@ static int write_head(const struct job_spec *spec, int fd)
     if (head.argc > JOB_MAX_ARGS || head.envc > JOB_MAX_ENV || head.globc > JOB_MAX_GLOBS ||
         head.filec > JOB_MAX_FILES)
         return -E2BIG;
-    int r = buf_append(&b, &head, sizeof(head));
-    if (r < 0 || (r = append_strings(&b, spec->argv)) < 0 ||
-        (r = append_strings(&b, spec->env)) < 0 || (r = append_strings(&b, spec->globs)) < 0)
+    int r = buf_append(b, &head, sizeof(head));
+    if (r < 0 || (r = append_strings(b, spec->argv)) < 0 ||
+        (r = append_strings(b, spec->env)) < 0 || (r = append_strings(b, spec->globs)) < 0)
         return r;
-    head.strings_len = b.len - sizeof(head);
-    memcpy(b.data, &head, sizeof(head));
-    (void)buf_append(&b, zeros, padding(b.len));
-    return fs_write_all(fd, b.data, b.len);
+    head.strings_len = b->len - sizeof(head);
+    memcpy(b->data, &head, sizeof(head));
+    (void)buf_append(b, zeros, padding(b->len));
+    return 0;
 }
 
 int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
@@ -150,13 +168,17 @@ int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
     if (fd < 0)
         return err_set(
             err, err_code_of(errno), errno, "cannot make a memfd: %s", strerror(errno));
-    struct writer writer = {.fd = fd, .program = spec->program};
-    int r = write_head(spec, fd);
+    cleanup_buf struct buf small;
+    buf_init(&small, 4 << 20);
+    struct writer writer = {.fd = fd, .program = spec->program, .small = &small};
+    int r = make_head(spec, &small);
     if (r == -E2BIG || r == -EMSGSIZE)
         return err_set(err, ERR_TOO_LARGE, E2BIG,
             "too many or too long arguments, variables, globs or files for one run");
     if (r == 0)
         r = each_file(spec, write_file, &writer);
+    if (r == 0)
+        r = flush_small(&writer);
     if (r < 0)
         return err_set(err, ERR_NO_SPACE, -r, "cannot write the job: %s", strerror(-r));
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 65536,
+    CHUNK = 16384,
     CPU_STEP_NS = 2000000, /* least time between two looks at the CPU counter */
     COLLECT_MS = 10000,    /* most time for collecting files */
     START_MS = 30000,      /* most time for the set-up of a box */
@@ -518,9 +518,9 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
-    /* Neither on the stack nor thread-local: a server has hundreds of threads that each ran
-     * something once, and few that do now. */
-    cleanup_free char *chunk = xmalloc(CHUNK);
+    /* A small one: a server has hundreds of threads that each ran something once. malloc()
+     * would tidy up first, each time. */
+    char chunk[CHUNK];
     cleanup_free char *pump = spec->stdin_fd >= 0 ? xmalloc(PUMP_BUFFER) : NULL;
     const int *sinks = spec->watch->sink_fds;
     struct stage state = {.spec = spec,

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fdpass.h"
 #include "spawn/idmap.h"
 #include "spawn/inside.h"
 #include "spawn/request.h"
@@ -232,7 +233,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = !!(s->cgroups.use & TREE_MEMORY),
         .landlock_abi = (uint32_t)s->landlock_abi,
         .is_parked = !fds};
-    int send[3 + CGROUP_MAX_TREES + BOX_MAX_FDS];
+    int send[4 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     cleanup_close int hand = -1;
     box->network_owner = s->zygotes[box->zygote].now.serial;
@@ -240,18 +241,11 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
-    cleanup_close int into = -1;
-    int r = cgroup_leaf_open_into(&s->cgroups, &box->leaf, &into);
+    int r = cgroup_leaf_lend(&s->cgroups, &box->leaf, send + count, &ask.join_count);
     if (r < 0)
         return r;
-    ask.has_into = into >= 0;
-    r = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, !ask.has_into, send + count);
-    if (r < 0)
-        return r;
-    ask.join_count = (uint32_t)r;
+    ask.has_into = (uint32_t)r > ask.join_count;
     count += (unsigned)r;
-    if (ask.has_into)
-        send[count++] = into;
     if (ask.has_network)
         send[count++] = box->network;
     if (!fds)
@@ -263,8 +257,6 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     *ret_step = STEP_CLONE;
     if (r >= 0)
         r = zygote_ask(&s->zygotes[box->zygote], &ask, send, count, (unsigned)(box - s->boxes));
-    for (unsigned i = 0; i < ask.join_count; i++)
-        (void)close(send[1 + i]);
     box->is_unborn = r >= 0;
     return r < 0 ? r : 0;
 }

@@ -247,17 +247,6 @@ int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf
     return i < 0 ? -1 : leaf->fds[i];
 }
 
-int cgroup_leaf_open_into(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd)
-{
-    int i = cgroup_tree_with(host, TREE_KILL);
-    *ret_fd = -1;
-    if (i < 0 || !host->trees[i].group)
-        return 0;
-    *ret_fd = openat(leaf->fds[i], ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd < 0 ? -errno : 0;
-}
-
 int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     bool all, int fds[CGROUP_MAX_TREES])
 {
@@ -276,6 +265,37 @@ int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_l
         count++;
     }
     return count;
+}
+
+static void close_lent(struct cgroup_leaf *leaf)
+{
+    while (leaf->lent_count)
+        close_fd(&leaf->lent_fds[--leaf->lent_count]);
+}
+
+int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
+    int fds[CGROUP_MAX_TREES + 1], unsigned *ret_joins)
+{
+    if (!leaf->lent_count) {
+        int i = cgroup_tree_with(host, TREE_KILL);
+        bool has_into = i >= 0 && host->trees[i].group;
+        int r = cgroup_leaf_open_joins(host, leaf, !has_into, leaf->lent_fds);
+        if (r < 0)
+            return r;
+        leaf->join_count = leaf->lent_count = (unsigned)r;
+        if (has_into) {
+            r = openat(leaf->fds[i], ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+            if (r < 0) {
+                r = -errno;
+                close_lent(leaf);
+                return r;
+            }
+            leaf->lent_fds[leaf->lent_count++] = r;
+        }
+    }
+    memcpy(fds, leaf->lent_fds, sizeof(leaf->lent_fds));
+    *ret_joins = leaf->join_count;
+    return (int)leaf->lent_count;
 }
 
 int cgroup_join(int fd)
@@ -434,11 +454,16 @@ uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_le
     return limit == 0 ? UINT64_MAX : used < limit ? limit - used : 0;
 }
 
+/* Of all boxes that had it. */
+static uint64_t read_cpu_ns(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    return read_counter(host, leaf, COUNTER_CPU) * (host->use & TREE_KILL ? 1000 : 1);
+}
+
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
-    uint64_t unit_ns = host->use & TREE_KILL ? 1000 : 1;
-    uint64_t cpu_ns = read_counter(host, leaf, COUNTER_CPU) * unit_ns;
+    uint64_t cpu_ns = read_cpu_ns(host, leaf);
     *ret =
         (struct cgroup_usage){.cpu_ns = cpu_ns > leaf->before_ns ? cpu_ns - leaf->before_ns : 0,
             .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
@@ -453,7 +478,6 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
         uint64_t most;
     } bounds[] = {
         {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
-    struct cgroup_usage usage;
     uint64_t value;
     /* An event that is still there would kill the next box. The kernel may tell of a limit that
      * was reached without counting a victim. */
@@ -463,8 +487,8 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
         if (!get_counter(host, leaf, bounds[i].which, &value) || value > bounds[i].most)
             return false;
     }
-    cgroup_leaf_usage(host, leaf, &usage);
-    leaf->before_ns += usage.cpu_ns;
+    value = read_cpu_ns(host, leaf);
+    leaf->before_ns = value > leaf->before_ns ? value : leaf->before_ns;
     return pwrite(leaf->counter_fds[COUNTER_PEAK], "0", 1, 0) == 1;
 }
 
@@ -525,6 +549,7 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     close_fd(&leaf->oom_fd);
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
         close_fd(&leaf->counter_fds[i]);
+    close_lent(leaf);
     for (unsigned i = host->count; i-- > 0;) {
         close_fd(&leaf->fds[i]);
         /* The first tree last, and only when nothing is left in the others: clean-up looks

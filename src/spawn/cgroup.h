@@ -60,7 +60,9 @@ struct cgroup_leaf {
     char name[CGROUP_NAME];
     int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
     int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
-    int counter_fds[COUNTER_COUNT]; /* opened ahead, or -1 */
+    int counter_fds[COUNTER_COUNT];     /* opened ahead, or -1 */
+    int lent_fds[CGROUP_MAX_TREES + 1]; /* see cgroup_leaf_lend() */
+    unsigned lent_count, join_count;
     struct spawn_limits limits;
     bool is_limited;    /* by all of these */
     uint64_t before_ns; /* processor time of the boxes that had it before */
@@ -124,10 +126,6 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 
-/* The same to be given away, if whom we give it to may use it; else *ret_fd is -1. */
-int cgroup_leaf_open_into(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, int *ret_fd);
-
 /* Opens, for every tree or those that clone-into does not cover, the file through which the new
  * process puts itself into the leaf; returns how many. The kernel takes a global lock and may
  * wait milliseconds for it when somebody else moves a process, but not when one thread moves
@@ -135,6 +133,12 @@ int cgroup_leaf_open_into(
  */
 int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     bool all, int fds[CGROUP_MAX_TREES]);
+
+/* What a zygote needs to put a box into the leaf: the joins and, where it may clone into the
+ * leaf, the directory for that as the last. They are the leaf's, and stay open. Returns how
+ * many they are; *ret_joins tells how many of them are joins. */
+int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
+    int fds[CGROUP_MAX_TREES + 1], unsigned *ret_joins);
 
 /* Run by the new process itself, once per descriptor. */
 int cgroup_join(int fd);

@@ -14,11 +14,22 @@
 /* What a program may use before it has a job; payload_begin() takes the rest of it back. */
 enum { PARK_CPU_S = 60 };
 
+/* Without CAP_SYS_RESOURCE a hard limit cannot be raised above what we were given, so a lower
+ * one stays. */
+static int drop_rlimit(int resource, rlim_t value)
+{
+    struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
+    if (setrlimit((unsigned)resource, &limit) == 0)
+        return 0;
+    if (errno != EPERM || getrlimit((unsigned)resource, &limit) < 0)
+        return -errno;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit((unsigned)resource, &limit) < 0 ? -errno : 0;
+}
+
 /* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the
  * files of the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a
- * core_pattern that pipes to a program ignores 0 and takes 1 as "do not dump". Without
- * CAP_SYS_RESOURCE a hard limit cannot be raised above what we were given, so a lower one
- * stays. */
+ * core_pattern that pipes to a program ignores 0 and takes 1 as "do not dump". */
 int drop_rlimits(const struct inside *in)
 {
     const struct spawn_limits *l = &in->box->limits;
@@ -52,13 +63,9 @@ int drop_rlimits(const struct inside *in)
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         if (!limits[i].use)
             continue;
-        struct rlimit now;
-        if (getrlimit((unsigned)limits[i].resource, &now) < 0)
-            return -errno;
-        rlim_t value = limits[i].value < now.rlim_max ? limits[i].value : now.rlim_max;
-        struct rlimit want = {.rlim_cur = value, .rlim_max = value};
-        if (setrlimit((unsigned)limits[i].resource, &want) < 0)
-            return -errno;
+        int r = drop_rlimit(limits[i].resource, limits[i].value);
+        if (r < 0)
+            return r;
     }
     return 0;
 }

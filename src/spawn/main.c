@@ -246,8 +246,8 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about fifteen descriptors; the soft limit of a shell would end at sixty.
- * Control groups that wait for one may have a sixth of them, at eleven each. */
+/* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
+ * Control groups that wait for one may have a sixth of them, at fifteen each. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -258,7 +258,7 @@ static void raise_descriptor_limit(void)
         limit.rlim_cur = (rlim_t)spawner.fd_end;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         spawner.leaves.used_max =
-            limit.rlim_max / 64 < LEAVES_USED ? (unsigned)limit.rlim_max / 64 : LEAVES_USED;
+            limit.rlim_max / 90 < LEAVES_USED ? (unsigned)limit.rlim_max / 90 : LEAVES_USED;
     }
 }
 

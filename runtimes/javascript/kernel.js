@@ -422,6 +422,7 @@ function keepWatch() {
   watch.startSigintWatchdog();
   watch.startSigintWatchdog();
   tolerateTermination();
+  awaitSignals();
 }
 
 // A callback that was ended did not take its entry from the stack of asynchronous calls; node would abort over that.
@@ -433,6 +434,37 @@ function tolerateTermination() {
     fields[constants.kCheck] = 0;
   } catch { /* then such a callback ends the session */ }
   process_.noDeprecation = keep;
+}
+
+// A child that we wait for gets the signal, too. When its end ends the code by an error, just as node ends the code by the
+// signal, V8 aborts: what ends between the two is no code any more. So the signal is waited for where the child has died
+// of it; it ends this wait.
+const AWAIT_SIGNAL = `(call, name, wait) => ({
+  [name](...args) {
+    let died = false;
+    try {
+      const answer = call.apply(this, args);
+      died = answer !== null && answer !== undefined && answer.signal === 'SIGINT';
+      return answer;
+    } catch (problem) {
+      died = problem && (problem.signal === 'SIGINT' || problem.status === 130);
+      throw problem;
+    } finally {
+      if (died) wait();
+    }
+  },
+})[name]`;
+const DIED_MS = 100;
+
+function awaitSignals() {
+  const processes = require('child_process');
+  const { wait } = Atomics;
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  const wrap = new vm.Script(AWAIT_SIGNAL, { filename: 'node:hermes' }).runInThisContext();
+  for (const name of ['spawnSync', 'execSync', 'execFileSync']) {
+    processes[name] = wrap(processes[name], name, () => { wait(cell, 0, 0, DIED_MS); });
+  }
+  Module.syncBuiltinESMExports();
 }
 
 function signalCame() {

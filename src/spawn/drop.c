@@ -23,6 +23,8 @@ static int drop_rlimit(int resource, rlim_t value)
         return 0;
     if (errno != EPERM || getrlimit((unsigned)resource, &limit) < 0)
         return -errno;
+    if (limit.rlim_max >= value)
+        return -EPERM;
     limit.rlim_cur = limit.rlim_max;
     return setrlimit((unsigned)resource, &limit) < 0 ? -errno : 0;
 }

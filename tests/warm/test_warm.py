@@ -204,7 +204,9 @@ def test_a_box_that_could_stall_the_zygote_is_cold(server):
 
 def is_up(server):
     """No parked box has this limit: the zygote must make one."""
-    return server.run("python", "1", limits={"processes": 9}).json()["isolation"]["start"] == "warm"
+    reply = server.run("python", "1", limits={"processes": 9}).json()
+    assert "isolation" in reply, reply
+    return reply["isolation"]["start"] == "warm"
 
 
 def test_the_zygote_dies_and_comes_back(server):

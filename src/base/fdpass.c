@@ -53,30 +53,37 @@ int fdpass_send_now(
     return send_with(socket, data, size, fds, fd_count, MSG_DONTWAIT);
 }
 
+/* Whoever has the other end of our socket may have the kernel add one to each packet. */
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 4
+#endif
+
 /* Keeps at most `max`; false when there were more. */
 static bool take_fds(struct msghdr *msg, int *fds, unsigned max, unsigned *ret_count)
 {
     bool fits = !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+        if (c->cmsg_level != SOL_SOCKET ||
+            (c->cmsg_type != SCM_RIGHTS && c->cmsg_type != SCM_PIDFD))
             continue;
+        bool is_wanted = c->cmsg_type == SCM_RIGHTS;
         unsigned count = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         for (unsigned i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-            if (*ret_count < max) {
+            if (is_wanted && *ret_count < max) {
                 fds[(*ret_count)++] = fd;
             } else {
-                (void)close(fd);
-                fits = false;
+                close_fd(&fd);
+                fits = fits && !is_wanted;
             }
         }
     }
     return fits;
 }
 
-ssize_t fdpass_receive(
-    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count)
+static ssize_t receive_with(
+    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count, int flags)
 {
     union control control;
     struct iovec iov = {.iov_base = data, .iov_len = size};
@@ -86,7 +93,7 @@ ssize_t fdpass_receive(
         .msg_controllen = sizeof(control.bytes)};
     ssize_t n;
     *ret_count = 0;
-    while ((n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC)) < 0) {
+    while ((n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | flags)) < 0) {
         if (errno != EINTR)
             return -errno;
     }
@@ -96,4 +103,16 @@ ssize_t fdpass_receive(
         return -EMSGSIZE;
     }
     return n;
+}
+
+ssize_t fdpass_receive(
+    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count)
+{
+    return receive_with(socket, data, size, fds, max, ret_count, 0);
+}
+
+ssize_t fdpass_receive_now(
+    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count)
+{
+    return receive_with(socket, data, size, fds, max, ret_count, MSG_DONTWAIT);
 }

@@ -16,6 +16,9 @@ int fdpass_send_now(
 
 /* Waits for a packet; its descriptors, at most `max`, are the caller's. Returns the packet's
  * length, 0 at the end of the socket, -EMSGSIZE when there was more in it than fits (all
- * descriptors are closed then), or another negative errno. */
+ * descriptors are closed then), or another negative errno. The second does not wait: -EAGAIN.
+ */
 ssize_t fdpass_receive(
+    int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count);
+ssize_t fdpass_receive_now(
     int socket, void *data, size_t size, int *fds, unsigned max, unsigned *ret_count);

@@ -266,14 +266,15 @@ static int release_init(struct spawner *s, struct box *box, uint32_t remove, uin
 {
     int r;
     *ret_step = STEP_CGROUP_LIMIT;
-    if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, remove)) < 0)
+    /* The counters are for the end, when somebody waits. */
+    if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, remove)) < 0 ||
+        (r = cgroup_leaf_open_counters(&s->cgroups, &box->leaf)) < 0)
         return r;
     *ret_step = STEP_RELEASE;
     if ((r = watch_all(s, box)) < 0)
         return r;
     if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
         return -errno;
-    cgroup_leaf_open_counters(&s->cgroups, &box->leaf); /* at the end somebody waits */
     return 0;
 }
 
@@ -407,12 +408,12 @@ static void limit_fds(rlim_t soft, rlim_t hard)
     (void)setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = soft, .rlim_max = hard});
 }
 
-ssize_t box_receive(
-    const struct spawner *s, int socket, void *data, size_t size, int *fds, unsigned *ret_count)
+ssize_t box_receive(const struct spawner *s, int socket, void *data, size_t size, int *fds,
+    unsigned max, unsigned *ret_count)
 {
     rlim_t end = (rlim_t)s->fd_end;
     limit_fds(end + BOX_MAX_FDS, end + BOX_MAX_FDS);
-    ssize_t n = fdpass_receive(socket, data, size, fds, BOX_MAX_FDS, ret_count);
+    ssize_t n = fdpass_receive_now(socket, data, size, fds, max, ret_count);
     limit_fds(end, end + BOX_MAX_FDS);
     return n;
 }

@@ -119,10 +119,11 @@ struct spawner {
 /* What an epoll event is about; the box's index is in the upper bits of the data. */
 enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
 
-/* Takes a request or a command with all its descriptors, BOX_MAX_FDS or less, even where
- * nothing else could be opened any more: who asked must be told. See fdpass_receive(). */
+/* Takes a request, a command or an answer with all its descriptors, `max` or less and at most
+ * BOX_MAX_FDS, even where nothing else could be opened any more: who asked must be told. Waits
+ * for nobody; see fdpass_receive_now(). */
 ssize_t box_receive(const struct spawner *s, int socket, void *data, size_t size, int *fds,
-    unsigned *ret_count);
+    unsigned max, unsigned *ret_count);
 
 /* Whether one of them is in that reserve, and may not be kept. */
 bool box_fds_spare(const struct spawner *s, const int *fds, unsigned fd_count);

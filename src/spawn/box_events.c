@@ -288,14 +288,16 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
 static void on_command(struct spawner *s, struct box *box)
 {
     struct spawn_command command = {0};
-    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    if (box->told || poll(&ready, 1, 0) != 1)
-        return; /* an event of the box that had this place before */
+    if (box->told)
+        return;
+    ssize_t n =
+        box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
+    if (n == -EAGAIN) /* an event of the box that had this place before */
+        return;
     if (box->is_fork)
         fork_reap_files(box, false);
-    ssize_t n = box_receive(s, box->socket, &command, sizeof(command), fds, &fd_count);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);

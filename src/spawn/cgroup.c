@@ -409,12 +409,17 @@ static uint64_t read_counter(
     return get_counter(host, leaf, which, &value) ? value : 0;
 }
 
-void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+int cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
+    int r = 0;
     for (unsigned i = 0; i < COUNTER_COUNT; i++) {
+        errno = 0;
         if (leaf->counter_fds[i] < 0)
             leaf->counter_fds[i] = open_counter(host, leaf, i);
+        if (errno == EMFILE || errno == ENFILE)
+            r = -errno;
     }
+    return r;
 }
 
 int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf)
@@ -422,8 +427,8 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
     int r = make_in_trees(host, leaf);
     if (r < 0)
         return r;
-    cgroup_leaf_open_counters(host, leaf);
-    if ((r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
+    if ((r = cgroup_leaf_open_counters(host, leaf)) < 0 ||
+        (r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
         (void)cgroup_leaf_remove(host, leaf);
     return r;
 }
@@ -445,7 +450,10 @@ uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_le
         return UINT64_MAX;
     int fd = leaf->fds[i];
     bool v2 = host->trees[i].v2;
-    uint64_t limit = read_number(fd, v2 ? "memory.max" : "memory.limit_in_bytes", NULL);
+    char text[64];
+    if (fs_read_small(fd, v2 ? "memory.max" : "memory.limit_in_bytes", text, sizeof(text)) < 0)
+        return 0;
+    uint64_t limit = find_number(text, NULL); /* 0 for "max" */
     uint64_t used = cgroup_leaf_memory(host, leaf);
     /* The kernel gives these up before it kills anybody. */
     uint64_t cached = read_number(fd, "memory.stat", "inactive_file") +

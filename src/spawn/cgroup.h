@@ -105,8 +105,9 @@ void cgroup_leaf_init(struct cgroup_leaf *leaf);
 /* Makes a leaf ahead, without limits, with all opened that will be read. */
 int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
-/* Opens what will be read and is not open yet. */
-void cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf);
+/* Opens what will be read and is not open yet; negative errno when there was no descriptor for
+ * it: a counter that cannot be read would be taken for 0. */
+int cgroup_leaf_open_counters(const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
 /* Gives a leaf these limits, unless it has them. `skip` as below. */
 int cgroup_leaf_limit(const struct cgroup_host *host, const struct spawn_limits *limits,
@@ -169,7 +170,7 @@ int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *l
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 /* How many processes and threads it holds; 0 when nobody counts. */
 uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
-/* How much more the leaf may use; UINT64_MAX without a limit. */
+/* How much more the leaf may use; UINT64_MAX without a limit, 0 when it cannot be told. */
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret);

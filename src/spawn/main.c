@@ -239,8 +239,9 @@ static void on_control(void)
 {
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    ssize_t n = box_receive(&spawner, SPAWN_CONTROL_FD, packet, sizeof(packet), fds, &fd_count);
-    if (n == 0 || (n < 0 && n != -EMSGSIZE))
+    ssize_t n = box_receive(
+        &spawner, SPAWN_CONTROL_FD, packet, sizeof(packet), fds, BOX_MAX_FDS, &fd_count);
+    if (n == 0 || (n < 0 && n != -EMSGSIZE && n != -EAGAIN))
         finish(0);
     if (n > 0)
         on_packet((size_t)n, fds, fd_count);

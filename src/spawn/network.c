@@ -148,6 +148,7 @@ static void lose_source(struct network *n)
     (void)kill(n->helper, SIGKILL);
     while (waitpid(n->helper, NULL, 0) < 0 && errno == EINTR)
         ;
+    n->helper = 0; /* the number may be somebody else's now */
     network_keep(n, n->keep);
 }
 
@@ -207,9 +208,17 @@ static int take_first(struct network *n)
     return fd;
 }
 
+/* One that could not be started may be another time. */
+static void revive(struct network *n)
+{
+    if (!n->helper && n->keep)
+        network_keep(n, n->keep);
+}
+
 int network_take(struct network *n, uint32_t owner)
 {
     int fd;
+    revive(n);
     if (!n->helper)
         return owner == NETWORK_OURS ? take_first(n) : -1;
     while (hear(n, 0) > 0)
@@ -231,6 +240,7 @@ void network_return(struct network *n, uint32_t owner, int fd)
 {
     cleanup_close int owned = fd;
     const char order = ORDER_LOOK;
+    revive(n);
     while (n->helper && hear(n, 0) > 0)
         ;
     if (n->helper && n->socket >= 0 && n->seen.count < NETWORK_POOL_MAX &&

@@ -47,6 +47,13 @@ static bool has_option(int fd, int option, int value)
     return getsockopt(fd, SOL_SOCKET, option, &is, &size) == 0 && is == value;
 }
 
+/* On which a box is commanded, and tells. */
+static bool is_wire(int fd)
+{
+    return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_SEQPACKET) &&
+           has_option(fd, SO_ACCEPTCONN, 0);
+}
+
 /* An end of a socketpair, which leads nowhere but to whoever sent it. */
 static bool is_channel(int fd)
 {
@@ -72,8 +79,7 @@ bool request_terminal_ok(const int *fds, unsigned fd_count)
 
 bool request_fork_ok(const int *fds, unsigned fd_count)
 {
-    return fd_count == 4 && has_option(fds[0], SO_DOMAIN, AF_UNIX) &&
-           has_option(fds[0], SO_TYPE, SOCK_SEQPACKET) && request_is_pipe(fds[1]) &&
+    return fd_count == 4 && is_wire(fds[0]) && request_is_pipe(fds[1]) &&
            request_is_pipe(fds[2]) && is_channel(fds[3]);
 }
 
@@ -96,7 +102,8 @@ bool request_ok(
         if (m->source >= s->source_count || (m->writable && !s->sources[m->source].writable))
             return false;
     }
-    if (!is_sealed_memfd(fds[1]) || !request_is_pipe(fds[2]) || !request_is_pipe(fds[3]))
+    if (!is_wire(fds[0]) || !is_sealed_memfd(fds[1]) || !request_is_pipe(fds[2]) ||
+        !request_is_pipe(fds[3]))
         return false;
     if ((r->flags & BOX_STDIN) && !request_is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
         return false;

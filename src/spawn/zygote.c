@@ -295,20 +295,32 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
     return 0;
 }
 
-static int hear(
-    const struct zygote_process *p, int wait_ms, struct zygote_reply *ret, int ret_fds[2])
+static int hear(const struct spawner *s, const struct zygote_process *p, int wait_ms,
+    struct zygote_reply *ret, int ret_fds[2])
 {
     struct pollfd ready = {.fd = p->socket, .events = POLLIN};
     unsigned count = 0;
     ret_fds[0] = ret_fds[1] = -1;
     if (poll(&ready, 1, wait_ms) != 1)
         return -ETIMEDOUT;
-    ssize_t n = fdpass_receive(p->socket, ret, sizeof(*ret), ret_fds, 2, &count);
+    ssize_t n = box_receive(s, p->socket, ret, sizeof(*ret), ret_fds, 2, &count);
     if (n == (ssize_t)sizeof(*ret))
         return 0;
     close_fd(&ret_fds[0]);
     close_fd(&ret_fds[1]);
     return -EPIPE;
+}
+
+/* No descriptor was free for the box: it is a child of ours, and ends here. */
+static int refuse_birth(int fds[2])
+{
+    siginfo_t info;
+    (void)sys_pidfd_send_signal(fds[0], SIGKILL);
+    while (waitid(P_PIDFD, (id_t)fds[0], &info, WEXITED) < 0 && errno == EINTR)
+        ;
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
+    return -EMFILE;
 }
 
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
@@ -355,15 +367,16 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     int fds[2];
     if (p->socket < 0)
         return false;
-    int r = hear(p, wait_ms, &reply, fds);
+    int r = hear(s, p, wait_ms, &reply, fds);
     if (r == -ETIMEDOUT)
         return false;
     r = r == 0 && p->is_broken ? -EPROTO : r;
     if (r == 0 && !p->is_up) {
         p->is_up = true;
     } else if (r == 0 && p->birth_count) {
-        box_born(s, next_born(s, p), reply.pid < 0 ? reply.pid : 0, take_fd(&fds[0]),
-            take_fd(&fds[1]));
+        bool is_spare = fds[0] >= 0 && box_fds_spare(s, fds, 2);
+        int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;
+        box_born(s, next_born(s, p), error, take_fd(&fds[0]), take_fd(&fds[1]));
     } else {
         give_up(s, p, r < 0 ? r : -EPROTO);
         stop(s, p);

@@ -323,7 +323,9 @@ void run_store_put_later(
         store->last = p;
         store->pending_count++;
         store->pending_bytes += p->row.answer_len;
-        if (!store->is_hasty && (haste == STORE_PROMISED || store->pending_count >= GATHER_MAX))
+        bool is_enough =
+            store->pending_count >= GATHER_MAX || store->pending_bytes >= PENDING_BYTES / 2;
+        if (!store->is_hasty && (haste == STORE_PROMISED || is_enough))
             has_news = store->is_hasty = true;
     }
     (void)pthread_mutex_unlock(&store->list_lock);

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from apilib import ROOT, SLOW, wait_until
+from apilib import ROOT, SLOW, children, wait_until
 from crowd import Connection, Lost, encode
 from leaks import ASAN, Holdings, pss_kb, settle
 
@@ -183,15 +183,19 @@ def test_r7_at_the_limit_of_descriptors(contained):
     assert server.programs() == pids
 
 
-async def crowd_of_runs(server, count):
-    """So many runs at once; how many got which status."""
+SLEEPERS = {"bash": "sleep 0.3; echo %d", "python": "import time; time.sleep(0.3); print(%d)"}
+
+
+async def crowd_of_runs(server, count, language="bash"):
+    """So many runs at once; how many got which status. No parked box has these limits."""
     statuses = collections.Counter()
+    limits = {"memory_mb": 16} if language == "bash" else {"processes": 9}
 
     async def client(i):
         conn = Connection(server.port)
         try:
-            answer = await conn("POST", "/v1/runs", {"language": "bash", "code": "sleep 0.3; echo %d" % i,
-                                                     "limits": {"memory_mb": 16}})
+            answer = await conn("POST", "/v1/runs", {"language": language, "code": SLEEPERS[language] % i,
+                                                     "limits": limits})
         except Lost as e:
             statuses[str(e)] += 1
             return
@@ -219,13 +223,22 @@ def test_r7_runs_without_descriptors_are_503(contained):
     assert server.programs() == pids and server.works()
 
 
-@pytest.mark.parametrize("limit", range(160, 176))
-def test_r7_a_spawner_whose_descriptors_end_anywhere(contained, limit):
-    """A box takes more descriptors than a request brings: between two boxes any number may be
-    left, none at all included. Who asks is told, and what lives goes on."""
+def is_zombie(pid):
+    try:
+        return ") Z " in pathlib.Path("/proc/%d/stat" % pid).read_text()
+    except OSError:  # it has gone
+        return False
+
+
+@pytest.mark.parametrize("language, limit", [("bash", n) for n in range(160, 176)] + [("python", n) for n in range(240, 256)])
+def test_r7_a_spawner_whose_descriptors_end_anywhere(contained, language, limit):
+    """A box takes more descriptors than a request brings, or a zygote's answer: between two boxes
+    any number may be left, none at all included. Who asks is told, and what lives goes on."""
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     server = contained(pre=few, env={"HERMES_CONCURRENCY": "60", "HERMES_QUEUE": "1000"})
+    if language == "python":
+        assert wait_until(lambda: server.run("python", "1").json()["isolation"]["start"] == "warm")
     pids = server.programs()
     made = server("POST", "/v1/sessions", {"language": "bash"})
     assert made.status in (200, 201), made
@@ -244,13 +257,14 @@ def test_r7_a_spawner_whose_descriptors_end_anywhere(contained, limit):
             await asyncio.sleep(0.05)
 
     async def everybody():
-        return (await asyncio.gather(crowd_of_runs(server, 40), asks_for_files()))[0]
+        return (await asyncio.gather(crowd_of_runs(server, 40, language), asks_for_files()))[0]
     statuses = asyncio.run(everybody())
     print(statuses, told)
     assert set(statuses) <= {200, 429, 503} and statuses[200] and statuses[503], statuses
     assert set(told) <= {200, 409, 503} and told[200], told
     assert server("POST", session + "/exec", {"code": "echo $x"}).json()["stdout"] == "kept\n"
     assert wait_until(server.works) and server.programs() == pids
+    assert wait_until(lambda: not any(map(is_zombie, children(pids["hermes-spawn"]))))
 
 
 def group_file(groups, name):

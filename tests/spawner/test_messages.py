@@ -3,6 +3,7 @@
 sealed table and nothing more. Speaks the wire protocol (src/spawn/protocol.h) by hand."""
 
 import array
+import errno
 import os
 import pathlib
 import random
@@ -18,7 +19,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
-from apilib import descendants  # noqa: E402
+from apilib import descendants, wait_until  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))
@@ -347,13 +348,14 @@ class Live:
 
     SCRIPT = "trap 'echo int' INT; echo $$ ready >&3; while :; do read -r line <&3 || exit; eval \"$line\"; done"
 
-    def __init__(self, spawner, channel=None, script=SCRIPT):
+    def __init__(self, spawner, channel=None, script=SCRIPT, pair=None):
         self.script = script
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket, theirs = pair or socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         ends = self.ends(channel)
         spawner.send(box(flags=BOX_CHANNEL), [theirs.fileno(), *ends])
-        theirs.close()
+        if not pair:  # else it is kept, as no good server would
+            theirs.close()
         self.close_ends(ends)
 
     def ends(self, channel=None):
@@ -423,6 +425,62 @@ def test_a_box_with_a_channel(shell):
     live.command(KILL)
     assert live.kinds() == [ENDED]
     assert shell.settles_holding(before)
+
+
+SO_PASSPIDFD = 76  # Linux 6.5
+
+
+def test_descriptors_that_nobody_sent(shell):
+    """Who keeps the end that he sends can have the kernel add a pidfd to every packet. Nobody wants it, so it is closed."""
+    before = shell.held()
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        for end in pair:
+            end.setsockopt(socket.SOL_SOCKET, SO_PASSPIDFD, 1)
+    except OSError:
+        pytest.skip("this kernel knows no SO_PASSPIDFD")
+    live = Live(shell, pair=pair)
+    _, ancillary, _, _ = live.socket.recvmsg(4096, 100)  # STARTED; the control: the kernel does add one
+    assert [(level, kind) for level, kind, _ in ancillary] == [(socket.SOL_SOCKET, 4)]
+    os.close(struct.unpack("i", ancillary[0][2][:4])[0])
+    assert live.channel.recv(100)
+    open_before = len(os.listdir("/proc/%d/fd" % shell.pid))
+    for _ in range(50):
+        live.command(USAGE)
+        assert live.event()[0] == EVENT_USAGE
+    assert len(os.listdir("/proc/%d/fd" % shell.pid)) == open_before
+    for end in pair:
+        end.close()
+    assert shell.settles_holding(before)
+
+
+def test_a_packet_that_is_taken_back_stops_nobody(shell):
+    """Who keeps the end that he sends may read from it, too: the spawner waits for no packet that it was told of. It
+    is slowed down before it reads."""
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    live, other = Live(shell, pair=pair), Live(shell)
+    for one in (live, other):
+        assert one.event()[0] == STARTED and one.channel.recv(100)
+    slow = subprocess.Popen(["strace", "-qq", "-e", "trace=recvmsg", "-e", "inject=recvmsg:delay_enter=400000", "-p", str(shell.pid)],
+                            stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: "TracerPid:\t0" not in pathlib.Path("/proc/%d/status" % shell.pid).read_text())
+        live.command(USAGE)
+        time.sleep(0.2)
+        assert pair[1].recv(100, socket.MSG_DONTWAIT)  # the control: it was there, and the spawner had been told
+        other.command(USAGE)
+        assert other.event()[0] == EVENT_USAGE
+    finally:
+        slow.terminate()
+        slow.wait()
+        for end in (*pair, other.socket):
+            end.close()
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_box_is_commanded_by_packets_only(shell, kind):
+    event = Live(shell, pair=socket.socketpair(socket.AF_UNIX, kind)).event()
+    assert event[0] == EVENT_FAILED and -event[3] == errno.EINVAL, event
 
 
 def test_commands_that_do_not_fit_end_the_box(shell, pipes):

@@ -35,8 +35,8 @@ enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
 enum { PARKED_MEMORY_MIN = 16 << 20 };
 
 /* A zygote is replaced after that many boxes, but under load no sooner than that: to start one
- * takes as much processor time as fifty runs. */
-enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 10000 };
+ * takes as much processor time as two hundred runs, and slows down those that run meanwhile. */
+enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 30000 };
 
 /* How long everybody waits for what the old one still owes, and how long one may take to start.
  */
@@ -274,6 +274,7 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         p->slot = -1;
         return r;
     }
+    cgroup_leaf_weigh(&s->cgroups, &p->leaf, true); /* until it is up: others run meanwhile */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     p->socket = pair[0];
@@ -373,6 +374,7 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     r = r == 0 && p->is_broken ? -EPROTO : r;
     if (r == 0 && !p->is_up) {
         p->is_up = true;
+        cgroup_leaf_weigh(&s->cgroups, &p->leaf, false);
     } else if (r == 0 && p->birth_count) {
         bool is_spare = fds[0] >= 0 && box_fds_spare(s, fds, 2);
         int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;
@@ -417,7 +419,7 @@ static bool wants_more(const struct spawner *s, const struct zygote *z)
 }
 
 /* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. The next
- * one starts beside it and with a small share of the processors, so that nobody has to wait.
+ * one starts beside it, so that nobody has to wait.
  * The boxes that the old one has parked stay. Returns whether something was done. */
 static bool relieve(struct spawner *s, int index)
 {
@@ -429,7 +431,6 @@ static bool relieve(struct spawner *s, int index)
         stop(s, &z->now);
         z->now = z->next;
         z->next = (struct zygote_process){.socket = -1, .pidfd = -1, .slot = -1};
-        cgroup_leaf_weigh(&s->cgroups, &z->now.leaf, false);
         return true;
     }
     uint64_t now_ms = clock_ms();
@@ -439,8 +440,6 @@ static bool relieve(struct spawner *s, int index)
     if (start(s, index, &z->next) < 0) {
         stop(s, &z->next);
         z->retry_ms = clock_ms() + RETRY_MS;
-    } else {
-        cgroup_leaf_weigh(&s->cgroups, &z->next.leaf, true);
     }
     return true;
 }

@@ -547,7 +547,7 @@ def test_every_attack_in_python_on_the_warm_path():
 
 
 def test_zygotes_rotate(server):
-    """Another one after a thousand boxes of each of the two: runs do not share a hash seed for ever."""
+    """Another one after a thousand boxes of each of the two, and half a minute: runs do not share a hash seed for ever."""
     def zygotes():
         return [p for p in children(server.child("hermes-spawn")) if is_zygote(p)]
 
@@ -555,9 +555,12 @@ def test_zygotes_rotate(server):
         run = server.run("python", "print(hash('x'))").json()
         return run["stdout"] if run["isolation"]["start"] == "warm" else None
     first, seeds, runs = set(zygotes()), set(), 0
+    end = time.monotonic() + 90 * SLOW
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        while first <= set(zygotes()) and runs < 6000:
+        while first <= set(zygotes()) and time.monotonic() < end:
             seeds |= set(pool.map(seed, range(80))) - {None}
             runs += 80
-    assert wait_until(lambda: zygotes() and not first <= set(zygotes()), 20), runs
+            time.sleep(0 if runs < 4000 else 0.5)
+    assert zygotes() and not first <= set(zygotes()), runs
+    seeds |= set(map(seed, range(40))) - {None}  # the parked boxes of the old one are used up
     assert 2 <= len(seeds) <= 3 + runs // 500, (seeds, runs)

@@ -11,17 +11,12 @@
 #include "core/admit.h"
 
 #include "base/alloc.h"
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/str.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -109,74 +104,6 @@ void admit_free(struct admit *admit)
     (void)pthread_mutex_destroy(&admit->lock);
     free(admit->tenants);
     free(admit);
-}
-
-unsigned admit_machine_cores(void)
-{
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return cores > 0 ? (unsigned)cores : 1;
-}
-
-/* "Name:   123 kB" in a file of /proc. */
-static uint64_t read_kb(const char *path, const char *name)
-{
-    char text[4096];
-    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return 0;
-    const char *at = strstr(text, name);
-    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
-}
-
-/* The least limit of a group and those above it: `path` of /proc/self/cgroup below `top`. */
-static uint64_t least_limit_mb(const char *top, const char *path, const char *name)
-{
-    cleanup_free char *dir = xasprintf("%s%s", top, path);
-    size_t top_len = strlen(top);
-    uint64_t least = UINT64_MAX;
-    for (;;) {
-        cleanup_free char *file = xasprintf("%s/%s", dir, name);
-        char text[64];
-        uint64_t bytes;
-        if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) > 0 &&
-            str_parse_u64(text, &bytes) == 0 && bytes >> 20 < least)
-            least = bytes >> 20;
-        char *slash = strrchr(dir, '/');
-        if (strlen(dir) <= top_len || !slash)
-            return least;
-        *slash = '\0';
-    }
-}
-
-/* The limit of our own control group, in v2 or v1; UINT64_MAX when there is none. */
-static uint64_t cgroup_limit_mb(void)
-{
-    char text[8192];
-    uint64_t least = UINT64_MAX;
-    char *save = NULL;
-    if (fs_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
-        return least;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *names = strchr(line, ':');
-        char *path = names ? strchr(names + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        uint64_t mb = UINT64_MAX;
-        if (names[1] == '\0')
-            mb = least_limit_mb("/sys/fs/cgroup", path, "memory.max");
-        else if (str_eq(names + 1, "memory"))
-            mb = least_limit_mb("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes");
-        least = mb < least ? mb : least;
-    }
-    return least;
-}
-
-uint64_t admit_machine_memory_mb(void)
-{
-    uint64_t total = read_kb("/proc/meminfo", "MemTotal:") / 1024;
-    uint64_t limit = cgroup_limit_mb();
-    return limit < total ? limit : total;
 }
 
 static bool fits(const struct admit *a, const struct tenant *t, uint64_t memory_mb)

@@ -25,10 +25,6 @@ struct admit;
 struct admit *admit_new(const struct admit_options *options);
 void admit_free(struct admit *admit); /* nobody may be inside any more */
 
-/* Cores and memory of this machine, or of the control group we are in. */
-unsigned admit_machine_cores(void);
-uint64_t admit_machine_memory_mb(void);
-
 enum admit_place { PLACE_NONE, PLACE_WAITING, PLACE_TAKEN, PLACE_EVICTED, PLACE_CLOSED };
 
 /* A run that was let in, or that waits for it. Must not move while it waits. */

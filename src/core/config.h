@@ -49,7 +49,8 @@ struct config {
     uint64_t concurrency; /* 0: from the machine */
     uint64_t queue;
     uint64_t queue_wait_s;
-    uint64_t memory_mb; /* promised to boxes at one time; 0: from the machine */
+    uint64_t memory_mb;       /* promised to boxes at one time; 0: from the machine */
+    uint64_t processes_total; /* of all boxes together; 0: from the machine */
 
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;

@@ -112,6 +112,10 @@ const struct config_row config_table[] = {
         "memory promised to boxes at "
         "one time; 0: four fifths of the machine or of its control group",
         "HERMES_MEMORY_MB"),
+    VALUE(CONFIG_NUMBER, "processes_total", processes_total, "0", 0, 1 << 22,
+        "processes and threads of all boxes at one time; 0: half of what the machine or its "
+        "control group allows",
+        "HERMES_PROCESSES_TOTAL"),
 
     VALUE(CONFIG_HISTORY, "history", history, "sqlite", 0, 0,
         "where results are kept: memory, "

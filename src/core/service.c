@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "core/calibrate.h"
 #include "core/session.h"
 #include "store/run_store.h"
@@ -87,9 +88,8 @@ static void start_calibration(struct service *s)
 int service_open(struct service *service, struct err *err)
 {
     const struct config *c = &service->config;
-    uint64_t memory_mb =
-        c->memory_mb ? c->memory_mb : admit_machine_memory_mb() * MEMORY_SHARE / 100;
-    unsigned cores = admit_machine_cores();
+    uint64_t memory_mb = c->memory_mb ? c->memory_mb : machine_memory_mb() * MEMORY_SHARE / 100;
+    unsigned cores = machine_cores();
     struct admit_options options = {.keys = &service->keys,
         .concurrency = c->concurrency ? (uint32_t)c->concurrency
                        : cores < 2    ? 4

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/machine.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -76,7 +77,7 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     struct judge_spec *spec = &u->judgement->judge.spec;
     *ret_retry_s = 1;
     if (!spec->parallel) /* while one box is being made another one runs */
-        spec->parallel = 2 * admit_machine_cores();
+        spec->parallel = 2 * machine_cores();
     int r = judge_weigh(s->engine, spec, &u->memory_mb, err);
     return r < 0 ? r : admit_begin(s->admit, owner, u->memory_mb, &u->ticket, ret_retry_s, err);
 }

@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/str.h"
-#include "core/admit.h"
 #include "core/root.h"
 
 #include <errno.h>
@@ -28,7 +28,12 @@
 /* Namespaces waiting for their box: enough for a burst, each costs the kernel some 100 KiB. */
 enum { NETWORKS_READY = 4 };
 
-enum { EXIT_SETTINGS = 2, MEMORY_SHARE = 80, HELP_MAX = 1 << 20 };
+enum {
+    EXIT_SETTINGS = 2,
+    MEMORY_SHARE = 80,    /* percent of the machine's memory that boxes may be promised */
+    PROCESSES_SHARE = 50, /* percent of the machine's processes that boxes may have */
+    HELP_MAX = 1 << 20,   /* bytes of the help text */
+};
 
 static void print_text(int (*write_text)(struct buf *to), const char *before)
 {
@@ -135,11 +140,15 @@ static int open_state(struct monitor *m, struct err *err)
     return 0;
 }
 
-/* No box may be promised more than there is. */
-static void fit_memory(struct config *c)
+/* No box may be promised more than there is, and the host keeps processes for itself. */
+static void fit_machine(struct config *c)
 {
     if (!c->memory_mb)
-        c->memory_mb = admit_machine_memory_mb() * MEMORY_SHARE / 100;
+        c->memory_mb = machine_memory_mb() * MEMORY_SHARE / 100;
+    if (!c->processes_total)
+        c->processes_total = machine_processes() * PROCESSES_SHARE / 100;
+    if (c->maxima.processes > c->processes_total)
+        c->maxima.processes = (uint32_t)c->processes_total;
     if (c->maxima.memory_mb > c->memory_mb)
         c->maxima.memory_mb = c->memory_mb;
     if (c->maxima.disk_mb > c->maxima.memory_mb)
@@ -154,7 +163,7 @@ static int prepare(struct monitor *m, struct err *err)
     if (r < 0)
         return r;
     runtime_find_versions(&m->runtimes);
-    fit_memory(&m->config);
+    fit_machine(&m->config);
     m->engine_options.runtimes = &m->runtimes;
     m->engine_options.min_level = (unsigned)m->config.min_level;
     m->engine_options.networks = NETWORKS_READY;

@@ -15,8 +15,8 @@ BEGIN {
     # directory: what it may include beside itself; a name with a dot is one header only
     allow["base"] = ""
     allow["backend"] = allow["queue"] = allow["store"] = "base"
-    allow["core"] = "backend queue store base spawn/protocol.h spawn/job.h spawn/files.h spawn/terminal.h"
-    allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base spawn/protocol.h"
+    allow["core"] = "backend queue store base proto/spawn.h proto/package.h proto/files.h proto/terminal.h"
+    allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base proto/spawn.h"
     allow["spawn"] = allow["shell"] = "base"
 
     # libraries that a directory must do without: base needs libc only, and the program with

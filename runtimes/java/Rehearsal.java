@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What most programs use, once: a parked javac compiles it and a parked java runs it before there is
-// a job (src/spawn/warm_java.c), so that those classes are loaded and methods compiled by then. It
+// a job (src/warm/java.c), so that those classes are loaded and methods compiled by then. It
 // reads no environment, no clock and no time zone: what the JDK keeps of those is the job's.
 
 import java.io.BufferedReader;

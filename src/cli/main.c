@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "core/spawner.h"
+#include "run/spawner.h"
 #include "version.h"
 
 #include <fcntl.h>

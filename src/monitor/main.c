@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/str.h"
-#include "core/root.h"
+#include "lang/rootfs.h"
 
 #include <errno.h>
 #include <fcntl.h>

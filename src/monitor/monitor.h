@@ -5,9 +5,9 @@
  * spawner and the server, and starts either again when it dies. */
 
 #include "base/err.h"
-#include "core/config.h"
-#include "core/engine.h"
-#include "core/keys.h"
+#include "state/config.h"
+#include "run/engine.h"
+#include "state/keys.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "core/handover.h"
+#include "proto/handover.h"
 
 #include <errno.h>
 #include <fcntl.h>

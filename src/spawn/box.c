@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fdpass.h"
 #include "spawn/idmap.h"
-#include "spawn/inside.h"
+#include "box/inside.h"
 #include "spawn/request.h"
 #include "spawn/sys.h"
 

@@ -5,11 +5,11 @@
 
 #include "spawn/cgroup.h"
 #include "spawn/ids.h"
-#include "spawn/leaves.h"
+#include "spawn/cgroup_pool.h"
 #include "spawn/network.h"
 #include "spawn/pool.h"
-#include "spawn/protocol.h"
-#include "spawn/tree.h"
+#include "proto/spawn.h"
+#include "spawn/rootfs.h"
 #include "spawn/zygote.h"
 
 #include <stdbool.h>

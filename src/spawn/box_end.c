@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "spawn/box_parts.h"
-#include "spawn/fork.h"
+#include "spawn/copy.h"
 #include "spawn/sys.h"
 
 #include <poll.h>

@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
-#include "spawn/fork.h"
-#include "spawn/inside.h"
+#include "spawn/copy.h"
+#include "box/inside.h"
 #include "spawn/request.h"
 #include "spawn/sys.h"
 

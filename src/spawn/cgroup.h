@@ -10,7 +10,7 @@
  * the very thing it protects, and it dies with its owner. Every function returns 0 or negative
  * errno. */
 
-#include "spawn/protocol.h"
+#include "proto/spawn.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
  * rootless spawner first enters a user namespace of its own, where it is root over its
  * subordinate ids or, without any, over its own id alone. */
 
-#include "spawn/protocol.h"
+#include "proto/spawn.h"
 
 #include <assert.h>
 #include <stdbool.h>

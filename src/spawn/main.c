@@ -9,7 +9,7 @@
 #include "base/fdpass.h"
 #include "spawn/box.h"
 #include "spawn/idmap.h"
-#include "spawn/landlock.h"
+#include "box/landlock.h"
 #include "spawn/probe.h"
 #include "spawn/sys.h"
 

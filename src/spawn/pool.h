@@ -11,7 +11,7 @@
  * none while the host is short of memory. It starts one at a time, with little weight, when
  * nobody waits for the spawner. */
 
-#include "spawn/protocol.h"
+#include "proto/spawn.h"
 
 #include <stdbool.h>
 #include <stdint.h>

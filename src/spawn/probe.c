@@ -6,10 +6,10 @@
 #include "spawn/probe.h"
 
 #include "base/cleanup.h"
-#include "spawn/landlock.h"
-#include "spawn/seccomp.h"
+#include "box/landlock.h"
+#include "box/seccomp.h"
 #include "spawn/sys.h"
-#include "spawn/tree.h"
+#include "spawn/rootfs.h"
 
 #include <fcntl.h>
 #include <linux/keyctl.h>

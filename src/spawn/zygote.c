@@ -11,8 +11,8 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "spawn/box.h"
-#include "spawn/inside.h"
-#include "spawn/job_read.h"
+#include "box/inside.h"
+#include "box/package_read.h"
 #include "spawn/sys.h"
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@
  * (warm.c) say to each other, over descriptor 3 of the zygote. */
 
 #include "spawn/cgroup.h"
-#include "spawn/protocol.h"
+#include "proto/spawn.h"
 
 #include <stdbool.h>
 #include <stdint.h>

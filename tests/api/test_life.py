@@ -115,7 +115,7 @@ def copy_python(runtimes, name):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 def test_stopping_does_not_wait_for_a_calibration(make_server, runtimes):
-    """Languages whose zygotes never come up are asked for half a minute each (src/core/calibrate.c)."""
+    """Languages whose zygotes never come up are asked for half a minute each (src/service/calibrate.c)."""
     for name in ("slow1", "slow2"):
         copy_python(runtimes, name)
         (runtimes / name / "zygote.py").write_text("import time\ntime.sleep(1e6)\n")

@@ -9,7 +9,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROTOCOL = HERE.parent.parent / "src/spawn/protocol.h"
+PROTOCOL = HERE.parent.parent / "src/proto/spawn.h"
 
 LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".sh": "bash", ".js": "javascript"}
 GROUPS = "filesystem process memory cpu network kernel compile tenant".split()

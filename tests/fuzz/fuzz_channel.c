@@ -3,7 +3,7 @@
 /* What code that found the channel of its session could write there: the reader stays within
  * the bytes and takes only frames that are whole and of a kind it knows. */
 
-#include "core/channel.h"
+#include "session/channel.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "core/compare.h"
+#include "judge/compare.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 /* Settings and keys files: any text gives settings or problems, and what is written reads back.
  */
 
-#include "core/config.h"
+#include "state/config.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 /* The first look at a request: target, header lines, routes. What is let through cannot be read
  * in two ways: one Host, one length or chunked. */
 
-#include "api/fastapi.h"
-#include "api/gate.h"
-#include "api/routes.h"
+#include "http/compat/pydantic.h"
+#include "http/gate.h"
+#include "http/routes.h"
 
 #include <microhttpd.h>
 #include <stdint.h>

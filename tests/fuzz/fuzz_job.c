@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spawn/job_read.h"
+#include "box/package_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 /* The body of POST /v1/judge: any bytes give a spec whose tests and groups fit together, or an
  * error that names its reason. */
 
-#include "core/json_judge.h"
+#include "judge/decode.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static struct runtime python = {
     .name = (char *)"python", .main_file = (char *)"main.py", .available = true};
 static const struct runtime_registry runtimes = {.items = &python, .count = 1};
 
-/* These stand for core/runtime.c and core/engine.c, which are not reached. */
+/* These stand for lang/runtime.c and run/engine.c, which are not reached. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name)
 {
     return strcmp(name, "python") == 0 ? &reg->items[0] : NULL;

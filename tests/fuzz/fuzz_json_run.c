@@ -2,7 +2,7 @@
 
 /* The body of POST /v1/runs: any bytes give a spec or an error that names its reason. */
 
-#include "core/json_run.h"
+#include "run/decode.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const struct runtime_registry runtimes = {.items = &python, .count = 1};
 static const struct config config = {
     .mounts = {{(char *)"data", (char *)"/srv", true}}, .mount_count = 1};
 
-/* Stands for core/runtime.c, which would bring the whole registry along. */
+/* Stands for lang/runtime.c, which would bring the whole registry along. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name)
 {
     return strcmp(name, "python") == 0 ? &reg->items[0] : NULL;

@@ -22,10 +22,10 @@ def test_every_example_works(server, work, state_dir):
 
 
 def test_words_are_documented(server):
-    source = (ROOT / "src/core/judge.c").read_text()
+    source = (ROOT / "src/judge/judge.c").read_text()
     verdicts = re.findall(r'\[JUDGE_\w+\] = "(\w+)"', source)
     assert len(verdicts) == 11
-    fields = re.findall(r'^    \{"(\w+)", take_\w+\}', (ROOT / "src/core/json_judge.c").read_text(), re.M)
+    fields = re.findall(r'^    \{"(\w+)", take_\w+\}', (ROOT / "src/judge/decode.c").read_text(), re.M)
     assert len(fields) == 9
     for word in verdicts + fields:
         assert "`%s`" % word in TEXT, word

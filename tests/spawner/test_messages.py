@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """hermes-spawn believes nobody after the seal: whoever holds its socket can start boxes from the
-sealed table and nothing more. Speaks the wire protocol (src/spawn/protocol.h) by hand."""
+sealed table and nothing more. Speaks the wire protocol (src/proto/spawn.h) by hand."""
 
 import array
 import errno
@@ -56,7 +56,7 @@ def root(*entries):
 
 @pytest.fixture(scope="session", autouse=True)
 def tree():
-    """The tree of a root as core/root_tree.c makes it; what a box needs of it."""
+    """The tree of a root as lang/rootfs_skeleton.c makes it; what a box needs of it."""
     global TREE
     with tempfile.TemporaryDirectory(dir="/var/tmp") as TREE:
         os.chmod(TREE, 0o755)
@@ -641,7 +641,7 @@ ENTRY, DATA, END = range(1, 4)
 
 
 class Helper:
-    """What serves the files of a box; see src/spawn/files.h."""
+    """What serves the files of a box; see src/proto/files.h."""
 
     def __init__(self, live):
         self.socket, theirs = socket.socketpair()

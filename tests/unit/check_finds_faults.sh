@@ -23,9 +23,9 @@ good_tree()
     cp "$root/.clang-format" "$tree/"
     printf '%s\n#pragma once\n\nint a_b(void); /* strcpy( */\n' "$spdx" >"$tree/src/base/a.h"
     printf '%s\n\n#include "base/a.h"\n\n#include <stdio.h>\n' "$spdx" >"$tree/src/base/a.c"
-    printf '%s\n\n#include "base/a.h"\n#include "spawn/job.h"\n#include "spawn/protocol.h"\n' \
+    printf '%s\n\n#include "base/a.h"\n#include "proto/package.h"\n#include "proto/spawn.h"\n' \
         "$spdx" >"$tree/src/core/b.c"
-    printf '%s\n\n#include "generated.h"\n#include "spawn/job.h"\n' "$spdx" >"$tree/src/spawn/c.c"
+    printf '%s\n\n#include "generated.h"\n#include "proto/package.h"\n' "$spdx" >"$tree/src/spawn/c.c"
     printf '%s\n\n#include <jansson.h>\n\n#include "core/b.h"\n' "$spdx" >"$tree/src/cli/d.c"
     printf '%s\n\n#include "base/a.h"\n' "$spdx" >"$tree/src/store/e.c"
 }
@@ -59,14 +59,14 @@ case $name in
 layers)
     fault src/base/a.c 'may not include core/b.h' '#include "core/b.h"\n'
     fault src/base/a.c 'may not include core/b.h' '#  include <core/b.h>\n'
-    fault src/base/a.c 'may not include spawn/job.h' '#include "spawn/job.h"\n'
+    fault src/base/a.c 'may not include proto/package.h' '#include "proto/package.h"\n'
     fault src/base/a.c 'may not use the library' '#include <jansson.h>\n'
     fault src/base/a.c 'may not use the library' '#include <curl/curl.h>\n'
     fault src/core/b.c 'may not include cli/d.h' '#include "cli/d.h"\n'
     fault src/core/b.c 'may not include api/x.h' '#include "api/x.h"\n'
     fault src/core/b.c 'may not include spawn/box.h' '#include "spawn/box.h"\n'
     fault src/store/e.c 'may not include queue/x.h' '#include "queue/x.h"\n'
-    fault src/cli/d.c 'may not include spawn/job.h' '#include "spawn/job.h"\n'
+    fault src/cli/d.c 'may not include proto/package.h' '#include "proto/package.h"\n'
     fault src/spawn/c.c 'may not include core/b.h' '#include "core/b.h"\n'
     fault src/spawn/c.c 'may not use the library' '#include <jansson.h>\n'
     fault src/base/a.c 'written from src/ on' '#include "../core/b.h"\n'

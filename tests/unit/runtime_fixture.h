@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "core/run.h"
+#include "run/run.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "core/admit.h"
+#include "state/admit.h"
 
 static struct key key_items[2] = {{.name = "a"}, {.name = "b"}};
 static const struct keys two_keys = {.items = key_items, .count = 2};

@@ -13,8 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "core/compare.h"
-#include "core/siphash.h"
+#include "judge/compare.h"
+#include "judge/siphash.h"
 
 static enum compare_answer compare_cut(const struct compare_rule *rule, const char *got,
     size_t got_len, const char *want, size_t want_len, size_t piece, bool from_file)

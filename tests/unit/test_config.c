@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "core/config.h"
+#include "state/config.h"
 #include "runtime_fixture.h"
 
 static bool says(const struct strv *problems, const char *word)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/history.h"
+#include "state/history.h"
 #include "runtime_fixture.h"
 #include "store/run_store.h"
 

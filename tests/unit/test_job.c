@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A job as core/job.c writes it is what spawn/job_read.c reads, and the collector's records are
+/* A job as run/package.c writes it is what box/package_read.c reads, and the collector's records are
  * believed in nothing. */
 
 #include "test.h"
@@ -14,9 +14,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "core/job.h"
-#include "spawn/job.h"
-#include "spawn/job_read.h"
+#include "run/package.h"
+#include "proto/package.h"
+#include "box/package_read.h"
 
 static char *copy(const char *text)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/json_read.h"
+#include "json/read.h"
 
 static json_t *by_jansson(const char *text, size_t len)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "core/json_run.h"
+#include "run/decode.h"
 #include "runtime_fixture.h"
 
 static struct runtime_registry runtimes;

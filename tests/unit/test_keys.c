@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "core/keys.h"
+#include "state/keys.h"
 
 static void keys_are_found_by_their_secret_only(void **state)
 {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/str.h"
-#include "core/root.h"
+#include "lang/rootfs.h"
 #include "runtime_fixture.h"
 
 struct place {

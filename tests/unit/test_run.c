@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "core/run.h"
+#include "run/run.h"
 
 static void lists_grow_and_stay_terminated(void **state)
 {

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "seccomp_filter.h"
-#include "spawn/seccomp.h"
-#include "spawn/seccomp_policy.h"
+#include "box/seccomp.h"
+#include "seccomp/policy.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ERRNO(e) (SECCOMP_RET_ERRNO | (uint32_t)(e))
@@ -33,7 +33,7 @@
 
 enum {
 #define RULE(rule, text) RULE_##rule,
-#include "spawn/seccomp_policy.h"
+#include "seccomp/policy.h"
 };
 
 struct clause {
@@ -43,7 +43,7 @@ struct clause {
 };
 static const struct clause clauses[] = {
 #define WHEN(rule, answer, ...) {RULE_##rule, answer, {__VA_ARGS__}},
-#include "spawn/seccomp_policy.h"
+#include "seccomp/policy.h"
 };
 
 /* header: the number as <asm/unistd.h> has it, or the name itself when it has none. */
@@ -58,7 +58,7 @@ static const struct row {
 } rows[] = {
 #define CALL(name, x86_64, aarch64, answer)                                                    \
     {#name, TEXT_OF_VALUE(__NR_##name), x86_64, aarch64, answer},
-#include "spawn/seccomp_policy.h"
+#include "seccomp/policy.h"
 };
 
 #if defined(__x86_64__)
@@ -86,7 +86,7 @@ static const struct {
 };
 static const char *const makers[] = {
 #define MAKES(name) #name,
-#include "spawn/seccomp_policy.h"
+#include "seccomp/policy.h"
 };
 
 /* The machine. */

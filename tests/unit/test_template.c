@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/java_source.h"
-#include "core/template.h"
+#include "lang/java_source.h"
+#include "lang/template.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -5,8 +5,8 @@
 
 #include "test.h"
 
-#include "core/session_terminal.h"
-#include "core/websocket.h"
+#include "session/terminal.h"
+#include "proto/websocket.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the server makes of a helper (spawn/files.h) that lies, stops or ends: the test is the
+/* What the server makes of a helper (proto/files.h) that lies, stops or ends: the test is the
  * helper. */
 
 #include "test.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "core/session_state.h"
+#include "session/internal.h"
 
 static struct sessions all;
 

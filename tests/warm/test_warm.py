@@ -368,7 +368,7 @@ def is_program_text(mapping):
 
 
 def test_the_memory_of_a_zygote_is_cheap_to_copy(server):
-    """Most of it is in huge folios (src/spawn/warm_gather.c). Data is mapped page by page: a mapping of 2 MiB the first
+    """Most of it is in huge folios (src/warm/gather.c). Data is mapped page by page: a mapping of 2 MiB the first
     write would have to take apart. Code is memory of its own, and never writable."""
     if not huge_pages_to_be_had() or not os.path.exists("/proc/kpageflags"):
         pytest.skip("this kernel gives no huge pages, or does not tell of them")
@@ -436,7 +436,7 @@ def faults_and_pins(server):
 
 
 def test_what_every_program_writes_to_is_copied_ahead(server):
-    """By pinning it in the zygote (src/spawn/warm_hot.c); where that may not be, warm starts go on without."""
+    """By pinning it in the zygote (src/warm/hot.c); where that may not be, warm starts go on without."""
     faults, own, pinned = faults_and_pins(server)
     path = borrow_dir()
     bare = Server(path, before=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0)))

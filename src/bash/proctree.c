@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "bash/proctree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+
+enum { PROCESSES_MAX = 65536, STEP_MS = 5, ROUNDS_MAX = 100, KILL_ROUNDS = 3 };
+
+/* Of /proc/PID/stat, from the state on. */
+enum { STAT_STATE = 0, STAT_PARENT = 1, STAT_GROUP = 2, STAT_START = 19, STAT_FIELDS = 20 };
+
+static bool read_process(int proc_fd, const char *name, struct process *ret_process)
+{
+    char path[64], text[1024];
+    (void)snprintf(path, sizeof(path), "%s/stat", name);
+    cleanup_close int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    /* The name may hold anything, brackets too: fields begin after the last one. */
+    char *rest = strrchr(text, ')');
+    char *fields[STAT_FIELDS] = {0};
+    if (!rest || rest[1] == '\0')
+        return false;
+    rest += 2;
+    for (size_t i = 0; i < STAT_FIELDS; i++)
+        if (!(fields[i] = strsep(&rest, " ")))
+            return false;
+    *ret_process = (struct process){
+        .pid = (pid_t)strtol(name, NULL, 10),
+        .parent = (pid_t)strtol(fields[STAT_PARENT], NULL, 10),
+        .group = (pid_t)strtol(fields[STAT_GROUP], NULL, 10),
+        .state = fields[STAT_STATE][0],
+        .start_ticks = strtoull(fields[STAT_START], NULL, 10),
+    };
+    return ret_process->state != 'Z' && ret_process->state != 'X';
+}
+
+bool tree_is_below(const struct tree *t, pid_t pid, pid_t root)
+{
+    for (size_t depth = 0; depth <= t->count; depth++) {
+        if (pid == root)
+            return true;
+        size_t i = 0;
+        while (i < t->count && t->all[i].pid != pid)
+            i++;
+        if (i == t->count)
+            return false;
+        pid = t->all[i].parent;
+    }
+    return false;
+}
+
+int tree_read(struct tree *ret_tree)
+{
+    cleanup_closedir DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+    struct tree all = {0};
+    size_t space = 0;
+    struct dirent *entry;
+    while ((entry = readdir(proc)) && all.count < PROCESSES_MAX) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        if (all.count == space) {
+            space = space ? space * 2 : 64;
+            all.all = xreallocarray(all.all, space, sizeof(*all.all));
+        }
+        if (read_process(dirfd(proc), entry->d_name, &all.all[all.count]))
+            all.count++;
+    }
+    /* Marked first, moved together after: the way up leads through processes of both kinds. */
+    cleanup_free bool *below = xcalloc(all.count + 1, sizeof(*below));
+    for (size_t i = 0; i < all.count; i++)
+        below[i] = all.all[i].pid != getpid() && tree_is_below(&all, all.all[i].pid, getpid());
+    size_t kept = 0;
+    for (size_t i = 0; i < all.count; i++)
+        if (below[i])
+            all.all[kept++] = all.all[i];
+    all.count = kept;
+    *ret_tree = all;
+    return 0;
+}
+
+void tree_done(struct tree *t)
+{
+    free(t->all);
+    *t = (struct tree){0};
+}
+
+uint64_t tree_now_ticks(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
+    return (uint64_t)now.tv_sec * hz + (uint64_t)now.tv_nsec * hz / 1000000000u;
+}
+
+static void rest(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
+}
+
+/* Signals the tree as it is now; returns how many processes it had. */
+static size_t signal_tree(pid_t root, const struct tree *known, int signal_number)
+{
+    cleanup_tree struct tree now = {0};
+    if (tree_read(&now) < 0)
+        return 0;
+    size_t count = 0;
+    for (size_t i = 0; i < now.count; i++) {
+        pid_t pid = now.all[i].pid;
+        bool ours = tree_is_below(&now, pid, root);
+        /* Those whose parent died meanwhile hang elsewhere, and are told by what was seen. */
+        for (size_t k = 0; k < known->count && !ours; k++)
+            ours = known->all[k].start_ticks == now.all[i].start_ticks &&
+                   tree_is_below(&now, pid, known->all[k].pid) &&
+                   tree_is_below(known, known->all[k].pid, root);
+        if (!ours)
+            continue;
+        count++;
+        if (signal_number)
+            (void)kill(pid, signal_number);
+        if (signal_number == SIGTERM)
+            (void)kill(pid, SIGCONT);
+    }
+    return count;
+}
+
+void tree_end(pid_t root, unsigned grace_ms)
+{
+    cleanup_tree struct tree known = {0};
+    if (tree_read(&known) < 0)
+        return;
+    (void)signal_tree(root, &known, SIGTERM);
+    uint64_t deadline = clock_ms() + grace_ms;
+    while (signal_tree(root, &known, 0) > 0 && clock_ms() < deadline)
+        rest();
+    for (int i = 0; i < ROUNDS_MAX && signal_tree(root, &known, SIGKILL) > 0; i++)
+        rest();
+}
+
+void tree_kill_since(uint64_t since_ticks, pid_t spare)
+{
+    for (int i = 0; i < KILL_ROUNDS; i++) {
+        cleanup_tree struct tree now = {0};
+        if (tree_read(&now) < 0)
+            return;
+        bool any = false;
+        for (size_t k = 0; k < now.count; k++) {
+            if (now.all[k].pid == spare || now.all[k].start_ticks < since_ticks)
+                continue;
+            any = true;
+            (void)kill(now.all[k].pid, SIGKILL);
+        }
+        if (!any)
+            return;
+        rest();
+    }
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Box init once the box is made: starts the program, reaps, follows a session's orders, has
+ * files collected, and tells the spawner how the program ended. */
+
+#include "box/init.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t timeval_ns(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+}
+
+static bool is_full(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && fs.f_blocks && (fs.f_bfree == 0 || fs.f_ffree == 0);
+}
+
+static void empty_box(void)
+{
+    (void)kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ;
+}
+
+/* What cannot wait comes to a session's init as a signal: nobody inside may signal it. SIGCHLD
+ * is let through only where it waits for its children and the spawner's orders. */
+static pid_t program;
+static bool has_program;
+static const struct inside *own;
+
+/* Once the program was forked, others live here that are not its own: then it is the spawner
+ * who ends what belongs to it, by its control group, which we have left. */
+static bool has_forks;
+
+static void on_signal(int signal)
+{
+    int saved = errno;
+    if (signal == SIGINT) {
+        (void)kill(-program, SIGINT);
+        (void)inside_send(own, &(struct link_record){.kind = LINK_INTERRUPTED});
+    } else if (signal == SIGTERM && !has_forks) {
+        (void)kill(-1, SIGKILL);
+    }
+    errno = saved;
+}
+
+static void handle_signals(void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGCHLD, &action, NULL);
+}
+
+static void mask_signals(int how, bool with_child)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    if (with_child)
+        (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(how, &set, NULL);
+}
+
+/* Forks in a session's init. Signals that come meanwhile wait; its handlers are not for the
+ * child. */
+static int fork_quietly(pid_t *ret_pid)
+{
+    mask_signals(SIG_BLOCK, true);
+    int pid = sys_fork();
+    if (pid == 0) {
+        handle_signals(SIG_DFL);
+        mask_signals(SIG_UNBLOCK, true);
+        return 0;
+    }
+    if (ret_pid)
+        *ret_pid = pid;
+    handle_signals(on_signal);
+    mask_signals(SIG_UNBLOCK, false);
+    return pid;
+}
+
+/* A helper for files of a session. */
+static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
+{
+    int pid = fork_quietly(NULL);
+    if (pid == 0)
+        files_run(in, fd, room_bytes);
+    if (pid < 0)
+        files_refuse(fd, -EUSERS);
+}
+
+/* A terminal, which ends with the program: there is none without. */
+static void fork_terminal(const struct inside *in, const int *fds, unsigned count)
+{
+    struct terminal_order order = {.fd = fds[0], .job_fd = fds[1], .join_count = count - 2};
+    memcpy(order.joins, fds + 2, sizeof(fds[0]) * order.join_count);
+    int pid = has_program ? fork_quietly(NULL) : -ESRCH;
+    if (pid == 0)
+        terminal_run(in, &order, NULL);
+    if (pid < 0)
+        terminal_refuse(order.fd, pid == -ESRCH ? pid : -EUSERS);
+}
+
+/* Gives a session its next program. */
+static bool take_restart(struct inside *in, const int fds[4])
+{
+    close_fd(&in->job_fd);
+    in->job_fd = fds[0];
+    in->stdout_fd = fds[1];
+    in->stderr_fd = fds[2];
+    in->channel_fd = fds[3];
+    return true;
+}
+
+/* Waits in a session until a child may have ended, or for the spawner's next order and follows
+ * it; true when that was to start another program. Whoever is gone without one has killed us.
+ */
+static bool follow_order(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    struct link_order order;
+    sigset_t none;
+    int fds[2 + CGROUP_MAX_TREES];
+    unsigned count;
+    (void)sigemptyset(&none);
+    if (ppoll(&link, 1, NULL, &none) < 1)
+        return false;
+    ssize_t n =
+        fdpass_receive(in->link_fd, &order, sizeof(order), fds, 2 + CGROUP_MAX_TREES, &count);
+    if (n ==
+        -EMSGSIZE) /* more descriptors than this box may have: the sender sees them close */
+        return false;
+    if (n != (ssize_t)sizeof(order))
+        _exit(1);
+    if (order.kind == ORDER_RESTART && count == 4)
+        return take_restart(in, fds);
+    if (order.kind == ORDER_FILES && count == 1)
+        fork_files(in, fds[0], order.room_bytes);
+    if (order.kind == ORDER_TERMINAL && count >= 2)
+        fork_terminal(in, fds, count);
+    for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
+        (void)cgroup_join(fds[i]);
+    has_forks = has_forks || order.kind == ORDER_JOIN;
+    while (count)
+        close_fd(&fds[--count]);
+    return false;
+}
+
+/* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
+ * alive by then: its files wait for the next program. Returns whether nobody else is. */
+static bool watch_payload(struct inside *in, pid_t payload)
+{
+    bool is_session = in->box->flags & BOX_CHANNEL;
+    int status;
+    for (;;) {
+        pid_t pid = waitpid(-1, &status, is_session ? WNOHANG : 0);
+        if (pid == payload)
+            break;
+        if (pid < 0 && errno != EINTR)
+            inside_fail(in, STEP_INIT, -errno);
+        if (pid == 0)
+            (void)follow_order(in);
+    }
+    has_program = false;
+    struct link_record end = {.kind = LINK_EXIT, .status = status, .ns = clock_ns()};
+    struct rusage usage;
+    if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+        end.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
+        end.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    }
+    if (in->box->flags & BOX_CHANNEL && !has_forks)
+        empty_box();
+    pid_t left;
+    while ((left = waitpid(-1, NULL, WNOHANG)) > 0)
+        ;
+    end.is_empty = left < 0 && errno == ECHILD;
+    end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
+    (void)inside_send(in, &end);
+    return end.is_empty;
+}
+
+/* Our own end would wake who holds the memory of a warm program (hermes_warm_exit()), and put
+ * him in the way of those who tell of it now. */
+static void linger(void)
+{
+    const struct timespec nap = {.tv_nsec = 700000};
+    (void)nanosleep(&nap, NULL);
+}
+
+/* Kills what the payload left, waits until the box is empty, and only then lets a helper with
+ * the payload's id read its files: nobody is there to race it. */
+static void collect_files(const struct inside *in)
+{
+    empty_box();
+    int pid = sys_fork();
+    if (pid == 0)
+        collect_run(in);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/* A parked box hears only with its job whether files are wanted. It was sent before the job, so
+ * by now it is there or will not come. */
+static void take_collect(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    char kind;
+    int fds[2];
+    unsigned count;
+    if (poll(&link, 1, 0) == 1 && fdpass_receive(in->link_fd, &kind, 1, fds, 2, &count) == 1 &&
+        count == 2) {
+        in->job_fd = fds[0];
+        in->collect_fd = fds[1];
+    }
+}
+
+/* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
+static void close_ends(struct inside *in)
+{
+    close_fd(&in->stdout_fd);
+    close_fd(&in->stderr_fd);
+    close_fd(&in->stdin_fd);
+    close_fd(&in->hand_fd);
+    close_fd(&in->channel_fd);
+}
+
+/* Forks the program's process. */
+static int fork_program(struct inside *in)
+{
+    in->init_cpu_ns = inside_cpu_ns();
+    if (!(in->box->flags & BOX_CHANNEL))
+        return sys_fork();
+    own = in;
+    has_program = true;
+    return fork_quietly(&program);
+}
+
+/* Reaps what is left to reap until a session gets another program. */
+static bool wait_restart(struct inside *in)
+{
+    do {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+    } while (!follow_order(in));
+    return true;
+}
+
+void init_watch(struct inside *in, int payload, bool is_parked)
+{
+    bool is_session = in->box->flags & BOX_CHANNEL;
+    int r = drop_init(in->collect_fd >= 0 || is_parked || is_session);
+    if (r < 0)
+        inside_fail(in, STEP_DROP, r);
+    close_ends(in);
+    bool is_empty = watch_payload(in, payload);
+    if (is_parked)
+        take_collect(in);
+    if (in->collect_fd >= 0)
+        collect_files(in);
+    else if (in->is_warm && !is_session && !is_empty)
+        linger();
+}
+
+int init_run(struct inside *in)
+{
+    bool is_session = in->box->flags & BOX_CHANNEL;
+    bool is_parked = in->hand_fd >= 0 && !is_session;
+    do {
+        int payload = fork_program(in);
+        if (payload == 0)
+            return 0;
+        if (payload < 0)
+            inside_fail(in, STEP_FORK, payload);
+        init_watch(in, payload, is_parked);
+    } while (is_session && wait_restart(in));
+    _exit(0);
+}
+
+int init_exec(const struct inside *in, int payload, int gate)
+{
+    bool is_parked = in->hand_fd >= 0;
+    bool collects = in->collect_fd >= 0;
+    const int values[INIT_ARGC] = {[INIT_LINK] = in->link_fd,
+        [INIT_GATE] = gate,
+        [INIT_PAYLOAD] = payload,
+        [INIT_JOB] = collects ? in->job_fd : -1,
+        [INIT_COLLECT] = in->collect_fd,
+        [INIT_LANDLOCK] = in->landlock_abi,
+        [INIT_PARKED] = is_parked};
+    const int stay[] = {in->link_fd, gate, values[INIT_JOB], in->collect_fd};
+    char words[INIT_ARGC][12] = {"hermes-init"};
+    char *argv[INIT_ARGC + 1] = {words[0]};
+    char *env[] = {NULL};
+    for (int i = 1; i < INIT_ARGC; i++) {
+        (void)snprintf(words[i], sizeof(words[i]), "%d", values[i]);
+        argv[i] = words[i];
+    }
+    for (size_t i = 0; i < sizeof(stay) / sizeof(stay[0]); i++) {
+        if (stay[i] >= 0 && fcntl(stay[i], F_SETFD, 0) < 0)
+            return -errno;
+    }
+    int r = is_parked || collects ? drop_keep_over_exec() : 0;
+    if (r < 0)
+        return r;
+    (void)execve(INIT_PROGRAM, argv, env);
+    return -errno;
+}

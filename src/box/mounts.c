@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The file system of one box. We are in a copy of the runtime's mount namespace (tree.h): the
+ * tree is cloned, the box's own file systems are put on it, and the box moves in. Targets are
+ * our own directories, addressed from the descriptor of the tree; nothing a stranger made
+ * exists yet. */
+
+#include "box/inside.h"
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "spawn/sys.h"
+#include "proto/terminal.h"
+#include "spawn/rootfs.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the copy of the tree is attached until we pivot into it. */
+#define NEW_ROOT "new"
+
+static int clone_tree(int *ret_fd)
+{
+    cleanup_close int fd = sys_tree_clone(AT_FDCWD, "r");
+    if (fd < 0)
+        return fd;
+    int r = sys_mount_attach(fd, AT_FDCWD, NEW_ROOT);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+/* By mount(2), which is one call where fsopen() and what follows it are eleven: every box has
+ * three of these. */
+static int mount_tmpfs(
+    const char *path, const char *mode, const struct inside *in, unsigned long flags)
+{
+    const struct spawn_limits *l = &in->box->limits;
+    unsigned id = drop_payload_id(in);
+    char options[128];
+    int len = snprintf(options, sizeof(options), "mode=%s,uid=%u,gid=%u", mode, id, id);
+    if (!(in->box->remove & BARRIER_DISK))
+        (void)snprintf(options + len, sizeof(options) - (size_t)len,
+            ",size=%llu,nr_inodes=%llu", (unsigned long long)l->disk_bytes,
+            (unsigned long long)l->inodes);
+    return mount("tmpfs", path, "tmpfs", flags | MS_NOSUID | MS_NODEV, options) < 0 ? -errno
+                                                                                    : 0;
+}
+
+/* Only a session has terminals. */
+static int mount_terminals(int root_fd, const struct inside *in)
+{
+    if (!(in->box->flags & BOX_CHANNEL))
+        return 0;
+    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "dev/pts");
+}
+
+static int mount_own(int root_fd, const struct inside *in)
+{
+    int r = mount_tmpfs(NEW_ROOT "/box", "0755", in, 0);
+    if (r == 0)
+        r = mount_tmpfs(NEW_ROOT "/tmp", "1777", in, 0);
+    if (r == 0)
+        r = mount_tmpfs(NEW_ROOT "/dev/shm", "1777", in, MS_NOEXEC);
+    if (r == 0)
+        r = mount_terminals(root_fd, in);
+    return r;
+}
+
+/* A path for a shared directory: below /box or /mnt, plain components only. The server has
+ * checked it too; the spawner believes nobody. */
+static bool mount_path_ok(const char path[SPAWN_PATH_MAX])
+{
+    if (!memchr(path, 0, SPAWN_PATH_MAX) ||
+        !(str_has_prefix(path, "/box/") || str_has_prefix(path, "/mnt/")))
+        return false;
+    return str_name_problem(path + 1, strlen(path + 1)) == NULL;
+}
+
+/* Makes the place for a shared directory or file, inside file systems that are still empty. */
+static int make_target(int root_fd, const char *path, bool is_dir)
+{
+    char part[SPAWN_PATH_MAX];
+    const char *slash = strchr(path, '/');
+    while (slash) {
+        slash = strchr(slash + 1, '/');
+        size_t len = slash ? (size_t)(slash - path) : strlen(path);
+        (void)snprintf(part, sizeof(part), "%.*s", (int)len, path);
+        if ((slash || is_dir) && mkdirat(root_fd, part, 0755) < 0 && errno != EEXIST)
+            return -errno;
+    }
+    if (is_dir)
+        return 0;
+    cleanup_close int fd = openat(root_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    return fd < 0 ? -errno : 0;
+}
+
+/* A writable one the spawner may have made already, with its owners mapped (idmap.h). */
+static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_fd)
+{
+    char source[16];
+    struct stat st = {0};
+    if (!mount_path_ok(m->path))
+        return -EINVAL;
+    (void)snprintf(source, sizeof(source), "m/%u", m->source);
+    cleanup_close int fd = made_fd >= 0 ? made_fd : sys_tree_clone(AT_FDCWD, source);
+    int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, 0, true);
+    if (r == 0 && fstat(fd, &st) < 0)
+        r = -errno;
+    if (r < 0 || (r = make_target(root_fd, m->path + 1, S_ISDIR(st.st_mode))) < 0)
+        return r;
+    return sys_mount_attach(fd, root_fd, m->path + 1);
+}
+
+static int mount_all_shared(int root_fd, const struct inside *in)
+{
+    bool in_mnt = false;
+    int r = 0;
+    for (uint32_t i = 0; i < in->box->mount_count; i++)
+        in_mnt = in_mnt || str_has_prefix(in->box->mounts[i].path, "/mnt/");
+    if (in_mnt)
+        r = mount_tmpfs(NEW_ROOT "/mnt", "1777", in, MS_NOEXEC);
+    for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++)
+        r = mount_shared(root_fd, &in->box->mounts[i], in->mount_fds[i]);
+    return r;
+}
+
+/* A /proc of the box's own pid namespace: other users' processes (init) hidden, nothing but
+ * processes in it, not writable. */
+static int mount_proc(int root_fd, const struct inside *in)
+{
+    cleanup_close int fs = sys_fs_open("proc");
+    bool open = in->box->remove & BARRIER_PIDNS_PROC;
+    int r = fs < 0 ? fs : 0;
+    if (r == 0 && !open && (r = sys_fs_set(fs, "hidepid", "invisible")) == 0)
+        r = sys_fs_set(fs, "subset", "pid");
+    if (r < 0 || (r = sys_fs_create(fs)) < 0)
+        return r;
+    unsigned attrs = ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC;
+    cleanup_close int fd = sys_fs_mount(fs, open ? attrs : attrs | ATTR_RDONLY);
+    return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "proc");
+}
+
+/* Pivots onto the tree and lets go of the old root, host /proc and all. */
+static int pivot(int root_fd)
+{
+    if (fchdir(root_fd) < 0)
+        return -errno;
+    int r = sys_pivot_root(".", ".");
+    if (r < 0)
+        return r;
+    if (umount2(".", MNT_DETACH) < 0 || chdir("/box") < 0)
+        return -errno;
+    char cwd[16];
+    return getcwd(cwd, sizeof(cwd)) && str_eq(cwd, "/box") ? 0 : -ENOENT;
+}
+
+int mounts_enter(const struct inside *in, uint32_t *ret_step)
+{
+    int r;
+    cleanup_close int root = -1;
+    *ret_step = STEP_TREE;
+    if ((r = clone_tree(&root)) < 0)
+        return r;
+    *ret_step = STEP_TMPFS;
+    if ((r = mount_own(root, in)) < 0)
+        return r;
+    *ret_step = STEP_MOUNT;
+    if ((r = mount_all_shared(root, in)) < 0)
+        return r;
+    *ret_step = STEP_PROC;
+    if ((r = mount_proc(root, in)) < 0)
+        return r;
+    *ret_step = STEP_PIVOT;
+    return pivot(root);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Reading a job (job.h) in a process that has nothing left to lose: every length is checked
+ * against the mapping, because whoever filled it may have been taken over. */
+
+#include "proto/package.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct job {
+    const char *data;
+    size_t size;
+    struct job_header head;
+    const char *strings;
+    size_t files_at; /* offset of the first struct job_file */
+};
+
+/* Checks bytes and splits off the header. -EBADMSG when anything does not add up. */
+int job_parse(const void *data, size_t size, struct job *ret);
+
+/* Maps a sealed memfd and parses it. */
+int job_open(int fd, struct job *ret);
+
+/* The next string of the block; *at is its offset and moves on. NULL past the end. */
+const char *job_string(const struct job *job, size_t *at);
+
+/* The next file; *at begins as files_at. Returns 1, 0 at the end, -EBADMSG. */
+int job_next_file(const struct job *job, size_t *at, struct job_file *ret,
+    const char **ret_name, const void **ret_content);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes doctor: tries every feature a box is made of and says, line by line, what is enforced
+ * here, why not, and what to do. */
+
+#include "cli/cli.h"
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "run/encode.h"
+#include "run/spawner.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct option_row options[] = {
+    {"json", 'j', NULL, "print the report as JSON"},
+    {0},
+};
+
+static const struct option_table table = {
+    .command = "hermes doctor",
+    .rows = options,
+    .before = "Shows what this host can enforce.",
+    .after = "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
+             "itself failed.",
+};
+
+static void take_option(void *json, int key, char *arg)
+{
+    *(bool *)json = true; /* there is no other */
+}
+
+static void print_report(const struct spawn_reply *reply)
+{
+    bool color = isatty(STDOUT_FILENO);
+    (void)printf("isolation level: %s   (control groups: %s, Landlock ABI %u, %s)\n\n",
+        spawner_level_name(reply->level), spawner_cgroup_name(reply->cgroup),
+        reply->landlock_abi, geteuid() == 0 ? "root" : "rootless");
+    for (unsigned i = 0; i < FEATURE_COUNT; i++) {
+        bool on = reply->enforced & 1u << i;
+        const char *mark = on ? "yes" : "no ";
+        (void)printf("  %s%s%s  %-18s %s\n", color ? on ? "\033[32m" : "\033[31m" : "", mark,
+            color ? "\033[0m" : "", feature_table[i].name, feature_table[i].text);
+        if (!on)
+            (void)printf("       %-18s why: %s\n       %-18s do:  %s\n", "",
+                strerror(-reply->reason[i]), "", feature_table[i].fix);
+    }
+    if (reply->error)
+        (void)printf("\n  cannot %s (%s): %s\n", spawner_step_text(reply->step), reply->detail,
+            strerror(-reply->error));
+    (void)printf("\n%s\n",
+        reply->level >= LEVEL_STRONG
+            ? "Hermes runs code here with its default minimum, `strong`."
+            : "Below the default minimum `strong`: Hermes refuses to run code here unless told "
+              "--min-level.");
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    bool json = false;
+    options_parse(&table, argc, argv, take_option, &json);
+    struct spawner_client client;
+    struct spawn_reply reply = {0};
+    struct err err = {0};
+    struct spawn_setup setup = {.kind = SPAWN_SETUP, .protocol = SPAWN_PROTOCOL};
+    int r = spawner_start(&client, &setup, &err);
+    if (r == 0)
+        r = spawner_probe(&client, &reply, &err);
+    spawner_stop(&client);
+    if (r < 0)
+        return cli_fail("doctor", &err);
+    if (json)
+        output_json(result_report_json(&reply), 0);
+    else
+        print_report(&reply);
+    return reply.level >= LEVEL_STRONG ? 0 : 1;
+}

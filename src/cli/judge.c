@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes judge: a solution against a problem's folder, without a server. One line per test as
+ * it is decided, or the whole answer as JSON. */
+
+#include "cli/cli.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/judge_folder.h"
+#include "judge/encode.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
+enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
+
+static const struct option_row options[] = {
+    {"language", 'l', "LANG", "language of the solution; default by its name"},
+    {"parallel", 'j', "N", "tests at one time (default: twice the cores of this machine)"},
+    {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
+    {CLI_NO_CACHE(OPT_NO_CACHE)},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
+    {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
+    {0},
+};
+
+static const struct option_table table = {
+    .command = "hermes judge",
+    .operands = "PROBLEM_DIR SOLUTION",
+    .rows = options,
+    .before =
+        "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans, "
+        "perhaps "
+        "checker.EXT and interactor.EXT, and limits and the rest in problem.json.",
+    .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
+             "checker or "
+             "the "
+             "interactor failed; 130 after Ctrl-C.\n\n"
+             "Example:\n"
+             "  hermes judge problems/sum solution.cpp",
+};
+
+struct judge_args {
+    const char *dir;
+    const char *solution;
+    const char *language;
+    uint32_t parallel;
+    bool stop, json, no_cache;
+    struct engine_options engine;
+    struct problem problem;
+    struct err err;
+};
+
+static void take_option(void *to, int key, char *arg)
+{
+    struct judge_args *args = to;
+    switch (key) {
+    case 'l':
+        args->language = arg;
+        break;
+    case 'j':
+        args->parallel = options_number(table.command, "parallel", arg, JUDGE_MAX_PARALLEL);
+        break;
+    case OPT_STOP:
+        args->stop = true;
+        break;
+    case OPT_NO_CACHE:
+        args->no_cache = true;
+        break;
+    case OPT_MIN_LEVEL:
+        args->engine.min_level = cli_min_level(table.command, arg);
+        break;
+    case OPT_JSON:
+        args->json = true;
+        break;
+    case OPTION_NONE:
+        if (args->solution)
+            options_misuse(table.command, "one PROBLEM_DIR and one SOLUTION");
+        *(args->dir ? &args->solution : &args->dir) = arg;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Twice the cores, as a server does: while one box is being made another one runs. */
+static unsigned usual_parallel(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? 2 * CPU_COUNT(&set) : 2;
+    return count < 2 ? 2 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
+}
+
+/* A message of a stranger's on one line of a terminal. */
+static void print_clean(const char *text)
+{
+    for (; *text && *text != '\n'; text++)
+        (void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+}
+
+static void on_tested(void *context, size_t index, const struct judge_test_result *test)
+{
+    const struct judge_args *args = context;
+    const struct run_usage *usage = &test->run.run.usage;
+    (void)printf("%-12s %-18s", args->problem.judge.spec.tests[index].name,
+        judge_verdict_name(test->verdict));
+    if (test->ran)
+        (void)printf(
+            " %7.0f ms %8llu KiB  ", usage->cpu_ms, (unsigned long long)usage->memory_peak_kb);
+    print_clean(test->message);
+    (void)putchar('\n');
+    (void)fflush(stdout);
+}
+
+static void print_total(const struct judge_args *args, const struct judge_result *result)
+{
+    const struct judge_spec *spec = &args->problem.judge.spec;
+    if (result->verdict == JUDGE_COMPILE_ERROR)
+        (void)fwrite(
+            result->compile.compile.err.data, 1, result->compile.compile.err.len, stdout);
+    for (size_t i = 0; result->groups && i < spec->group_count; i++)
+        (void)printf("group %-6s %-18s %g of %g points\n", spec->groups[i].name,
+            judge_verdict_name(result->groups[i].verdict), result->groups[i].points,
+            result->groups[i].max_points);
+    (void)printf("%s, %g of %g points", judge_verdict_name(result->verdict), result->points,
+        result->max_points);
+    if (result->message[0]) {
+        (void)printf(": ");
+        print_clean(result->message);
+    }
+    (void)putchar('\n');
+}
+
+static int print_answer(const struct judge_args *args, const struct judge_result *result)
+{
+    if (args->json)
+        output_json(
+            judge_json(&args->problem.judge.spec, result, ENCODE_UTF8), RESULT_JSON_FLAGS);
+    else
+        print_total(args, result);
+    return result->cancelled                         ? EXIT_CANCELLED
+           : result->verdict == JUDGE_ACCEPTED       ? 0
+           : result->verdict == JUDGE_INTERNAL_ERROR ? EXIT_HERMES
+                                                     : EXIT_REJECTED;
+}
+
+static int judge_loaded(struct judge_args *args, struct engine *engine, int signal_fd)
+{
+    struct judge_result result = {0};
+    const struct judge_watch watch = {
+        .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
+    uint64_t memory_mb;
+    int r = judge_weigh(engine, &args->problem.judge.spec, &memory_mb, &args->err);
+    if (r == 0)
+        r = judge_run(engine, &args->problem.judge.spec, &watch, &result, &args->err);
+    int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);
+    judge_result_done(&result);
+    return status;
+}
+
+static int judge_all(struct judge_args *args)
+{
+    struct engine *engine = NULL;
+    struct judge_spec *spec = &args->problem.judge.spec;
+    cleanup_close int signal_fd = cli_catch_signals();
+    int r = engine_start(&engine, &args->engine, &args->err);
+    if (r == 0)
+        r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    args->engine.runtimes = &args->problem.runtimes;
+    if (r == 0 && !args->no_cache &&
+        (r = cache_settings_read(&args->engine.cache, &args->err)) == 0) {
+        struct run_spec *programs[] = {&spec->solution, &spec->checker, &spec->interactor};
+        for (size_t i = 0; i < 3; i++) {
+            if (programs[i]->runtime)
+                programs[i]->cache_scope = xasprintf("uid %u", geteuid());
+        }
+    }
+    if (args->parallel || !spec->parallel)
+        spec->parallel = args->parallel ? args->parallel : usual_parallel();
+    if (args->stop)
+        spec->stop = STOP_AT_FIRST;
+    if (r == 0)
+        r = engine_register(engine, &args->engine, &args->err);
+    int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
+    engine_leave(engine);
+    return status;
+}
+
+int cmd_judge(int argc, char **argv)
+{
+    struct judge_args args = {
+        .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
+    limits_maxima(&args.engine.maxima);
+    options_parse(&table, argc, argv, take_option, &args);
+    if (!args.solution)
+        options_misuse(table.command, "which PROBLEM_DIR and SOLUTION?");
+    int status = judge_all(&args);
+    problem_done(&args.problem);
+    return status;
+}

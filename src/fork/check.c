@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A look at the copy from outside, while it cannot move (fork.h). What it may have is listed;
+ * everything else is refused. */
+
+#include "spawn/copy.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Lines of /proc/PID/status that have to be there. */
+static const char *const status_lines[] = {
+    "\nCapInh:\t0000000000000000\n",
+    "\nCapPrm:\t0000000000000000\n",
+    "\nCapEff:\t0000000000000000\n",
+    "\nCapAmb:\t0000000000000000\n",
+    "\nNoNewPrivs:\t1\n",
+    "\nSeccomp:\t2\n",
+    "\nThreads:\t1\n",
+};
+
+enum { MEMORY_DEVICES = 1 };
+
+/* The terminal that controls it is none: /dev/tty would lead there. After the name of the
+ * program, which may be anything, come its state, parent, group, session, terminal. */
+static int check_terminal(const struct fork_work *w)
+{
+    char text[1024];
+    int r = (int)fs_read_small(w->proc_fd, "stat", text, sizeof(text));
+    const char *at = r < 0 ? NULL : strrchr(text, ')');
+    for (int i = 0; at && i < 5; i++)
+        at = strchr(at + 1, ' ');
+    if (!at)
+        return r < 0 ? r : -EPROTO;
+    return strncmp(at, " 0 ", 3) == 0 ? 0 : -EPERM;
+}
+
+static int differs(const struct fork_work *w, const char *name)
+{
+    char path[48];
+    struct stat own;
+    struct stat original;
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", w->parent_pid, name);
+    if (fstatat(w->proc_fd, name, &own, 0) < 0 || stat(path, &original) < 0)
+        return -errno;
+    return own.st_ino != original.st_ino ? 0 : -EPERM;
+}
+
+int fork_check_rights(const struct fork_work *w)
+{
+    char text[8192];
+    int r = (int)fs_read_small(w->proc_fd, "status", text, sizeof(text));
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < sizeof(status_lines) / sizeof(status_lines[0]); i++) {
+        if (!strstr(text, status_lines[i]))
+            return -EPERM;
+    }
+    if ((r = check_terminal(w)) < 0 || (r = differs(w, "ns/user")) < 0)
+        return r;
+    return differs(w, "ns/mnt");
+}
+
+/* The file systems of the original, and of the copy. */
+struct places {
+    dev_t original[3];
+    dev_t own[3];
+};
+
+static bool has(const dev_t devices[3], dev_t device)
+{
+    return devices[0] == device || devices[1] == device || devices[2] == device;
+}
+
+static int find_places(const struct fork_work *w, struct places *ret)
+{
+    static const char *const names[] = {"root/box", "root/tmp", "root/dev/shm"};
+    for (int i = 0; i < 3; i++) {
+        struct stat original;
+        struct stat own;
+        if (fstat(w->from_fds[i], &original) < 0 || fstatat(w->proc_fd, names[i], &own, 0) < 0)
+            return -errno;
+        ret->original[i] = original.st_dev;
+        ret->own[i] = own.st_dev;
+    }
+    return has(ret->original, ret->own[0]) || has(ret->original, ret->own[1]) ||
+                   has(ret->original, ret->own[2])
+               ? -EPERM
+               : 0;
+}
+
+/* From a directory outside its own file systems one could walk to the original's, whose mounts
+ * it is part of; a file there is harmless if nobody can write to it. Files of /proc may be the
+ * original's memory. */
+static bool is_harmless(const struct places *places, const struct stat *st, int fd)
+{
+    struct statfs fs;
+    if (has(places->own, st->st_dev))
+        return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
+    if (has(places->original, st->st_dev) || fstatfs(fd, &fs) < 0)
+        return false;
+    if (S_ISCHR(st->st_mode)) /* null, zero and the like; a terminal is shared */
+        return major(st->st_rdev) == MEMORY_DEVICES;
+    return S_ISREG(st->st_mode) && fs.f_flags & ST_RDONLY && fs.f_type != PROC_SUPER_MAGIC;
+}
+
+static int check_descriptor(
+    const struct fork_work *w, const struct places *places, int dir_fd, const char *name)
+{
+    struct stat st;
+    cleanup_close int fd = openat(dir_fd, name, O_PATH | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    const uint64_t *ends = w->box->ends;
+    if (S_ISFIFO(st.st_mode) && (st.st_ino == ends[0] || st.st_ino == ends[1]))
+        return 0;
+    if (S_ISSOCK(st.st_mode) && (st.st_ino == ends[2] || st.st_ino == ends[3]))
+        return 0;
+    return is_harmless(places, &st, fd) ? 0 : -EPERM;
+}
+
+static int check_descriptors(const struct fork_work *w, const struct places *places)
+{
+    int fd = openat(w->proc_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return -errno;
+    int r = 0;
+    const struct dirent *entry;
+    while (r == 0 && (entry = readdir(dir))) {
+        if (entry->d_name[0] != '.')
+            r = check_descriptor(w, places, fd, entry->d_name);
+    }
+    return r;
+}
+
+static int check_cwd(const struct fork_work *w, const struct places *places)
+{
+    struct stat st;
+    if (fstatat(w->proc_fd, "cwd", &st, 0) < 0)
+        return -errno;
+    return has(places->original, st.st_dev) ? -EPERM : 0;
+}
+
+/* Shared memory is not copied by a fork: only what nobody can write to may be shared. */
+static bool is_mapping_ok(const struct places *places, char *line)
+{
+    char mode[5];
+    unsigned major_number;
+    unsigned minor_number;
+    size_t len = strlen(line);
+    while (len && line[len - 1] == '\n')
+        line[--len] = '\0';
+    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+    if (sscanf(line, "%*x-%*x %4s %*x %x:%x", mode, &major_number, &minor_number) != 3)
+        return false;
+    return mode[3] != 's' || (mode[1] != 'w' && !str_has_suffix(line, " (deleted)") &&
+                                 !has(places->original, makedev(major_number, minor_number)));
+}
+
+static int check_mappings(const struct fork_work *w, const struct places *places)
+{
+    static char line[16384];
+    int fd = openat(w->proc_fd, "maps", O_RDONLY | O_CLOEXEC);
+    cleanup_fclose FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!maps)
+        return -errno;
+    while (fgets(line, sizeof(line), maps)) {
+        if (!is_mapping_ok(places, line))
+            return -EPERM;
+    }
+    return ferror(maps) ? -EIO : 0;
+}
+
+int fork_check_reach(const struct fork_work *w)
+{
+    struct places places = {0};
+    int r = find_places(w, &places);
+    if (r < 0 || (r = check_cwd(w, &places)) < 0 || (r = check_descriptors(w, &places)) < 0)
+        return r;
+    return check_mappings(w, &places);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The process that makes one fork (fork.h). It is root outside the box, as the spawner is; what
+ * touches names and bytes of the box is done by children of it that have entered the box's user
+ * namespace first. It may be killed at any moment: then the copy dies, and the spawner lets the
+ * original go on. */
+
+#include "spawn/copy.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "base/fs.h"
+#include "fork/copy_tree.h"
+#include "fork/inject.h"
+#include "spawn/sys.h"
+#include "proto/terminal.h"
+#include "spawn/rootfs.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    HELLO_S = 20,  /* for the original to fork */
+    CONFINE_S = 5, /* from there to the files */
+    COPY_S = 60,
+    READY_MS = 5000,
+    PIDS_MAX = 2048,
+    KCMP_VM = 1,
+    KCMP_FILES = 2,
+    KCMP_FS = 3,
+    SCOPED = 3, /* Landlock: abstract sockets and signals */
+};
+
+static int open_proc(pid_t pid, const char *name, int flags)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+    int fd = open(path, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Whether two processes are in the same namespace of a kind. */
+static int same_ns(pid_t a, pid_t b, const char *name, bool *ret)
+{
+    struct stat first;
+    struct stat second;
+    cleanup_close int one = open_proc(a, name, O_RDONLY);
+    cleanup_close int two = open_proc(b, name, O_RDONLY);
+    if (one < 0 || two < 0)
+        return one < 0 ? one : two;
+    if (fstat(one, &first) < 0 || fstat(two, &second) < 0)
+        return -errno;
+    *ret = first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    return 0;
+}
+
+static void set_alarm(time_t seconds)
+{
+    const struct itimerval timer = {.it_value.tv_sec = seconds};
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* Runs a part in a child of its own, which leaves its namespaces and rights there. */
+static int in_child(const struct fork_work *w, int (*part)(const struct fork_work *w))
+{
+    int status;
+    int pid = sys_fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        _exit(-part(w) & 0x7f);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    if (pid < 0)
+        return pid;
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
+}
+
+/* The byte that the copy sends, with the pid that the kernel says it came from. */
+static int hear_hello(struct fork_work *w)
+{
+    char byte;
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(struct ucred))]; /* no room for descriptors */
+    } control;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(w->hello_fd, &message, MSG_CMSG_CLOEXEC);
+    if (n != 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        return n < 0 ? -errno : -EPROTO;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+        struct ucred cred;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+            return -EPROTO;
+        memcpy(&cred, CMSG_DATA(c), sizeof(cred));
+        w->pid = cred.pid;
+    }
+    if (w->pid <= 1)
+        return -EPROTO;
+    w->pidfd = sys_pidfd_open(w->pid);
+    return w->pidfd < 0 ? w->pidfd : 0;
+}
+
+/* The process that said hello is one of the original's: not init, not of another session, and
+ * the one behind the pidfd. */
+static int know_copy(struct fork_work *w)
+{
+    static pid_t pids[PIDS_MAX];
+    bool is_same = false;
+    bool is_there = false;
+    struct pollfd dead = {.fd = w->pidfd, .events = POLLIN};
+    w->proc_fd = open_proc(w->pid, "", O_RDONLY | O_DIRECTORY);
+    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->init_pid, "ns/pid", &is_same);
+    if (r < 0)
+        return r;
+    int count = cgroup_leaf_pids(&w->s->cgroups, &w->parent->leaf, pids, PIDS_MAX);
+    for (int i = 0; i < count; i++)
+        is_there = is_there || pids[i] == w->pid;
+    if (count < 0 || !is_there || !is_same || w->pid == w->init_pid || w->pid == w->parent_pid)
+        return count < 0 ? count : -EPERM;
+    return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
+}
+
+/* Nobody in the original's group shares memory, descriptors or directories with the copy, and
+ * it is alone in its own. */
+static int is_alone(const struct fork_work *w)
+{
+    static pid_t pids[PIDS_MAX];
+    int count = cgroup_leaf_pids(&w->s->cgroups, &w->parent->leaf, pids, PIDS_MAX);
+    if (count < 0)
+        return count;
+    for (int i = 0; i < count; i++) {
+        for (int kind = KCMP_VM; kind <= KCMP_FS; kind++) {
+            long r = syscall(SYS_kcmp, w->pid, pids[i], kind, 0, 0);
+            if (r <= 0 && !(r < 0 && errno == ESRCH)) /* a dead one */
+                return r < 0 ? -errno : -EPERM;
+        }
+    }
+    count = cgroup_leaf_pids(&w->s->cgroups, &w->box->leaf, pids, PIDS_MAX);
+    return count == 1 && pids[0] == w->pid ? 0 : -EPERM;
+}
+
+/* The writable places of a process, as it sees them. */
+static int open_places(pid_t pid, int flags, int ret_fds[3])
+{
+    static const char *const names[] = {"root/box", "root/tmp", "root/dev/shm"};
+    for (int i = 0; i < 3; i++) {
+        ret_fds[i] = open_proc(pid, names[i], flags | O_DIRECTORY | O_NOFOLLOW);
+        if (ret_fds[i] < 0)
+            return ret_fds[i];
+    }
+    return 0;
+}
+
+/* The first change of a group after a pause waits for the kernel to prepare for that, for
+ * milliseconds; those that follow do not. So one goes ahead while the original is busy forking.
+ */
+static _Noreturn void warm_up(const struct fork_work *w)
+{
+    int fds[CGROUP_MAX_TREES];
+    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, fds);
+    for (int i = 0; i < count; i++)
+        (void)cgroup_join(fds[i]);
+    _exit(0);
+}
+
+static int end_child(int pid)
+{
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return pid < 0 ? pid : 0;
+}
+
+static int stop_copy(struct fork_work *w)
+{
+    int warmer = sys_fork();
+    if (warmer == 0)
+        warm_up(w);
+    int r = hear_hello(w);
+    set_alarm(CONFINE_S);
+    if (r < 0 || (r = know_copy(w)) < 0)
+        return r;
+    const struct link_record known = {.kind = LINK_KNOWN, .status = w->pid};
+    if ((r = fdpass_send(w->report_fd, &known, sizeof(known), &w->pidfd, 1)) < 0)
+        return r;
+    const struct cgroup_host *host = &w->s->cgroups;
+    if ((r = inject_attach(&w->copy, w->pid, w->pidfd)) < 0 ||
+        (r = cgroup_leaf_move(host, &w->box->leaf, w->pid)) < 0 ||
+        (r = end_child(warmer)) < 0 ||
+        (r = cgroup_leaf_freeze(host, &w->parent->leaf, true)) < 0 ||
+        (r = cgroup_leaf_settle(host, &w->parent->leaf)) < 0 || (r = is_alone(w)) < 0)
+        return r;
+    return open_places(w->parent_pid, O_RDONLY, w->from_fds);
+}
+
+/* The copy's ids: its own as everybody's 1000, those of forks it may have as themselves. */
+static int write_maps(const struct fork_work *w)
+{
+    char map[1024];
+    cleanup_close int ns = open_proc(w->parent_pid, "ns/user", O_RDONLY);
+    int used = snprintf(
+        map, sizeof(map), "%d %d 1", BOX_PAYLOAD_ID, BOX_PAYLOAD_ID + w->box->fork_number);
+    for (int i = 1; i <= SPAWN_MAX_FORKS; i++) {
+        int first = i;
+        while (i <= SPAWN_MAX_FORKS && !(w->box->lineage & 1u << i))
+            i++;
+        if (i > first)
+            used += snprintf(map + used, sizeof(map) - (size_t)used, "\n%d %d %d",
+                BOX_PAYLOAD_ID + first, BOX_PAYLOAD_ID + first, i - first);
+    }
+    /* The kernel takes them from a process in the parent namespace only. */
+    if (ns < 0 || setns(ns, CLONE_NEWUSER) < 0)
+        return ns < 0 ? ns : -errno;
+    int r = fs_write_once(w->proc_fd, "setgroups", "deny");
+    if (r < 0 || (r = fs_write_once(w->proc_fd, "uid_map", map)) < 0)
+        return r;
+    return fs_write_once(w->proc_fd, "gid_map", map);
+}
+
+static int drop_rights(const struct tracee *t)
+{
+    const struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[2] = {0};
+    const uint64_t bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                          SECBIT_NO_SETUID_FIXUP_LOCKED;
+    const uint64_t id = BOX_PAYLOAD_ID;
+    long r;
+    int w = inject_write(t, 0, &head, sizeof(head));
+    if (w < 0 || (w = inject_write(t, sizeof(head), none, sizeof(none))) < 0)
+        return w;
+    if ((r = inject_call(t, SYS_setresgid, id, id, id, 0, 0)) < 0 ||
+        (r = inject_call(t, SYS_setresuid, id, id, id, 0, 0)) < 0 ||
+        (r = inject_call(t, SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0)) < 0 ||
+        (r = inject_call(t, SYS_prctl, PR_SET_SECUREBITS, bits, 0, 0, 0)) < 0)
+        return (int)r;
+    return (int)inject_call(t, SYS_capset, t->scratch, t->scratch + sizeof(head), 0, 0, 0);
+}
+
+/* A layer of its own, so that it can signal nobody outside it. */
+static int add_layer(const struct tracee *t)
+{
+    const struct {
+        uint64_t fs, net, scoped;
+    } attr = {0, 0, SCOPED};
+    int r = inject_write(t, 0, &attr, sizeof(attr));
+    if (r < 0)
+        return r;
+    long fd = inject_call(t, NR_landlock_create_ruleset, t->scratch, sizeof(attr), 0, 0, 0);
+    if (fd < 0)
+        return (int)fd;
+    long done = inject_call(t, NR_landlock_restrict_self, (uint64_t)fd, 0, 0, 0, 0);
+    long closed = inject_call(t, SYS_close, (uint64_t)fd, 0, 0, 0, 0);
+    return (int)(done < 0 ? done : closed);
+}
+
+static int confine(struct fork_work *w)
+{
+    const struct tracee *t = &w->copy;
+    int r;
+    long done = inject_call(t, SYS_setsid, 0, 0, 0, 0, 0); /* not of the original's group */
+    if (done > 0 || done == -EPERM)
+        done = inject_call(t, SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0, 0);
+    if (done < 0)
+        return (int)done;
+    if ((r = in_child(w, write_maps)) < 0 || (r = drop_rights(t)) < 0 ||
+        (r = add_layer(t)) < 0 || (r = fork_check_rights(w)) < 0)
+        return r;
+    return inject_detach(t);
+}
+
+/* Becomes the copy's id in the original's user namespace, with no right but to read what
+ * belongs to the original. */
+static int become_reader(const struct fork_work *w)
+{
+    const unsigned id = (unsigned)(BOX_PAYLOAD_ID + w->box->fork_number);
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = 1u << CAP_DAC_READ_SEARCH, .permitted = 1u << CAP_DAC_READ_SEARCH}};
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
+        setresuid(id, id, id) < 0 || syscall(SYS_capset, &head, data) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static int mount_places(const struct fork_work *w, const int targets[3], int ret_fds[3])
+{
+    static const char *const modes[] = {"0755", "1777", "1777"};
+    const struct spawn_limits *l = &w->box->limits;
+    for (int i = 0; i < 3; i++) {
+        unsigned attrs = ATTR_NOSUID | ATTR_NODEV | (i == 2 ? (unsigned)ATTR_NOEXEC : 0);
+        ret_fds[i] = tree_tmpfs(
+            l->disk_bytes, l->inodes, modes[i], BOX_PAYLOAD_ID + w->box->fork_number, attrs);
+        int r = ret_fds[i] < 0 ? ret_fds[i] : sys_mount_attach(ret_fds[i], targets[i], "");
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Terminals are not copied: the copy has some of its own. */
+static int mount_terminals(int target)
+{
+    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    return fd < 0 ? fd : sys_mount_attach(fd, target, "");
+}
+
+/* In the copy's group, so that its files are charged to it. */
+static int fill_places(const struct fork_work *w)
+{
+    int joins[CGROUP_MAX_TREES];
+    int targets[3];
+    int to[3];
+    int r = open_places(w->pid, O_PATH, targets);
+    if (r < 0)
+        return r;
+    cleanup_close int terminals = open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
+    cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
+    cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
+    if (terminals < 0 || user < 0 || mounts < 0)
+        return terminals < 0 ? terminals : user < 0 ? user : mounts;
+    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, joins);
+    for (int i = 0; i < count; i++) {
+        if ((r = cgroup_join(joins[i])) < 0)
+            return r;
+        (void)close(joins[i]);
+    }
+    if (count < 0)
+        return count;
+    if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0)
+        return -errno;
+    if ((r = mount_places(w, targets, to)) < 0 || (r = mount_terminals(terminals)) < 0 ||
+        (r = become_reader(w)) < 0)
+        return r;
+    (void)umask(0);
+    for (int i = 0; r == 0 && i < 3; i++) {
+        cleanup_close int top = openat(to[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = top < 0 ? -errno : copy_tree(w->from_fds[i], top);
+    }
+    return r;
+}
+
+/* Tells the copy to move over, and hears that it has. */
+static int move_over(const struct fork_work *w)
+{
+    struct pollfd ready = {.fd = w->hello_fd, .events = POLLIN};
+    char word;
+    if (send(w->hello_fd, "m", 1, MSG_NOSIGNAL) < 0)
+        return -errno;
+    if (poll(&ready, 1, READY_MS) != 1)
+        return -ETIMEDOUT;
+    /* Descriptors that come along have no room here and are closed. */
+    return recv(w->hello_fd, &word, 1, MSG_DONTWAIT) == 1 && word == 'r' ? 0 : -EPROTO;
+}
+
+static int check_copy(struct fork_work *w)
+{
+    static pid_t pids[PIDS_MAX];
+    const struct cgroup_host *host = &w->s->cgroups;
+    int r = move_over(w);
+    if (r < 0 || (r = cgroup_leaf_freeze(host, &w->box->leaf, true)) < 0 ||
+        (r = cgroup_leaf_settle(host, &w->box->leaf)) < 0)
+        return r;
+    if (cgroup_leaf_pids(host, &w->box->leaf, pids, PIDS_MAX) != 1)
+        return -EPERM;
+    if ((r = fork_check_rights(w)) < 0 || (r = fork_check_reach(w)) < 0 ||
+        (r = cgroup_leaf_freeze(host, &w->box->leaf, false)) < 0)
+        return r;
+    return send(w->hello_fd, "k", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+static int copy_files(struct fork_work *w)
+{
+    set_alarm(COPY_S);
+    int r = in_child(w, fill_places);
+    set_alarm(CONFINE_S + READY_MS / 1000);
+    int thawed = cgroup_leaf_freeze(&w->s->cgroups, &w->parent->leaf, false);
+    return r < 0 ? r : thawed;
+}
+
+static int keep_own(const struct fork_work *w)
+{
+    int keep[4 + 2 * CGROUP_MAX_TREES] = {w->hello_fd, w->report_fd, -1, -1};
+    memcpy(keep + 4, w->box->leaf.fds, sizeof(w->box->leaf.fds));
+    memcpy(keep + 4 + CGROUP_MAX_TREES, w->parent->leaf.fds, sizeof(w->parent->leaf.fds));
+    return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
+}
+
+void fork_work(struct fork_work *w)
+{
+    static const struct {
+        uint32_t step;
+        int (*run)(struct fork_work *w);
+    } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
+        {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
+    struct link_record end = {.kind = LINK_START};
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    set_alarm(HELLO_S);
+    int r = keep_own(w);
+    for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++) {
+        end.step = steps[i].step;
+        r = steps[i].run(w);
+    }
+    if (r < 0) {
+        end.kind = LINK_FAILED;
+        end.error = r;
+    }
+    end.ns = clock_ns();
+    (void)send(w->report_fd, &end, sizeof(end), MSG_NOSIGNAL);
+    _exit(0);
+}

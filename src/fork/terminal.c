@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Terminals of a fork (terminal.h). Box init starts those of a session; a fork has none in its
+ * namespaces, so the watcher is a child of the spawner that enters them, all of them, and the
+ * shell gives up whatever init's child would not have. */
+
+#include "spawn/copy.h"
+
+#include "box/seccomp.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* Where the fork's family lives, beside the pid namespace, and where it lives itself. */
+enum {
+    FAMILY_SPACES = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+    OWN_SPACES = CLONE_NEWUSER | CLONE_NEWNS,
+};
+
+static int enter_fork(const struct spawner *s, const struct box *box)
+{
+    int joins[CGROUP_MAX_TREES];
+    int r = inside_die_first();
+    int count = r < 0 ? r : cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins);
+    if (count < 0)
+        return count;
+    for (int i = 0; i < count; i++) {
+        if ((r = cgroup_join(joins[i])) < 0)
+            return r;
+    }
+    /* In this order: in its own user namespace we have no right to those of the family. */
+    if (setns(box->pidfd, FAMILY_SPACES) < 0 || setns(box->pidfd, OWN_SPACES) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+/* In the process of the shell: what a box's init has done before it forks. */
+static int confine(const struct inside *in)
+{
+    const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                               SECBIT_NO_SETUID_FIXUP_LOCKED;
+    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 ||
+        (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS))
+        return -errno;
+    int r;
+    if ((r = drop_rlimits(in)) < 0 || (r = drop_bounding(in)) < 0)
+        return r;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(SECCOMP_WHOLE);
+}
+
+static _Noreturn void serve(const struct spawner *s, const struct box *box, const int fds[2])
+{
+    const struct spawn_box request = {
+        .flags = s->boxes[box->root].flags, .limits = box->limits};
+    const struct inside in = {.box = &request,
+        .unique_ids = true,
+        .has_memory = true,
+        .landlock_abi = s->landlock_abi,
+        .hand_fd = -1};
+    const struct terminal_order order = {.fd = fds[0], .job_fd = fds[1]};
+    int r = enter_fork(s, box);
+    if (r < 0) {
+        terminal_refuse(fds[0], r);
+        _exit(1);
+    }
+    terminal_run(&in, &order, confine);
+}
+
+void fork_serve_terminal(struct spawner *s, struct box *box, const int fds[2])
+{
+    fork_reap_files(box, false);
+    for (unsigned i = 0; i < FORK_MAX_SERVERS; i++) {
+        if (box->servers[i])
+            continue;
+        int pid = fork_there(s, box->pidfd);
+        if (pid == 0)
+            serve(s, box, fds);
+        if (pid > 0)
+            box->servers[i] = pid;
+        else
+            terminal_refuse(fds[0], pid);
+        return;
+    }
+    terminal_refuse(fds[0], -EUSERS);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The routes of the quartermaster code runner: decode, run, encode. They differ from /v1/runs
+ * in shape only; the run itself goes the same way. Prebuilt images are not there yet: their
+ * routes check what they are asked and then say so. */
+
+#include "http/compat/runner.h"
+
+#include "http/routes.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/utf8.h"
+#include "run/decode.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+enum {
+    METADATA_MAX = 1 << 20,
+    REPLY_MAX = 128 << 20, /* two streams whose bytes all take six characters, and metadata */
+    EXIT_TIMEOUT = -1,
+    EXIT_KILLED = 128 + 9,
+};
+
+const struct runner_image runner_images[RUNNER_IMAGE_COUNT] = {
+    {"python", "python", "Python", "python main.py", ".py", "main.py"},
+    {"node", "javascript", "Node.js", "node main.js", ".js", "main.js"},
+    {"bun", "bun", "Bun", "bun main.ts", ".ts", "main.ts"},
+    {"go", "go", "Go", "go run main.go", ".go", "main.go"},
+    {"deno", "deno", "Deno", "deno run main.ts", ".ts", "main.ts"},
+    {"rust", "rust", "Rust", "cargo run", ".rs", "src/main.rs"},
+};
+
+const struct runner_image *runner_image_find(const char *name)
+{
+    if (str_has_prefix(name, "code-runner-"))
+        name += strlen("code-runner-");
+    for (size_t i = 0; i < RUNNER_IMAGE_COUNT; i++) {
+        if (str_eq(runner_images[i].name, name))
+            return &runner_images[i];
+    }
+    return NULL;
+}
+
+int handle_runner_images(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < RUNNER_IMAGE_COUNT; i++) {
+        const struct runner_image *image = &runner_images[i];
+        char id[64];
+        char description[64];
+        (void)snprintf(id, sizeof(id), "code-runner-%s", image->name);
+        (void)snprintf(description, sizeof(description), "%s runtime", image->title);
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:[]}", "id", id, "name",
+                      image->title, "description", description, "default_entrypoint",
+                      image->entrypoint, "file_extension", image->extension, "main_file",
+                      image->main_file, "completions"));
+    }
+    json_t *answer = json_pack("{s:o, s:s}", "images", list, "default", "code-runner-python");
+    char *text = json_dumps(answer, JSON_COMPACT);
+    json_decref(answer);
+    reply_json(reply, 200, text, strlen(text));
+    return 0;
+}
+
+/* What a stage's end is as an exit status, as Docker and a shell would tell it. */
+static int exit_code_of(const struct stage_result *stage)
+{
+    switch (stage->status) {
+    case RUN_TIME_LIMIT:
+        return EXIT_TIMEOUT;
+    case RUN_MEMORY_LIMIT:
+    case RUN_OUTPUT_LIMIT:
+        return EXIT_KILLED;
+    case RUN_SIGNALED:
+        return 128 + stage->signal;
+    default:
+        return stage->exited ? stage->exit_code : EXIT_TIMEOUT;
+    }
+}
+
+/* Output and, where there is one, our own line after it, as a JSON string. */
+static char *quote(const struct buf *output, const char *message)
+{
+    cleanup_buf struct buf all;
+    size_t len;
+    buf_init(&all, output->len + 1024);
+    (void)buf_append(&all, output->data ? output->data : "", output->len);
+    if (message[0])
+        (void)buf_printf(&all, "%s[hermes] %s\n",
+            all.len && all.data[all.len - 1] != '\n' ? "\n" : "", message);
+    cleanup_free char *text = utf8_repair(all.data ? all.data : "", all.len, &len);
+    json_t *string = json_stringn_nocheck(text, len);
+    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    json_decref(string);
+    return quoted;
+}
+
+/* The text of the metadata file when it is JSON, which then stands in the answer as it is: no
+ * number loses a digit. NULL otherwise; the file is the program's, so anything may be in it. */
+static const char *metadata_of(const struct run_result *result)
+{
+    const struct run_file *file = run_files_find(&result->files, RUNNER_METADATA);
+    const char *why = !file ? NULL : file->error;
+    json_t *value = NULL;
+    struct err err = {0};
+    size_t at;
+    if (!file || result->run.status == RUN_TIME_LIMIT)
+        return NULL;
+    if (!why && (file->size == 0 || file->size > METADATA_MAX))
+        why = "empty or too large";
+    if (!why && json_run_parse_any(file->content, file->size, &value, &at, &err) < 0)
+        why = err.message;
+    json_decref(value);
+    if (!why)
+        return file->content;
+    log_event(LOG_INFO, "metadata is left out", "run", result->id, "reason", why, (char *)NULL);
+    return NULL;
+}
+
+static int encode(
+    const struct run_result *result, double seconds, struct http_reply *reply, struct err *err)
+{
+    bool ran = result->run.status != RUN_COMPILE_ERROR;
+    const struct stage_result *stage = ran ? &result->run : &result->compile;
+    /* The original says nothing about time and memory; of the other limits it has none. */
+    bool is_told = stage->status == RUN_OUTPUT_LIMIT ||
+                   (!ran && (stage->limits_hit || stage->status == RUN_OK));
+    int exit_code = exit_code_of(stage);
+    if (!ran && exit_code == 0) /* it ended well and made no program */
+        exit_code = 1;
+    const char *metadata = metadata_of(result);
+    cleanup_free char *out = quote(&stage->out, "");
+    cleanup_free char *errors = quote(&stage->err, !is_told ? ""
+                                                   : ran    ? stage->message
+                                                            : result->run.message);
+    cleanup_buf struct buf text;
+    size_t len;
+    buf_init(&text, REPLY_MAX);
+    if (!out || !errors ||
+        buf_printf(&text,
+            "{\"stdout\":%s,\"stderr\":%s,\"exit_code\":%d,\"execution_time\":%.4f,"
+            "\"metadata\":%s}",
+            out, errors, exit_code, seconds, metadata ? metadata : "null") < 0)
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM, "there is no memory for the answer");
+    char *body = buf_take(&text, &len);
+    reply_json(reply, 200, body, len);
+    return 0;
+}
+
+/* Runs the request on this thread; it is cancelled when its client leaves. */
+static int run_request(struct http_request *req, struct runner_request *request,
+    struct http_reply *reply, struct err *err)
+{
+    struct service *s = req->service;
+    uint64_t began_ns = clock_ns();
+    struct run_result result;
+    cleanup_close int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (cancel < 0)
+        return err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run");
+    struct run_watch watch = {.cancel_fd = cancel};
+    struct service_call call = {.spec = &request->spec, .owner = req->owner, .watch = &watch};
+    run_result_init(&result, 1 << 20);
+    id_make("run_", req->run_id);
+    memcpy(result.id, req->run_id, sizeof(result.id));
+    request->spec.cache_scope = xasprintf("key %s", service_owner_name(s, req->owner));
+    http_follow(req, cancel);
+    int r = service_run(s, &call, &result, &reply->retry_after_s, err);
+    http_unfollow(req);
+    if (r == 0 || (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE))
+        reply->retry_after_s = 0;
+    if (r == 0 && result.run.status == RUN_CANCELLED)
+        r = err_set(err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
+    if (r == 0)
+        r = encode(&result, (double)(clock_ns() - began_ns) / 1e9, reply, err);
+    run_result_done(&result);
+    return r;
+}
+
+/* The answer to a run whose time is over before it begins. */
+static int answer_late(struct http_reply *reply, struct err *err)
+{
+    struct run_result none;
+    run_result_init(&none, 1);
+    none.run.status = RUN_TIME_LIMIT;
+    int r = encode(&none, 0, reply, err);
+    run_result_done(&none);
+    return r;
+}
+
+int handle_runner_run(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    json_t *detail = json_array();
+    json_t *body = NULL;
+    struct runner_request request = {0};
+    int r = fastapi_body(req, &body, detail);
+    if (r == 0) {
+        r = runner_request_decode(req->service, body, &request, detail, err);
+        buf_done(&req->body);
+        if (r == 0)
+            r = request.is_late ? answer_late(reply, err)
+                                : run_request(req, &request, reply, err);
+        runner_request_done(&request);
+    }
+    if (json_array_size(detail) > 0) {
+        fastapi_refuse(reply, detail);
+        r = 0;
+    }
+    json_decref(body);
+    json_decref(detail);
+    return r;
+}
+
+static int no_images(struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED, ENOSYS,
+        "this build has no prebuilt images yet; GET /images lists what there is");
+}
+
+int handle_runner_prebuild(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    json_t *detail = json_array();
+    json_t *body = NULL;
+    if (fastapi_body(req, &body, detail) == 0)
+        runner_prebuild_check(body, detail);
+    bool refused = json_array_size(detail) > 0;
+    if (refused)
+        fastapi_refuse(reply, detail);
+    json_decref(body);
+    json_decref(detail);
+    return refused ? 0 : no_images(err);
+}
+
+int handle_runner_prebuilds(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    return no_images(err);
+}
+
+int handle_runner_cleanup(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    json_t *detail = json_array();
+    int64_t days = (int64_t)req->service->config.cleanup_max_age_days;
+    fastapi_query_number(req, "max_age_days", &days, detail);
+    bool refused = json_array_size(detail) > 0;
+    if (refused)
+        fastapi_refuse(reply, detail);
+    json_decref(detail);
+    return refused ? 0 : no_images(err);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Bodies of the code runner: first everything that is wrong with the fields, as a list; then,
+ * in the order of the original, what makes no sense as a whole; then a run_spec. Values that
+ * the request leaves out come from the DEFAULT_* settings and give way to the maxima. */
+
+#include "http/compat/runner.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CODE_MAX = 1 << 20, /* bytes of code and files together */
+    FILES_MAX = 4000,
+    SHARES_PER_CORE = 1024,
+    /* The original bounds none of these; a box must. */
+    PROCESSES = 256,
+    OPEN_FILES = 1024,
+    OUTPUT_KB = 8 << 10,
+    MEMORY_MIN_MB = 4,
+};
+
+static const struct field spec_members[] = {
+    {.name = "base_image", .kind = FIELD_TEXT, .required = true},
+    {.name = "setup_script", .kind = FIELD_TEXT, .required = true},
+};
+
+enum {
+    RUN_CODE,
+    RUN_IMAGE,
+    RUN_FILES,
+    RUN_ENTRYPOINT,
+    RUN_TIMEOUT,
+    RUN_MEMORY,
+    RUN_SHARES,
+    RUN_DISK,
+    RUN_NETWORK,
+    RUN_ENVIRONMENT,
+    RUN_PREBUILD,
+    RUN_FIELDS
+};
+static const struct field run_fields[RUN_FIELDS] = {
+    [RUN_CODE] = {.name = "code", .kind = FIELD_TEXT, .required = true},
+    [RUN_IMAGE] = {.name = "image", .kind = FIELD_TEXT},
+    [RUN_FILES] = {.name = "files", .kind = FIELD_TEXTS, .nullable = true},
+    [RUN_ENTRYPOINT] = {.name = "entrypoint", .kind = FIELD_TEXT, .nullable = true},
+    [RUN_TIMEOUT] = {.name = "timeout", .kind = FIELD_NUMBER, .nullable = true},
+    [RUN_MEMORY] = {.name = "mem_limit", .kind = FIELD_TEXT, .nullable = true},
+    [RUN_SHARES] = {.name = "cpu_shares", .kind = FIELD_NUMBER, .nullable = true},
+    [RUN_DISK] = {.name = "disk_limit", .kind = FIELD_TEXT, .nullable = true},
+    [RUN_NETWORK] = {.name = "allow_network", .kind = FIELD_BOOL},
+    [RUN_ENVIRONMENT] = {.name = "environment", .kind = FIELD_TEXTS, .nullable = true},
+    [RUN_PREBUILD] = {.name = "prebuild_spec",
+        .kind = FIELD_OBJECT,
+        .nullable = true,
+        .members = spec_members,
+        .member_count = sizeof(spec_members) / sizeof(spec_members[0])},
+};
+
+/* What the steps work on. */
+struct decoding {
+    const struct service *service;
+    const struct config *config;
+    struct field_value values[RUN_FIELDS];
+    struct runner_request *request;
+    json_t *detail;
+    struct err *err;
+};
+
+void runner_request_done(struct runner_request *request)
+{
+    run_spec_done(&request->spec);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static const char *text_of(const struct decoding *d, size_t field)
+{
+    return d->values[field].json ? json_string_value(d->values[field].json) : NULL;
+}
+
+static bool has_nul(const json_t *text)
+{
+    return strlen(json_string_value(text)) != json_string_length(text);
+}
+
+/* The original's own variables carry code and files to its containers. */
+static void check_environment(const struct decoding *d)
+{
+    static const char *const reserved[] = {
+        "ENCODED_CODE", "ENCODED_FILES", "CUSTOM_ENTRYPOINT"};
+    json_t *object = (json_t *)d->values[RUN_ENVIRONMENT].json;
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        const char *why =
+            run_env_problem(key, json_string_value(value), json_string_length(value));
+        for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+            if (str_eq(reserved[i], key))
+                why = "the name is reserved";
+        }
+        if (!why)
+            continue;
+        fastapi_value_error(
+            d->detail, "environment", object, "environment variable '%.128s': %s", key, why);
+        return;
+    }
+}
+
+/* "256m" into MiB, rounded up. 0 when the request names none or it is not valid. */
+static uint64_t take_size(const struct decoding *d, size_t field, uint64_t least_mb,
+    uint64_t most_mb, const char *setting)
+{
+    const char *name = run_fields[field].name;
+    const json_t *input = d->values[field].json;
+    const char *text = text_of(d, field);
+    uint64_t bytes;
+    if (!text)
+        return 0;
+    if (has_nul(input) || str_parse_size(text, &bytes) < 0) {
+        fastapi_value_error(
+            d->detail, name, input, "%s must be a size such as \"256m\" or \"1g\"", name);
+        return 0;
+    }
+    uint64_t mb = bytes / (1 << 20) + (bytes % (1 << 20) != 0);
+    if (mb >= least_mb && mb <= most_mb)
+        return mb;
+    fastapi_value_error(d->detail, name, input,
+        "%s must be from %llum to %llum (the server's %s)", name, (unsigned long long)least_mb,
+        (unsigned long long)most_mb, setting);
+    return 0;
+}
+
+/* Docker weighs boxes against each other by their shares; here 1024 of them are one core, which
+ * holds on an idle machine too. 0 means Docker's default. */
+static uint64_t take_cores(const struct decoding *d)
+{
+    const struct field_value *value = &d->values[RUN_SHARES];
+    uint64_t max_milli = smaller(d->config->max_cpu_cores, d->config->maxima.cpu_milli);
+    int64_t max_shares = (int64_t)(max_milli * SHARES_PER_CORE / 1000);
+    int64_t shares = (int64_t)d->config->default_cpu_shares;
+    if (value->json) {
+        fastapi_check_range(
+            d->detail, "body", "cpu_shares", value->json, value->number, 0, max_shares);
+        shares = value->number ? value->number : SHARES_PER_CORE;
+    }
+    if (shares > max_shares || shares < 0)
+        shares = max_shares;
+    uint64_t milli = (uint64_t)shares * 1000 / SHARES_PER_CORE;
+    return milli < 50 ? 50 : milli;
+}
+
+static uint64_t take_timeout(struct decoding *d)
+{
+    const struct field_value *value = &d->values[RUN_TIMEOUT];
+    uint64_t max_s = smaller(d->config->max_timeout_s, d->config->maxima.wall_ms / 1000);
+    if (!value->json)
+        return smaller(d->config->default_timeout_s, max_s) * 1000;
+    fastapi_check_range(
+        d->detail, "body", "timeout", value->json, value->number, INT64_MIN, (int64_t)max_s);
+    d->request->is_late = value->number <= 0;
+    return d->request->is_late ? 1 : (uint64_t)value->number * 1000;
+}
+
+/* A default, whoever chose it, is no reason to refuse a run. */
+static void fit(struct run_limits *limits, const struct run_limits *defaults,
+    const struct run_limits *maxima)
+{
+    limits_fill(limits, defaults);
+    for (size_t i = 0; i < limit_count; i++) {
+        uint64_t *member = limit_member(limits, &limit_table[i]);
+        *member = smaller(*member, *limit_member((struct run_limits *)maxima, &limit_table[i]));
+    }
+    limits->disk_mb = smaller(limits->disk_mb, limits->memory_mb);
+}
+
+/* The files of a box live in its memory, as Docker's tmpfs does: disk_limit beyond mem_limit is
+ * taken and ends at mem_limit. A disk_limit without mem_limit brings the memory it needs. */
+static void take_limits(struct decoding *d)
+{
+    const struct config *c = d->config;
+    struct run_limits *limits = &d->request->spec.limits;
+    uint64_t max_memory = smaller(c->runner_max_memory_mb, c->maxima.memory_mb);
+    uint64_t memory = take_size(d, RUN_MEMORY, MEMORY_MIN_MB, max_memory, "MAX_MEMORY_MB");
+    uint64_t disk = take_size(d, RUN_DISK, 1, c->runner_max_disk_mb, "MAX_DISK_MB");
+    if (!memory) {
+        memory = (c->default_memory + (1 << 20) - 1) >> 20;
+        memory = smaller(disk > memory ? disk : memory, max_memory);
+    }
+    limits->memory_mb = memory;
+    limits->disk_mb = disk ? disk : (c->default_disk + (1 << 20) - 1) >> 20;
+    limits->disk_mb = smaller(limits->disk_mb, memory);
+    limits->file_size_mb = limits->disk_mb;
+    limits->cpu_milli = take_cores(d);
+    limits->wall_ms = take_timeout(d);
+    limits->cpu_ms = limits->wall_ms * (limits->cpu_milli / 1000 + 1);
+    limits->processes = PROCESSES;
+    limits->open_files = OPEN_FILES;
+    limits->output_kb = OUTPUT_KB;
+}
+
+static int check_size(const struct decoding *d)
+{
+    json_t *files = (json_t *)d->values[RUN_FILES].json;
+    size_t size = json_string_length(d->values[RUN_CODE].json);
+    const char *name;
+    json_t *content;
+    json_object_foreach(files, name, content)
+    {
+        size += json_string_length(content);
+    }
+    if (size > CODE_MAX || json_object_size(files) > FILES_MAX)
+        return err_set(d->err, ERR_TOO_LARGE, EFBIG,
+            "code and files are %zu bytes in %zu files; at most %d bytes and %d files are "
+            "taken",
+            size, json_object_size(files), CODE_MAX, FILES_MAX);
+    return 0;
+}
+
+static void add_file(struct run_files *files, const char *name, const json_t *content)
+{
+    size_t size = json_string_length(content);
+    char *copy = xmalloc(size + 1);
+    memcpy(copy, json_string_value(content), size + 1);
+    run_files_add(files, name, copy, size, false);
+}
+
+static int take_files(struct decoding *d)
+{
+    const char *name;
+    json_t *content;
+    json_object_foreach((json_t *)d->values[RUN_FILES].json, name, content)
+    {
+        const char *why = strstr(name, "..") ? "`..` is not allowed in it"
+                                             : str_name_problem(name, strlen(name));
+        if (why)
+            return err_set(
+                d->err, ERR_INVALID, EINVAL, "Invalid filename: %.256s (%s)", name, why);
+        add_file(&d->request->spec.files, name, content);
+    }
+    return 0;
+}
+
+/* The sdk lies in the working directory, as in the original. Where the user has something of
+ * the same name, that stands. */
+static void add_sdk(struct run_files *files, const struct run_files *sdk)
+{
+    size_t own = files->count;
+    for (size_t i = 0; i < sdk->count; i++) {
+        const char *name = sdk->items[i].name;
+        size_t len = strcspn(name, "/");
+        bool is_taken = false;
+        for (size_t k = 0; k < own && !is_taken; k++) {
+            const char *other = files->items[k].name;
+            is_taken = strncmp(name, other, len) == 0 && (other[len] == '/' || !other[len]);
+        }
+        if (is_taken)
+            continue;
+        run_files_add(files, name, sdk->items[i].content, sdk->items[i].size, false);
+        files->items[files->count - 1].borrowed = true;
+    }
+}
+
+/* The image by its name, or why it cannot be had: it is missing, or would have to be built. */
+static int take_image(struct decoding *d)
+{
+    const json_t *given = d->values[RUN_IMAGE].json;
+    const char *name = given ? json_string_value(given) : "python";
+    const struct runner_image *image = given && has_nul(given) ? NULL : runner_image_find(name);
+    if (!image) {
+        const char *prefix = str_has_prefix(name, "prebuilt-") ? "" : "prebuilt-";
+        if (d->values[RUN_PREBUILD].json)
+            return err_set(d->err, ERR_UNSUPPORTED, ENOSYS,
+                "this build cannot make prebuilt images, so %s%.128s cannot be had; use one of "
+                "GET /images",
+                prefix, name);
+        return err_set(d->err, ERR_NOT_FOUND, ENOENT,
+            "Image '%s%.128s' not found; GET /images lists what there is", prefix, name);
+    }
+    d->request->image = image;
+    d->request->spec.runtime = runtime_find(&d->service->runtimes, image->runtime);
+    const struct runtime *rt = d->request->spec.runtime;
+    if (!rt || !rt->available)
+        return err_set(d->err, ERR_NOT_FOUND, ENOENT, "Image 'code-runner-%s' not found: %s",
+            image->name, rt ? rt->missing : "the server has no such runtime");
+    return 0;
+}
+
+static int check_network(const struct decoding *d)
+{
+    const struct field_value *value = &d->values[RUN_NETWORK];
+    bool wanted = value->json ? value->number : d->config->default_allow_network;
+    if (!wanted)
+        return 0;
+    return err_set(d->err, ERR_UNSUPPORTED, ENOSYS, "this build cannot give a box network; %s",
+        value->json ? "leave allow_network out or say false"
+                    : "say \"allow_network\": false, or start the server without "
+                      "DEFAULT_ALLOW_NETWORK");
+}
+
+static void take_environment(struct decoding *d)
+{
+    struct strv *env = &d->request->spec.env;
+    const char *key;
+    json_t *value;
+    strv_add(env, "HOME=/tmp");
+    json_object_foreach((json_t *)d->values[RUN_ENVIRONMENT].json, key, value)
+    {
+        strv_add_owned(env, xasprintf("%s=%s", key, json_string_value(value)));
+    }
+}
+
+static int make_spec(struct decoding *d)
+{
+    struct run_spec *spec = &d->request->spec;
+    const struct run_limits *maxima = &d->config->maxima;
+    const json_t *code = d->values[RUN_CODE].json;
+    const char *entrypoint = text_of(d, RUN_ENTRYPOINT);
+    const char *main_file = d->request->image->main_file;
+    if (json_string_length(code) > 0 && !run_files_find(&spec->files, main_file))
+        add_file(&spec->files, main_file, code);
+    int r = run_files_check(&spec->files, d->err);
+    if (r < 0)
+        return r;
+    add_sdk(&spec->files, &spec->runtime->sdk);
+    if (entrypoint && *entrypoint)
+        spec->shell = xstrdup(entrypoint);
+    else
+        spec->entry = xstrdup(main_file);
+    strv_add(&spec->collect, RUNNER_METADATA);
+    take_environment(d);
+    fit(&spec->limits, &spec->runtime->limits, maxima);
+    fit(&spec->compile_limits, &spec->runtime->compile_limits, maxima);
+    return 0;
+}
+
+int runner_request_decode(const struct service *service, const json_t *body,
+    struct runner_request *ret, json_t *detail, struct err *err)
+{
+    struct decoding d = {.service = service,
+        .config = &service->config,
+        .request = ret,
+        .detail = detail,
+        .err = err};
+    *ret = (struct runner_request){0};
+    run_spec_init(&ret->spec);
+    fastapi_check(body, run_fields, RUN_FIELDS, d.values, detail);
+    check_environment(&d);
+    take_limits(&d);
+    const json_t *entrypoint = d.values[RUN_ENTRYPOINT].json;
+    if (entrypoint && has_nul(entrypoint))
+        fastapi_value_error(
+            detail, "entrypoint", entrypoint, "entrypoint contains a NUL character");
+    if (json_array_size(detail) > 0)
+        return -EINVAL;
+    if (json_string_length(d.values[RUN_CODE].json) == 0 &&
+        (!entrypoint || json_string_length(entrypoint) == 0))
+        return err_set(
+            err, ERR_INVALID, EINVAL, "there is nothing to run: give code, entrypoint or both");
+    int r = check_size(&d);
+    if (r == 0)
+        r = take_files(&d);
+    if (r == 0)
+        r = take_image(&d);
+    if (r == 0)
+        r = check_network(&d);
+    return r < 0 ? r : make_spec(&d);
+}
+
+enum { PREBUILD_TAG, PREBUILD_BASE, PREBUILD_SCRIPT, PREBUILD_FIELDS };
+static const struct field prebuild_fields[PREBUILD_FIELDS] = {
+    [PREBUILD_TAG] = {.name = "tag", .kind = FIELD_TEXT, .required = true},
+    [PREBUILD_BASE] = {.name = "base_image", .kind = FIELD_TEXT},
+    [PREBUILD_SCRIPT] = {.name = "setup_script", .kind = FIELD_TEXT, .required = true},
+};
+
+static const char *tag_problem(const json_t *tag)
+{
+    static const char blank[] = " \t\n\r\f\v";
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789-_.";
+    const char *text = json_string_value(tag) + strspn(json_string_value(tag), blank);
+    if (str_has_prefix(text, "prebuilt-"))
+        text += strlen("prebuilt-");
+    size_t len = strspn(text, allowed);
+    const char *rest = text + len;
+    if (has_nul(tag) || rest[strspn(rest, blank)])
+        return "tag may only have alphanumeric characters and - _ .";
+    return len == 0 ? "tag must not be empty" : NULL;
+}
+
+void runner_prebuild_check(const json_t *body, json_t *detail)
+{
+    struct field_value values[PREBUILD_FIELDS];
+    fastapi_check(body, prebuild_fields, PREBUILD_FIELDS, values, detail);
+    const json_t *tag = values[PREBUILD_TAG].json;
+    const json_t *base = values[PREBUILD_BASE].json;
+    const char *problem = tag ? tag_problem(tag) : NULL;
+    if (problem)
+        fastapi_value_error(detail, "tag", tag, "%s", problem);
+    if (base && (has_nul(base) || !runner_image_find(json_string_value(base)))) {
+        const char *names[RUNNER_IMAGE_COUNT];
+        for (size_t i = 0; i < RUNNER_IMAGE_COUNT; i++)
+            names[i] = runner_images[i].name;
+        cleanup_free char *list = str_join(names, RUNNER_IMAGE_COUNT, ", ");
+        fastapi_value_error(detail, "base_image", base,
+            "Unsupported base image '%.128s'; there are %s", json_string_value(base), list);
+    }
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See confine.h. The monitor already chose what the server can reach: a sealed spawner and
+ * listening sockets. This takes away the rest, so that a server which is taken over can start
+ * boxes, read what its callers keep in it, and nothing more. */
+
+#include "http/confine.h"
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <pwd.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Older kernel headers know fewer names. */
+enum {
+    FS_READ = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR,
+    FS_ALL = (1 << 13) - 1, /* ABI 1 */
+    FS_REFER = 1 << 13,
+    FS_TRUNCATE = 1 << 14,
+    NET_BIND_AND_CONNECT = 3,
+};
+
+struct ruleset_attr {
+    uint64_t fs;
+    uint64_t net;
+};
+
+static int fail(struct err *err, int error, const char *what)
+{
+    return err_set(err, ERR_INTERNAL, error, "%s: %s", what, strerror(error));
+}
+
+static int find_user(const char *name, uid_t *ret_uid, gid_t *ret_gid, struct err *err)
+{
+    uint32_t number;
+    if (str_parse_u32(name, &number) == 0) {
+        *ret_uid = *ret_gid = number;
+        return number ? 0 : fail(err, EINVAL, "the server does not run as root");
+    }
+    const struct passwd *user = getpwnam(name);
+    if (!user || user->pw_uid == 0)
+        return err_set(err, ERR_INVALID, ENOENT, "user: there is no user `%s`", name);
+    *ret_uid = user->pw_uid;
+    *ret_gid = user->pw_gid;
+    return 0;
+}
+
+static int drop_capabilities(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    for (int cap = 0; cap < 64; cap++)
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* refused once there is no right to it */
+    return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
+}
+
+int confine_identity(const char *user, struct err *err)
+{
+    if (geteuid() == 0) {
+        uid_t uid;
+        gid_t gid;
+        int r = find_user(user, &uid, &gid, err);
+        if (r < 0)
+            return r;
+        for (int cap = 0; cap < 64; cap++)
+            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
+            setresuid(uid, uid, uid) < 0)
+            return fail(err, errno, "cannot change the user");
+        if (setresuid(-1, 0, -1) == 0)
+            return fail(err, EPERM, "the change of user did not hold");
+    }
+    int r = drop_capabilities();
+    if (r < 0)
+        return fail(err, -r, "cannot drop capabilities");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return fail(err, errno, "cannot give up privileges");
+    return 0;
+}
+
+static int allow(int ruleset, const char *path, uint64_t rights)
+{
+    cleanup_close int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES ? 0 : -errno;
+    struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
+    long r = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    if (r < 0 && errno == EINVAL) { /* a file takes no rights of directories */
+        rule.allowed_access &= ~(uint64_t)LANDLOCK_ACCESS_FS_READ_DIR;
+        r = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    }
+    return r < 0 ? -errno : 0;
+}
+
+static int restrict_files(const char *state_dir, const struct runtime_registry *runtimes)
+{
+    int abi =
+        (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (abi < 1)
+        return 0; /* the kernel has none: user and system calls remain */
+    uint64_t all = FS_ALL | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0);
+    struct ruleset_attr attr = {.fs = all, .net = abi >= 4 ? NET_BIND_AND_CONNECT : 0};
+    cleanup_close int ruleset = (int)syscall(
+        SYS_landlock_create_ruleset, &attr, abi >= 4 ? sizeof(attr) : sizeof(attr.fs), 0);
+    if (ruleset < 0)
+        return -errno;
+    int r = allow(ruleset, state_dir, all & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
+    if (r == 0)
+        r = allow(ruleset, "/proc/self", FS_READ);
+    for (size_t i = 0; r == 0 && i < runtimes->count; i++) {
+        const struct runtime *rt = &runtimes->items[i];
+        r = allow(ruleset, rt->dir, FS_READ);
+        if (r == 0 && rt->home)
+            r = allow(ruleset, rt->home, FS_READ);
+    }
+    if (r == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+        r = -errno;
+    return r;
+}
+
+/* What HTTP, SQLite, threads and the conversation with the spawner need. */
+static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SYS(brk),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep), SCMP_SYS(close),
+    SCMP_SYS(dup3), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_wait), SCMP_SYS(eventfd2), SCMP_SYS(exit), SCMP_SYS(exit_group),
+    SCMP_SYS(faccessat2), SCMP_SYS(fallocate), SCMP_SYS(fchmod), SCMP_SYS(fchown),
+    SCMP_SYS(fcntl), SCMP_SYS(fdatasync), SCMP_SYS(flock), SCMP_SYS(fstat), SCMP_SYS(fstatfs),
+    SCMP_SYS(fsync), SCMP_SYS(ftruncate), SCMP_SYS(futex), SCMP_SYS(getcwd),
+    SCMP_SYS(getdents64), SCMP_SYS(getegid), SCMP_SYS(geteuid), SCMP_SYS(getgid),
+    SCMP_SYS(getpeername), SCMP_SYS(getpid), SCMP_SYS(getrandom), SCMP_SYS(getrlimit),
+    SCMP_SYS(getsockname), SCMP_SYS(getsockopt), SCMP_SYS(gettid), SCMP_SYS(gettimeofday),
+    SCMP_SYS(getuid), SCMP_SYS(linkat), SCMP_SYS(listen), SCMP_SYS(lseek), SCMP_SYS(lstat),
+    SCMP_SYS(madvise), SCMP_SYS(membarrier), SCMP_SYS(memfd_create), SCMP_SYS(mkdir),
+    SCMP_SYS(mkdirat), SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(nanosleep),
+    SCMP_SYS(newfstatat), SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(pipe2),
+    SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(pread64), SCMP_SYS(prlimit64), SCMP_SYS(pwrite64),
+    SCMP_SYS(read), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(readv),
+    SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(rename), SCMP_SYS(renameat),
+    SCMP_SYS(renameat2), SCMP_SYS(restart_syscall), SCMP_SYS(rmdir), SCMP_SYS(rseq),
+    SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(rt_sigtimedwait), SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_yield),
+    SCMP_SYS(sendfile), SCMP_SYS(sendmsg), SCMP_SYS(sendto), SCMP_SYS(set_robust_list),
+    SCMP_SYS(setsockopt), SCMP_SYS(shutdown), SCMP_SYS(sigaltstack), SCMP_SYS(signalfd4),
+    SCMP_SYS(socketpair), SCMP_SYS(stat), SCMP_SYS(statfs), SCMP_SYS(statx), SCMP_SYS(sysinfo),
+    SCMP_SYS(tgkill), SCMP_SYS(umask), SCMP_SYS(uname), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+    SCMP_SYS(utimensat), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(copy_file_range),
+    SCMP_SYS(prctl)};
+
+/* No memory becomes executable; clone makes threads only; ioctl asks about
+ * sockets and files, and sets the size of a terminal. */
+static int add_conditional(scmp_filter_ctx filter)
+{
+    const uint64_t exec = 4; /* PROT_EXEC */
+    const uint64_t thread = 0x00010000;
+    int r = seccomp_rule_add(
+        filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, exec, 0));
+    if (r == 0)
+        r = seccomp_rule_add(
+            filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, exec, 0));
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+            SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread));
+    if (r == 0) /* glibc falls back to clone, whose flags a filter can see */
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+            SCMP_A1(SCMP_CMP_EQ, 0x541B)); /* FIONREAD */
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+            SCMP_A1(SCMP_CMP_EQ, 0x5414)); /* TIOCSWINSZ */
+    return r;
+}
+
+static int restrict_calls(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    if (!filter)
+        return -ENOMEM;
+    int r = add_conditional(filter);
+    for (size_t i = 0; r == 0 && i < sizeof(allowed_calls) / sizeof(allowed_calls[0]); i++) {
+        if (allowed_calls[i] >= 0) /* this machine may lack one */
+            r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
+    }
+    if (r == 0)
+        r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    if (r == 0)
+        r = seccomp_load(filter);
+    seccomp_release(filter);
+    return r;
+}
+
+int confine_rest(
+    const char *state_dir, const struct runtime_registry *runtimes, struct err *err)
+{
+    int r = restrict_files(state_dir, runtimes);
+    if (r < 0)
+        return fail(err, -r, "cannot restrict files with Landlock");
+#ifndef HERMES_SANITIZED /* sanitizers make calls of their own */
+    if ((r = restrict_calls()) < 0)
+        return fail(err, -r, "cannot restrict system calls");
+#endif
+    return 0;
+}

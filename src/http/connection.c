@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See connection.h. Records live in one array for good; an event of epoll names place and
+ * generation, so that one which comes late for a connection that is gone does nothing. All is
+ * behind one lock but the phase, which changes several times a request and is one word. */
+
+#include "http/connection.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    PHASE_BITS = 3,
+    TICK_MS = 500,
+    EVENTS = 64,
+    REPLY_TIMEOUT_MS = 60000,
+    EXTRA_MIN = 64,
+    EXTRA_TIMEOUT_MS = 3000,
+    SILENT_MS = 2000,
+};
+
+struct connection {
+    struct connections *all;
+    uint32_t index;
+    uint32_t generation;
+    struct connection *next_free;
+    bool is_open;
+    bool is_extra;
+    bool is_closing; /* told to, but its thread still has it */
+    int fd;
+    _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
+    int cancel_fd;                /* -1: nobody is told */
+    bool is_gone;
+};
+
+struct connections {
+    struct service *service;
+    struct connection *items;
+    unsigned count;
+    unsigned open;
+    unsigned max;
+    struct connection *free_list;
+    pthread_mutex_t lock;
+    pthread_t thread;
+    bool has_thread;
+    int epoll_fd;
+    int stop_fd;
+};
+
+static uint64_t deadline_ms(const struct connection *c, enum phase phase)
+{
+    const struct config *config = &c->all->service->config;
+    switch (phase) {
+    case PHASE_HEADERS:
+    case PHASE_NEXT:
+    case PHASE_BODY:
+        return c->is_extra ? EXTRA_TIMEOUT_MS : config->request_timeout_s * 1000;
+    case PHASE_IDLE:
+        return config->idle_timeout_s * 1000;
+    case PHASE_REPLY:
+        return REPLY_TIMEOUT_MS;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+static enum phase phase_of(const struct connection *c)
+{
+    return (enum phase)(c->phase_since & ((1u << PHASE_BITS) - 1));
+}
+
+/* The connection's own thread sees the end of the socket and closes it. */
+static void close_late(struct connections *all)
+{
+    uint64_t now = clock_ms();
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct connection *c = &all->items[i];
+        enum phase phase = phase_of(c);
+        uint64_t since_ms = c->phase_since >> PHASE_BITS;
+        if (c->is_open && now > since_ms && now - since_ms > deadline_ms(c, phase)) {
+            (void)shutdown(c->fd, SHUT_RDWR);
+            all->service->metrics.late += phase != PHASE_IDLE;
+            c->phase_since = now << PHASE_BITS | phase;
+        }
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+static void tell_cancel(const struct connection *c)
+{
+    const uint64_t one = 1;
+    if (c->cancel_fd >= 0) {
+        ssize_t n = write(c->cancel_fd, &one, sizeof(one));
+        (void)n; /* readable already */
+    }
+}
+
+static void on_gone(struct connections *all, uint64_t tag)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    struct connection *c = &all->items[tag >> 32];
+    if (c->is_open && c->generation == (uint32_t)tag) {
+        c->is_gone = true;
+        tell_cancel(c);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+static void *watch(void *arg)
+{
+    struct connections *all = arg;
+    uint64_t ticked_ms = clock_ms();
+    for (;;) {
+        struct epoll_event events[EVENTS];
+        int n = epoll_wait(all->epoll_fd, events, EVENTS, TICK_MS);
+        for (int i = 0; i < n; i++) {
+            if (events[i].data.u64 == UINT64_MAX)
+                return NULL;
+            on_gone(all, events[i].data.u64);
+        }
+        if (clock_ms() - ticked_ms >= TICK_MS) {
+            ticked_ms = clock_ms();
+            close_late(all);
+            service_tick(all->service);
+        }
+    }
+}
+
+static int start(struct connections *all)
+{
+    struct epoll_event stop = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    all->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (all->epoll_fd < 0 || all->stop_fd < 0 ||
+        epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, all->stop_fd, &stop) < 0)
+        return -errno;
+    int r = pthread_create(&all->thread, NULL, watch, all);
+    all->has_thread = r == 0;
+    return -r;
+}
+
+int connections_open(
+    struct connections **ret, struct service *service, unsigned max, struct err *err)
+{
+    struct connections *all = xcalloc(1, sizeof(*all));
+    all->service = service;
+    all->epoll_fd = all->stop_fd = -1;
+    all->max = max;
+    all->count = max + max / 8 + EXTRA_MIN;
+    all->items = xcalloc(all->count, sizeof(*all->items));
+    (void)pthread_mutex_init(&all->lock, NULL);
+    for (unsigned i = all->count; i-- > 0;) {
+        struct connection *c = &all->items[i];
+        *c = (struct connection){
+            .all = all, .index = i, .cancel_fd = -1, .next_free = all->free_list};
+        all->free_list = c;
+    }
+    int r = start(all);
+    if (r < 0) {
+        connections_close(all);
+        return err_set(err, ERR_INTERNAL, -r, "cannot watch connections: %s", strerror(-r));
+    }
+    *ret = all;
+    return 0;
+}
+
+void connections_close(struct connections *all)
+{
+    const uint64_t one = 1;
+    if (!all)
+        return;
+    if (all->has_thread && write(all->stop_fd, &one, sizeof(one)) > 0)
+        (void)pthread_join(all->thread, NULL);
+    close_fd(&all->epoll_fd);
+    close_fd(&all->stop_fd);
+    (void)pthread_mutex_destroy(&all->lock);
+    free(all->items);
+    free(all);
+}
+
+/* Whether it may go when others need its place: it has no request under way, or has taken its
+ * time for the first one. */
+static bool is_idle(const struct connection *c, uint64_t now)
+{
+    enum phase phase = phase_of(c);
+    return c->is_open && !c->is_closing &&
+           (phase == PHASE_IDLE ||
+               (phase == PHASE_HEADERS && now > (c->phase_since >> PHASE_BITS) + SILENT_MS));
+}
+
+/* Closes the connection that has been idle for longest; false when none is. */
+static bool close_idlest(struct connections *all)
+{
+    struct connection *idlest = NULL;
+    uint64_t now = clock_ms();
+    for (unsigned i = 0; i < all->count; i++) {
+        struct connection *c = &all->items[i];
+        if (is_idle(c, now) && (!idlest || c->phase_since < idlest->phase_since))
+            idlest = c;
+    }
+    if (!idlest)
+        return false;
+    idlest->is_closing = true;
+    (void)shutdown(idlest->fd, SHUT_RDWR);
+    return true;
+}
+
+struct connection *connection_begin(struct connections *all, int fd)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    struct connection *c = all->free_list;
+    if (c) {
+        all->free_list = c->next_free;
+        c->is_extra = all->open >= all->max && !close_idlest(all);
+        c->is_open = true;
+        c->is_closing = false;
+        all->open++;
+        c->fd = fd;
+        c->phase_since = clock_ms() << PHASE_BITS | PHASE_HEADERS;
+        c->cancel_fd = -1;
+        c->is_gone = false;
+        all->service->metrics.connections++;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return c;
+}
+
+void connection_end(struct connection *c)
+{
+    struct connections *all = c->all;
+    (void)pthread_mutex_lock(&all->lock);
+    c->is_open = false;
+    all->open--;
+    c->generation++;
+    c->next_free = all->free_list;
+    all->free_list = c;
+    all->service->metrics.connections--;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool connection_is_extra(const struct connection *c)
+{
+    return c->is_extra;
+}
+
+bool connection_has_spoken(const struct connection *c)
+{
+    return phase_of(c) != PHASE_HEADERS;
+}
+
+void connection_phase(struct connection *c, enum phase phase)
+{
+    c->phase_since = clock_ms() << PHASE_BITS | phase;
+}
+
+int connection_fd(const struct connection *c)
+{
+    return c->fd;
+}
+
+/* Half-closing counts as leaving: a client that wants its answer keeps its side open. */
+void connection_follow(struct connection *c, int cancel_fd)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLONESHOT,
+        .data.u64 = (uint64_t)c->index << 32 | c->generation};
+    (void)pthread_mutex_lock(&c->all->lock);
+    c->cancel_fd = cancel_fd;
+    (void)pthread_mutex_unlock(&c->all->lock);
+    if (epoll_ctl(c->all->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) < 0 && errno == EEXIST)
+        (void)epoll_ctl(c->all->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+void connection_unfollow(struct connection *c)
+{
+    (void)epoll_ctl(c->all->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    (void)pthread_mutex_lock(&c->all->lock);
+    c->cancel_fd = -1;
+    (void)pthread_mutex_unlock(&c->all->lock);
+}
+
+bool connection_is_gone(const struct connection *c)
+{
+    (void)pthread_mutex_lock(&c->all->lock);
+    bool is_gone = c->is_gone;
+    (void)pthread_mutex_unlock(&c->all->lock);
+    return is_gone;
+}
+
+void connections_cancel_all(struct connections *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        if (all->items[i].is_open)
+            tell_cancel(&all->items[i]);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+unsigned connections_busy(struct connections *all, bool slow)
+{
+    unsigned busy = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    for (unsigned i = 0; i < all->count; i++) {
+        const struct connection *c = &all->items[i];
+        enum phase phase = phase_of(c);
+        busy += c->is_open && (phase == PHASE_HANDLING ||
+                                  (slow && (phase == PHASE_REPLY || phase == PHASE_BODY ||
+                                               phase == PHASE_TAKEN)));
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return busy;
+}

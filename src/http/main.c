@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-server: started by hermes-monitor with a socket to it on descriptor 3. It takes what
+ * the monitor hands over, gives up every right it does not need, and serves until it is told to
+ * stop or the monitor is gone. */
+
+#include "http/confine.h"
+#include "http/server.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "proto/handover.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LARGE_BLOCK = 256 << 10, HEAPS = 4 };
+
+struct hello {
+    int fds[FDPASS_MAX];
+    unsigned count;
+};
+
+static int receive_hello(struct hello *hello, struct err *err)
+{
+    enum handover_kind kind;
+    int r = handover_receive(HANDOVER_FD, &kind, hello->fds, &hello->count);
+    if (r <= 0 || kind != HANDOVER_HELLO || hello->count < HELLO_LISTEN)
+        return err_set(err, ERR_INTERNAL, r < 0 ? -r : EPROTO,
+            "hermes-server is started by hermes-monitor; run `hermes serve`");
+    return 0;
+}
+
+static int read_settings(struct service *s, const struct hello *hello, struct err *err)
+{
+    cleanup_buf struct buf settings;
+    cleanup_buf struct buf keys;
+    struct strv problems = {0};
+    buf_init(&settings, HANDOVER_MAX_TEXT);
+    buf_init(&keys, HANDOVER_MAX_TEXT);
+    int r = handover_read_text(hello->fds[HELLO_SETTINGS], &settings);
+    if (r == 0)
+        r = handover_read_text(hello->fds[HELLO_KEYS], &keys);
+    if (r == 0)
+        r = config_load_text(
+            &s->config, settings.data ? settings.data : "", settings.len, &problems);
+    if (r == 0 && keys.len)
+        keys_add_text(&s->keys, "keys", keys.data, keys.len, &problems);
+    if (r < 0 || problems.count)
+        r = err_set(err, ERR_INTERNAL, EINVAL, "settings: %s",
+            problems.count ? problems.items[0] : strerror(-r));
+    strv_done(&problems);
+    return r;
+}
+
+/* The order matters: what needs the file system of root first, then the identity, then the
+ * files that belong to it, and no thread before the last step of confinement. */
+static int prepare(struct service *s, struct hello *hello, struct err *err)
+{
+    cleanup_buf struct buf table;
+    buf_init(&table, HANDOVER_MAX_TEXT);
+    int r = read_settings(s, hello, err);
+    if (r == 0)
+        r = runtime_load(&s->runtimes, NULL, err);
+    if (r == 0)
+        r = runtime_load_sdk(&s->runtimes, err);
+    if (r == 0 && (r = handover_read_text(hello->fds[HELLO_TABLE], &table)) < 0)
+        (void)err_set(err, ERR_INTERNAL, -r, "cannot read the engine's table");
+    if (r == 0)
+        r = confine_identity(s->config.user, err);
+    if (r < 0)
+        return r;
+    if (setenv("HERMES_STATE_DIR", s->config.state_dir, 1) < 0)
+        return err_set(err, ERR_INTERNAL, errno, "cannot prepare");
+    struct engine_options options = {
+        .maxima = s->config.maxima, .source_count = s->config.mount_count};
+    if ((r = cache_settings_read(&options.cache, err)) < 0 ||
+        (r = confine_rest(s->config.state_dir, &s->runtimes, err)) < 0 ||
+        (r = engine_attach(
+             &s->engine, &options, &s->runtimes, hello->fds[HELLO_CONTROL], &table, err)) < 0)
+        return r;
+    return service_open(s, err);
+}
+
+/* As many descriptors as we may have: a run takes about ten. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Output and bodies of megabytes come and go on hundreds of threads. glibc would keep them in
+ * the heaps of those threads once it has seen a few; from their own mappings they go back at
+ * once.
+ */
+static void keep_heaps_small(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BLOCK);
+    (void)mallopt(M_ARENA_MAX, HEAPS);
+}
+
+static int block_signals(void)
+{
+    sigset_t set;
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* A message of the monitor; false when it is gone. */
+static bool on_monitor(struct service *s)
+{
+    enum handover_kind kind;
+    int fds[FDPASS_MAX];
+    unsigned count;
+    int r = handover_receive(HANDOVER_FD, &kind, fds, &count);
+    if (r <= 0)
+        return false;
+    if (kind == HANDOVER_SPAWNER && count == 1) {
+        r = engine_reattach(s->engine, fds[0]);
+        s->metrics.spawner_restarts++;
+        log_event(LOG_WARN, "new spawner", "result", r < 0 ? strerror(-r) : "ok", (char *)NULL);
+    }
+    return true;
+}
+
+/* Serves until told to stop; returns the grace period. */
+static uint64_t serve(struct service *s, int signal_fd)
+{
+    struct pollfd fds[] = {{HANDOVER_FD, POLLIN, 0}, {signal_fd, POLLIN, 0}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0)
+            continue;
+        if (fds[1].revents)
+            return s->config.grace_s * 1000;
+        if (fds[0].revents && !on_monitor(s))
+            return 0;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct service service;
+    struct hello hello = {0};
+    struct err err = {0};
+    struct server *server = NULL;
+    int signal_fd = block_signals();
+    (void)umask(077);
+    /* Names in archives are UTF-8. Nothing else here depends on a locale. */
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+    (void)fcntl(HANDOVER_FD, F_SETFD, FD_CLOEXEC);
+    raise_descriptors();
+    keep_heaps_small();
+    int r = receive_hello(&hello, &err);
+    if (r == 0)
+        r = prepare(&service, &hello, &err);
+    if (r == 0)
+        r = server_start(
+            &server, &service, hello.fds + HELLO_LISTEN, hello.count - HELLO_LISTEN, &err);
+    if (r < 0) {
+        log_event(
+            LOG_ERROR, "cannot start", "field", err.field, "reason", err.message, (char *)NULL);
+        return 125;
+    }
+    (void)handover_send(HANDOVER_FD, HANDOVER_READY, NULL, 0);
+    uint64_t grace_ms = serve(&service, signal_fd);
+    log_event(LOG_INFO, "stopping", (char *)NULL);
+    server_stop(server, grace_ms);
+    service_close(&service);
+    return 0;
+}

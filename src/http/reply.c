@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The few shapes that replies have; http/request.c sends them. */
+
+#include "http/http.h"
+
+#include "base/alloc.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void reply_header(struct http_reply *reply, const char *name, const char *value)
+{
+    if (reply->header_count == HTTP_MAX_HEADERS)
+        return;
+    reply->headers[reply->header_count].name = name;
+    (void)snprintf(reply->headers[reply->header_count].value, sizeof(reply->headers[0].value),
+        "%s", value);
+    reply->header_count++;
+}
+
+void reply_json(struct http_reply *reply, int status, char *text, size_t len)
+{
+    free(reply->body);
+    reply->status = status;
+    reply->content_type = NULL;
+    reply->body = text;
+    reply->body_len = len;
+}
+
+void reply_text(struct http_reply *reply, int status, const char *type, const char *text)
+{
+    reply_json(reply, status, xstrdup(text), strlen(text));
+    reply->content_type = type;
+}
+
+void reply_error(struct http_reply *reply, const struct err *err)
+{
+    const struct err_info *info = &err_table[err->code == ERR_NONE ? ERR_INTERNAL : err->code];
+    json_t *error = json_pack("{s:s, s:s}", "code", info->name, "message", err->message);
+    if (err->field[0])
+        (void)json_object_set_new(error, "field", json_string(err->field));
+    json_t *body = json_pack("{s:o}", "error", error);
+    char *text = json_dumps(body, JSON_COMPACT);
+    json_decref(body);
+    reply_json(reply, info->http_status, text, text ? strlen(text) : 0);
+    if (err->code == ERR_UNAUTHORIZED)
+        reply_header(reply, "WWW-Authenticate", "Bearer realm=\"hermes\"");
+    if ((err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE) && !reply->retry_after_s)
+        reply->retry_after_s = 1;
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See request.h. The path of a request: request line (request_begin), headers (on_headers:
+ * gate, route, key, size: all before the body), body, handler, reply. */
+
+#include "http/request.h"
+
+#include "http/auth.h"
+#include "http/connection.h"
+#include "http/gate.h"
+#include "http/http.h"
+#include "http/raw_reply.h"
+#include "http/routes.h"
+#include "http/stream.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { SMALL_BODY = 64 << 10, SMALL_REPLY = 64 << 10, SINK_STEP = 64 << 10 };
+
+const char *http_header(const struct http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *http_query(const struct http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len)
+{
+    const char *value = NULL;
+    *ret_len = 0;
+    (void)MHD_lookup_connection_value_n(
+        req->mhd, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value, ret_len);
+    return value;
+}
+
+bool http_accepts(const struct http_request *req, const char *type)
+{
+    const char *accept = http_header(req, "Accept");
+    return accept && strcasestr(accept, type);
+}
+
+void http_follow(struct http_request *req, int fd)
+{
+    connection_follow(req->connection, fd);
+}
+
+void http_unfollow(struct http_request *req)
+{
+    connection_unfollow(req->connection);
+}
+
+bool http_is_gone(const struct http_request *req)
+{
+    return connection_is_gone(req->connection);
+}
+
+/* From 127.0.0.0/8, ::1 or a unix socket. */
+static bool is_local(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *addr = info ? info->client_addr : NULL;
+    if (!addr || addr->sa_family == AF_UNIX)
+        return true;
+    if (addr->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+    return addr->sa_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(six) ||
+               (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127));
+}
+
+static struct connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+void *request_begin(void *context, const char *uri, struct MHD_Connection *mhd)
+{
+    struct service *service = context;
+    struct http_request *req = xcalloc(1, sizeof(*req));
+    req->service = service;
+    req->mhd = mhd;
+    req->connection = connection_of(mhd);
+    req->target = xstrdup(uri);
+    req->path_len = strcspn(uri, "?");
+    req->owner = -1;
+    req->began_ns = clock_ns();
+    buf_init(&req->body, service->config.max_body);
+    if (req->connection)
+        connection_phase(req->connection, PHASE_NEXT);
+    return req;
+}
+
+static void log_request(const struct http_request *req, int status)
+{
+    bool quiet = req->route && req->route->is_quiet && status < 400;
+    if (quiet && log_get_level() < LOG_DEBUG)
+        return;
+    char number[16];
+    char ms[32];
+    char path[160];
+    (void)snprintf(number, sizeof(number), "%d", status);
+    (void)snprintf(ms, sizeof(ms), "%.3f", (double)(clock_ns() - req->began_ns) / 1e6);
+    (void)snprintf(path, sizeof(path), "%.*s", (int)(req->path_len < 150 ? req->path_len : 150),
+        req->target);
+    log_event(quiet ? LOG_DEBUG : LOG_INFO, "request", "method",
+        req->method ? req->method : "?", "path", path, "status", number, "ms", ms, "key",
+        service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
+}
+
+static struct MHD_Response *make_response(struct http_request *req, struct http_reply *reply)
+{
+    return reply->read ? stream_response(req, reply)
+                       : MHD_create_response_from_buffer(reply->body_len,
+                             reply->body ? reply->body : (char *)"",
+                             reply->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result send_reply(struct http_request *req, struct http_reply *reply)
+{
+    char number[16];
+    struct MHD_Response *response = make_response(req, reply);
+    if (!response)
+        return MHD_NO;
+    bool has_body = reply->body_len > 0 || reply->read;
+    if (has_body)
+        (void)MHD_add_response_header(response, "Content-Type",
+            reply->content_type ? reply->content_type : "application/json");
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (reply->retry_after_s) {
+        (void)snprintf(number, sizeof(number), "%u", reply->retry_after_s);
+        (void)MHD_add_response_header(response, "Retry-After", number);
+    }
+    for (size_t i = 0; i < reply->header_count; i++)
+        (void)MHD_add_response_header(
+            response, reply->headers[i].name, reply->headers[i].value);
+    if (reply->close || req->service->stopping)
+        (void)MHD_add_response_header(response, "Connection", "close");
+    req->is_answered = true;
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_REPLY);
+    enum MHD_Result r = MHD_queue_response(req->mhd, (unsigned)reply->status, response);
+    MHD_destroy_response(response);
+    return r;
+}
+
+/* Answers a request whose body is not read to its end. The library cannot do that in the middle
+ * of a body, and before it resets the connection too soon: the reply goes out by hand. */
+static enum MHD_Result cut_off(struct http_request *req, struct http_reply *reply)
+{
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    raw_reply(connection_fd(req->connection), reply);
+    free(reply->body);
+    return MHD_NO;
+}
+
+/* Gives the connection to another protocol. This thread is the connection's own, and may stay
+ * there: MHD_NO then closes it. The library could hand the socket over itself, but would keep
+ * such connections in a list of its own that has to be empty before it stops. */
+static enum MHD_Result hand_over(struct http_request *req, struct http_reply *reply)
+{
+    int fd = connection_fd(req->connection);
+    metrics_count_request(&req->service->metrics, reply->status);
+    log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_TAKEN);
+    raw_switch(fd, reply);
+    reply->serve(reply->context, req, fd);
+    reply->done(reply->context);
+    return MHD_NO;
+}
+
+/* Sends a refusal: by hand when there is a body that was not read. */
+static enum MHD_Result send_refusal(struct http_request *req, struct http_reply *reply)
+{
+    auth_cors(req, reply);
+    return req->declares_body && !req->is_read ? cut_off(req, reply) : send_reply(req, reply);
+}
+
+static void fill_error(
+    const struct route *route, struct http_reply *reply, const struct err *err)
+{
+    if (route && route->refuse)
+        route->refuse(reply, err);
+    else
+        reply_error(reply, err);
+}
+
+static enum MHD_Result refuse(struct http_request *req, const struct err *err)
+{
+    struct http_reply reply = {.close = connection_is_extra(req->connection)};
+    fill_error(req->route, &reply, err);
+    return send_refusal(req, &reply);
+}
+
+/* A reply is held until the client has taken it. One that can be asked for again gives way when
+ * there is no memory; the answer of a run that is over does not. */
+static void hold_reply(struct http_request *req, struct http_reply *reply)
+{
+    struct err err = {0};
+    if (reply->body_len > SMALL_REPLY && str_eq(req->method, "GET")) {
+        if (!service_hold(req->service, reply->body_len)) {
+            (void)service_full(&err);
+            reply_error(reply, &err);
+            return;
+        }
+    } else {
+        service_hold_anyway(req->service, reply->body_len);
+    }
+    req->held += reply->body_len;
+}
+
+/* The rest of a request whose body went, or goes now, where its handler wants it. */
+static int finish_sink(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct http_sink *sink = &req->sink;
+    int r = 0;
+    if (req->body.len)
+        r = sink->write(sink->context, req->body.data, req->body.len, err);
+    return r < 0 ? r : sink->finish(sink->context, reply, err);
+}
+
+static enum MHD_Result dispatch(struct http_request *req)
+{
+    struct http_reply reply = {0};
+    struct err err = {0};
+    connection_phase(req->connection, PHASE_HANDLING);
+    int r = req->sink.done ? 0 : req->route->handle(req, &reply, &err);
+    if (r == 0 && req->sink.done)
+        r = finish_sink(req, &reply, &err);
+    if (r < 0)
+        fill_error(req->route, &reply, &err);
+    buf_done(&req->body);
+    if (reply.serve)
+        return hand_over(req, &reply);
+    hold_reply(req, &reply);
+    auth_cors(req, &reply);
+    return send_reply(req, &reply);
+}
+
+static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
+{
+    struct http_reply reply = {0};
+    struct err err = {0};
+    const struct route *other = NULL; /* of another method */
+    if (allow[0]) {
+        char method[16];
+        char rest[64];
+        (void)snprintf(method, sizeof(method), "%.*s", (int)strcspn(allow, ","), allow);
+        other = route_find(
+            method, req->target, req->path_len, req->params, &req->rest, rest, sizeof(rest));
+        (void)err_set(&err, ERR_METHOD, EINVAL, "this path takes %s", allow);
+        reply_header(&reply, "Allow", allow);
+    } else {
+        (void)err_set(&err, ERR_NOT_FOUND, ENOENT, "there is no such path");
+    }
+    fill_error(other, &reply, &err);
+    return send_refusal(req, &reply);
+}
+
+/* Any OPTIONS is answered for the browser: what may be called is decided by the call itself. */
+static enum MHD_Result answer_preflight(struct http_request *req)
+{
+    struct http_reply reply = {.status = 200};
+    reply_header(
+        &reply, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
+    reply_header(&reply, "Access-Control-Allow-Headers",
+        "Content-Type, Authorization, X-API-Key, Last-Event-ID");
+    reply_header(&reply, "Access-Control-Max-Age", "600");
+    reply_header(
+        &reply, "Vary", "Access-Control-Request-Method, Access-Control-Request-Headers");
+    return send_refusal(req, &reply);
+}
+
+static int check_body(struct http_request *req, struct err *err)
+{
+    const char *type = http_header(req, "Content-Type");
+    const char *length = http_header(req, "Content-Length");
+    uint64_t bytes = 0;
+    bool is_json =
+        type && strncasecmp(type, "application/json", 16) == 0 && strchr("; \t", type[16]);
+    if ((req->route->body == BODY_JSON && type && !is_json) ||
+        (req->route->body == BODY_TYPED_JSON && !is_json))
+        return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
+    if (length && req->route->body != BODY_STREAM &&
+        (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
+        return err_set(
+            err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
+    return 0;
+}
+
+/* Route, key and size: everything that can be refused without the body. Returns true when the
+ * request may go on; otherwise it has its answer, and *ret is for the library. */
+static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
+{
+    struct err err = {0};
+    char allow[64];
+    if (str_eq(req->method, "OPTIONS")) {
+        *ret = answer_preflight(req);
+        return false;
+    }
+    req->route = route_find(
+        req->method, req->target, req->path_len, req->params, &req->rest, allow, sizeof(allow));
+    req->rest_len = req->rest ? (size_t)(req->target + req->path_len - req->rest) : 0;
+    if (!req->route) {
+        *ret = refuse_route(req, allow);
+        return false;
+    }
+    if (auth_check(req, &err) < 0 || check_body(req, &err) < 0) {
+        *ret = refuse(req, &err);
+        return false;
+    }
+    return true;
+}
+
+/* A body that is small and of known length is read in any case: the client gets its answer, and
+ * the connection can go on. */
+static bool is_small(const struct http_request *req)
+{
+    const char *length = http_header(req, "Content-Length");
+    uint64_t bytes;
+    return length && str_parse_u64(length, &bytes) == 0 && bytes <= SMALL_BODY;
+}
+
+/* A large body that its handler takes as it comes. */
+static enum MHD_Result begin_sink(struct http_request *req)
+{
+    struct http_reply reply = {0};
+    struct err err = {0};
+    connection_phase(req->connection, PHASE_HANDLING);
+    if (req->route->handle(req, &reply, &err) < 0)
+        return refuse(req, &err);
+    connection_phase(req->connection, PHASE_BODY);
+    return MHD_YES;
+}
+
+/* The headers are there. */
+static enum MHD_Result on_headers(
+    struct http_request *req, const char *method, const char *version)
+{
+    struct err err = {0};
+    enum MHD_Result r = MHD_YES;
+    req->is_begun = true;
+    req->is_head = str_eq(method, "HEAD");
+    req->method = req->is_head ? "GET" : method;
+    req->is_local = is_local(req->mhd);
+    if (gate_check(req, version, &err) < 0) {
+        req->service->metrics.gated++;
+        return refuse(req, &err);
+    }
+    if (connection_is_extra(req->connection)) {
+        (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
+        return refuse(req, &err);
+    }
+    if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
+        return r;
+    if (req->route && req->route->body == BODY_STREAM)
+        return begin_sink(req);
+    if (req->declares_body)
+        connection_phase(req->connection, PHASE_BODY);
+    return MHD_YES;
+}
+
+/* A sender has request_timeout_s for each SINK_STEP bytes, not for all of them. */
+static enum MHD_Result on_sink(struct http_request *req, const char *data, size_t size)
+{
+    struct err err = {0};
+    bool is_step = req->sunk / SINK_STEP != (req->sunk + size) / SINK_STEP;
+    if (req->sink.write(req->sink.context, data, size, &err) < 0)
+        return refuse(req, &err);
+    req->sunk += size;
+    if (is_step)
+        connection_phase(req->connection, PHASE_BODY);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_body(struct http_request *req, const char *data, size_t size)
+{
+    struct err err = {0};
+    if (req->sink.done)
+        return on_sink(req, data, size);
+    if (!service_hold(req->service, size)) {
+        (void)service_full(&err);
+        return refuse(req, &err);
+    }
+    req->held += size;
+    int r = buf_append(&req->body, data, size);
+    if (r == -EMSGSIZE) {
+        (void)err_set(
+            &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
+        return refuse(req, &err);
+    }
+    return r < 0 ? MHD_NO : MHD_YES;
+}
+
+enum MHD_Result request_go_on(void *context, struct MHD_Connection *mhd, const char *url,
+    const char *method, const char *version, const char *data, size_t *data_size,
+    void **request)
+{
+    struct http_request *req = *request;
+    if (!req || !req->connection)
+        return MHD_NO;
+    if (!req->is_begun)
+        return on_headers(req, method, version);
+    if (req->is_answered) {
+        *data_size = 0;
+        return MHD_YES;
+    }
+    if (*data_size == 0) {
+        enum MHD_Result r = MHD_YES;
+        req->is_read = true;
+        return req->route || is_welcome(req, &r) ? dispatch(req) : r;
+    }
+    size_t size = *data_size;
+    *data_size = 0;
+    return on_body(req, data, size);
+}
+
+void request_end(void *context, struct MHD_Connection *mhd, void **request,
+    enum MHD_RequestTerminationCode how)
+{
+    struct http_request *req = *request;
+    if (!req)
+        return;
+    if (req->connection)
+        connection_phase(req->connection, PHASE_IDLE);
+    buf_done(&req->body);
+    if (req->sink.done)
+        req->sink.done(req->sink.context);
+    service_release(req->service, req->held);
+    free(req->target);
+    free(req);
+    *request = NULL;
+}

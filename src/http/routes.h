@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The table of routes. To add one: a row here and a handler in a file of its group. */
+
+#include "http/http.h"
+
+enum auth_class {
+    AUTH_NONE,
+    AUTH_KEY,
+    AUTH_LOCAL,  /* no key is needed on loopback */
+    AUTH_RUNNER, /* a wrong X-API-Key is 403 */
+};
+
+enum body_kind {
+    BODY_NONE,       /* one that comes is ignored up to the cap */
+    BODY_JSON,       /* another content type is 415 */
+    BODY_TYPED_JSON, /* so is none */
+    BODY_ANY,        /* the handler decides */
+    BODY_STREAM,     /* of any size: the handler sets req->sink, perhaps before it has come */
+};
+
+/* Fills in the reply to a refused request. */
+typedef void http_refusal(struct http_reply *reply, const struct err *err);
+
+struct route {
+    const char *method;
+    const char *path; /* "/v1/runs/{id}" */
+    enum auth_class auth;
+    enum body_kind body;
+    bool is_quiet; /* logged at level debug */
+    http_handler *handle;
+    const char *summary;
+    const char *answers;  /* "200 400 401": statuses for /openapi.json */
+    http_refusal *refuse; /* what its errors look like; NULL: reply_error() */
+};
+extern const struct route route_table[];
+extern const size_t route_count;
+
+/* The route of method and path (path_len bytes); fills in params, and *ret_rest with what
+ * {path...} took, or NULL. NULL when there is none; then
+ * *ret_allow (out_size bytes) lists the methods of the path, "" when the path is unknown. */
+const struct route *route_find(const char *method, const char *path, size_t path_len,
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], const char **ret_rest, char *ret_allow,
+    size_t allow_size);
+
+http_handler handle_run_create, handle_run_get, handle_run_delete, handle_run_events;
+http_handler handle_judge_create;
+http_handler handle_session_create, handle_session_list, handle_session_get,
+    handle_session_delete, handle_session_exec, handle_session_interrupt, handle_session_reset,
+    handle_session_fork, handle_session_checkpoint, handle_session_checkpoints,
+    handle_session_checkpoint_delete, handle_session_rollback, handle_session_jobs,
+    handle_session_kill_job, handle_session_tool_results, handle_session_terminal;
+http_handler handle_file_get, handle_file_put, handle_file_delete, handle_file_list,
+    handle_file_archive;
+http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
+    handle_report, handle_openapi;
+http_handler handle_execute, handle_execute_files;
+http_refusal refuse_execute, refuse_execute_files;
+http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,
+    handle_runner_prebuilds, handle_runner_cleanup;

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See stream.h. Between two pieces the connection waits for us, with a piece for the client:
+ * that decides which of its deadlines holds. */
+
+#include "http/stream.h"
+
+#include "http/connection.h"
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 64 << 10, PENDING_MAX = 512 << 20 };
+
+/* A stream on its way: the reply's reader and what it read but the library has not taken. */
+struct stream {
+    struct service *service;
+    struct http_request *req;
+    struct buf pending;
+    size_t held; /* for pending */
+    bool is_exact;
+    size_t at;
+    int (*read)(void *context, struct http_request *req, struct buf *to);
+    void (*done)(void *context);
+    void *context;
+};
+
+/* A reader that does not read holds what it was last given. Where there is no memory for that,
+ * the stream breaks off; the client can take it up again. */
+static bool hold_pending(struct stream *s)
+{
+    if (s->pending.cap <= s->held)
+        return true;
+    if (!service_hold(s->service, s->pending.cap - s->held))
+        return false;
+    s->held = s->pending.cap;
+    return true;
+}
+
+static ssize_t stream_read(void *context, uint64_t position, char *out, size_t max)
+{
+    struct stream *s = context;
+    connection_phase(s->req->connection, PHASE_HANDLING);
+    while (s->at == s->pending.len) {
+        buf_clear(&s->pending);
+        s->at = 0;
+        int r = s->read ? s->read(s->context, s->req, &s->pending) : 0;
+        if (r < 0 && r != -EAGAIN && s->is_exact)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (r <= 0 && r != -EAGAIN)
+            s->read = NULL;
+        if (!hold_pending(s))
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (!s->read && s->pending.len == 0)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    size_t n = s->pending.len - s->at < max ? s->pending.len - s->at : max;
+    memcpy(out, s->pending.data + s->at, n);
+    s->at += n;
+    connection_phase(s->req->connection, PHASE_REPLY);
+    return (ssize_t)n;
+}
+
+static void stream_done(void *context)
+{
+    struct stream *s = context;
+    s->done(s->context);
+    buf_done(&s->pending);
+    service_release(s->service, s->held);
+    free(s);
+}
+
+struct MHD_Response *stream_response(struct http_request *req, const struct http_reply *reply)
+{
+    struct stream *s = xcalloc(1, sizeof(*s));
+    *s = (struct stream){.service = req->service,
+        .req = req,
+        .is_exact = reply->is_exact,
+        .read = reply->read,
+        .done = reply->done,
+        .context = reply->context};
+    buf_init(&s->pending, PENDING_MAX);
+    return MHD_create_response_from_callback(
+        reply->has_size ? reply->size : MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_done);
+}

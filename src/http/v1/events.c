@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See events.h. The connection's thread waits in the history for the next event, in short naps
+ * so that it sees its client leave, and sends a comment when nothing happened for a while. */
+
+#include "http/v1/events.h"
+
+#include "http/routes.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { NAP_MS = 200, COMMENT_MS = 15000 };
+
+struct reader {
+    struct history_run *run;
+    uint64_t after_id;
+    uint64_t spoke_ms; /* when something was sent last */
+    bool is_followed;
+};
+
+static int read_events(void *context, struct http_request *req, struct buf *to)
+{
+    struct reader *reader = context;
+    if (!reader->is_followed) {
+        http_follow(req, -1);
+        reader->is_followed = true;
+    }
+    for (;;) {
+        int r = history_read(reader->run, &reader->after_id, NAP_MS, to);
+        if (r != -ETIMEDOUT) {
+            reader->spoke_ms = clock_ms();
+            return r;
+        }
+        if (http_is_gone(req))
+            return -EPIPE;
+        if (clock_ms() - reader->spoke_ms >= COMMENT_MS) {
+            reader->spoke_ms = clock_ms();
+            return buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
+        }
+    }
+}
+
+static void end_reading(void *context)
+{
+    struct reader *reader = context;
+    history_read_end(reader->run);
+    history_unref(reader->run);
+    free(reader);
+}
+
+void events_reply(struct http_request *req, struct history_run *run, uint64_t after_id,
+    struct http_reply *reply)
+{
+    struct reader *reader = xcalloc(1, sizeof(*reader));
+    *reader = (struct reader){.run = run, .after_id = after_id, .spoke_ms = clock_ms()};
+    history_read_begin(run);
+    reply->status = 200;
+    reply->content_type = "text/event-stream";
+    reply->read = read_events;
+    reply->done = end_reading;
+    reply->context = reader;
+    reply_header(reply, "Cache-Control", "no-store");
+    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
+    reply_header(reply, "X-Run-Id", history_id(run));
+}
+
+int handle_run_events(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    const char *last = http_header(req, "Last-Event-ID");
+    uint64_t after_id = 0;
+    if (last && last[0] && str_parse_u64(last, &after_id) < 0)
+        return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
+    struct history_run *run = history_find(
+        req->service->history, req->params[0], service_owner_name(req->service, req->owner));
+    if (!run)
+        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
+    if (history_is_read(run, after_id)) {
+        reply->status = 204; /* tells a browser not to connect again */
+        history_unref(run);
+        return 0;
+    }
+    events_reply(req, run, after_id, reply);
+    return 0;
+}

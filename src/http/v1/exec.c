@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* POST /v1/sessions/{id}/exec and the answers of tools. A plain exec happens on the
+ * connection's own thread, a streamed one on a thread of its own: a client that reads slowly
+ * must not keep it from its deadlines. */
+
+#include "http/v1/events.h"
+#include "http/routes.h"
+#include "http/v1/sessions.h"
+#include "base/alloc.h"
+#include "session/decode.h"
+#include "session/stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Takes the session while the client waits. */
+static int begin(struct http_request *req, struct session *s, const struct exec_spec *spec,
+    int cancel_fd, struct http_reply *reply, struct err *err)
+{
+    int r = session_begin(s, spec, cancel_fd, &reply->retry_after_s, err);
+    if (r == -ECANCELED)
+        r = err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+    return r;
+}
+
+/* Hermes failed: the answer has the shape of an error, and what there is of the result. */
+static void reply_failure(
+    struct http_reply *reply, const struct exec_result *result, const struct err *err)
+{
+    json_t *json = exec_result_json(result);
+    (void)json_object_set_new(json, "error",
+        json_pack("{s:s, s:s}", "code", err_table[err->code].name, "message", err->message));
+    reply_value(reply, err_table[err->code].http_status, json);
+}
+
+static int exec_now(struct http_request *req, struct session *s, const struct exec_spec *spec,
+    struct http_reply *reply, struct err *err)
+{
+    struct exec_watch watch = {.cancel_fd = follow_begin(req, err)};
+    struct exec_result result;
+    if (watch.cancel_fd < 0)
+        return watch.cancel_fd;
+    int r = begin(req, s, spec, watch.cancel_fd, reply, err);
+    if (r < 0) {
+        follow_end(req, watch.cancel_fd);
+        return refuse_lost(s, reply, r, err);
+    }
+    r = session_exec(s, spec, &watch, &result, err);
+    follow_end(req, watch.cancel_fd);
+    reply->retry_after_s = 0;
+    if (r < 0)
+        reply_failure(reply, &result, err);
+    else
+        reply_value(reply, 200, exec_result_json(&result));
+    exec_result_done(&result);
+    return 0;
+}
+
+static int exec_stream(struct http_request *req, struct session *s, struct exec_spec *spec,
+    struct http_reply *reply, struct err *err)
+{
+    struct service *service = req->service;
+    struct history_run *record;
+    int cancel_fd = follow_begin(req, err);
+    if (cancel_fd < 0)
+        return cancel_fd;
+    int r = begin(req, s, spec, cancel_fd, reply, err);
+    follow_end(req, cancel_fd);
+    if (r < 0)
+        return refuse_lost(s, reply, r, err);
+    reply->retry_after_s = 0;
+    char id[ID_MAX];
+    id_make("exe_", id);
+    r = history_add(service->history, id, service_owner_name(service, req->owner), RUN_STREAMED,
+        ENCODE_UTF8, &record, err);
+    if (r < 0) {
+        session_abandon(s);
+        return r;
+    }
+    struct history_run *mine = history_ref(record);
+    r = session_exec_later(service, session_ref(s), spec, record, err);
+    if (r < 0) {
+        session_abandon(s);
+        session_unref(s);
+        history_forget(record);
+        history_unref(record);
+        history_unref(mine);
+        return r;
+    }
+    events_reply(req, mine, 0, reply);
+    return 0;
+}
+
+int handle_session_exec(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    bool stream = http_accepts(req, "text/event-stream");
+    struct exec_spec spec;
+    json_t *body = NULL;
+    struct session *s = find_session(req, err);
+    if (!s)
+        return -ENOENT;
+    int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
+    if (r == 0) {
+        r = json_exec_decode(body, &req->service->config, stream, &spec, err);
+        json_decref(body);
+        buf_done(&req->body);
+        if (r == 0)
+            r = stream ? exec_stream(req, s, &spec, reply, err)
+                       : exec_now(req, s, &spec, reply, err);
+        exec_spec_done(&spec);
+    }
+    session_unref(s);
+    return r;
+}
+
+int handle_session_tool_results(
+    struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct session *s = find_session(req, err);
+    json_t *body = NULL;
+    if (!s)
+        return -ENOENT;
+    int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
+    if (r == 0)
+        r = json_tool_result_check(body, req->body.len, err);
+    if (r == 0)
+        r = session_answer_tool(s, body, err);
+    if (r == 0)
+        reply->status = 204;
+    json_decref(body);
+    session_unref(s);
+    return r;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is asked of a judgement: its lists, and the checks that need all of it. */
+
+#include "judge/judge.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000, MATCH_MAX = 500000000 };
+
+void judge_spec_init(struct judge_spec *spec)
+{
+    *spec = (struct judge_spec){.rule = {.kind = COMPARE_TRIM}};
+    run_spec_init(&spec->solution);
+    run_spec_init(&spec->checker);
+    run_spec_init(&spec->interactor);
+}
+
+static void text_done(struct judge_text *text)
+{
+    free(text->data);
+    free(text->path);
+}
+
+void judge_spec_done(struct judge_spec *spec)
+{
+    for (size_t i = 0; i < spec->test_count; i++) {
+        struct judge_test *test = &spec->tests[i];
+        free(test->name);
+        text_done(&test->input);
+        text_done(&test->expected);
+        strv_done(&test->args);
+    }
+    for (size_t i = 0; i < spec->group_count; i++) {
+        free(spec->groups[i].name);
+        strv_done(&spec->groups[i].tests);
+        strv_done(&spec->groups[i].depends);
+    }
+    free(spec->tests);
+    free(spec->groups);
+    run_spec_done(&spec->solution);
+    run_spec_done(&spec->checker);
+    run_spec_done(&spec->interactor);
+    *spec = (struct judge_spec){0};
+}
+
+struct judge_test *judge_spec_add_test(struct judge_spec *spec)
+{
+    spec->tests = xreallocarray(spec->tests, spec->test_count + 1, sizeof(*spec->tests));
+    struct judge_test *test = &spec->tests[spec->test_count++];
+    *test = (struct judge_test){.points = 1, .group = JUDGE_NO_GROUP};
+    return test;
+}
+
+struct judge_group *judge_spec_add_group(struct judge_spec *spec)
+{
+    spec->groups = xreallocarray(spec->groups, spec->group_count + 1, sizeof(*spec->groups));
+    struct judge_group *group = &spec->groups[spec->group_count++];
+    *group = (struct judge_group){0};
+    return group;
+}
+
+static int find_group(const struct judge_spec *spec, const char *name, size_t before)
+{
+    for (size_t i = 0; i < before; i++) {
+        if (str_eq(spec->groups[i].name, name))
+            return (int)i;
+    }
+    return -1;
+}
+
+/* Tests are decided in their order, so what a group depends on has its tests before it. */
+static int check_order(const struct judge_spec *spec, size_t at, struct err *err)
+{
+    const struct judge_group *group = &spec->groups[at];
+    size_t first = spec->test_count;
+    for (size_t i = spec->test_count; i-- > 0;)
+        first = spec->tests[i].group == (int)at ? i : first;
+    for (size_t i = first; i < spec->test_count; i++) {
+        for (size_t k = 0; k < group->depends.count; k++) {
+            char field[64];
+            (void)snprintf(field, sizeof(field), "groups[%zu].depends", at);
+            if (spec->tests[i].group == (int)group->depend_at[k])
+                return err_field(err, field,
+                    "the test `%.64s` of the group `%.64s` must come before those of `%.64s`",
+                    spec->tests[i].name, group->depends.items[k], group->name);
+        }
+    }
+    return 0;
+}
+
+static int settle_group(struct judge_spec *spec, size_t at, struct err *err)
+{
+    struct judge_group *group = &spec->groups[at];
+    const size_t max = sizeof(group->depend_at) / sizeof(group->depend_at[0]);
+    char field[64];
+    size_t matched = 0;
+    (void)snprintf(field, sizeof(field), "groups[%zu].name", at);
+    if (find_group(spec, group->name, at) >= 0)
+        return err_field(err, field, "two groups are named `%.64s`", group->name);
+    (void)snprintf(field, sizeof(field), "groups[%zu].depends", at);
+    if (group->depends.count > max)
+        return err_field(err, field, "a group depends on at most %zu others", max);
+    for (size_t i = 0; i < group->depends.count; i++) {
+        int found = find_group(spec, group->depends.items[i], at);
+        if (found < 0)
+            return err_field(err, field,
+                "there is no group `%.64s` before this one; a group depends on earlier ones",
+                group->depends.items[i]);
+        group->depend_at[i] = (size_t)found;
+    }
+    (void)snprintf(field, sizeof(field), "groups[%zu].tests", at);
+    for (size_t i = 0; i < spec->test_count; i++) {
+        struct judge_test *test = &spec->tests[i];
+        bool is_in = false;
+        for (size_t k = 0; k < group->tests.count; k++)
+            is_in = is_in || str_glob_match(group->tests.items[k], test->name);
+        if (is_in && test->group != JUDGE_NO_GROUP)
+            return err_field(err, field, "the test `%.64s` is in the group `%.64s` already",
+                test->name, spec->groups[test->group].name);
+        if (is_in)
+            test->group = (int)at;
+        matched += is_in;
+    }
+    if (!matched)
+        return err_field(err, field, "no test has such a name");
+    return check_order(spec, at, err);
+}
+
+static int settle_test(struct judge_spec *spec, size_t at, struct err *err)
+{
+    struct judge_test *test = &spec->tests[at];
+    char field[64];
+    if (!test->name)
+        test->name = xasprintf("%zu", at + 1);
+    (void)snprintf(field, sizeof(field), "tests[%zu].expected", at);
+    if (!test->has_expected && !spec->has_checker && !spec->has_interactor)
+        return err_field(
+            err, field, "a test without checker and interactor says what is expected");
+    return 0;
+}
+
+/* Matching takes up to the product of the lengths; a request must not buy hours with that. */
+static int check_patterns(const struct judge_spec *spec, struct err *err)
+{
+    uint64_t names = 0;
+    uint64_t patterns = 0;
+    for (size_t i = 0; i < spec->test_count; i++)
+        names += strlen(spec->tests[i].name) + 1;
+    for (size_t i = 0; i < spec->group_count; i++) {
+        for (size_t k = 0; k < spec->groups[i].tests.count; k++)
+            patterns += strlen(spec->groups[i].tests.items[k]) + 1;
+    }
+    return names * patterns <= MATCH_MAX
+               ? 0
+               : err_field(err, "groups", "too many or too long patterns for so many tests");
+}
+
+int judge_spec_settle(struct judge_spec *spec, struct err *err)
+{
+    int r = 0;
+    if (spec->test_count == 0)
+        return err_field(err, "tests", "there is no test");
+    if (spec->transcript && !spec->has_interactor)
+        return err_field(err, "transcript", "there is a transcript only with an interactor");
+    for (size_t i = 0; r == 0 && i < spec->test_count; i++)
+        r = settle_test(spec, i, err);
+    if (r == 0)
+        r = check_patterns(spec, err);
+    for (size_t i = 0; r == 0 && i < spec->group_count; i++)
+        r = settle_group(spec, i, err);
+    return r;
+}
+
+/* Memory of one box, by the runtime's default when the request names none. */
+static int weigh(struct engine *engine, const struct run_spec *spec, const char *who,
+    uint64_t *ret_memory_mb, struct err *err)
+{
+    int r = engine_weigh(engine, spec, ret_memory_mb, err);
+    if (r < 0 && who[0]) {
+        char field[sizeof(err->field)];
+        (void)snprintf(field, sizeof(field), "%s.%.80s", who, err->field);
+        if (err->field[0])
+            (void)snprintf(err->field, sizeof(err->field), "%s", field);
+        return err_wrap(err, r, "%s", who);
+    }
+    return r;
+}
+
+/* Tests run beside each other: who names a limit on CPU time alone means that one, and not the
+ * wall clock of a busy machine. */
+static void fit_wall(struct run_spec *spec, const struct run_limits *maxima)
+{
+    struct run_limits *limits = &spec->limits;
+    struct run_limits usual = {0};
+    if (!limits->cpu_ms || limits->wall_ms || limits->cpu_ms > maxima->wall_ms)
+        return;
+    limits_fill(&usual, &spec->runtime->limits);
+    uint64_t wall_ms = WALL_PER_CPU * limits->cpu_ms;
+    wall_ms = wall_ms > usual.wall_ms ? wall_ms : usual.wall_ms;
+    limits->wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
+}
+
+/* The files of a test live in the checker's memory. Unless the request says otherwise there is
+ * room for the largest, and a solution that waits is stopped before its interactor is. */
+static void fit_limits(struct judge_spec *spec, const struct run_limits *maxima)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < spec->test_count; i++) {
+        const struct judge_test *test = &spec->tests[i];
+        uint64_t size = test->input.size + 3 * (uint64_t)test->expected.size;
+        most = size > most ? size : most;
+    }
+    fit_wall(&spec->solution, maxima);
+    uint64_t named = spec->solution.limits.output_kb >> 10;
+    uint64_t disk_mb = (most >> 20) + named + 8;
+    struct run_spec *others[] = {&spec->checker, &spec->interactor};
+    for (size_t i = 0; i < 2; i++) {
+        if (!others[i]->runtime || disk_mb <= 32)
+            continue;
+        struct run_limits *limits = &others[i]->limits;
+        uint64_t memory_mb = others[i]->runtime->limits.memory_mb;
+        if (!limits->memory_mb)
+            limits->memory_mb = (memory_mb ? memory_mb : 256) + 3 * disk_mb;
+        if (!limits->disk_mb && disk_mb < limits->memory_mb)
+            limits->disk_mb = disk_mb;
+    }
+    if (spec->has_interactor && !spec->interactor.limits.wall_ms) {
+        struct run_limits solution = spec->solution.limits;
+        limits_fill(&solution, &spec->solution.runtime->limits);
+        uint64_t wall_ms = solution.wall_ms + INTERACTOR_EXTRA_MS;
+        spec->interactor.limits.wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
+    }
+}
+
+int judge_weigh(
+    struct engine *engine, struct judge_spec *spec, uint64_t *ret_memory_mb, struct err *err)
+{
+    uint64_t solution_mb = 0;
+    uint64_t checker_mb = 0;
+    uint64_t interactor_mb = 0;
+    fit_limits(spec, engine_maxima(engine));
+    int r = weigh(engine, &spec->solution, "", &solution_mb, err);
+    if (r == 0 && spec->has_checker)
+        r = weigh(engine, &spec->checker, "compare.checker", &checker_mb, err);
+    if (r == 0 && spec->has_interactor)
+        r = weigh(engine, &spec->interactor, "interactor", &interactor_mb, err);
+    *ret_memory_mb = solution_mb + interactor_mb;
+    if (checker_mb > *ret_memory_mb)
+        *ret_memory_mb = checker_mb;
+    return r;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* One test of a judgement; for judge/judge.c. */
+
+#include "judge/judge.h"
+
+struct judge_programs {
+    struct engine_program *solution;
+    struct engine_program *checker;    /* or NULL */
+    struct engine_program *interactor; /* or NULL */
+};
+
+/* What a test works on; shared by all threads. */
+struct judge_bench {
+    const struct judge_spec *spec;
+    struct judge_programs programs;
+    int cancel_fd;
+};
+
+/* Runs one test once. 0 with the verdict in *result, or negative errno with err when Hermes
+ * failed; then it may be tried again. */
+int judge_test_run(const struct judge_bench *bench, const struct judge_test *test,
+    struct judge_test_result *result, struct err *err);
+
+/* The same with an interactor (judge/talk.c), up to what that says. */
+struct judge_files {
+    struct judge_text input, answer; /* in memory */
+};
+int judge_talk_run(const struct judge_bench *bench, const struct judge_test *test,
+    const struct judge_files *files, struct judge_test_result *result,
+    struct run_result *interactor, struct err *err);
+
+/* What became of the solution by itself. */
+void judge_note_run(struct judge_test_result *result);
+
+/* What a checker or interactor says by its exit status; JUDGE_INTERNAL_ERROR when it failed. */
+enum judge_verdict judge_opinion(const struct stage_result *stage);
+
+/* The same with points and message; `who` is which of them. */
+void judge_note_opinion(const char *who, const struct stage_result *stage, double max_points,
+    struct judge_test_result *result);
+
+/* Arguments and files of such a program. */
+const struct strv *judge_file_args(void);
+void judge_fill_file(struct run_file *file, const char *name, const char *data, size_t size);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Patterns for paths of the host, as runtime.json and base.json write them. */
+
+#include "run/run.h"
+
+#include <stdbool.h>
+
+/* A copy in which a leading "~/" became $HOME (or /root for root without one) and {multiarch}
+ * the directory name of this machine's libraries (x86_64-linux-gnu). NULL when there is no
+ * home. */
+char *hostpath_expand(const char *path);
+
+/* Adds every existing path that the absolute pattern matches: `*`, `?` and `[...]` within one
+ * component, names with a leading dot only when the pattern's component has one. Newest version
+ * first: go-1.21 before go-1.9. A path without wildcards is added if it exists. */
+void hostpath_glob(const char *pattern, struct strv *ret);
+
+bool hostpath_has_wildcard(const char *path);

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Keeps one directory per root under $HERMES_STATE_DIR/roots: NAME-KEY, where KEY is a hash
+ * over everything the result depends on, so a directory is never changed once it has its name
+ * and a new one appears when the host's packages change. It is built under a temporary name and
+ * renamed; whoever loses that race uses the winner's.
+ *
+ * A bind keeps the directory alive but not the names in it, so a stale one may only be emptied
+ * when nobody runs boxes on it: users hold a shared flock on it, the cleaner asks for an
+ * exclusive one and leaves the directory alone when it cannot have it. */
+
+#include "lang/rootfs.h"
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/id.h"
+#include "base/str.h"
+#include "lang/hostpath.h"
+#include "lang/rootfs_build.h"
+#include "lang/rootfs_skeleton.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ROOT_FORMAT = 3, /* counts changes of what root_build() makes */
+    KEY_LEN = 32,
+    BASE_MAX = 64 * 1024,
+    STALE_TEMPORARY_S = 60,
+};
+
+/* File "entries" of a directory: this header, then the array as the spawner takes it. */
+struct entries_header {
+    char magic[8];
+    uint32_t format;
+    uint32_t entry_size;
+    uint64_t count;
+};
+static const char entries_magic[8] = "HROOT\n";
+
+/* FNV-1a with 128 bits: the inputs are the operator's, so chance is the only adversary. */
+__extension__ typedef unsigned __int128 hash128;
+
+static void hash_bytes(hash128 *hash, const void *data, size_t len)
+{
+    static const hash128 prime = ((hash128)1 << 88) + 0x13b;
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i++) {
+        *hash ^= p[i];
+        *hash *= prime;
+    }
+}
+
+static void hash_text(hash128 *hash, const char *text)
+{
+    hash_bytes(hash, text, strlen(text) + 1);
+}
+
+/* Identity and last change of a path; the directory above the first wildcard stands for a
+ * pattern, since that is where a new match appears. */
+static void hash_path(hash128 *hash, const char *path)
+{
+    cleanup_free char *fixed = xstrdup(path);
+    struct stat st;
+    uint64_t facts[4] = {0};
+
+    hash_text(hash, path);
+    fixed[strcspn(fixed, "*?[")] = '\0';
+    if (strlen(fixed) < strlen(path))
+        *strrchr(fixed, '/') = '\0';
+    if (stat(fixed, &st) == 0) {
+        facts[0] = st.st_dev;
+        facts[1] = st.st_ino;
+        facts[2] = (uint64_t)st.st_mtim.tv_sec;
+        facts[3] = (uint64_t)st.st_mtim.tv_nsec;
+    }
+    hash_bytes(hash, facts, sizeof(facts));
+}
+
+void root_entries_init(struct root_entries *entries)
+{
+    *entries = (struct root_entries){.lock_fd = -EBADF};
+}
+
+void root_entries_done(struct root_entries *entries)
+{
+    free(entries->items);
+    close_fd(&entries->lock_fd);
+    root_entries_init(entries);
+}
+
+static char *state_path(void)
+{
+    const char *named = getenv("HERMES_STATE_DIR");
+    const char *xdg = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+
+    if (named != NULL && named[0] != '\0')
+        return xstrdup(named);
+    if (geteuid() == 0)
+        return xstrdup("/var/lib/hermes");
+    if (xdg != NULL && xdg[0] == '/')
+        return xasprintf("%s/hermes", xdg);
+    return home != NULL && home[0] == '/' ? xasprintf("%s/.local/state/hermes", home) : NULL;
+}
+
+int root_state_dir(char **ret_path, struct err *err)
+{
+    cleanup_free char *path = state_path();
+
+    if (path == NULL)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT,
+            "there is no HOME for the state directory; set HERMES_STATE_DIR");
+    cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        /* The parents as usual, the directory itself for its owner only. */
+        int r = fs_mkdirs(AT_FDCWD, path, 0755);
+        if (r == 0 && chmod(path, 0700) < 0)
+            r = -errno;
+        if (r == 0)
+            fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        else
+            errno = -r;
+    }
+    struct stat st;
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 022) != 0))
+        return err_set(err, ERR_UNAVAILABLE, EPERM,
+            "the state directory %s must belong to you and be writable by nobody else (chown, "
+            "chmod 700), since what it holds is believed; or set HERMES_STATE_DIR",
+            path);
+    char *real = fd >= 0 ? realpath(path, NULL) : NULL;
+    if (real == NULL)
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "cannot use the state directory %s: %s; set HERMES_STATE_DIR", path,
+            strerror(errno));
+    *ret_path = real;
+    return take_fd(&fd);
+}
+
+/* What one call of root_describe works with. */
+struct root_job {
+    const struct root_spec *spec;
+    const char *name;
+    char *state; /* path of the state directory */
+    char *base_path;
+    struct buf base;
+    int roots_fd;
+    char dir_name[96]; /* NAME-KEY */
+};
+
+static void root_job_done(struct root_job *job)
+{
+    free(job->state);
+    free(job->base_path);
+    buf_done(&job->base);
+    close_fd(&job->roots_fd);
+}
+
+static void make_key(struct root_job *job)
+{
+    static const char *const sources[] = {"/usr/bin", "/usr/sbin", "/etc/alternatives",
+        "/etc/ld.so.cache", "/usr/lib/locale", "/var/lib/dpkg/status"};
+    const struct root_spec *spec = job->spec;
+    hash128 hash = ((hash128)0x6c62272e07bb0142 << 64) | 0x62b821756295c58d;
+    char facts[64];
+
+    assert(job->state != NULL);
+    (void)snprintf(facts, sizeof(facts), "format %d, entry %zu, user %u, host %d", ROOT_FORMAT,
+        sizeof(struct spawn_entry), geteuid(), spec->whole_host);
+    hash_text(&hash, facts);
+    hash_text(&hash, job->state);
+    hash_bytes(&hash, job->base.data, job->base.len);
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
+        hash_path(&hash, sources[i]);
+    for (size_t i = 0; i < spec->path_count; i++) {
+        hash_path(&hash, spec->paths[i].host);
+        hash_text(&hash, spec->paths[i].box != NULL ? spec->paths[i].box : "");
+    }
+    for (size_t i = 0; i < spec->tools.count; i++)
+        hash_text(&hash, spec->tools.items[i]);
+    (void)snprintf(job->dir_name, sizeof(job->dir_name), "%.48s-%016" PRIx64 "%016" PRIx64,
+        job->name, (uint64_t)(hash >> 64), (uint64_t)hash);
+}
+
+static int open_job(struct root_job *job, struct err *err)
+{
+    cleanup_free char *main_dir = runtime_main_dir();
+
+    if (main_dir == NULL)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT,
+            "cannot find runtimes/base.json; set HERMES_RUNTIMES to its directory");
+    job->base_path = xasprintf("%s/base.json", main_dir);
+    buf_init(&job->base, BASE_MAX);
+    int r = fs_read_file(AT_FDCWD, job->base_path, &job->base);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "%s: %s", job->base_path, strerror(-r));
+    cleanup_close int state_fd = root_state_dir(&job->state, err);
+    if (state_fd < 0)
+        return state_fd;
+    if (mkdirat(state_fd, "roots", 0700) < 0 && errno != EEXIST)
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state, strerror(errno));
+    job->roots_fd = openat(state_fd, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (job->roots_fd < 0)
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "%s/roots: %s", job->state, strerror(errno));
+    return 0;
+}
+
+/* Opens and locks a finished directory. A cleaner may have renamed it between the two steps;
+ * then the name no longer leads to what was locked. */
+static int lock_dir(const struct root_job *job)
+{
+    cleanup_close int fd =
+        openat(job->roots_fd, job->dir_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat by_fd, by_name;
+
+    if (fd < 0 || flock(fd, LOCK_SH) < 0)
+        return -errno;
+    if (fstat(fd, &by_fd) < 0 || fstatat(job->roots_fd, job->dir_name, &by_name, 0) < 0)
+        return -errno;
+    return by_fd.st_ino == by_name.st_ino ? take_fd(&fd) : -ENOENT;
+}
+
+/* -ENOENT when it is not there yet. */
+static int reuse(const struct root_job *job, struct root_entries *ret)
+{
+    CLEANUP(root_entries_done) struct root_entries entries;
+    cleanup_buf struct buf text = {0};
+    struct entries_header header;
+
+    root_entries_init(&entries);
+    entries.lock_fd = lock_dir(job);
+    if (entries.lock_fd < 0)
+        return entries.lock_fd;
+    buf_init(&text, sizeof(header) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry));
+    int r = fs_read_file(entries.lock_fd, "entries", &text);
+    if (r == -ENOENT || (r == 0 && text.len < sizeof(header)))
+        return -EBADMSG;
+    if (r < 0)
+        return r;
+    memcpy(&header, text.data, sizeof(header));
+    if (memcmp(header.magic, entries_magic, sizeof(entries_magic)) != 0 ||
+        header.format != ROOT_FORMAT || header.entry_size != sizeof(struct spawn_entry) ||
+        header.count != (text.len - sizeof(header)) / sizeof(struct spawn_entry) ||
+        header.count == 0)
+        return -EBADMSG;
+    entries.count = header.count;
+    entries.items = xreallocarray(NULL, entries.count, sizeof(*entries.items));
+    memcpy(entries.items, text.data + sizeof(header), entries.count * sizeof(*entries.items));
+    memcpy(entries.key, job->dir_name, sizeof(entries.key));
+    *ret = entries;
+    root_entries_init(&entries);
+    return 0;
+}
+
+static int save_entries(int dir_fd, const struct root_entries *entries)
+{
+    struct entries_header header = {
+        .format = ROOT_FORMAT,
+        .entry_size = sizeof(struct spawn_entry),
+        .count = entries->count,
+    };
+    cleanup_close int fd =
+        openat(dir_fd, "entries", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+    if (fd < 0)
+        return -errno;
+    memcpy(header.magic, entries_magic, sizeof(entries_magic));
+    int r = fs_write_all(fd, &header, sizeof(header));
+    if (r == 0)
+        r = fs_write_all(fd, entries->items, entries->count * sizeof(*entries->items));
+    return r;
+}
+
+/* Removes a directory unless someone holds a lock on it. It loses its name first, so that
+ * nobody can find it half empty. */
+static void remove_unused(int roots_fd, const char *name)
+{
+    cleanup_close int fd = openat(roots_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char trash[ID_MAX + 8];
+
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return;
+    id_make(".old-", trash);
+    if (renameat(roots_fd, name, roots_fd, trash) == 0)
+        (void)fs_remove_tree(roots_fd, trash);
+}
+
+/* Names with a dot are temporary and left over from a crash once they are a minute old. */
+static bool is_left_over(int roots_fd, const char *name)
+{
+    struct stat st;
+
+    return name[0] == '.' && !str_eq(name, ".") && !str_eq(name, "..") &&
+           fstatat(roots_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - st.st_mtim.tv_sec > STALE_TEMPORARY_S;
+}
+
+/* Other keys of this name are stale. */
+static void remove_stale(const struct root_job *job)
+{
+    cleanup_close int fd = openat(job->roots_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    size_t name_len = strlen(job->dir_name) - KEY_LEN;
+    struct dirent *entry;
+
+    if (d == NULL)
+        return;
+    (void)take_fd(&fd);
+    while ((entry = readdir(d)) != NULL) {
+        const char *name = entry->d_name;
+        bool same_name =
+            strlen(name) == name_len + KEY_LEN && strncmp(name, job->dir_name, name_len) == 0;
+
+        if ((same_name && strcmp(name, job->dir_name) != 0) ||
+            is_left_over(job->roots_fd, name))
+            remove_unused(job->roots_fd, name);
+    }
+}
+
+/* Builds in the temporary directory `name` and gives it its final name. */
+static int build_in(const struct root_job *job, const char *name, struct err *err)
+{
+    cleanup_close int fd =
+        openat(job->roots_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_free char *path = xasprintf("%s/roots/%s", job->state, job->dir_name);
+    CLEANUP(root_entries_done) struct root_entries entries;
+
+    root_entries_init(&entries);
+    if (fd < 0 || flock(fd, LOCK_SH) < 0 || mkdirat(fd, "tree", 0755) < 0)
+        return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
+    cleanup_close int tree_fd = openat(fd, "tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_close int empty_fd =
+        openat(fd, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (tree_fd < 0 || empty_fd < 0)
+        return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
+    struct root_build build = {
+        .spec = job->spec,
+        .base_path = job->base_path,
+        .base_text = job->base.data,
+        .base_len = job->base.len,
+        .dir_path = path,
+        .tree_fd = tree_fd,
+    };
+    int r = root_build(&build, &entries, err);
+    if (r < 0)
+        return r;
+    if ((r = save_entries(fd, &entries)) < 0)
+        return err_set(err, ERR_INTERNAL, -r, "%s/entries: %s", path, strerror(-r));
+    if (renameat(job->roots_fd, name, job->roots_fd, job->dir_name) < 0 && errno != EEXIST &&
+        errno != ENOTEMPTY)
+        return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
+    return 0;
+}
+
+static int build(const struct root_job *job, struct err *err)
+{
+    char name[ID_MAX + 8];
+
+    id_make(".new-", name);
+    /* The box's user must be able to read what is made now, whatever ours wants for his own. */
+    mode_t mask = umask(022);
+    int r = mkdirat(job->roots_fd, name, 0755) < 0
+                ? err_set(err, ERR_INTERNAL, errno, "%s/roots: %s", job->state, strerror(errno))
+                : build_in(job, name, err);
+    (void)umask(mask);
+    /* After a lost race or an error it is still there under its temporary name. */
+    (void)fs_remove_tree(job->roots_fd, name);
+    if (r == 0)
+        remove_stale(job);
+    return r;
+}
+
+/* The programs of a root are no part of its directory, so that all languages which need nothing
+ * but the base tree share one. */
+static int add_execs(struct root_entries *entries, const struct strv *execs, struct err *err)
+{
+    int r = execs->count > SPAWN_MAX_EXECS ? -E2BIG : 0;
+
+    for (size_t i = 0; r == 0 && i < execs->count; i++)
+        r = root_entry_add(entries, ENTRY_EXEC, execs->items[i], "");
+    return r < 0 ? err_set(
+                       err, ERR_INTERNAL, -r, "the programs of the root tree: %s", strerror(-r))
+                 : 0;
+}
+
+int root_describe(
+    const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err)
+{
+    bool is_base = spec->path_count == 0 && spec->tools.count == 0;
+    const char *kind = spec->whole_host ? "host" : is_base ? "base" : name;
+    CLEANUP(root_job_done)
+    struct root_job job = {.spec = spec, .name = kind, .roots_fd = -EBADF};
+    int r = open_job(&job, err);
+
+    if (r < 0)
+        return r;
+    make_key(&job);
+    r = reuse(&job, ret);
+    if (r == -EBADMSG || r == -ENOENT) {
+        if (r == -EBADMSG)
+            remove_unused(job.roots_fd, job.dir_name);
+        if ((r = build(&job, err)) < 0)
+            return err_wrap(err, r, "root tree %s in the state directory %s", name, job.state);
+        r = reuse(&job, ret);
+    }
+    if (r < 0)
+        return err_set(
+            err, ERR_INTERNAL, -r, "%s/roots/%s: %s", job.state, job.dir_name, strerror(-r));
+    if ((r = add_execs(ret, &spec->execs, err)) < 0)
+        root_entries_done(ret);
+    return r;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What a stranger gave for one box: arguments, environment, files to write, globs to collect.
+ * It travels in a sealed memfd that only processes read which have the payload's uid and no
+ * capability left (payload.c, collect.c). run/package.c writes it.
+ *
+ * Layout, all integers native: struct job_header; argc + envc + globc strings, each ending in
+ * NUL, in that order (strings_len bytes in all); padding to 8; then for each file struct
+ * job_file, its name with NUL, padding to 8, its bytes, padding to 8. */
+
+#include <stdint.h>
+
+enum {
+    JOB_MAGIC = 0x484a4f42, /* "HJOB" */
+    JOB_MAX_ARGS = 4096,
+    JOB_MAX_ENV = 1024,
+    JOB_MAX_GLOBS = 64,
+    JOB_MAX_FILES = 4096,
+};
+
+struct job_header {
+    uint32_t magic;
+    uint32_t argc;
+    uint32_t envc; /* each "KEY=value" */
+    uint32_t globc;
+    uint32_t filec;
+    uint32_t collect_max_files;
+    uint64_t collect_max_bytes;
+    uint64_t strings_len;
+};
+
+struct job_file {
+    uint32_t name_len; /* with its NUL */
+    uint32_t executable;
+    uint64_t size;
+};
+
+/* What comes back on the collect pipe, and is hostile to its reader: a sequence of struct
+ * collect_record, each followed by name_len bytes of name (no NUL) and size bytes of content,
+ * closed by one of kind COLLECT_END. */
+enum collect_kind {
+    COLLECT_FILE = 1,
+    COLLECT_NOT_REGULAR, /* a link, fifo, socket or device: named, never opened */
+    COLLECT_TOO_LARGE,   /* past the byte limit: named, size says how large, no content */
+    COLLECT_UNREADABLE,  /* error has the errno */
+    COLLECT_END,         /* error is 0, or -E2BIG when a cap cut the walk short */
+};
+
+struct collect_record {
+    uint32_t kind;
+    uint32_t name_len;
+    uint32_t executable;
+    int32_t error;
+    uint64_t size; /* COLLECT_TOO_LARGE: of the file, and no bytes follow */
+};

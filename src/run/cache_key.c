@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the result of a compiler depends on, as one hash. Every part is preceded by its length,
+ * so that no two questions give the same bytes. Toolchains are told apart by the key of the
+ * box's root (lang/rootfs.c: packages, directories, tools) and by the compiler's own file, which
+ * is looked at each time: a server runs longer than a package stays. */
+
+#include "run/cache.h"
+
+#include "base/str.h"
+
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum { KEY_FORMAT = 1 }; /* counts changes of what goes into a key */
+
+static void add_bytes(struct sha256_ctx *ctx, const void *data, size_t len)
+{
+    uint64_t len64 = len;
+
+    sha256_update(ctx, sizeof(len64), (const uint8_t *)&len64);
+    sha256_update(ctx, len, data);
+}
+
+static void add_text(struct sha256_ctx *ctx, const char *text)
+{
+    add_bytes(ctx, text != NULL ? text : "", text != NULL ? strlen(text) : 0);
+}
+
+static void add_number(struct sha256_ctx *ctx, uint64_t number)
+{
+    sha256_update(ctx, sizeof(number), (const uint8_t *)&number);
+}
+
+static void add_strings(struct sha256_ctx *ctx, const struct strv *v)
+{
+    add_number(ctx, v->count);
+    for (size_t i = 0; i < v->count; i++)
+        add_text(ctx, v->items[i]);
+}
+
+static void add_files(struct sha256_ctx *ctx, const struct run_files *files)
+{
+    add_number(ctx, files->count);
+    for (size_t i = 0; i < files->count; i++) {
+        const struct run_file *file = &files->items[i];
+
+        add_text(ctx, file->name);
+        add_number(ctx, file->executable);
+        add_bytes(ctx, file->content, file->size);
+    }
+}
+
+/* Path, inode, size and last change of a file of the host. */
+static void add_host_file(struct sha256_ctx *ctx, const char *path)
+{
+    struct stat st = {0};
+
+    add_text(ctx, path);
+    if (stat(path, &st) < 0)
+        st = (struct stat){0};
+    add_number(ctx, st.st_dev);
+    add_number(ctx, st.st_ino);
+    add_number(ctx, (uint64_t)st.st_size);
+    add_number(ctx, (uint64_t)st.st_mtim.tv_sec);
+    add_number(ctx, (uint64_t)st.st_mtim.tv_nsec);
+}
+
+/* The compiler on the host: the last and innermost bind that shows it to the box, or else the
+ * tree, leads there. */
+static void add_compiler(
+    struct sha256_ctx *ctx, const struct root_entries *root, const char *exec_path)
+{
+    char host[2 * SPAWN_PATH_MAX] = "";
+    size_t longest = 0;
+
+    for (size_t i = 0; i < root->count; i++) {
+        const struct spawn_entry *e = &root->items[i];
+        size_t len = strlen(e->path);
+
+        if (e->kind <= ENTRY_BIND && len >= longest && strncmp(exec_path, e->path, len) == 0 &&
+            (exec_path[len] == '/' || exec_path[len] == '\0')) {
+            (void)snprintf(host, sizeof(host), "%s%s", e->source, exec_path + len);
+            longest = len;
+        }
+    }
+    add_host_file(ctx, host);
+}
+
+/* Matters for -march=native alone. Asking the processor is slow in a virtual machine (it leaves
+ * it), so no more is asked than names the model and its features. */
+static void add_processor(struct sha256_ctx *ctx)
+{
+    add_number(ctx, getauxval(AT_HWCAP));
+    add_number(ctx, getauxval(AT_HWCAP2));
+#if defined(__x86_64__)
+    unsigned words[8] = {0};
+
+    (void)__get_cpuid(1, &words[0], &words[1], &words[2], &words[3]);
+    words[1] &= 0xffff;      /* the upper half says which processor of the machine we are on */
+    words[2] &= ~(1u << 27); /* OSXSAVE: the operating system's */
+    (void)__get_cpuid_count(7, 0, &words[4], &words[5], &words[6], &words[7]);
+    add_bytes(ctx, words, sizeof(words));
+#else
+    add_text(ctx, (const char *)getauxval(AT_PLATFORM));
+#endif
+}
+
+void cache_key_make(const struct cache_question *q, struct cache_key *ret)
+{
+    const struct run_stage *stage = q->stage;
+    struct sha256_ctx ctx;
+
+    sha256_init(&ctx);
+    add_number(&ctx, KEY_FORMAT);
+    add_text(&ctx, q->scope);
+    add_text(&ctx, q->image);
+    add_text(&ctx, q->runtime->name);
+    add_bytes(&ctx, q->runtime->digest, sizeof(q->runtime->digest));
+    add_strings(&ctx, &stage->argv);
+    add_strings(&ctx, &stage->env);
+    add_strings(&ctx, &stage->artefacts);
+    add_text(&ctx, stage->program);
+    add_files(&ctx, q->files);
+    add_files(&ctx, &stage->files);
+    add_text(&ctx, q->root->key);
+    add_compiler(&ctx, q->root, q->runtime->compile_root.execs.items[stage->exec]);
+    add_host_file(&ctx, "/var/lib/dpkg/status");
+    add_processor(&ctx);
+    sha256_digest(&ctx, sizeof(ret->bytes), ret->bytes);
+}

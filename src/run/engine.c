@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See engine.h. A run is: plan, check limits, compile box if the language has one, run box.
+ * Between the two boxes only named plain files move, as bytes. run/register.c has what was
+ * done before the first one. */
+
+#include "run/engine.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "run/engine_state.h"
+#include "run/stage.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    COLLECT_MAX_FILES = 256,
+    COLLECT_MAX_BYTES = 16 << 20,
+    ARTEFACT_MAX_FILES = 4000,
+    WARM_WORDS_MAX = 100000, /* of arguments and environment: what is too much, exec tells */
+};
+
+static const struct run_watch no_watch = {.cancel_fd = -1};
+
+/* One run on its way: what every step needs. */
+struct running {
+    struct engine *engine;
+    const struct run_spec *spec;
+    const struct run_watch *watch;
+    const struct runtime *runtime;
+    const int *roots;
+    struct run_plan plan;
+    struct collect_reader artefacts;
+    struct run_result *result;
+    const struct run_variant *variant;
+    bool is_program; /* to be run many times */
+    int job_fd;      /* of it, or -1 */
+};
+
+static unsigned pick_root(const struct running *run, bool compile)
+{
+    bool host = run->watch->host_root;
+    int kind = compile ? host ? ROOT_HOST_COMPILE : ROOT_COMPILE
+               : host  ? ROOT_HOST_RUN
+                       : ROOT_RUN;
+    return (unsigned)run->roots[kind];
+}
+
+/* A failed or stopped compilation is the run's verdict. */
+static void conclude_compile(struct run_result *result, const char *why)
+{
+    struct stage_result *run = &result->run;
+    bool cancelled = result->compile.status == RUN_CANCELLED;
+    run->status = cancelled ? RUN_CANCELLED : RUN_COMPILE_ERROR;
+    (void)snprintf(run->message, sizeof(run->message), "compile stage: %.200s", why);
+}
+
+static bool made_program(const struct running *run)
+{
+    const struct run_files *made = &run->artefacts.files;
+    const char *program = run->plan.compile.program;
+    return made->count > 0 && (!program || run_files_find(made, program));
+}
+
+static size_t words_size(const struct strv *words)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < words->count; i++)
+        size += strlen(words->items[i]) + 1;
+    return size;
+}
+
+bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
+{
+    static const char *const early[] = {"PYTHON", "NODE_", "UV_", "JAVA", "JDK_", "_JAVA",
+        "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL", "OPENSSL_"};
+    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
+        return false;
+    for (size_t i = 0; asked && i < asked->count; i++) {
+        for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
+            if (str_has_prefix(asked->items[i], early[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* `given` are the variables that the request brings, or NULL. */
+static bool may_be_warm(
+    const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
+{
+    return (def->warm.count || def->park.max) && stage->exec == 0 &&
+           engine_fits_warm(&stage->argv, &stage->env, given);
+}
+
+static int compile_in_box(struct running *run, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.compile;
+    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
+    struct stage_spec spec = {.job = {.argv = &stage->argv,
+                                  .env = &stage->env,
+                                  .globs = &stage->artefacts,
+                                  .files = {&run->spec->files, &stage->files},
+                                  .collect_max_files = ARTEFACT_MAX_FILES,
+                                  .collect_max_bytes = stage->limits.disk_mb << 20},
+        .root = pick_root(run, true),
+        .exec = (unsigned)stage->exec,
+        .exec_path = run->runtime->compile_root.execs.items[stage->exec],
+        .may_be_warm = may_be_warm(&run->runtime->compile, stage, NULL),
+        .limits = stage->limits,
+        .stdin_fd = -1,
+        .job_fd = -1,
+        .box_stdin_fd = -1,
+        .box_stdout_fd = -1,
+        .watch = &quiet};
+    collect_reader_init(
+        &run->artefacts, spec.job.collect_max_files, spec.job.collect_max_bytes);
+    int r =
+        stage_run(&run->engine->spawner, &spec, &run->result->compile, &run->artefacts, err);
+    return r < 0 ? err_wrap(err, r, "compile stage") : 0;
+}
+
+/* What may be kept for the next time: all went well, and nothing of it was cut off. */
+static bool is_complete(const struct running *run)
+{
+    const struct stage_result *c = &run->result->compile;
+    bool complete = c->status == RUN_OK && !c->limits_hit && !c->out_truncated &&
+                    !c->err_truncated && run->artefacts.ended && !run->artefacts.cut &&
+                    made_program(run);
+    for (size_t i = 0; i < run->artefacts.files.count; i++)
+        complete = complete && !run->artefacts.files.items[i].error;
+    return complete;
+}
+
+/* False when the cache has no answer that fits the limits of this run. */
+static bool take_cached(struct running *run, const struct cache_key *key)
+{
+    const struct run_limits *limits = &run->plan.compile.limits;
+    struct stage_result *to = &run->result->compile;
+    struct cache_entry entry;
+    uint64_t bytes = 0;
+    uint64_t start_ns = clock_ns();
+    if (cache_get(run->engine->cache, key, &entry) < 0)
+        return false;
+    for (size_t i = 0; i < entry.files.count; i++)
+        bytes += entry.files.items[i].size;
+    if (entry.out_len > limits->output_kb << 10 || entry.err_len > limits->output_kb << 10 ||
+        bytes > limits->disk_mb << 20 || buf_append(&to->out, entry.out, entry.out_len) < 0 ||
+        buf_append(&to->err, entry.err, entry.err_len) < 0) {
+        cache_entry_done(&entry);
+        return false;
+    }
+    to->status = RUN_OK;
+    to->exited = true;
+    run->artefacts.files = entry.files;
+    run->result->compile_cached = true;
+    to->usage.wall_ms = (double)(clock_ns() - start_ns) / 1e6;
+    return true;
+}
+
+static void keep(const struct running *run, const struct cache_key *key)
+{
+    const struct stage_result *c = &run->result->compile;
+    const struct cache_entry entry = {.out = c->out.data,
+        .out_len = c->out.len,
+        .err = c->err.data,
+        .err_len = c->err.len,
+        .files = run->artefacts.files};
+    cache_put(run->engine->cache, key, &entry);
+}
+
+static int compile(struct running *run, bool *ret_go_on, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.compile;
+    const struct engine *e = run->engine;
+    struct run_result *result = run->result;
+    struct cache_key key;
+    /* A control's box is not like the others, so its results are not theirs. */
+    bool use_cache =
+        e->cache && run->spec->cache_scope && !run->watch->remove && !run->watch->host_root;
+    result->has_compile = true;
+    stage_result_done(&result->compile);
+    stage_result_init(&result->compile, stage->limits.output_kb << 10);
+    if (use_cache)
+        cache_key_make(
+            &(struct cache_question){.scope = e->cache_shared ? "" : run->spec->cache_scope,
+                .image = "default",
+                .runtime = run->runtime,
+                .stage = stage,
+                .files = &run->spec->files,
+                .root = &e->registered[pick_root(run, true)]},
+            &key);
+    if (!use_cache || !take_cached(run, &key)) {
+        int r = compile_in_box(run, err);
+        if (r < 0)
+            return r;
+        if (use_cache && is_complete(run))
+            keep(run, &key);
+    }
+    const struct stage_result *compiled = &result->compile;
+    if (compiled->status != RUN_OK)
+        conclude_compile(result,
+            compiled->message[0] ? compiled->message : run_status_name(compiled->status));
+    else if (!made_program(run))
+        conclude_compile(result, "the compiler made no program");
+    else
+        *ret_go_on = true;
+    return 0;
+}
+
+static struct job_spec run_job(const struct running *run)
+{
+    const struct run_stage *stage = &run->plan.run;
+    const struct run_variant *variant = run->variant;
+    const struct strv *collect = variant->collect;
+    return (struct job_spec){.argv = &stage->argv,
+        .env = &stage->env,
+        .globs = collect && collect->count ? collect : NULL,
+        .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files},
+        .collect_max_files = COLLECT_MAX_FILES,
+        .collect_max_bytes = COLLECT_MAX_BYTES,
+        .program = run->plan.has_compile ? run->plan.compile.program : stage->program};
+}
+
+static int execute(struct running *run, struct err *err)
+{
+    const struct run_stage *stage = &run->plan.run;
+    const struct run_spec *asked = run->spec;
+    const struct run_variant *variant = run->variant;
+    struct run_result *result = run->result;
+    /* Runs that are compared with each other are alike: a pool would serve the first few. */
+    bool drains = run->is_program && run->runtime->run.park.max;
+    const struct root_spec *root =
+        stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
+    struct stage_spec spec = {.job = run_job(run),
+        .root = pick_root(run, stage->in_toolchain),
+        .exec = (unsigned)stage->exec,
+        .exec_path = root->execs.items[stage->exec],
+        .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env) && !drains,
+        .limits = stage->limits,
+        .mounts = asked->mounts,
+        .mount_count = asked->mount_count,
+        .stdin_data = variant->stdin_data,
+        .stdin_size = variant->stdin_size,
+        .stdin_fd = variant->stdin_fd,
+        .job_fd = run->job_fd,
+        .box_stdin_fd = variant->box_stdin_fd,
+        .box_stdout_fd = variant->box_stdout_fd,
+        .stdout_max = variant->stdout_max,
+        .watch = run->watch};
+    struct collect_reader reader;
+    bool collects = spec.job.globs;
+    collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
+    stage_result_done(&result->run);
+    stage_result_init(&result->run, stage->limits.output_kb << 10);
+    if (variant->stdout_max)
+        result->run.out.max = variant->stdout_kept;
+    int r =
+        stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
+    if (r == 0 && result->run.is_warm)
+        result->run.usage.memory_peak_kb +=
+            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
+    if (r == 0) {
+        run_files_done(&result->files);
+        result->files = reader.files;
+        reader.files = (struct run_files){0};
+    }
+    collect_reader_done(&reader);
+    return r;
+}
+
+static int check_mounts(const struct engine *e, const struct run_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->mount_count; i++) {
+        if (spec->mounts[i].source >= e->source_count)
+            return err_field(err, "mounts", "no such directory");
+    }
+    return 0;
+}
+
+static int check_plan(const struct engine *e, const struct run_spec *spec,
+    const struct run_plan *plan, struct err *err)
+{
+    int r = run_files_check(&spec->files, err);
+    if (r == 0)
+        r = limits_check(&plan->run.limits, &e->maxima, "limits.", err);
+    if (r == 0 && plan->has_compile)
+        r = limits_check(&plan->compile.limits, &e->maxima, "compile_limits.", err);
+    return r < 0 ? r : check_mounts(e, spec, err);
+}
+
+/* Everything before the run box. */
+static int make_ready(struct running *run, bool *ret_go_on, struct err *err)
+{
+    int r = check_plan(run->engine, run->spec, &run->plan, err);
+    *ret_go_on = !run->plan.has_compile;
+    if (r == 0 && run->plan.has_compile)
+        r = compile(run, ret_go_on, err);
+    return r;
+}
+
+static int begin(struct running *run, struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    *run = (struct running){.engine = engine,
+        .spec = spec,
+        .watch = watch ? watch : &no_watch,
+        .runtime = spec->runtime,
+        .roots = engine->roots[spec->runtime - engine->runtimes->items],
+        .result = result,
+        .job_fd = -1};
+    if (!spec->runtime->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
+    if (!result->id[0])
+        id_make("run_", result->id);
+    return runtime_plan(spec->runtime, spec, &run->plan, err);
+}
+
+static void finish(struct running *run)
+{
+    run_plan_done(&run->plan);
+    collect_reader_done(&run->artefacts);
+}
+
+/* Known at the latest now: the first run may have begun before the seal was answered. */
+static void tell_isolation(const struct engine *engine, struct run_result *result)
+{
+    result->level = engine->spawner.seal.level;
+    result->cgroup = engine->spawner.seal.cgroup;
+}
+
+int engine_run(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    struct running run;
+    bool go_on = false;
+    const struct run_variant variant = {.collect = &spec->collect,
+        .stdin_data = spec->stdin_data,
+        .stdin_size = spec->stdin_size,
+        .stdin_fd = spec->stdin_fd,
+        .box_stdin_fd = -1,
+        .box_stdout_fd = -1};
+    int r = begin(&run, engine, spec, watch, result, err);
+    run.variant = &variant;
+    if (r == 0)
+        r = make_ready(&run, &go_on, err);
+    if (r == 0 && go_on)
+        r = execute(&run, err);
+    tell_isolation(engine, result);
+    finish(&run);
+    return r;
+}
+
+struct engine_program {
+    struct running run;
+};
+
+void engine_program_free(struct engine_program *program)
+{
+    if (!program)
+        return;
+    finish(&program->run);
+    close_fd(&program->run.job_fd);
+    free(program);
+}
+
+const struct run_limits *engine_program_limits(const struct engine_program *program)
+{
+    return &program->run.plan.run.limits;
+}
+
+int engine_prepare(struct engine *engine, const struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
+    struct err *err)
+{
+    static const struct run_variant plain;
+    struct engine_program *program = xcalloc(1, sizeof(*program));
+    bool go_on = false;
+    int r = begin(&program->run, engine, spec, watch, result, err);
+    program->run.variant = &plain;
+    program->run.is_program = true;
+    if (r == 0) /* only one thread may wait for the seal's answer */
+        r = spawner_ready(&engine->spawner, err);
+    if (r == 0)
+        r = make_ready(&program->run, &go_on, err);
+    if (r == 0 && go_on) {
+        struct job_spec job = run_job(&program->run);
+        r = job_write(&job, &program->run.job_fd, err);
+    }
+    tell_isolation(engine, result);
+    if (r < 0 || !go_on) {
+        engine_program_free(program);
+        program = NULL;
+    }
+    *ret = program;
+    return r;
+}
+
+int engine_execute(const struct engine_program *program, const struct run_variant *variant,
+    const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    struct running run = program->run;
+    struct run_spec spec = *run.spec;
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    run.watch = watch ? watch : &no_watch;
+    run.result = result;
+    run.variant = variant;
+    if (variant->args || variant->files || variant->collect)
+        run.job_fd = -1;
+    if (variant->args) {
+        spec.args = *variant->args;
+        int r = runtime_plan(run.runtime, &spec, &plan, err);
+        if (r < 0) {
+            cleanup_close_fn(&variant->box_stdin_fd);
+            cleanup_close_fn(&variant->box_stdout_fd);
+            return r;
+        }
+        run.plan = plan;
+    }
+    if (!result->id[0])
+        id_make("run_", result->id);
+    tell_isolation(run.engine, result);
+    return execute(&run, err);
+}
+
+int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
+    struct err *err)
+{
+    struct run_plan plan;
+    if (!spec->runtime->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
+    int r = runtime_plan(spec->runtime, spec, &plan, err);
+    if (r < 0)
+        return r;
+    *ret_memory_mb = plan.run.limits.memory_mb;
+    if (plan.has_compile && plan.compile.limits.memory_mb > *ret_memory_mb)
+        *ret_memory_mb = plan.compile.limits.memory_mb;
+    r = check_plan(engine, spec, &plan, err);
+    run_plan_done(&plan);
+    return r;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The table of limits and the two things done with it: filling in what a request left out, and
+ * checking what it named. Adding a limit means a member, a row here, and the code that enforces
+ * it in the spawner or the engine. */
+
+#include "run/limits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#define ROW(field, member, lo, hi, dflt, unit, says)                                           \
+    {                                                                                          \
+        .name = (field), .offset = offsetof(struct run_limits, member), .min = (lo),           \
+        .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says)                       \
+    }
+
+enum { MEMORY_MAX_MB = 16384 };
+
+const struct limit_info limit_table[] = {
+    ROW("wall_ms", wall_ms, 1, 600000, 10000, 1, "real time, in milliseconds"),
+    ROW("cpu_ms", cpu_ms, 1, 600000, 10000, 1, "CPU time of all processes, in milliseconds"),
+    ROW("memory_mb", memory_mb, 4, MEMORY_MAX_MB, 256, 1,
+        "memory of the box, its files included, in MiB"),
+    ROW("processes", processes, 1, 4096, 64, 1, "processes and threads at one time"),
+    ROW("open_files", open_files, 8, 16384, 256, 1, "open descriptors of one process"),
+    ROW("disk_mb", disk_mb, 1, 16384, 64, 1, "size of /box, of /tmp and of /dev/shm, in MiB"),
+    ROW("file_size_mb", file_size_mb, 1, 16384, 64, 1, "size of one file, in MiB"),
+    ROW("stack_mb", stack_mb, 1, 4096, 64, 1, "stack of the main thread, in MiB"),
+    ROW("output_kb", output_kb, 1, 65536, 1024, 1,
+        "bytes kept of stdout and of stderr, in KiB"),
+    ROW("cpus", cpu_milli, 50, 64000, 1000, 1000, "cores the box may use, fractions allowed"),
+};
+const size_t limit_count = sizeof(limit_table) / sizeof(limit_table[0]);
+
+uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info)
+{
+    return (uint64_t *)((char *)limits + info->offset);
+}
+
+static uint64_t member_value(const struct run_limits *limits, const struct limit_info *info)
+{
+    return *(const uint64_t *)((const char *)limits + info->offset);
+}
+
+void limits_maxima(struct run_limits *ret)
+{
+    for (size_t i = 0; i < limit_count; i++)
+        *limit_member(ret, &limit_table[i]) = limit_table[i].max;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A default must neither cut short nor make invalid what the caller named: someone who asks for
+ * a minute of wall time means a minute of work, and someone who asks for 32 MiB of memory did
+ * not ask for more disk than that. */
+static void fit_defaults(struct run_limits *limits, const struct run_limits *named)
+{
+    if (named->cpu_ms == 0)
+        limits->cpu_ms = larger(limits->cpu_ms, named->wall_ms);
+    if (named->wall_ms == 0)
+        limits->wall_ms = larger(limits->wall_ms, named->cpu_ms);
+    if (named->disk_mb == 0)
+        limits->disk_mb = smaller(limits->disk_mb, limits->memory_mb);
+    else if (named->memory_mb == 0)
+        limits->memory_mb = larger(limits->memory_mb, smaller(named->disk_mb, MEMORY_MAX_MB));
+    if (named->file_size_mb == 0 && named->disk_mb != 0)
+        limits->file_size_mb = larger(limits->file_size_mb, named->disk_mb);
+    if (named->stack_mb == 0)
+        limits->stack_mb = larger(1, smaller(limits->stack_mb, limits->memory_mb / 2));
+}
+
+void limits_fill(struct run_limits *limits, const struct run_limits *defaults)
+{
+    const struct run_limits named = *limits;
+
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct limit_info *info = &limit_table[i];
+        uint64_t *member = limit_member(limits, info);
+
+        if (*member == 0 && defaults != NULL)
+            *member = member_value(defaults, info);
+        if (*member == 0)
+            *member = info->fallback;
+    }
+    fit_defaults(limits, &named);
+}
+
+void limits_cap(struct run_limits *defaults, const struct run_limits *maxima)
+{
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct limit_info *info = &limit_table[i];
+        uint64_t *member = limit_member(defaults, info);
+        uint64_t max = member_value(maxima, info);
+
+        if ((*member != 0 ? *member : info->fallback) > max)
+            *member = max;
+    }
+}
+
+/* Numbers are shown the way the field is written: 0.05 cpus, not 50. */
+static void show(const struct limit_info *info, uint64_t value, char *out, size_t out_size)
+{
+    if (info->scale == 1)
+        (void)snprintf(out, out_size, "%" PRIu64, value);
+    else
+        (void)snprintf(out, out_size, "%g", (double)value / info->scale);
+}
+
+int limits_check(const struct run_limits *limits, const struct run_limits *maxima,
+    const char *prefix, struct err *err)
+{
+    char field[sizeof(err->field)];
+
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct limit_info *info = &limit_table[i];
+        uint64_t value = member_value(limits, info);
+        uint64_t max = member_value(maxima, info);
+        char given[32], least[32], most[32];
+
+        if (value >= info->min && value <= max)
+            continue;
+        show(info, value, given, sizeof(given));
+        show(info, info->min, least, sizeof(least));
+        show(info, max, most, sizeof(most));
+        (void)snprintf(field, sizeof(field), "%s%s", prefix, info->name);
+        return err_field(
+            err, field, "%s is %s; it must be from %s to %s", field, given, least, most);
+    }
+    if (limits->disk_mb > limits->memory_mb) {
+        (void)snprintf(field, sizeof(field), "%sdisk_mb", prefix);
+        return err_field(err, field,
+            "%s is %" PRIu64 " but the files of a box live in its memory of %" PRIu64
+            " MiB; raise memory_mb",
+            field, limits->disk_mb, limits->memory_mb);
+    }
+    return 0;
+}

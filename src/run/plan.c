@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* From a request to two argument lists. The order matters: the entry file and the sources are
+ * settled first, then a rule of lang/prepare.c may add to them, then the templates are
+ * expanded. What the request named reaches a program only as one argument or one variable each.
+ */
+
+#include "run/plan.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "lang/prepare.h"
+#include "lang/template.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMPILE_ARGS_MAX = 64, COMPILE_ARG_LEN_MAX = 256 };
+
+/* The environment of every box: constants, nothing of the host's. LC_ALL stays unset so that a
+ * program may still choose single categories. */
+static const char *const base_env[] = {
+    "PATH=/usr/local/bin:/usr/bin:/bin",
+    "HOME=/box",
+    "TMPDIR=/tmp",
+    "LANG=C.UTF-8",
+    "USER=box",
+    "LOGNAME=box",
+    "SHELL=/bin/bash",
+    "PWD=/box",
+};
+
+static void run_stage_done(struct run_stage *stage)
+{
+    strv_done(&stage->argv);
+    strv_done(&stage->env);
+    strv_done(&stage->artefacts);
+    free(stage->program);
+    run_files_done(&stage->files);
+    *stage = (struct run_stage){0};
+}
+
+void run_plan_done(struct run_plan *plan)
+{
+    run_stage_done(&plan->compile);
+    run_stage_done(&plan->run);
+    *plan = (struct run_plan){0};
+}
+
+static void draft_done(struct plan_draft *draft)
+{
+    free(draft->entry);
+    free(draft->entry_dir);
+    free(draft->main_class);
+    strv_done(&draft->sources);
+}
+
+static bool has_extension(const char *name, const struct strv *extensions)
+{
+    for (size_t i = 0; i < extensions->count; i++) {
+        if (str_has_suffix(name, extensions->items[i]))
+            return true;
+    }
+    return false;
+}
+
+/* The entry named, else the main file, else the only file of this language; may stay NULL for
+ * languages that compile all their sources together. */
+static int choose_entry(struct plan_draft *draft, struct err *err)
+{
+    const struct run_files *files = &draft->spec->files;
+    const char *named = draft->spec->entry;
+    const char *found = NULL;
+    size_t candidates = 0;
+
+    if (files->count == 0)
+        return err_field(err, "code", "there is nothing to run: give code or files");
+    if (named != NULL && run_files_find(files, named) == NULL)
+        return err_field(err, "entry", "there is no file \"%.128s\" among the files", named);
+    if (named == NULL && run_files_find(files, draft->rt->main_file) != NULL)
+        named = draft->rt->main_file;
+    for (size_t i = 0; named == NULL && i < files->count; i++) {
+        if (files->count == 1 || has_extension(files->items[i].name, &draft->rt->extensions)) {
+            found = files->items[i].name;
+            candidates++;
+        }
+    }
+    if (named == NULL && candidates == 1)
+        named = found;
+    if (named == NULL)
+        return 0;
+    draft->entry = xstrdup(named);
+    const char *slash = strrchr(named, '/');
+    draft->entry_dir =
+        slash != NULL ? xasprintf("./%.*s", (int)(slash - named), named) : xstrdup(".");
+    return 0;
+}
+
+static void collect_sources(struct plan_draft *draft)
+{
+    const struct run_files *files = &draft->spec->files;
+    const struct strv *wanted = &draft->rt->compile.sources;
+
+    if (wanted->count == 0)
+        wanted = &draft->rt->extensions;
+    for (size_t i = 0; i < files->count; i++) {
+        if (has_extension(files->items[i].name, wanted))
+            strv_add(&draft->sources, files->items[i].name);
+    }
+}
+
+static const char *compile_arg_problem(const char *arg, const struct strv *allow)
+{
+    size_t len = strlen(arg);
+
+    if (len == 0 || len > COMPILE_ARG_LEN_MAX)
+        return "is empty or too long";
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)arg[i] < 0x20 || arg[i] == 0x7f)
+            return "contains a control character";
+    }
+    for (size_t i = 0; i < allow->count; i++) {
+        if (str_glob_match(allow->items[i], arg))
+            return NULL;
+    }
+    return "is not among the options allowed for this language";
+}
+
+static int check_compile_args(const struct plan_draft *draft, struct err *err)
+{
+    const struct strv *args = &draft->spec->compile_args;
+
+    if (args->count == 0)
+        return 0;
+    if (!draft->rt->compiled)
+        return err_field(err, "compile_args", "%s has no compile stage", draft->rt->name);
+    if (args->count > COMPILE_ARGS_MAX)
+        return err_field(err, "compile_args", "there are more than %d", COMPILE_ARGS_MAX);
+    for (size_t i = 0; i < args->count; i++) {
+        const char *problem = compile_arg_problem(args->items[i], &draft->rt->compile.allow);
+
+        if (problem != NULL)
+            return err_field(err, "compile_args", "\"%.64s\" %s", args->items[i], problem);
+    }
+    return 0;
+}
+
+void plan_set_env(struct strv *env, const char *assignment)
+{
+    size_t key_len = strcspn(assignment, "=") + 1;
+
+    for (size_t i = 0; i < env->count; i++) {
+        if (strncmp(env->items[i], assignment, key_len) == 0) {
+            free(env->items[i]);
+            env->items[i] = xstrdup(assignment);
+            return;
+        }
+    }
+    strv_add(env, assignment);
+}
+
+static void add_environment(const struct strv *own, struct strv *ret)
+{
+    for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)
+        strv_add(ret, base_env[i]);
+    for (size_t i = 0; i < own->count; i++)
+        plan_set_env(ret, own->items[i]);
+}
+
+void plan_environment(
+    const struct stage_def *def, const struct run_limits *limits, struct strv *ret)
+{
+    const struct template_vars vars = {.limits = limits};
+    CLEANUP(strv_done) struct strv own = {0};
+    const char *name;
+
+    for (size_t i = 0; i < def->env.count; i++)
+        (void)template_expand(def->env.items[i], &vars, &own, &name);
+    add_environment(&own, ret);
+}
+
+void plan_parked(const struct runtime *rt, const struct stage_def *def,
+    const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env)
+{
+    const struct template_vars vars = {.home = rt->home_box, .limits = limits};
+    const char *name;
+
+    for (size_t i = 0; i < def->argv.count; i++) {
+        if (template_expand(def->argv.items[i], &vars, ret_argv, &name) < 0)
+            break; /* here the request begins */
+    }
+    strv_add_all(ret_argv, &def->park.args);
+    plan_environment(def, limits, ret_env);
+}
+
+static int missing_value(
+    const struct plan_draft *draft, const char *name, int r, struct err *err)
+{
+    if (r != -ENOENT)
+        return err_set(err, ERR_TOO_LARGE, -r, "an argument of the program is too long");
+    if (str_has_prefix(name, "entry"))
+        return err_field(err, "entry",
+            "there is no file \"%s\" among the files; name the one to run as entry",
+            draft->rt->main_file);
+    return err_field(err, "files", "the files give no %s for %s", name, draft->rt->name);
+}
+
+static int expand_stage(const struct plan_draft *draft, const struct stage_def *def,
+    const struct strv *argv, struct run_stage *stage, struct err *err)
+{
+    const struct template_vars vars = {
+        .home = draft->rt->home_box,
+        .entry = draft->entry,
+        .entry_dir = draft->entry_dir,
+        .main_class = draft->main_class,
+        .limits = &stage->limits,
+        .args = &draft->spec->args,
+        .compile_args = &draft->spec->compile_args,
+        .sources = &draft->sources,
+    };
+    CLEANUP(strv_done) struct strv own = {0};
+    const char *name = "?";
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < argv->count; i++)
+        r = template_expand(argv->items[i], &vars, &stage->argv, &name);
+    for (size_t i = 0; r == 0 && i < def->env.count; i++)
+        r = template_expand(def->env.items[i], &vars, &own, &name);
+    if (r < 0)
+        return missing_value(draft, name, r, err);
+    add_environment(&own, &stage->env);
+    return 0;
+}
+
+/* The compile stage does not see the request's environment: variables such as CPATH or
+ * RUSTFLAGS would be compiler options that no allow list has looked at. */
+static int plan_compile(struct plan_draft *draft, struct err *err)
+{
+    const struct stage_def *def = &draft->rt->compile;
+    struct run_stage *stage = &draft->plan->compile;
+    const struct strv *argv = draft->is_project ? &def->project_argv : &def->argv;
+
+    if (template_uses(argv, "sources") && draft->sources.count == 0) {
+        cleanup_free char *endings = str_join((const char *const *)draft->rt->extensions.items,
+            draft->rt->extensions.count, ", ");
+
+        return err_field(
+            err, "files", "there is no file of %s (%s) to compile", draft->rt->name, endings);
+    }
+    strv_add_all(
+        &stage->artefacts, draft->is_project ? &def->project_artefacts : &def->artefacts);
+    stage->exec = draft->is_project ? 1 : 0;
+    return expand_stage(draft, def, argv, stage, err);
+}
+
+static int plan_run(struct plan_draft *draft, struct err *err)
+{
+    const struct stage_def *def = &draft->rt->run;
+    struct run_stage *stage = &draft->plan->run;
+    int r = expand_stage(draft, def, &def->argv, stage, err);
+
+    for (size_t i = 0; r == 0 && i < draft->spec->env.count; i++)
+        plan_set_env(&stage->env, draft->spec->env.items[i]);
+    return r;
+}
+
+/* A command line of the request's own: no entry, no compile stage, but what a compiler and its
+ * programs need. It is run like any other code, by a shell that is the box's program. */
+static int plan_shell(struct plan_draft *draft, struct err *err)
+{
+    const struct runtime *rt = draft->rt;
+    const struct stage_def *def = rt->compiled ? &rt->compile : &rt->run;
+    const struct root_spec *root = rt->compiled ? &rt->compile_root : &rt->run_root;
+    struct run_stage *stage = &draft->plan->run;
+    CLEANUP(strv_done) struct strv none = {0};
+    int r = expand_stage(draft, def, &none, stage, err);
+
+    if (r < 0)
+        return r;
+    draft->plan->has_compile = false;
+    stage->exec = root->execs.count - 1;
+    stage->in_toolchain = rt->compiled;
+    strv_add(&stage->argv, "sh");
+    strv_add(&stage->argv, "-c");
+    strv_add(&stage->argv, draft->spec->shell);
+    if (rt->home_box != NULL && !str_eq(rt->home_box, "/usr")) {
+        cleanup_free char *path =
+            xasprintf("PATH=%s/bin:/usr/local/bin:/usr/bin:/bin", rt->home_box);
+
+        plan_set_env(&stage->env, path);
+    }
+    for (size_t i = 0; i < draft->spec->env.count; i++)
+        plan_set_env(&stage->env, draft->spec->env.items[i]);
+    return 0;
+}
+
+static int make_plan(struct plan_draft *draft, struct err *err)
+{
+    const struct runtime *rt = draft->rt;
+    prepare_fn *prepare = rt->prepare != NULL ? prepare_find(rt->prepare) : NULL;
+    int r;
+
+    if ((r = choose_entry(draft, err)) < 0 || (r = check_compile_args(draft, err)) < 0)
+        return r;
+    collect_sources(draft);
+    draft->is_project = rt->compile.project_file != NULL &&
+                        run_files_find(&draft->spec->files, rt->compile.project_file) != NULL;
+    if (prepare != NULL && (r = prepare(draft, err)) < 0)
+        return r;
+    if (rt->compiled && (r = plan_compile(draft, err)) < 0)
+        return r;
+    return plan_run(draft, err);
+}
+
+int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
+    struct err *err)
+{
+    CLEANUP(run_plan_done) struct run_plan plan = {.has_compile = rt->compiled};
+    CLEANUP(draft_done) struct plan_draft draft = {.rt = rt, .spec = spec, .plan = &plan};
+
+    if (!rt->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
+    plan.run.limits = spec->limits;
+    limits_fill(&plan.run.limits, &rt->limits);
+    plan.compile.limits = spec->compile_limits;
+    limits_fill(&plan.compile.limits, &rt->compile_limits);
+    int r = spec->shell != NULL ? plan_shell(&draft, err) : make_plan(&draft, err);
+    if (r < 0)
+        return r;
+    *ret = plan;
+    plan = (struct run_plan){0};
+    return 0;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The plain data of a run: lists of strings and files, life cycle of run_spec and run_result,
+ * the words for status and limits. Nothing here decides anything; run/engine.c and the front
+ * doors fill these structures and hand them on. */
+
+#include "run/run.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const char *const status_names[RUN_STATUS_COUNT] = {
+    [RUN_QUEUED] = "queued",
+    [RUN_RUNNING] = "running",
+    [RUN_OK] = "ok",
+    [RUN_RUNTIME_ERROR] = "runtime_error",
+    [RUN_SIGNALED] = "signaled",
+    [RUN_TIME_LIMIT] = "time_limit",
+    [RUN_MEMORY_LIMIT] = "memory_limit",
+    [RUN_OUTPUT_LIMIT] = "output_limit",
+    [RUN_COMPILE_ERROR] = "compile_error",
+    [RUN_CANCELLED] = "cancelled",
+    [RUN_INTERNAL_ERROR] = "internal_error",
+};
+
+const char *run_status_name(enum run_status status)
+{
+    if ((unsigned)status >= RUN_STATUS_COUNT)
+        return "internal_error";
+    return status_names[status];
+}
+
+const char *run_hit_name(unsigned bit_index)
+{
+    static const char *const names[HIT_COUNT] = {
+        "wall", "cpu", "memory", "output", "processes", "disk"};
+
+    return bit_index < HIT_COUNT ? names[bit_index] : NULL;
+}
+
+const char *run_signal_name(int signal)
+{
+#define ROW(name) [name] = #name
+    static const char *const names[] = {ROW(SIGHUP), ROW(SIGINT), ROW(SIGQUIT), ROW(SIGILL),
+        ROW(SIGTRAP), ROW(SIGABRT), ROW(SIGBUS), ROW(SIGFPE), ROW(SIGKILL), ROW(SIGUSR1),
+        ROW(SIGSEGV), ROW(SIGUSR2), ROW(SIGPIPE), ROW(SIGALRM), ROW(SIGTERM), ROW(SIGSTKFLT),
+        ROW(SIGCHLD), ROW(SIGCONT), ROW(SIGSTOP), ROW(SIGTSTP), ROW(SIGTTIN), ROW(SIGTTOU),
+        ROW(SIGURG), ROW(SIGXCPU), ROW(SIGXFSZ), ROW(SIGVTALRM), ROW(SIGPROF), ROW(SIGWINCH),
+        ROW(SIGIO), ROW(SIGPWR), ROW(SIGSYS)};
+#undef ROW
+    static const char *const real_time[] = {"SIG32", "SIG33", "SIGRTMIN", "SIGRTMIN+1",
+        "SIGRTMIN+2", "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7",
+        "SIGRTMIN+8", "SIGRTMIN+9", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12", "SIGRTMIN+13",
+        "SIGRTMIN+14", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX-13", "SIGRTMAX-12",
+        "SIGRTMAX-11", "SIGRTMAX-10", "SIGRTMAX-9", "SIGRTMAX-8", "SIGRTMAX-7", "SIGRTMAX-6",
+        "SIGRTMAX-5", "SIGRTMAX-4", "SIGRTMAX-3", "SIGRTMAX-2", "SIGRTMAX-1", "SIGRTMAX"};
+    const int first = 32;
+    const int count = (int)(sizeof(real_time) / sizeof(real_time[0]));
+
+    if (signal >= first && signal < first + count)
+        return real_time[signal - first];
+    return signal > 0 && signal < first ? names[signal] : "SIG0";
+}
+
+/* Room for one more item in an array that grows at powers of two: the capacity need not be
+ * kept. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count != 0 && (count & (count - 1)) != 0)
+        return items;
+    return xreallocarray(items, count != 0 ? count * 2 : 1, size);
+}
+
+void strv_add_owned(struct strv *v, char *s)
+{
+    /* The terminator takes a place too, so the count that decides on growth includes it. */
+    v->items = grow(v->items, v->count + 1, sizeof(*v->items));
+    v->items[v->count++] = s;
+    v->items[v->count] = NULL;
+}
+
+void strv_add(struct strv *v, const char *s)
+{
+    strv_add_owned(v, xstrdup(s));
+}
+
+void strv_add_all(struct strv *v, const struct strv *other)
+{
+    for (size_t i = 0; i < other->count; i++)
+        strv_add(v, other->items[i]);
+}
+
+bool strv_has(const struct strv *v, const char *s)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        if (strcmp(v->items[i], s) == 0)
+            return true;
+    }
+    return false;
+}
+
+void strv_done(struct strv *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        free(v->items[i]);
+    free(v->items);
+    *v = (struct strv){0};
+}
+
+void run_files_add(
+    struct run_files *files, const char *name, char *content, size_t size, bool executable)
+{
+    files->items = grow(files->items, files->count, sizeof(*files->items));
+    files->items[files->count++] = (struct run_file){
+        .name = xstrdup(name),
+        .content = content,
+        .size = size,
+        .executable = executable,
+    };
+}
+
+struct run_file *run_files_find(const struct run_files *files, const char *name)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (strcmp(files->items[i].name, name) == 0)
+            return &files->items[i];
+    }
+    return NULL;
+}
+
+/* By name, with '/' before every other character: a file and what lies below it are neighbours.
+ */
+static int by_path(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a;
+    const char *y = *(const char *const *)b;
+
+    while (*x != '\0' && *x == *y) {
+        x++;
+        y++;
+    }
+    int left = *x == '/' ? 1 : *x == '\0' ? 0 : 1 + (unsigned char)*x;
+    int right = *y == '/' ? 1 : *y == '\0' ? 0 : 1 + (unsigned char)*y;
+    return left - right;
+}
+
+int run_files_check(const struct run_files *files, struct err *err)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        const char *problem =
+            str_name_problem(files->items[i].name, strlen(files->items[i].name));
+
+        if (problem != NULL)
+            return err_field(
+                err, "files", "file name `%.128s`: %s", files->items[i].name, problem);
+    }
+    if (files->count < 2)
+        return 0;
+    cleanup_free const char **names = xcalloc(files->count, sizeof(*names));
+    for (size_t i = 0; i < files->count; i++)
+        names[i] = files->items[i].name;
+    qsort(names, files->count, sizeof(*names), by_path);
+    for (size_t i = 1; i < files->count; i++) {
+        size_t len = strlen(names[i - 1]);
+
+        if (strncmp(names[i], names[i - 1], len) != 0)
+            continue;
+        if (names[i][len] == '\0')
+            return err_field(err, "files", "two files are named `%.128s`", names[i]);
+        if (names[i][len] == '/')
+            return err_field(err, "files",
+                "`%.128s` is a file, so `%.128s` cannot lie below it", names[i - 1], names[i]);
+    }
+    return 0;
+}
+
+void run_files_done(struct run_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        free(files->items[i].name);
+        if (files->items[i].mapped_size)
+            (void)munmap(files->items[i].content, files->items[i].mapped_size);
+        else if (!files->items[i].borrowed)
+            free(files->items[i].content);
+    }
+    free(files->items);
+    free(files->backing);
+    *files = (struct run_files){0};
+}
+
+void run_spec_init(struct run_spec *spec)
+{
+    *spec = (struct run_spec){.stdin_fd = -EBADF};
+}
+
+void run_spec_done(struct run_spec *spec)
+{
+    run_files_done(&spec->files);
+    free(spec->entry);
+    free(spec->shell);
+    strv_done(&spec->args);
+    strv_done(&spec->env);
+    strv_done(&spec->compile_args);
+    strv_done(&spec->collect);
+    free(spec->stdin_data);
+    free(spec->cache_scope);
+    run_spec_init(spec);
+}
+
+const char *run_env_problem(const char *key, const char *value, size_t value_len)
+{
+    size_t len = strlen(key);
+
+    if (len == 0)
+        return "the name of a variable is empty";
+    if (len > 128)
+        return "the name of a variable is longer than 128 bytes";
+    for (size_t i = 0; i < len; i++) {
+        char c = key[i];
+        bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+        bool digit = c >= '0' && c <= '9';
+
+        if (!letter && !(digit && i > 0))
+            return "the name of a variable must match [A-Za-z_][A-Za-z0-9_]*";
+    }
+    if (str_has_prefix(key, "HERMES_"))
+        return "names that begin with HERMES_ are reserved";
+    if (memchr(value, '\0', value_len) != NULL)
+        return "the value of a variable contains a NUL byte";
+    return NULL;
+}
+
+void stage_result_init(struct stage_result *stage, uint64_t output_max)
+{
+    *stage = (struct stage_result){.status = RUN_QUEUED};
+    buf_init(&stage->out, output_max);
+    buf_init(&stage->err, output_max);
+}
+
+void stage_result_done(struct stage_result *stage)
+{
+    buf_done(&stage->out);
+    buf_done(&stage->err);
+}
+
+void run_result_init(struct run_result *result, uint64_t output_max)
+{
+    *result = (struct run_result){0};
+    stage_result_init(&result->run, output_max);
+    stage_result_init(&result->compile, output_max);
+}
+
+void run_result_done(struct run_result *result)
+{
+    stage_result_done(&result->run);
+    stage_result_done(&result->compile);
+    run_files_done(&result->files);
+}
+
+int run_exit_status(const struct run_result *result, int cancel_signal)
+{
+    enum { EXIT_TIME = 124, EXIT_HERMES_FAILED = 125, EXIT_BY_SIGNAL = 128 };
+    const struct stage_result *run = &result->run;
+    const struct stage_result *compile = &result->compile;
+
+    switch (run->status) {
+    case RUN_OK:
+    case RUN_RUNTIME_ERROR:
+        return run->exit_code;
+    case RUN_SIGNALED:
+        return EXIT_BY_SIGNAL + run->signal;
+    case RUN_TIME_LIMIT:
+        return EXIT_TIME;
+    case RUN_MEMORY_LIMIT:
+        return EXIT_BY_SIGNAL + SIGKILL;
+    case RUN_OUTPUT_LIMIT:
+        return EXIT_BY_SIGNAL + SIGXFSZ;
+    case RUN_COMPILE_ERROR:
+        return compile->exited && compile->exit_code ? compile->exit_code : 1;
+    case RUN_CANCELLED:
+        return EXIT_BY_SIGNAL + (cancel_signal ? cancel_signal : SIGINT);
+    default:
+        return EXIT_HERMES_FAILED;
+    }
+}

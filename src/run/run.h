@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The words of a run: what is asked (run_spec), how it went (run_result). The same names stand
+ * in JSON, on the command line and in the docs (docs/api.md sections 1 and 2.1). */
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "run/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct runtime;
+
+enum run_status {
+    RUN_QUEUED,
+    RUN_RUNNING,
+    RUN_OK,
+    RUN_RUNTIME_ERROR,
+    RUN_SIGNALED,
+    RUN_TIME_LIMIT,
+    RUN_MEMORY_LIMIT,
+    RUN_OUTPUT_LIMIT,
+    RUN_COMPILE_ERROR,
+    RUN_CANCELLED,
+    RUN_INTERNAL_ERROR,
+    RUN_STATUS_COUNT
+};
+
+/* "ok", "runtime_error", ... */
+const char *run_status_name(enum run_status status);
+
+/* Bits of limits_hit, in the order they are listed. */
+enum {
+    HIT_WALL = 1 << 0,
+    HIT_CPU = 1 << 1,
+    HIT_MEMORY = 1 << 2,
+    HIT_OUTPUT = 1 << 3,
+    HIT_PROCESSES = 1 << 4,
+    HIT_DISK = 1 << 5,
+    HIT_COUNT = 6
+};
+const char *run_hit_name(unsigned bit_index); /* 0 -> "wall" */
+
+/* "SIGSEGV", "SIGRTMIN+1". */
+const char *run_signal_name(int signal);
+
+/* A list of owned strings. */
+struct strv {
+    char **items; /* NULL-terminated when not NULL */
+    size_t count;
+};
+void strv_add(struct strv *v, const char *s); /* copies */
+void strv_add_owned(struct strv *v, char *s); /* takes */
+void strv_add_all(struct strv *v, const struct strv *other);
+bool strv_has(const struct strv *v, const char *s);
+void strv_done(struct strv *v);
+
+struct run_file {
+    char *name; /* valid by str_name_problem() */
+    char *content;
+    size_t size;
+    bool executable;
+    size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
+    bool borrowed;      /* content lies in the list's backing */
+    bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
+    const char
+        *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
+};
+
+struct run_files {
+    struct run_file *items;
+    size_t count;
+    void *backing; /* owned bytes that borrowed contents point into, or NULL */
+};
+/* Takes content and copies name. */
+void run_files_add(
+    struct run_files *files, const char *name, char *content, size_t size, bool executable);
+struct run_file *run_files_find(const struct run_files *files, const char *name);
+/* -EINVAL with field `files` when a name is none by str_name_problem(), two have one name, or
+ * one is where another needs a directory. The engine asks for every run, whichever the front
+ * door. */
+int run_files_check(const struct run_files *files, struct err *err);
+void run_files_done(struct run_files *files);
+
+struct run_mount {
+    unsigned source; /* index of the directory in the engine's table */
+    bool writable;
+    char path[256]; /* where the box sees it */
+};
+
+struct run_spec {
+    const struct runtime *runtime;
+    struct run_files files; /* `code` of a request is already the entry file here */
+    char *entry;            /* name of the file to run; NULL means the runtime's main file */
+    char *shell; /* a command line for the box's sh, which takes the place of compiling and
+                    running; the box has the toolchain then. NULL: none */
+    struct strv args;
+    struct strv env; /* "KEY=value", keys checked by run_env_problem() */
+    struct strv compile_args;
+    struct strv collect;
+    struct run_limits limits; /* zero fields mean the runtime's default */
+    struct run_limits compile_limits;
+    struct run_mount mounts[8];
+    size_t mount_count;
+    char *stdin_data; /* whole stdin, or NULL */
+    size_t stdin_size;
+    int stdin_fd;      /* pumped into the box when >= 0; borrowed */
+    char *cache_scope; /* who shares compile results with this run (the API key's name); NULL:
+                          it neither uses nor feeds the cache */
+};
+
+void run_spec_init(struct run_spec *spec);
+void run_spec_done(struct run_spec *spec);
+
+/* NULL when key may name a variable of the box: [A-Za-z_][A-Za-z0-9_]*, at most 128 bytes, not
+ * HERMES_*; value without NUL. Else a short reason. */
+const char *run_env_problem(const char *key, const char *value, size_t value_len);
+
+struct run_usage {
+    double wall_ms;
+    double cpu_ms;
+    uint64_t memory_peak_kb;
+    double queue_ms;
+    double setup_ms;
+};
+
+/* How one box went: the compile stage or the run itself. */
+struct stage_result {
+    enum run_status status;
+    bool is_warm;  /* a zygote or a parked box served it */
+    int exit_code; /* valid when exited */
+    bool exited;
+    int signal; /* 0 unless the program died of one */
+    unsigned limits_hit;
+    char message[256];
+    struct buf out;
+    struct buf err;
+    bool out_truncated;
+    bool err_truncated;
+    struct run_usage usage;
+    uint64_t ended_ns; /* when the program ended, by clock_ns() */
+};
+void stage_result_init(struct stage_result *stage, uint64_t output_max);
+void stage_result_done(struct stage_result *stage);
+
+struct run_result {
+    char id[ID_MAX];
+    struct stage_result run;
+    bool has_compile;
+    bool compile_cached;
+    struct stage_result compile;
+    struct run_files files; /* collected */
+    unsigned level;         /* enum spawn_level */
+    unsigned cgroup;        /* enum spawn_cgroup */
+};
+void run_result_init(struct run_result *result, uint64_t output_max);
+
+/* One number for how it ended, as a shell has it: the program's own, 128+N for signal N, 124
+ * time limit, 137 memory limit, 153 output limit (128 + SIGXFSZ), the compiler's or 1 when it
+ * made no program, 125 when Hermes failed. A cancelled run counts as killed by
+ * `cancel_signal`, 0 for SIGINT. */
+int run_exit_status(const struct run_result *result, int cancel_signal);
+void run_result_done(struct run_result *result);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Judgements on a server: admission, counters, signature. */
+
+#include "judge/decode.h"
+#include "judge/encode.h"
+#include "service/service.h"
+
+struct service_judgement {
+    struct json_judge judge;
+    char request_hash[JUDGE_HASH_HEX];
+};
+
+/* Judges on this thread. Returns 0 with the answer, which the caller frees, or an error; with
+ * ERR_BUSY *ret_retry_s says when to come again. */
+int service_judge(struct service *service, struct service_judgement *judgement, int owner,
+    struct history_run *record, char **ret_answer, size_t *ret_len, enum run_status *ret_status,
+    unsigned *ret_retry_s, struct err *err);
+
+/* The same on a thread of its own, told to `record`. Fails at once when the request is bad or
+ * there is no place in the queue. On success takes the judgement's content and the reference to
+ * record. */
+int service_judge_later(struct service *service, struct service_judgement *judgement, int owner,
+    struct history_run *record, unsigned *ret_retry_s, struct err *err);
+
+/* The answer when Hermes failed as a whole. The caller frees. */
+char *service_judge_failure(const char *id, const struct err *err, size_t *ret_len);

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See service.h. A run waits for its place, then for a spawner if that is just being replaced,
+ * then has a box. Asynchronous and streamed runs do the same on a thread of their own and write
+ * what happens into the history, from which any number of clients read. */
+
+#include "service/service.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "service/calibrate.h"
+#include "session/session.h"
+#include "store/run_store.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
+    SESSION_SHARE = 75, /* and of that, sessions */
+    HELD_SHARE = 16,    /* a sixteenth of that for bodies and replies: each is there three times
+                           while it is decoded or encoded */
+    SPAWNER_WAIT_MS = 5000,
+    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
+    THREAD_STACK = 512 << 10,
+    LATER_WAIT_MS = 3600 * 1000, /* nobody holds a connection open for these */
+    LATER_COST = 64 << 10,
+};
+
+const char *service_owner_name(const struct service *service, int owner)
+{
+    return owner < 0 ? "" : service->keys.items[owner].name;
+}
+
+static int open_history(struct service *s, struct err *err)
+{
+    uint64_t max_bytes = s->config.history_max;
+    if (s->config.history == HISTORY_SQLITE) {
+        cleanup_free char *path = xasprintf("%s/history.db", s->config.state_dir);
+        int r = run_store_open(&s->store, path, err);
+        if (r < 0)
+            return r;
+    }
+    s->history = history_new(&(struct history_options){.store = s->store,
+        .ttl_ms = s->config.result_ttl_s * 1000,
+        .max_bytes = max_bytes,
+        .memory_bytes = s->store && max_bytes > STORED_IN_MEMORY ? STORED_IN_MEMORY : max_bytes,
+        .resume_grace_ms = s->config.resume_grace_s * 1000});
+    return 0;
+}
+
+/* The operator may allow less than a runtime asks for. */
+static void cap_runtimes(struct service *s)
+{
+    for (size_t i = 0; i < s->runtimes.count; i++) {
+        limits_cap(&s->runtimes.items[i].limits, &s->config.maxima);
+        limits_cap(&s->runtimes.items[i].compile_limits, &s->config.maxima);
+    }
+}
+
+static void *calibrate(void *arg)
+{
+    struct service *s = arg;
+    calibrate_warm(s->engine, &s->stopping);
+    s->background--;
+    return NULL;
+}
+
+static void start_calibration(struct service *s)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    s->background++;
+    if (pthread_create(&thread, &attr, calibrate, s) != 0)
+        s->background--;
+    (void)pthread_attr_destroy(&attr);
+}
+
+int service_open(struct service *service, struct err *err)
+{
+    const struct config *c = &service->config;
+    uint64_t memory_mb = c->memory_mb ? c->memory_mb : machine_memory_mb() * MEMORY_SHARE / 100;
+    unsigned cores = machine_cores();
+    struct admit_options options = {.keys = &service->keys,
+        .concurrency = c->concurrency ? (uint32_t)c->concurrency
+                       : cores < 2    ? 4
+                                      : cores * 2,
+        .queue = (uint32_t)c->queue,
+        .wait_ms = (uint32_t)(c->queue_wait_s * 1000),
+        .memory_mb = memory_mb,
+        .reserve_mb =
+            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100};
+    service->started_ms = clock_ms();
+    cap_runtimes(service);
+    service->held_max = (memory_mb << 20) / HELD_SHARE;
+    if (service->held_max < 2 * c->max_body)
+        service->held_max = 2 * c->max_body;
+    service->admit = admit_new(&options);
+    service->sessions = sessions_new(service);
+    int r = open_history(service, err);
+    if (r == 0 && c->warm)
+        start_calibration(service);
+    return r;
+}
+
+void service_close(struct service *service)
+{
+    /* Threads of background runs hold references into all of this. */
+    for (int i = 0; service->background && i < 1000; i++)
+        (void)poll(NULL, 0, 10);
+    if (service->background)
+        return;
+    sessions_free(service->sessions);
+    run_store_close(service->store);
+    history_free(service->history);
+    admit_free(service->admit);
+    engine_leave(service->engine);
+    runtime_registry_done(&service->runtimes);
+    keys_done(&service->keys);
+    config_done(&service->config);
+}
+
+bool service_hold(struct service *service, size_t bytes)
+{
+    size_t held = service->held;
+    do {
+        if (held > service->held_max || bytes > service->held_max - held)
+            return false;
+    } while (!atomic_compare_exchange_weak(&service->held, &held, held + bytes));
+    return true;
+}
+
+void service_hold_anyway(struct service *service, size_t bytes)
+{
+    service->held += bytes;
+}
+
+void service_release(struct service *service, size_t bytes)
+{
+    service->held -= bytes;
+}
+
+int service_full(struct err *err)
+{
+    return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+        "the server holds as many requests and replies as it has memory for; try again later");
+}
+
+int service_wait_for_spawner(struct service *s, int cancel_fd, struct err *err)
+{
+    uint64_t until = clock_ms() + SPAWNER_WAIT_MS;
+    while (!engine_is_alive(s->engine)) {
+        struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
+        if (poll(&cancel, 1, 10) > 0)
+            return -ECANCELED;
+        if (clock_ms() > until || s->stopping)
+            return err_set(err, ERR_UNAVAILABLE, EPIPE, "the spawner is not there");
+    }
+    return 0;
+}
+
+static int run_admitted(struct service *s, const struct service_call *call,
+    struct run_result *result, struct err *err)
+{
+    int r = service_wait_for_spawner(s, call->watch->cancel_fd, err);
+    if (r == 0)
+        r = engine_run(s->engine, call->spec, call->watch, result, err);
+    if (r < 0 && r != -ECANCELED && err->code == ERR_INTERNAL)
+        result->run.status = RUN_INTERNAL_ERROR;
+    return r;
+}
+
+static void set_cancelled(struct run_result *result)
+{
+    result->run.status = RUN_CANCELLED;
+    (void)snprintf(
+        result->run.message, sizeof(result->run.message), "cancelled before it began");
+}
+
+/* Checks the spec and takes a place for it. */
+static int begin_run(struct service *s, const struct service_call *call,
+    struct admit_ticket *ticket, unsigned *ret_retry_s, struct err *err)
+{
+    uint64_t memory_mb;
+    *ret_retry_s = 1;
+    int r = engine_weigh(s->engine, call->spec, &memory_mb, err);
+    if (r == 0)
+        r = admit_begin(s->admit, call->owner, memory_mb, ticket, ret_retry_s, err);
+    return r;
+}
+
+static int finish_run(struct service *s, const struct service_call *call,
+    struct admit_ticket *ticket, uint32_t wait_ms, struct run_result *result,
+    unsigned *ret_retry_s, struct err *err)
+{
+    int r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, ret_retry_s, err);
+    if (r < 0 && r != -ECANCELED)
+        return r;
+    if (r == 0) {
+        r = run_admitted(s, call, result, err);
+        result->run.usage.queue_ms = ticket->queue_ms;
+        admit_leave(s->admit, ticket, result->run.usage.cpu_ms + result->compile.usage.cpu_ms);
+    }
+    if (r == -ECANCELED) {
+        set_cancelled(result);
+        r = 0;
+    }
+    if (r == 0 || result->run.status == RUN_INTERNAL_ERROR)
+        metrics_count_run(&s->metrics, &s->runtimes, call->spec->runtime, result,
+            (double)(clock_ns() - ticket->began_ns) / 1e6);
+    return r;
+}
+
+int service_run(struct service *service, const struct service_call *call,
+    struct run_result *result, unsigned *ret_retry_s, struct err *err)
+{
+    struct admit_ticket ticket;
+    int r = begin_run(service, call, &ticket, ret_retry_s, err);
+    return r < 0 ? r : finish_run(service, call, &ticket, 0, result, ret_retry_s, err);
+}
+
+char *service_encode(const struct run_result *result, enum result_encoding encoding,
+    const struct err *err, size_t *ret_len)
+{
+    json_t *json = err ? result_json_error(result, err) : result_json(result, encoding);
+    if (err)
+        (void)json_object_set_new(json, "error",
+            json_pack(
+                "{s:s, s:s}", "code", err_table[err->code].name, "message", err->message));
+    char *text = json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS);
+    json_decref(json);
+    *ret_len = text ? strlen(text) : 0;
+    return text;
+}
+
+/* A run in the background: what its thread owns. */
+struct later {
+    struct service *service;
+    struct run_spec spec;
+    int owner;
+    enum result_encoding encoding;
+    struct history_run *run;
+    struct admit_ticket ticket;
+    size_t held;
+};
+
+static void on_started(void *context)
+{
+    history_started(context);
+}
+
+static void on_output(void *context, enum run_stream stream, const char *data, size_t len)
+{
+    history_output(context, stream, data, len);
+}
+
+static void *run_later(void *arg)
+{
+    struct later *later = arg;
+    struct service *s = later->service;
+    struct run_watch watch = {.context = later->run,
+        .started = on_started,
+        .output = on_output,
+        .cancel_fd = history_cancel_fd(later->run)};
+    struct service_call call = {.spec = &later->spec, .owner = later->owner, .watch = &watch};
+    struct run_result result;
+    struct err err = {0};
+    unsigned retry_s;
+    size_t len;
+    run_result_init(&result, 1 << 20);
+    (void)snprintf(result.id, sizeof(result.id), "%s", history_id(later->run));
+    int r = finish_run(s, &call, &later->ticket, LATER_WAIT_MS, &result, &retry_s, &err);
+    if (r < 0) {
+        result.run.status = RUN_INTERNAL_ERROR;
+        log_event(LOG_WARN, "run failed", "run", result.id, "code", err_table[err.code].name,
+            "reason", err.message, (char *)NULL);
+    }
+    char *answer = service_encode(&result, later->encoding, r < 0 ? &err : NULL, &len);
+    history_finish(later->run, result.run.status, answer, len);
+    run_result_done(&result);
+    history_unref(later->run);
+    run_spec_done(&later->spec);
+    service_release(s, later->held);
+    free(later);
+    s->background--;
+    return NULL;
+}
+
+static int start_thread(struct later *later)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
+    int r = pthread_create(&thread, &attr, run_later, later);
+    (void)pthread_attr_destroy(&attr);
+    return -r;
+}
+
+/* Gives back a place that was taken for nothing. */
+static void give_up(struct service *s, struct admit_ticket *ticket)
+{
+    struct err err = {0};
+    unsigned retry_s;
+    if (admit_wait(s->admit, ticket, -1, 1, &retry_s, &err) == 0)
+        admit_leave(s->admit, ticket, 0);
+}
+
+/* What a run takes while it waits, thread and record included. */
+static size_t spec_bytes(const struct run_spec *spec)
+{
+    size_t bytes = LATER_COST + spec->stdin_size;
+    for (size_t i = 0; i < spec->files.count; i++)
+        bytes += spec->files.items[i].size;
+    return bytes;
+}
+
+int service_run_later(struct service *service, struct run_spec *spec, int owner,
+    enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
+    struct err *err)
+{
+    struct later *later = xcalloc(1, sizeof(*later));
+    struct service_call call = {.spec = spec, .owner = owner};
+    later->held = spec_bytes(spec);
+    int r = service_hold(service, later->held) ? 0 : service_full(err);
+    if (r == 0 && (r = begin_run(service, &call, &later->ticket, ret_retry_s, err)) < 0)
+        service_release(service, later->held);
+    if (r < 0) {
+        free(later);
+        return r;
+    }
+    later->service = service;
+    later->spec = *spec;
+    later->owner = owner;
+    later->encoding = encoding;
+    later->run = run;
+    service->background++;
+    if ((r = start_thread(later)) < 0) {
+        service->background--;
+        give_up(service, &later->ticket);
+        service_release(service, later->held);
+        free(later);
+        return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this run");
+    }
+    run_spec_init(spec);
+    return 0;
+}
+
+void service_tick(struct service *service)
+{
+    char why[128];
+    history_tick(service->history);
+    sessions_tick(service->sessions);
+    if (!service->store)
+        return;
+    uint64_t failures = run_store_failures(service->store, why, sizeof(why));
+    if (failures != service->store_failures)
+        log_event(LOG_WARN, "results could not be written", "reason", why, (char *)NULL);
+    service->store_failures = failures;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See session_box.h. */
+
+#include "session/box.h"
+
+#include "base/cleanup.h"
+#include "base/fdpass.h"
+#include "base/str.h"
+#include "run/engine_state.h"
+#include "run/package.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* What a program is given, and our ends of it. */
+struct ends {
+    int job;
+    int out[2]; /* ours, the box's */
+    int err[2];
+    int channel[2];
+    uint32_t exec;
+    bool may_be_warm;
+};
+
+void session_box_init(struct session_box *box)
+{
+    *box = (struct session_box){-1, -1, -1, -1};
+}
+
+static void ends_done(struct ends *e)
+{
+    close_fd(&e->job);
+    for (int i = 0; i < 2; i++) {
+        close_fd(&e->out[i]);
+        close_fd(&e->err[i]);
+        close_fd(&e->channel[i]);
+    }
+}
+
+static int failed(struct err *err, const char *what)
+{
+    return err_set(err, err_code_of(errno), errno, "cannot %s: %s", what, strerror(errno));
+}
+
+static int write_words(const struct session_box_spec *spec, struct ends *ends, struct err *err)
+{
+    const struct runtime *rt = spec->runtime;
+    CLEANUP(strv_done) struct strv argv = {0};
+    CLEANUP(strv_done) struct strv env = {0};
+    strv_add_all(&argv, &rt->run.session);
+    plan_environment(&rt->run, &spec->limits, &env);
+    for (size_t i = 0; i < spec->env->count; i++)
+        plan_set_env(&env, spec->env->items[i]);
+    while (!str_eq(rt->run_root.execs.items[ends->exec], argv.items[0]))
+        ends->exec++;
+    ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 &&
+                        engine_fits_warm(&argv, &env, spec->env);
+    return job_write(&(struct job_spec){.argv = &argv, .env = &env}, &ends->job, err);
+}
+
+/* Without a spec there is no job. */
+static int open_ends(const struct session_box_spec *spec, struct ends *ends, struct err *err)
+{
+    *ends = (struct ends){-1, {-1, -1}, {-1, -1}, {-1, -1}, 0, false};
+    int r = spec ? write_words(spec, ends, err) : 0;
+    if (r < 0)
+        return r;
+    if (pipe2(ends->out, O_CLOEXEC) < 0 || pipe2(ends->err, O_CLOEXEC) < 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends->channel) < 0 ||
+        fcntl(ends->out[0], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(ends->err[0], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(ends->channel[0], F_SETFL, O_NONBLOCK) < 0)
+        r = failed(err, "make the pipes of a session");
+    if (r < 0)
+        ends_done(ends);
+    return r;
+}
+
+static void take_ends(struct session_box *box, struct ends *ends)
+{
+    close_fd(&box->out_fd);
+    close_fd(&box->err_fd);
+    close_fd(&box->channel_fd);
+    box->out_fd = take_fd(&ends->out[0]);
+    box->err_fd = take_fd(&ends->err[0]);
+    box->channel_fd = take_fd(&ends->channel[0]);
+}
+
+int session_box_open(struct engine *engine, const struct session_box_spec *spec,
+    struct session_box *box, struct err *err)
+{
+    CLEANUP(ends_done) struct ends ends;
+    int pair[2];
+    size_t index = (size_t)(spec->runtime - engine->runtimes->items);
+    int r = open_ends(spec, &ends, err);
+    if (r < 0)
+        return r;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return failed(err, "make a socket");
+    struct spawn_box request = {.kind = SPAWN_BOX,
+        .root = (uint32_t)engine->roots[index][ROOT_RUN],
+        .exec = ends.exec,
+        .flags = engine_session_flags(spec->runtime) | (ends.may_be_warm ? BOX_WARM : 0)};
+    engine_session_limits(&spec->limits, &request.limits);
+    int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1]};
+    r = spawner_box(&engine->spawner, &request, fds, 5, err);
+    (void)close(pair[1]);
+    if (r < 0) {
+        (void)close(pair[0]);
+        return r;
+    }
+    box->socket = pair[0];
+    take_ends(box, &ends);
+    return 0;
+}
+
+int session_box_restart(struct engine *engine, const struct session_box_spec *spec,
+    struct session_box *box, struct err *err)
+{
+    CLEANUP(ends_done) struct ends ends;
+    const struct spawn_command command = {.kind = COMMAND_RESTART};
+    int r = open_ends(spec, &ends, err);
+    if (r < 0)
+        return r;
+    int fds[] = {ends.job, ends.out[1], ends.err[1], ends.channel[1]};
+    r = fdpass_send(box->socket, &command, sizeof(command), fds, 4);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
+    take_ends(box, &ends);
+    return 0;
+}
+
+int session_box_fork(const struct session_box *original, struct session_box *box,
+    int ret_fds[SESSION_FORK_FDS], struct err *err)
+{
+    CLEANUP(ends_done) struct ends ends;
+    const struct spawn_command command = {.kind = COMMAND_FORK};
+    int pair[2];
+    int r = open_ends(NULL, &ends, err);
+    if (r < 0)
+        return r;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return failed(err, "make a socket");
+    int fds[] = {pair[1], ends.out[1], ends.err[1], ends.channel[1]};
+    r = fdpass_send(original->socket, &command, sizeof(command), fds, 4);
+    (void)close(pair[1]);
+    box->socket = pair[0];
+    take_ends(box, &ends);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
+    ret_fds[0] = take_fd(&ends.out[1]);
+    ret_fds[1] = take_fd(&ends.err[1]);
+    ret_fds[2] = take_fd(&ends.channel[1]);
+    return 0;
+}
+
+int session_box_hello(
+    const struct session_box *box, int wait_ms, struct spawn_event *ret, int *ret_fd)
+{
+    struct pollfd ready = {.fd = box->socket, .events = POLLIN};
+    unsigned count = 0;
+    int fd = -1;
+    if (poll(&ready, 1, wait_ms) != 1)
+        return -ETIMEDOUT;
+    ssize_t n = fdpass_receive(box->socket, ret, sizeof(*ret), &fd, 1, &count);
+    *ret_fd = count ? fd : -1;
+    return n == (ssize_t)sizeof(*ret) ? 0 : -EPIPE;
+}
+
+void session_box_command(const struct session_box *box, uint32_t kind)
+{
+    const struct spawn_command command = {.kind = kind};
+    if (box->socket >= 0)
+        (void)send(box->socket, &command, sizeof(command), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int session_box_event(const struct session_box *box, struct spawn_event *ret)
+{
+    if (box->socket < 0)
+        return -EPIPE;
+    ssize_t n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
+    /* The spawner closes its side perhaps before it read a command of ours; the kernel reports
+     * that first, and what was told after that. */
+    if (n < 0 && errno == ECONNRESET)
+        n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
+    if (n == (ssize_t)sizeof(*ret))
+        return 1;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
+}
+
+void session_box_close(struct session_box *box)
+{
+    close_fd(&box->socket);
+    close_fd(&box->out_fd);
+    close_fd(&box->err_fd);
+    close_fd(&box->channel_fd);
+}

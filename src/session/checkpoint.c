@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Checkpoints: forks of a session that stand still. One is in the list of sessions, where it
+ * counts like any other, but nobody can find it there; it belongs to the session that it was
+ * made of and goes with it. */
+
+#include "session/internal.h"
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* The checkpoint of this name, or any with NULL. The caller owns a reference. */
+static struct session *find(struct session *s, const char *name)
+{
+    struct sessions *all = s->all;
+    (void)pthread_mutex_lock(&all->lock);
+    struct session *at = all->first;
+    while (at && !(at->checkpoint[0] && str_eq(at->origin, s->id) &&
+                     (!name || str_eq(at->checkpoint, name))))
+        at = at->next;
+    if (at)
+        at->refs++;
+    (void)pthread_mutex_unlock(&all->lock);
+    return at;
+}
+
+static struct session *find_named(struct session *s, const char *name, struct err *err)
+{
+    struct session *found = find(s, name);
+    if (!found)
+        (void)err_set(err, ERR_NOT_FOUND, ENOENT,
+            "this session has no checkpoint `%.64s`, or no longer", name);
+    return found;
+}
+
+void session_drop_checkpoints(struct session *s)
+{
+    struct session *at;
+    while (!s->checkpoint[0] && (at = find(s, NULL))) {
+        session_delete(at);
+        session_unref(at);
+    }
+}
+
+static json_t *to_json(struct session *c)
+{
+    char created[32];
+    struct tm tm;
+    (void)pthread_mutex_lock(&c->lock);
+    time_t when = (time_t)c->created_s;
+    (void)gmtime_r(&when, &tm);
+    (void)strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_t *json = json_pack("{s:s, s:s, s:I, s:s}", "name", c->checkpoint, "created_at",
+        created, "execution_count", (json_int_t)c->execution_count, "cwd", c->cwd);
+    (void)pthread_mutex_unlock(&c->lock);
+    return json;
+}
+
+json_t *session_checkpoints(struct session *s)
+{
+    json_t *list = json_array();
+    struct sessions *all = s->all;
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *at = all->first; at; at = at->next) {
+        if (at->checkpoint[0] && str_eq(at->origin, s->id) && at->has_kernel)
+            (void)json_array_insert_new(list, 0, to_json(at)); /* the newest are listed first */
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return list;
+}
+
+static int choose_name(struct session *s, const char *wish, char *out, struct err *err)
+{
+    (void)snprintf(out, CHECKPOINT_NAME_MAX + 1, "%s", wish);
+    for (unsigned i = 1; !wish[0] || i == 1; i++) {
+        if (!wish[0])
+            (void)snprintf(out, CHECKPOINT_NAME_MAX + 1, "%u", i);
+        struct session *taken = find(s, out);
+        session_unref(taken);
+        if (!taken)
+            return 0;
+    }
+    return err_set(err, ERR_CONFLICT, EEXIST,
+        "there is a checkpoint `%.64s` already; delete it or choose another name", wish);
+}
+
+int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_t **ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    char chosen[CHECKPOINT_NAME_MAX + 1];
+    struct session *copy = NULL;
+    int r = session_can_fork(s, err);
+    if (r < 0 || (r = session_take(s, false, false, cancel_fd, err)) < 0)
+        return r;
+    *ret_retry_s = 1;
+    r = choose_name(s, name, chosen, err);
+    if (r >= 0)
+        r = session_copy(s, chosen, cancel_fd, &copy, ret_retry_s, err);
+    channel_rest(&s->channel);
+    session_give(s);
+    if (r < 0)
+        return r;
+    session_box_command(&copy->box, COMMAND_PAUSE);
+    *ret = to_json(copy);
+    session_unref(copy);
+    return 0;
+}
+
+int session_checkpoint_delete(struct session *s, const char *name, struct err *err)
+{
+    struct session *c = find_named(s, name, err);
+    if (!c)
+        return -ENOENT;
+    session_delete(c);
+    session_unref(c);
+    return 0;
+}
+
+#define SWAP(a, b)                                                                             \
+    do {                                                                                       \
+        __typeof__(a) kept_ = (a);                                                             \
+        (a) = (b);                                                                             \
+        (b) = kept_;                                                                           \
+    } while (0)
+
+/* The session gets the copy's box and all that goes with it; the copy, which is about to be
+ * deleted, gets what the session had. Both are held. */
+static void exchange(struct session *s, struct session *copy)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    SWAP(s->box, copy->box);
+    SWAP(s->channel, copy->channel);
+    SWAP(s->share, copy->share);
+    SWAP(s->promised_mb, copy->promised_mb);
+    SWAP(s->charged_ns, copy->charged_ns);
+    SWAP(s->has_kernel, copy->has_kernel);
+    SWAP(s->is_resting, copy->is_resting);
+    SWAP(s->is_fork, copy->is_fork);
+    SWAP(s->cwd, copy->cwd);
+    SWAP(s->told_pids, copy->told_pids);
+    close_fd(&s->watcher.fd); /* of the old box; another is asked for when it is needed */
+    s->execution_count = copy->execution_count;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* A copy of the checkpoint, which stands still again afterwards. */
+static int copy_checkpoint(struct session *c, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    int r = session_take(c, false, false, cancel_fd, err);
+    if (r < 0)
+        return r;
+    session_box_command(&c->box, COMMAND_RESUME);
+    r = session_copy(c, "", cancel_fd, ret, ret_retry_s, err);
+    channel_rest(&c->channel);
+    session_box_command(&c->box, COMMAND_PAUSE);
+    session_give(c);
+    return r;
+}
+
+int session_rollback(
+    struct session *s, const char *name, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+{
+    struct session *copy = NULL;
+    int r = session_can_fork(s, err);
+    if (r < 0 || (r = session_take(s, false, true, cancel_fd, err)) < 0)
+        return r;
+    *ret_retry_s = 1;
+    struct session *c = find_named(s, name, err);
+    r = c ? copy_checkpoint(c, cancel_fd, &copy, ret_retry_s, err) : -ENOENT;
+    session_unref(c);
+    if (r == 0) {
+        exchange(s, copy);
+        session_delete(copy);
+        session_unref(copy);
+    }
+    session_give(s);
+    return r;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Copies of live sessions (spawn/copy.h). The server asks the kernel whether it can be copied,
+ * the spawner for a box, and gives the kernel what the copy needs; then the copy is a session
+ * that starts like any other. */
+
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fdpass.h"
+#include "base/str.h"
+#include "run/decode.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { ANSWER_MS = 10000, SPAWNER_MS = 5000 };
+
+void session_unshare(struct sessions *all, struct session_share *share)
+{
+    while (share && atomic_fetch_sub(&share->refs, 1) == 1) {
+        struct session_share *origin = share->origin;
+        admit_give_back(all->service->admit, share->mb);
+        free(share);
+        share = origin;
+    }
+}
+
+/* The copy's own promise, which keeps the original's. */
+static void share_memory(struct session *original, struct session *copy)
+{
+    if (!original->share) {
+        original->share = xcalloc(1, sizeof(*original->share));
+        original->share->mb = original->promised_mb;
+        atomic_init(&original->share->refs, 1);
+    }
+    copy->share = xcalloc(1, sizeof(*copy->share));
+    copy->share->mb = copy->promised_mb;
+    copy->share->origin = original->share;
+    atomic_init(&copy->share->refs, 1);
+    (void)atomic_fetch_add(&original->share->refs, 1);
+}
+
+/* Waits for the kernel's answer: the reason it refuses for, or "" when it does not. */
+static int hear(struct session *s, char *ret_reason, size_t size)
+{
+    struct channel_frame frame;
+    struct err ignored = {0};
+    json_t *answer = NULL;
+    int r = channel_await(&s->channel, ANSWER_MS, &frame);
+    if (r < 0)
+        return r;
+    if (frame.kind != FRAME_FORK ||
+        json_run_parse(frame.data, frame.len, &answer, &ignored) < 0)
+        return -EBADMSG;
+    const json_t *refused = json_object_get(answer, "refused");
+    if (!json_is_string(refused) && !json_is_null(refused))
+        r = -EBADMSG;
+    const char *text = json_string_value(refused);
+    (void)snprintf(ret_reason, size, "%s", !text ? "" : text[0] ? text : "it does not say why");
+    json_decref(answer);
+    return r;
+}
+
+/* Asks the kernel whether it can be copied now. It waits for the descriptors afterwards. */
+static int ask_kernel(struct session *s, struct err *err)
+{
+    char reason[400];
+    int r = channel_queue(&s->channel, "fork", NULL, 0);
+    if (r == 0)
+        r = hear(s, reason, sizeof(reason));
+    if (r == 0 && reason[0])
+        return err_set(err, ERR_CONFLICT, EBUSY, "the session cannot be copied: %s", reason);
+    return r;
+}
+
+/* Why the spawner will not. */
+static int refused(const struct spawn_event *event, struct err *err)
+{
+    static const struct {
+        int error;
+        enum err_code code;
+        const char *text;
+    } reasons[] = {
+        {EOPNOTSUPP, ERR_UNSUPPORTED,
+            "this machine cannot copy live sessions: hermes must run "
+            "as root, with control groups v2 and Landlock ABI 6"},
+        {ENOSYS, ERR_UNSUPPORTED, "live sessions can be copied on x86-64 only"},
+        {EMLINK, ERR_CONFLICT,
+            "this is a copy of a copy too many times over; the depth is "
+            "limited: copy one that is nearer to the first"},
+        {EAGAIN, ERR_BUSY,
+            "the session and its copies have as many copies alive as can be; "
+            "delete one that is not needed"},
+    };
+    int error = event->kind == EVENT_FAILED ? -event->error : EPIPE;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        if (reasons[i].error == error)
+            return err_set(err, reasons[i].code, error, "%s", reasons[i].text);
+    }
+    return err_set(
+        err, ERR_UNAVAILABLE, error, "the spawner cannot make a copy: %s", strerror(error));
+}
+
+/* Gets a box for the copy and hands over to the kernel what the copy needs; then hears that it
+ * has forked. -EBADMSG and the like when the kernel does not do its part. */
+static int fork_kernel(struct session *s, struct session *copy, struct err *err)
+{
+    char reason[400];
+    int fds[SESSION_FORK_FDS] = {-1, -1, -1, -1};
+    struct spawn_event event = {.kind = EVENT_FAILED, .error = -EPIPE};
+    int r = session_box_fork(&s->box, &copy->box, fds, err);
+    if (r == 0 && session_box_hello(&copy->box, SPAWNER_MS, &event, &fds[3]) == 0 &&
+        event.kind == EVENT_FORKING)
+        r = fdpass_send(s->box.channel_fd, "f", 1, fds, SESSION_FORK_FDS);
+    else if (r == 0)
+        r = refused(&event, err);
+    if (r < 0 && send(s->box.channel_fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+        err->code = ERR_NONE;
+    for (int i = 0; i < SESSION_FORK_FDS; i++)
+        close_fd(&fds[i]);
+    if (r < 0)
+        return r;
+    r = hear(s, reason, sizeof(reason));
+    if (r == 0 && reason[0])
+        return err_set(err, ERR_CONFLICT, EBUSY, "the session cannot be copied: %s", reason);
+    return r;
+}
+
+/* A session like another, with nothing in it yet. */
+static struct session *new_copy(struct session *s, const char *checkpoint)
+{
+    struct session_spec spec = {.runtime = s->spec.runtime, .limits = s->spec.limits};
+    strv_add_all(&spec.env, &s->env);
+    struct session *copy = session_new(s->all, &spec, s->owner_index);
+    copy->names_cpu = s->names_cpu;
+    copy->is_plain = s->is_plain;
+    copy->idle_ms = s->idle_ms;
+    copy->end_ms = s->end_ms;
+    copy->execution_count = s->execution_count;
+    copy->is_warm = true;
+    copy->is_fork = true;
+    memcpy(copy->origin, s->id, sizeof(copy->origin));
+    (void)snprintf(copy->checkpoint, sizeof(copy->checkpoint), "%s", checkpoint);
+    return copy;
+}
+
+/* The original is held; the copy is in state starting. */
+static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
+    unsigned *ret_retry_s, struct err *err)
+{
+    uint64_t memory_mb = s->spec.limits.memory_mb;
+    int r = admit_reserve(s->all->service->admit, s->owner_index, memory_mb, ret_retry_s, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&s->lock);
+    copy->promised_mb = memory_mb;
+    share_memory(s, copy);
+    (void)pthread_mutex_unlock(&s->lock);
+    r = ask_kernel(s, err);
+    if (r == 0)
+        r = fork_kernel(s, copy, err);
+    if (r < 0 && err->code == ERR_NONE) {
+        session_stop_kernel(s);
+        session_lose(s, "protocol", "the interpreter did not answer as it should");
+        return err_set(err, ERR_CONFLICT, ESTALE,
+            "the interpreter did not answer as it should and was ended; its state is lost");
+    }
+    return r < 0 ? r : session_wait_ready(copy, cancel_fd, err);
+}
+
+int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    struct session *copy = new_copy(s, checkpoint);
+    int r = copy->wake_fd < 0
+                ? err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors")
+                : session_enlist(s->all, copy, err);
+    if (r < 0) {
+        copy->refs = 1;
+        session_unref(copy);
+        return r;
+    }
+    r = fill_copy(s, copy, cancel_fd, ret_retry_s, err);
+    copy->has_kernel = r == 0;
+    session_give(copy);
+    if (r < 0) {
+        session_delete(copy);
+        session_unref(copy);
+        return r;
+    }
+    if (!checkpoint[0])
+        session_remember(copy);
+    *ret = copy;
+    return 0;
+}
+
+int session_can_fork(const struct session *s, struct err *err)
+{
+    if (s->spec.runtime->run.session_forks)
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, ENOSYS,
+        "the memory of a %s session cannot be copied; its files can be downloaded and uploaded",
+        s->spec.runtime->name);
+}
+
+int session_fork(struct session *s, unsigned count, int cancel_fd, struct fork_result *ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    unsigned made = 0;
+    *ret = (struct fork_result){
+        .has_memory = s->spec.runtime->run.session_forks, .is_whole = true};
+    *ret_retry_s = 1;
+    int r = session_take(s, false, false, cancel_fd, err);
+    if (r < 0)
+        return r;
+    while (r == 0 && made < count) {
+        struct session **copy = &ret->copies[made];
+        r = ret->has_memory
+                ? session_copy(s, "", cancel_fd, copy, ret_retry_s, err)
+                : session_copy_fresh(s, cancel_fd, copy, &ret->is_whole, ret_retry_s, err);
+        made += r == 0;
+    }
+    channel_rest(&s->channel);
+    session_give(s);
+    while (r < 0 && made > 0) {
+        session_delete(ret->copies[--made]);
+        session_unref(ret->copies[made]);
+    }
+    return r;
+}

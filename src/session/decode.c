@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See json_session.h. What a session has in common with a run is decoded as that of a run. */
+
+#include "session/decode.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "session/channel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+enum {
+    SECONDS_MAX = 31536000,
+    TOOL_CALLS_DEFAULT = 50,
+    TOOL_CALLS_MAX = 10000,
+    TOOL_TIMEOUT_DEFAULT_MS = 300000,
+    TOOL_NAME_MAX = 64,
+};
+
+static int get_number(
+    const json_t *body, const char *field, uint64_t max, uint64_t *ret, struct err *err)
+{
+    const json_t *value = json_object_get(body, field);
+    if (!value)
+        return 0;
+    if (!json_is_integer(value))
+        return err_field(err, field, "%s must be a whole number", field);
+    json_int_t number = json_integer_value(value);
+    if (number < 1 || (uint64_t)number > max)
+        return err_field(
+            err, field, "%s must be from 1 to %llu", field, (unsigned long long)max);
+    *ret = (uint64_t)number;
+    return 0;
+}
+
+static int get_bool(const json_t *body, const char *field, bool *ret, struct err *err)
+{
+    const json_t *value = json_object_get(body, field);
+    if (value && !json_is_boolean(value))
+        return err_field(err, field, "%s must be true or false", field);
+    *ret = json_is_true(value);
+    return 0;
+}
+
+/* Refuses fields that are in neither list; both end with NULL. */
+static int check_known(
+    const json_t *body, const char *const *own, const char *const *shared, struct err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)body, key, value)
+    {
+        bool is_known = false;
+        for (size_t i = 0; own[i]; i++)
+            is_known = is_known || str_eq(own[i], key);
+        for (size_t i = 0; shared[i]; i++)
+            is_known = is_known || str_eq(shared[i], key);
+        if (!is_known)
+            return err_field(err, key, "unknown field `%.64s`", key);
+    }
+    return 0;
+}
+
+static int get_name(const json_t *body, struct session_spec *ret, struct err *err)
+{
+    const json_t *value = json_object_get(body, "name");
+    if (!value)
+        return 0;
+    size_t len = json_string_length(value);
+    if (!json_is_string(value) || len > SESSION_NAME_MAX)
+        return err_field(
+            err, "name", "name must be a string of at most %d bytes", SESSION_NAME_MAX);
+    const char *text = json_string_value(value);
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return err_field(err, "name", "name contains a control character");
+    }
+    memcpy(ret->name, text, len + 1);
+    return 0;
+}
+
+int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
+    const struct config *config, struct session_spec *ret, struct err *err)
+{
+    static const char *const own[] = {"idle_timeout_s", "max_lifetime_s", "name", NULL};
+    static const char *const shared[] = {"language", "image", "network", "limits", "env", NULL};
+    struct json_run run;
+    json_t *part = json_object();
+    *ret = (struct session_spec){0};
+    int r = check_known(body, own, shared, err);
+    for (size_t i = 0; shared[i]; i++) {
+        json_t *value = json_object_get(body, shared[i]);
+        if (value)
+            (void)json_object_set(part, shared[i], value);
+    }
+    if (r == 0 && (r = get_name(body, ret, err)) == 0 &&
+        (r = get_number(body, "idle_timeout_s", SECONDS_MAX, &ret->idle_timeout_s, err)) == 0)
+        r = get_number(body, "max_lifetime_s", SECONDS_MAX, &ret->max_lifetime_s, err);
+    if (r == 0) {
+        r = json_run_decode(part, runtimes, config, &run, err);
+        ret->runtime = run.spec.runtime;
+        ret->limits = run.spec.limits;
+        ret->env = run.spec.env;
+        run.spec.env = (struct strv){0};
+        json_run_done(&run);
+    }
+    json_decref(part);
+    return r;
+}
+
+static int get_text(const json_t *body, const char *field, const char *encoding, char **ret,
+    size_t *ret_len, struct err *err)
+{
+    const json_t *value = json_object_get(body, field);
+    if (!value)
+        return 0;
+    if (!json_is_string(value))
+        return err_field(err, field, "%s must be a string", field);
+    size_t len = json_string_length(value);
+    if (len > CHANNEL_FRAME_MAX)
+        return err_set(err, ERR_TOO_LARGE, EMSGSIZE, "%s is larger than %d bytes", field,
+            CHANNEL_FRAME_MAX);
+    if (str_eq(encoding, "base64")) {
+        int r = json_run_base64(json_string_value(value), len, ret, ret_len);
+        return r < 0 ? err_field(err, field, "%s is not valid base64", field) : 0;
+    }
+    char *copy = malloc(len + 1);
+    if (!copy)
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM, "out of memory");
+    memcpy(copy, json_string_value(value), len + 1);
+    *ret = copy;
+    *ret_len = len;
+    return 0;
+}
+
+static bool is_tool_name(const char *name)
+{
+    size_t len = strlen(name);
+    return len >= 1 && len <= TOOL_NAME_MAX && !(name[0] >= '0' && name[0] <= '9') &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+               len;
+}
+
+static int check_tool(const json_t *tools, size_t index, struct err *err)
+{
+    static const char *const known[] = {"name", "description", "input_schema", NULL};
+    static const char *const none[] = {NULL};
+    const json_t *tool = json_array_get(tools, index);
+    const json_t *description = json_object_get(tool, "description");
+    const json_t *schema = json_object_get(tool, "input_schema");
+    const char *name = json_string_value(json_object_get(tool, "name"));
+    char field[32];
+    (void)snprintf(field, sizeof(field), "tools[%zu]", index);
+    if (!json_is_object(tool))
+        return err_field(err, field, "%s must be an object", field);
+    if (check_known(tool, known, none, err) < 0)
+        return -EINVAL;
+    if (!name || !is_tool_name(name))
+        return err_field(err, field,
+            "the name of a tool has 1 to %d letters, digits and underscores", TOOL_NAME_MAX);
+    if ((description && !json_is_string(description)) || (schema && !json_is_object(schema)))
+        return err_field(err, field, "description must be a string and input_schema an object");
+    for (size_t i = 0; i < index; i++) {
+        if (str_eq(json_string_value(json_object_get(json_array_get(tools, i), "name")), name))
+            return err_field(err, field, "there are two tools `%.64s`", name);
+    }
+    return 0;
+}
+
+static int get_tools(const json_t *body, bool streams, struct exec_spec *ret, struct err *err)
+{
+    json_t *tools = json_object_get(body, "tools");
+    int r = 0;
+    if (!tools)
+        return 0;
+    if (!json_is_array(tools) || json_array_size(tools) > TOOLS_MAX)
+        return err_field(err, "tools", "tools must be a list of at most %d objects", TOOLS_MAX);
+    if (!streams)
+        return err_field(err, "tools",
+            "tools need a stream on which they are called: send Accept: text/event-stream");
+    for (size_t i = 0; r == 0 && i < json_array_size(tools); i++)
+        r = check_tool(tools, i, err);
+    if (r == 0 && json_array_size(tools) > 0)
+        ret->tools = json_incref(tools);
+    return r;
+}
+
+int json_exec_decode(const json_t *body, const struct config *config, bool streams,
+    struct exec_spec *ret, struct err *err)
+{
+    static const char *const own[] = {
+        "code", "timeout_ms", "wait", "tools", "max_tool_calls", "tool_timeout_ms", NULL};
+    static const char *const shared[] = {"stdin", "stdin_encoding", NULL};
+    const json_t *encoding = json_object_get(body, "stdin_encoding");
+    uint64_t calls = TOOL_CALLS_DEFAULT;
+    *ret = (struct exec_spec){.tool_timeout_ms = TOOL_TIMEOUT_DEFAULT_MS};
+    int r = check_known(body, own, shared, err);
+    if (r < 0)
+        return r;
+    if (!json_object_get(body, "code"))
+        return err_field(err, "code", "code is missing");
+    if (encoding && !str_eq(json_string_value(encoding), "utf8") &&
+        !str_eq(json_string_value(encoding), "base64"))
+        return err_field(err, "stdin_encoding", "stdin_encoding must be utf8 or base64");
+    if ((r = get_text(body, "code", "utf8", &ret->code, &ret->code_len, err)) < 0 ||
+        (r = get_text(body, "stdin", json_string_value(encoding), &ret->stdin_data,
+             &ret->stdin_size, err)) < 0 ||
+        (r = get_number(body, "timeout_ms", config->maxima.wall_ms, &ret->timeout_ms, err)) <
+            0 ||
+        (r = get_bool(body, "wait", &ret->wait, err)) < 0 ||
+        (r = get_number(body, "max_tool_calls", TOOL_CALLS_MAX, &calls, err)) < 0 ||
+        (r = get_number(
+             body, "tool_timeout_ms", config->maxima.wall_ms, &ret->tool_timeout_ms, err)) < 0)
+        return r;
+    ret->max_tool_calls = (unsigned)calls;
+    return get_tools(body, streams, ret, err);
+}
+
+int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
+{
+    static const char *const known[] = {"id", "output", "error", NULL};
+    static const char *const none[] = {NULL};
+    const json_t *id = json_object_get(body, "id");
+    const json_t *output = json_object_get(body, "output");
+    const json_t *error = json_object_get(body, "error");
+    int r = check_known(body, known, none, err);
+    if (r < 0)
+        return r;
+    if (body_len > TOOL_RESULT_MAX)
+        return err_set(err, ERR_TOO_LARGE, EMSGSIZE,
+            "the answer of a tool has at most %d bytes", TOOL_RESULT_MAX);
+    if (!json_is_string(id))
+        return err_field(err, "id", "id must be that of a tool_call event");
+    if (!output == !error)
+        return err_field(err, "output", "there must be output or error, and not both");
+    if (error && !json_is_string(error))
+        return err_field(err, "error", "error must be a string");
+    return 0;
+}
+
+int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err)
+{
+    static const char *const known[] = {"count", NULL};
+    static const char *const none[] = {NULL};
+    uint64_t count = 1;
+    json_t *body = NULL;
+    int r = len ? json_run_parse(data, len, &body, err) : 0;
+    if (r == 0 && body)
+        r = check_known(body, known, none, err);
+    if (r == 0 && body)
+        r = get_number(body, "count", SESSION_FORKS_MAX, &count, err);
+    json_decref(body);
+    *ret_count = (unsigned)count;
+    return r;
+}
+
+int json_checkpoint_decode(const char *data, size_t len, const char *field, bool required,
+    char ret[CHECKPOINT_NAME_MAX + 1], struct err *err)
+{
+    const char *const known[] = {field, NULL};
+    static const char *const none[] = {NULL};
+    json_t *body = NULL;
+    ret[0] = '\0';
+    int r = len ? json_run_parse(data, len, &body, err) : 0;
+    if (r == 0 && body)
+        r = check_known(body, known, none, err);
+    const json_t *value = r == 0 ? json_object_get(body, field) : NULL;
+    const char *text = json_string_value(value);
+    if (r == 0 && !value && required)
+        r = err_field(err, field, "%s is missing", field);
+    else if (r == 0 && value &&
+             (!text || !text[0] || strlen(text) != json_string_length(value) ||
+                 strlen(text) > CHECKPOINT_NAME_MAX || text[strspn(text, NAME_CHARS)]))
+        r = err_field(err, field,
+            "%s must be 1 to %d letters, digits, dots, dashes and underscores", field,
+            CHECKPOINT_NAME_MAX);
+    else if (r == 0 && text)
+        memcpy(ret, text, strlen(text) + 1);
+    json_decref(body);
+    return r;
+}

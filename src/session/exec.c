@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* One piece of code in a session, from the frame `exec` to the frame `done`. One poll() covers
+ * the channel, what the code prints, the spawner's word, the caller and the next deadline.
+ *
+ * Code that has to stop is interrupted first. An interpreter that answers keeps its state; one
+ * that does not within the grace is killed, and the session is dead then. So is one that says
+ * anything on the channel which is not its turn or no frame: the code found the channel. */
+
+#include "session/overflow.h"
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OUTPUT_FILE(stream) ".hermes/" stream ".txt"
+#define FOREIGN_WORDS "something wrote to the interpreter's channel to the server"
+
+enum {
+    CHUNK = 64 << 10,
+    GRACE_MS = 2000,
+    WORD_MS = 10000,       /* for an answer of the spawner's, on a machine however busy */
+    SETTLED_MS = 5000,     /* for the kernel's, between two execs */
+    DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
+    OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
+    CPU_STEP_MS = 2,
+};
+
+enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
+
+static const struct {
+    enum run_status status;
+    unsigned hit;
+    const char *reason; /* of the session's death, if it comes to that */
+    const char *message;
+} causes[] = {
+    [CAUSE_WALL] = {RUN_TIME_LIMIT, HIT_WALL, "time_limit", "stopped at its timeout"},
+    [CAUSE_CPU] = {RUN_TIME_LIMIT, HIT_CPU, "time_limit", "stopped at its CPU time limit"},
+    [CAUSE_OUTPUT] = {RUN_OUTPUT_LIMIT, HIT_OUTPUT, "output_limit",
+        "stopped because it printed too much"},
+    [CAUSE_CANCEL] = {RUN_CANCELLED, 0, "cancelled", "stopped because its caller left"},
+    [CAUSE_END] = {RUN_CANCELLED, 0, "deleted", "stopped because the session was ended"},
+};
+
+struct exec {
+    struct session *s;
+    const struct exec_spec *spec;
+    const struct exec_watch *watch;
+    struct exec_result *result;
+    struct exec_frames frames;
+    enum cause cause; /* why it is being stopped */
+    bool is_lost;     /* the kernel is gone or was given up */
+    bool is_failure;  /* through no fault of the code's */
+    bool out_ended, err_ended, channel_ended;
+    uint64_t streamed[2];
+    struct session_changes changes;
+    struct spill spills[2]; /* stdout, stderr */
+    uint64_t begin_ns;
+    uint64_t deadline_ms;
+    uint64_t grace_ms;     /* end of it, once interrupted */
+    uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or asked already */
+    unsigned usages;       /* answers of the spawner's that are to come */
+    bool is_interrupting;  /* a signal is on its way */
+    bool was_interrupted;  /* one was sent */
+    bool is_repeated;      /* a second one was sent */
+    bool has_base;
+    uint64_t base_cpu_ns;
+    struct spawn_event usage; /* the last */
+    char chunk[CHUNK];
+};
+
+void exec_spec_done(struct exec_spec *spec)
+{
+    free(spec->code);
+    free(spec->stdin_data);
+    json_decref(spec->tools);
+    *spec = (struct exec_spec){0};
+}
+
+/* Signals of one kind do not add up on their way, so there is never a second one. */
+static void interrupt(struct exec *e)
+{
+    if (!e->is_interrupting)
+        session_box_command(&e->s->box, COMMAND_INTERRUPT);
+    e->is_interrupting = e->was_interrupted = true;
+}
+
+static void stop_for(struct exec *e, enum cause cause)
+{
+    if (e->cause)
+        return;
+    e->cause = cause;
+    e->grace_ms = clock_ms() + (cause == CAUSE_END ? 0 : GRACE_MS);
+    if (cause != CAUSE_END)
+        interrupt(e);
+}
+
+static void ask_usage(struct exec *e)
+{
+    session_box_command(&e->s->box, COMMAND_USAGE);
+    e->usages++;
+}
+
+static uint64_t used_cpu_ns(const struct exec *e)
+{
+    return e->usage.cpu_ns > e->base_cpu_ns ? e->usage.cpu_ns - e->base_cpu_ns : 0;
+}
+
+/* When the CPU limit can be reached at the earliest. */
+static void plan_cpu_check(struct exec *e)
+{
+    const struct run_limits *limits = &e->s->spec.limits;
+    if (!e->s->names_cpu || e->cause)
+        return;
+    uint64_t used_ms = used_cpu_ns(e) / 1000000;
+    if (used_ms >= limits->cpu_ms) {
+        stop_for(e, CAUSE_CPU);
+        return;
+    }
+    uint64_t wait_ms = (limits->cpu_ms - used_ms) * 1000 / limits->cpu_milli;
+    e->cpu_check_ms = clock_ms() + (wait_ms > CPU_STEP_MS ? wait_ms : CPU_STEP_MS);
+}
+
+static void on_usage(struct exec *e, const struct spawn_event *event)
+{
+    if (e->usages)
+        e->usages--;
+    e->usage = *event;
+    if (!e->has_base)
+        e->base_cpu_ns = event->cpu_ns;
+    e->has_base = true;
+    plan_cpu_check(e);
+}
+
+static void lose(struct exec *e, const struct spawn_event *event)
+{
+    e->is_lost = true;
+    e->is_failure = event->kind != EVENT_EXITED &&
+                    !(event->kind == EVENT_ENDED && event->flags & ENDED_OOM);
+    session_note_end(e->s, event);
+    if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM) {
+        e->result->status = RUN_MEMORY_LIMIT;
+        e->result->limits_hit |= HIT_MEMORY;
+        e->usage = *event;
+        e->usage.peak_bytes = event->memory_bytes;
+    } else if (event->kind == EVENT_EXITED) {
+        bool exited = WIFEXITED(event->wait_status);
+        e->result->status = exited ? RUN_RUNTIME_ERROR : RUN_SIGNALED;
+        e->result->exited = exited;
+        e->result->exit_code = exited ? WEXITSTATUS(event->wait_status) : 0;
+    }
+}
+
+static void on_box(struct exec *e)
+{
+    struct spawn_event event = {.kind = EVENT_FAILED};
+    int r = session_box_event(&e->s->box, &event);
+    if (r == 0)
+        return;
+    if (r < 0) {
+        event = (struct spawn_event){.kind = EVENT_FAILED};
+        lose(e, &event);
+        return;
+    }
+    switch (event.kind) {
+    case EVENT_USAGE:
+        on_usage(e, &event);
+        break;
+    case EVENT_INTERRUPTED:
+        e->is_interrupting = false;
+        break;
+    case EVENT_EXITED:
+    case EVENT_ENDED:
+        lose(e, &event);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Reads once; false when nothing is there now. */
+static bool read_stream(struct exec *e, enum run_stream stream)
+{
+    bool is_out = stream == STREAM_STDOUT;
+    struct capture *to = is_out ? &e->result->out : &e->result->err;
+    ssize_t n = read(is_out ? e->s->box.out_fd : e->s->box.err_fd, e->chunk, CHUNK);
+    if (n == 0)
+        *(is_out ? &e->out_ended : &e->err_ended) = true;
+    if (n <= 0)
+        return n < 0 && errno == EINTR;
+    uint64_t room = to->max - e->streamed[stream];
+    size_t shown = (uint64_t)n < room ? (size_t)n : (size_t)room;
+    if (shown && e->watch->output)
+        e->watch->output(e->watch->context, stream, e->chunk, shown);
+    e->streamed[stream] += shown;
+    spill_add(&e->spills[stream], e->s, to, e->chunk, (size_t)n);
+    capture_add(to, e->chunk, (size_t)n);
+    if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
+        stop_for(e, CAUSE_OUTPUT);
+    return true;
+}
+
+/* What the code printed before it was done. */
+static void drain(struct exec *e)
+{
+    for (size_t i = 0; i < DRAIN_MAX / CHUNK && read_stream(e, STREAM_STDOUT); i++)
+        ;
+    for (size_t i = 0; i < DRAIN_MAX / CHUNK && read_stream(e, STREAM_STDERR); i++)
+        ;
+}
+
+/* Reads once and takes what is whole. -EBADMSG for what no kernel says. */
+static int on_channel(struct exec *e)
+{
+    struct channel *c = &e->s->channel;
+    struct channel_frame frame;
+    int r = channel_read(c);
+    if (r == -EPIPE)
+        return r;
+    while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
+        if (frames_take(&e->frames, &frame) < 0)
+            return -EBADMSG;
+    }
+    return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
+}
+
+/* Ends the interpreter, and with it what the spawner was to tell. */
+static void end_kernel(struct exec *e)
+{
+    session_stop_kernel(e->s);
+    e->usages = 0;
+    e->is_interrupting = false;
+}
+
+static void lose_for_protocol(struct exec *e, const char *why)
+{
+    end_kernel(e);
+    session_lose(e->s, "protocol", "%s", why);
+    e->is_lost = true;
+    e->result->status = RUN_RUNTIME_ERROR;
+}
+
+static void on_wake(struct exec *e)
+{
+    struct session *s = e->s;
+    uint64_t count;
+    ssize_t n = read(s->wake_fd, &count, sizeof(count));
+    (void)n;
+    (void)pthread_mutex_lock(&s->lock);
+    (void)tools_pass(s);
+    unsigned interrupts = s->interrupts;
+    s->interrupts = 0;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (interrupts)
+        interrupt(e);
+    if (session_must_end(s))
+        stop_for(e, CAUSE_END);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Acts on what is due; returns when something will be next. */
+static uint64_t check_deadlines(struct exec *e)
+{
+    struct session *s = e->s;
+    uint64_t now = clock_ms();
+    if (!e->cause && now >= e->deadline_ms)
+        stop_for(e, CAUSE_WALL);
+    if (!e->cause && now >= e->cpu_check_ms) {
+        e->cpu_check_ms = UINT64_MAX;
+        ask_usage(e);
+    }
+    /* A signal can be lost in the interpreter, or be caught by the code once. */
+    if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
+        now + GRACE_MS / 2 >= e->grace_ms) {
+        e->is_repeated = true;
+        interrupt(e);
+    }
+    if (e->cause && now >= e->grace_ms) {
+        end_kernel(e);
+        session_lose(s, causes[e->cause].reason,
+            "the code did not stop when it was interrupted, so the interpreter was ended");
+        e->is_lost = true;
+        return now;
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    uint64_t tools_ms = tools_deadline_ms(s);
+    if (now >= tools_ms)
+        (void)tools_pass(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (e->cause)
+        return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
+    return smaller(smaller(e->deadline_ms, e->cpu_check_ms), tools_ms);
+}
+
+enum { WATCH_BOX, WATCH_CHANNEL, WATCH_OUT, WATCH_ERR, WATCH_WAKE, WATCH_CANCEL, WATCH_COUNT };
+
+static void poll_once(struct exec *e)
+{
+    struct session *s = e->s;
+    uint64_t next_ms = check_deadlines(e);
+    uint64_t now = clock_ms();
+    if (e->is_lost)
+        return;
+    struct pollfd fds[WATCH_COUNT] = {
+        [WATCH_BOX] = {s->box.socket, POLLIN, 0},
+        [WATCH_CHANNEL] = {e->channel_ended ? -1 : s->box.channel_fd, POLLIN, 0},
+        [WATCH_OUT] = {e->out_ended ? -1 : s->box.out_fd, POLLIN, 0},
+        [WATCH_ERR] = {e->err_ended ? -1 : s->box.err_fd, POLLIN, 0},
+        [WATCH_WAKE] = {s->wake_fd, POLLIN, 0},
+        [WATCH_CANCEL] = {e->cause ? -1 : e->watch->cancel_fd, POLLIN, 0},
+    };
+    if (channel_has_more(&s->channel))
+        fds[WATCH_CHANNEL].events |= POLLOUT;
+    uint64_t wait_ms = next_ms > now ? next_ms - now : 0;
+    if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) < 0)
+        return;
+    if (fds[WATCH_OUT].revents)
+        (void)read_stream(e, STREAM_STDOUT);
+    if (fds[WATCH_ERR].revents)
+        (void)read_stream(e, STREAM_STDERR);
+    if (fds[WATCH_WAKE].revents)
+        on_wake(e);
+    if (fds[WATCH_CANCEL].revents)
+        stop_for(e, CAUSE_CANCEL);
+    int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
+    if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
+        r = channel_write(&s->channel);
+    e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
+    if (r == -EBADMSG)
+        lose_for_protocol(e, FOREIGN_WORDS);
+    else if (fds[WATCH_BOX].revents && !e->frames.is_done)
+        on_box(e);
+}
+
+/* Queues what an exec begins with. */
+static int send_code(struct exec *e)
+{
+    struct channel *c = &e->s->channel;
+    const struct exec_spec *spec = e->spec;
+    int r = 0;
+    if (spec->stdin_size)
+        r = channel_queue(c, "stdin", spec->stdin_data, spec->stdin_size);
+    if (r == 0 && spec->tools) {
+        cleanup_free char *text = json_dumps(spec->tools, JSON_COMPACT);
+        r = text ? channel_queue(c, "tools", text, strlen(text)) : -ENOMEM;
+    }
+    if (r == 0)
+        r = channel_queue(c, "exec", spec->code, spec->code_len);
+    return r < 0 ? r : channel_write(c);
+}
+
+/* Asks what was used so far, and waits until the spawner has answered that and everything
+ * before. */
+static void settle(struct exec *e)
+{
+    uint64_t until_ms = clock_ms() + WORD_MS;
+    ask_usage(e);
+    while (e->s->box.socket >= 0 && (e->usages || e->is_interrupting)) {
+        struct pollfd ready = {.fd = e->s->box.socket, .events = POLLIN};
+        uint64_t now = clock_ms();
+        if (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0)
+            break;
+        on_box(e);
+    }
+}
+
+/* A signal that was sent lies before the kernel now, but the kernel may not have looked. Until
+ * it says that it has, the next exec would be hit. */
+static void let_signal_pass(struct exec *e)
+{
+    struct channel_frame answer = {0};
+    if (!e->was_interrupted || e->is_lost || !e->frames.is_done)
+        return;
+    int r = channel_queue(&e->s->channel, "settle", NULL, 0);
+    if (r == 0)
+        r = channel_await(&e->s->channel, SETTLED_MS, &answer);
+    if (r == -EPIPE)
+        return; /* the next exec tells */
+    if (r == -ETIMEDOUT)
+        lose_for_protocol(e, "the interpreter did not answer after it was interrupted");
+    else if (r < 0 || answer.kind != FRAME_SETTLED || !channel_is_clean(&e->s->channel))
+        lose_for_protocol(e, FOREIGN_WORDS);
+}
+
+static void fill_usage(struct exec *e)
+{
+    struct session *s = e->s;
+    struct run_usage *usage = &e->result->usage;
+    usage->cpu_ms = (double)used_cpu_ns(e) / 1e6;
+    usage->memory_peak_kb = e->usage.peak_bytes / 1024;
+    if (e->usage.flags & ENDED_PIDS && !s->told_pids) {
+        s->told_pids = true;
+        e->result->limits_hit |= HIT_PROCESSES;
+    }
+    if (capture_is_cut(&e->result->out) || capture_is_cut(&e->result->err) ||
+        e->result->displays_cut)
+        e->result->limits_hit |= HIT_OUTPUT;
+}
+
+/* What became of it, when it was not left to end by itself. */
+static void judge(struct exec *e)
+{
+    struct exec_result *result = e->result;
+    struct session *s = e->s;
+    if (e->cause && result->status != RUN_MEMORY_LIMIT) {
+        result->status = causes[e->cause].status;
+        result->limits_hit |= causes[e->cause].hit;
+        (void)snprintf(result->message, sizeof(result->message), "%s%s",
+            causes[e->cause].message,
+            e->is_lost ? "; it did not react to an interrupt, so the interpreter was ended and "
+                         "its state is lost"
+                       : "");
+    } else if (e->is_lost) {
+        (void)snprintf(result->message, sizeof(result->message),
+            "%s; the session's state is lost", s->message);
+    }
+    result->state_lost = result->state_lost || e->is_lost;
+}
+
+static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
+    const struct exec_watch *watch, struct exec_result *result)
+{
+    struct exec *e = xmalloc(sizeof(*e));
+    memset(e, 0, offsetof(struct exec, chunk));
+    e->s = s;
+    e->spec = spec;
+    e->watch = watch;
+    e->result = result;
+    e->frames = (struct exec_frames){.s = s, .watch = watch, .result = result};
+    e->begin_ns = clock_ns();
+    e->deadline_ms =
+        clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
+    e->cpu_check_ms = UINT64_MAX;
+    spill_init(&e->spills[STREAM_STDOUT]);
+    spill_init(&e->spills[STREAM_STDERR]);
+    return e;
+}
+
+int session_begin(struct session *s, const struct exec_spec *spec, int cancel_fd,
+    unsigned *ret_retry_s, struct err *err)
+{
+    int r = admit_check(s->all->service->admit, s->owner_index, ret_retry_s, err);
+    return r < 0 ? r : session_take(s, spec->wait, false, cancel_fd, err);
+}
+
+void session_abandon(struct session *s)
+{
+    session_give(s);
+}
+
+/* The whole of what the answer has only both ends of. */
+static void deliver_output(struct exec *e)
+{
+    struct exec_result *result = e->result;
+    if (spill_deliver(&e->spills[STREAM_STDOUT], e->s, OUTPUT_FILE("stdout")))
+        result->out_file = OUTPUT_FILE("stdout");
+    if (spill_deliver(&e->spills[STREAM_STDERR], e->s, OUTPUT_FILE("stderr")))
+        result->err_file = OUTPUT_FILE("stderr");
+    spill_done(&e->spills[STREAM_STDOUT]);
+    spill_done(&e->spills[STREAM_STDERR]);
+}
+
+static void finish(struct exec *e)
+{
+    struct session *s = e->s;
+    struct exec_result *result = e->result;
+    drain(e);
+    session_changes_ask(s, &e->changes);
+    settle(e); /* an interrupt that is still on its way would hit the next exec */
+    let_signal_pass(e);
+    result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
+    result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
+    deliver_output(e);
+    fill_usage(e);
+    judge(e);
+    result->tool_calls = s->tools.made;
+    (void)pthread_mutex_lock(&s->lock);
+    if (e->frames.is_done)
+        s->execution_count = result->execution_count;
+    else
+        result->execution_count = s->execution_count;
+    result->cwd = xstrdup(s->cwd);
+    (void)pthread_mutex_unlock(&s->lock);
+    channel_rest(&s->channel);
+    tools_end(s);
+    session_charge(s, e->usage.cpu_ns);
+    s->all->service->metrics.execs[result->status]++;
+}
+
+int session_exec(struct session *s, const struct exec_spec *spec,
+    const struct exec_watch *watch, struct exec_result *result, struct err *err)
+{
+    struct exec *e = exec_new(s, spec, watch, result);
+    size_t output_max = s->spec.limits.output_kb << 10;
+    *result = (struct exec_result){
+        .service = s->all->service, .displays = json_array(), .status = RUN_INTERNAL_ERROR};
+    /* What is there before the code runs is nobody's. */
+    session_discard_output(s);
+    capture_init(&result->out, output_max);
+    capture_init(&result->err, output_max);
+    tools_begin(s, spec);
+    session_changes_begin(s, &e->changes);
+    settle(e); /* what background processes have used is not this exec's */
+    int r = e->is_lost ? 0 : send_code(e);
+    while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
+        poll_once(e);
+    finish(e);
+    bool is_failure = e->is_failure;
+    free(e);
+    if (is_failure)
+        r = err_set(err, ERR_INTERNAL, ECHILD, "%s; the session's state is lost", s->message);
+    else if (r == -ENOMEM || r == -EMSGSIZE)
+        r = err_set(err, ERR_TOO_LARGE, EMSGSIZE, "code and stdin are too large");
+    else
+        r = 0;
+    session_give(s);
+    return r;
+}

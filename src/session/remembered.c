@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Sessions do not outlive their server, but what is known of them does: who asks for one after
+ * a restart hears that it is dead, not that it never was. Kept in the store beside runs. */
+
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "run/encode.h"
+#include "service/service.h"
+#include "store/run_store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void session_remember(struct session *s)
+{
+    struct run_store *store = s->all->service->store;
+    json_t *json = store ? session_json(s) : NULL;
+    char *text = json ? json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS) : NULL;
+    json_decref(json);
+    if (!text)
+        return;
+    struct run_row row = {.id = xstrdup(s->id),
+        .owner = xstrdup(s->owner),
+        .status = xstrdup("session"),
+        .created_ms = s->created_s * 1000,
+        .answer = text,
+        .answer_len = strlen(text)};
+    run_store_put_later(store, &row, STORE_PROMISED);
+}
+
+void session_forget(struct session *s)
+{
+    if (s->all->service->store)
+        run_store_remove(s->all->service->store, s->id);
+}
+
+/* A dead session from what was kept of it. */
+static struct session *revive(
+    struct sessions *all, const char *id, int owner, const json_t *kept)
+{
+    const char *language = json_string_value(json_object_get(kept, "language"));
+    const char *name = json_string_value(json_object_get(kept, "name"));
+    struct session_spec spec = {
+        .runtime = language ? runtime_find(&all->service->runtimes, language) : NULL};
+    if (!spec.runtime)
+        return NULL;
+    (void)snprintf(spec.name, sizeof(spec.name), "%s", name ? name : "");
+    limits_fill(&spec.limits, &spec.runtime->limits);
+    struct session *s = session_new(all, &spec, owner);
+    (void)snprintf(s->id, sizeof(s->id), "%s", id);
+    s->state = SESSION_DEAD;
+    s->is_past = true;
+    s->reason = "server_restarted";
+    (void)snprintf(
+        s->message, sizeof(s->message), "the server was restarted, and no session outlives it");
+    return s;
+}
+
+struct session *session_recall(struct sessions *all, const char *id, int owner)
+{
+    struct run_row row;
+    struct session *s = NULL;
+    if (!all->service->store || !str_has_prefix(id, "ses_") ||
+        run_store_get(all->service->store, id, &row) < 0)
+        return NULL;
+    if (str_eq(row.owner, service_owner_name(all->service, owner)) && row.finished_ms &&
+        row.answer) {
+        json_t *kept = json_loadb(row.answer, row.answer_len, 0, NULL);
+        s = revive(all, id, owner, kept);
+        json_decref(kept);
+    }
+    run_row_done(&row);
+    return s;
+}

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See session.h. The list of sessions, their life and their end; session/exec.c runs code
+ * in them. One list, scanned: there are hundreds, not millions.
+ *
+ * Nobody waits for idle sessions. Whoever looks at one, and the tick, asks the spawner's socket
+ * whether the interpreter still lives. */
+
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    STOP_MS = 10000,
+    ASK_MS = 10000, /* time between two looks at what background processes use */
+    DELETE_MS = 2000,
+    DRAIN_BYTES = 64 << 10,
+};
+
+struct sessions *sessions_new(struct service *service)
+{
+    struct sessions *all = xcalloc(1, sizeof(*all));
+    all->service = service;
+    (void)pthread_mutex_init(&all->lock, NULL);
+    return all;
+}
+
+static void session_free(struct session *s)
+{
+    session_drop_box(s);
+    channel_done(&s->channel);
+    close_fd(&s->wake_fd);
+    strv_done(&s->env);
+    free(s->cwd);
+    (void)pthread_mutex_destroy(&s->lock);
+    (void)pthread_cond_destroy(&s->changed);
+    free(s);
+}
+
+static void unref_locked(struct session *s)
+{
+    if (--s->refs == 0)
+        session_free(s);
+}
+
+struct session *session_ref(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->all->lock);
+    s->refs++;
+    (void)pthread_mutex_unlock(&s->all->lock);
+    return s;
+}
+
+void session_unref(struct session *s)
+{
+    if (!s)
+        return;
+    struct sessions *all = s->all;
+    (void)pthread_mutex_lock(&all->lock);
+    unref_locked(s);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+void session_unlist(struct sessions *all, struct session *s)
+{
+    struct session **at = &all->first;
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at) {
+        *at = s->next;
+        unref_locked(s);
+    }
+}
+
+void sessions_free(struct sessions *all)
+{
+    if (!all)
+        return;
+    while (all->first)
+        session_unlist(all, all->first);
+    (void)pthread_mutex_destroy(&all->lock);
+    free(all);
+}
+
+void session_wake(struct session *s)
+{
+    const uint64_t one = 1;
+    ssize_t n = write(s->wake_fd, &one, sizeof(one));
+    (void)n; /* readable already */
+}
+
+void sessions_stop(struct sessions *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    all->is_stopping = true;
+    for (struct session *s = all->first; s; s = s->next)
+        session_wake(s);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool session_must_end(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    bool must = s->is_deleted || s->is_over || s->all->is_stopping;
+    (void)pthread_mutex_unlock(&s->lock);
+    return must;
+}
+
+void session_drop_box(struct session *s)
+{
+    session_box_close(&s->box);
+    close_fd(&s->watcher.fd);
+    s->charged_ns = 0;
+    s->has_kernel = false;
+    s->is_resting = false;
+    if (s->share)
+        session_unshare(s->all, s->share);
+    else if (s->promised_mb)
+        admit_give_back(s->all->service->admit, s->promised_mb);
+    s->share = NULL;
+    s->promised_mb = 0;
+}
+
+void session_charge(struct session *s, uint64_t cpu_ns)
+{
+    if (cpu_ns > s->charged_ns) {
+        admit_charge(
+            s->all->service->admit, s->owner_index, (double)(cpu_ns - s->charged_ns) / 1e6);
+        s->charged_ns = cpu_ns;
+    }
+}
+
+void session_lose(struct session *s, const char *reason, const char *fmt, ...)
+{
+    va_list args;
+    (void)pthread_mutex_lock(&s->lock);
+    s->has_kernel = false;
+    s->reason = reason;
+    va_start(args, fmt);
+    (void)vsnprintf(s->message, sizeof(s->message), fmt, args);
+    va_end(args);
+    (void)pthread_mutex_unlock(&s->lock);
+    log_event(LOG_INFO, "session lost", "session", s->id, "reason", reason, (char *)NULL);
+}
+
+/* What the spawner's word means for a session; the lock is held, or the session is. */
+static void note_end(struct session *s, const struct spawn_event *event)
+{
+    s->has_kernel = false;
+    if (event->kind == EVENT_EXITED && WIFEXITED(event->wait_status)) {
+        s->reason = "exited";
+        (void)snprintf(s->message, sizeof(s->message), "the interpreter ended with status %d",
+            WEXITSTATUS(event->wait_status));
+    } else if (event->kind == EVENT_EXITED) {
+        s->reason = "signaled";
+        (void)snprintf(s->message, sizeof(s->message), "the interpreter was ended by %s",
+            run_signal_name(WTERMSIG(event->wait_status)));
+    } else if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM) {
+        s->reason = "memory_limit";
+        (void)snprintf(s->message, sizeof(s->message),
+            "memory limit of %llu MiB reached; the files, which live in memory, are gone too",
+            (unsigned long long)s->spec.limits.memory_mb);
+    } else if (event->kind == EVENT_ENDED && s->is_fork) {
+        s->reason = "exited";
+        (void)snprintf(s->message, sizeof(s->message),
+            "the interpreter of this fork ended, and its files went with it");
+    } else {
+        s->reason = "box_lost";
+        (void)snprintf(s->message, sizeof(s->message), "the box of the session died");
+    }
+    s->is_resting = event->kind == EVENT_EXITED;
+    if (!s->is_resting)
+        session_drop_box(s);
+}
+
+void session_note_end(struct session *s, const struct spawn_event *event)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    note_end(s, event);
+    (void)pthread_mutex_unlock(&s->lock);
+    log_event(LOG_INFO, "session lost", "session", s->id, "reason", s->reason, (char *)NULL);
+}
+
+void session_discard_output(const struct session *s)
+{
+    char bytes[4096];
+    const int fds[] = {s->box.out_fd, s->box.err_fd};
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t done = 0; fds[i] >= 0 && done < DRAIN_BYTES;) {
+            ssize_t n = read(fds[i], bytes, sizeof(bytes));
+            if (n <= 0)
+                break;
+            done += (size_t)n;
+        }
+    }
+}
+
+void session_refresh(struct session *s)
+{
+    struct spawn_event event = {.kind = EVENT_FAILED};
+    if ((s->state != SESSION_IDLE && s->state != SESSION_DEAD) || s->box.socket < 0)
+        return;
+    int r;
+    while ((r = session_box_event(&s->box, &event)) == 1) {
+        if (event.kind == EVENT_USAGE)
+            session_charge(s, event.cpu_ns);
+        if (event.kind == EVENT_EXITED || event.kind == EVENT_ENDED)
+            break;
+    }
+    struct pollfd channel = {.fd = s->box.channel_fd, .events = POLLIN};
+    bool is_speaking = s->state == SESSION_IDLE && poll(&channel, 1, 0) == 1;
+    if (r < 0)
+        event.kind = EVENT_FAILED;
+    if (r != 0 && s->state == SESSION_IDLE) {
+        note_end(s, &event);
+        s->state = SESSION_DEAD;
+    } else if (r != 0 && event.kind != EVENT_EXITED) {
+        session_drop_box(s);
+    } else if (r != 0) {
+        s->is_resting = true;
+    } else if (r == 0 && is_speaking) {
+        /* Its end, of which the spawner will tell in a moment, or a word out of turn. */
+        char byte;
+        if (recv(s->box.channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+            return;
+        session_box_command(&s->box, COMMAND_STOP);
+        s->has_kernel = false;
+        s->state = SESSION_DEAD;
+        s->reason = "protocol";
+        (void)snprintf(s->message, sizeof(s->message),
+            "something wrote to the interpreter's channel to the server");
+    }
+}
+
+bool session_is_lost(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    bool is_lost = s->state == SESSION_DEAD || s->state == SESSION_EXPIRED;
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_lost;
+}
+
+void session_stop_kernel(struct session *s)
+{
+    struct spawn_event event = {0};
+    uint64_t until_ms = clock_ms() + STOP_MS;
+    int r = 0;
+    session_box_command(&s->box, COMMAND_STOP);
+    while (r >= 0 && event.kind != EVENT_EXITED && event.kind != EVENT_ENDED) {
+        struct pollfd ready = {.fd = s->box.socket, .events = POLLIN};
+        uint64_t now = clock_ms();
+        if (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0)
+            r = -ETIMEDOUT;
+        else
+            r = session_box_event(&s->box, &event);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    s->has_kernel = false;
+    s->is_resting = event.kind == EVENT_EXITED;
+    if (!s->is_resting)
+        session_drop_box(s);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static bool is_owner(const struct session *s, const char *owner)
+{
+    return str_eq(s->owner, owner);
+}
+
+/* The lock is held; the caller gets a reference. */
+static struct session *find_listed(struct sessions *all, const char *id, const char *owner)
+{
+    struct session *s = all->first;
+    while (s && !(str_eq(s->id, id) && is_owner(s, owner) && !s->checkpoint[0]))
+        s = s->next;
+    if (s)
+        s->refs++;
+    return s;
+}
+
+struct session *session_find(struct sessions *all, const char *id, int owner)
+{
+    const char *name = service_owner_name(all->service, owner);
+    (void)pthread_mutex_lock(&all->lock);
+    struct session *s = find_listed(all, id, name);
+    (void)pthread_mutex_unlock(&all->lock);
+    struct session *past = s ? NULL : session_recall(all, id, owner);
+    if (!past)
+        return s;
+    (void)pthread_mutex_lock(&all->lock);
+    s = find_listed(all, id, name); /* somebody else may have recalled it */
+    if (s) {
+        past->refs = 1;
+        unref_locked(past);
+    } else {
+        past->next = all->first;
+        all->first = s = past;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return s;
+}
+
+const char *session_id(const struct session *s)
+{
+    return s->id;
+}
+
+unsigned sessions_count(struct sessions *all)
+{
+    unsigned count = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *s = all->first; s; s = s->next) {
+        (void)pthread_mutex_lock(&s->lock);
+        count += s->promised_mb > 0;
+        (void)pthread_mutex_unlock(&s->lock);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
+/* Kills and waits for the spawner's word that all of it is gone. */
+static void end_box(struct session *s)
+{
+    struct spawn_event event = {0};
+    uint64_t until_ms = clock_ms() + DELETE_MS;
+    session_box_command(&s->box, COMMAND_KILL);
+    for (;;) {
+        struct pollfd ready = {.fd = s->box.socket, .events = POLLIN};
+        uint64_t now = clock_ms();
+        if (s->box.socket < 0 || now >= until_ms ||
+            poll(&ready, 1, (int)(until_ms - now)) < 1 ||
+            session_box_event(&s->box, &event) < 0 || event.kind == EVENT_ENDED)
+            break;
+    }
+    if (event.kind == EVENT_ENDED)
+        session_charge(s, event.cpu_ns);
+    session_drop_box(s);
+}
+
+void session_delete(struct session *s)
+{
+    struct sessions *all = s->all;
+    session_forget(s);
+    (void)pthread_mutex_lock(&all->lock);
+    session_unlist(all, s);
+    (void)pthread_mutex_unlock(&all->lock);
+    (void)pthread_mutex_lock(&s->lock);
+    s->is_deleted = true;
+    session_wake(s);
+    while (s->state == SESSION_STARTING || s->state == SESSION_BUSY)
+        (void)session_nap(s, -1);
+    end_box(s);
+    s->state = SESSION_EXPIRED;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+    session_drop_checkpoints(s);
+}
+
+int session_interrupt(struct session *s, struct err *err)
+{
+    int r = 0;
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->state == SESSION_BUSY) {
+        s->interrupts++;
+        session_wake(s);
+    } else {
+        r = err_set(
+            err, ERR_CONFLICT, ESRCH, "the session runs nothing that could be interrupted");
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+/* Whether it is a checkpoint of a session that is no more. The list's lock is held. */
+static bool is_orphan(const struct sessions *all, const struct session *s)
+{
+    struct session *at = all->first;
+    while (at && !str_eq(at->id, s->origin))
+        at = at->next;
+    if (!at)
+        return true;
+    (void)pthread_mutex_lock(&at->lock);
+    bool is_over = at->state == SESSION_EXPIRED;
+    (void)pthread_mutex_unlock(&at->lock);
+    return is_over;
+}
+
+/* Expiry and death of one session; true when it can be forgotten. */
+static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
+{
+    bool is_checkpoint = s->checkpoint[0];
+    bool is_alone = is_checkpoint && is_orphan(all, s);
+    (void)pthread_mutex_lock(&s->lock);
+    uint64_t now = clock_ms(); /* not before: it may have been used a moment ago */
+    session_refresh(s);
+    bool is_late = now >= s->end_ms;
+    bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;
+    if (is_checkpoint)
+        is_unused = is_alone;
+    if (s->state == SESSION_IDLE) {
+        session_discard_output(s);
+        if (now - s->asked_ms >= ASK_MS) {
+            s->asked_ms = now;
+            session_box_command(&s->box, COMMAND_USAGE);
+        }
+    }
+    if (s->state == SESSION_BUSY && is_late && !s->is_over) {
+        s->is_over = true;
+        session_wake(s);
+    } else if (s->state == SESSION_IDLE && (is_late || is_unused)) {
+        session_drop_box(s);
+        s->state = SESSION_EXPIRED;
+        s->used_ms = now;
+        s->reason = is_late ? "lifetime" : "idle";
+        (void)snprintf(s->message, sizeof(s->message), "%s",
+            is_late ? "it reached its max_lifetime_s" : "it was idle for its idle_timeout_s");
+        (void)pthread_cond_broadcast(&s->changed);
+    } else if (s->state == SESSION_DEAD && (is_late || is_unused)) {
+        session_drop_box(s);
+    }
+    bool is_done = (s->state == SESSION_DEAD || s->state == SESSION_EXPIRED) &&
+                   s->box.socket < 0 && (is_checkpoint || now - s->used_ms >= keep_ms);
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_done;
+}
+
+void sessions_tick(struct sessions *all)
+{
+    uint64_t keep_ms = all->service->config.result_ttl_s * 1000;
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *s = all->first, *next; s; s = next) {
+        next = s->next;
+        if (tick_one(all, s, keep_ms)) {
+            session_forget(s);
+            session_unlist(all, s);
+        }
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How a session begins, and begins again: quotas, memory, a box, and the kernel's word that it
+ * is ready. */
+
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "run/decode.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    START_MS = 30000,
+    WORD_MS = 1000,       /* for an answer of the spawner's */
+    EXEC_WALL_MS = 30000, /* of an exec, when neither session nor exec says */
+    DEAD_MAX = 64,        /* dead and expired sessions of one key that are remembered */
+    CWD_MAX = 4096,
+};
+
+/* The `cwd` of a frame; a kernel that has none to tell says "". */
+void session_set_cwd(struct session *s, const json_t *frame)
+{
+    const json_t *cwd = json_object_get(frame, "cwd");
+    if (!json_is_string(cwd) || json_string_length(cwd) > CWD_MAX)
+        return;
+    char *copy = xstrndup(json_string_value(cwd), json_string_length(cwd));
+    (void)pthread_mutex_lock(&s->lock);
+    free(s->cwd);
+    s->cwd = copy;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* The last line that it wrote to stderr, or "". */
+static void last_words(const struct session *s, char *out, size_t size)
+{
+    char text[4096];
+    ssize_t n = read(s->box.err_fd, text, sizeof(text) - 1);
+    size_t len = n > 0 ? (size_t)n : 0;
+    while (len && text[len - 1] == '\n')
+        len--;
+    text[len] = '\0';
+    const char *line = strrchr(text, '\n');
+    (void)snprintf(out, size, "%.160s", line ? line + 1 : text);
+}
+
+/* A kernel that never got ready: whose doing that is depends on whether the caller asked for
+ * anything unusual. */
+static int no_kernel(struct session *s, const struct spawn_event *event, struct err *err)
+{
+    const struct runtime *rt = s->spec.runtime;
+    char line[176];
+    last_words(s, line, sizeof(line));
+    if (s->is_fork)
+        return err_set(err, ERR_CONFLICT, EBUSY,
+            "the session could not be copied: cannot %s: %s%s%s; it is unharmed",
+            spawner_step_text(event->kind == EVENT_FAILED ? event->step : STEP_COPY_CHECK),
+            strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
+            line);
+    if (event->kind == EVENT_FAILED)
+        return err_set(err,
+            event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),
+            -event->error, "cannot %s: %s; the session did not start",
+            spawner_step_text(event->step), strerror(-event->error));
+    if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM)
+        return err_field(err, "limits.memory_mb",
+            "%llu MiB are too little for the interpreter of %s",
+            (unsigned long long)s->spec.limits.memory_mb, rt->name);
+    (void)err_field(err, "limits",
+        "the interpreter of %s ended before it was ready; limits or env may not be fit for it: "
+        "%s",
+        rt->name, line[0] ? line : "it said nothing");
+    if (s->is_plain)
+        err->code = ERR_INTERNAL;
+    return -ECHILD;
+}
+
+/* What the spawner says of a box that starts: 1 when it has. */
+static int on_event(struct session *s, struct err *err)
+{
+    struct spawn_event event = {.kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
+    int r = session_box_event(&s->box, &event);
+    if (r == 0)
+        return 0;
+    if (r == 1 && event.kind == EVENT_STARTED) {
+        s->is_warm = event.flags & STARTED_WARM;
+        return 1;
+    }
+    return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
+}
+
+/* Takes the frame `ready`: 1 when it was there. */
+static int on_channel(struct session *s, struct err *err)
+{
+    struct channel_frame frame;
+    json_t *ready = NULL;
+    struct err ignored = {0};
+    if (channel_read(&s->channel) < 0)
+        return 0; /* the spawner tells why */
+    int r = channel_next(&s->channel, &frame);
+    if (r == 1 && (frame.kind != FRAME_READY ||
+                      json_run_parse(frame.data, frame.len, &ready, &ignored) < 0))
+        r = -EBADMSG;
+    if (r == 1)
+        session_set_cwd(s, ready);
+    json_decref(ready);
+    return r < 0 ? err_set(err, ERR_INTERNAL, EPROTO, "the interpreter of %s talks nonsense",
+                       s->spec.runtime->name)
+                 : r;
+}
+
+int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
+{
+    uint64_t until_ms = clock_ms() + START_MS;
+    channel_done(&s->channel);
+    channel_init(&s->channel, s->box.channel_fd);
+    bool is_started = false;
+    bool is_ready = false;
+    while (!is_started || !is_ready) {
+        struct pollfd fds[] = {{s->box.socket, POLLIN, 0},
+            {is_ready ? -1 : s->box.channel_fd, POLLIN, 0}, {s->wake_fd, POLLIN, 0},
+            {cancel_fd, POLLIN, 0}};
+        uint64_t now = clock_ms();
+        if (now >= until_ms)
+            return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
+                "the session was not ready after %d s; the machine is overloaded",
+                START_MS / 1000);
+        if (poll(fds, 4, (int)(until_ms - now)) < 0)
+            continue;
+        int r = fds[1].revents ? on_channel(s, err) : 0;
+        is_ready = is_ready || r == 1;
+        if (r >= 0 && fds[0].revents) {
+            r = on_event(s, err);
+            is_started = is_started || r == 1;
+        }
+        if (r < 0)
+            return r;
+        if (session_must_end(s))
+            return err_set(err, ERR_CONFLICT, ECANCELED, "the session was deleted");
+        if (fds[3].revents)
+            return err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+        if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's word is on its way */
+            (void)poll(fds, 1, WORD_MS);
+    }
+    return 0;
+}
+
+/* Waits for the kernel of a box that is on its way, `r` telling whether it is; without one the
+ * box goes. */
+static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err)
+{
+    if (r == 0)
+        r = session_wait_ready(s, cancel_fd, err);
+    (void)pthread_mutex_lock(&s->lock);
+    s->has_kernel = r == 0;
+    if (r < 0)
+        session_drop_box(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+/* Memory, a box and a kernel in it. The session is held. */
+static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+{
+    struct service *service = s->all->service;
+    uint64_t memory_mb = s->spec.limits.memory_mb;
+    struct session_box box;
+    session_box_init(&box);
+    int r = admit_reserve(service->admit, s->owner_index, memory_mb, ret_retry_s, err);
+    if (r < 0)
+        return r;
+    r = service_wait_for_spawner(service, cancel_fd, err);
+    if (r == 0)
+        r = session_box_open(service->engine, &s->spec, &box, err);
+    (void)pthread_mutex_lock(&s->lock);
+    s->promised_mb = memory_mb;
+    s->box = box;
+    (void)pthread_mutex_unlock(&s->lock);
+    return await_kernel(s, r, cancel_fd, err);
+}
+
+struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
+{
+    const struct config *config = &all->service->config;
+    struct session *s = xcalloc(1, sizeof(*s));
+    s->all = all;
+    s->refs = 2; /* the list's and the caller's */
+    id_make("ses_", s->id);
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", service_owner_name(all->service, owner));
+    s->owner_index = owner;
+    memcpy(s->name, spec->name, sizeof(s->name));
+    s->env = spec->env;
+    spec->env = (struct strv){0};
+    s->spec = (struct session_box_spec){
+        .runtime = spec->runtime, .env = &s->env, .limits = spec->limits};
+    s->created_s = (int64_t)time(NULL);
+    s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
+    s->used_ms = clock_ms();
+    s->end_ms =
+        s->used_ms +
+        (spec->max_lifetime_s ? spec->max_lifetime_s : config->session_lifetime_s) * 1000;
+    s->cwd = xstrdup("/box");
+    s->state = SESSION_STARTING;
+    s->reason = "";
+    session_box_init(&s->box);
+    s->watcher.fd = -1;
+    channel_init(&s->channel, -1);
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_cond_init(&s->changed, NULL);
+    return s;
+}
+
+/* Lists it unless there are too many. Dead ones do not count, but only so many are kept. */
+int session_enlist(struct sessions *all, struct session *s, struct err *err)
+{
+    const struct config *config = &all->service->config;
+    unsigned live = 0;
+    unsigned own = 0;
+    unsigned dead = 0;
+    int r = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *at = all->first, *next; at; at = next) {
+        next = at->next;
+        (void)pthread_mutex_lock(&at->lock);
+        bool is_own = str_eq(at->owner, s->owner);
+        bool is_live = at->promised_mb || at->state == SESSION_STARTING;
+        (void)pthread_mutex_unlock(&at->lock);
+        live += is_live;
+        own += is_live && is_own;
+        dead += !is_live && is_own;
+        if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first */
+            session_forget(at);
+            session_unlist(all, at);
+        }
+    }
+    if (live >= config->max_sessions)
+        r = err_set(err, ERR_BUSY, EAGAIN,
+            "there are %u sessions, which is the most; delete one that is not needed", live);
+    else if (own >= config->max_sessions_per_key)
+        r = err_set(err, ERR_BUSY, EAGAIN,
+            "this key has %u sessions, which is its most; delete one that is not needed", own);
+    if (r == 0) {
+        s->next = all->first;
+        all->first = s;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+static int check_spec(struct sessions *all, struct session_spec *spec, struct err *err)
+{
+    const struct config *config = &all->service->config;
+    const struct runtime *rt = spec->runtime;
+    if (!rt->available)
+        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
+    if (!config->max_sessions)
+        return err_set(err, ERR_UNSUPPORTED, ENOSYS, "this server makes no sessions");
+    if (!rt->run.session.count)
+        return err_field(err, "language", "there are no sessions of %s", rt->name);
+    if (spec->idle_timeout_s > config->session_lifetime_s)
+        return err_field(err, "idle_timeout_s", "idle_timeout_s is at most %llu here",
+            (unsigned long long)config->session_lifetime_s);
+    if (spec->max_lifetime_s > config->session_lifetime_s)
+        return err_field(err, "max_lifetime_s", "max_lifetime_s is at most %llu here",
+            (unsigned long long)config->session_lifetime_s);
+    bool names_wall = spec->limits.wall_ms || spec->limits.cpu_ms;
+    limits_fill(&spec->limits, &rt->limits);
+    if (!names_wall && spec->limits.wall_ms < EXEC_WALL_MS)
+        spec->limits.wall_ms =
+            config->maxima.wall_ms < EXEC_WALL_MS ? config->maxima.wall_ms : EXEC_WALL_MS;
+    return limits_check(&spec->limits, &config->maxima, "limits.", err);
+}
+
+int session_create(struct sessions *all, struct session_spec *spec, int owner, int cancel_fd,
+    struct session **ret, unsigned *ret_retry_s, struct err *err)
+{
+    static const struct run_limits none;
+    bool is_plain = spec->env.count == 0 && memcmp(&spec->limits, &none, sizeof(none)) == 0;
+    bool names_cpu = spec->limits.cpu_ms > 0;
+    *ret_retry_s = 1;
+    int r = check_spec(all, spec, err);
+    if (r < 0)
+        return r;
+    struct session *s = session_new(all, spec, owner);
+    s->is_plain = is_plain;
+    s->names_cpu = names_cpu;
+    if (s->wake_fd < 0)
+        r = err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
+    if (r < 0 || (r = session_enlist(all, s, err)) < 0) {
+        s->refs = 1;
+        session_unref(s);
+        return r;
+    }
+    r = open_box(s, cancel_fd, ret_retry_s, err);
+    if (r == -ECANCELED && err->code == ERR_NONE)
+        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+    session_give(s);
+    if (r < 0) {
+        session_delete(s);
+        session_unref(s);
+        return r;
+    }
+    session_remember(s);
+    *ret = s;
+    return 0;
+}
+
+/* Another kernel in a box that stands ready for one. */
+static int restart(struct session *s, int cancel_fd, struct err *err)
+{
+    struct session_box box = s->box;
+    int r = session_box_restart(s->all->service->engine, &s->spec, &box, err);
+    (void)pthread_mutex_lock(&s->lock);
+    s->box = box;
+    s->is_resting = false;
+    (void)pthread_mutex_unlock(&s->lock);
+    return await_kernel(s, r, cancel_fd, err);
+}
+
+int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
+    struct err *err)
+{
+    int r = session_take(s, false, true, cancel_fd, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&s->lock);
+    s->state = SESSION_STARTING;
+    s->execution_count = 0;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (s->box.socket >= 0 && !s->is_resting)
+        session_stop_kernel(s);
+    *ret_files_kept = s->box.socket >= 0;
+    r = *ret_files_kept ? restart(s, cancel_fd, err) : open_box(s, cancel_fd, ret_retry_s, err);
+    if (r < 0)
+        session_lose(
+            s, "start_failed", "a new interpreter could not be started: %.180s", err->message);
+    session_give(s);
+    return r;
+}

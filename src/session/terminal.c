@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See session_terminal.h. */
+
+#include "session/terminal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "run/package.h"
+#include "run/plan.h"
+#include "service/service.h"
+#include "session/internal.h"
+#include "proto/terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    OPEN_MS = 5000,
+    RETRY_S = 5,
+    CONNECTIONS_PER_TERMINAL = 4,
+    PTMX_MAJOR = 5,
+    PTMX_MINOR = 2,
+    STATUS_KILLED = 137,
+};
+
+/* The environment of the kernel, and what a shell at a terminal wants beside it. The user's own
+ * comes last. */
+static int write_job(const struct session *s, int *ret_fd, struct err *err)
+{
+    static const char *const more[] = {
+        "TERM=xterm-256color", "PS1=\\u@\\h:\\w\\$ ", "HISTFILE=/tmp/.bash_history"};
+    CLEANUP(strv_done) struct strv argv = {0};
+    CLEANUP(strv_done) struct strv env = {0};
+    strv_add(&argv, "/bin/bash");
+    strv_add(&argv, "-i");
+    plan_environment(&s->spec.runtime->run, &s->spec.limits, &env);
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+        plan_set_env(&env, more[i]);
+    for (size_t i = 0; i < s->env.count; i++)
+        plan_set_env(&env, s->env.items[i]);
+    return job_write(&(struct job_spec){.argv = &argv, .env = &env}, ret_fd, err);
+}
+
+/* Takes a place among the terminals of the session, whose lock is held, and of the server,
+ * whose other sessions do so at the same time. */
+static int take_place(struct terminal *t, struct err *err)
+{
+    struct sessions *all = t->s->all;
+    uint64_t max = all->service->config.session_terminals;
+    if (t->s->terminals >= max)
+        return err_set(err, ERR_BUSY, EAGAIN,
+            "the session has %llu terminals already; close one first", (unsigned long long)max);
+    if (atomic_fetch_add(&all->terminals, 1) >= all->service->terminals_max) {
+        (void)atomic_fetch_sub(&all->terminals, 1);
+        return err_set(
+            err, ERR_BUSY, EAGAIN, "the server has as many terminals as it may; try later");
+    }
+    t->s->terminals++;
+    t->is_counted = true;
+    return 0;
+}
+
+/* Has a terminal made. A place that was taken is given back by session_terminal_close(). */
+static int ask(struct terminal *t, int job_fd, struct err *err)
+{
+    const struct spawn_command command = {.kind = COMMAND_TERMINAL};
+    struct session *s = t->s;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
+    t->socket = pair[0];
+    const int fds[] = {pair[1], job_fd};
+    (void)pthread_mutex_lock(&s->lock);
+    int r = session_reach(s, false, err);
+    if (r == 0)
+        r = take_place(t, err);
+    if (r == 0 && (r = fdpass_send(s->box.socket, &command, sizeof(command), fds, 2)) < 0)
+        (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
+    if (r == 0)
+        s->used_ms = clock_ms();
+    (void)pthread_mutex_unlock(&s->lock);
+    (void)close(pair[1]);
+    return r;
+}
+
+/* Waits for the terminal's other end. It comes from code of ours, before the shell exists; what
+ * it is, is looked at all the same. */
+static int receive(struct terminal *t)
+{
+    struct terminal_word word = {0};
+    struct pollfd ready = {.fd = t->socket, .events = POLLIN};
+    unsigned count = 0;
+    struct stat st;
+    int r = poll(&ready, 1, OPEN_MS);
+    if (r != 1)
+        return -ETIMEDOUT;
+    ssize_t n = fdpass_receive(t->socket, &word, sizeof(word), &t->master, 1, &count);
+    if (count == 0)
+        t->master = -1;
+    if (n != (ssize_t)sizeof(word))
+        return -EPIPE;
+    if (word.kind == TERMINAL_FAILED)
+        return word.value < 0 ? word.value : -EBADMSG;
+    if (word.kind != TERMINAL_MASTER || t->master < 0 || fstat(t->master, &st) < 0 ||
+        !S_ISCHR(st.st_mode) || st.st_rdev != makedev(PTMX_MAJOR, PTMX_MINOR) ||
+        fcntl(t->master, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
+        return -EBADMSG;
+    return 0;
+}
+
+static const struct {
+    int error;
+    enum err_code code;
+    const char *text;
+} errors[] = {
+    {EUSERS, ERR_CONFLICT,
+        "the box has no process to spare for a shell: its limit of processes is used up"},
+    {EAGAIN, ERR_CONFLICT,
+        "the box has no process to spare for a shell: its limit of processes is used up"},
+    {ENOSPC, ERR_CONFLICT, "the session's code holds all terminals that its box may have"},
+    {ENOMEM, ERR_CONFLICT, "the box has no memory for a shell"},
+    {ETIMEDOUT, ERR_UNAVAILABLE,
+        "the box did not answer in time; its code may keep it busy: try again, or reset the "
+        "session"},
+};
+
+static int refused(int error, struct err *err)
+{
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        if (errors[i].error == -error)
+            return err_set(err, errors[i].code, -error, "%s", errors[i].text);
+    }
+    return err_set(err, ERR_CONFLICT, -error,
+        "the box could not start a shell: it was ended or reset, or has nothing to spare");
+}
+
+int session_terminal_open(struct session *s, struct terminal_size size, struct terminal **ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    const char go = TERMINAL_GO;
+    cleanup_close int job = -1;
+    const struct service *service = s->all->service;
+    if (service->terminals_max == 0)
+        return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
+            "this server has no terminals (session_terminals); use exec, or ask who runs it");
+    int r = admit_check(service->admit, s->owner_index, ret_retry_s, err);
+    if (r < 0 || (r = write_job(s, &job, err)) < 0)
+        return r;
+    struct terminal *t = xcalloc(1, sizeof(*t));
+    *t = (struct terminal){.s = session_ref(s), .master = -1, .socket = -1};
+    r = ask(t, job, err);
+    if (r == 0 && (r = receive(t)) < 0)
+        r = refused(r, err);
+    if (r < 0) {
+        *ret_retry_s = err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE ? RETRY_S : 0;
+        session_terminal_close(t);
+        return r;
+    }
+    terminal_resize(t, size);
+    (void)send(t->socket, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    *ret_retry_s = 0;
+    *ret = t;
+    return 0;
+}
+
+void session_terminal_close(struct terminal *t)
+{
+    if (!t)
+        return;
+    struct session *s = t->s;
+    close_fd(&t->master);
+    close_fd(&t->socket);
+    if (t->is_counted) {
+        (void)pthread_mutex_lock(&s->lock);
+        s->terminals--;
+        (void)atomic_fetch_sub(&s->all->terminals, 1);
+        (void)pthread_mutex_unlock(&s->lock);
+    }
+    session_unref(s);
+    free(t);
+}
+
+void terminal_resize(const struct terminal *t, struct terminal_size size)
+{
+    const struct winsize now = {
+        .ws_row = (unsigned short)size.rows, .ws_col = (unsigned short)size.cols};
+    (void)ioctl(t->master, TIOCSWINSZ, &now);
+}
+
+bool terminal_has_ended(const struct terminal *t, int *ret_exit_code)
+{
+    struct terminal_word word;
+    ssize_t n = recv(t->socket, &word, sizeof(word), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    *ret_exit_code = STATUS_KILLED;
+    if (n == (ssize_t)sizeof(word) && word.kind == TERMINAL_FAILED)
+        *ret_exit_code = 127; /* it was not executed */
+    if (n == (ssize_t)sizeof(word) && word.kind == TERMINAL_ENDED)
+        *ret_exit_code =
+            WIFEXITED(word.value) ? WEXITSTATUS(word.value) : 128 + WTERMSIG(word.value);
+    return true;
+}
+
+uint64_t terminals_max(const struct config *config, uint64_t connections)
+{
+    uint64_t asked = config->max_sessions * config->session_terminals;
+    uint64_t room = connections / CONNECTIONS_PER_TERMINAL;
+    return asked < room ? asked : room;
+}
+
+unsigned terminals_count(struct sessions *all)
+{
+    return all->terminals;
+}

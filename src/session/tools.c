@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Tools that the caller of an exec offers to its code. The code calls by name; only a name that
+ * was offered, within the budget, reaches the caller. Whatever is refused is told to the code
+ * as an error of that call. */
+
+#include "session/internal.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void tools_begin(struct session *s, const struct exec_spec *spec)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->tools = (struct session_tools){.offered = spec->tools,
+        .budget = spec->max_tool_calls,
+        .timeout_ms = spec->tool_timeout_ms};
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+void tools_end(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++)
+        json_decref(s->tools.calls[i].answer);
+    s->tools = (struct session_tools){0};
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static struct tool_call *find_call(struct session *s, const char *id)
+{
+    for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++) {
+        if (str_eq(s->tools.calls[i].id, id))
+            return &s->tools.calls[i];
+    }
+    return NULL;
+}
+
+static bool is_offered(const struct session *s, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(s->tools.offered); i++) {
+        const json_t *tool = json_array_get(s->tools.offered, i);
+        if (str_eq(json_string_value(json_object_get(tool, "name")), name))
+            return true;
+    }
+    return false;
+}
+
+static int queue_json(struct session *s, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    int r = text ? channel_queue(&s->channel, "tool_result", text, strlen(text)) : -ENOMEM;
+    free(text);
+    return r;
+}
+
+static int refuse(struct session *s, const char *id, const char *why)
+{
+    json_t *answer = json_pack("{s:s, s:s}", "id", id, "error", why);
+    int r = queue_json(s, answer);
+    json_decref(answer);
+    return r;
+}
+
+int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_asked)
+{
+    const char *id;
+    const char *name;
+    json_t *input;
+    *ret_is_asked = false;
+    if (json_unpack(frame, "{s:s, s:s, s:o !}", "id", &id, "name", &name, "input", &input) <
+            0 ||
+        !json_is_object(input) || id[0] == '\0' || strlen(id) > TOOL_ID_MAX || find_call(s, id))
+        return -EBADMSG;
+    struct tool_call *call = find_call(s, "");
+    if (!is_offered(s, name))
+        return refuse(s, id, "this tool was not offered");
+    if (s->tools.budget == 0)
+        return refuse(s, id, "the budget of tool calls of this exec is used up");
+    if (bytes > TOOL_INPUT_MAX)
+        return refuse(s, id, "the input of the call is too large");
+    if (!call)
+        return refuse(s, id, "too many calls wait for their answer");
+    s->tools.budget--;
+    s->tools.made++;
+    (void)snprintf(call->id, sizeof(call->id), "%s", id);
+    call->deadline_ms = clock_ms() + s->tools.timeout_ms;
+    *ret_is_asked = true;
+    return 0;
+}
+
+int tools_pass(struct session *s)
+{
+    uint64_t now = clock_ms();
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < TOOL_CALLS_PENDING; i++) {
+        struct tool_call *call = &s->tools.calls[i];
+        if (!call->id[0] || (!call->answer && now < call->deadline_ms))
+            continue;
+        r = call->answer ? queue_json(s, call->answer)
+                         : refuse(s, call->id, "nobody answered the call in time");
+        json_decref(call->answer);
+        *call = (struct tool_call){0};
+    }
+    return r;
+}
+
+uint64_t tools_deadline_ms(const struct session *s)
+{
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++) {
+        const struct tool_call *call = &s->tools.calls[i];
+        if (call->id[0] && call->deadline_ms < next)
+            next = call->deadline_ms;
+    }
+    return next;
+}
+
+int session_answer_tool(struct session *s, json_t *answer, struct err *err)
+{
+    const char *id = json_string_value(json_object_get(answer, "id"));
+    int r = 0;
+    (void)pthread_mutex_lock(&s->lock);
+    struct tool_call *call = s->state == SESSION_BUSY && id && *id ? find_call(s, id) : NULL;
+    if (!call) {
+        r = err_set(err, ERR_NOT_FOUND, ENOENT,
+            "no call with this id waits for an answer; it may have taken too long");
+    } else if (call->answer) {
+        r = err_set(err, ERR_CONFLICT, EALREADY, "this call was answered already");
+    } else {
+        call->answer = json_incref(answer);
+        session_wake(s);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}

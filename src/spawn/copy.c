@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The spawner's own part of a fork (fork.h): nothing in here waits for anybody. */
+
+#include "spawn/copy.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fdpass.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "spawn/request.h"
+#include "spawn/sys.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LEAST_ABI = 6 /* of Landlock: scopes of signals */, SIGNAL_PROCESS_GROUP = 1 << 2 };
+
+/* The pid behind a pidfd, in our namespace. */
+static int pid_of(int pidfd)
+{
+    char path[40];
+    char text[512];
+    uint64_t pid;
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return -ESRCH;
+    char *line = strstr(text, "Pid:\t");
+    char *end = line ? strchr(line, '\n') : NULL;
+    if (end)
+        *end = '\0';
+    return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
+}
+
+/* Takes init out of its program's control group, which from now on can be killed alone. It is
+ * on its way when this returns; a fork takes longer. */
+static int set_aside(struct spawner *s, struct box *root)
+{
+    uint32_t step;
+    int pid = pid_of(root->pidfd);
+    if (root->is_aside || pid < 0)
+        return root->is_aside ? 0 : pid;
+    int r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step);
+    if (r < 0)
+        return r;
+    root->pid = pid;
+    root->is_aside = true; /* whatever follows, the group is to be removed */
+    return fork_move_init(s, root, true);
+}
+
+/* Who moves himself does it in a moment; moving another process takes a lock of the whole
+ * machine's. */
+int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
+{
+    int fds[CGROUP_MAX_TREES];
+    int count =
+        cgroup_leaf_open_joins(&s->cgroups, is_aside ? &root->aside : &root->leaf, true, fds);
+    const struct link_order order = {.kind = ORDER_JOIN};
+    int r = count < 0
+                ? count
+                : fdpass_send_now(root->link, &order, sizeof(order), fds, (unsigned)count);
+    for (int i = 0; i < count; i++)
+        (void)close(fds[i]);
+    return r;
+}
+
+/* Why a box cannot be forked, or 0 with the number of the fork. */
+static int find_place(const struct spawner *s, const struct box *root, const struct box *parent)
+{
+    if (!(root->flags & BOX_FORKS) || !s->ids.unique || s->ids.rootless ||
+        !(s->cgroups.use & TREE_KILL) || s->landlock_abi < LEAST_ABI)
+        return -EOPNOTSUPP;
+    if (parent->depth >= SPAWN_FORK_DEPTH)
+        return -EMLINK;
+    /* Not one that an ancestor has or had: the copy's namespace would not know it. The lowest
+     * is not taken again at once: what is left of its last owner may still be dying. */
+    for (unsigned i = 0; i < SPAWN_MAX_FORKS; i++) {
+        unsigned number = (root->next_fork + i) % SPAWN_MAX_FORKS + 1;
+        if (!((root->fork_ids | parent->lineage) & 1u << number))
+            return (int)number;
+    }
+    return -EAGAIN;
+}
+
+static int give_pipes(const struct spawner *s, const struct box *root, int number, int *fds)
+{
+    uid_t uid = ids_payload(&s->ids, root->slot) + (uid_t)number;
+    return fchown(fds[1], uid, uid) < 0 || fchown(fds[2], uid, uid) < 0 ? -errno : 0;
+}
+
+static int note_ends(struct box *box, const int *fds)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        struct stat st;
+        if (fstat(fds[1 + i], &st) < 0)
+            return -errno;
+        box->ends[i] = st.st_ino;
+    }
+    return 0;
+}
+
+/* The socket on which the copy will say hello. */
+static int open_hello(struct box *box)
+{
+    int pair[2];
+    const int on = 1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    box->hand = pair[0];
+    cleanup_close int theirs = pair[1];
+    struct stat st;
+    if (setsockopt(box->hand, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+        fstat(theirs, &st) < 0)
+        return -errno;
+    box->ends[3] = st.st_ino;
+    const struct spawn_event event = {.kind = EVENT_FORKING};
+    return fdpass_send_now(box->socket, &event, sizeof(event), &theirs, 1);
+}
+
+static int prepare(struct spawner *s, struct box *box, int *fds)
+{
+    struct box *root = &s->boxes[box->root];
+    uint32_t step;
+    int r;
+    if ((r = give_pipes(s, root, box->fork_number, fds)) < 0 || (r = note_ends(box, fds)) < 0 ||
+        (r = set_aside(s, root)) < 0 ||
+        (r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &box->leaf, &step)) < 0 ||
+        (r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, 0)) < 0)
+        return r;
+    if (box->leaf.oom_fd >= 0 && (r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM)) < 0)
+        return r;
+    return open_hello(box);
+}
+
+static int start_work(struct spawner *s, struct box *box, const struct box *parent)
+{
+    const struct box *root = &s->boxes[box->root];
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    box->link = pair[0];
+    cleanup_close int theirs = pair[1];
+    struct fork_work w = {.s = s,
+        .box = box,
+        .parent = parent,
+        .init_pid = root->pid,
+        .parent_pid = parent->pid,
+        .hello_fd = box->hand,
+        .report_fd = theirs,
+        .pidfd = -1,
+        .proc_fd = -1,
+        .from_fds = {-1, -1, -1}};
+    int r = box_watch(s, box, box->link, TAG_LINK);
+    int pid = r < 0 ? r : sys_fork();
+    if (pid == 0)
+        fork_work(&w);
+    if (pid > 0)
+        box->helper = pid;
+    close_fd(&box->hand);
+    return pid < 0 ? pid : 0;
+}
+
+/* One fork of a box at a time: it freezes the box. */
+static bool is_forkable(const struct box *parent)
+{
+    return parent->started && !parent->is_resting && !parent->killed && !parent->failed &&
+           !parent->copy;
+}
+
+bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count)
+{
+    if (!request_fork_ok(fds, fd_count))
+        return false;
+    unsigned root_index = (unsigned)(parent->is_fork ? parent->root : (int)(parent - s->boxes));
+    struct box *root = &s->boxes[root_index];
+    int r = box_fds_spare(s, fds, fd_count) ? -EMFILE
+            : is_forkable(parent)           ? find_place(s, root, parent)
+                                            : -EBUSY;
+    struct box *box = r < 0 ? NULL : box_new(s, -1, -1);
+    if (!box) {
+        box_tell(fds[0],
+            &(struct spawn_event){
+                .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = r < 0 ? r : -EAGAIN});
+        return true;
+    }
+    box->socket = take_fd(&fds[0]);
+    box->is_session = true;
+    box->is_fork = true;
+    box->root = (int)root_index;
+    box->parent = (int)(parent - s->boxes);
+    box->parent_ns = parent->request_ns;
+    box->fork_number = r;
+    box->lineage = parent->lineage | 1u << r;
+    box->depth = parent->depth + 1;
+    box->limits = root->limits;
+    root->fork_ids |= 1u << r;
+    root->next_fork = (unsigned)r;
+    root->forks++;
+    parent->copy = box;
+    if ((r = prepare(s, box, fds)) < 0 ||
+        (r = box_watch(s, box, box->socket, TAG_SOCKET)) < 0 ||
+        (r = start_work(s, box, parent)) < 0)
+        box_fail(s, box, STEP_COPY_STOP, r);
+    return true;
+}
+
+static struct box *live_parent(struct spawner *s, const struct box *box)
+{
+    struct box *parent = &s->boxes[box->parent];
+    bool is_same = parent->used && parent->request_ns == box->parent_ns;
+    return is_same ? parent : NULL;
+}
+
+/* It tells who the copy is, with a pidfd. */
+static bool on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
+{
+    if (pid <= 1 || *pidfd < 0 || box->pidfd >= 0)
+        return false;
+    box->pid = pid;
+    box->pidfd = take_fd(pidfd);
+    box->watched = box_watch(s, box, box->pidfd, TAG_PIDFD) == 0;
+    box->is_known = true;
+    return box->watched;
+}
+
+bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
+{
+    struct pollfd ready = {.fd = box->link, .events = POLLIN};
+    int fd = -1;
+    unsigned count = 0;
+    *ret = (struct link_record){0};
+    if (box->link < 0 || poll(&ready, 1, 0) != 1)
+        return false;
+    ssize_t n = fdpass_receive(box->link, ret, sizeof(*ret), &fd, 1, &count);
+    bool is_fine = n == (ssize_t)sizeof(*ret);
+    if (is_fine && ret->kind == LINK_KNOWN)
+        is_fine = on_known(s, box, ret->status, &fd);
+    if (!is_fine) /* it ended, and had said nothing of that */
+        *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
+    close_fd(&fd);
+    return true;
+}
+
+void fork_helped(struct spawner *s, struct box *box)
+{
+    struct box *parent = live_parent(s, box);
+    if (box->helper > 0) {
+        (void)kill(box->helper, SIGKILL);
+        while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
+            ;
+        if (parent && parent->copy == box)
+            (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, false);
+    }
+    if (parent && parent->copy == box)
+        parent->copy = NULL;
+    box->helper = 0;
+    close_fd(&box->link);
+}
+
+int fork_interrupt(const struct box *box)
+{
+    long r = syscall(NR_pidfd_send_signal, box->pidfd, SIGINT, NULL, SIGNAL_PROCESS_GROUP);
+    return r < 0 && errno == EINVAL ? sys_pidfd_send_signal(box->pidfd, SIGINT) : sys_result(r);
+}
+
+int fork_pause(const struct spawner *s, const struct box *box, bool is_paused)
+{
+    return cgroup_leaf_freeze(&s->cgroups, &box->leaf, is_paused);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See config.h. The table is the documentation: docs/configuration.md is checked against it. To
+ * add a setting, add a member and a row. What goes wrong is collected, not returned at the
+ * first fault, so that an operator mends a file once. */
+
+#include "state/config.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "state/ini.h"
+#include "run/spawner.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_MAX = 1 << 20 };
+
+/* Where the present value of each row comes from: a later source of lower rank is ignored. */
+enum source {
+    SOURCE_NONE,
+    SOURCE_DEFAULT,
+    SOURCE_FILE,
+    SOURCE_DOTENV,
+    SOURCE_ENV,
+    SOURCE_FLAG
+};
+
+struct loading {
+    struct config *config;
+    struct strv *problems;
+    enum source set_by[CONFIG_MAX_ROWS];
+    enum source source; /* of what is read now */
+    const char *where;  /* its name in messages */
+};
+
+static void complain(struct loading *l, const char *name, const char *why)
+{
+    strv_add_owned(l->problems, xasprintf("%s: %s: %s", l->where, name, why));
+}
+
+static int parse_bool(const char *text, uint64_t *ret)
+{
+    static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *ret = i % 2;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+/* Numbers of all kinds as one; -ERANGE and -EINVAL tell what is wrong. */
+static int parse_value(const struct config_row *row, const char *text, uint64_t *ret)
+{
+    unsigned level;
+    int r;
+    switch (row->kind) {
+    case CONFIG_BOOL:
+        return parse_bool(text, ret);
+    case CONFIG_SIZE:
+        r = str_parse_size(text, ret);
+        break;
+    case CONFIG_SECONDS:
+        r = str_parse_duration_ms(text, ret);
+        *ret = r == 0 ? (*ret + 999) / 1000 : 0;
+        break;
+    case CONFIG_CPUS:
+        r = text[strcspn(text, "hms")] ? -EINVAL : str_parse_duration_ms(text, ret);
+        break;
+    case CONFIG_LEVEL:
+        r = spawner_level_parse(text, &level);
+        *ret = level;
+        return r < 0 || level == 0 ? -EINVAL : 0;
+    case CONFIG_HISTORY:
+        *ret = str_eq(text, "sqlite") ? HISTORY_SQLITE : HISTORY_MEMORY;
+        return *ret == HISTORY_SQLITE || str_eq(text, "memory") ? 0 : -EINVAL;
+    default:
+        r = str_parse_u64(text, ret);
+        break;
+    }
+    if (r == 0 && (*ret < row->min || *ret > row->max))
+        return -ERANGE;
+    return r;
+}
+
+static const char *kind_text(enum config_kind kind)
+{
+    static const char *const texts[] = {
+        [CONFIG_TEXT] = "a line of text",
+        [CONFIG_BOOL] = "true or false",
+        [CONFIG_NUMBER] = "a number",
+        [CONFIG_SIZE] = "a size such as 16m",
+        [CONFIG_SECONDS] = "seconds, or a time such as 5m",
+        [CONFIG_LEVEL] = "full, strong or process",
+        [CONFIG_HISTORY] = "memory or sqlite",
+        [CONFIG_CPUS] = "a number of cores such as 1.5",
+    };
+    return texts[kind];
+}
+
+static void store_value(struct config *config, const struct config_row *row, uint64_t value)
+{
+    char *member = (char *)config + row->offset;
+    if (row->kind == CONFIG_BOOL)
+        *(bool *)member = value;
+    else
+        *(uint64_t *)member = value;
+}
+
+/* Sets row from text unless something of higher rank did; `name` is what the user wrote. */
+static void set(
+    struct loading *l, const struct config_row *row, const char *name, const char *text)
+{
+    enum source *set_by = &l->set_by[row - config_table];
+    uint64_t value = 0;
+    if (*set_by > l->source)
+        return;
+    if (row->kind == CONFIG_TEXT) {
+        for (const char *p = text; *p; p++) {
+            if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+                complain(l, name, "there is a control character in it");
+                return;
+            }
+        }
+        char **member = (char **)((char *)l->config + row->offset);
+        free(*member);
+        *member = xstrdup(text);
+        *set_by = l->source;
+        return;
+    }
+    int r = parse_value(row, text, &value);
+    if (r == -ERANGE) {
+        cleanup_free char *why = xasprintf("`%.64s` is not within %llu and %llu", text,
+            (unsigned long long)row->min, (unsigned long long)row->max);
+        complain(l, name, why);
+    } else if (r < 0) {
+        cleanup_free char *why = xasprintf("`%.64s` is not %s", text, kind_text(row->kind));
+        complain(l, name, why);
+    } else {
+        store_value(l->config, row, value);
+        *set_by = l->source;
+    }
+}
+
+static const struct config_row *find_key(const char *key)
+{
+    for (size_t i = 0; i < config_count; i++) {
+        if (str_eq(config_table[i].key, key))
+            return &config_table[i];
+    }
+    return NULL;
+}
+
+static struct config_mount *find_mount(struct loading *l, const char *name)
+{
+    struct config *c = l->config;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (str_eq(c->mounts[i].name, name))
+            return &c->mounts[i];
+    }
+    if (c->mount_count == CONFIG_MAX_MOUNTS) {
+        complain(l, name, "there are more than 32 mounts");
+        return NULL;
+    }
+    struct config_mount *mount = &c->mounts[c->mount_count++];
+    *mount = (struct config_mount){.name = xstrdup(name), .path = xstrdup("")};
+    return mount;
+}
+
+static void set_mount(struct loading *l, const char *name, const char *key, const char *value)
+{
+    struct config_mount *mount = find_mount(l, name);
+    if (!mount)
+        return;
+    if (str_eq(key, "path") && value[0] == '/') {
+        free(mount->path);
+        mount->path = xstrdup(value);
+    } else if (str_eq(key, "mode") && (str_eq(value, "ro") || str_eq(value, "rw"))) {
+        mount->writable = str_eq(value, "rw");
+    } else {
+        complain(l, name, "a mount has `path = /DIR` and `mode = ro` or `rw`");
+    }
+}
+
+static void on_file_entry(
+    void *context, unsigned line, const char *section, const char *key, const char *value)
+{
+    struct loading *l = context;
+    const struct config_row *row = find_key(key);
+    if (str_has_prefix(section, "mount "))
+        set_mount(l, section + strlen("mount "), key, value);
+    else if (section[0])
+        complain(l, section, "unknown section; there are [mount NAME]");
+    else if (!row || str_eq(key, "config"))
+        complain(l, key, "unknown setting");
+    else
+        set(l, row, key, value);
+}
+
+/* A variable of .env that is none of ours belongs to another program. */
+static void on_env_entry(
+    void *context, unsigned line, const char *section, const char *key, const char *value)
+{
+    struct loading *l = context;
+    for (size_t i = 0; i < config_count; i++) {
+        for (size_t k = 0; k < CONFIG_MAX_ENV && config_table[i].env[k]; k++) {
+            if (str_eq(config_table[i].env[k], key))
+                set(l, &config_table[i], key, value);
+        }
+    }
+}
+
+static void on_bad_line(void *context, unsigned line, const char *why)
+{
+    char name[32];
+    (void)snprintf(name, sizeof(name), "line %u", line);
+    complain(context, name, why);
+}
+
+static void read_file(struct loading *l, const char *path, enum ini_form form, bool must_exist)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, FILE_MAX);
+    int r = fs_read_file(AT_FDCWD, path, &text);
+    /* The machine's own file may be root's alone; who runs Hermes rootless is not meant. */
+    bool is_not_ours = r == -EACCES && form == INI_CONFIG && geteuid() != 0;
+    if ((r == -ENOENT || is_not_ours) && !must_exist)
+        return;
+    l->where = path;
+    if (r < 0)
+        complain(l, "cannot be read", strerror(-r));
+    else
+        ini_read(text.data ? text.data : "", text.len, form,
+            form == INI_ENV ? on_env_entry : on_file_entry, on_bad_line, l);
+}
+
+/* The native name beats the ones that are kept for compatibility. An empty variable is as good
+ * as none. */
+static void read_environment(struct loading *l)
+{
+    l->where = "environment";
+    for (size_t i = 0; i < config_count; i++) {
+        for (size_t k = CONFIG_MAX_ENV; k-- > 0;) {
+            const char *name = config_table[i].env[k];
+            const char *value = name ? getenv(name) : NULL;
+            if (value && value[0])
+                set(l, &config_table[i], name, value);
+        }
+    }
+}
+
+/* "--max-body" finds max_body. */
+static const struct config_row *find_flag(const char *flag, size_t len)
+{
+    for (size_t i = 0; i < config_count; i++) {
+        const char *key = config_table[i].key;
+        size_t at = 0;
+        while (
+            at < len && key[at] && (key[at] == flag[at] || (key[at] == '_' && flag[at] == '-')))
+            at++;
+        if (at == len && !key[at])
+            return &config_table[i];
+    }
+    return NULL;
+}
+
+static void read_flags(struct loading *l, int argc, char **argv)
+{
+    l->where = "flag";
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (!str_has_prefix(arg, "--")) {
+            complain(l, arg, "settings are given as --name VALUE; see --help");
+            continue;
+        }
+        size_t len = strcspn(arg + 2, "=");
+        const struct config_row *row = find_flag(arg + 2, len);
+        const char *value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
+        if (!row) {
+            complain(l, arg, "unknown setting; see --help");
+            continue;
+        }
+        if (!value && row->kind == CONFIG_BOOL && (i + 1 == argc || argv[i + 1][0] == '-'))
+            value = "true";
+        else if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (value)
+            set(l, row, arg, value);
+        else
+            complain(l, arg, "the value is missing");
+    }
+}
+
+static void set_defaults(struct loading *l)
+{
+    l->source = SOURCE_DEFAULT;
+    l->where = "default";
+    for (size_t i = 0; i < config_count; i++)
+        set(l, &config_table[i], config_table[i].key, config_table[i].fallback);
+}
+
+/* What no row can check alone. */
+static void check_whole(struct loading *l)
+{
+    const struct config *c = l->config;
+    l->where = "settings";
+    if (c->max_timeout_s < c->default_timeout_s)
+        complain(l, "max_timeout_s", "it is less than default_timeout_s");
+    for (char *p = c->log_level; *p; p++)
+        *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is what people have */
+    if (log_set_level(c->log_level) < 0)
+        complain(l, "log_level", "it is error, warn, info or debug");
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (!c->mounts[i].path[0])
+            complain(l, c->mounts[i].name, "this mount has no path");
+    }
+}
+
+int config_load(struct config *ret, int argc, char **argv, struct strv *problems)
+{
+    struct loading l = {.config = ret, .problems = problems};
+    size_t before = problems->count;
+    *ret = (struct config){0};
+    set_defaults(&l);
+    l.source = SOURCE_FLAG;
+    read_flags(&l, argc, argv);
+    l.source = SOURCE_ENV;
+    read_environment(&l);
+    l.source = SOURCE_DOTENV;
+    read_file(&l, ".env", INI_ENV, false);
+    l.source = SOURCE_FILE;
+    bool named = ret->config_file[0];
+    read_file(&l, named ? ret->config_file : "/etc/hermes/hermes.conf", INI_CONFIG, named);
+    check_whole(&l);
+    return problems->count > before ? -EINVAL : 0;
+}
+
+int config_load_text(struct config *ret, const char *text, size_t len, struct strv *problems)
+{
+    struct loading l = {.config = ret, .problems = problems};
+    size_t before = problems->count;
+    *ret = (struct config){0};
+    set_defaults(&l);
+    l.source = SOURCE_FILE;
+    l.where = "settings of the monitor";
+    ini_read(text, len, INI_CONFIG, on_file_entry, on_bad_line, &l);
+    check_whole(&l);
+    return problems->count > before ? -EINVAL : 0;
+}
+
+void config_done(struct config *config)
+{
+    for (size_t i = 0; i < config_count; i++) {
+        if (config_table[i].kind == CONFIG_TEXT)
+            free(*(char **)((char *)config + config_table[i].offset));
+    }
+    for (size_t i = 0; i < config->mount_count; i++) {
+        free(config->mounts[i].name);
+        free(config->mounts[i].path);
+    }
+    *config = (struct config){0};
+}
+
+static int write_row(const struct config *config, const struct config_row *row, struct buf *to)
+{
+    const char *member = (const char *)config + row->offset;
+    uint64_t value = row->kind == CONFIG_TEXT   ? 0
+                     : row->kind == CONFIG_BOOL ? *(const bool *)member
+                                                : *(const uint64_t *)member;
+    switch (row->kind) {
+    case CONFIG_TEXT:
+        return buf_printf(to, "%s = %s\n", row->key, *(char *const *)member);
+    case CONFIG_LEVEL:
+        return buf_printf(to, "%s = %s\n", row->key, spawner_level_name((unsigned)value));
+    case CONFIG_HISTORY:
+        return buf_printf(
+            to, "%s = %s\n", row->key, value == HISTORY_SQLITE ? "sqlite" : "memory");
+    case CONFIG_CPUS:
+        return buf_printf(to, "%s = %llu.%03llu\n", row->key,
+            (unsigned long long)(value / 1000), (unsigned long long)(value % 1000));
+    default:
+        return buf_printf(to, "%s = %llu\n", row->key, (unsigned long long)value);
+    }
+}
+
+int config_write(const struct config *config, struct buf *to)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < config_count; i++) {
+        if (config_table[i].secrecy != CONFIG_SECRET && !str_eq(config_table[i].key, "config"))
+            r = write_row(config, &config_table[i], to);
+    }
+    for (size_t i = 0; r == 0 && i < config->mount_count; i++)
+        r = buf_printf(to, "[mount %s]\npath = %s\nmode = %s\n", config->mounts[i].name,
+            config->mounts[i].path, config->mounts[i].writable ? "rw" : "ro");
+    return r;
+}
+
+void config_keys(const struct config *config, struct keys *ret, struct strv *problems)
+{
+    if (config->api_token[0])
+        keys_add(ret, "api_token", "api-token", config->api_token, problems);
+    if (config->auth_token[0])
+        keys_add(ret, "auth_token", "auth-token", config->auth_token, problems);
+    keys_add_list(ret, "api_keys", "api-key", config->api_keys, problems);
+    if (config->keys_file[0])
+        keys_add_file(ret, config->keys_file, problems);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The settings, one row each, and what is printed of them. docs/configuration.md is checked
+ * against this table. To add a setting, add a member to struct config and a row here. */
+
+#include "state/config.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+#define AT(member) offsetof(struct config, member)
+#define TEXT(key, member, dflt, says, ...)                                                     \
+    {                                                                                          \
+        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), dflt, 0, 0, CONFIG_PUBLIC, says           \
+    }
+#define SECRET(key, member, secrecy, says, ...)                                                \
+    {                                                                                          \
+        key, {__VA_ARGS__}, CONFIG_TEXT, AT(member), "", 0, 0, secrecy, says                   \
+    }
+#define VALUE(kind, key, member, dflt, lo, hi, says, ...)                                      \
+    {                                                                                          \
+        key, {__VA_ARGS__}, kind, AT(member), dflt, lo, hi, CONFIG_PUBLIC, says                \
+    }
+#define LIMIT(key, member, dflt, hi, env, says, ...)                                           \
+    VALUE(CONFIG_NUMBER, key, maxima.member, dflt, 1, hi, says, env, ##__VA_ARGS__)
+
+const struct config_row config_table[] = {
+    TEXT("config", config_file, "",
+        "file with these settings; /etc/hermes/hermes.conf is "
+        "read when it exists",
+        "HERMES_CONFIG"),
+    TEXT("listen", listen, "",
+        "addresses to serve, ADDR:PORT with commas between; takes the "
+        "place of host and port",
+        "HERMES_LISTEN"),
+    TEXT("host", host, "127.0.0.1", "address to serve", "HERMES_HOST", "HOST"),
+    VALUE(CONFIG_NUMBER, "port", port, "8000", 0, 65535,
+        "port to serve; 0 lets the kernel "
+        "choose one, which the log names",
+        "HERMES_PORT", "PORT"),
+    TEXT("unix", unix_path, "",
+        "path of a unix socket to serve; without `listen` no address "
+        "is served beside it",
+        "HERMES_UNIX"),
+    TEXT("state_dir", state_dir, "",
+        "where Hermes keeps everything; /var/lib/hermes as root, "
+        "else $XDG_STATE_HOME/hermes",
+        "HERMES_STATE_DIR"),
+    TEXT("user", user, "",
+        "user that the server runs as when started by root; `hermes` if "
+        "there is one, else `nobody`",
+        "HERMES_USER"),
+    TEXT(
+        "keys_file", keys_file, "", "file with API keys, names and quotas", "HERMES_KEYS_FILE"),
+    VALUE(CONFIG_BOOL, "allow_unauthenticated", allow_unauthenticated, "false", 0, 1,
+        "serve other addresses than loopback without any key", "HERMES_ALLOW_UNAUTHENTICATED"),
+    TEXT("allowed_origin", allowed_origin, "http://localhost:3000",
+        "origins that browsers may "
+        "call from, with commas between; `*` for all",
+        "HERMES_ALLOWED_ORIGIN", "ALLOWED_ORIGIN"),
+    TEXT("log_level", log_level, "info", "error, warn, info or debug", "HERMES_LOG_LEVEL",
+        "LOG_LEVEL"),
+    VALUE(CONFIG_BOOL, "debug", debug, "false", 0, 1,
+        "add a line on limits and usage to "
+        "`std_log` of /execute",
+        "HERMES_DEBUG", "DEBUG"),
+    VALUE(CONFIG_LEVEL, "min_level", min_level, "strong", 0, 0,
+        "least isolation: full, strong "
+        "or process",
+        "HERMES_MIN_LEVEL"),
+
+    VALUE(CONFIG_SIZE, "max_body", max_body, "16m", 1024, 1 << 30, "largest request body",
+        "HERMES_MAX_BODY"),
+    VALUE(CONFIG_NUMBER, "max_connections", max_connections, "4096", 16, 65536,
+        "connections "
+        "at one time",
+        "HERMES_MAX_CONNECTIONS"),
+    VALUE(CONFIG_SECONDS, "request_timeout_s", request_timeout_s, "30", 1, 3600,
+        "time for the "
+        "headers of a request, and again for its body, in all",
+        "HERMES_REQUEST_TIMEOUT_S"),
+    VALUE(CONFIG_SECONDS, "idle_timeout_s", idle_timeout_s, "75", 1, 3600,
+        "time until the "
+        "next request of a connection",
+        "HERMES_IDLE_TIMEOUT_S"),
+    VALUE(CONFIG_SECONDS, "grace_s", grace_s, "10", 0, 3600,
+        "time for running requests to end "
+        "after SIGTERM",
+        "HERMES_GRACE_S"),
+
+    VALUE(CONFIG_NUMBER, "concurrency", concurrency, "0", 0, 4000,
+        "runs at one time; 0: twice "
+        "the cores, at least 4",
+        "HERMES_CONCURRENCY", "WORKER_COUNT"),
+    VALUE(CONFIG_NUMBER, "queue", queue, "1024", 0, 100000,
+        "runs that may wait; past it "
+        "requests get 429",
+        "HERMES_QUEUE"),
+    VALUE(CONFIG_BOOL, "warm", warm, "true", 0, 1,
+        "start interpreters before they are needed, where a language can", "HERMES_WARM"),
+    VALUE(CONFIG_NUMBER, "parked", parked, "8", 0, 256,
+        "boxes of each such language kept ready for the next run; the most where runtime.json "
+        "says "
+        "how many",
+        "HERMES_PARKED"),
+    VALUE(CONFIG_NUMBER, "parked_free_percent", parked_free_percent, "10", 0, 100,
+        "no box is kept ready while less of the machine's memory is available",
+        "HERMES_PARKED_FREE_PERCENT"),
+    VALUE(CONFIG_SECONDS, "queue_wait_s", queue_wait_s, "60", 1, 3600,
+        "longest wait of one run", "HERMES_QUEUE_WAIT_S"),
+    VALUE(CONFIG_NUMBER, "memory_mb", memory_mb, "0", 0, 1 << 24,
+        "memory promised to boxes at "
+        "one time; 0: four fifths of the machine or of its control group",
+        "HERMES_MEMORY_MB"),
+    VALUE(CONFIG_NUMBER, "processes_total", processes_total, "0", 0, 1 << 22,
+        "processes and threads of all boxes at one time; 0: half of what the machine or its "
+        "control group allows",
+        "HERMES_PROCESSES_TOTAL"),
+
+    VALUE(CONFIG_HISTORY, "history", history, "sqlite", 0, 0,
+        "where results are kept: memory, "
+        "or sqlite (survives a restart)",
+        "HERMES_HISTORY"),
+    VALUE(CONFIG_SECONDS, "result_ttl_s", result_ttl_s, "900", 1, 31536000,
+        "how long results "
+        "are kept",
+        "HERMES_RESULT_TTL_S"),
+    VALUE(CONFIG_SIZE, "history_max", history_max, "256m", 1 << 20, 1ull << 40,
+        "most bytes of "
+        "kept results; the oldest go first",
+        "HERMES_HISTORY_MAX"),
+    VALUE(CONFIG_SECONDS, "resume_grace_s", resume_grace_s, "10", 0, 3600,
+        "how long a streamed "
+        "run goes on without a reader",
+        "HERMES_RESUME_GRACE_S"),
+
+    VALUE(CONFIG_NUMBER, "max_sessions", max_sessions, "256", 0, 4000,
+        "sessions at one time; 0: none may be made", "HERMES_MAX_SESSIONS"),
+    VALUE(CONFIG_NUMBER, "max_sessions_per_key", max_sessions_per_key, "64", 0, 4000,
+        "sessions of one key", "HERMES_MAX_SESSIONS_PER_KEY"),
+    VALUE(CONFIG_NUMBER, "session_memory_mb", session_memory_mb, "0", 0, 1 << 24,
+        "memory promised to sessions at one time; 0: three quarters of memory_mb",
+        "HERMES_SESSION_MEMORY_MB"),
+    VALUE(CONFIG_SECONDS, "session_idle_s", session_idle_s, "1800", 1, 31536000,
+        "how long a session may be idle when it does not say", "HERMES_SESSION_IDLE_S"),
+    VALUE(CONFIG_SECONDS, "session_lifetime_s", session_lifetime_s, "86400", 1, 31536000,
+        "longest life of a session", "HERMES_SESSION_LIFETIME_S"),
+    VALUE(CONFIG_BOOL, "session_warm", session_warm, "false", 0, 1,
+        "start the interpreters that sessions are forked from with the server, not with the "
+        "first session",
+        "HERMES_SESSION_WARM"),
+    VALUE(CONFIG_NUMBER, "session_parked", session_parked, "1", 0, 64,
+        "boxes of each such language kept ready for the next session", "HERMES_SESSION_PARKED"),
+    VALUE(CONFIG_NUMBER, "session_terminals", session_terminals, "4", 0, 8,
+        "terminals of one session at one time; 0: none", "HERMES_SESSION_TERMINALS"),
+
+    LIMIT("max_wall_ms", wall_ms, "600000", 86400000, "HERMES_MAX_WALL_MS",
+        "most wall_ms that "
+        "a request may ask for"),
+    LIMIT("max_cpu_ms", cpu_ms, "600000", 86400000, "HERMES_MAX_CPU_MS", "most cpu_ms"),
+    LIMIT("max_memory_mb", memory_mb, "16384", 1 << 24, "HERMES_MAX_MEMORY_MB",
+        "most "
+        "memory_mb, and never more than memory_mb above",
+        "MAX_MEMORY_MB"),
+    LIMIT(
+        "max_processes", processes, "4096", 1 << 20, "HERMES_MAX_PROCESSES", "most processes"),
+    LIMIT("max_open_files", open_files, "16384", 1 << 20, "HERMES_MAX_OPEN_FILES",
+        "most open_files"),
+    LIMIT("max_disk_mb", disk_mb, "16384", 1 << 24, "HERMES_MAX_DISK_MB", "most disk_mb",
+        "MAX_DISK_MB"),
+    LIMIT("max_file_size_mb", file_size_mb, "16384", 1 << 24, "HERMES_MAX_FILE_SIZE_MB",
+        "most file_size_mb"),
+    LIMIT("max_stack_mb", stack_mb, "4096", 1 << 20, "HERMES_MAX_STACK_MB", "most stack_mb"),
+    LIMIT(
+        "max_output_kb", output_kb, "65536", 1 << 20, "HERMES_MAX_OUTPUT_KB", "most output_kb"),
+    VALUE(CONFIG_CPUS, "max_cpus", maxima.cpu_milli, "64", 50, 1 << 20, "most cpus",
+        "HERMES_MAX_CPUS"),
+
+    SECRET("api_token", api_token, CONFIG_SECRET, "a key named `api-token`", "HERMES_API_TOKEN",
+        "API_TOKEN"),
+    SECRET("auth_token", auth_token, CONFIG_SECRET, "a key named `auth-token`",
+        "HERMES_AUTH_TOKEN", "AUTH_TOKEN"),
+    SECRET("api_keys", api_keys, CONFIG_SECRET,
+        "keys named `api-key-1` and so on, with commas between", "HERMES_API_KEYS",
+        "CODE_RUNNER_API_KEYS"),
+    SECRET("signing_key", signing_key, CONFIG_SERVER_SECRET,
+        "answers of /v1/judge are signed with it (HMAC-SHA256); `hermes verify` checks them",
+        "HERMES_SIGNING_KEY"),
+
+    VALUE(CONFIG_SECONDS, "default_timeout_s", default_timeout_s, "30", 1, 86400,
+        "/run: "
+        "timeout when the request names none",
+        "HERMES_DEFAULT_TIMEOUT_S", "DEFAULT_TIMEOUT"),
+    VALUE(CONFIG_SECONDS, "max_timeout_s", max_timeout_s, "300", 1, 86400,
+        "/run: longest "
+        "timeout",
+        "HERMES_MAX_TIMEOUT_S", "MAX_TIMEOUT"),
+    VALUE(CONFIG_SIZE, "default_memory", default_memory, "256m", 4 << 20, 1ull << 44,
+        "/run: mem_limit when the request names "
+        "none",
+        "HERMES_DEFAULT_MEMORY", "DEFAULT_MEMORY"),
+    VALUE(CONFIG_NUMBER, "runner_max_memory_mb", runner_max_memory_mb, "2048", 4, 1 << 24,
+        "/run: most mem_limit, and never more than max_memory_mb",
+        "HERMES_RUNNER_MAX_MEMORY_MB", "MAX_MEMORY_MB"),
+    VALUE(CONFIG_NUMBER, "default_cpu_shares", default_cpu_shares, "1024", 2, 262144,
+        "/run: "
+        "cpu_shares when the request names none; 1024 is one core",
+        "HERMES_DEFAULT_CPU_SHARES", "DEFAULT_CPU_SHARES"),
+    VALUE(CONFIG_CPUS, "max_cpu_cores", max_cpu_cores, "4", 50, 1 << 20, "/run: most cores",
+        "HERMES_MAX_CPU_CORES", "MAX_CPU_CORES"),
+    VALUE(CONFIG_SIZE, "default_disk", default_disk, "512m", 1 << 20, 1ull << 44,
+        "/run: disk_limit when the request names none", "HERMES_DEFAULT_DISK", "DEFAULT_DISK"),
+    VALUE(CONFIG_NUMBER, "runner_max_disk_mb", runner_max_disk_mb, "5000", 1, 1 << 24,
+        "/run: most disk_limit", "HERMES_RUNNER_MAX_DISK_MB", "MAX_DISK_MB"),
+    VALUE(CONFIG_BOOL, "default_allow_network", default_allow_network, "false", 0, 1,
+        "/run: "
+        "allow_network when the request does not say",
+        "HERMES_DEFAULT_ALLOW_NETWORK", "DEFAULT_ALLOW_NETWORK"),
+    TEXT("docker_socket", docker_socket, "/var/run/docker.sock",
+        "/health: whose presence is "
+        "reported as docker_connected",
+        "HERMES_DOCKER_SOCKET", "DOCKER_SOCKET"),
+    VALUE(CONFIG_NUMBER, "cleanup_interval_hours", cleanup_interval_hours, "24", 1, 87600,
+        "prebuilt images: time between clean-ups", "HERMES_CLEANUP_INTERVAL_HOURS",
+        "CLEANUP_INTERVAL_HOURS"),
+    VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "7", 0, 36500,
+        "prebuilt images: age at which they go", "HERMES_CLEANUP_MAX_AGE_DAYS",
+        "CLEANUP_MAX_AGE_DAYS"),
+};
+const size_t config_count = sizeof(config_table) / sizeof(config_table[0]);
+
+_Static_assert(sizeof(config_table) / sizeof(config_table[0]) <= CONFIG_MAX_ROWS,
+    "state/config.c has room to note where each row comes from");
+
+int config_document(struct buf *to)
+{
+    int r = buf_append_str(to, "| setting | environment | default | |\n|---|---|---|---|\n");
+    for (size_t i = 0; r == 0 && i < config_count; i++) {
+        const struct config_row *row = &config_table[i];
+        r = buf_printf(to, "| `%s` | ", row->key);
+        for (size_t k = 0; r == 0 && k < CONFIG_MAX_ENV && row->env[k]; k++)
+            r = buf_printf(to, "%s`%s`", k ? ", " : "", row->env[k]);
+        if (r == 0 && row->fallback[0])
+            r = buf_printf(to, " | `%s` | %s |\n", row->fallback, row->text);
+        else if (r == 0)
+            r = buf_printf(to, " | | %s |\n", row->text);
+    }
+    return r;
+}
+
+int config_help(struct buf *to)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < config_count; i++) {
+        const struct config_row *row = &config_table[i];
+        cleanup_free char *flag = xstrdup(row->key);
+        for (char *p = flag; *p; p++)
+            *p = *p == '_' ? '-' : *p;
+        r = buf_printf(to, "  --%-24s %s%s%s%s\n", flag, row->text,
+            row->fallback[0] ? " (" : "", row->fallback, row->fallback[0] ? ")" : "");
+    }
+    return r;
+}

@@ -79,3 +79,10 @@ char *xasprintf(const char *fmt, ...)
         out_of_memory();
     return p;
 }
+
+void *xgrow(void *items, size_t count, size_t size)
+{
+    if (count != 0 && (count & (count - 1)) != 0)
+        return items;
+    return xreallocarray(items, count != 0 ? count * 2 : 1, size);
+}

@@ -13,3 +13,7 @@ void *xreallocarray(void *ptr, size_t count, size_t size);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t max);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Room for one more item in an array that grows at powers of two: the capacity need not be
+ * kept. */
+void *xgrow(void *items, size_t count, size_t size);

@@ -2,9 +2,8 @@
 
 /* Giving up rights: resource limits, ids, capabilities. */
 
-#include "spawn/ids.h"
 #include "box/inside.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <linux/capability.h>
 #include <sys/prctl.h>

@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "proto/files.h"
 #include "box/landlock.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 #include "box/walk.h"
 
 #include <dirent.h>

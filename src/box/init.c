@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -161,7 +161,7 @@ static bool follow_order(struct inside *in)
     if (order.kind == ORDER_TERMINAL && count >= 2)
         fork_terminal(in, fds, count);
     for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
-        (void)cgroup_join(fds[i]);
+        (void)sys_cgroup_join(fds[i]);
     has_forks = has_forks || order.kind == ORDER_JOIN;
     while (count)
         close_fd(&fds[--count]);

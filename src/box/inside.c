@@ -13,10 +13,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/netns.h"
-#include "spawn/ids.h"
 #include "box/init.h"
 #include "box/seccomp.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -64,7 +63,7 @@ static int join_cgroups(const struct inside *in)
 {
     int r = 0;
     for (int i = 0; r == 0 && i < in->join_count; i++)
-        r = cgroup_join(in->join_fds[i]);
+        r = sys_cgroup_join(in->join_fds[i]);
     return r;
 }
 

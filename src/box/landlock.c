@@ -7,7 +7,7 @@
 #include "box/landlock.h"
 
 #include "base/cleanup.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <unistd.h>

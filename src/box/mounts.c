@@ -9,9 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
+#include "box/mount_fs.h"
 #include "proto/terminal.h"
-#include "spawn/rootfs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static int mount_terminals(int root_fd, const struct inside *in)
 {
     if (!(in->box->flags & BOX_CHANNEL))
         return 0;
-    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    cleanup_close int fd = mount_fs_devpts(TERMINAL_PTYS);
     return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "dev/pts");
 }
 

@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "box/package_read.h"
 #include "box/landlock.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <signal.h>

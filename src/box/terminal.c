@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 #include "proto/terminal.h"
 
 #include <fcntl.h>
@@ -93,7 +93,7 @@ static int become_shell(const struct inside *in, const struct terminal_order *or
     int slave = -1;
     int r = 0;
     for (unsigned i = 0; i < order->join_count; i++) {
-        if ((r = cgroup_join(order->joins[i])) < 0)
+        if ((r = sys_cgroup_join(order->joins[i])) < 0)
             return r;
     }
     reset_signals();

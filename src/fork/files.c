@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "box/seccomp.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ static int enter_fork(const struct spawner *s, const struct box *box, const int 
     int joins[CGROUP_MAX_TREES];
     int count = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins);
     for (int i = 0; i < count; i++) {
-        int r = cgroup_join(joins[i]);
+        int r = sys_cgroup_join(joins[i]);
         if (r < 0)
             return r;
     }

@@ -13,9 +13,9 @@
 #include "base/fs.h"
 #include "fork/copy_tree.h"
 #include "fork/inject.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
+#include "box/mount_fs.h"
 #include "proto/terminal.h"
-#include "spawn/rootfs.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -179,7 +179,7 @@ static _Noreturn void warm_up(const struct fork_work *w)
     int fds[CGROUP_MAX_TREES];
     int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, fds);
     for (int i = 0; i < count; i++)
-        (void)cgroup_join(fds[i]);
+        (void)sys_cgroup_join(fds[i]);
     _exit(0);
 }
 
@@ -311,7 +311,7 @@ static int mount_places(const struct fork_work *w, const int targets[3], int ret
     const struct spawn_limits *l = &w->box->limits;
     for (int i = 0; i < 3; i++) {
         unsigned attrs = ATTR_NOSUID | ATTR_NODEV | (i == 2 ? (unsigned)ATTR_NOEXEC : 0);
-        ret_fds[i] = tree_tmpfs(
+        ret_fds[i] = mount_fs_tmpfs(
             l->disk_bytes, l->inodes, modes[i], BOX_PAYLOAD_ID + w->box->fork_number, attrs);
         int r = ret_fds[i] < 0 ? ret_fds[i] : sys_mount_attach(ret_fds[i], targets[i], "");
         if (r < 0)
@@ -323,7 +323,7 @@ static int mount_places(const struct fork_work *w, const int targets[3], int ret
 /* Terminals are not copied: the copy has some of its own. */
 static int mount_terminals(int target)
 {
-    cleanup_close int fd = tree_devpts(TERMINAL_PTYS);
+    cleanup_close int fd = mount_fs_devpts(TERMINAL_PTYS);
     return fd < 0 ? fd : sys_mount_attach(fd, target, "");
 }
 
@@ -343,7 +343,7 @@ static int fill_places(const struct fork_work *w)
         return terminals < 0 ? terminals : user < 0 ? user : mounts;
     int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, joins);
     for (int i = 0; i < count; i++) {
-        if ((r = cgroup_join(joins[i])) < 0)
+        if ((r = sys_cgroup_join(joins[i])) < 0)
             return r;
         (void)close(joins[i]);
     }

@@ -7,7 +7,7 @@
 #include "spawn/copy.h"
 
 #include "box/seccomp.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <linux/keyctl.h>
@@ -31,7 +31,7 @@ static int enter_fork(const struct spawner *s, const struct box *box)
     if (count < 0)
         return count;
     for (int i = 0; i < count; i++) {
-        if ((r = cgroup_join(joins[i])) < 0)
+        if ((r = sys_cgroup_join(joins[i])) < 0)
             return r;
     }
     /* In this order: in its own user namespace we have no right to those of the family. */

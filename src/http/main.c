@@ -84,7 +84,7 @@ static int prepare(struct service *s, struct hello *hello, struct err *err)
     if (setenv("HERMES_STATE_DIR", s->config.state_dir, 1) < 0)
         return err_set(err, ERR_INTERNAL, errno, "cannot prepare");
     struct engine_options options = {
-        .maxima = s->config.maxima, .source_count = s->config.mount_count};
+        .maxima = s->config.maxima, .source_count = s->config.mounts.count};
     if ((r = cache_settings_read(&options.cache, err)) < 0 ||
         (r = confine_rest(s->config.state_dir, &s->runtimes, err)) < 0 ||
         (r = engine_attach(

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What request bodies have in common: JSON of a stranger, base64, limits. What json_read() does
+/* What request bodies have in common: JSON of a stranger, base64. What json_read() does
  * not take jansson does, or says what is wrong; a scan before it bounds depth and the number of
  * values, so that a bomb costs no more than two passes over its bytes. */
 
-#include "run/decode.h"
+#include "json/body.h"
 
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -134,54 +134,5 @@ int json_run_base64(const char *text, size_t len, char **ret, size_t *ret_len)
     out[used] = '\0';
     *ret = take_ptr(out);
     *ret_len = used;
-    return 0;
-}
-
-/* One number of a limits object in units of the table. */
-static int get_limit(const struct limit_info *info, const char *field, const json_t *value,
-    uint64_t *ret, struct err *err)
-{
-    if (json_is_integer(value)) {
-        json_int_t n = json_integer_value(value);
-        if (n < 1 || n > INT64_MAX / 1000)
-            return err_field(err, field, "%s is out of range", field);
-        *ret = (uint64_t)n * info->scale;
-        return 0;
-    }
-    if (!json_is_real(value) ||
-        (info->scale == 1 && floor(json_real_value(value)) != json_real_value(value)))
-        return err_field(err, field, "%s must be %s", field,
-            info->scale == 1 ? "a whole number" : "a number");
-    double scaled = json_real_value(value) * info->scale;
-    if (!(scaled >= 1) || scaled > 1e15)
-        return err_field(err, field, "%s is out of range", field);
-    *ret = (uint64_t)(scaled + 0.5);
-    return 0;
-}
-
-int json_run_limits(
-    const json_t *value, const char *prefix, struct run_limits *ret, struct err *err)
-{
-    const char *key;
-    json_t *item;
-    char field[96];
-    if (!json_is_object(value)) {
-        (void)snprintf(field, sizeof(field), "%.*s", (int)strlen(prefix) - 1, prefix);
-        return err_field(err, field, "%s must be an object of numbers", field);
-    }
-    json_object_foreach((json_t *)value, key, item)
-    {
-        const struct limit_info *info = NULL;
-        for (size_t i = 0; i < limit_count; i++) {
-            if (str_eq(limit_table[i].name, key))
-                info = &limit_table[i];
-        }
-        (void)snprintf(field, sizeof(field), "%s%.64s", prefix, key);
-        if (!info)
-            return err_field(err, field, "unknown limit");
-        int r = get_limit(info, field, item, limit_member(ret, info), err);
-        if (r < 0)
-            return r;
-    }
     return 0;
 }

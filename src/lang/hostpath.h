@@ -3,7 +3,7 @@
 
 /* Patterns for paths of the host, as runtime.json and base.json write them. */
 
-#include "run/run.h"
+#include "base/strv.h"
 
 #include <stdbool.h>
 

@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "lang/hostpath.h"
-#include "json/file.h"
+#include "lang/json_file.h"
 #include "lang/rootfs_skeleton.h"
 
 #include <dirent.h>

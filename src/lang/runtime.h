@@ -6,8 +6,9 @@
  * the argument lists of its stages. */
 
 #include "base/err.h"
-#include "run/limits.h"
-#include "run/run.h"
+#include "base/strv.h"
+#include "lang/limits.h"
+#include "lang/files.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,6 +58,17 @@ struct stage_def {
     struct strv project_artefacts;
 };
 
+/* The few rules of languages that data cannot say (run/prepare.c), by their names in
+ * runtime.json. */
+#define RUNTIME_PREPARE(X) X(JAVA, "java") X(GO, "go") X(RUST, "rust") X(NATIVE, "native")
+enum runtime_prepare {
+    PREPARE_NOTHING,
+#define PREPARE_ENUM(id, name) PREPARE_##id,
+    RUNTIME_PREPARE(PREPARE_ENUM)
+#undef PREPARE_ENUM
+        PREPARE_COUNT
+};
+
 struct runtime {
     char *name;
     struct strv aliases;
@@ -70,7 +82,7 @@ struct runtime {
     char *home;               /* directory of the toolchain found on the host, or NULL */
     char *home_box;           /* where a box sees it */
     struct strv version_argv; /* on the host */
-    char *prepare;            /* row of the table in lang/prepare.c, or NULL */
+    enum runtime_prepare prepare;
     struct strv sdk_names;    /* files of its directory `sdk` */
     struct run_files sdk;     /* the same, once runtime_load_sdk() has read them */
     struct stage_def compile;
@@ -110,41 +122,3 @@ const struct runtime *runtime_find(const struct runtime_registry *reg, const cha
  * all at the same time. Answers are kept in the state directory until the program's file
  * changes. */
 void runtime_find_versions(struct runtime_registry *reg);
-
-/* One stage ready for a box: a program of the stage's root and what it is given. */
-struct run_stage {
-    size_t exec;       /* index into the root's programs */
-    bool in_toolchain; /* of run: the box has the compile stage's root */
-    struct strv argv;
-    struct strv env;
-    struct strv artefacts;  /* compile: globs of what moves on to the run box */
-    char *program;          /* file that becomes the executable "main" of the run box, or NULL:
-                               of compile an artefact, of run one of the user's files */
-    struct run_files files; /* made by Hermes; they replace the user's files of the same name */
-    struct run_limits limits;
-};
-
-/* The compile box gets the user's files and compile.files. The run box gets the user's files,
- * the artefacts and run.files, each replacing what came before it. */
-struct run_plan {
-    bool has_compile;
-    struct run_stage compile;
-    struct run_stage run;
-};
-void run_plan_done(struct run_plan *plan);
-
-/* The environment of a stage before any request: the base and runtime.json's. */
-void plan_environment(
-    const struct stage_def *def, const struct run_limits *limits, struct strv *ret);
-
-/* Sets KEY=value, replacing an earlier value of KEY. */
-void plan_set_env(struct strv *env, const char *assignment);
-/* What a program that waits for its job is started with. */
-void plan_parked(const struct runtime *rt, const struct stage_def *def,
-    const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env);
-
-/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
- * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
- * is not there. Limits are filled in, not checked against the server's maxima. */
-int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
-    struct err *err);

@@ -10,8 +10,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "lang/hostpath.h"
-#include "json/file.h"
-#include "lang/prepare.h"
+#include "lang/json_file.h"
 #include "lang/template.h"
 
 #include <errno.h>
@@ -61,7 +60,6 @@ void runtime_done(struct runtime *rt)
     free(rt->home);
     free(rt->home_box);
     strv_done(&rt->version_argv);
-    free(rt->prepare);
     strv_done(&rt->sdk_names);
     run_files_done(&rt->sdk);
     stage_def_done(&rt->compile);
@@ -291,6 +289,27 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
     return rt->available ? json_at_paths(at, "paths", rt, root) : 0;
 }
 
+static int read_prepare(struct json_at at, enum runtime_prepare *ret)
+{
+    static const char *const names[PREPARE_COUNT] = {
+#define PREPARE_NAME(id, name) [PREPARE_##id] = (name),
+        RUNTIME_PREPARE(PREPARE_NAME)
+#undef PREPARE_NAME
+    };
+    cleanup_free char *wanted = NULL;
+    int r = json_at_string(at, "prepare", false, &wanted);
+
+    if (r < 0 || wanted == NULL)
+        return r;
+    for (unsigned i = 1; i < PREPARE_COUNT; i++) {
+        if (str_eq(names[i], wanted)) {
+            *ret = i;
+            return 0;
+        }
+    }
+    return json_file_problem(at.file, "prepare", "unknown rule \"%s\"", wanted);
+}
+
 static int read_names(struct json_at at, struct runtime *rt)
 {
     int r;
@@ -301,13 +320,11 @@ static int read_names(struct json_at at, struct runtime *rt)
         (r = json_at_string(at, "main_file", true, &rt->main_file)) < 0 ||
         (r = json_at_string(at, "package", true, &rt->package)) < 0 ||
         (r = json_at_strv(at, "version", &rt->version_argv)) < 0 ||
-        (r = json_at_string(at, "prepare", false, &rt->prepare)) < 0 ||
+        (r = read_prepare(at, &rt->prepare)) < 0 ||
         (r = json_at_strv(at, "sdk", &rt->sdk_names)) < 0 ||
         (r = json_at_limits(at, "limits", &rt->limits)) < 0 ||
         (r = json_at_limits(at, "compile_limits", &rt->compile_limits)) < 0)
         return r;
-    if (rt->prepare != NULL && prepare_find(rt->prepare) == NULL)
-        return json_file_problem(at.file, "prepare", "unknown rule \"%s\"", rt->prepare);
     if (str_name_problem(rt->main_file, strlen(rt->main_file)) != NULL)
         return json_file_problem(at.file, "main_file", "is not a valid name of a file");
     for (size_t i = 0; i < rt->sdk_names.count; i++) {

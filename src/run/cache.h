@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "run/cache_entry.h"
 #include "lang/rootfs.h"
-#include "lang/runtime.h"
+#include "run/plan.h"
 
 #include <stdbool.h>
 #include <stdint.h>

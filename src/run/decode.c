@@ -26,7 +26,7 @@ struct decoding {
     struct json_run *run;
     const json_t *body;
     const struct runtime_registry *runtimes;
-    const struct config *config;
+    const struct mount_table *mounts;
     struct err *err;
 };
 
@@ -258,19 +258,19 @@ static int take_stdin_encoding(struct decoding *d, const char *field, const json
 
 static int take_limits(struct decoding *d, const char *field, const json_t *value)
 {
-    return json_run_limits(value, "limits.", &d->run->spec.limits, d->err);
+    return limits_decode(value, "limits.", &d->run->spec.limits, d->err);
 }
 
 static int take_compile_limits(struct decoding *d, const char *field, const json_t *value)
 {
-    return json_run_limits(value, "compile_limits.", &d->run->spec.compile_limits, d->err);
+    return limits_decode(value, "compile_limits.", &d->run->spec.compile_limits, d->err);
 }
 
 /* The place of the operator's directory of this name. */
 static int find_mount(struct decoding *d, const char *name)
 {
-    for (size_t i = 0; d->config && i < d->config->mount_count; i++) {
-        if (str_eq(d->config->mounts[i].name, name))
+    for (size_t i = 0; d->mounts && i < d->mounts->count; i++) {
+        if (str_eq(d->mounts->items[i].name, name))
             return (int)i;
     }
     return -ENOENT;
@@ -297,7 +297,7 @@ static int take_mount(struct decoding *d, size_t index, const json_t *item)
         return err_field(d->err, field, "path must lie below /mnt or /box");
     if (!str_eq(mode, "ro") && !str_eq(mode, "rw"))
         return err_field(d->err, field, "mode must be ro or rw");
-    if (str_eq(mode, "rw") && !d->config->mounts[source].writable)
+    if (str_eq(mode, "rw") && !d->mounts->items[source].writable)
         return err_field(d->err, field, "the directory `%.64s` is read-only", name);
     mount->source = (unsigned)source;
     mount->writable = str_eq(mode, "rw");
@@ -400,10 +400,10 @@ static int check_known(struct decoding *d)
 }
 
 int json_run_decode(const json_t *body, const struct runtime_registry *runtimes,
-    const struct config *config, struct json_run *ret, struct err *err)
+    const struct mount_table *mounts, struct json_run *ret, struct err *err)
 {
     struct decoding d = {
-        .run = ret, .body = body, .runtimes = runtimes, .config = config, .err = err};
+        .run = ret, .body = body, .runtimes = runtimes, .mounts = mounts, .err = err};
     *ret = (struct json_run){.encoding = ENCODE_UTF8};
     run_spec_init(&ret->spec);
     int r = check_known(&d);

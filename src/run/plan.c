@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* From a request to two argument lists. The order matters: the entry file and the sources are
- * settled first, then a rule of lang/prepare.c may add to them, then the templates are
+ * settled first, then a rule of run/prepare.c may add to them, then the templates are
  * expanded. What the request named reaches a program only as one argument or one variable each.
  */
 
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "lang/prepare.h"
+#include "run/prepare.h"
 #include "lang/template.h"
 
 #include <errno.h>
@@ -18,19 +18,6 @@
 #include <string.h>
 
 enum { COMPILE_ARGS_MAX = 64, COMPILE_ARG_LEN_MAX = 256 };
-
-/* The environment of every box: constants, nothing of the host's. LC_ALL stays unset so that a
- * program may still choose single categories. */
-static const char *const base_env[] = {
-    "PATH=/usr/local/bin:/usr/bin:/bin",
-    "HOME=/box",
-    "TMPDIR=/tmp",
-    "LANG=C.UTF-8",
-    "USER=box",
-    "LOGNAME=box",
-    "SHELL=/bin/bash",
-    "PWD=/box",
-};
 
 static void run_stage_done(struct run_stage *stage)
 {
@@ -147,54 +134,6 @@ static int check_compile_args(const struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-void plan_set_env(struct strv *env, const char *assignment)
-{
-    size_t key_len = strcspn(assignment, "=") + 1;
-
-    for (size_t i = 0; i < env->count; i++) {
-        if (strncmp(env->items[i], assignment, key_len) == 0) {
-            free(env->items[i]);
-            env->items[i] = xstrdup(assignment);
-            return;
-        }
-    }
-    strv_add(env, assignment);
-}
-
-static void add_environment(const struct strv *own, struct strv *ret)
-{
-    for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)
-        strv_add(ret, base_env[i]);
-    for (size_t i = 0; i < own->count; i++)
-        plan_set_env(ret, own->items[i]);
-}
-
-void plan_environment(
-    const struct stage_def *def, const struct run_limits *limits, struct strv *ret)
-{
-    const struct template_vars vars = {.limits = limits};
-    CLEANUP(strv_done) struct strv own = {0};
-    const char *name;
-
-    for (size_t i = 0; i < def->env.count; i++)
-        (void)template_expand(def->env.items[i], &vars, &own, &name);
-    add_environment(&own, ret);
-}
-
-void plan_parked(const struct runtime *rt, const struct stage_def *def,
-    const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env)
-{
-    const struct template_vars vars = {.home = rt->home_box, .limits = limits};
-    const char *name;
-
-    for (size_t i = 0; i < def->argv.count; i++) {
-        if (template_expand(def->argv.items[i], &vars, ret_argv, &name) < 0)
-            break; /* here the request begins */
-    }
-    strv_add_all(ret_argv, &def->park.args);
-    plan_environment(def, limits, ret_env);
-}
-
 static int missing_value(
     const struct plan_draft *draft, const char *name, int r, struct err *err)
 {
@@ -230,7 +169,7 @@ static int expand_stage(const struct plan_draft *draft, const struct stage_def *
         r = template_expand(def->env.items[i], &vars, &own, &name);
     if (r < 0)
         return missing_value(draft, name, r, err);
-    add_environment(&own, &stage->env);
+    environment_add(&own, &stage->env);
     return 0;
 }
 
@@ -299,7 +238,7 @@ static int plan_shell(struct plan_draft *draft, struct err *err)
 static int make_plan(struct plan_draft *draft, struct err *err)
 {
     const struct runtime *rt = draft->rt;
-    prepare_fn *prepare = rt->prepare != NULL ? prepare_find(rt->prepare) : NULL;
+    prepare_fn *prepare = prepare_table[rt->prepare];
     int r;
 
     if ((r = choose_entry(draft, err)) < 0 || (r = check_compile_args(draft, err)) < 0)

@@ -1,10 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What run/plan.c and the rules of lang/prepare.c share while a plan is made. */
+/* What a run will do, worked out once from runtime.json and the request: argument lists,
+ * environment and limits of each stage. */
 
+#include "lang/environment.h"
 #include "lang/runtime.h"
+#include "run/run.h"
 
+/* One stage ready for a box: a program of the stage's root and what it is given. */
+struct run_stage {
+    size_t exec;       /* index into the root's programs */
+    bool in_toolchain; /* of run: the box has the compile stage's root */
+    struct strv argv;
+    struct strv env;
+    struct strv artefacts;  /* compile: globs of what moves on to the run box */
+    char *program;          /* file that becomes the executable "main" of the run box, or NULL:
+                               of compile an artefact, of run one of the user's files */
+    struct run_files files; /* made by Hermes; they replace the user's files of the same name */
+    struct run_limits limits;
+};
+
+/* The compile box gets the user's files and compile.files. The run box gets the user's files,
+ * the artefacts and run.files, each replacing what came before it. */
+struct run_plan {
+    bool has_compile;
+    struct run_stage compile;
+    struct run_stage run;
+};
+void run_plan_done(struct run_plan *plan);
+
+/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
+ * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
+ * is not there. Limits are filled in, not checked against the server's maxima. */
+int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
+    struct err *err);
+
+/* What plan.c and the rules of prepare.c share while a plan is made. */
 struct plan_draft {
     const struct runtime *rt;
     const struct run_spec *spec;

@@ -7,7 +7,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/id.h"
-#include "run/limits.h"
+#include "base/strv.h"
+#include "lang/files.h"
+#include "lang/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,43 +50,17 @@ const char *run_hit_name(unsigned bit_index); /* 0 -> "wall" */
 /* "SIGSEGV", "SIGRTMIN+1". */
 const char *run_signal_name(int signal);
 
-/* A list of owned strings. */
-struct strv {
-    char **items; /* NULL-terminated when not NULL */
+/* The directories that the operator named, which requests may ask for by name. */
+enum { MOUNT_TABLE_MAX = 32 };
+struct mount_def {
+    char *name;
+    char *path;
+    bool writable;
+};
+struct mount_table {
+    struct mount_def items[MOUNT_TABLE_MAX];
     size_t count;
 };
-void strv_add(struct strv *v, const char *s); /* copies */
-void strv_add_owned(struct strv *v, char *s); /* takes */
-void strv_add_all(struct strv *v, const struct strv *other);
-bool strv_has(const struct strv *v, const char *s);
-void strv_done(struct strv *v);
-
-struct run_file {
-    char *name; /* valid by str_name_problem() */
-    char *content;
-    size_t size;
-    bool executable;
-    size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
-    bool borrowed;      /* content lies in the list's backing */
-    bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
-    const char
-        *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
-};
-
-struct run_files {
-    struct run_file *items;
-    size_t count;
-    void *backing; /* owned bytes that borrowed contents point into, or NULL */
-};
-/* Takes content and copies name. */
-void run_files_add(
-    struct run_files *files, const char *name, char *content, size_t size, bool executable);
-struct run_file *run_files_find(const struct run_files *files, const char *name);
-/* -EINVAL with field `files` when a name is none by str_name_problem(), two have one name, or
- * one is where another needs a directory. The engine asks for every run, whichever the front
- * door. */
-int run_files_check(const struct run_files *files, struct err *err);
-void run_files_done(struct run_files *files);
 
 struct run_mount {
     unsigned source; /* index of the directory in the engine's table */

@@ -103,7 +103,7 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
         (r = get_number(body, "idle_timeout_s", SECONDS_MAX, &ret->idle_timeout_s, err)) == 0)
         r = get_number(body, "max_lifetime_s", SECONDS_MAX, &ret->max_lifetime_s, err);
     if (r == 0) {
-        r = json_run_decode(part, runtimes, config, &run, err);
+        r = json_run_decode(part, runtimes, &config->mounts, &run, err);
         ret->runtime = run.spec.runtime;
         ret->limits = run.spec.limits;
         ret->env = run.spec.env;

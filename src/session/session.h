@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "session/capture.h"
 #include "run/engine.h"
-#include "run/limits.h"
+#include "lang/limits.h"
 #include "run/run.h"
 
 #include <jansson.h>

@@ -13,7 +13,7 @@
 #include "spawn/idmap.h"
 #include "box/inside.h"
 #include "spawn/request.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -3,9 +3,9 @@
 
 /* Boxes seen from their parent, the spawner: start, watch, kill, account, clean up. */
 
-#include "spawn/cgroup.h"
+#include "cgroup/cgroup.h"
 #include "spawn/ids.h"
-#include "spawn/cgroup_pool.h"
+#include "cgroup/pool.h"
 #include "spawn/network.h"
 #include "spawn/pool.h"
 #include "proto/spawn.h"

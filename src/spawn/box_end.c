@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "spawn/box_parts.h"
 #include "spawn/copy.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -12,7 +12,7 @@
 #include "spawn/copy.h"
 #include "box/inside.h"
 #include "spawn/request.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "spawn/request.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <sched.h>

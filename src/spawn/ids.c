@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <grp.h>

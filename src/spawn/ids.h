@@ -8,6 +8,7 @@
  * rootless spawner first enters a user namespace of its own, where it is root over its
  * subordinate ids or, without any, over its own id alone. */
 
+#include "proto/box.h"
 #include "proto/spawn.h"
 
 #include <assert.h>
@@ -16,8 +17,6 @@
 #include <sys/types.h>
 
 enum {
-    BOX_INIT_ID = 0, /* inside the box */
-    BOX_PAYLOAD_ID = 1000,
     IDS_PER_SLOT = 2,
     SLOTS_PER_BLOCK = 16,
     IDS_PER_BLOCK = IDS_PER_SLOT * SLOTS_PER_BLOCK,

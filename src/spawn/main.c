@@ -11,7 +11,7 @@
 #include "spawn/idmap.h"
 #include "box/landlock.h"
 #include "spawn/probe.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <limits.h>

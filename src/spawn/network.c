@@ -11,7 +11,7 @@
 #include "base/fdpass.h"
 #include "base/netns.h"
 #include "spawn/network_fresh.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -8,7 +8,8 @@
 #include "base/cleanup.h"
 #include "box/landlock.h"
 #include "box/seccomp.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
+#include "box/mount_fs.h"
 #include "spawn/rootfs.h"
 
 #include <fcntl.h>
@@ -36,7 +37,7 @@ static int try_mount_api(void)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
+    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
     if (fs < 0)
         return fs;
     int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
@@ -60,7 +61,7 @@ static int try_pivot(void)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    cleanup_close int fs = tree_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
+    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
     if (fs < 0)
         return fs;
     int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");

@@ -7,7 +7,8 @@
 #include "spawn/rootfs.h"
 
 #include "base/cleanup.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
+#include "box/mount_fs.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -60,47 +61,11 @@ int tree_enter(int ns_fd)
     return setns(ns_fd, CLONE_NEWNS) < 0 ? -errno : 0;
 }
 
-static int set_number(int fs_fd, const char *key, uint64_t value)
-{
-    char text[24];
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return sys_fs_set(fs_fd, key, text);
-}
-
-int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs)
-{
-    cleanup_close int fs = sys_fs_open("tmpfs");
-    if (fs < 0)
-        return fs;
-    int r = 0;
-    if (bytes)
-        r = set_number(fs, "size", bytes);
-    if (r == 0 && inodes)
-        r = set_number(fs, "nr_inodes", inodes);
-    if (r == 0 && owner >= 0 && (r = set_number(fs, "uid", (uint64_t)owner)) == 0)
-        r = set_number(fs, "gid", (uint64_t)owner);
-    if (r < 0 || (r = sys_fs_set(fs, "mode", mode)) < 0 || (r = sys_fs_create(fs)) < 0)
-        return r;
-    return sys_fs_mount(fs, attrs);
-}
-
-int tree_devpts(unsigned max)
-{
-    cleanup_close int fs = sys_fs_open("devpts");
-    if (fs < 0)
-        return fs;
-    int r;
-    if ((r = set_number(fs, "max", max)) < 0 || (r = sys_fs_set(fs, "mode", "0600")) < 0 ||
-        (r = sys_fs_set(fs, "ptmxmode", "0666")) < 0 || (r = sys_fs_create(fs)) < 0)
-        return r;
-    return sys_fs_mount(fs, ATTR_NOSUID | ATTR_NOEXEC);
-}
-
 /* Attaches a fresh tmpfs to build on, in our private namespace. It has to cover some directory,
  * and the one that nothing is ever bound from is /proc, of which the caller has a copy. */
 static int open_stage(void)
 {
-    cleanup_close int stage = tree_tmpfs(65536, 64, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
+    cleanup_close int stage = mount_fs_tmpfs(65536, 64, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
     if (stage < 0)
         return stage;
     int r = sys_mount_attach(stage, AT_FDCWD, "/proc");

@@ -37,8 +37,3 @@ int tree_enter(int ns_fd);
  * The kernel takes its time for it, which is why it is not done before somebody waits for a
  * box. The caller is afterwards in the tree's namespace. */
 int tree_drop_host(const struct tree *tree);
-
-/* Opens a tmpfs with these limits; 0 means none. Returns the detached mount. */
-/* Terminals of a box's own, at most so many, that belong to who opens them. */
-int tree_devpts(unsigned max);
-int tree_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);

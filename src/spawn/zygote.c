@@ -13,7 +13,7 @@
 #include "spawn/box.h"
 #include "box/inside.h"
 #include "box/package_read.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -190,7 +190,7 @@ static _Noreturn void be_zygote(
     size_t at = 0;
     char go;
     for (int i = 0; i < count; i++) {
-        if (cgroup_join(joins[i]) < 0)
+        if (sys_cgroup_join(joins[i]) < 0)
             _exit(2);
     }
     int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

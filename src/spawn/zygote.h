@@ -6,42 +6,15 @@
  * that holds the ids of every box, and never reads a stranger's byte: the spawner tells it to
  * make a box, it clones one (into fresh namespaces, as a child of the spawner), writes the id
  * maps, and the clone walks the same list of steps as a cold box (inside.h). The job reaches
- * the program's process by descriptor, after all that.
- *
- * This header is what the spawner (zygote.c) and the library that the interpreter loads
- * (warm.c) say to each other, over descriptor 3 of the zygote. */
+ * the program's process by descriptor, after all that. */
 
-#include "spawn/cgroup.h"
+#include "cgroup/cgroup.h"
 #include "proto/spawn.h"
+#include "proto/zygote.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-enum {
-    ZYGOTE_SOCKET_FD = 3,
-    ZYGOTE_STAGE_FD = 4, /* the top of the root's mount namespace, outside the zygote's own / */
-};
-
-/* Descriptors: the box's link, `join_count` control groups to be joined, the one to be cloned
- * into if has_into, the network namespace if has_network, then either the socket on which the
- * job will come (parked) or the job, stdout, stderr, stdin if BOX_STDIN, and the collect pipe
- * if BOX_COLLECT or the channel if BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd
- * when pid is positive, and the network namespace if that is new. */
-struct zygote_request {
-    struct spawn_box box;
-    uint32_t payload_uid;
-    uint32_t join_count;
-    uint32_t has_into;
-    uint32_t has_memory;
-    uint32_t landlock_abi;
-    uint32_t is_parked;
-    uint32_t has_network;
-};
-
-struct zygote_reply {
-    int32_t pid; /* or negative errno */
-};
 
 /* Boxes that one zygote may have been asked for and not answered yet. */
 enum { ZYGOTE_MAX_BIRTHS = 128 };
@@ -104,12 +77,3 @@ bool zygote_tend(struct spawner *s);
 /* A message from, or the end of, a zygote. */
 void zygote_event(struct spawner *s, int index);
 void zygote_kill_all(struct spawner *s);
-
-/* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr, stdin if
- * BOX_STDIN and the channel if BOX_CHANNEL. */
-struct zygote_hand {
-    uint32_t flags;
-    uint32_t cpu_s; /* of spawn_limits; who was made ahead does not know them */
-    uint64_t file_bytes;
-    uint64_t stack_bytes;
-};

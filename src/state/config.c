@@ -161,25 +161,25 @@ static const struct config_row *find_key(const char *key)
     return NULL;
 }
 
-static struct config_mount *find_mount(struct loading *l, const char *name)
+static struct mount_def *find_mount(struct loading *l, const char *name)
 {
     struct config *c = l->config;
-    for (size_t i = 0; i < c->mount_count; i++) {
-        if (str_eq(c->mounts[i].name, name))
-            return &c->mounts[i];
+    for (size_t i = 0; i < c->mounts.count; i++) {
+        if (str_eq(c->mounts.items[i].name, name))
+            return &c->mounts.items[i];
     }
-    if (c->mount_count == CONFIG_MAX_MOUNTS) {
+    if (c->mounts.count == MOUNT_TABLE_MAX) {
         complain(l, name, "there are more than 32 mounts");
         return NULL;
     }
-    struct config_mount *mount = &c->mounts[c->mount_count++];
-    *mount = (struct config_mount){.name = xstrdup(name), .path = xstrdup("")};
+    struct mount_def *mount = &c->mounts.items[c->mounts.count++];
+    *mount = (struct mount_def){.name = xstrdup(name), .path = xstrdup("")};
     return mount;
 }
 
 static void set_mount(struct loading *l, const char *name, const char *key, const char *value)
 {
-    struct config_mount *mount = find_mount(l, name);
+    struct mount_def *mount = find_mount(l, name);
     if (!mount)
         return;
     if (str_eq(key, "path") && value[0] == '/') {
@@ -320,9 +320,9 @@ static void check_whole(struct loading *l)
         *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is what people have */
     if (log_set_level(c->log_level) < 0)
         complain(l, "log_level", "it is error, warn, info or debug");
-    for (size_t i = 0; i < c->mount_count; i++) {
-        if (!c->mounts[i].path[0])
-            complain(l, c->mounts[i].name, "this mount has no path");
+    for (size_t i = 0; i < c->mounts.count; i++) {
+        if (!c->mounts.items[i].path[0])
+            complain(l, c->mounts.items[i].name, "this mount has no path");
     }
 }
 
@@ -364,9 +364,9 @@ void config_done(struct config *config)
         if (config_table[i].kind == CONFIG_TEXT)
             free(*(char **)((char *)config + config_table[i].offset));
     }
-    for (size_t i = 0; i < config->mount_count; i++) {
-        free(config->mounts[i].name);
-        free(config->mounts[i].path);
+    for (size_t i = 0; i < config->mounts.count; i++) {
+        free(config->mounts.items[i].name);
+        free(config->mounts.items[i].path);
     }
     *config = (struct config){0};
 }
@@ -400,9 +400,9 @@ int config_write(const struct config *config, struct buf *to)
         if (config_table[i].secrecy != CONFIG_SECRET && !str_eq(config_table[i].key, "config"))
             r = write_row(config, &config_table[i], to);
     }
-    for (size_t i = 0; r == 0 && i < config->mount_count; i++)
-        r = buf_printf(to, "[mount %s]\npath = %s\nmode = %s\n", config->mounts[i].name,
-            config->mounts[i].path, config->mounts[i].writable ? "rw" : "ro");
+    for (size_t i = 0; r == 0 && i < config->mounts.count; i++)
+        r = buf_printf(to, "[mount %s]\npath = %s\nmode = %s\n", config->mounts.items[i].name,
+            config->mounts.items[i].path, config->mounts.items[i].writable ? "rw" : "ro");
     return r;
 }
 

@@ -6,22 +6,15 @@
 
 #include "base/buf.h"
 #include "state/keys.h"
-#include "run/limits.h"
+#include "lang/limits.h"
 #include "run/run.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONFIG_MAX_MOUNTS = 32, CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 64 };
+enum { CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 64 };
 enum history_kind { HISTORY_MEMORY, HISTORY_SQLITE };
-
-/* A directory that requests may name. */
-struct config_mount {
-    char *name;
-    char *path;
-    bool writable;
-};
 
 /* One member per row of config_table; strings are owned, never NULL, "" when unset. */
 struct config {
@@ -89,8 +82,7 @@ struct config {
     uint64_t cleanup_interval_hours;
     uint64_t cleanup_max_age_days;
 
-    struct config_mount mounts[CONFIG_MAX_MOUNTS];
-    size_t mount_count;
+    struct mount_table mounts;
 };
 
 enum config_kind {

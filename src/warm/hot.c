@@ -12,10 +12,10 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "spawn/sys.h"
+#include "base/sys.h"
 #include "warm/warm.h"
 #include "warm/maps.h"
-#include "spawn/zygote.h"
+#include "proto/zygote.h"
 
 #include <fcntl.h>
 #include <linux/io_uring.h>

@@ -3,7 +3,7 @@
 #include "warm/maps.h"
 
 #include "base/fs.h"
-#include "spawn/zygote.h"
+#include "proto/zygote.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,11 +13,10 @@
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
-#include "spawn/ids.h"
 #include "box/init.h"
 #include "box/seccomp.h"
-#include "spawn/sys.h"
-#include "spawn/zygote.h"
+#include "base/sys.h"
+#include "proto/zygote.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -11,8 +11,7 @@
 static struct runtime python = {
     .name = (char *)"python", .main_file = (char *)"main.py", .available = true};
 static const struct runtime_registry runtimes = {.items = &python, .count = 1};
-static const struct config config = {
-    .mounts = {{(char *)"data", (char *)"/srv", true}}, .mount_count = 1};
+static const struct mount_table mounts = {{{(char *)"data", (char *)"/srv", true}}, 1};
 
 /* Stands for lang/runtime.c, which would bring the whole registry along. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name)
@@ -31,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         return 0;
     }
-    if (json_run_decode(body, &runtimes, &config, &run, &err) < 0 && !err.message[0])
+    if (json_run_decode(body, &runtimes, &mounts, &run, &err) < 0 && !err.message[0])
         abort();
     json_run_done(&run);
     json_decref(body);

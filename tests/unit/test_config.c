@@ -72,8 +72,8 @@ static void flags_beat_environment_beats_env_file_beats_file(void **state)
     assert_int_equal(c.queue, 3);
     assert_int_equal(c.grace_s, 2);
     assert_int_equal(c.max_body, 1 << 20);
-    assert_int_equal(c.mount_count, 1);
-    assert_true(c.mounts[0].writable);
+    assert_int_equal(c.mounts.count, 1);
+    assert_true(c.mounts.items[0].writable);
     config_done(&c);
     (void)setenv("HERMES_PORT", "5", 1); /* the native name beats the other */
     char *bare[] = {(char *)"serve", NULL};

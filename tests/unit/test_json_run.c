@@ -23,15 +23,14 @@ static int load_runtimes(void **state)
 
 static int decode_bytes(const char *text, size_t len, struct json_run *ret)
 {
-    static const struct config config = {
-        .mounts = {{(char *)"data", (char *)"/srv", false}}, .mount_count = 1};
+    static const struct mount_table mounts = {{{(char *)"data", (char *)"/srv", false}}, 1};
     json_t *body = NULL;
     problem = (struct err){0};
     *ret = (struct json_run){0};
     run_spec_init(&ret->spec);
     int r = json_run_parse(text, len, &body, &problem);
     if (r == 0)
-        r = json_run_decode(body, &runtimes, &config, ret, &problem);
+        r = json_run_decode(body, &runtimes, &mounts, ret, &problem);
     json_decref(body);
     return r;
 }

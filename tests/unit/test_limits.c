@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "run/limits.h"
+#include "lang/limits.h"
 
 static void every_row_has_a_default_within_its_range(void **state)
 {

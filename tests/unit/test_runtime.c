@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "lang/runtime.h"
+#include "run/plan.h"
 #include "runtime_fixture.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

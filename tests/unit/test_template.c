@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "lang/java_source.h"
+#include "run/java_source.h"
 #include "lang/template.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

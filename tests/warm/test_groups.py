@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group that holds all v2 control groups of a spawner with zygotes (src/spawn/cgroup.h): who may clone
+"""The group that holds all v2 control groups of a spawner with zygotes (src/cgroup/cgroup.h): who may clone
 into what is in it, and that it goes with its spawner. Runs on machines with v2 alone, too."""
 import contextlib
 import ctypes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control groups that serve one box after another (src/spawn/cgroup.h): what the next run may use, is
+"""Control groups that serve one box after another (src/cgroup/cgroup.h): what the next run may use, is
 charged for and is told knows nothing of the one before, and a group in which a limit was reached is
 never seen again."""
 import os

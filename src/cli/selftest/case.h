@@ -5,7 +5,7 @@
  * comment lines `key: value` that says what must become of it (tests/attacks/README.md). */
 
 #include "base/err.h"
-#include "run/limits.h"
+#include "lang/limits.h"
 #include "run/run.h"
 
 #include <stdbool.h>

@@ -408,7 +408,7 @@ static int execute_checked(struct call *c)
         return say_problem(c, problem);
     json_t *native = native_body(c->body, c->form);
     int r = json_run_decode(
-        native, &c->req->service->runtimes, &c->req->service->config, &c->run, c->err);
+        native, &c->req->service->runtimes, &c->req->service->config.mounts, &c->run, c->err);
     json_decref(native);
     if (r < 0)
         return err_wrap(c->err, r, "Preparation Error");

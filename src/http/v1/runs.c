@@ -112,7 +112,7 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r < 0)
         return r;
-    r = json_run_decode(body, &req->service->runtimes, &req->service->config, &run, err);
+    r = json_run_decode(body, &req->service->runtimes, &req->service->config.mounts, &run, err);
     json_decref(body);
     buf_done(&req->body);
     if (r == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "spawn/cgroup_pool.h"
+#include "cgroup/pool.h"
 
 #include <errno.h>
 #include <string.h>

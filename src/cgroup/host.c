@@ -3,7 +3,7 @@
 /* Finding the control group trees of this machine, and clearing away what killed spawners left
  * in them (cgroup.h says how a dead leaf is told from a live one). */
 
-#include "spawn/cgroup.h"
+#include "cgroup/cgroup.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -10,6 +10,7 @@
  * the very thing it protects, and it dies with its owner. Every function returns 0 or negative
  * errno. */
 
+#include "proto/box.h"
 #include "proto/spawn.h"
 
 #include <stdbool.h>
@@ -18,7 +19,7 @@
 
 #define CGROUP_PREFIX "hermes-"
 
-enum { CGROUP_MAX_TREES = 5, CGROUP_NAME = sizeof(CGROUP_PREFIX) + 32 };
+enum { CGROUP_NAME = sizeof(CGROUP_PREFIX) + 32 };
 
 /* What a tree of the machine is used for. */
 enum {
@@ -140,9 +141,6 @@ int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_l
  * many they are; *ret_joins tells how many of them are joins. */
 int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
     int fds[CGROUP_MAX_TREES + 1], unsigned *ret_joins);
-
-/* Run by the new process itself, once per descriptor. */
-int cgroup_join(int fd);
 
 /* v1: has the leaf tell when its memory limit kills, see oom_fd. Call it before the program may
  * run; `skip` as above. */

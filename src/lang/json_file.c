@@ -4,7 +4,7 @@
  * base.json are made of. Used by lang/runtime_file.c and lang/rootfs_build.c only, on files that
  * the operator owns; requests of strangers are decoded by the front doors. */
 
-#include "json/file.h"
+#include "lang/json_file.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

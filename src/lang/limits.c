@@ -4,7 +4,7 @@
  * checking what it named. Adding a limit means a member, a row here, and the code that enforces
  * it in the spawner or the engine. */
 
-#include "run/limits.h"
+#include "lang/limits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,6 +142,55 @@ int limits_check(const struct run_limits *limits, const struct run_limits *maxim
             "%s is %" PRIu64 " but the files of a box live in its memory of %" PRIu64
             " MiB; raise memory_mb",
             field, limits->disk_mb, limits->memory_mb);
+    }
+    return 0;
+}
+
+/* One number of a limits object in units of the table. */
+static int get_limit(const struct limit_info *info, const char *field, const json_t *value,
+    uint64_t *ret, struct err *err)
+{
+    if (json_is_integer(value)) {
+        json_int_t n = json_integer_value(value);
+        if (n < 1 || n > INT64_MAX / 1000)
+            return err_field(err, field, "%s is out of range", field);
+        *ret = (uint64_t)n * info->scale;
+        return 0;
+    }
+    if (!json_is_real(value) ||
+        (info->scale == 1 && floor(json_real_value(value)) != json_real_value(value)))
+        return err_field(err, field, "%s must be %s", field,
+            info->scale == 1 ? "a whole number" : "a number");
+    double scaled = json_real_value(value) * info->scale;
+    if (!(scaled >= 1) || scaled > 1e15)
+        return err_field(err, field, "%s is out of range", field);
+    *ret = (uint64_t)(scaled + 0.5);
+    return 0;
+}
+
+int limits_decode(
+    const json_t *value, const char *prefix, struct run_limits *ret, struct err *err)
+{
+    const char *key;
+    json_t *item;
+    char field[96];
+    if (!json_is_object(value)) {
+        (void)snprintf(field, sizeof(field), "%.*s", (int)strlen(prefix) - 1, prefix);
+        return err_field(err, field, "%s must be an object of numbers", field);
+    }
+    json_object_foreach((json_t *)value, key, item)
+    {
+        const struct limit_info *info = NULL;
+        for (size_t i = 0; i < limit_count; i++) {
+            if (str_eq(limit_table[i].name, key))
+                info = &limit_table[i];
+        }
+        (void)snprintf(field, sizeof(field), "%s%.64s", prefix, key);
+        if (!info)
+            return err_field(err, field, "unknown limit");
+        int r = get_limit(info, field, item, limit_member(ret, info), err);
+        if (r < 0)
+            return r;
     }
     return 0;
 }

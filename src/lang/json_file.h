@@ -6,7 +6,6 @@
  */
 
 #include "base/err.h"
-#include "run/run.h"
 #include "lang/runtime.h"
 
 #include <jansson.h>

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,3 +54,7 @@ void limits_cap(struct run_limits *defaults, const struct run_limits *maxima);
  * together (the files of a box live in its memory: disk_mb may not exceed memory_mb). */
 int limits_check(const struct run_limits *limits, const struct run_limits *maxima,
     const char *prefix, struct err *err);
+
+/* A `limits` object by the table; `prefix` is "limits." in messages. */
+int limits_decode(
+    const json_t *value, const char *prefix, struct run_limits *ret, struct err *err);

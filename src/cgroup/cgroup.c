@@ -7,7 +7,7 @@
  * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
  * which then kills the box. */
 
-#include "spawn/cgroup.h"
+#include "cgroup/cgroup.h"
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -296,11 +296,6 @@ int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
     memcpy(fds, leaf->lent_fds, sizeof(leaf->lent_fds));
     *ret_joins = leaf->join_count;
     return (int)leaf->lent_count;
-}
-
-int cgroup_join(int fd)
-{
-    return write(fd, "0", 1) == 1 ? 0 : -errno;
 }
 
 void cgroup_leaf_weigh(

@@ -5,7 +5,7 @@
  * top-level type from a nested one. Text is a stranger's, so nothing recurses and every read is
  * bounded by the end. */
 
-#include "lang/java_source.h"
+#include "run/java_source.h"
 
 #include "base/alloc.h"
 

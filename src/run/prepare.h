@@ -9,5 +9,5 @@
 
 typedef int prepare_fn(struct plan_draft *draft, struct err *err);
 
-/* NULL when there is no such rule. */
-prepare_fn *prepare_find(const char *name);
+/* NULL for PREPARE_NOTHING. */
+extern prepare_fn *const prepare_table[PREPARE_COUNT];

@@ -4,14 +4,14 @@
  * the main class, and add files of Hermes' own to a stage. It runs on the trusted side, so it
  * only ever reads text and never starts anything. */
 
-#include "lang/prepare.h"
+#include "run/prepare.h"
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "lang/java_source.h"
+#include "run/java_source.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -187,21 +187,9 @@ static int prepare_native(struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-prepare_fn *prepare_find(const char *name)
-{
-    static const struct {
-        const char *name;
-        prepare_fn *fn;
-    } rules[] = {
-        {"java", prepare_java},
-        {"go", prepare_go},
-        {"rust", prepare_rust},
-        {"native", prepare_native},
-    };
-
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (str_eq(rules[i].name, name))
-            return rules[i].fn;
-    }
-    return NULL;
-}
+prepare_fn *const prepare_table[PREPARE_COUNT] = {
+    [PREPARE_JAVA] = prepare_java,
+    [PREPARE_GO] = prepare_go,
+    [PREPARE_RUST] = prepare_rust,
+    [PREPARE_NATIVE] = prepare_native,
+};

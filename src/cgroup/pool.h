@@ -4,7 +4,7 @@
 /* The control groups that no box has: made ahead, left by a box and good for another, or not
  * removed yet because somebody in them is still dying. */
 
-#include "spawn/cgroup.h"
+#include "cgroup/cgroup.h"
 
 enum { LEAVES_SPARE = 4, LEAVES_USED = 32, LEAVES_DYING = 256 };
 

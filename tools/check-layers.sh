@@ -12,35 +12,69 @@ cd "${1:-$(dirname "$0")/..}"
 
 find src -name '*.[ch]' | LC_ALL=C sort | xargs -r awk '
 BEGIN {
-    # directory: what it may include beside itself; a name with a dot is one header only
-    allow["base"] = ""
-    allow["backend"] = allow["queue"] = allow["store"] = "base"
-    allow["core"] = "backend queue store base proto/spawn.h proto/package.h proto/files.h proto/terminal.h"
-    allow["cli"] = allow["api"] = allow["mcp"] = allow["monitor"] = "core backend queue store base proto/spawn.h"
-    allow["spawn"] = allow["shell"] = "base"
+    # Each row: a folder below src/, and the folders that it may include beside itself. The rows of
+    # a group stand on those of the groups above it.
+    row("base", "")
+    row("proto", "base")                       # what two processes agree on
+    row("json", "base")
 
-    # libraries that a directory must do without: base needs libc only, and the program with
-    # privileges parses nothing
+    # around and inside a box, by privilege
+    row("seccomp", "")
+    row("cgroup", "proto base")
+    row("box", "proto base")
+    row("spawn", "cgroup box proto base")
+    row("fork", "cgroup box proto base")
+    row("warm", "box proto base")
+    row("bash", "proto base")
+
+    # by responsibility, without privilege
+    row("lang", "json proto base")
+    row("run", "lang json proto base")
+    row("judge", "run lang json proto base")
+    row("store", "base")
+    row("state", "store run lang json proto base")
+    row("session", "state store run lang json proto base")
+    row("service", "session judge state store run lang json proto base")
+
+    # front doors
+    below = "service session judge state store run lang json proto base"
+    row("http", below)
+    row("http/v1", "http " below)
+    row("http/compat", "http " below)
+    row("monitor", "cgroup state store run lang json proto base")
+    below = "judge run lang json proto base"
+    row("cli", below)
+    row("cli/session", "cli " below)
+    row("cli/selftest", "cli " below)
+    row("cli/bench", "cli " below)
+
+    # Libraries that a folder must do without: base needs libc only, and the programs with
+    # privileges parse nothing.
     libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
     deny["base"] = libraries "|seccomp"
-    deny["spawn"] = deny["shell"] = libraries
+    deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["warm"] = deny["bash"] = libraries
+}
+function row(layer, others)
+{
+    allow[layer] = others
 }
 function complain(text)
 {
     printf "%s:%d: %s\n", FILENAME, FNR, text
     failed = 1
 }
-function is_allowed(layer, target, path,    i, n, list)
+function is_allowed(layer, target,    i, n, list)
 {
     n = split(allow[layer], list, " ")
     for (i = 1; i <= n; i++)
-        if (list[i] == target || list[i] == path)
+        if (list[i] == target)
             return 1
     return layer == target
 }
 FNR == 1 {
-    split(FILENAME, part, "/")
-    layer = part[2]
+    layer = FILENAME
+    sub(/^src\//, "", layer)
+    sub(/\/[^\/]*$/, "", layer)
     if (!(layer in allow))
         complain("src/" layer " is in no layer: add it to tools/check-layers.sh")
 }
@@ -54,9 +88,9 @@ FNR == 1 {
         next
     }
     target = path
-    sub(/\/.*/, "", target)
+    sub(/\/[^\/]*$/, "", target)
     # A name without a directory is generated, or a system header.
-    if (path ~ /\// && target in allow && layer in allow && !is_allowed(layer, target, path))
+    if (path ~ /\// && target in allow && layer in allow && !is_allowed(layer, target))
         complain(layer "/ may not include " path)
     if (is_system && deny[layer] != "" && path ~ "^(" deny[layer] ")([.]h|/|$|[a-z_]*[.]h)")
         complain(layer "/ may not use the library of <" path ">")

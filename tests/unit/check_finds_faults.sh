@@ -18,15 +18,15 @@ faults=0
 good_tree()
 {
     rm -rf "$tree/src" "$tree/tests" "$tree/tools"
-    mkdir -p "$tree/src/base" "$tree/src/core" "$tree/src/spawn" "$tree/src/cli" \
+    mkdir -p "$tree/src/base" "$tree/src/run" "$tree/src/spawn" "$tree/src/cli" \
         "$tree/src/store" "$tree/tools"
     cp "$root/.clang-format" "$tree/"
     printf '%s\n#pragma once\n\nint a_b(void); /* strcpy( */\n' "$spdx" >"$tree/src/base/a.h"
     printf '%s\n\n#include "base/a.h"\n\n#include <stdio.h>\n' "$spdx" >"$tree/src/base/a.c"
     printf '%s\n\n#include "base/a.h"\n#include "proto/package.h"\n#include "proto/spawn.h"\n' \
-        "$spdx" >"$tree/src/core/b.c"
-    printf '%s\n\n#include "generated.h"\n#include "proto/package.h"\n' "$spdx" >"$tree/src/spawn/c.c"
-    printf '%s\n\n#include <jansson.h>\n\n#include "core/b.h"\n' "$spdx" >"$tree/src/cli/d.c"
+        "$spdx" >"$tree/src/run/b.c"
+    printf '%s\n\n#include "generated.h"\n#include "box/x.h"\n' "$spdx" >"$tree/src/spawn/c.c"
+    printf '%s\n\n#include <jansson.h>\n\n#include "run/b.h"\n' "$spdx" >"$tree/src/cli/d.c"
     printf '%s\n\n#include "base/a.h"\n' "$spdx" >"$tree/src/store/e.c"
 }
 
@@ -57,19 +57,22 @@ fi
 
 case $name in
 layers)
-    fault src/base/a.c 'may not include core/b.h' '#include "core/b.h"\n'
-    fault src/base/a.c 'may not include core/b.h' '#  include <core/b.h>\n'
+    fault src/base/a.c 'may not include run/b.h' '#include "run/b.h"\n'
+    fault src/base/a.c 'may not include run/b.h' '#  include <run/b.h>\n'
     fault src/base/a.c 'may not include proto/package.h' '#include "proto/package.h"\n'
     fault src/base/a.c 'may not use the library' '#include <jansson.h>\n'
     fault src/base/a.c 'may not use the library' '#include <curl/curl.h>\n'
-    fault src/core/b.c 'may not include cli/d.h' '#include "cli/d.h"\n'
-    fault src/core/b.c 'may not include api/x.h' '#include "api/x.h"\n'
-    fault src/core/b.c 'may not include spawn/box.h' '#include "spawn/box.h"\n'
-    fault src/store/e.c 'may not include queue/x.h' '#include "queue/x.h"\n'
-    fault src/cli/d.c 'may not include proto/package.h' '#include "proto/package.h"\n'
-    fault src/spawn/c.c 'may not include core/b.h' '#include "core/b.h"\n'
+    fault src/run/b.c 'may not include cli/d.h' '#include "cli/d.h"\n'
+    fault src/run/b.c 'may not include http/v1/x.h' '#include "http/v1/x.h"\n'
+    fault src/http/x.h 'may not include http/v1/x.h' '#include "http/v1/x.h"\n'
+    fault src/session/x.h 'may not include service/x.h' '#include "service/x.h"\n'
+    fault src/box/x.h 'may not include spawn/x.h' '#include "spawn/x.h"\n'
+    fault src/run/b.c 'may not include spawn/box.h' '#include "spawn/box.h"\n'
+    fault src/store/e.c 'may not include proto/x.h' '#include "proto/x.h"\n'
+    fault src/cli/d.c 'may not include spawn/x.h' '#include "spawn/x.h"\n'
+    fault src/spawn/c.c 'may not include run/b.h' '#include "run/b.h"\n'
     fault src/spawn/c.c 'may not use the library' '#include <jansson.h>\n'
-    fault src/base/a.c 'written from src/ on' '#include "../core/b.h"\n'
+    fault src/base/a.c 'written from src/ on' '#include "../run/b.h"\n'
     fault src/odd/x.h 'is in no layer' ''
     ;;
 style)
@@ -81,8 +84,8 @@ style)
     fault src/base/a.c 'more than 96' "/* $(printf '%096d' 0) */\n"
     fault src/base/a.c 'space at the end' 'int x; \n'
     fault src/base/str_util.h 'the name says nothing' ''
-    fault src/core/manager.h 'the name says nothing' ''
-    fault src/core/common.h 'the name says nothing' ''
+    fault src/run/manager.h 'the name says nothing' ''
+    fault src/run/common.h 'the name says nothing' ''
     fault tools/x.sh 'there is no SPDX line' ''
     rm "$tree/tools/x.sh"
     good_tree

@@ -2,21 +2,13 @@
 """Fixtures of the API tests: one server for all that do not harm it, and a maker of others. After
 every test no process of a box and no control group of ours may be left."""
 import os
-import pathlib
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
-from apilib import Server, borrow_dir, make_dir, return_dir  # noqa: E402
-from leaks import Groups, gone  # noqa: E402
-from serving import assert_idle, programs, serve, serve_many  # noqa: E402,F401
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+from apilib import Server, borrow_dir, make_dir, return_dir
+from leaks import Groups, gone
+from serving import assert_idle, programs, serve, serve_many  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -10,15 +10,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 
 import pytest
 
 from apilib import BUILD, HERMES, ROOT, SLOW, Server, descendants, make_dir, wait_until
 
-sys.path.insert(0, str(ROOT / "tests/attacks"))
-from groups import Groups  # noqa: E402
+from groups import Groups
 
 USER = 64124  # nobody has it, nor a range in /etc/subuid
 IN_VM = bool(os.environ.get("HERMES_IN_VM"))

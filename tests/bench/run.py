@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
 HERMES = str(BUILD / "hermes")
-sys.path.insert(0, str(HERE.parent / "languages"))
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "languages")]
 import judge as judging  # noqa: E402
 from over_http import health_per_second, over_http  # noqa: E402
 from sessions import sessions  # noqa: E402

@@ -26,7 +26,7 @@ import sys
 import time
 import traceback
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from apilib import MONITOR, Server, make_dir, sse  # noqa: E402
 from crowd import Connection  # noqa: E402
 from leaks import Groups, Holdings, gone, kernel_complaints, kernel_groups, settle  # noqa: E402

@@ -18,7 +18,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "api"), str(HERE.parent / "sessions")]
+sys.path.insert(0, str(HERE.parent / "lib"))
 from apilib import Server, boxes_below, make_dir, open_descriptors, wait_until  # noqa: E402
 from leaks import pss_kb  # noqa: E402
 from sessionlib import Session  # noqa: E402

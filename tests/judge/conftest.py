@@ -2,20 +2,15 @@
 """Fixtures of the tests of judging: one server that signs, `hermes` with a state directory of its
 own, and a look at what is left after every test."""
 import os
-import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from apilib import HERMES, ROOT, make_dir
+from serving import assert_idle, programs, serve, serve_many  # noqa: F401
 
-from apilib import HERMES, ROOT, make_dir  # noqa: E402
-from serving import assert_idle, programs, serve, serve_many  # noqa: E402,F401
-
-from judge_table import KEY  # noqa: E402
+from judge_table import KEY
 
 
 @pytest.fixture(scope="session")

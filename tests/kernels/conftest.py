@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
-import kernellib  # noqa: E402
+import kernellib
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import tempfile
 
 import pytest
 
-from langlib import HERE, NPM, explain, missing, need, run_bare, run_box, write_files
+from langlib import NPM, ROOT, explain, missing, need, run_bare, run_box, write_files
 
-CORPUS = HERE / "corpus"
+CORPUS = ROOT / "tests/languages/corpus"
 SANITIZER_ENV = {"ASAN_OPTIONS": "disable_coredump=0:detect_leaks=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"}
 

@@ -11,11 +11,6 @@ import pytest
 from runlib import Groups, Hermes, Oracle
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "timing: measures time; bounds are calibrated in the same run")
-    config.addinivalue_line("markers", "slow: takes more than a few seconds")
-
-
 @pytest.fixture(scope="session")
 def groups():
     if os.geteuid() != 0:

@@ -24,7 +24,7 @@ import time
 
 import pytest
 
-from runlib import HERE, SPAWN, Groups, Hermes, cgroup_mounts, orphaned_boxes, wait_until
+from runlib import ROOT, SPAWN, Groups, Hermes, cgroup_mounts, orphaned_boxes, wait_until
 
 ERRORS = ["EPERM", "ENOMEM", "ENOSPC", "EAGAIN", "EINTR", "EMFILE"]
 ROLES = ["spawner", "init", "payload", "collector"]
@@ -256,8 +256,8 @@ def judge(sites, lab, site, error):
 
 @pytest.mark.slow
 def test_every_system_call_of_the_set_up(state_dir, session_dir, cc, request):
-    inject = cc(HERE / "inject.c")
-    probe = cc(HERE / "probe.c")
+    inject = cc(ROOT / "tests/run/inject.c")
+    probe = cc(ROOT / "tests/run/probe.c")
     work = session_dir / "faults"
     labs = [Lab(state_dir, work, inject, probe, 0)]
     workers = 1 if labs[0].groups.shared else WORKERS

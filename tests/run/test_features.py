@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from runlib import ASAN, HERE, HERMES, cgroup_mounts
+from runlib import ASAN, HERMES, ROOT, cgroup_mounts
 from test_faults import call_names, normal
 
 NO_ADDRESS_LIMIT = pytest.mark.skipif(
@@ -117,12 +117,12 @@ def print_table():
 
 @pytest.fixture
 def deny(cc):
-    return cc(HERE / "deny.c")
+    return cc(ROOT / "tests/run/deny.c")
 
 
 @pytest.fixture
 def probe(cc):
-    return cc(HERE / "probe.c")
+    return cc(ROOT / "tests/run/probe.c")
 
 
 base = {}

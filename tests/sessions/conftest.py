@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests of sessions: one server for all that do not harm it, and a maker of others.
 After every test no session and no process of a box may be left."""
-import pathlib
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from serving import assert_idle, programs, serve, serve_many  # noqa: F401
 
-from serving import assert_idle, programs, serve, serve_many  # noqa: E402,F401
-
-from sessionlib import Session  # noqa: E402
+from sessionlib import Session
 
 
 # Boxes kept ready look like boxes that are left.

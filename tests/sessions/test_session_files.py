@@ -475,7 +475,6 @@ def test_the_whole_of_an_output_that_was_cut(session, server):
 def test_rootless(make_server):
     """Init and code have one uid there, and capabilities only in their own namespace."""
     from apilib import HERMES, ROOT, Server, make_dir
-    sys.path.insert(0, str(ROOT / "tests/attacks"))
     from groups import Groups
     user, work, server = 64125, make_dir(), None  # nobody has it
     groups = Groups(user)

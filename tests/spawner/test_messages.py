@@ -11,15 +11,12 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-
-from apilib import descendants, wait_until  # noqa: E402
+from apilib import descendants, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build"))

@@ -10,11 +10,9 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("api", "run")]
-
-from apilib import (Server, borrow_dir, children, descendants, is_zygote, return_dir,  # noqa: E402
+from apilib import (Server, borrow_dir, children, descendants, is_zygote, return_dir,
                     wait_until)
-from runlib import Groups  # noqa: E402
+from runlib import Groups
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 

@@ -5,13 +5,10 @@ never seen again."""
 import os
 import pathlib
 import signal
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-
-from apilib import (Server, borrow_dir, children, descendants, is_zygote, name_of, return_dir,  # noqa: E402
+from apilib import (Server, borrow_dir, children, descendants, is_zygote, name_of, return_dir,
                     wait_until, wait_until_still)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="groups of a server are looked at as root")

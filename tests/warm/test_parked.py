@@ -13,9 +13,7 @@ import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-
-from apilib import HERMES, SLOW, Server, borrow_dir, boxes_below, return_dir, wait_until  # noqa: E402
+from apilib import HERMES, SLOW, Server, borrow_dir, boxes_below, return_dir, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tests of warm starts run as root")
 COLD = {"LC_COLD": "1"}

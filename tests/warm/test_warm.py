@@ -21,9 +21,7 @@ import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-
-from apilib import HERMES, SLOW, Server, borrow_dir, children, is_zygote, return_dir, wait_until  # noqa: E402
+from apilib import HERMES, SLOW, Server, borrow_dir, children, is_zygote, return_dir, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 COLD = {"LC_COLD": "1"}

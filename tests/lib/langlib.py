@@ -9,8 +9,7 @@ import tempfile
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERMES = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve() / "hermes"
 REQUIRE_ALL = os.environ.get("CI") == "true" or os.environ.get("HERMES_REQUIRE_ALL") == "1"
 SLOW = 20 if os.environ.get("HERMES_IN_VM") else 1  # emulated processor

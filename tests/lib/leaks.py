@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server holds of its machine, so that before and after can be compared (oracle L). The
-server lives in control groups of its own (tests/run/runlib.py), so that other instances of Hermes
+server lives in control groups of its own (tests/lib/runlib.py), so that other instances of Hermes
 on the machine do not count."""
 import fcntl
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import time
 
 from apilib import SLOW, children, is_box, open_descriptors
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-
-from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: E402,F401
+from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: F401
 
 PROGRAMS = ("hermes-server", "hermes-spawn")
 # Network namespaces for the next boxes (src/spawn/network.h), and a second zygote with its group.

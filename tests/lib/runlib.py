@@ -13,8 +13,7 @@ import signal
 import subprocess
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
 HERMES = BUILD / "hermes"
 SPAWN = BUILD / "hermes-spawn"

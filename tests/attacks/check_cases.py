@@ -8,8 +8,9 @@ import pathlib
 import re
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-PROTOCOL = HERE.parent.parent / "src/proto/spawn.h"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CASES = ROOT / "selftest/cases"
+PROTOCOL = ROOT / "src/proto/spawn.h"
 
 LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".sh": "bash", ".js": "javascript"}
 GROUPS = "filesystem process memory cpu network kernel compile tenant".split()
@@ -70,8 +71,8 @@ def problems_of(path, known_barriers):
         if key in case:
             yield from check(key, ["yes"], several=False)
 
-    if case["id"] != path.stem:
-        yield f"id {case['id']} in {path.name}"
+    if case["group"] != path.parent.name:
+        yield f"group {case['group']} in the folder {path.parent.name}"
     if not re.fullmatch(r"[OX]-\d\d[a-z]?", case["id"]):
         yield f"id {case['id']!r}"
     yield from check("group", GROUPS, several=False)
@@ -130,7 +131,7 @@ def problems_of(path, known_barriers):
     if "differ" in case and "victim" not in case and "runs" not in case:
         yield "differ needs a victim or two runs"
     for name in items(case["files"]) if "files" in case else []:
-        if not (path.parent / name).is_file():
+        if not (CASES / name).is_file():
             yield f"files: no {name}"
     if "probe.h" in path.read_text() and "probe.h" not in case.get("files", ""):
         yield "includes probe.h without files: probe.h"
@@ -139,15 +140,18 @@ def problems_of(path, known_barriers):
 
 
 def cases():
-    return sorted(p for p in (HERE / "cases").iterdir() if p.suffix in LANGUAGES)
+    return sorted(p for p in CASES.glob("*/*") if p.suffix in LANGUAGES)
 
 
 def all_problems():
     known = barriers()
     found = [f"{p.name}: {problem}" for p in cases() for problem in problems_of(p, known)]
-    strays = [p.name for p in (HERE / "cases").iterdir()
-              if p.suffix not in LANGUAGES and p.name != "probe.h"]
-    return found + [f"{name}: neither a case nor probe.h" for name in strays]
+    strays = [p.name for p in [*CASES.iterdir(), *CASES.glob("*/*")]
+              if p.is_file() and p.suffix not in LANGUAGES and p.name != "probe.h"]
+    ids = [header(p)["id"] for p in cases()]
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    return (found + [f"{name}: neither a case nor probe.h" for name in strays]
+            + [f"the id {i} is there twice" for i in twice])
 
 
 def test_headers():

@@ -25,7 +25,7 @@ HERMES = REPO / os.environ.get("HERMES_BUILD_DIR", "build") / "hermes"
 ROOT = os.geteuid() == 0
 IN_VM = os.environ.get("HERMES_IN_VM") == "1"
 UID = 64123  # nobody has it, nor a range in /etc/subuid
-HEADERS = {path.stem: check_cases.header(path) for path in check_cases.cases()}
+HEADERS = {header["id"]: header for header in map(check_cases.header, check_cases.cases())}
 SECONDS = 2700 if IN_VM else 900
 SKIPS = ["no two cores of the host were free",
          "boxes have one uid here: there is no such barrier to leave out"]
@@ -243,12 +243,13 @@ def try_case():
     runner = Runner()
     cases = runner.dir / "cases"
     cases.mkdir()
-    shutil.copy(check_cases.HERE / "victim.py", runner.dir)
+    shutil.copy(check_cases.CASES.parent / "victim.py", runner.dir)
 
     def attempt(body, *args, start=False, **fields):
         header = {"id": "X-99", **BASE, **{k.replace("_", "-"): v for k, v in fields.items()}}
         lines = [f"# {key}: {value}" for key, value in header.items() if value is not None]
-        (cases / "X-99.sh").write_text("\n".join(lines + [body]) + "\n")
+        (cases / header["group"]).mkdir(exist_ok=True)
+        (cases / header["group"] / "a-case.sh").write_text("\n".join(lines + [body]) + "\n")
         command = ("selftest", "--cases", str(cases), *args)
         if start:
             return runner.start(*command)

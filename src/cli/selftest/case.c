@@ -336,8 +336,9 @@ static int parse_header(struct attack_case *c, const char *mark, struct err *err
     }
     if (c->runs < 1 || c->runs > 2)
         return err_set(err, ERR_INVALID, EINVAL, "%s: runs: 2 is the only value", c->file);
-    if (!str_has_prefix(c->file, c->id) || c->file[strlen(c->id)] != '.')
-        return err_set(err, ERR_INVALID, EINVAL, "%s: its id is %s", c->file, c->id);
+    size_t group_len = strlen(c->group);
+    if (!str_has_prefix(c->file, c->group) || c->file[group_len] != '/')
+        return err_set(err, ERR_INVALID, EINVAL, "%s: its group is %s", c->file, c->group);
     return 0;
 }
 
@@ -387,6 +388,27 @@ static int by_id(const void *a, const void *b)
     return strcmp(((const struct attack_case *)a)->id, ((const struct attack_case *)b)->id);
 }
 
+/* The cases of one group: a folder of that name. */
+static int load_group(
+    struct attack_cases *cases, int dir_fd, const char *group, struct err *err)
+{
+    int fd = openat(dir_fd, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        int error = errno;
+        close_fd(&fd);
+        return error == ENOTDIR ? 0
+                                : err_set(err, ERR_INVALID, error, "%s: cannot be listed: %s",
+                                      group, strerror(error));
+    }
+    int r = 0;
+    for (struct dirent *e; r == 0 && (e = readdir(d));) {
+        cleanup_free char *file = xasprintf("%s/%s", group, e->d_name);
+        r = load_case(cases, dir_fd, file, err);
+    }
+    return r;
+}
+
 int attack_cases_load(struct attack_cases *ret, const char *dir, struct err *err)
 {
     cleanup_closedir DIR *d = opendir(dir);
@@ -395,8 +417,10 @@ int attack_cases_load(struct attack_cases *ret, const char *dir, struct err *err
             err, ERR_INVALID, errno, "%s: cannot be listed: %s", dir, strerror(errno));
     struct attack_cases cases = {.dir = xstrdup(dir)};
     int r = 0;
-    for (struct dirent *e; r == 0 && (e = readdir(d));)
-        r = load_case(&cases, dirfd(d), e->d_name, err);
+    for (struct dirent *e; r == 0 && (e = readdir(d));) {
+        if (e->d_name[0] != '.')
+            r = load_group(&cases, dirfd(d), e->d_name, err);
+    }
     if (r == 0 && cases.count == 0)
         r = err_set(err, ERR_INVALID, ENOENT, "there are no cases in %s", dir);
     if (r < 0) {
@@ -421,7 +445,7 @@ void attack_cases_done(struct attack_cases *cases)
 char *attack_cases_dir(const char *named)
 {
     static const char *const beside[] = {
-        "../tests/attacks/cases", "../share/hermes/attacks/cases"};
+        "../selftest/cases", "../share/hermes/selftest/cases"};
     const char *env = getenv("HERMES_CASES");
     if (named || (env && env[0]))
         return realpath(named ? named : env, NULL);
@@ -430,7 +454,7 @@ char *attack_cases_dir(const char *named)
         if (path && access(path, R_OK | X_OK) == 0)
             return realpath(path, NULL);
     }
-    return access("/usr/share/hermes/attacks/cases", R_OK | X_OK) == 0
-               ? xstrdup("/usr/share/hermes/attacks/cases")
+    return access("/usr/share/hermes/selftest/cases", R_OK | X_OK) == 0
+               ? xstrdup("/usr/share/hermes/selftest/cases")
                : NULL;
 }

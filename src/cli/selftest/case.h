@@ -2,7 +2,7 @@
 #pragma once
 
 /* The attack cases that are shipped with Hermes: one hostile program per file, with a header of
- * comment lines `key: value` that says what must become of it (tests/attacks/README.md). */
+ * comment lines `key: value` that says what must become of it (selftest/README.md). */
 
 #include "base/err.h"
 #include "lang/limits.h"

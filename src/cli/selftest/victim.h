@@ -2,7 +2,7 @@
 #pragma once
 
 /* The neighbour of an attack: a box of its own that counts until it is stopped, and that tells
- * when it was seen, signalled or reached (tests/attacks/victim.py). */
+ * when it was seen, signalled or reached (selftest/victim.py). */
 
 #include "base/err.h"
 #include "run/run.h"

@@ -306,6 +306,7 @@ struct box *box_new(struct spawner *s, int socket, int zygote)
         .hand = -1,
         .network = -1,
         .pidfd = -1,
+        .users_fd = -1,
         .slot = -1,
         .zygote = zygote,
         .pool = -1,

@@ -64,6 +64,7 @@ struct box {
     struct spawn_limits limits;
     bool is_aside;            /* init is in a group of its own, */
     struct cgroup_leaf aside; /* this one */
+    int users_fd;             /* how many user namespaces there may be: fork_limit_users() */
     unsigned forks;           /* alive */
     uint32_t fork_ids;        /* their numbers */
     unsigned next_fork;
@@ -71,6 +72,7 @@ struct box {
     struct box *copy; /* the fork of it that is being made */
     /* Of a fork; pid and lineage also of what it was forked from. */
     bool is_fork;
+    bool is_paused;     /* COMMAND_PAUSE */
     bool is_known;      /* pid and pidfd are what they should be */
     int root;           /* the box whose init it has */
     int parent;         /* the box it was copied from, */

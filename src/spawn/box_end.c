@@ -103,6 +103,7 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->link);
     close_fd(&box->hand);
     close_fd(&box->pidfd);
+    close_fd(&box->users_fd);
     if (box->network >= 0)
         network_return(&s->network, box->network_owner, take_fd(&box->network));
     release_leaf(s, box);

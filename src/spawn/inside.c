@@ -128,8 +128,8 @@ static int wait_release(const struct inside *in)
 }
 
 /* The kernel's view of us: first to die when the host runs out of memory (a zygote is that, and
- * who is born of it), and no user namespace below this one but those of forks (the filter keeps
- * the program from making any). Both files are the host's /proc, still visible here. */
+ * who is born of it), and no user namespace below this one; a fork raises the limit for the
+ * moment that it needs (fork.h). Both files are the host's /proc, still visible here. */
 static int limit_self(const struct inside *in)
 {
     int r = in->is_warm ? 0 : inside_die_first();
@@ -137,8 +137,7 @@ static int limit_self(const struct inside *in)
         return r;
     if (in->box->remove & BARRIER_USERNS_MAX)
         return 0;
-    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces",
-        in->box->flags & BOX_FORKS ? "128" : "0");
+    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
 }
 
 /* Changing ids clears the parent-death signal, so that is set after it; a spawner that died in

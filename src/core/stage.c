@@ -504,6 +504,9 @@ static int conclude(struct stage *st, struct err *err)
         say(result, "cannot execute the program: %s", strerror(-end->error));
         return 0;
     }
+    if (end->flags & ENDED_SHORT)
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+            "the machine ran out of memory and ended a process of the box; try again later");
     bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
                      (result->limits_hit & HIT_OUTPUT);
     if (!explained)

@@ -23,6 +23,7 @@ struct inside {
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
     int join_count;
     int link_fd; /* SOCK_SEQPACKET to the spawner */
+    int life_fd; /* of the spawner, for inside_follow() */
     int job_fd;
     int stdin_fd;
     int stdout_fd;
@@ -133,6 +134,12 @@ void terminal_refuse(int fd, int error);
 
 /* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
 int inside_wait_go(const struct inside *in);
+
+/* Has the kernel kill this process when its parent, the spawner, ends: 0, or -EPIPE when that
+ * has ended already. Every change of ids takes the wish back, so it is asked for again after
+ * each. The link cannot tell: children of the spawner that were born a moment ago still have
+ * its other end. */
+int inside_follow(int life_fd);
 
 /* First to go when the host runs out of memory. A program could undo it if it could write to
  * its /proc. */

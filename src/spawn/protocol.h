@@ -269,6 +269,8 @@ enum {
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
     STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a parked box */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
+    ENDED_SHORT = 1 << 7,       /* the machine, or the group that all boxes are in, had no memory
+                                   left, and somebody in the box was killed for it */
 };
 
 struct spawn_event {

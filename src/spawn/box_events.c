@@ -114,6 +114,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         box->failed = true;
         box->step = record->step;
         box->error = record->error;
+        box->status = record->status;
         break;
     case LINK_EXIT:
         if (box->failed)

@@ -40,11 +40,18 @@ int inside_send(const struct inside *in, const struct link_record *record)
     return n < 0 ? -errno : 0;
 }
 
+static _Noreturn void fail_at(const struct inside *in, uint32_t step, int error, uint32_t which)
+{
+    (void)inside_send(in, &(struct link_record){.kind = LINK_FAILED,
+                              .step = step,
+                              .error = error,
+                              .status = (int32_t)which});
+    _exit(1);
+}
+
 void inside_fail(const struct inside *in, uint32_t step, int error)
 {
-    (void)inside_send(
-        in, &(struct link_record){.kind = LINK_FAILED, .step = step, .error = error});
-    _exit(1);
+    fail_at(in, step, error, 0);
 }
 
 uint64_t inside_cpu_ns(void)
@@ -274,12 +281,13 @@ void inside_run(struct inside *in)
 {
     int r;
     uint32_t step;
+    uint32_t which;
     for (size_t i = 0; i < sizeof(steps_before) / sizeof(steps_before[0]); i++) {
         if ((r = steps_before[i].run(in)) < 0)
             inside_fail(in, steps_before[i].step, r);
     }
-    if ((r = mounts_enter(in, &step)) < 0)
-        inside_fail(in, step, r);
+    if ((r = mounts_enter(in, &step, &which)) < 0)
+        fail_at(in, step, r, which);
     for (size_t i = 0; i < sizeof(steps_after) / sizeof(steps_after[0]); i++) {
         if ((r = steps_after[i].run(in)) < 0)
             inside_fail(in, steps_after[i].step, r);

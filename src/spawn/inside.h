@@ -61,7 +61,8 @@ struct link_record {
     uint32_t kind;
     uint32_t step;      /* LINK_FAILED */
     int32_t error;      /* LINK_FAILED: negative errno */
-    int32_t status;     /* LINK_EXIT: wait status of the payload */
+    int32_t status;     /* LINK_EXIT: wait status of the payload; LINK_FAILED in STEP_MOUNT: the
+                           number of the shared directory, from 1 on, or 0 */
     uint32_t disk_full; /* LINK_EXIT */
     uint32_t is_empty;  /* LINK_EXIT: nothing but init is left in the box */
     uint64_t ns;        /* CLOCK_MONOTONIC */
@@ -90,7 +91,8 @@ struct link_order {
 void inside_run(struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
-int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
+/* mounts.c; *ret_which: the shared directory that failed, from 1 on, or 0. */
+int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which);
 unsigned drop_payload_id(const struct inside *in);             /* inside the box */
 int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */

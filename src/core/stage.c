@@ -480,11 +480,24 @@ static bool is_host_error(int error)
            error == -ENFILE || error == -ENOSPC;
 }
 
+/* A directory of the run that could not be mounted. Another run may have put a link there. */
+static int fail_mount(const struct stage *st, const struct run_mount *mount, struct err *err)
+{
+    int error = -st->end.error;
+    bool is_blocked = error == ELOOP || error == ENOTDIR;
+    return err_set(err, is_blocked ? ERR_CONFLICT : err_code_of(error), error,
+        "cannot mount a directory at %s: %s; the program did not start", mount->path,
+        is_blocked ? "a link or a file is in the way" : strerror(error));
+}
+
 /* Turns the end of the box into a result, or into an error when it was our doing. */
 static int conclude(struct stage *st, struct err *err)
 {
     struct stage_result *result = st->result;
     const struct spawn_event *end = &st->end;
+    size_t which = (size_t)end->wait_status;
+    if (end->kind == EVENT_FAILED && end->step == STEP_MOUNT && which - 1 < st->spec->mount_count)
+        return fail_mount(st, &st->spec->mounts[which - 1], err);
     if (end->kind == EVENT_FAILED)
         return err_set(err, err_code_of(-end->error), -end->error,
             "cannot %s: %s; the program did not start", spawner_step_text(end->step),
@@ -504,6 +517,9 @@ static int conclude(struct stage *st, struct err *err)
         say(result, "cannot execute the program: %s", strerror(-end->error));
         return 0;
     }
+    if (end->flags & ENDED_SHORT)
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+            "the machine ran out of memory and ended a process of the box; try again later");
     bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
                      (result->limits_hit & HIT_OUTPUT);
     if (!explained)

@@ -200,6 +200,7 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = s->cgroups.use & TREE_MEMORY,
         .landlock_abi = s->landlock_abi,
         .link_fd = link_fd,
+        .life_fd = s->life_fd,
         .job_fd = fds ? fds[1] : s->pools[box->pool].job_fd,
         .stdout_fd = fds ? fds[2] : -1,
         .stderr_fd = fds ? fds[3] : -1,

@@ -53,7 +53,8 @@ struct box {
     bool killed;
     bool watched; /* epoll will tell of the end of init */
     bool told;    /* the end was reported; only the remains are left to clear away */
-    bool oom_event;
+    bool oom_event; /* v1: there was reason to look for a kill by the memory limit */
+    bool oom_kill;  /* there was one, and all of the box was killed */
     bool disk_full;
     bool collects;
     bool is_session;
@@ -109,8 +110,10 @@ struct spawner {
     int meminfo_fd;     /* the host's /proc/meminfo */
     bool is_short;      /* of memory: nothing is parked */
     uint64_t memory_ms; /* when to look again */
+    uint64_t oom_ms;    /* until when to look for kills in boxes with an oom_event */
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
+    int life_fd; /* inside_follow() */
     int fd_end; /* descriptors from here on are for requests to be received with */
     struct leaves leaves;
     unsigned running; /* boxes that are not parked */
@@ -147,6 +150,10 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
 bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
+
+/* Ends boxes in which the memory limit has killed. Returns whether to look again soon: the kernel
+ * tells before it kills. */
+bool box_look_for_kills(struct spawner *s);
 
 /* For fork.c too: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for
  * it; the end of one that could not be made. */

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { LAST_WAIT_MS = 5000 };
 
@@ -47,6 +48,18 @@ void box_fill_usage(const struct spawner *s, const struct box *box,
         event->memory_bytes = box->init_rss;
 }
 
+/* v1 has told then, perhaps only now. Where it has not, the host had no memory, and the box was
+ * just large. */
+bool box_hit_memory(struct box *box, const struct cgroup_usage *usage)
+{
+    uint64_t count;
+    if (!usage->is_limit)
+        return false;
+    if (box->leaf.oom_fd >= 0 && read(box->leaf.oom_fd, &count, sizeof(count)) > 0)
+        box->oom_event = true;
+    return box->leaf.oom_fd < 0 || box->oom_event;
+}
+
 void box_tell_end(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -57,8 +70,10 @@ void box_tell_end(struct spawner *s, struct box *box)
         .start_ns = box->start_ns,
         .end_ns = box->end_ns ? box->end_ns : clock_ns(),
         .setup_ns = box_above(box->start_ns, box->request_ns)};
-    bool oom = usage.oom_kill || box->oom_event;
+    bool oom = box_hit_memory(box, &usage);
+    bool is_short = usage.oom_kill && !oom;
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+                  (is_short ? ENDED_SHORT : 0u) |
                   (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
@@ -67,7 +82,7 @@ void box_tell_end(struct spawner *s, struct box *box)
     } else if (!box->started && !box->killed && !oom) {
         event.kind = EVENT_FAILED;
         event.step = box->failed ? box->step : STEP_INIT;
-        event.error = box->failed ? box->error : -ECHILD;
+        event.error = box->failed ? box->error : is_short ? -ENOMEM : -ECHILD;
     }
     box->told = true;
     box_tell(box->socket, &event);

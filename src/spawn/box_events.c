@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20 };
+enum { BASE_MEMORY_MAX = 2 << 20, OOM_LOOK_MS = 5000 };
 
 /* What the box holds before its program does anything. A parked box was asked when it got its
  * job; the others are asked a moment after exec, so what they may have is bounded: a late look
@@ -62,16 +62,17 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
 {
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    bool is_full = box_hit_memory(box, &usage);
     box->is_resting = true;
     if (box->is_aside)
         (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->forks && (box->killed || usage.oom_kill)) {
+    if (box->forks && (box->killed || is_full)) {
         box_tell_end(s, box); /* init goes on for them */
         return;
     }
     if (box->killed) /* its word came before its own end */
         return;
-    if (usage.oom_kill) {
+    if (is_full) {
         box_kill(s, box);
         return;
     }
@@ -113,6 +114,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         box->failed = true;
         box->step = record->step;
         box->error = record->error;
+        box->status = record->status;
         break;
     case LINK_EXIT:
         if (box->failed)
@@ -346,9 +348,46 @@ static void on_end(struct spawner *s, struct box *box)
         box_release(s, box);
 }
 
-void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+/* Whether there is nothing more to look for. A box whose group was taken away has no limits. */
+static bool look_for_kill(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    if (!box_hit_memory(box, &usage) && cgroup_leaf_exists(&s->cgroups, &box->leaf))
+        return false;
+    box->oom_kill = true;
+    box->killed = box->killed || box->forks;
+    box_kill(s, box);
+    return true;
+}
+
+bool box_look_for_kills(struct spawner *s)
+{
+    bool more = false;
+    if (!s->oom_ms)
+        return false;
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->used && box->oom_event && !box->oom_kill)
+            more = !look_for_kill(s, box) || more;
+    }
+    if (!more || clock_ms() > s->oom_ms)
+        s->oom_ms = 0;
+    return s->oom_ms > 0;
+}
+
+/* An event means no more than that it is worth a look. */
+static void on_oom(struct spawner *s, struct box *box)
 {
     uint64_t count;
+    if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
+        return; /* an event of the box that had this place before */
+    box->oom_event = true;
+    s->oom_ms = clock_ms() + OOM_LOOK_MS;
+}
+
+void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+{
     switch (tag) {
     case TAG_LINK:
         if (box->is_fork)
@@ -360,12 +399,7 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
         on_command(s, box);
         break;
     case TAG_OOM:
-        if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
-            break;
-        box->oom_event = true;
-        box->killed = box->killed || box->forks;
-        box_kill(s, box);
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        on_oom(s, box);
         break;
     case TAG_PIDFD:
         if (box->is_fork)

@@ -5,7 +5,7 @@
  *
  * A v1 memory group kills one process when the limit is reached, a v2 group (memory.oom.group)
  * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
- * which then kills the box. */
+ * which looks, and then kills the box. */
 
 #include "spawn/cgroup.h"
 
@@ -27,6 +27,10 @@
 /* What a box that is gone may leave charged, mostly what the kernel keeps for later: no more
  * than what its memory may be measured wrongly by. */
 enum { LEFT_MAX = 512 << 10 };
+
+/* A charge of the largest size that the kernel kills for, eight pages, fails no further from the
+ * limit than this (of pages of 64 KiB). */
+enum { LARGEST_CHARGE = 8 * 65536 };
 
 enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 
@@ -236,8 +240,10 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
     if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    if ((r = cgroup_leaf_limit(host, limits, skip, leaf)) < 0)
+    if ((r = cgroup_leaf_limit(host, limits, skip, leaf)) < 0) {
         (void)cgroup_leaf_remove(host, leaf);
+        cgroup_leaf_init(leaf);
+    }
     return r;
 }
 
@@ -386,8 +392,9 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return fs_read_small(dir_fd, file, text, sizeof(text)) < 0 ? 0 : find_number(text, key);
 }
 
-static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
-    enum cgroup_counter which, uint64_t *ret)
+/* `key` instead of the counter's own, or NULL. */
+static bool get_keyed(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    enum cgroup_counter which, const char *key, uint64_t *ret)
 {
     char text[1024];
     int tree;
@@ -397,8 +404,14 @@ static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf
         return false;
     text[n] = '\0';
     const struct counter *c = counter_of(host, which, &tree);
-    *ret = find_number(text, c->key[host->trees[tree].v2]);
+    *ret = find_number(text, key ? key : c->key[host->trees[tree].v2]);
     return true;
+}
+
+static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    enum cgroup_counter which, uint64_t *ret)
+{
+    return get_keyed(host, leaf, which, NULL, ret);
 }
 
 /* 0 when it cannot be read: usage is for reports and may not fail a run. */
@@ -468,6 +481,23 @@ static uint64_t read_cpu_ns(const struct cgroup_host *host, const struct cgroup_
     return read_counter(host, leaf, COUNTER_CPU) * (host->use & TREE_KILL ? 1000 : 1);
 }
 
+/* Whether it was the leaf's own limit that left no memory. v2 counts that; v1 tells the most
+ * that was ever used. */
+static bool has_reached_limit(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, uint64_t peak_bytes)
+{
+    uint64_t times;
+    if (host->trees[cgroup_tree_with(host, TREE_MEMORY)].v2)
+        return get_keyed(host, leaf, COUNTER_OOM, "oom", &times) && times > 0;
+    return peak_bytes + LARGEST_CHARGE >= leaf->limits.memory_bytes;
+}
+
+bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    uint64_t kills;
+    return get_counter(host, leaf, COUNTER_OOM, &kills);
+}
+
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
@@ -477,6 +507,7 @@ void cgroup_leaf_usage(
             .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
             .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
             .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+    ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 
 bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
@@ -487,7 +518,7 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     } bounds[] = {
         {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
     uint64_t value;
-    /* An event that is still there would kill the next box. The kernel may tell of a limit that
+    /* An event that is still there would be the next box's. The kernel may tell of a limit that
      * was reached without counting a victim. */
     if (leaf->oom_fd >= 0 && read(leaf->oom_fd, &value, sizeof(value)) > 0)
         return false;

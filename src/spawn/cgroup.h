@@ -59,7 +59,7 @@ enum cgroup_counter {
 struct cgroup_leaf {
     char name[CGROUP_NAME];
     int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
-    int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
+    int oom_fd;                /* v1: eventfd, see cgroup_leaf_watch_oom(); else -1 */
     int counter_fds[COUNTER_COUNT];     /* opened ahead, or -1 */
     int lent_fds[CGROUP_MAX_TREES + 1]; /* see cgroup_leaf_lend() */
     unsigned lent_count, join_count;
@@ -71,7 +71,9 @@ struct cgroup_leaf {
 struct cgroup_usage {
     uint64_t cpu_ns;
     uint64_t peak_bytes;
-    bool oom_kill;
+    bool oom_kill; /* somebody in it was killed for want of memory, */
+    bool is_limit; /* and it has used all that its own limit allows: not the host's want alone,
+                      nor that of a group above */
     bool pids_max;
 };
 
@@ -144,8 +146,9 @@ int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
 /* Run by the new process itself, once per descriptor. */
 int cgroup_join(int fd);
 
-/* v1: has the leaf tell when its memory limit kills, see oom_fd. Call it before the program may
- * run; `skip` as above. */
+/* v1: has the leaf tell by oom_fd that it is worth a look whether its memory limit has killed:
+ * the kernel is about to kill, for this limit or that of a group above, or the leaf was removed.
+ * Call it before the program may run; `skip` as above. */
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
 
@@ -172,6 +175,8 @@ uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_
 uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 /* How much more the leaf may use; UINT64_MAX without a limit, 0 when it cannot be told. */
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+/* False when the leaf was taken away: nothing limits who was in it. */
+bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret);
 

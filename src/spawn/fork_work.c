@@ -477,9 +477,10 @@ void fork_work(struct fork_work *w)
     } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
         {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
     struct link_record end = {.kind = LINK_START};
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    int r = inside_follow(w->s->life_fd);
     set_alarm(HELLO_S);
-    int r = keep_own(w);
+    if (r == 0)
+        r = keep_own(w);
     for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++) {
         end.step = steps[i].step;
         r = steps[i].run(w);

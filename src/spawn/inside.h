@@ -23,6 +23,7 @@ struct inside {
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
     int join_count;
     int link_fd; /* SOCK_SEQPACKET to the spawner */
+    int life_fd; /* of the spawner, for inside_follow() */
     int job_fd;
     int stdin_fd;
     int stdout_fd;
@@ -60,7 +61,8 @@ struct link_record {
     uint32_t kind;
     uint32_t step;      /* LINK_FAILED */
     int32_t error;      /* LINK_FAILED: negative errno */
-    int32_t status;     /* LINK_EXIT: wait status of the payload */
+    int32_t status;     /* LINK_EXIT: wait status of the payload; LINK_FAILED in STEP_MOUNT: the
+                           number of the shared directory, from 1 on, or 0 */
     uint32_t disk_full; /* LINK_EXIT */
     uint32_t is_empty;  /* LINK_EXIT: nothing but init is left in the box */
     uint64_t ns;        /* CLOCK_MONOTONIC */
@@ -89,7 +91,8 @@ struct link_order {
 void inside_run(struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
-int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
+/* mounts.c; *ret_which: the shared directory that failed, from 1 on, or 0. */
+int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which);
 unsigned drop_payload_id(const struct inside *in);             /* inside the box */
 int drop_rlimits(const struct inside *in);                     /* drop.c */
 int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
@@ -133,6 +136,12 @@ void terminal_refuse(int fd, int error);
 
 /* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
 int inside_wait_go(const struct inside *in);
+
+/* Has the kernel kill this process when its parent, the spawner, ends: 0, or -EPIPE when that
+ * has ended already. Every change of ids takes the wish back, so it is asked for again after
+ * each. The link cannot tell: children of the spawner that were born a moment ago still have
+ * its other end. */
+int inside_follow(int life_fd);
 
 /* First to go when the host runs out of memory. A program could undo it if it could write to
  * its /proc. */

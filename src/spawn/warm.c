@@ -97,6 +97,7 @@ static int fill_inside(const int *fds, unsigned count)
         .has_memory = request.has_memory,
         .landlock_abi = (int)request.landlock_abi,
         .link_fd = take_next(fds, count, &at),
+        .life_fd = ZYGOTE_LIFE_FD,
         .job_fd = -1,
         .stdin_fd = -1,
         .stdout_fd = -1,

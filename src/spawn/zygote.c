@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,17 +165,24 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
     return write_map(s, fd, "gid_map", s->zygote_gid ? s->zygote_gid : own);
 }
 
-/* Puts socket and stage at their places and closes everything else but the job. */
-static int arrange_fds(int socket, int stage, int job_fd)
+enum { JOB_FD = ZYGOTE_LIFE_FD + 1 };
+
+/* Puts what a zygote has at its places and closes everything else: what it waits for would never
+ * end while it had the other end of its own socket. */
+static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
 {
-    int high_socket = fcntl(socket, F_DUPFD_CLOEXEC, 64);
-    int high_stage = fcntl(stage, F_DUPFD_CLOEXEC, 64);
-    int high_job = fcntl(job_fd, F_DUPFD_CLOEXEC, 64);
-    if (high_socket < 0 || high_stage < 0 || high_job < 0 ||
-        dup2(high_socket, ZYGOTE_SOCKET_FD) < 0 || dup2(high_stage, ZYGOTE_STAGE_FD) < 0 ||
-        dup3(high_job, ZYGOTE_STAGE_FD + 1, O_CLOEXEC) < 0)
-        return -errno;
-    return sys_close_range(ZYGOTE_STAGE_FD + 2, ~0u, 0);
+    const int from[] = {socket, stage, life_fd, job_fd};
+    int high[4];
+    for (int i = 0; i < 4; i++) {
+        if ((high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 64)) < 0)
+            return -errno;
+    }
+    for (int i = 0; i < 4; i++) {
+        int to = ZYGOTE_SOCKET_FD + i;
+        if (dup3(high[i], to, to == JOB_FD ? O_CLOEXEC : 0) < 0)
+            return -errno;
+    }
+    return sys_close_range(JOB_FD + 1, ~0u, 0);
 }
 
 /* The child: enters its groups and its tree and becomes the interpreter. It keeps the
@@ -194,11 +200,12 @@ static _Noreturn void be_zygote(
             _exit(2);
     }
     int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (stage < 0 || inside_die_first() < 0 || recv(socket, &go, 1, 0) != 1 ||
-        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-        arrange_fds(socket, stage, z->job_fd) < 0 || setsid() < 0 || chdir("/r") < 0 ||
-        chroot(".") < 0 || chdir("/") < 0 || job_open(ZYGOTE_STAGE_FD + 1, &job) < 0)
+    if (stage < 0 || inside_die_first() < 0 ||
+        arrange_fds(socket, stage, s->life_fd, z->job_fd) < 0 ||
+        inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
+        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
+        setsid() < 0 || chdir("/r") < 0 || chroot(".") < 0 || chdir("/") < 0 ||
+        job_open(JOB_FD, &job) < 0)
         _exit(3);
     for (uint32_t i = 0; i < job.head.argc; i++)
         argv[i] = (char *)job_string(&job, &at);

@@ -51,6 +51,7 @@ static int set_aside(struct spawner *s, struct box *root)
     int r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step);
     if (r < 0)
         return r;
+    cgroup_leaf_weigh(&s->cgroups, &root->aside, WEIGHT_MAX / 16);
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
     return fork_move_init(s, root, true);
@@ -135,6 +136,7 @@ static int prepare(struct spawner *s, struct box *box, int *fds)
         (r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &box->leaf, &step)) < 0 ||
         (r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, 0)) < 0)
         return r;
+    shares_weigh(s, box);
     if (box->leaf.oom_fd >= 0 && (r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM)) < 0)
         return r;
     return open_hello(box);
@@ -201,6 +203,7 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
     box->limits = root->limits;
+    shares_enter(s, box, root->owner);
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;

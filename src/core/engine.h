@@ -29,6 +29,7 @@ struct engine_options {
     bool host_roots;     /* selftest: also register each root with the host's
                             whole tree, for controls */
     struct run_limits maxima;
+    uint32_t processes_total; /* of all boxes together; 0: no limit but each box's own */
     struct {
         const char *path;
         bool writable;

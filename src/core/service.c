@@ -172,8 +172,10 @@ static int run_admitted(struct service *s, const struct service_call *call,
     struct run_result *result, struct err *err)
 {
     int r = service_wait_for_spawner(s, call->watch->cancel_fd, err);
+    struct run_spec spec = *call->spec;
+    spec.owner = (uint32_t)(call->owner + 1);
     if (r == 0)
-        r = engine_run(s->engine, call->spec, call->watch, result, err);
+        r = engine_run(s->engine, &spec, call->watch, result, err);
     if (r < 0 && r != -ECANCELED && err->code == ERR_INTERNAL)
         result->run.status = RUN_INTERNAL_ERROR;
     return r;

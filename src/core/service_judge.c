@@ -78,6 +78,7 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     *ret_retry_s = 1;
     if (!spec->parallel) /* while one box is being made another one runs */
         spec->parallel = 2 * machine_cores();
+    spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
     int r = judge_weigh(s->engine, spec, &u->memory_mb, err);
     return r < 0 ? r : admit_begin(s->admit, owner, u->memory_mb, &u->ticket, ret_retry_s, err);
 }

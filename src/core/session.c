@@ -417,7 +417,7 @@ static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
         session_discard_output(s);
         if (now - s->asked_ms >= ASK_MS) {
             s->asked_ms = now;
-            session_box_command(&s->box, COMMAND_USAGE);
+            session_box_ask_usage(&s->box, !s->terminals && !s->transfers);
         }
     }
     if (s->state == SESSION_BUSY && is_late && !s->is_over) {

@@ -106,9 +106,12 @@ static void stop_for(struct exec *e, enum cause cause)
         interrupt(e);
 }
 
-static void ask_usage(struct exec *e)
+static void ask_usage(struct exec *e, bool is_last)
 {
-    session_box_command(&e->s->box, COMMAND_USAGE);
+    struct session *s = e->s;
+    (void)pthread_mutex_lock(&s->lock); /* a terminal may come or go */
+    session_box_ask_usage(&s->box, is_last && !s->terminals && !e->was_interrupted);
+    (void)pthread_mutex_unlock(&s->lock);
     e->usages++;
 }
 
@@ -282,7 +285,7 @@ static uint64_t check_deadlines(struct exec *e)
         stop_for(e, CAUSE_WALL);
     if (!e->cause && now >= e->cpu_check_ms) {
         e->cpu_check_ms = UINT64_MAX;
-        ask_usage(e);
+        ask_usage(e, false);
     }
     /* A signal can be lost in the interpreter, or be caught by the code once. */
     if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
@@ -366,10 +369,10 @@ static int send_code(struct exec *e)
 
 /* Asks what was used so far, and waits until the spawner has answered that and everything
  * before. */
-static void settle(struct exec *e)
+static void settle(struct exec *e, bool is_last)
 {
     uint64_t until_ms = clock_ms() + WORD_MS;
-    ask_usage(e);
+    ask_usage(e, is_last);
     while (e->s->box.socket >= 0 && (e->usages || e->is_interrupting)) {
         struct pollfd ready = {.fd = e->s->box.socket, .events = POLLIN};
         uint64_t now = clock_ms();
@@ -481,7 +484,7 @@ static void finish(struct exec *e)
     struct exec_result *result = e->result;
     drain(e);
     session_changes_ask(s, &e->changes);
-    settle(e); /* an interrupt that is still on its way would hit the next exec */
+    settle(e, true); /* an interrupt that is still on its way would hit the next exec */
     let_signal_pass(e);
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
     result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
@@ -515,7 +518,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     capture_init(&result->err, output_max);
     tools_begin(s, spec);
     session_changes_begin(s, &e->changes);
-    settle(e); /* what background processes have used is not this exec's */
+    settle(e, false); /* what background processes have used is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
     while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);

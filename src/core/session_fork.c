@@ -162,6 +162,7 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
     copy->promised_mb = memory_mb;
     share_memory(s, copy);
     (void)pthread_mutex_unlock(&s->lock);
+    session_box_ask_usage(&s->box, false); /* it is busy from now on */
     r = ask_kernel(s, err);
     if (r == 0)
         r = fork_kernel(s, copy, err);

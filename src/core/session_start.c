@@ -153,6 +153,7 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
         if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's word is on its way */
             (void)poll(fds, 1, WORD_MS);
     }
+    session_box_ask_usage(&s->box, true);
     return 0;
 }
 
@@ -202,8 +203,10 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     memcpy(s->name, spec->name, sizeof(s->name));
     s->env = spec->env;
     spec->env = (struct strv){0};
-    s->spec = (struct session_box_spec){
-        .runtime = spec->runtime, .env = &s->env, .limits = spec->limits};
+    s->spec = (struct session_box_spec){.runtime = spec->runtime,
+        .env = &s->env,
+        .owner = (uint32_t)(owner + 1),
+        .limits = spec->limits};
     s->created_s = (int64_t)time(NULL);
     s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
     s->used_ms = clock_ms();

@@ -184,7 +184,8 @@ void session_terminal_close(struct terminal *t)
     close_fd(&t->socket);
     if (t->is_counted) {
         (void)pthread_mutex_lock(&s->lock);
-        s->terminals--;
+        if (--s->terminals == 0 && s->state == SESSION_IDLE)
+            session_box_ask_usage(&s->box, true);
         (void)atomic_fetch_sub(&s->all->terminals, 1);
         (void)pthread_mutex_unlock(&s->lock);
     }

@@ -118,6 +118,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
         .exec = spec->exec,
         .flags = spec->may_be_warm ? BOX_WARM : 0,
         .remove = spec->watch->remove,
+        .owner = spec->owner,
         .mount_count = (uint32_t)spec->mount_count};
     stage_spawn_limits(&spec->limits, &box.limits);
     for (size_t i = 0; i < spec->mount_count; i++) {
@@ -528,6 +529,11 @@ static int conclude(struct stage *st, struct err *err)
         return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
             "the box was not ready after %d s; the machine is overloaded", START_MS / 1000);
     judge(st);
+    bool is_own_end = result->status == RUN_RUNTIME_ERROR || result->status == RUN_SIGNALED;
+    if (end->flags & ENDED_CROWDED && is_own_end)
+        return err_set(err, ERR_UNAVAILABLE, EAGAIN,
+            "the program was refused a process because all programs together have as many as "
+            "they may (processes_total), and it failed");
     return 0;
 }
 

@@ -173,6 +173,7 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.session_warm = m->config.session_warm;
     m->engine_options.park_free_percent = (unsigned)m->config.parked_free_percent;
     m->engine_options.maxima = m->config.maxima;
+    m->engine_options.processes_total = (uint32_t)m->config.processes_total;
     m->engine_options.source_count = m->config.mount_count;
     for (size_t i = 0; i < m->config.mount_count; i++) {
         m->engine_options.sources[i].path = m->config.mounts[i].path;

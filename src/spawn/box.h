@@ -9,6 +9,7 @@
 #include "spawn/network.h"
 #include "spawn/pool.h"
 #include "spawn/protocol.h"
+#include "spawn/shares.h"
 #include "spawn/tree.h"
 #include "spawn/zygote.h"
 
@@ -59,6 +60,10 @@ struct box {
     bool collects;
     bool is_session;
     bool is_resting; /* a session without a program */
+    uint32_t owner;  /* whose it is (shares.h), */
+    bool has_owner;  /* if it is somebody's: a parked box is not */
+    bool is_busy;
+    uint64_t idle_ms; /* when it will not be any more; 0: that was not said */
 
     /* Forks (fork.h). Of a box that can be forked: */
     uint32_t flags;
@@ -116,6 +121,7 @@ struct spawner {
     int life_fd; /* inside_follow() */
     int fd_end; /* descriptors from here on are for requests to be received with */
     struct leaves leaves;
+    struct shares shares;
     unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];

@@ -18,6 +18,7 @@ enum { LAST_WAIT_MS = 5000 };
 
 void box_kill(struct spawner *s, struct box *box)
 {
+    shares_set_busy(s, box); /* dying takes processor time, too */
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->is_fork)
         fork_helped(s, box);
@@ -74,7 +75,8 @@ void box_tell_end(struct spawner *s, struct box *box)
     bool is_short = usage.oom_kill && !oom;
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
                   (is_short ? ENDED_SHORT : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u) |
+                  (usage.crowded ? ENDED_CROWDED : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
@@ -131,6 +133,7 @@ void box_release(struct spawner *s, struct box *box)
     else
         s->running -= !box->is_session;
     close_fd(&box->socket);
+    shares_leave(s, box);
     box->used = false;
     if (box->is_fork) {
         fork_reap_files(box, true);

@@ -64,6 +64,7 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
     bool is_full = box_hit_memory(box, &usage);
     box->is_resting = true;
+    shares_set_idle(s, box);
     if (box->is_aside)
         (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->forks && (box->killed || is_full)) {
@@ -101,11 +102,11 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX / 4); /* until it is ready */
         break;
     case LINK_READY:
         if (box->pool >= 0)
-            cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
+            cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX);
         if (box->pool >= 0 && box->is_parked)
             pool_ready(&s->pools[box->pool]);
         box->is_ready = box->is_parked;
@@ -168,7 +169,7 @@ static void tell_usage(struct spawner *s, struct box *box)
     struct cgroup_usage usage;
     struct spawn_event event = {.kind = EVENT_USAGE};
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    event.flags = usage.pids_max ? ENDED_PIDS : 0;
+    event.flags = (usage.pids_max ? ENDED_PIDS : 0u) | (usage.crowded ? ENDED_CROWDED : 0u);
     event.peak_bytes = box_above(usage.peak_bytes, box->base_memory);
     box_fill_usage(s, box, &usage, &event);
     box_tell(box->socket, &event);
@@ -300,6 +301,10 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     if (box->is_fork)
         fork_reap_files(box, false);
+    if (command.is_idle || command.kind == COMMAND_PAUSE)
+        shares_set_idle(s, box);
+    else /* whatever is asked of a box it does at its owner's full weight */
+        shares_set_busy(s, box);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);

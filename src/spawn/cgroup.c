@@ -137,6 +137,11 @@ int cgroup_tree_with(const struct cgroup_host *host, unsigned use)
     return -1;
 }
 
+bool cgroup_host_is_nested(const struct cgroup_host *host)
+{
+    return host->count && host->trees[0].name[0];
+}
+
 /* Registers an eventfd with memory.oom_control (cgroup v1). */
 static int watch_oom_v1(int leaf_fd, int *ret_fd)
 {
@@ -211,7 +216,7 @@ static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *lea
 
 void cgroup_leaf_init(struct cgroup_leaf *leaf)
 {
-    *leaf = (struct cgroup_leaf){.oom_fd = -1};
+    *leaf = (struct cgroup_leaf){.oom_fd = -1, .weight_fd = -1};
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
         leaf->fds[i] = -1;
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
@@ -310,13 +315,23 @@ int cgroup_join(int fd)
 }
 
 void cgroup_leaf_weigh(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light)
+    const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t weight)
 {
+    enum { SHARES_MIN = 2, V2_MAX = 10000 }; /* the kernel's */
     int i = cgroup_tree_with(host, TREE_CPU);
-    if (i >= 0 && host->trees[i].v2)
-        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "25" : "100");
-    else if (i >= 0)
-        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "256" : "1024");
+    if (i < 0 || leaf->fds[i] < 0 || leaf->weight == weight || !cgroup_host_is_nested(host))
+        return;
+    bool v2 = host->trees[i].v2;
+    uint32_t least = v2 ? 1 : SHARES_MIN;
+    uint64_t value = v2 ? (uint64_t)weight * V2_MAX / WEIGHT_MAX : weight;
+    char text[16];
+    int len =
+        snprintf(text, sizeof(text), "%u", value > least ? (unsigned)value : (unsigned)least);
+    if (leaf->weight_fd < 0)
+        leaf->weight_fd =
+            openat(leaf->fds[i], v2 ? "cpu.weight" : "cpu.shares", O_WRONLY | O_CLOEXEC);
+    if (leaf->weight_fd >= 0 && pwrite(leaf->weight_fd, text, (size_t)len, 0) == len)
+        leaf->weight = weight;
 }
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
@@ -443,6 +458,8 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
     if ((r = cgroup_leaf_open_counters(host, leaf)) < 0 ||
         (r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
         (void)cgroup_leaf_remove(host, leaf);
+    else
+        cgroup_leaf_weigh(host, leaf, WEIGHT_MAX);
     return r;
 }
 
@@ -498,15 +515,28 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
     return get_counter(host, leaf, COUNTER_OOM, &kills);
 }
 
+/* The kernel counts a refused process where it was asked for (v1, and v2 before Linux 6.11),
+ * whichever group above had no room. A box that never had as many as it may was not refused by
+ * its own limit. Before Linux 6.1 there is no such file, and the box is blamed. */
+static bool had_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = cgroup_tree_with(host, TREE_PIDS);
+    uint64_t peak = i < 0 ? 0 : read_number(leaf->fds[i], "pids.peak", NULL);
+    return peak && peak <= leaf->limits.processes;
+}
+
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
+    bool refused = read_counter(host, leaf, COUNTER_PIDS) > 0;
+    bool is_crowded = refused && had_room(host, leaf);
     uint64_t cpu_ns = read_cpu_ns(host, leaf);
     *ret =
         (struct cgroup_usage){.cpu_ns = cpu_ns > leaf->before_ns ? cpu_ns - leaf->before_ns : 0,
             .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
             .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
-            .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+            .pids_max = refused && !is_crowded,
+            .crowded = is_crowded};
     ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 
@@ -586,6 +616,7 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int result = 0;
     close_fd(&leaf->oom_fd);
+    close_fd(&leaf->weight_fd);
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
         close_fd(&leaf->counter_fds[i]);
     close_lent(leaf);

@@ -86,6 +86,7 @@ static int set_aside(struct spawner *s, struct box *root)
     root->users_fd = r;
     if ((r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step)) < 0)
         return r;
+    cgroup_leaf_weigh(&s->cgroups, &root->aside, WEIGHT_MAX / 16);
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
     return fork_move_init(s, root, true);
@@ -170,6 +171,7 @@ static int prepare(struct spawner *s, struct box *box, int *fds)
         (r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &box->leaf, &step)) < 0 ||
         (r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, 0)) < 0)
         return r;
+    shares_weigh(s, box);
     if (box->leaf.oom_fd >= 0 && (r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM)) < 0)
         return r;
     return open_hello(box);
@@ -236,6 +238,7 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
     box->limits = root->limits;
+    shares_enter(s, box, root->owner);
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;

@@ -72,6 +72,9 @@ static void on_setup(const struct spawn_setup *setup)
     }
     s->landlock_abi = landlock_abi();
     cgroup_host_open(&s->cgroups, s->ids.rootless);
+    uint32_t step = STEP_CGROUP;
+    if (setup->processes_total && (r = zygote_nest_groups(s, &step)) < 0)
+        note_problem(step, r, "the group of all boxes, with processes_total");
 }
 
 static void on_root(const struct spawn_root *root, size_t size)
@@ -330,6 +333,9 @@ int main(int argc, char **argv)
                       : looks                                 ? LOOK_MS
                       : spawner.leaves.dying_count || is_owed ? 20
                                                               : pool_pause_ms(&spawner);
+        int pause = shares_pause_ms(&spawner);
+        if (pause >= 0 && (timeout < 0 || pause < timeout))
+            timeout = pause;
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
@@ -353,5 +359,6 @@ int main(int argc, char **argv)
             finish(1);
         if (spawner.leaves.dying_count)
             leaves_sweep(&spawner.leaves, &spawner.cgroups);
+        shares_tend(&spawner);
     }
 }

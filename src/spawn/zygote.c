@@ -62,11 +62,14 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 
 /* Zygotes clone boxes into control groups, as members of a group of ours that is theirs alone.
  * Where that cannot be, boxes join them. */
-static void nest_groups(struct spawner *s)
+int zygote_nest_groups(struct spawner *s, uint32_t *ret_step)
 {
     int slot = s->ids.rootless ? -EPERM : ids_claim(&s->ids, false);
-    if (slot >= 0 && cgroup_host_nest(&s->cgroups, ids_payload(&s->ids, slot)) == 0)
-        s->zygote_gid = ids_payload(&s->ids, slot);
+    gid_t group = slot >= 0 ? ids_payload(&s->ids, slot) : 0;
+    int r = cgroup_host_nest(&s->cgroups, group, s->setup.processes_total, ret_step);
+    if (r == 0)
+        s->zygote_gid = group;
+    return r;
 }
 
 /* One makes one box at a time: that of programs has a twin for when that is not enough. */
@@ -74,12 +77,13 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
     bool has_twin = !(z->flags & BOX_CHANNEL);
+    uint32_t step;
     if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
         return -E2BIG;
-    if (!s->zygote_count)
-        nest_groups(s);
+    if (!s->zygote_count && !s->ids.rootless && !cgroup_host_is_nested(&s->cgroups))
+        (void)zygote_nest_groups(s, &step);
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
@@ -281,7 +285,8 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         p->slot = -1;
         return r;
     }
-    cgroup_leaf_weigh(&s->cgroups, &p->leaf, true); /* until it is up: others run meanwhile */
+    /* Until it is up: others run meanwhile. */
+    cgroup_leaf_weigh(&s->cgroups, &p->leaf, WEIGHT_MAX / 4);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     p->socket = pair[0];
@@ -381,7 +386,7 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     r = r == 0 && p->is_broken ? -EPROTO : r;
     if (r == 0 && !p->is_up) {
         p->is_up = true;
-        cgroup_leaf_weigh(&s->cgroups, &p->leaf, false);
+        cgroup_leaf_weigh(&s->cgroups, &p->leaf, WEIGHT_MAX);
     } else if (r == 0 && p->birth_count) {
         bool is_spare = fds[0] >= 0 && box_fds_spare(s, fds, 2);
         int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;

@@ -142,13 +142,17 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
         const char *help;
         double value;
     } gauges[] = {
-        {"hermes_boxes_running", "Runs that have a place.", a.running},
-        {"hermes_queue_waiting", "Runs that wait for one.", a.waiting},
+        {"hermes_boxes_running", "Runs, and execs of sessions, that have a place.", a.running},
+        {"hermes_queue_waiting", "Those that wait for one.", a.waiting},
         {"hermes_concurrency", "Places.", a.concurrency},
         {"hermes_queue_size", "Runs that may wait.", a.queue},
         {"hermes_memory_promised_bytes", "Memory limits of running boxes together.",
             (double)a.memory_promised_mb * 1048576},
         {"hermes_memory_bytes", "Memory that may be promised.", (double)a.memory_mb * 1048576},
+        {"hermes_processes_promised", "Process limits of boxes together.",
+            (double)a.processes_promised},
+        {"hermes_processes_promisable", "Process limits that may be promised.",
+            (double)a.processes},
         {"hermes_sessions", "Sessions that have a box.", sessions_count(s->sessions)},
         {"hermes_terminals", "Terminals of sessions.", terminals_count(s->sessions)},
         {"hermes_history_runs", "Runs kept in memory.", (double)runs},

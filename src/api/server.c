@@ -83,7 +83,7 @@ static unsigned connection_limit(const struct service *service)
     if (getrlimit(RLIMIT_NOFILE, &fds) < 0)
         return (unsigned)max;
     admit_get_state(service->admit, &state);
-    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
+    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.running_max +
                       (uint64_t)FDS_PER_WAITER * state.queue +
                       (uint64_t)FDS_PER_SESSION * service->config.max_sessions +
                       (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config, max);

@@ -430,7 +430,7 @@ int engine_execute(const struct engine_program *program, const struct run_varian
     return execute(&run, err);
 }
 
-int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
+int engine_weigh(struct engine *engine, const struct run_spec *spec, struct box_need *ret,
     struct err *err)
 {
     struct run_plan plan;
@@ -439,9 +439,9 @@ int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *r
     int r = runtime_plan(spec->runtime, spec, &plan, err);
     if (r < 0)
         return r;
-    *ret_memory_mb = plan.run.limits.memory_mb;
-    if (plan.has_compile && plan.compile.limits.memory_mb > *ret_memory_mb)
-        *ret_memory_mb = plan.compile.limits.memory_mb;
+    *ret = limits_need(&plan.run.limits);
+    if (plan.has_compile)
+        *ret = box_need_larger(*ret, limits_need(&plan.compile.limits));
     r = check_plan(engine, spec, &plan, err);
     run_plan_done(&plan);
     return r;

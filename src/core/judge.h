@@ -145,9 +145,9 @@ struct judge_watch {
     int cancel_fd; /* -1 for none */
 };
 
-/* Memory that one test may take at one time. Checks the programs as engine_weigh() does. */
+/* What one test may take at one time. Checks the programs as engine_weigh() does. */
 int judge_weigh(
-    struct engine *engine, struct judge_spec *spec, uint64_t *ret_memory_mb, struct err *err);
+    struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err);
 
 /* Judges. Returns 0 with the result, or negative errno with err when nothing could be told of
  * any test. result must be zeroed; it is given to judge_result_done() in any case. */

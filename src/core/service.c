@@ -25,8 +25,9 @@
 enum {
     MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
     SESSION_SHARE = 75, /* and of that, sessions */
-    HELD_SHARE = 16,    /* a sixteenth of that for bodies and replies: each is there three times
-                           while it is decoded or encoded */
+    PROCESSES_SHARE = 50,
+    HELD_SHARE = 16, /* a sixteenth of that for bodies and replies: each is there three times
+                        while it is decoded or encoded */
     SPAWNER_WAIT_MS = 5000,
     STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
     THREAD_STACK = 512 << 10,
@@ -98,7 +99,11 @@ int service_open(struct service *service, struct err *err)
         .wait_ms = (uint32_t)(c->queue_wait_s * 1000),
         .memory_mb = memory_mb,
         .reserve_mb =
-            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100};
+            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100,
+        .processes = c->processes_total ? c->processes_total
+                                        : machine_processes() * PROCESSES_SHARE / 100,
+        .sessions = (uint32_t)c->max_sessions,
+        .sessions_per_key = (uint32_t)c->max_sessions_per_key};
     service->started_ms = clock_ms();
     cap_runtimes(service);
     service->held_max = (memory_mb << 20) / HELD_SHARE;
@@ -188,16 +193,26 @@ static void set_cancelled(struct run_result *result)
         result->run.message, sizeof(result->run.message), "cancelled before it began");
 }
 
+int service_admit(struct service *service, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
+{
+    int r = admit_begin(service->admit, owner, need, ret, ret_retry_s, err);
+    if (r == 0 && ret->wake_fd >= 0)
+        sessions_make_room(service->sessions);
+    return r;
+}
+
 /* Checks the spec and takes a place for it. */
 static int begin_run(struct service *s, const struct service_call *call,
     struct admit_ticket *ticket, unsigned *ret_retry_s, struct err *err)
 {
-    uint64_t memory_mb;
+    struct box_need box;
     *ret_retry_s = 1;
-    int r = engine_weigh(s->engine, call->spec, &memory_mb, err);
-    if (r == 0)
-        r = admit_begin(s->admit, call->owner, memory_mb, ticket, ret_retry_s, err);
-    return r;
+    int r = engine_weigh(s->engine, call->spec, &box, err);
+    if (r < 0)
+        return r;
+    const struct admit_need need = admit_need_run(&box);
+    return service_admit(s, call->owner, &need, ticket, ret_retry_s, err);
 }
 
 static int finish_run(struct service *s, const struct service_call *call,
@@ -309,15 +324,6 @@ static int start_thread(struct later *later)
     return -r;
 }
 
-/* Gives back a place that was taken for nothing. */
-static void give_up(struct service *s, struct admit_ticket *ticket)
-{
-    struct err err = {0};
-    unsigned retry_s;
-    if (admit_wait(s->admit, ticket, -1, 1, &retry_s, &err) == 0)
-        admit_leave(s->admit, ticket, 0);
-}
-
 /* What a run takes while it waits, thread and record included. */
 static size_t spec_bytes(const struct run_spec *spec)
 {
@@ -349,7 +355,7 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
     service->background++;
     if ((r = start_thread(later)) < 0) {
         service->background--;
-        give_up(service, &later->ticket);
+        admit_drop(service->admit, &later->ticket);
         service_release(service, later->held);
         free(later);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this run");
@@ -362,6 +368,7 @@ void service_tick(struct service *service)
 {
     char why[128];
     history_tick(service->history);
+    admit_tick(service->admit);
     sessions_tick(service->sessions);
     if (!service->store)
         return;

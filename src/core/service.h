@@ -52,6 +52,10 @@ void service_close(struct service *service);
 /* The name of a key, "" for none. */
 const char *service_owner_name(const struct service *service, int owner);
 
+/* admit_begin(), and the end of idle sessions that hold what the run has a right to. */
+int service_admit(struct service *service, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err);
+
 /* Runs it on this thread. Returns 0 with the result (cancelled ones included), or an error;
  * with ERR_BUSY *ret_retry_s says when to come again. result must be initialised. */
 int service_run(struct service *service, const struct service_call *call,

@@ -24,7 +24,7 @@ struct under_way {
     struct service_judgement *judgement;
     struct history_run *record;
     struct admit_ticket ticket;
-    uint64_t memory_mb;
+    struct admit_need need;
     bool on_thread; /* this struct and the judgement belong to its thread */
 };
 
@@ -54,13 +54,13 @@ static bool on_more(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket;
-    return admit_try(u->service->admit, u->ticket.owner, u->memory_mb, &ticket);
+    return admit_try(u->service->admit, u->ticket.owner, &u->need, &ticket);
 }
 
 static bool on_keep(void *context)
 {
     struct under_way *u = context;
-    return !admit_is_wanted(u->service->admit);
+    return !admit_is_wanted(u->service->admit, &u->ticket);
 }
 
 /* What was used is charged with the judgement's own place. */
@@ -79,8 +79,12 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     if (!spec->parallel) /* while one box is being made another one runs */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
-    int r = judge_weigh(s->engine, spec, &u->memory_mb, err);
-    return r < 0 ? r : admit_begin(s->admit, owner, u->memory_mb, &u->ticket, ret_retry_s, err);
+    struct box_need box;
+    int r = judge_weigh(s->engine, spec, &box, err);
+    if (r < 0)
+        return r;
+    u->need = admit_need_run(&box);
+    return service_admit(s, owner, &u->need, &u->ticket, ret_retry_s, err);
 }
 
 /* Waits for the place, judges and makes the answer: also of a failure when that is ours. */
@@ -192,10 +196,8 @@ int service_judge_later(struct service *service, struct service_judgement *judge
     r = -pthread_create(&thread, &attr, judge_later, u);
     (void)pthread_attr_destroy(&attr);
     if (r < 0) {
-        struct err ignored = {0};
         service->background--;
-        if (admit_wait(service->admit, &u->ticket, -1, 1, ret_retry_s, &ignored) == 0)
-            admit_leave(service->admit, &u->ticket, 0);
+        admit_drop(service->admit, &u->ticket);
         free(u->judgement);
         free(u);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this judgement");

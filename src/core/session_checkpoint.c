@@ -137,7 +137,7 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->box, copy->box);
     SWAP(s->channel, copy->channel);
     SWAP(s->share, copy->share);
-    SWAP(s->promised_mb, copy->promised_mb);
+    SWAP(s->promised, copy->promised);
     SWAP(s->charged_ns, copy->charged_ns);
     SWAP(s->has_kernel, copy->has_kernel);
     SWAP(s->is_resting, copy->is_resting);

@@ -261,7 +261,6 @@ static void on_wake(struct exec *e)
     ssize_t n = read(s->wake_fd, &count, sizeof(count));
     (void)n;
     (void)pthread_mutex_lock(&s->lock);
-    (void)tools_pass(s);
     unsigned interrupts = s->interrupts;
     s->interrupts = 0;
     (void)pthread_mutex_unlock(&s->lock);
@@ -280,8 +279,10 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 static uint64_t check_deadlines(struct exec *e)
 {
     struct session *s = e->s;
+    uint64_t tools_ms = place_tend(s, e->cause, &e->deadline_ms);
+    uint64_t wall_ms = place_is_returning(s) ? UINT64_MAX : e->deadline_ms;
     uint64_t now = clock_ms();
-    if (!e->cause && now >= e->deadline_ms)
+    if (!e->cause && now >= wall_ms)
         stop_for(e, CAUSE_WALL);
     if (!e->cause && now >= e->cpu_check_ms) {
         e->cpu_check_ms = UINT64_MAX;
@@ -300,17 +301,21 @@ static uint64_t check_deadlines(struct exec *e)
         e->is_lost = true;
         return now;
     }
-    (void)pthread_mutex_lock(&s->lock);
-    uint64_t tools_ms = tools_deadline_ms(s);
-    if (now >= tools_ms)
-        (void)tools_pass(s);
-    (void)pthread_mutex_unlock(&s->lock);
     if (e->cause)
         return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
-    return smaller(smaller(e->deadline_ms, e->cpu_check_ms), tools_ms);
+    return smaller(smaller(wall_ms, e->cpu_check_ms), tools_ms);
 }
 
-enum { WATCH_BOX, WATCH_CHANNEL, WATCH_OUT, WATCH_ERR, WATCH_WAKE, WATCH_CANCEL, WATCH_COUNT };
+enum {
+    WATCH_BOX,
+    WATCH_CHANNEL,
+    WATCH_OUT,
+    WATCH_ERR,
+    WATCH_WAKE,
+    WATCH_CANCEL,
+    WATCH_PLACE,
+    WATCH_COUNT
+};
 
 static void poll_once(struct exec *e)
 {
@@ -326,6 +331,7 @@ static void poll_once(struct exec *e)
         [WATCH_ERR] = {e->err_ended ? -1 : s->box.err_fd, POLLIN, 0},
         [WATCH_WAKE] = {s->wake_fd, POLLIN, 0},
         [WATCH_CANCEL] = {e->cause ? -1 : e->watch->cancel_fd, POLLIN, 0},
+        [WATCH_PLACE] = {place_fd(s), POLLIN, 0},
     };
     if (channel_has_more(&s->channel))
         fds[WATCH_CHANNEL].events |= POLLOUT;
@@ -457,12 +463,15 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
 int session_begin(struct session *s, const struct exec_spec *spec, int cancel_fd,
     unsigned *ret_retry_s, struct err *err)
 {
-    int r = admit_check(s->all->service->admit, s->owner_index, ret_retry_s, err);
-    return r < 0 ? r : session_take(s, spec->wait, false, cancel_fd, err);
+    int r = session_take(s, spec->wait, false, cancel_fd, err);
+    if (r == 0 && (r = place_take(s, cancel_fd, ret_retry_s, err)) < 0)
+        session_give(s);
+    return r;
 }
 
 void session_abandon(struct session *s)
 {
+    place_leave(s);
     session_give(s);
 }
 
@@ -501,6 +510,8 @@ static void finish(struct exec *e)
     (void)pthread_mutex_unlock(&s->lock);
     channel_rest(&s->channel);
     tools_end(s);
+    result->usage.queue_ms = s->place.ticket.queue_ms;
+    place_leave(s);
     session_charge(s, e->usage.cpu_ns);
     s->all->service->metrics.execs[result->status]++;
 }

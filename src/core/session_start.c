@@ -175,17 +175,17 @@ static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err
 static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
     struct service *service = s->all->service;
-    uint64_t memory_mb = s->spec.limits.memory_mb;
+    struct admit_need promised;
     struct session_box box;
     session_box_init(&box);
-    int r = admit_reserve(service->admit, s->owner_index, memory_mb, ret_retry_s, err);
+    int r = session_reserve(s, &promised, ret_retry_s, err);
     if (r < 0)
         return r;
     r = service_wait_for_spawner(service, cancel_fd, err);
     if (r == 0)
         r = session_box_open(service->engine, &s->spec, &box, err);
     (void)pthread_mutex_lock(&s->lock);
-    s->promised_mb = memory_mb;
+    s->promised = promised;
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
     return await_kernel(s, r, cancel_fd, err);
@@ -225,41 +225,26 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     return s;
 }
 
-/* Lists it unless there are too many. Dead ones do not count, but only so many are kept. */
-int session_enlist(struct sessions *all, struct session *s, struct err *err)
+/* Lists it. Of dead sessions of a key only so many are kept. */
+void session_enlist(struct sessions *all, struct session *s)
 {
-    const struct config *config = &all->service->config;
-    unsigned live = 0;
-    unsigned own = 0;
     unsigned dead = 0;
-    int r = 0;
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *at = all->first, *next; at; at = next) {
         next = at->next;
         (void)pthread_mutex_lock(&at->lock);
         bool is_own = str_eq(at->owner, s->owner);
-        bool is_live = at->promised_mb || at->state == SESSION_STARTING;
+        bool is_live = at->promised.of[BUDGET_SESSIONS] || at->state == SESSION_STARTING;
         (void)pthread_mutex_unlock(&at->lock);
-        live += is_live;
-        own += is_live && is_own;
         dead += !is_live && is_own;
         if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first */
             session_forget(at);
             session_unlist(all, at);
         }
     }
-    if (live >= config->max_sessions)
-        r = err_set(err, ERR_BUSY, EAGAIN,
-            "there are %u sessions, which is the most; delete one that is not needed", live);
-    else if (own >= config->max_sessions_per_key)
-        r = err_set(err, ERR_BUSY, EAGAIN,
-            "this key has %u sessions, which is its most; delete one that is not needed", own);
-    if (r == 0) {
-        s->next = all->first;
-        all->first = s;
-    }
+    s->next = all->first;
+    all->first = s;
     (void)pthread_mutex_unlock(&all->lock);
-    return r;
 }
 
 static int check_spec(struct sessions *all, struct session_spec *spec, struct err *err)
@@ -299,13 +284,12 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     struct session *s = session_new(all, spec, owner);
     s->is_plain = is_plain;
     s->names_cpu = names_cpu;
-    if (s->wake_fd < 0)
-        r = err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
-    if (r < 0 || (r = session_enlist(all, s, err)) < 0) {
+    if (s->wake_fd < 0) {
         s->refs = 1;
         session_unref(s);
-        return r;
+        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
     }
+    session_enlist(all, s);
     r = open_box(s, cancel_fd, ret_retry_s, err);
     if (r == -ECANCELED && err->code == ERR_NONE)
         (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");

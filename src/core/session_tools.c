@@ -109,6 +109,17 @@ int tools_pass(struct session *s)
     return r;
 }
 
+bool tools_have_news(const struct session *s)
+{
+    uint64_t now = clock_ms();
+    bool have = false;
+    for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++) {
+        const struct tool_call *call = &s->tools.calls[i];
+        have = have || (call->id[0] && (call->answer || now >= call->deadline_ms));
+    }
+    return have;
+}
+
 uint64_t tools_deadline_ms(const struct session *s)
 {
     uint64_t next = UINT64_MAX;

@@ -23,14 +23,35 @@ static struct admit *make(uint32_t concurrency, uint32_t queue, uint64_t memory_
         .concurrency = concurrency,
         .queue = queue,
         .wait_ms = 5000,
-        .memory_mb = memory_mb});
+        .memory_mb = memory_mb,
+        .reserve_mb = memory_mb / 4 * 3,
+        .processes = 1000,
+        .sessions = 8,
+        .sessions_per_key = 4});
+}
+
+static struct admit_need run_of(uint64_t memory_mb)
+{
+    return admit_need_run(&(struct box_need){.memory_mb = memory_mb, .processes = 1});
+}
+
+static struct admit_need session_of(uint64_t memory_mb)
+{
+    return admit_need_session(&(struct box_need){.memory_mb = memory_mb, .processes = 1});
+}
+
+static int begin(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    const struct admit_need need = run_of(memory_mb);
+    return admit_begin(a, owner, &need, ret, ret_retry_s, err);
 }
 
 static int enter(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret)
 {
     struct err err = {0};
     unsigned retry_s;
-    int r = admit_begin(a, owner, memory_mb, ret, &retry_s, &err);
+    int r = begin(a, owner, memory_mb, ret, &retry_s, &err);
     return r < 0 ? r : admit_wait(a, ret, -1, 0, &retry_s, &err);
 }
 
@@ -42,7 +63,7 @@ static void past_the_queue_it_is_busy_with_an_estimate(void **state)
     unsigned retry_s = 0;
 
     assert_int_equal(enter(a, 0, 10, &one), 0);
-    assert_true(admit_begin(a, 0, 10, &two, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 10, &two, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     assert_true(retry_s >= 1);
     admit_leave(a, &one, 0);
@@ -59,7 +80,7 @@ static void memory_is_never_promised_twice(void **state)
     unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 80, &big), 0);
-    assert_int_equal(admit_begin(a, 1, 40, &small, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 40, &small, &retry_s, &err), 0);
     assert_int_equal(small.place, PLACE_WAITING);
     admit_leave(a, &big, 0);
     assert_int_equal(small.place, PLACE_TAKEN);
@@ -77,8 +98,8 @@ static void keys_take_turns(void **state)
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(admit_begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
-    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
     admit_leave(a, &first, 0);
     struct admit_ticket *next = of_a[0].place == PLACE_TAKEN ? &of_a[0] : &of_b;
     assert_int_equal(next->place, PLACE_TAKEN);
@@ -105,8 +126,8 @@ static void a_flood_of_one_key_makes_way_for_the_other(void **state)
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(admit_begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
-    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
     assert_int_equal(flood[3].place, PLACE_EVICTED);
     assert_true(admit_wait(a, &flood[3], -1, 0, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
@@ -128,11 +149,11 @@ static void who_leaves_the_queue_frees_its_place(void **state)
     int cancel = eventfd(1, EFD_CLOEXEC);
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
-    assert_int_equal(admit_begin(a, 0, 1, &gone, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &gone, &retry_s, &err), 0);
     assert_int_equal(admit_wait(a, &gone, cancel, 0, &retry_s, &err), -ECANCELED);
     admit_get_state(a, &now);
     assert_int_equal(now.waiting, 0);
-    assert_int_equal(admit_begin(a, 0, 1, &next, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &next, &retry_s, &err), 0);
     admit_leave(a, &first, 0);
     assert_int_equal(admit_wait(a, &next, -1, 0, &retry_s, &err), 0);
     admit_leave(a, &next, 0);
@@ -145,8 +166,12 @@ static void quotas_of_a_key_hold(void **state)
     struct key items[3] = {{.name = "slow", .rate_per_m = 2},
         {.name = "poor", .cpu_s_per_hour = 1}, {.name = "narrow", .concurrency = 1}};
     struct keys keys = {.items = items, .count = 3};
-    struct admit *a = admit_new(&(struct admit_options){
-        .keys = &keys, .concurrency = 8, .queue = 8, .wait_ms = 50, .memory_mb = 1000});
+    struct admit *a = admit_new(&(struct admit_options){.keys = &keys,
+        .concurrency = 8,
+        .queue = 8,
+        .wait_ms = 50,
+        .memory_mb = 1000,
+        .processes = 1000});
     struct admit_ticket t, second, third;
     struct err err = {0};
     unsigned retry_s = 0;
@@ -155,19 +180,19 @@ static void quotas_of_a_key_hold(void **state)
         assert_int_equal(enter(a, 0, 1, &t), 0);
         admit_leave(a, &t, 0);
     }
-    assert_true(admit_begin(a, 0, 1, &t, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 1, &t, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     assert_in_range(retry_s, 20, 31);
 
     assert_int_equal(enter(a, 1, 1, &t), 0);
     admit_leave(a, &t, 2000);
-    assert_true(admit_begin(a, 1, 1, &t, &retry_s, &err) < 0);
+    assert_true(begin(a, 1, 1, &t, &retry_s, &err) < 0);
     assert_true(retry_s > 1000);
 
     assert_int_equal(enter(a, 2, 1, &t), 0);
-    assert_int_equal(admit_begin(a, 2, 1, &second, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 2, 1, &second, &retry_s, &err), 0);
     assert_int_equal(second.place, PLACE_WAITING);
-    assert_true(admit_begin(a, 2, 1, &third, &retry_s, &err) < 0);
+    assert_true(begin(a, 2, 1, &third, &retry_s, &err) < 0);
     assert_true(admit_wait(a, &second, -1, 0, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     admit_leave(a, &t, 0);

@@ -48,7 +48,7 @@ const struct config_row config_table[] = {
         "HERMES_STATE_DIR"),
     TEXT("user", user, "",
         "user that the server runs as when started by root; `hermes` if "
-        "there is one, else `nobody`",
+        "there is one, else an id of its own (65520)",
         "HERMES_USER"),
     TEXT(
         "keys_file", keys_file, "", "file with API keys, names and quotas", "HERMES_KEYS_FILE"),

@@ -42,6 +42,7 @@ struct http_request {
     uint64_t sunk;       /* bytes that went there */
     char run_id[ID_MAX]; /* set by handlers, for the log */
     bool is_local;       /* loopback or unix socket */
+    bool is_unix;
     bool is_head;
     bool declares_body;
     bool is_answered;
@@ -61,6 +62,10 @@ const char *http_query(const struct http_request *req, const char *name);
 
 /* The same with its length, for what may have a NUL in it. */
 const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len);
+
+/* Whether a Content-Type is JSON: application/json or application/x+json, with or without
+ * parameters. */
+bool http_is_json(const char *type);
 
 /* Whether the Accept header asks for this type. */
 bool http_accepts(const struct http_request *req, const char *type);

@@ -66,13 +66,28 @@ bool http_is_gone(const struct http_request *req)
     return connection_is_gone(req->connection);
 }
 
-/* From 127.0.0.0/8, ::1 or a unix socket. */
-static bool is_local(struct MHD_Connection *mhd)
+bool http_is_json(const char *type)
+{
+    size_t len = strcspn(type, "; \t");
+    if (strncasecmp(type, "application/", 12) != 0)
+        return false;
+    return (len == 16 && strncasecmp(type + 12, "json", 4) == 0) ||
+           (len > 17 && strncasecmp(type + len - 5, "+json", 5) == 0);
+}
+
+/* NULL for a unix socket. */
+static const struct sockaddr *address_of(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *addr = info ? info->client_addr : NULL;
-    if (!addr || addr->sa_family == AF_UNIX)
+    return addr && addr->sa_family != AF_UNIX ? addr : NULL;
+}
+
+/* From 127.0.0.0/8, ::1 or a unix socket. */
+static bool is_local(const struct sockaddr *addr)
+{
+    if (!addr)
         return true;
     if (addr->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
@@ -168,6 +183,7 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
 {
     metrics_count_request(&req->service->metrics, reply->status);
     log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_REPLY);
     raw_reply(connection_fd(req->connection), reply);
     free(reply->body);
     return MHD_NO;
@@ -206,8 +222,24 @@ static void fill_error(
 
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
-    struct http_reply reply = {.close = connection_is_extra(req->connection)};
+    struct http_reply reply = {0};
     fill_error(req->route, &reply, err);
+    return send_refusal(req, &reply);
+}
+
+/* Whether there is a place for the connection of a caller that has proven itself. */
+static bool has_place(const struct http_request *req)
+{
+    bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
+    return !is_proof || connection_prove(req->connection);
+}
+
+static enum MHD_Result refuse_full(struct http_request *req)
+{
+    struct http_reply reply = {.close = true};
+    struct err err = {0};
+    (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
+    fill_error(req->route, &reply, &err);
     return send_refusal(req, &reply);
 }
 
@@ -242,6 +274,8 @@ static enum MHD_Result dispatch(struct http_request *req)
 {
     struct http_reply reply = {0};
     struct err err = {0};
+    if (!has_place(req))
+        return refuse_full(req);
     connection_phase(req->connection, PHASE_HANDLING);
     int r = req->sink.done ? 0 : req->route->handle(req, &reply, &err);
     if (r == 0 && req->sink.done)
@@ -295,11 +329,13 @@ static int check_body(struct http_request *req, struct err *err)
     const char *type = http_header(req, "Content-Type");
     const char *length = http_header(req, "Content-Length");
     uint64_t bytes = 0;
-    bool is_json =
-        type && strncasecmp(type, "application/json", 16) == 0 && strchr("; \t", type[16]);
-    if ((req->route->body == BODY_JSON && type && !is_json) ||
-        (req->route->body == BODY_TYPED_JSON && !is_json))
+    bool is_json = type && http_is_json(type);
+    bool needs_json = req->route->body == BODY_TYPED_JSON ||
+                      (req->route->body == BODY_JSON && (type || req->declares_body));
+    if (needs_json && !is_json)
         return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
+    if (req->route->body == BODY_NONE && req->body.max > SMALL_BODY)
+        req->body.max = SMALL_BODY;
     if (length && req->route->body != BODY_STREAM &&
         (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
         return err_set(
@@ -328,16 +364,11 @@ static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
         *ret = refuse(req, &err);
         return false;
     }
+    if (req->owner >= 0 && !has_place(req)) {
+        *ret = refuse_full(req);
+        return false;
+    }
     return true;
-}
-
-/* A body that is small and of known length is read in any case: the client gets its answer, and
- * the connection can go on. */
-static bool is_small(const struct http_request *req)
-{
-    const char *length = http_header(req, "Content-Length");
-    uint64_t bytes;
-    return length && str_parse_u64(length, &bytes) == 0 && bytes <= SMALL_BODY;
 }
 
 /* A large body that its handler takes as it comes. */
@@ -348,6 +379,8 @@ static enum MHD_Result begin_sink(struct http_request *req)
     connection_phase(req->connection, PHASE_HANDLING);
     if (req->route->handle(req, &reply, &err) < 0)
         return refuse(req, &err);
+    if (!has_place(req))
+        return refuse_full(req);
     connection_phase(req->connection, PHASE_BODY);
     return MHD_YES;
 }
@@ -361,16 +394,13 @@ static enum MHD_Result on_headers(
     req->is_begun = true;
     req->is_head = str_eq(method, "HEAD");
     req->method = req->is_head ? "GET" : method;
-    req->is_local = is_local(req->mhd);
-    if (gate_check(req, version, &err) < 0) {
+    req->is_unix = !address_of(req->mhd);
+    req->is_local = is_local(address_of(req->mhd));
+    if (gate_check(req, version, &err) < 0 || auth_check_page(req, &err) < 0) {
         req->service->metrics.gated++;
         return refuse(req, &err);
     }
-    if (connection_is_extra(req->connection)) {
-        (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
-        return refuse(req, &err);
-    }
-    if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
+    if (req->declares_body && !is_welcome(req, &r))
         return r;
     if (req->route && req->route->body == BODY_STREAM)
         return begin_sink(req);

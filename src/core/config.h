@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONFIG_MAX_MOUNTS = 32, CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 64 };
+enum { CONFIG_MAX_MOUNTS = 32, CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 96 };
 enum history_kind { HISTORY_MEMORY, HISTORY_SQLITE };
 
 /* A directory that requests may name. */
@@ -36,6 +36,7 @@ struct config {
     char *keys_file;
     bool allow_unauthenticated;
     char *allowed_origin;
+    char *hosts;
     char *log_level;
     bool debug;
     uint64_t min_level;

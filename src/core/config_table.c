@@ -48,7 +48,7 @@ const struct config_row config_table[] = {
         "HERMES_STATE_DIR"),
     TEXT("user", user, "",
         "user that the server runs as when started by root; `hermes` if "
-        "there is one, else `nobody`",
+        "there is one, else an id of its own (65520)",
         "HERMES_USER"),
     TEXT(
         "keys_file", keys_file, "", "file with API keys, names and quotas", "HERMES_KEYS_FILE"),
@@ -58,6 +58,10 @@ const struct config_row config_table[] = {
         "origins that browsers may "
         "call from, with commas between; `*` for all",
         "HERMES_ALLOWED_ORIGIN", "ALLOWED_ORIGIN"),
+    TEXT("hosts", hosts, "",
+        "names that requests may have in Host, with commas between; an address or `localhost` "
+        "is always right. Without keys, and where this is set, another Host is 421",
+        "HERMES_HOSTS"),
     TEXT("log_level", log_level, "info", "error, warn, info or debug", "HERMES_LOG_LEVEL",
         "LOG_LEVEL"),
     VALUE(CONFIG_BOOL, "debug", debug, "false", 0, 1,

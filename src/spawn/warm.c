@@ -15,7 +15,6 @@
 #include "base/fs.h"
 #include "spawn/ids.h"
 #include "spawn/init.h"
-#include "spawn/seccomp.h"
 #include "spawn/sys.h"
 #include "spawn/zygote.h"
 
@@ -137,12 +136,6 @@ static int leave_root(void)
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
-/* The filter of all boxes to come; each adds what is about making boxes. */
-static int confine(void)
-{
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(SECCOMP_FIRST);
-}
-
 /* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
  * back to the interpreter. */
 static void be_box(void)
@@ -225,7 +218,7 @@ EXPORT int hermes_warm_serve(void)
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 || confine() < 0 ||
+    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
     if (__builtin_setjmp(interpreter))

@@ -289,7 +289,6 @@ def test_a_zygote_has_no_power_on_the_host(server):
     assert os.readlink("/proc/%d/ns/user" % zygote) != os.readlink("/proc/self/ns/user")
     assert os.readlink("/proc/%d/ns/net" % zygote) != os.readlink("/proc/self/ns/net")
     descriptors = {int(fd): os.readlink("/proc/%d/fd/%s" % (zygote, fd)) for fd in os.listdir("/proc/%d/fd" % zygote)}
-    assert (status.split("Seccomp:")[1].split()[0], status.split("NoNewPrivs:")[1].split()[0]) == ("2", "1")
     ring = [fd for fd, what in descriptors.items() if what == "anon_inode:[io_uring]"]  # it pins memory, no more
     assert len(ring) <= 1 and sorted(set(descriptors) - set(ring)) == [0, 1, 2, 3, 4], descriptors
 
@@ -310,7 +309,7 @@ MAKERS = {"pivot_root": 155, "mount": 165, "umount2": 166, "sethostname": 170, "
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of x86-64")
 def test_its_filter_refuses_what_that_of_a_cold_box_does(server):
-    """A zygote may make boxes, what runs in them may not: a second filter takes care of that."""
+    """A zygote may make boxes, what runs in them may not: every box loads the one filter."""
     def answers(text):
         return {int(number): int(error) for number, error in map(str.split, text.splitlines())}
     every = SWEEP % sorted(set(range(480)) - set(ENDLESS.values()))

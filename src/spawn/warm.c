@@ -31,7 +31,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Where jobs follow each other faster than this, rehearsing costs more than it saves. Sessions
@@ -369,17 +368,14 @@ EXPORT const char *hermes_warm_env(unsigned i)
     return words.env[i];
 }
 
-/* Holds the program's memory until all of the program is dead: the kernel tells of the end of a
- * process only after it has taken that apart, if nobody else has it. */
-static int hold_memory(void *program)
+/* Holds the program's memory until init, which reports the program's end first, ends the box.
+ * Without a holder the kernel takes the memory apart before init learns of the end. */
+static _Noreturn int hold_memory(void *unused)
 {
-    const struct timespec nap = {.tv_nsec = 500000}; /* for those who have to tell of the end */
+    (void)unused;
     (void)sys_close_range(0, ~0u, 0);
-    wait_until_alone();
-    do
-        (void)nanosleep(&nap, NULL);
-    while (getppid() == *(pid_t *)program);
-    _exit(0);
+    for (;;)
+        (void)pause();
 }
 
 /* Past its own limit of processes the program must not go, or the control group would tell. The
@@ -395,10 +391,7 @@ static bool has_room(void)
 
 EXPORT _Noreturn void hermes_warm_exit(int status)
 {
-    pid_t program = getpid();
-    is_shared = 1;
-    (void)syscall(SYS_set_tid_address, &is_shared);
     if (has_room())
-        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, &program);
+        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, NULL);
     _exit(status);
 }

@@ -37,5 +37,5 @@ EXPORT int hermes_warm_has_env(void);
 /* Makes the job's environment the process's. */
 EXPORT void hermes_warm_take_env(void);
 
-/* Ends the program. Its memory is given back afterwards, by somebody nobody waits for. */
+/* Ends the program. The kernel takes its memory apart when the box ends, after the report. */
 EXPORT _Noreturn void hermes_warm_exit(int status);

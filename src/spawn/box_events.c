@@ -150,6 +150,8 @@ static void drain_link(struct spawner *s, struct box *box)
     ssize_t n;
     while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
+    if (box->exited || box->failed)
+        (void)shutdown(box->link, SHUT_WR); /* the init of a warm box waits for it */
     /* It has nothing more to say, but takes its time to die. */
     if (n == 0 || (box->told && !box->is_session))
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->link, NULL);

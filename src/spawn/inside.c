@@ -208,9 +208,7 @@ static int set_no_new_privs(const struct inside *in)
  * those that read the job. The steps that follow need nothing the filter refuses. */
 static int load_filter(const struct inside *in)
 {
-    if (in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP))
-        return 0;
-    return seccomp_load(in->is_warm ? SECCOMP_REST : SECCOMP_WHOLE);
+    return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
 }
 
 static const struct {

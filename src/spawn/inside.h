@@ -134,7 +134,8 @@ _Noreturn void terminal_run(const struct inside *in, const struct terminal_order
     int (*prepare)(const struct inside *in));
 void terminal_refuse(int fd, int error);
 
-/* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
+/* Waits for the spawner's go-ahead: every limit stands, and somebody watches. At the end of a
+ * warm box: until the spawner has passed the end of the program on (-EPIPE then). */
 int inside_wait_go(const struct inside *in);
 
 /* Has the kernel kill this process when its parent, the spawner, ends: 0, or -EPIPE when that

@@ -7,8 +7,8 @@
  * differs, every row would be void. EPERM is for calls whose callers know refusal, ENOSYS for
  * those whose callers have a fallback.
  *
- * There is no include guard around the rows: define GROUP, CALL, RULE, WHEN and MAKES (those
- * not defined vanish), include the file, repeat. Rows are:
+ * There is no include guard around the rows: define GROUP, CALL, RULE and WHEN (those not
+ * defined vanish), include the file, repeat. Rows are:
  *
  *   GROUP(title, reason)
  *   CALL(name, number on x86-64, number on aarch64, answer)
@@ -16,9 +16,6 @@
  *   RULE(rule, what it says)
  *   WHEN(rule, answer, tests...)
  *       the first WHEN of a rule whose tests all hold decides; if none does: ALLOW
- *   MAKES(name)
- *       making a box takes this call: a zygote, which has the filter ahead for all its boxes,
- *       may use it, and each box loads a small filter more that puts its row in force
  *
  * Tests look at the low 32 bits of an argument wherever the kernel takes an int, because it
  * ignores the upper half: AF_VSOCK | 1 << 32 is AF_VSOCK. Only NOT_NULL reads all 64 bits.
@@ -98,9 +95,6 @@ struct seccomp_test {
 #endif
 #ifndef WHEN
 #define WHEN(rule, answer, ...)
-#endif
-#ifndef MAKES
-#define MAKES(name)
 #endif
 
 /* clang-format off */
@@ -675,26 +669,9 @@ CALL(get_thread_area,          211, NONE, ENOSYS)
 CALL(epoll_ctl_old,            214, NONE, ENOSYS)
 CALL(epoll_wait_old,           215, NONE, ENOSYS)
 
-MAKES(clone3)
-MAKES(fsconfig)
-MAKES(fsmount)
-MAKES(fsopen)
-MAKES(keyctl)
-MAKES(mount)
-MAKES(move_mount)
-MAKES(open_tree)
-MAKES(pivot_root)
-MAKES(prlimit64)
-MAKES(seccomp)
-MAKES(sethostname)
-MAKES(setns)
-MAKES(umount2)
-MAKES(unshare)
-
 /* clang-format on */
 
 #undef GROUP
 #undef CALL
 #undef RULE
 #undef WHEN
-#undef MAKES

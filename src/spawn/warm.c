@@ -15,7 +15,6 @@
 #include "base/fs.h"
 #include "spawn/ids.h"
 #include "spawn/init.h"
-#include "spawn/seccomp.h"
 #include "spawn/sys.h"
 #include "spawn/zygote.h"
 
@@ -32,7 +31,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Where jobs follow each other faster than this, rehearsing costs more than it saves. Sessions
@@ -138,12 +136,6 @@ static int leave_root(void)
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
-/* The filter of all boxes to come; each adds what is about making boxes. */
-static int confine(void)
-{
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(SECCOMP_FIRST);
-}
-
 /* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
  * back to the interpreter. */
 static void be_box(void)
@@ -226,7 +218,7 @@ EXPORT int hermes_warm_serve(void)
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 || confine() < 0 ||
+    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
     if (__builtin_setjmp(interpreter))
@@ -377,17 +369,14 @@ EXPORT const char *hermes_warm_env(unsigned i)
     return words.env[i];
 }
 
-/* Holds the program's memory until all of the program is dead: the kernel tells of the end of a
- * process only after it has taken that apart, if nobody else has it. */
-static int hold_memory(void *program)
+/* Holds the program's memory until init, which reports the program's end first, ends the box.
+ * Without a holder the kernel takes the memory apart before init learns of the end. */
+static _Noreturn int hold_memory(void *unused)
 {
-    const struct timespec nap = {.tv_nsec = 500000}; /* for those who have to tell of the end */
+    (void)unused;
     (void)sys_close_range(0, ~0u, 0);
-    wait_until_alone();
-    do
-        (void)nanosleep(&nap, NULL);
-    while (getppid() == *(pid_t *)program);
-    _exit(0);
+    for (;;)
+        (void)pause();
 }
 
 /* Past its own limit of processes the program must not go, or the control group would tell. The
@@ -403,10 +392,7 @@ static bool has_room(void)
 
 EXPORT _Noreturn void hermes_warm_exit(int status)
 {
-    pid_t program = getpid();
-    is_shared = 1;
-    (void)syscall(SYS_set_tid_address, &is_shared);
     if (has_room())
-        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, &program);
+        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, NULL);
     _exit(status);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The memory of a zygote, for what prepares it (warm_gather.c, warm_hot.c). */
+/* The memory of a zygote, for what prepares it (warm_gather.c). */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -73,8 +73,8 @@ void box_tell_end(struct spawner *s, struct box *box)
     bool oom = box_hit_memory(box, &usage);
     bool is_short = usage.oom_kill && !oom;
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-                  (is_short ? ENDED_SHORT : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+                  (is_short ? ENDED_SHORT : 0u) | (usage.pids_max ? ENDED_PIDS : 0u) |
+                  (box->disk_full ? ENDED_DISK : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;

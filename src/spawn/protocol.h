@@ -269,15 +269,15 @@ enum {
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
     STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a parked box */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
-    ENDED_SHORT = 1 << 7,       /* the machine, or the group that all boxes are in, had no memory
-                                   left, and somebody in the box was killed for it */
+    ENDED_SHORT = 1 << 7, /* the machine, or the group that all boxes are in, had no memory
+                             left, and somebody in the box was killed for it */
 };
 
 struct spawn_event {
     uint32_t kind;
     uint32_t flags;
-    int32_t wait_status; /* as waitpid(2) gives it; EVENT_FAILED in STEP_MOUNT: the number of the
-                            mount, from 1 on, or 0 */
+    int32_t wait_status; /* as waitpid(2) gives it; EVENT_FAILED in STEP_MOUNT: the number of
+                            the mount, from 1 on, or 0 */
     int32_t error;       /* negative errno */
     uint32_t step;       /* enum spawn_step */
     uint32_t cgroup;

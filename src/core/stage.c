@@ -497,7 +497,8 @@ static int conclude(struct stage *st, struct err *err)
     struct stage_result *result = st->result;
     const struct spawn_event *end = &st->end;
     size_t which = (size_t)end->wait_status;
-    if (end->kind == EVENT_FAILED && end->step == STEP_MOUNT && which - 1 < st->spec->mount_count)
+    if (end->kind == EVENT_FAILED && end->step == STEP_MOUNT &&
+        which - 1 < st->spec->mount_count)
         return fail_mount(st, &st->spec->mounts[which - 1], err);
     if (end->kind == EVENT_FAILED)
         return err_set(err, err_code_of(-end->error), -end->error,

@@ -52,8 +52,8 @@ struct box {
     bool failed;
     bool exited;
     bool killed;
-    bool watched; /* epoll will tell of the end of init */
-    bool told;    /* the end was reported; only the remains are left to clear away */
+    bool watched;   /* epoll will tell of the end of init */
+    bool told;      /* the end was reported; only the remains are left to clear away */
     bool oom_event; /* v1: there was reason to look for a kill by the memory limit */
     bool oom_kill;  /* there was one, and all of the box was killed */
     bool disk_full;
@@ -119,7 +119,7 @@ struct spawner {
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
     int life_fd; /* inside_follow() */
-    int fd_end; /* descriptors from here on are for requests to be received with */
+    int fd_end;  /* descriptors from here on are for requests to be received with */
     struct leaves leaves;
     struct shares shares;
     unsigned running; /* boxes that are not parked */
@@ -157,8 +157,8 @@ bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 
-/* Ends boxes in which the memory limit has killed. Returns whether to look again soon: the kernel
- * tells before it kills. */
+/* Ends boxes in which the memory limit has killed. Returns whether to look again soon: the
+ * kernel tells before it kills. */
 bool box_look_for_kills(struct spawner *s);
 
 /* For fork.c too: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for

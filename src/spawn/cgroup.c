@@ -28,8 +28,8 @@
  * than what its memory may be measured wrongly by. */
 enum { LEFT_MAX = 512 << 10 };
 
-/* A charge of the largest size that the kernel kills for, eight pages, fails no further from the
- * limit than this (of pages of 64 KiB). */
+/* A charge of the largest size that the kernel kills for, eight pages, fails no further from
+ * the limit than this (of pages of 64 KiB). */
 enum { LARGEST_CHARGE = 8 * 65536 };
 
 enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
@@ -38,8 +38,9 @@ enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 struct limit_file {
     unsigned use;
     bool v2;
-    uint32_t barrier; /* enum spawn_barrier that leaves it out */
-    bool optional;    /* may be missing: swap accounting is not always built in */
+    uint32_t barrier;    /* enum spawn_barrier that leaves it out */
+    const char *missing; /* NULL: must be there. "": need not, swap accounting is not always
+                            built in. A file: that is set to 0 instead */
     const char *file;
     void (*format)(char *out, size_t size, const struct spawn_limits *limits);
 };
@@ -93,17 +94,20 @@ static void format_one(char *out, size_t size, const struct spawn_limits *l)
 }
 
 static const struct limit_file limit_files[] = {
-    {TREE_MEMORY, false, BARRIER_MEMORY, false, "memory.limit_in_bytes", format_memory},
-    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.memsw.limit_in_bytes", format_memory},
+    {TREE_MEMORY, false, BARRIER_MEMORY, NULL, "memory.limit_in_bytes", format_memory},
+    /* Where swap is not counted, none is used: what was swapped out would be beyond the limit.
+     */
+    {TREE_MEMORY, false, BARRIER_MEMORY, "memory.swappiness", "memory.memsw.limit_in_bytes",
+        format_memory},
     /* Buffers of sockets: v2 counts them with the rest, v1 apart and without limit. */
-    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.kmem.tcp.limit_in_bytes", format_memory},
-    {TREE_PIDS, false, BARRIER_PIDS, false, "pids.max", format_pids},
-    {TREE_CPU, false, BARRIER_CPU, false, "cpu.cfs_quota_us", format_cpu_v1},
-    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.max", format_memory},
-    {TREE_MEMORY, true, BARRIER_MEMORY, true, "memory.swap.max", format_zero},
-    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.oom.group", format_one},
-    {TREE_PIDS, true, BARRIER_PIDS, false, "pids.max", format_pids},
-    {TREE_CPU, true, BARRIER_CPU, false, "cpu.max", format_cpu_v2},
+    {TREE_MEMORY, false, BARRIER_MEMORY, "", "memory.kmem.tcp.limit_in_bytes", format_memory},
+    {TREE_PIDS, false, BARRIER_PIDS, NULL, "pids.max", format_pids},
+    {TREE_CPU, false, BARRIER_CPU, NULL, "cpu.cfs_quota_us", format_cpu_v1},
+    {TREE_MEMORY, true, BARRIER_MEMORY, NULL, "memory.max", format_memory},
+    {TREE_MEMORY, true, BARRIER_MEMORY, "", "memory.swap.max", format_zero},
+    {TREE_MEMORY, true, BARRIER_MEMORY, NULL, "memory.oom.group", format_one},
+    {TREE_PIDS, true, BARRIER_PIDS, NULL, "pids.max", format_pids},
+    {TREE_CPU, true, BARRIER_CPU, NULL, "cpu.max", format_cpu_v2},
 };
 
 /* `old` are the limits that the leaf has, or NULL. On v1 that of memory is never above that of
@@ -122,7 +126,9 @@ static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
         char text[48];
         f->format(text, sizeof(text), limits);
         int r = fs_write_once(leaf_fd, f->file, text);
-        if (r < 0 && !(f->optional && r == -ENOENT))
+        if (r == -ENOENT && f->missing)
+            r = f->missing[0] ? fs_write_once(leaf_fd, f->missing, "0") : 0;
+        if (r < 0)
             return r;
     }
     return 0;

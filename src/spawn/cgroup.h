@@ -58,8 +58,8 @@ enum cgroup_counter {
 
 struct cgroup_leaf {
     char name[CGROUP_NAME];
-    int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
-    int oom_fd;                /* v1: eventfd, see cgroup_leaf_watch_oom(); else -1 */
+    int fds[CGROUP_MAX_TREES];          /* of the leaf directory in each tree; -1 when absent */
+    int oom_fd;                         /* v1: eventfd, see cgroup_leaf_watch_oom(); else -1 */
     int counter_fds[COUNTER_COUNT];     /* opened ahead, or -1 */
     int weight_fd;                      /* of its weight, once that was set, or -1 */
     uint32_t weight;                    /* see cgroup_leaf_weigh(); 0: the kernel's own */
@@ -156,8 +156,8 @@ int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
 int cgroup_join(int fd);
 
 /* v1: has the leaf tell by oom_fd that it is worth a look whether its memory limit has killed:
- * the kernel is about to kill, for this limit or that of a group above, or the leaf was removed.
- * Call it before the program may run; `skip` as above. */
+ * the kernel is about to kill, for this limit or that of a group above, or the leaf was
+ * removed. Call it before the program may run; `skip` as above. */
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
 

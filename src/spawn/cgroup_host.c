@@ -424,7 +424,8 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
         locks[i] =
             live ? -1 : openat(host->trees[i].top_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         /* One that cannot be looked at may be alive. */
-        live = live || (locks[i] < 0 ? errno != ENOENT : flock(locks[i], LOCK_EX | LOCK_NB) < 0);
+        live =
+            live || (locks[i] < 0 ? errno != ENOENT : flock(locks[i], LOCK_EX | LOCK_NB) < 0);
     }
     uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
     for (unsigned i = host->count; i-- > 0;) {

@@ -13,8 +13,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* As take_identity() had it. Exec has left us the wish to die with the spawner: asked for again,
- * it could come too late. */
+/* As take_identity() had it. Exec has left us the wish to die with the spawner: asked for
+ * again, it could come too late. */
 static bool protect(void)
 {
     int signal = 0;

@@ -42,10 +42,9 @@ int inside_send(const struct inside *in, const struct link_record *record)
 
 static _Noreturn void fail_at(const struct inside *in, uint32_t step, int error, uint32_t which)
 {
-    (void)inside_send(in, &(struct link_record){.kind = LINK_FAILED,
-                              .step = step,
-                              .error = error,
-                              .status = (int32_t)which});
+    (void)inside_send(
+        in, &(struct link_record){
+                .kind = LINK_FAILED, .step = step, .error = error, .status = (int32_t)which});
     _exit(1);
 }
 

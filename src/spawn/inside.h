@@ -93,9 +93,9 @@ void inside_run(struct inside *in);
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
 /* mounts.c; *ret_which: the shared directory that failed, from 1 on, or 0. */
 int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which);
-unsigned drop_payload_id(const struct inside *in);             /* inside the box */
-int drop_rlimits(const struct inside *in);                     /* drop.c */
-int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
+unsigned drop_payload_id(const struct inside *in); /* inside the box */
+int drop_rlimits(const struct inside *in);         /* drop.c */
+int drop_bounding(const struct inside *in);        /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool starts_another);
 int drop_watcher(void);

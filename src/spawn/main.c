@@ -291,9 +291,9 @@ static int start_clean(void)
     return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-/* What children tell our end by (inside_follow()): a lock that the kernel takes from us with our
- * descriptors, before it signals them. It is this process's alone: a child has the file, not the
- * lock. We never close it. */
+/* What children tell our end by (inside_follow()): a lock that the kernel takes from us with
+ * our descriptors, before it signals them. It is this process's alone: a child has the file,
+ * not the lock. We never close it. */
 static int open_life(void)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -102,8 +102,8 @@ static int open_target(int root_fd, const char *path, bool is_dir)
     for (char *name = strtok_r(parts, "/", &save); name && at >= 0;) {
         char *next = strtok_r(NULL, "/", &save);
         if (!next && !is_dir) {
-            int fd = openat(
-                at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+            int fd =
+                openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
             return fd < 0 ? -errno : fd;
         }
         if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)

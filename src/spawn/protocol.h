@@ -283,8 +283,8 @@ enum {
 struct spawn_event {
     uint32_t kind;
     uint32_t flags;
-    int32_t wait_status; /* as waitpid(2) gives it; EVENT_FAILED in STEP_MOUNT: the number of the
-                            mount, from 1 on, or 0 */
+    int32_t wait_status; /* as waitpid(2) gives it; EVENT_FAILED in STEP_MOUNT: the number of
+                            the mount, from 1 on, or 0 */
     int32_t error;       /* negative errno */
     uint32_t step;       /* enum spawn_step */
     uint32_t cgroup;

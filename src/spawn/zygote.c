@@ -171,8 +171,8 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
 
 enum { JOB_FD = ZYGOTE_LIFE_FD + 1 };
 
-/* Puts what a zygote has at its places and closes everything else: what it waits for would never
- * end while it had the other end of its own socket. */
+/* Puts what a zygote has at its places and closes everything else: what it waits for would
+ * never end while it had the other end of its own socket. */
 static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
 {
     const int from[] = {socket, stage, life_fd, job_fd};

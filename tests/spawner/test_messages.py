@@ -752,6 +752,35 @@ def test_files_by_what_is_no_socket(shell, pipes):
         assert live.kinds()[-1] == ENDED
 
 
+@pytest.mark.parametrize("name", ["path", "abstract"])
+def test_a_connection_to_a_service_is_no_channel(shell, name):
+    """A server that was taken over may have one; no helper and no program of a box may speak on it."""
+    with tempfile.TemporaryDirectory() as path:
+        address = path + "/socket" if name == "path" else "\0hermes-spawn-service-%d" % os.getpid()
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(address)
+        listening.listen()
+        ours = socket.socket(socket.AF_UNIX)
+        ours.connect(address)
+        theirs = listening.accept()[0]
+        for end in (ours, theirs):
+            for kind, fds in ((FILES, [end.fileno()]), (TERMINAL, [end.fileno(), job(["/usr/bin/bash"])])):
+                live = Live(shell)
+                assert live.event()[0] == STARTED
+                live.command(kind, fds)
+                assert live.kinds()[-1] == ENDED, (kind, end)
+                for fd in fds[1:]:
+                    os.close(fd)
+        bound, peer = socket.socketpair()  # an end of a pair that was given a name
+        bound.bind(path + "/named")
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        live.command(FILES, [peer.fileno()])
+        assert live.kinds()[-1] == ENDED
+        for one in (listening, ours, theirs, bound, peer):
+            one.close()
+
+
 def test_a_flood_of_helpers_does_not_stop_the_spawner(shell, pipes):
     live = Live(shell)
     assert live.event()[0] == STARTED

@@ -250,7 +250,7 @@ static void test_socket_and_prlimit_products(void **state)
 
 struct example {
     const char *call;
-    uint64_t args[4];
+    uint64_t args[6];
     uint32_t want;
 };
 
@@ -346,6 +346,11 @@ static const struct example examples[] = {
     {"ioctl", {0, 0x541c}, ERRNO(EPERM)},
     {"ioctl", {0, 0x540e}, ERRNO(EPERM)},
     {"ioctl", {0, 0x5423}, ERRNO(EPERM)},
+    {"ioctl", {0, 0x40049409}, ERRNO(ENOTTY)}, /* FICLONE */
+    {"ioctl", {0, 0xc020660b}, ERRNO(ENOTTY)}, /* FIEMAP */
+    {"ioctl", {0, 0xc0185879}, ERRNO(ENOTTY)}, /* FITRIM */
+    {"ioctl", {0, 0x541b}, PASS},              /* FIONREAD */
+    {"ioctl", {0, 0x8927}, PASS},              /* SIOCGIFHWADDR */
 
     {"personality", {0}, PASS},
     {"personality", {8}, PASS},
@@ -380,6 +385,25 @@ static const struct example examples[] = {
     {"setsockopt", {3, SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF}, ERRNO(EPERM)},
     {"setsockopt", {3, SOL_SOCKET, SO_REUSEADDR}, PASS},
     {"setsockopt", {3, IPPROTO_TCP, SO_ATTACH_FILTER}, PASS},
+    {"setsockopt", {3, IPPROTO_TCP, 31}, ERRNO(ENOENT)}, /* TCP_ULP */
+    {"setsockopt", {3, HIGH | IPPROTO_TCP, HIGH | 31}, ERRNO(ENOENT)},
+    {"setsockopt", {3, IPPROTO_UDP, 31}, PASS},
+    {"setsockopt", {3, IPPROTO_UDP, 100}, ERRNO(ENOPROTOOPT)}, /* UDP_ENCAP */
+    {"setsockopt", {3, IPPROTO_TCP, 1}, PASS},                 /* TCP_NODELAY */
+    {"sendto", {3, 0, 1, MSG_NOSIGNAL}, PASS},
+    {"sendto", {3, 0, 1, MSG_NOSIGNAL | MSG_OOB}, ERRNO(EOPNOTSUPP)},
+    {"sendto", {3, 0, 1, HIGH | MSG_OOB}, ERRNO(EOPNOTSUPP)},
+    {"sendmsg", {3, 0, MSG_OOB}, ERRNO(EOPNOTSUPP)},
+    {"sendmsg", {3, MSG_OOB, 0}, PASS},
+    {"sendmmsg", {3, 0, 1, MSG_OOB}, ERRNO(EOPNOTSUPP)},
+    {"preadv2", {3, 0, 1, 0, 0, 0}, PASS},
+    {"preadv2", {3, 0, 1, 8, 8, 1}, PASS}, /* offsets, RWF_HIPRI */
+    {"preadv2", {3, 0, 1, 0, 0, 8}, ERRNO(EOPNOTSUPP)},
+    {"preadv2", {3, 0, 1, 0, 0, HIGH | 9}, ERRNO(EOPNOTSUPP)},
+    {"preadv2", {3, 0, 1, 0, 0, 0x80}, ERRNO(EOPNOTSUPP)},
+    {"pwritev2", {3, 0, 1, 0, 0, 8}, ERRNO(EOPNOTSUPP)},
+    {"madvise", {0, 4096, 4}, PASS}, /* MADV_DONTNEED */
+    {"madvise", {0, 4096, 12}, ERRNO(EINVAL)},
     {"fcntl", {3, 1026}, ERRNO(EPERM)},
     {"fcntl", {3, HIGH | 1026}, ERRNO(EPERM)},
     {"fcntl", {3, 3}, PASS},
@@ -404,6 +428,7 @@ static const struct example examples[] = {
     {"prctl", {PR_SET_SECCOMP}, PASS},
     {"prctl", {35}, ERRNO(EPERM)},
     {"prctl", {HIGH | 62}, ERRNO(EPERM)},
+    {"prctl", {67}, ERRNO(EPERM)}, /* PR_SET_MEMORY_MERGE */
     {"sync", {0}, ERRNO(0)},
 };
 
@@ -415,7 +440,7 @@ static void test_examples(void **state)
             const struct example *e = &examples[i];
             struct seccomp_data d = {
                 .nr = row_number(row_of(e->call), filters[f].audit), .arch = filters[f].audit};
-            for (int a = 0; a < 4; a++)
+            for (int a = 0; a < 6; a++)
                 d.args[a] = e->args[a];
             uint32_t got = run_filter(filters[f].filter, filters[f].count, &d);
             if (got != e->want)

@@ -48,6 +48,17 @@ void box_fill_usage(const struct spawner *s, const struct box *box,
         event->memory_bytes = box->init_rss;
 }
 
+/* Whether some box was refused a process for want of room in the group of all since this one
+ * began. The kernel does not tell which; asked of programs that failed only. */
+static bool was_crowded(struct spawner *s, const struct box *box)
+{
+    uint64_t refusals = cgroup_host_refusals(&s->cgroups);
+    if (refusals != s->refusals)
+        s->refused_ns = clock_ns();
+    s->refusals = refusals;
+    return s->refused_ns > box->start_ns;
+}
+
 void box_tell_end(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -59,9 +70,11 @@ void box_tell_end(struct spawner *s, struct box *box)
         .end_ns = box->end_ns ? box->end_ns : clock_ns(),
         .setup_ns = box_above(box->start_ns, box->request_ns)};
     bool oom = usage.oom_kill || box->oom_event;
-    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u) |
-                  (usage.crowded ? ENDED_CROWDED : 0u);
+    event.flags =
+        (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+        (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u) |
+        (usage.crowded || (box->exited && box->status && was_crowded(s, box)) ? ENDED_CROWDED
+                                                                              : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;

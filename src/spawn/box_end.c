@@ -85,6 +85,8 @@ void box_tell_end(struct spawner *s, struct box *box)
         event.error = box->failed ? box->error : -ECHILD;
     }
     box->told = true;
+    if (box->forks)
+        shares_set_idle(s, box); /* only its init goes on, for them */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }

@@ -51,9 +51,9 @@ static int set_aside(struct spawner *s, struct box *root)
     int r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step);
     if (r < 0)
         return r;
-    cgroup_leaf_weigh(&s->cgroups, &root->aside, WEIGHT_MAX / 16);
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
+    shares_weigh(s, root);
     return fork_move_init(s, root, true);
 }
 

@@ -167,7 +167,7 @@ const struct config_row config_table[] = {
         "memory_mb, and never more than memory_mb above",
         "MAX_MEMORY_MB"),
     LIMIT(
-        "max_processes", processes, "4096", 1 << 20, "HERMES_MAX_PROCESSES", "most processes"),
+        "max_processes", processes, "1024", 1 << 20, "HERMES_MAX_PROCESSES", "most processes"),
     LIMIT("max_open_files", open_files, "16384", 1 << 20, "HERMES_MAX_OPEN_FILES",
         "most open_files"),
     LIMIT("max_disk_mb", disk_mb, "16384", 1 << 24, "HERMES_MAX_DISK_MB", "most disk_mb",

@@ -77,6 +77,11 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
         return err_field(err, "limits.memory_mb",
             "%llu MiB are too little for the interpreter of %s",
             (unsigned long long)s->spec.limits.memory_mb, rt->name);
+    if (event->flags & ENDED_CROWDED)
+        return err_set(err, ERR_UNAVAILABLE, EAGAIN,
+            "the interpreter of %s was refused a process because all programs together have as "
+            "many as they may (processes_total)",
+            rt->name);
     (void)err_field(err, "limits",
         "the interpreter of %s ended before it was ready; limits or env may not be fit for it: "
         "%s",

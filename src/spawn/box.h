@@ -119,7 +119,9 @@ struct spawner {
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
     int life_fd; /* inside_follow() */
-    int fd_end;  /* descriptors from here on are for requests to be received with */
+    int fd_end;          /* descriptors from here on are for requests to be received with */
+    uint64_t refusals;   /* cgroup_host_refusals() when somebody looked, */
+    uint64_t refused_ns; /* and when they had become more */
     struct leaves leaves;
     struct shares shares;
     unsigned running; /* boxes that are not parked */

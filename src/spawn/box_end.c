@@ -61,6 +61,17 @@ bool box_hit_memory(struct box *box, const struct cgroup_usage *usage)
     return box->leaf.oom_fd < 0 || box->oom_event;
 }
 
+/* Whether some box was refused a process for want of room in the group of all since this one
+ * began. The kernel does not tell which; asked of programs that failed only. */
+static bool was_crowded(struct spawner *s, const struct box *box)
+{
+    uint64_t refusals = cgroup_host_refusals(&s->cgroups);
+    if (refusals != s->refusals)
+        s->refused_ns = clock_ns();
+    s->refusals = refusals;
+    return s->refused_ns > box->start_ns;
+}
+
 void box_tell_end(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -73,10 +84,10 @@ void box_tell_end(struct spawner *s, struct box *box)
         .setup_ns = box_above(box->start_ns, box->request_ns)};
     bool oom = box_hit_memory(box, &usage);
     bool is_short = usage.oom_kill && !oom;
+    bool crowded = usage.crowded || (box->exited && box->status && was_crowded(s, box));
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-                  (is_short ? ENDED_SHORT : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u) |
-                  (usage.crowded ? ENDED_CROWDED : 0u);
+                  (is_short ? ENDED_SHORT : 0u) | (usage.pids_max ? ENDED_PIDS : 0u) |
+                  (box->disk_full ? ENDED_DISK : 0u) | (crowded ? ENDED_CROWDED : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
@@ -87,6 +98,8 @@ void box_tell_end(struct spawner *s, struct box *box)
         event.error = box->failed ? box->error : is_short ? -ENOMEM : -ECHILD;
     }
     box->told = true;
+    if (box->forks)
+        shares_set_idle(s, box); /* only its init goes on, for them */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }

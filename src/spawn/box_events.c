@@ -77,8 +77,9 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
         box_kill(s, box);
         return;
     }
-    box_tell(box->socket,
-        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED,
+                              .flags = usage.crowded ? ENDED_CROWDED : 0,
+                              .wait_status = record->status});
 }
 
 /* Whether all that is left beside init is one thread, as hermes_warm_exit() leaves it to give

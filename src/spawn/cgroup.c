@@ -521,28 +521,42 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
     return get_counter(host, leaf, COUNTER_OOM, &kills);
 }
 
-/* The kernel counts a refused process where it was asked for (v1, and v2 before Linux 6.11),
- * whichever group above had no room. A box that never had as many as it may was not refused by
- * its own limit. Before Linux 6.1 there is no such file, and the box is blamed. */
-static bool had_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+/* Whether a group has had about as many processes as it may. The kernel notes the most without
+ * a lock, and refuses several that come at once although one of them had room. Before Linux 6.1
+ * it does not tell. */
+static bool was_full(int fd, uint64_t limit)
+{
+    return read_number(fd, "pids.peak", NULL) + 1 + limit / 8 > limit;
+}
+
+/* A refused process is counted where it was asked for (v1, and v2 before Linux 6.11), whichever
+ * group above had no room. */
+static bool is_crowded(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = cgroup_tree_with(host, TREE_PIDS);
-    uint64_t peak = i < 0 ? 0 : read_number(leaf->fds[i], "pids.peak", NULL);
-    return peak && peak <= leaf->limits.processes;
+    return i >= 0 && host->processes && was_full(host->trees[i].fd, host->processes) &&
+           !was_full(leaf->fds[i], (uint64_t)leaf->limits.processes + 1);
+}
+
+uint64_t cgroup_host_refusals(const struct cgroup_host *host)
+{
+    int i = cgroup_tree_with(host, TREE_PIDS);
+    bool can_tell = i >= 0 && host->trees[i].v2 && host->trees[i].name[0];
+    return can_tell ? read_number(host->trees[i].fd, "pids.events.local", "max") : 0;
 }
 
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
     bool refused = read_counter(host, leaf, COUNTER_PIDS) > 0;
-    bool is_crowded = refused && had_room(host, leaf);
+    bool crowded = refused && is_crowded(host, leaf);
     uint64_t cpu_ns = read_cpu_ns(host, leaf);
     *ret =
         (struct cgroup_usage){.cpu_ns = cpu_ns > leaf->before_ns ? cpu_ns - leaf->before_ns : 0,
             .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
             .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
-            .pids_max = refused && !is_crowded,
-            .crowded = is_crowded};
+            .pids_max = refused && !crowded,
+            .crowded = crowded};
     ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 

@@ -43,7 +43,8 @@ struct cgroup_host {
     unsigned use; /* union of the trees' */
     unsigned count;
     struct cgroup_tree trees[CGROUP_MAX_TREES];
-    int reason; /* why there is none or a part is missing: negative errno */
+    uint32_t processes; /* limit of the group of our own; 0 without */
+    int reason;         /* why there is none or a part is missing: negative errno */
 };
 
 enum cgroup_counter {
@@ -86,15 +87,20 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless);
 
 /* Makes a group of our own in every tree, and has leaves made in it from now on. All that is in
  * it together may have so many processes (0: no limit), and weighs against the rest of the
- * machine as much as one usual group for each processor. Processes in its leaves that have this
- * group id, if it is not 0, may clone into any of them (zygotes do): who enters a v2 group
- * afterwards takes a lock of the whole machine's for it, and waits milliseconds if nobody did
- * lately. After a failure there is no group; *ret_step as of cgroup_leaf_make(). */
+ * machine as much as two usual groups for each processor: so many runs are let in. Processes in
+ * its leaves that have this group id, if it is not 0, may clone into any of them (zygotes do):
+ * who enters a v2 group afterwards takes a lock of the whole machine's for it, and waits
+ * milliseconds if nobody did lately. After a failure there is no group; *ret_step as of
+ * cgroup_leaf_make(). */
 int cgroup_host_nest(
     struct cgroup_host *host, gid_t group, uint32_t processes, uint32_t *ret_step);
 
 /* Whether there is that group. */
 bool cgroup_host_is_nested(const struct cgroup_host *host);
+
+/* How many processes its limit has refused, where the kernel tells that of the group and not of
+ * the leaf: v2 since Linux 6.11. Elsewhere 0; see struct cgroup_usage. */
+uint64_t cgroup_host_refusals(const struct cgroup_host *host);
 
 /* Removes it; -EBUSY while there are leaves in it. */
 int cgroup_host_unnest(struct cgroup_host *host);

@@ -465,7 +465,7 @@ static int limit_group(const struct cgroup_tree *tree, int fd, uint32_t processe
     cpu_set_t set;
     unsigned cores =
         sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-    unsigned weight = cores * (tree->v2 ? V2_USUAL : SHARES_USUAL);
+    unsigned weight = 2 * cores * (tree->v2 ? V2_USUAL : SHARES_USUAL);
     unsigned most = tree->v2 ? V2_MAX : SHARES_MAX;
     const struct {
         unsigned use;
@@ -508,6 +508,7 @@ int cgroup_host_nest(
 {
     char name[CGROUP_NAME];
     int r = host->count ? -EAGAIN : 0;
+    host->processes = processes;
     for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
         r = 0;
         cgroup_random_name(name);

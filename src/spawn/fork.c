@@ -86,9 +86,9 @@ static int set_aside(struct spawner *s, struct box *root)
     root->users_fd = r;
     if ((r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step)) < 0)
         return r;
-    cgroup_leaf_weigh(&s->cgroups, &root->aside, WEIGHT_MAX / 16);
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
+    shares_weigh(s, root);
     return fork_move_init(s, root, true);
 }
 

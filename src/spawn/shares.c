@@ -120,12 +120,19 @@ static uint32_t weight_of(struct shares *shares, const struct box *box)
 }
 
 /* Small changes are not worth a write. */
+static void weigh(const struct spawner *s, struct cgroup_leaf *leaf, uint32_t should)
+{
+    uint32_t is = leaf->weight;
+    if (should > is + is / 4 || should < is - is / 4)
+        cgroup_leaf_weigh(&s->cgroups, leaf, should);
+}
+
 void shares_weigh(struct spawner *s, struct box *box)
 {
-    uint32_t is = box->leaf.weight;
     uint32_t should = weight_of(&s->shares, box);
-    if (should > is + is / 4 || should < is - is / 4)
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, should);
+    weigh(s, &box->leaf, should);
+    if (box->is_aside)
+        weigh(s, &box->aside, should > 4 ? should / 4 : 1);
 }
 
 /* When something is to be done; 0 for never. */

@@ -420,8 +420,10 @@ int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
     int r = check_open(admit, err);
     if (r == 0 && (lacks = share_lacks(admit, &now, t, need)) != BUDGETS)
         r = refuse_session(admit, t, need, lacks, ret_retry_s, err);
-    if (r == 0)
+    if (r == 0) {
         share_take(admit, t, need);
+        let_in(admit); /* a run that does not fit any more holds back nobody */
+    }
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/siphash.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -60,6 +62,7 @@ struct connections {
     unsigned share;     /* of max, for strangers */
     unsigned strangers; /* neither counts those that are closing */
     unsigned proven;
+    struct siphash_key secret;
     unsigned crowds[CROWDS]; /* strangers by their address */
     struct connection *free_list;
     pthread_mutex_t lock;
@@ -166,6 +169,8 @@ static void *watch(void *arg)
 static int start(struct connections *all)
 {
     struct epoll_event stop = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    if (getrandom(&all->secret, sizeof(all->secret), 0) != sizeof(all->secret))
+        return -EIO;
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     all->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (all->epoll_fd < 0 || all->stop_fd < 0 ||
@@ -277,9 +282,12 @@ static void close_stranger(struct connections *all, uint64_t before_ms)
         push_out(worst);
 }
 
-/* One person has all addresses of an IPv6 network. */
-static uint16_t crowd_of(const struct sockaddr *from)
+/* By a secret: nobody can choose addresses that are counted as another's. One person has all
+ * addresses of an IPv6 network. */
+static uint16_t crowd_of(const struct connections *all, const struct sockaddr *from)
 {
+    struct siphash hash;
+    uint64_t result[2];
     uint64_t network = 0;
     if (from && from->sa_family == AF_INET) {
         network = ((const struct sockaddr_in *)from)->sin_addr.s_addr;
@@ -288,7 +296,11 @@ static uint16_t crowd_of(const struct sockaddr *from)
         bool is_four = IN6_IS_ADDR_V4MAPPED(six);
         memcpy(&network, six->s6_addr + (is_four ? 8 : 0), sizeof(network));
     }
-    return (uint16_t)((network * 0x9e3779b97f4a7c15u) >> 32) % CROWDS;
+    siphash_init(&hash, &all->secret);
+    for (unsigned bits = 0; bits < 64; bits += 8)
+        siphash_add(&hash, (unsigned char)(network >> bits));
+    siphash_end(hash, result);
+    return (uint16_t)(result[0] % CROWDS);
 }
 
 static void make_room(struct connections *all)
@@ -311,7 +323,7 @@ struct connection *connection_begin(
         c->is_open = true;
         c->is_closing = c->is_proven = false;
         c->is_unix = !from || from->sa_family == AF_UNIX;
-        c->crowd = crowd_of(from);
+        c->crowd = crowd_of(all, from);
         all->crowds[c->crowd]++;
         all->strangers++;
         all->open++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* What request bodies have in common: JSON of a stranger, base64, limits. What json_read() does
- * not take jansson does, or says what is wrong; a scan before it bounds depth and the number of
- * values, so that a bomb costs no more than two passes over its bytes. */
+ * not take jansson does, or says what is wrong; json_read_weigh() before it bounds depth and
+ * the number of values, so that a bomb costs no more than two passes over its bytes. */
 
 #include "core/json_run.h"
 
@@ -15,33 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Counts brackets and separators outside strings; what is malformed is left to the parser. */
-static int scan(const char *text, size_t len, struct err *err)
-{
-    unsigned depth = 0;
-    unsigned values = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (in_string) {
-            i += c == '\\';
-            in_string = c != '"';
-            continue;
-        }
-        in_string = c == '"';
-        depth += c == '[' || c == '{';
-        depth -= (c == ']' || c == '}') && depth > 0;
-        values += c == ',';
-        if (depth > JSON_READ_DEPTH)
-            return err_set(err, ERR_INVALID, EBADMSG, "the JSON is deeper than %d levels",
-                JSON_READ_DEPTH);
-        if (values > JSON_READ_VALUES)
-            return err_set(err, ERR_INVALID, EBADMSG, "the JSON has more than %d values",
-                JSON_READ_VALUES);
-    }
-    return 0;
-}
 
 /* Where the token begins that the parser stumbled over: it tells where it ends, and the token.
  */
@@ -61,7 +34,8 @@ int json_run_parse_any(
     *ret_at = 0;
     if ((*ret = json_read(text, len)))
         return 0;
-    int r = scan(text, len, err);
+    size_t weight;
+    int r = json_read_weigh(text, len, &weight, err);
     if (r < 0)
         return r;
     *ret = json_loadb(

@@ -157,7 +157,7 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
         {"hermes_terminals", "Terminals of sessions.", terminals_count(s->sessions)},
         {"hermes_history_runs", "Runs kept in memory.", (double)runs},
         {"hermes_history_bytes", "Their size.", (double)bytes},
-        {"hermes_held_bytes", "Requests and replies under way.", (double)s->held},
+        {"hermes_held_bytes", "Requests and replies under way.", (double)ledger_sum(s->ledger)},
         {"hermes_background_runs", "Async and streamed runs under way.", s->background},
         {"hermes_uptime_seconds", "Since the server started.",
             (double)(clock_ms() - s->started_ms) / 1000},

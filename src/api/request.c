@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/json_read.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -117,7 +118,9 @@ void *request_begin(void *context, const char *uri, struct MHD_Connection *mhd)
     req->path_len = strcspn(uri, "?");
     req->owner = -1;
     req->began_ns = clock_ns();
+    purse_open(&req->purse, service->ledger, req->owner);
     buf_init(&req->body, service->config.max_body);
+    req->body.purse = &req->purse.counts;
     if (req->connection)
         connection_phase(req->connection, PHASE_NEXT);
     return req;
@@ -140,8 +143,16 @@ static void log_request(const struct http_request *req, int status)
         service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
 }
 
+static void release_answer(void *answer)
+{
+    answer_release(answer);
+}
+
 static struct MHD_Response *make_response(struct http_request *req, struct http_reply *reply)
 {
+    if (reply->answer)
+        return MHD_create_response_from_buffer_with_free_callback_cls(
+            reply->body_len, reply->answer->text, release_answer, reply->answer);
     return reply->read ? stream_response(req, reply)
                        : MHD_create_response_from_buffer(reply->body_len,
                              reply->body ? reply->body : (char *)"",
@@ -152,8 +163,10 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
 {
     char number[16];
     struct MHD_Response *response = make_response(req, reply);
-    if (!response)
+    if (!response) {
+        reply_clear(reply);
         return MHD_NO;
+    }
     bool has_body = reply->body_len > 0 || reply->read;
     if (has_body)
         (void)MHD_add_response_header(response, "Content-Type",
@@ -185,7 +198,7 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
     log_request(req, reply->status);
     connection_phase(req->connection, PHASE_REPLY);
     raw_reply(connection_fd(req->connection), reply);
-    free(reply->body);
+    reply_clear(reply);
     return MHD_NO;
 }
 
@@ -243,21 +256,16 @@ static enum MHD_Result refuse_full(struct http_request *req)
     return send_refusal(req, &reply);
 }
 
-/* A reply is held until the client has taken it. One that can be asked for again gives way when
- * there is no memory; the answer of a run that is over does not. */
+/* A reply is held until the client has taken it. An answer is counted already; a short text of
+ * ours belongs to the connection (core/memory_plan.c). */
 static void hold_reply(struct http_request *req, struct http_reply *reply)
 {
     struct err err = {0};
-    if (reply->body_len > SMALL_REPLY && str_eq(req->method, "GET")) {
-        if (!service_hold(req->service, reply->body_len)) {
-            (void)service_full(&err);
-            reply_error(reply, &err);
-            return;
-        }
-    } else {
-        service_hold_anyway(req->service, reply->body_len);
-    }
-    req->held += reply->body_len;
+    if (reply->answer || reply->body_len <= SMALL_REPLY ||
+        purse_take(&req->purse, reply->body_len))
+        return;
+    (void)service_full(&err);
+    fill_error(req->route, reply, &err);
 }
 
 /* The rest of a request whose body went, or goes now, where its handler wants it. */
@@ -270,6 +278,19 @@ static int finish_sink(struct http_request *req, struct http_reply *reply, struc
     return r < 0 ? r : sink->finish(sink->context, reply, err);
 }
 
+/* A body is there once more when it is read and once more when a box gets it, and small values
+ * take far more memory than text. */
+static int count_body(struct http_request *req, struct err *err)
+{
+    size_t bytes = 0;
+    purse_hand_to(&req->purse, req->owner);
+    if (req->sink.done || !req->body.len)
+        return 0;
+    struct err ignored = {0}; /* the handler says what is wrong, in its own form */
+    (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
+    return purse_take(&req->purse, bytes + req->body.len) ? 0 : service_full(err);
+}
+
 static enum MHD_Result dispatch(struct http_request *req)
 {
     struct http_reply reply = {0};
@@ -277,7 +298,9 @@ static enum MHD_Result dispatch(struct http_request *req)
     if (!has_place(req))
         return refuse_full(req);
     connection_phase(req->connection, PHASE_HANDLING);
-    int r = req->sink.done ? 0 : req->route->handle(req, &reply, &err);
+    int r = count_body(req, &err);
+    if (r == 0 && !req->sink.done)
+        r = req->route->handle(req, &reply, &err);
     if (r == 0 && req->sink.done)
         r = finish_sink(req, &reply, &err);
     if (r < 0)
@@ -427,18 +450,18 @@ static enum MHD_Result on_body(struct http_request *req, const char *data, size_
     struct err err = {0};
     if (req->sink.done)
         return on_sink(req, data, size);
-    if (!service_hold(req->service, size)) {
-        (void)service_full(&err);
-        return refuse(req, &err);
-    }
-    req->held += size;
+    purse_hand_to(&req->purse, req->owner);
     int r = buf_append(&req->body, data, size);
     if (r == -EMSGSIZE) {
         (void)err_set(
             &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
         return refuse(req, &err);
     }
-    return r < 0 ? MHD_NO : MHD_YES;
+    if (r < 0) {
+        (void)service_full(&err);
+        return refuse(req, &err);
+    }
+    return MHD_YES;
 }
 
 enum MHD_Result request_go_on(void *context, struct MHD_Connection *mhd, const char *url,
@@ -475,7 +498,7 @@ void request_end(void *context, struct MHD_Connection *mhd, void **request,
     buf_done(&req->body);
     if (req->sink.done)
         req->sink.done(req->sink.context);
-    service_release(req->service, req->held);
+    purse_close(&req->purse);
     free(req->target);
     free(req);
     *request = NULL;

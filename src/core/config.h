@@ -50,8 +50,9 @@ struct config {
     uint64_t concurrency; /* 0: from the machine */
     uint64_t queue;
     uint64_t queue_wait_s;
-    uint64_t memory_mb;       /* promised to boxes at one time; 0: from the machine */
-    uint64_t processes_total; /* of all boxes together; 0: from the machine */
+    uint64_t memory_mb;        /* promised to boxes at one time; 0: from the machine */
+    uint64_t processes_total;  /* of all boxes together; 0: from the machine */
+    uint64_t server_memory_mb; /* limit of the server's control group; 0: as it needs */
 
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;

@@ -120,6 +120,10 @@ const struct config_row config_table[] = {
         "processes and threads of all boxes at one time; 0: half of what the machine or its "
         "control group allows",
         "HERMES_PROCESSES_TOTAL"),
+    VALUE(CONFIG_NUMBER, "server_memory_mb", server_memory_mb, "0", 0, 1 << 24,
+        "memory of the server itself, as a limit of its control group; 0: what memory_mb, "
+        "history_max and max_connections ask for",
+        "HERMES_SERVER_MEMORY_MB"),
 
     VALUE(CONFIG_HISTORY, "history", history, "sqlite", 0, 0,
         "where results are kept: memory, "

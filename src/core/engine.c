@@ -101,7 +101,7 @@ static bool may_be_warm(
 static int compile_in_box(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.compile;
-    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
+    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd, .purse = run->watch->purse};
     struct stage_spec spec = {.job = {.argv = &stage->argv,
                                   .env = &stage->env,
                                   .globs = &stage->artefacts,
@@ -146,7 +146,7 @@ static bool take_cached(struct running *run, const struct cache_key *key)
     struct cache_entry entry;
     uint64_t bytes = 0;
     uint64_t start_ns = clock_ns();
-    if (cache_get(run->engine->cache, key, &entry) < 0)
+    if (cache_get(run->engine->cache, key, run->watch->purse, &entry) < 0)
         return false;
     for (size_t i = 0; i < entry.files.count; i++)
         bytes += entry.files.items[i].size;
@@ -172,7 +172,7 @@ static void keep(const struct running *run, const struct cache_key *key)
         .err = c->err.data,
         .err_len = c->err.len,
         .files = run->artefacts.files};
-    cache_put(run->engine->cache, key, &entry);
+    cache_put(run->engine->cache, key, run->watch->purse, &entry);
 }
 
 static int compile(struct running *run, bool *ret_go_on, struct err *err)

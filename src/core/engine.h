@@ -91,10 +91,11 @@ struct run_watch {
     const int *sink_fds; /* two descriptors that get stdout and stderr as they come, or NULL;
                             when one takes no more, the run is cancelled */
     int *sink_error;     /* gets the negative errno then; may be NULL */
-    int cancel_fd;   /* the run is cancelled when this becomes readable or hangs up; -1 for none
-                      */
-    uint32_t remove; /* enum spawn_barrier bits to leave out: selftest only */
-    bool host_root;  /* use the host's tree: selftest only */
+    int cancel_fd; /* the run is cancelled when this becomes readable or hangs up; -1 for none
+                    */
+    struct buf_purse *purse; /* counts what is kept of the run; outlives the result; or NULL */
+    uint32_t remove;         /* enum spawn_barrier bits to leave out: selftest only */
+    bool host_root;          /* use the host's tree: selftest only */
 };
 
 /* Returns 0 with result filled in (a failing program is a result), or negative errno with err:

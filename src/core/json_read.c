@@ -16,6 +16,11 @@
 #define TOO_MANY "more than 100000 values"
 _Static_assert(JSON_READ_DEPTH == 64 && JSON_READ_VALUES == 100000, "as the texts say");
 
+enum {
+    VALUE_COST = 128,     /* a value with its name, beside the bytes of strings */
+    CONTAINER_COST = 512, /* an empty one */
+};
+
 struct reader {
     const char *begin, *at, *end;
     unsigned depth, commas;
@@ -337,4 +342,42 @@ json_t *json_read(const char *text, size_t len, struct json_problem *ret)
     (void)fail(&r, r.at, "more than one value");
     *ret = r.problem;
     return NULL;
+}
+
+/* The end of a string, after its quote. */
+static const char *skip_string(const char *at, const char *end)
+{
+    while ((at = skip_plain(at, end)) < end && *at != '"')
+        at += *at == '\\' && at + 1 < end ? 2 : 1;
+    return at + (at < end);
+}
+
+int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err)
+{
+    size_t depth = 0;
+    size_t commas = 0;
+    size_t containers = 0;
+    size_t colons = 0;
+    for (const char *at = text, *end = text + len;
+         at < end && depth <= JSON_READ_DEPTH && commas <= JSON_READ_VALUES;) {
+        char c = *at++;
+        if (c == '"')
+            at = skip_string(at, end);
+        commas += c == ',';
+        colons += c == ':';
+        containers += c == '[' || c == '{';
+        depth += c == '[' || c == '{';
+        depth -= (c == ']' || c == '}') && depth > 0;
+    }
+    /* More of them than that is malformed. The longest string is there twice while it is read.
+     */
+    containers = containers < commas + JSON_READ_DEPTH ? containers : commas + JSON_READ_DEPTH;
+    colons = colons < commas + JSON_READ_DEPTH ? colons : commas + JSON_READ_DEPTH;
+    *ret = 2 * len + (commas + colons) * VALUE_COST + containers * CONTAINER_COST;
+    if (depth > JSON_READ_DEPTH)
+        return err_set(
+            err, ERR_INVALID, EBADMSG, "the JSON is deeper than %d levels", JSON_READ_DEPTH);
+    return commas > JSON_READ_VALUES ? err_set(err, ERR_INVALID, EBADMSG,
+                                           "the JSON has more than %d values", JSON_READ_VALUES)
+                                     : 0;
 }

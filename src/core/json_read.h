@@ -5,6 +5,8 @@
  * it goes through a string byte by byte, and requests carry whole files in strings (75 MB a
  * second; 0.4 ms for a program of 20 kB). */
 
+#include "base/err.h"
+
 #include <jansson.h>
 #include <stddef.h>
 
@@ -20,3 +22,8 @@ struct json_problem {
  * of a surrogate pair, whole numbers beyond 64 bits, numbers beyond a double, NUL in a name. A
  * string may have NUL in it. NULL when there is a problem; the caller owns the value. */
 json_t *json_read(const char *text, size_t len, struct json_problem *ret);
+
+/* How many bytes the value of a text takes at most, or what is read of it before it is refused.
+ * ERR_INVALID when it is deeper than that, or has more values; what is malformed is left to the
+ * reader. */
+int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err);

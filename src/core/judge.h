@@ -142,8 +142,12 @@ struct judge_watch {
     bool (*more)(void *context);
     bool (*keep)(void *context);
     void (*less)(void *context);
-    int cancel_fd; /* -1 for none */
+    int cancel_fd;           /* -1 for none */
+    struct buf_purse *purse; /* counts what is kept; outlives the result; or NULL */
 };
+
+/* Bytes that a judgement's own records take, beside what its programs write. */
+size_t judge_records_size(const struct judge_spec *spec);
 
 /* What one test may take at one time. Checks the programs as engine_weigh() does. */
 int judge_weigh(

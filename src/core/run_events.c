@@ -16,7 +16,6 @@
 
 enum {
     EVENTS_MAX = 2 << 20, /* bytes of one run's events; the oldest are dropped */
-    READ_MAX = 256 << 10, /* bytes a reader gets at once */
 };
 
 struct event {
@@ -33,8 +32,16 @@ static void drop_first(struct run_events *events)
     if (!events->first)
         events->last = NULL;
     events->dropped_id = e->id;
-    events->bytes -= e->len;
+    events->bytes -= sizeof(*e) + e->len;
     free(e);
+}
+
+bool run_events_shed(struct run_events *events)
+{
+    if (events->first == events->last)
+        return false;
+    drop_first(events);
+    return true;
 }
 
 void run_events_drop(struct run_events *events)
@@ -51,7 +58,11 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
         head, sizeof(head), "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
     size_t data_len = strlen(data);
     size_t len = (size_t)head_len + data_len + 2;
-    struct event *e = xmalloc(sizeof(*e) + len + 1);
+    struct event *e = malloc(sizeof(*e) + len + 1);
+    if (!e) {
+        events->dropped_id = id;
+        return;
+    }
     e->next = NULL;
     e->id = id;
     e->len = len;
@@ -63,9 +74,9 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
     else
         events->first = e;
     events->last = e;
-    events->bytes += len;
-    while (events->bytes > EVENTS_MAX && events->first != events->last)
-        drop_first(events);
+    events->bytes += sizeof(*e) + len;
+    while (events->bytes > EVENTS_MAX && run_events_shed(events))
+        ;
 }
 
 /* Bytes as text; NULL when nothing of it is whole. */
@@ -114,7 +125,7 @@ int run_events_copy(const struct run_events *events, uint64_t *after_id, struct 
     for (const struct event *e = events->first; e; e = e->next) {
         if (e->id <= *after_id)
             continue;
-        if (to->len && to->len + e->len > READ_MAX)
+        if (to->len && to->len + e->len > EVENTS_READ_MAX)
             return 1;
         if (buf_append(to, e->text, e->len) < 0)
             return -EMSGSIZE;

@@ -45,6 +45,7 @@ static void session_free(struct session *s)
 {
     session_drop_box(s);
     channel_done(&s->channel);
+    purse_close(&s->purse);
     close_fd(&s->wake_fd);
     strv_done(&s->env);
     free(s->cwd);

@@ -35,6 +35,7 @@ enum {
     DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
+    STARVED_MS = 50,
 };
 
 enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
@@ -63,6 +64,7 @@ struct exec {
     bool is_lost;     /* the kernel is gone or was given up */
     bool is_failure;  /* through no fault of the code's */
     bool out_ended, err_ended, channel_ended;
+    bool is_starved; /* there was no memory for what the kernel says: it has to wait */
     uint64_t streamed[2];
     struct session_changes changes;
     struct spill spills[2]; /* stdout, stderr */
@@ -229,7 +231,7 @@ static int on_channel(struct exec *e)
     struct channel *c = &e->s->channel;
     struct channel_frame frame;
     int r = channel_read(c);
-    if (r == -EPIPE)
+    if (r == -EPIPE || r == -ENOMEM)
         return r;
     while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
         if (frames_take(&e->frames, &frame) < 0)
@@ -326,7 +328,8 @@ static void poll_once(struct exec *e)
         return;
     struct pollfd fds[WATCH_COUNT] = {
         [WATCH_BOX] = {s->box.socket, POLLIN, 0},
-        [WATCH_CHANNEL] = {e->channel_ended ? -1 : s->box.channel_fd, POLLIN, 0},
+        [WATCH_CHANNEL] = {e->channel_ended || e->is_starved ? -1 : s->box.channel_fd, POLLIN,
+            0},
         [WATCH_OUT] = {e->out_ended ? -1 : s->box.out_fd, POLLIN, 0},
         [WATCH_ERR] = {e->err_ended ? -1 : s->box.err_fd, POLLIN, 0},
         [WATCH_WAKE] = {s->wake_fd, POLLIN, 0},
@@ -336,6 +339,9 @@ static void poll_once(struct exec *e)
     if (channel_has_more(&s->channel))
         fds[WATCH_CHANNEL].events |= POLLOUT;
     uint64_t wait_ms = next_ms > now ? next_ms - now : 0;
+    if (e->is_starved)
+        wait_ms = smaller(wait_ms, STARVED_MS);
+    e->is_starved = false;
     if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) < 0)
         return;
     if (fds[WATCH_OUT].revents)
@@ -349,6 +355,7 @@ static void poll_once(struct exec *e)
     int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
     if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
         r = channel_write(&s->channel);
+    e->is_starved = r == -ENOMEM;
     e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
     if (r == -EBADMSG)
         lose_for_protocol(e, FOREIGN_WORDS);
@@ -455,8 +462,8 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->deadline_ms =
         clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
     e->cpu_check_ms = UINT64_MAX;
-    spill_init(&e->spills[STREAM_STDOUT]);
-    spill_init(&e->spills[STREAM_STDERR]);
+    spill_init(&e->spills[STREAM_STDOUT], s->all->service->spills, s->owner_index);
+    spill_init(&e->spills[STREAM_STDERR], s->all->service->spills, s->owner_index);
     return e;
 }
 
@@ -521,12 +528,12 @@ int session_exec(struct session *s, const struct exec_spec *spec,
 {
     struct exec *e = exec_new(s, spec, watch, result);
     size_t output_max = s->spec.limits.output_kb << 10;
-    *result = (struct exec_result){
-        .service = s->all->service, .displays = json_array(), .status = RUN_INTERNAL_ERROR};
+    *result = (struct exec_result){.displays = json_array(), .status = RUN_INTERNAL_ERROR};
+    purse_open(&result->purse, s->all->service->ledger, s->owner_index);
     /* What is there before the code runs is nobody's. */
     session_discard_output(s);
-    capture_init(&result->out, output_max);
-    capture_init(&result->err, output_max);
+    capture_init(&result->out, output_max, &result->purse.counts);
+    capture_init(&result->err, output_max, &result->purse.counts);
     tools_begin(s, spec);
     session_changes_begin(s, &e->changes);
     settle(e, false); /* what background processes have used is not this exec's */
@@ -538,7 +545,9 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     free(e);
     if (is_failure)
         r = err_set(err, ERR_INTERNAL, ECHILD, "%s; the session's state is lost", s->message);
-    else if (r == -ENOMEM || r == -EMSGSIZE)
+    else if (r == -ENOMEM)
+        r = service_full(err);
+    else if (r == -EMSGSIZE)
         r = err_set(err, ERR_TOO_LARGE, EMSGSIZE, "code and stdin are too large");
     else
         r = 0;

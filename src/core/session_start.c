@@ -111,7 +111,10 @@ static int on_channel(struct session *s, struct err *err)
     struct channel_frame frame;
     json_t *ready = NULL;
     struct err ignored = {0};
-    if (channel_read(&s->channel) < 0)
+    int n = channel_read(&s->channel);
+    if (n == -ENOMEM)
+        return service_full(err);
+    if (n < 0)
         return 0; /* the spawner tells why */
     int r = channel_next(&s->channel, &frame);
     if (r == 1 && (frame.kind != FRAME_READY ||
@@ -129,7 +132,7 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 {
     uint64_t until_ms = clock_ms() + START_MS;
     channel_done(&s->channel);
-    channel_init(&s->channel, s->box.channel_fd);
+    channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
     bool is_started = false;
     bool is_ready = false;
     while (!is_started || !is_ready) {
@@ -223,7 +226,8 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->reason = "";
     session_box_init(&s->box);
     s->watcher.fd = -1;
-    channel_init(&s->channel, -1);
+    purse_open(&s->purse, all->service->ledger, owner);
+    channel_init(&s->channel, -1, &s->purse.counts);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->changed, NULL);

@@ -28,6 +28,7 @@ struct session_tools {
         char id[TOOL_ID_MAX + 1]; /* "" for a free place */
         uint64_t deadline_ms;
         json_t *answer; /* NULL until it is there */
+        size_t weight;  /* of the answer, counted */
     } calls[TOOL_CALLS_PENDING];
 };
 
@@ -85,7 +86,8 @@ struct session {
     int64_t execution_count;
     struct session_box box;
     struct channel channel;
-    int wake_fd; /* an eventfd for whoever holds it */
+    int wake_fd;        /* an eventfd for whoever holds it */
+    struct purse purse; /* what the channel and answers of tools take */
     struct session_tools tools;
     struct session_place place;
     bool told_pids;
@@ -157,7 +159,9 @@ struct exec_frames {
     const struct exec_watch *watch;
     struct exec_result *result;
     size_t display_bytes;
-    bool is_done; /* the kernel said so */
+    bool is_counted; /* the value that is looked at may be kept, */
+    bool is_kept;    /* and is */
+    bool is_done;    /* the kernel said so */
 };
 int frames_take(struct exec_frames *f, const struct channel_frame *frame);
 

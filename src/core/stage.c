@@ -506,6 +506,11 @@ static int conclude(struct stage *st, struct err *err)
             strerror(-end->error));
     drain(st);
     fill_usage(st);
+    if (result->out.is_starved || result->err.is_starved ||
+        (st->collected && st->collected->is_starved))
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+            "the server has no memory left for what the program wrote; try again later, or ask "
+            "for less output");
     if ((end->flags & ENDED_EXEC_FAILED) && end->error == -E2BIG)
         return err_set(err, ERR_TOO_LARGE, E2BIG,
             "arguments and variables are too long for a program; give them as files or stdin");
@@ -558,6 +563,9 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;
+    result->out.purse = result->err.purse = spec->watch->purse;
+    if (collected)
+        collect_reader_count(collected, spec->watch->purse);
     int r = request_box(st, spawner, err);
     if (r == 0)
         r = spawner_ready(spawner, err);

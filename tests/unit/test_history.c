@@ -22,9 +22,35 @@ static struct history *make(struct run_store *store, uint64_t bytes)
         .resume_grace_ms = 0});
 }
 
-static void finish(struct history_run *run, const char *answer)
+static void finish(struct history_run *run, const char *text)
 {
-    history_finish(run, RUN_OK, xstrdup(answer), strlen(answer));
+    struct answer *answer = answer_of_text(text);
+    history_finish(run, RUN_OK, answer);
+    answer_release(answer);
+}
+
+static struct history_owner owner(const char *name)
+{
+    return (struct history_owner){.name = name, .index = -1};
+}
+
+static struct history_run *find(struct history *h, const char *id, const char *name)
+{
+    struct history_run *run = NULL;
+    struct err err = {0};
+    return history_find(h, id, owner(name), &run, &err) == 0 ? run : NULL;
+}
+
+/* The answer as text, which the caller frees; NULL when there is none any more. */
+static char *answer_of(struct history_run *run)
+{
+    struct answer *answer;
+    struct err err = {0};
+    if (history_answer(run, &answer, &err) < 0)
+        return NULL;
+    char *text = xstrdup(answer->text);
+    answer_release(answer);
+    return text;
 }
 
 static void a_run_belongs_to_its_owner(void **state)
@@ -32,18 +58,18 @@ static void a_run_belongs_to_its_owner(void **state)
     struct history *h = make(NULL, 1 << 20);
     struct history_run *run, *found;
     struct err err = {0};
-    size_t len;
 
-    assert_int_equal(history_add(h, "run_1", "a", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
-    assert_null(history_find(h, "run_1", "b"));
-    assert_null(history_find(h, "run_2", "a"));
-    found = history_find(h, "run_1", "a");
+    assert_int_equal(
+        history_add(h, "run_1", owner("a"), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    assert_null(find(h, "run_1", "b"));
+    assert_null(find(h, "run_2", "a"));
+    found = find(h, "run_1", "a");
     assert_non_null(found);
-    char *text = history_answer(found, &len);
+    char *text = answer_of(found);
     assert_non_null(strstr(text, "queued"));
     free(text);
     finish(run, "{\"x\":1}");
-    text = history_answer(found, &len);
+    text = answer_of(found);
     assert_string_equal(text, "{\"x\":1}");
     free(text);
     assert_false(history_cancel(found));
@@ -58,22 +84,23 @@ static void events_resume_where_a_reader_left(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     assert_int_equal(history_read(run, &after, 10, &out), -ETIMEDOUT);
     history_started(run);
     history_output(run, STREAM_STDOUT, "h\xc3", 2); /* half a code point waits for the rest */
     history_output(run, STREAM_STDOUT, "\xa9!", 2);
     assert_int_equal(history_read(run, &after, 10, &out), 1);
-    assert_int_equal(after, 3);
+    assert_int_equal(after.after_id, 3);
     assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
     assert_non_null(strstr(out.data, "id: 2\nevent: stdout\ndata: {\"data\": \"h\"}\n\n"));
     assert_non_null(strstr(out.data, "{\"data\": \"\xc3\xa9!\"}"));
     finish(run, "{}");
     buf_clear(&out);
-    after = 2;
+    after.after_id = 2;
     assert_int_equal(history_read(run, &after, 10, &out), 0);
     assert_null(strstr(out.data, "id: 2\n"));
     assert_non_null(strstr(out.data, "id: 4\nevent: end\ndata: {}\n\n"));
@@ -91,14 +118,15 @@ static void the_start_comes_before_any_output(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_output(run, STREAM_STDOUT, "x", 1);
     history_started(run);
     assert_int_equal(history_read(run, &after, 10, &out), 1);
-    assert_int_equal(after, 2);
+    assert_int_equal(after.after_id, 2);
     assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
     assert_non_null(strstr(out.data, "id: 2\nevent: stdout\n"));
     finish(run, "{}");
@@ -114,24 +142,24 @@ static void a_slow_reader_holds_nothing(void **state)
     struct history_run *slow, *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
-    size_t len;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_0", "", RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_0", owner(""), RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
     history_read_begin(slow);
     history_output(slow, STREAM_STDOUT, "x", 1);
     finish(slow, "{}");
     for (int i = 1; i < 100; i++) {
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
         finish(run, "{}");
         history_unref(run);
     }
-    assert_null(history_find(h, "run_0", ""));
+    assert_null(find(h, "run_0", ""));
     assert_int_equal(history_read(slow, &after, 10, &out), -ESTALE);
-    assert_null(history_answer(slow, &len));
+    assert_null(answer_of(slow));
     history_read_end(slow);
     history_unref(slow);
     buf_done(&out);
@@ -145,13 +173,14 @@ static void the_latest_answer_is_there_to_be_read(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
     char large[5000];
 
     memset(large, ' ', sizeof(large) - 1);
     large[sizeof(large) - 1] = '\0';
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_read_begin(run);
     finish(run, large);
     assert_int_equal(history_read(run, &after, 10, &out), 0);
@@ -173,7 +202,7 @@ static void memory_is_bounded(void **state)
         struct history_run *run;
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
         for (int k = 0; k < 10; k++)
             history_output(run, STREAM_STDERR, "0123456789", 10);
         finish(run, "{\"something\": \"rather long, so that it counts\"}");
@@ -182,7 +211,7 @@ static void memory_is_bounded(void **state)
     history_get_size(h, &runs, &bytes);
     assert_true(bytes <= 100000);
     assert_in_range(runs, 1, 999);
-    assert_null(history_find(h, "run_0", ""));
+    assert_null(find(h, "run_0", ""));
     history_free(h);
 }
 
@@ -193,7 +222,8 @@ static void a_streamed_run_without_readers_is_cancelled(void **state)
     struct err err = {0};
     uint64_t count = 0;
 
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_read_begin(run);
     (void)usleep(5000);
     history_tick(h);
@@ -214,12 +244,13 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
     struct run_store *store;
     struct history_run *done, *lost, *found;
     struct err err = {0};
-    size_t len;
 
     assert_int_equal(run_store_open(&store, path, &err), 0);
     struct history *h = make(store, 1 << 20);
-    assert_int_equal(history_add(h, "run_d", "a", RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
-    assert_int_equal(history_add(h, "run_l", "a", RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_d", owner("a"), RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_l", owner("a"), RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
     finish(done, "{\"id\":\"run_d\"}");
     history_unref(done);
     history_unref(lost);
@@ -228,21 +259,21 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
 
     assert_int_equal(run_store_open(&store, path, &err), 0);
     h = make(store, 1 << 20);
-    assert_null(history_find(h, "run_d", "b"));
-    found = history_find(h, "run_d", "a");
+    assert_null(find(h, "run_d", "b"));
+    found = find(h, "run_d", "a");
     assert_non_null(found);
-    char *text = history_answer(found, &len);
+    char *text = answer_of(found);
     assert_string_equal(text, "{\"id\":\"run_d\"}");
     free(text);
     history_unref(found);
-    found = history_find(h, "run_l", "a");
+    found = find(h, "run_l", "a");
     assert_non_null(found);
-    text = history_answer(found, &len);
+    text = answer_of(found);
     assert_non_null(strstr(text, "internal_error"));
     free(text);
     history_unref(found);
     run_store_expire(store, INT64_MAX, 0);
-    assert_null(history_find(h, "run_d", "a"));
+    assert_null(find(h, "run_d", "a"));
     history_free(h);
     run_store_close(store);
 }
@@ -261,16 +292,17 @@ static void what_is_removed_does_not_come_back(void **state)
     for (int i = 0; i < ROWS; i++) {
         cleanup_free char *id = xasprintf("ses_%d", i);
         struct run_row found;
+        struct answer *answer = answer_of_text("{}");
         struct run_row row = {.id = xstrdup(id),
             .owner = xstrdup("a"),
             .status = xstrdup("session"),
-            .answer = xstrdup("{}"),
-            .answer_len = 2};
+            .answer = answer_keep(answer)};
+        answer_release(answer);
         run_store_put_later(store, &row, i % 2 ? STORE_PROMISED : STORE_WITH_OTHERS);
         if (i == 0) /* the one that shows that the rows are written at all */
             continue;
         run_store_remove(store, id);
-        assert_int_equal(run_store_get(store, id, &found), -ENOENT);
+        assert_int_equal(run_store_get(store, id, NULL, -1, &found), -ENOENT);
     }
     run_store_close(store);
 
@@ -278,8 +310,8 @@ static void what_is_removed_does_not_come_back(void **state)
     for (int i = 0; i < ROWS; i++) {
         cleanup_free char *id = xasprintf("ses_%d", i);
         struct run_row found = {0};
-        assert_int_equal(run_store_get(store, id, &found), i == 0 ? 0 : -ENOENT);
-        run_row_done(&found);
+        assert_int_equal(run_store_get(store, id, NULL, -1, &found), i == 0 ? 0 : -ENOENT);
+        run_row_release(&found);
     }
     run_store_close(store);
 }

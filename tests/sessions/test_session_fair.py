@@ -9,6 +9,7 @@ import pytest
 
 from apilib import (Server, borrow_dir, children, descendants, is_box, return_dir, wait_until, wait_until_still)
 from grouplib import cpu_seconds, group_of, read, weight
+from ptylib import Terminal
 from sessionlib import Later, Session, fork
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="groups of boxes are looked at as root")
@@ -138,6 +139,17 @@ def test_an_exec_is_done_at_full_weight(server):
     assert wait_until(lambda: weight(box) < 1 / 50)
     session.out("echo 1")
     assert weight(box) == 1
+    assert wait_until(lambda: weight(box) < 1 / 50)
+
+
+def test_a_session_with_an_open_terminal_is_busy(server):
+    (session,), (box,) = sessions(server, 1)
+    assert wait_until(lambda: weight(box) < 1 / 50)
+    with Terminal(session) as terminal:
+        terminal.run("true")
+        assert weight(box) == 1
+        session.out("echo 1")  # its end is not that of the terminal
+        assert not wait_until(lambda: weight(box) < 1, 0.7)
     assert wait_until(lambda: weight(box) < 1 / 50)
 
 

@@ -523,10 +523,11 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
 
 /* Whether a group has had about as many processes as it may. The kernel notes the most without
  * a lock, and refuses several that come at once although one of them had room. Before Linux 6.1
- * it does not tell. */
+ * it does not tell: then the group counts as full, and a refusal as the box's own. */
 static bool was_full(int fd, uint64_t limit)
 {
-    return read_number(fd, "pids.peak", NULL) + 1 + limit / 8 > limit;
+    uint64_t peak = read_number(fd, "pids.peak", NULL);
+    return !peak || peak + 1 + limit / 8 > limit;
 }
 
 /* A refused process is counted where it was asked for (v1, and v2 before Linux 6.11), whichever

@@ -118,7 +118,7 @@ struct spawner {
     uint64_t oom_ms;    /* until when to look for kills in boxes with an oom_event */
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
-    int life_fd; /* inside_follow() */
+    int life_fd;         /* inside_follow() */
     int fd_end;          /* descriptors from here on are for requests to be received with */
     uint64_t refusals;   /* cgroup_host_refusals() when somebody looked, */
     uint64_t refused_ns; /* and when they had become more */

@@ -274,10 +274,10 @@ enum {
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
     STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a parked box */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
-    ENDED_SHORT = 1 << 7,       /* the machine, or the group that all boxes are in, had no memory
-                                   left, and somebody in the box was killed for it */
-    ENDED_CROWDED = 1 << 8,     /* a process was refused because all boxes together have
-                                   processes_total, or the host has none left */
+    ENDED_SHORT = 1 << 7,   /* the machine, or the group that all boxes are in, had no memory
+                               left, and somebody in the box was killed for it */
+    ENDED_CROWDED = 1 << 8, /* a process was refused because all boxes together have
+                               processes_total, or the host has none left */
 };
 
 struct spawn_event {

@@ -428,8 +428,8 @@ int engine_execute(const struct engine_program *program, const struct run_varian
     return execute(&run, err);
 }
 
-int engine_weigh(struct engine *engine, const struct run_spec *spec, struct box_need *ret,
-    struct err *err)
+int engine_weigh(
+    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err)
 {
     struct run_plan plan;
     if (!spec->runtime->available)

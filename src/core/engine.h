@@ -134,5 +134,5 @@ const struct run_limits *engine_program_limits(const struct engine_program *prog
 void engine_program_free(struct engine_program *program); /* accepts NULL */
 
 /* Checks spec as engine_run() would, without running it, and tells the memory it may take. */
-int engine_weigh(struct engine *engine, const struct run_spec *spec, struct box_need *ret,
-    struct err *err);
+int engine_weigh(
+    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err);

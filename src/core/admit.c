@@ -64,6 +64,13 @@ struct admit *admit_new(const struct admit_options *options)
     return a;
 }
 
+struct box_need admit_largest_box(const struct admit *admit)
+{
+    const struct admit_need *most = &admit->tenants[0].most;
+    return (struct box_need){
+        .memory_mb = most->of[BUDGET_MEMORY], .processes = most->of[BUDGET_PROCESSES]};
+}
+
 void admit_free(struct admit *admit)
 {
     if (!admit)

@@ -82,6 +82,9 @@ bool admit_try(
     struct admit *admit, int owner, const struct admit_need *need, struct admit_ticket *ret);
 bool admit_is_wanted(struct admit *admit, const struct admit_ticket *ticket);
 
+/* The most that a box of one key can ever need. */
+struct box_need admit_largest_box(const struct admit *admit);
+
 /* Gives the place back. cpu_ms is what the run used, for the key's budget. */
 void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms);
 

@@ -93,7 +93,7 @@ const struct config_row config_table[] = {
         "HERMES_GRACE_S"),
 
     VALUE(CONFIG_NUMBER, "concurrency", concurrency, "0", 0, 4000,
-        "runs at one time; 0: twice "
+        "runs and execs of sessions at one time; 0: twice "
         "the cores, at least 4",
         "HERMES_CONCURRENCY", "WORKER_COUNT"),
     VALUE(CONFIG_NUMBER, "queue", queue, "1024", 0, 100000,
@@ -114,10 +114,12 @@ const struct config_row config_table[] = {
         "longest wait of one run", "HERMES_QUEUE_WAIT_S"),
     VALUE(CONFIG_NUMBER, "memory_mb", memory_mb, "0", 0, 1 << 24,
         "memory promised to boxes at "
-        "one time; 0: four fifths of the machine or of its control group",
+        "one time, seven eighths of it to one of several keys; 0: four fifths of the machine "
+        "or of its control group",
         "HERMES_MEMORY_MB"),
     VALUE(CONFIG_NUMBER, "processes_total", processes_total, "0", 0, 1 << 22,
-        "processes and threads of all boxes at one time; 0: half of what the machine or its "
+        "processes and threads of all boxes at one time, three quarters of them to one of "
+        "several keys; 0: half of what the machine or its "
         "control group allows",
         "HERMES_PROCESSES_TOTAL"),
     VALUE(CONFIG_NUMBER, "server_memory_mb", server_memory_mb, "0", 0, 1 << 24,
@@ -145,9 +147,12 @@ const struct config_row config_table[] = {
     VALUE(CONFIG_NUMBER, "max_sessions", max_sessions, "256", 0, 4000,
         "sessions at one time; 0: none may be made", "HERMES_MAX_SESSIONS"),
     VALUE(CONFIG_NUMBER, "max_sessions_per_key", max_sessions_per_key, "64", 0, 4000,
-        "sessions of one key", "HERMES_MAX_SESSIONS_PER_KEY"),
+        "sessions of one key; where there are several keys, at most three quarters of "
+        "max_sessions",
+        "HERMES_MAX_SESSIONS_PER_KEY"),
     VALUE(CONFIG_NUMBER, "session_memory_mb", session_memory_mb, "0", 0, 1 << 24,
-        "memory promised to sessions at one time; 0: three quarters of memory_mb",
+        "memory promised to sessions at one time, three quarters of it to one of several keys; "
+        "0: three quarters of memory_mb",
         "HERMES_SESSION_MEMORY_MB"),
     VALUE(CONFIG_SECONDS, "session_idle_s", session_idle_s, "1800", 1, 31536000,
         "how long a session may be idle when it does not say", "HERMES_SESSION_IDLE_S"),

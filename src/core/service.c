@@ -68,9 +68,17 @@ static int open_history(struct service *s, uint64_t memory_bytes, struct err *er
     return 0;
 }
 
-/* The operator may allow less than a runtime asks for. */
+/* The operator, or the share of a key, may allow less than a runtime asks for. */
 static void cap_runtimes(struct service *s)
 {
+    struct run_limits *maxima = &s->config.maxima;
+    const struct box_need largest = admit_largest_box(s->admit);
+    if (maxima->memory_mb > largest.memory_mb)
+        maxima->memory_mb = largest.memory_mb;
+    if (maxima->disk_mb > largest.memory_mb)
+        maxima->disk_mb = largest.memory_mb;
+    if (maxima->processes > largest.processes)
+        maxima->processes = largest.processes;
     for (size_t i = 0; i < s->runtimes.count; i++) {
         limits_cap(&s->runtimes.items[i].limits, &s->config.maxima);
         limits_cap(&s->runtimes.items[i].compile_limits, &s->config.maxima);
@@ -130,10 +138,10 @@ int service_open(struct service *service, struct err *err)
         .sessions = (uint32_t)c->max_sessions,
         .sessions_per_key = (uint32_t)c->max_sessions_per_key};
     service->started_ms = clock_ms();
-    cap_runtimes(service);
     if (plan_memory(service, memory_mb, &plan, err) < 0)
         return -EINVAL;
     service->admit = admit_new(&options);
+    cap_runtimes(service);
     service->sessions = sessions_new(service);
     int r = open_history(service, plan.history_bytes, err);
     if (r == 0 && c->warm)

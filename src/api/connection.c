@@ -6,6 +6,7 @@
 
 #include "api/connection.h"
 
+#include "api/raw_reply.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -242,10 +243,14 @@ static void count_out(struct connection *c)
     all->crowds[c->crowd] -= !c->is_proven;
 }
 
+/* A client whose first request is not there yet may be honest and slow: it is asked to come
+ * again. */
 static void push_out(struct connection *c)
 {
     count_out(c);
     c->is_closing = true;
+    if (phase_of(c) == PHASE_HEADERS)
+        raw_unavailable(c->fd);
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 

@@ -8,7 +8,7 @@
 /* As a zygote: makes boxes. Returns 0 in each, negative when there will be none any more. */
 EXPORT int hermes_warm_serve(void);
 
-/* As a zygote, before that: makes its memory cheap to copy. */
+/* As a zygote, before that: makes its data cheap to copy. */
 EXPORT void hermes_warm_gather(void);
 
 /* As a program of a pool: tells that it waits. Returns 0, or negative when nobody parked it. */

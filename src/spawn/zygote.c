@@ -41,7 +41,7 @@ enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS 
  */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Its own code alone runs in a zygote, which for a moment has all of its memory twice
+/* Its own code alone runs in a zygote, which for a moment has its data twice
  * (warm_gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 

@@ -27,6 +27,7 @@ enum {
     RUNS_MAX = 20000,
     RUN_COST = 1024, /* what a run without answer weighs */
     STORE_EVERY_MS = 10000,
+    LARGE_MS = 60000,
     STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
 };
 
@@ -695,6 +696,32 @@ bool history_is_read(struct history_run *run, uint64_t after_id)
     return all;
 }
 
+/* A large answer that nobody reads takes of what its owner may hold, so it is kept for a while
+ * only: as long as a reader may take to come back, or, of an asynchronous run, to ask. The
+ * store, or a word on it, takes its place. True when the run is forgotten. */
+static bool let_large_go(struct history_run *run, uint64_t now)
+{
+    uint64_t since =
+        run->over_at_ms > run->unread_since_ms ? run->over_at_ms : run->unread_since_ms;
+    uint64_t grace_ms =
+        run->kind == RUN_ASYNC ? LARGE_MS : run->history->options.resume_grace_ms;
+    if (!run->is_listed || (!run->is_stored && now - since < grace_ms))
+        return false;
+    if (run->is_stored) {
+        unlist(run->history, run);
+        return true;
+    }
+    struct answer *instead = large_answer(run, run->status, run->answer->len);
+    drop_answer(run);
+    run->is_large = false;
+    run->share->large = NULL;
+    run->answer = answer_keep(instead);
+    run->kept_bytes = instead->len;
+    count(run, (int64_t)run->kept_bytes);
+    answer_release(instead);
+    return false;
+}
+
 void history_tick(struct history *history)
 {
     uint64_t now = clock_ms();
@@ -702,8 +729,9 @@ void history_tick(struct history *history)
     (void)pthread_mutex_lock(&history->lock);
     for (struct history_run *run = history->oldest, *newer; run; run = newer) {
         newer = run->newer;
-        bool is_done = run->is_large && run->is_stored && !run->readers;
-        if (run->is_over && (is_done || now - run->over_at_ms > o->ttl_ms))
+        if (run->is_large && !run->readers && let_large_go(run, now))
+            continue;
+        if (run->is_over && now - run->over_at_ms > o->ttl_ms)
             unlist(history, run);
         else if (!run->is_over && run->kind == RUN_STREAMED && run->readers == 0 &&
                  now - run->unread_since_ms > o->resume_grace_ms)

@@ -32,7 +32,7 @@ enum {
     SESSION_SHARE = 75, /* and of that, sessions */
     PROCESSES_SHARE = 50,
     SPAWNER_WAIT_MS = 5000,
-    SPILLS_MAX = 1 << 30, /* bytes on disk of outputs that are on their way into a box */
+    SPILLS_SHARE = 4, /* times history_max: disk for outputs on their way into a box */
     TRIM_BYTES = 32 << 20,
     THREAD_STACK = 512 << 10,
     LATER_WAIT_MS = 3600 * 1000, /* nobody holds a connection open for these */
@@ -113,7 +113,7 @@ static int plan_memory(
     if (r < 0)
         return r;
     s->ledger = ledger_new(ret->held_bytes, s->keys.count);
-    s->spills = ledger_new(SPILLS_MAX, s->keys.count);
+    s->spills = ledger_new(SPILLS_SHARE * s->config.history_max, s->keys.count);
     s->memory_max = ret->limit_mb << 20;
     return 0;
 }

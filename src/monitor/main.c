@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/str.h"
+#include "core/memory_plan.h"
 #include "core/root.h"
 
 #include <errno.h>
@@ -163,6 +164,7 @@ static void fit_machine(struct config *c)
 
 static int prepare(struct monitor *m, struct err *err)
 {
+    struct memory_plan plan;
     int r = open_state(m, err);
     if (r == 0)
         r = runtime_load(&m->runtimes, NULL, err);
@@ -170,6 +172,9 @@ static int prepare(struct monitor *m, struct err *err)
         return r;
     runtime_find_versions(&m->runtimes);
     fit_machine(&m->config);
+    if ((r = memory_plan_make(&m->config, &plan, err)) < 0)
+        return r;
+    m->config.server_memory_mb = plan.limit_mb;
     m->engine_options.runtimes = &m->runtimes;
     m->engine_options.min_level = (unsigned)m->config.min_level;
     m->engine_options.networks = NETWORKS_READY;
@@ -196,6 +201,7 @@ int main(int argc, char **argv)
         return 0;
     (void)signal(SIGPIPE, SIG_IGN);
     monitor.lock_fd = -1;
+    monitor.memory_group.fd = monitor.memory_group.parent_fd = -1;
     if (read_settings(&monitor, argc, argv) < 0)
         return EXIT_SETTINGS;
     int status;

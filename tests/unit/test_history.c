@@ -215,6 +215,137 @@ static void memory_is_bounded(void **state)
     history_free(h);
 }
 
+static void add_result(struct history *h, const char *id, const char *name, size_t size)
+{
+    struct history_run *run;
+    struct err err = {0};
+    char *text = xcalloc(size + 1, 1);
+    memset(text, 'x', size);
+    assert_int_equal(history_add(h, id, owner(name), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    finish(run, text);
+    history_unref(run);
+    free(text);
+}
+
+static bool is_there(struct history *h, const char *id, const char *name)
+{
+    struct history_run *run = find(h, id, name);
+    history_unref(run);
+    return run;
+}
+
+static void nobodys_results_go_because_of_anothers(void **state)
+{
+    struct history *h = make(NULL, 100000);
+    size_t runs;
+    uint64_t bytes;
+    add_result(h, "run_b", "b", 10000);
+    add_result(h, "run_first", "a", 10000);
+    for (int i = 0; i < 100; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        add_result(h, id, "a", 10000);
+    }
+    history_get_size(h, &runs, &bytes);
+    assert_true(bytes <= 100000);
+    assert_true(is_there(h, "run_b", "b"));
+    assert_true(is_there(h, "run_99", "a"));
+    assert_false(is_there(h, "run_first", "a"));
+    for (int i = 0; i < 100; i++) { /* now b has most */
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_b%d", i);
+        add_result(h, id, "b", 10000);
+    }
+    assert_false(is_there(h, "run_b", "b"));
+    assert_true(is_there(h, "run_99", "a"));
+    history_free(h);
+}
+
+/* Tiny results count with what is around them, and are bounded in number too. */
+static void tiny_results_of_one_owner_leave_those_of_others(void **state)
+{
+    struct history *h = make(NULL, 64 << 20);
+    size_t runs;
+    uint64_t bytes;
+    add_result(h, "run_b", "b", 1);
+    for (int i = 0; i < 21000; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        add_result(h, id, "a", 1);
+    }
+    history_get_size(h, &runs, &bytes);
+    assert_in_range(runs, 1, 20000);
+    assert_true(bytes > runs * 512);
+    assert_true(is_there(h, "run_b", "b"));
+    assert_false(is_there(h, "run_0", "a"));
+    history_free(h);
+}
+
+/* An answer that is past the bound is its readers', counted in the ledger, and one of each
+ * owner. */
+static void a_large_answer_stays_counted(void **state)
+{
+    struct ledger *l = ledger_new(100000, 1);
+    struct history *h = make(NULL, 1000);
+    struct history_run *runs[2];
+    struct err err = {0};
+    uint64_t bytes;
+    size_t count;
+    for (int i = 0; i < 2; i++) {
+        struct answer *answer = answer_new(l, 0, 5000);
+        assert_int_equal(history_add(h, i ? "run_1" : "run_0", owner("a"), RUN_STREAMED,
+                             ENCODE_UTF8, &runs[i], &err),
+            0);
+        history_read_begin(runs[i]);
+        memset(answer->text, ' ', answer->len);
+        history_finish(runs[i], RUN_OK, answer);
+        answer_release(answer);
+        assert_in_range(ledger_sum(l), 5000, 5200); /* of the second alone */
+    }
+    history_get_size(h, &count, &bytes);
+    assert_true(bytes <= 1024);
+    assert_false(is_there(h, "run_0", "a"));
+    assert_true(is_there(h, "run_1", "a"));
+    for (int i = 0; i < 2; i++) {
+        history_read_end(runs[i]);
+        history_unref(runs[i]);
+    }
+    history_free(h);
+    assert_int_equal(ledger_sum(l), 0);
+    ledger_free(l);
+}
+
+/* A reader gets a large answer in pieces. */
+static void the_end_comes_in_pieces(void **state)
+{
+    enum { SIZE = 1000000 };
+    struct history *h = make(NULL, 4 << 20);
+    struct history_run *run;
+    struct err err = {0};
+    struct history_cursor cursor = {0};
+    struct buf out, all;
+    int r, pieces = 0;
+    add_result(h, "run_1", "a", SIZE);
+    run = find(h, "run_1", "a");
+    buf_init(&out, 1 << 20);
+    buf_init(&all, 2 << 20);
+    do {
+        buf_clear(&out);
+        r = history_read(run, &cursor, 10, &out);
+        assert_true(r >= 0 && out.len < 300000);
+        assert_int_equal(buf_append(&all, out.data, out.len), 0);
+        pieces++;
+    } while (r == 1);
+    assert_in_range(pieces, 3, 10);
+    assert_int_equal(all.len, SIZE + strlen("id: 1\nevent: end\ndata: \n\n"));
+    assert_true(history_is_read(run, cursor.after_id));
+    assert_int_equal(err.code, ERR_NONE);
+    buf_done(&out);
+    buf_done(&all);
+    history_unref(run);
+    history_free(h);
+}
+
 static void a_streamed_run_without_readers_is_cancelled(void **state)
 {
     struct history *h = make(NULL, 100000);
@@ -316,6 +447,83 @@ static void what_is_removed_does_not_come_back(void **state)
     run_store_close(store);
 }
 
+static void put(struct run_store *store, const char *id, const char *name, size_t size, int at)
+{
+    struct answer *answer = answer_new(NULL, -1, size);
+    struct run_row row = {.id = xstrdup(id),
+        .owner = xstrdup(name),
+        .status = xstrdup("ok"),
+        .created_ms = 1,
+        .finished_ms = at,
+        .answer = answer_keep(answer)};
+    struct err err = {0};
+    memset(answer->text, 'x', size);
+    answer_release(answer);
+    assert_int_equal(run_store_put(store, &row, &err), 0);
+    run_row_done(&row);
+}
+
+static bool is_stored(struct run_store *store, const char *id)
+{
+    struct run_row found;
+    bool is_there = run_store_get(store, id, NULL, -1, &found) == 0;
+    if (is_there)
+        run_row_release(&found);
+    return is_there;
+}
+
+static void the_store_forgets_from_the_owner_that_has_most(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    put(store, "b", "b", 100000, 1);
+    put(store, "c", "c", 200000, 1);
+    for (int i = 0; i < 20; i++) {
+        cleanup_free char *id = xasprintf("a%d", i);
+        put(store, id, "a", 100000, 2 + i);
+    }
+    run_store_expire(store, 0, 1000000);
+    assert_true(is_stored(store, "b") && is_stored(store, "c"));
+    assert_false(is_stored(store, "a0"));
+    assert_true(is_stored(store, "a19") && is_stored(store, "a14")); /* no more than needed */
+    run_store_expire(store, 0, 350000);
+    assert_true(is_stored(store, "b") && is_stored(store, "a19"));
+    for (int i = 0; i < 3000; i++) { /* rows that are tiny weigh something too */
+        cleanup_free char *id = xasprintf("d%d", i);
+        put(store, id, "d", 1, 50 + i);
+    }
+    run_store_expire(store, 0, 500000);
+    assert_true(is_stored(store, "b") && is_stored(store, "a19") && is_stored(store, "d2999"));
+    assert_false(is_stored(store, "d0"));
+    run_store_close(store);
+}
+
+static void what_is_read_from_the_store_is_counted(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct ledger *l = ledger_new(250000, 1);
+    struct run_store *store;
+    struct run_row first, second;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    put(store, "a", "a", 100000, 1);
+    assert_int_equal(run_store_get(store, "a", l, 0, &first), 0);
+    assert_int_equal(first.answer->len, 100000);
+    assert_int_equal(first.answer->text[99999], 'x');
+    assert_in_range(ledger_sum(l), 100000, 100200);
+    assert_int_equal(run_store_get(store, "a", l, 0, &second), -ENOMEM);
+    run_row_release(&first);
+    assert_int_equal(run_store_get(store, "a", l, 0, &second), 0);
+    run_row_release(&second);
+    assert_int_equal(ledger_sum(l), 0);
+    run_store_close(store);
+    ledger_free(l);
+}
+
 static void a_broken_database_is_moved_aside(void **state)
 {
     CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
@@ -342,9 +550,15 @@ int main(void)
         cmocka_unit_test(a_slow_reader_holds_nothing),
         cmocka_unit_test(the_latest_answer_is_there_to_be_read),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(nobodys_results_go_because_of_anothers),
+        cmocka_unit_test(tiny_results_of_one_owner_leave_those_of_others),
+        cmocka_unit_test(a_large_answer_stays_counted),
+        cmocka_unit_test(the_end_comes_in_pieces),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),
         cmocka_unit_test(what_is_removed_does_not_come_back),
+        cmocka_unit_test(the_store_forgets_from_the_owner_that_has_most),
+        cmocka_unit_test(what_is_read_from_the_store_is_counted),
         cmocka_unit_test(a_broken_database_is_moved_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ def sibling(work):
 def ask(fd, word, answer, ask=functions['ask']):
     if word == b'h':
         fields[4] = os.getpid()
-        getattr(attacks, attack)(fd, ctypes.c_ulong(at))
+        getattr(attacks, attack)(fd, ctypes.c_ulong(at), ctypes.c_ulong(find('[vdso]')))
     else:
         ask(fd, word, answer)
 functions['ask'] = ask
@@ -86,6 +86,7 @@ sibling(work)""", CONFINED, False),
 f = open('/box/stack', 'w+b'); f.truncate(4096)
 stack = mmap.mmap(f.fileno(), 4096, flags=mmap.MAP_PRIVATE); f.close()
 at = ctypes.addressof(ctypes.c_char.from_buffer(stack))""", CONFINED, False),
+    "abort_there": (RSEQ, CHECKED, False),
     "shared_area": (RSEQ, CONFINED, False),
     "vdso_away": ("at = find('[vdso]')", CONFINED, False),
     "vdso_writable": ("at = find('[vdso]')", CONFINED, False),
@@ -107,6 +108,8 @@ sibling(work)""", CHECKED, False),
 
 @pytest.fixture(scope="module")
 def attacks(tmp_path_factory):
+    if os.uname().machine != "x86_64":
+        pytest.skip("live sessions are copied on x86-64 only")
     path = tmp_path_factory.mktemp("attacks") / "attacks.so"
     source = os.path.join(os.path.dirname(__file__), "fork_attacks.c")
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-nostdlib", "-ffreestanding", "-fno-stack-protector",

@@ -197,6 +197,7 @@ static void a_text_weighs_at_least_what_its_value_takes(void **state)
         struct buf b;
         struct err err = {0};
         size_t weight;
+        struct json_problem problem;
         buf_init(&b, 8 << 20);
         (void)buf_append_str(&b, shapes[i].begin);
         for (int k = 0; k < ITEMS; k++) {
@@ -206,7 +207,7 @@ static void a_text_weighs_at_least_what_its_value_takes(void **state)
         (void)buf_append_str(&b, shapes[i].end);
         assert_int_equal(json_read_weigh(b.data, b.len, &weight, &err), 0);
         struct mallinfo2 before = mallinfo2();
-        json_t *value = json_read(b.data, b.len);
+        json_t *value = json_read(b.data, b.len, &problem);
         struct mallinfo2 after = mallinfo2();
         assert_non_null(value);
         size_t taken = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;

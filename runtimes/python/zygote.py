@@ -305,12 +305,6 @@ def serve(session):
     gc.collect()
     gc.freeze()
     library.gather()
-    if not session and library.try_out():  # in a copy, which shows what every program writes to
-        seed()
-        main = sys.modules["__main__"]
-        run(be_program([ARGS[0], os.devnull], stat.S_IFCHR), main)
-        wind_up(main)
-        library.tried()
     if library.serve() != 0:
         os._exit(0)
     # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a

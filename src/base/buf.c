@@ -24,6 +24,12 @@ enum {
     MAX_READ = 1 << 20,
 };
 
+static void give(struct buf *b, size_t bytes)
+{
+    if (b->purse && bytes)
+        b->purse->give(b->purse, bytes);
+}
+
 /* Makes room for len more bytes and the NUL. The caller has checked len against the maximum. */
 static int reserve(struct buf *b, size_t len)
 {
@@ -37,9 +43,16 @@ static int reserve(struct buf *b, size_t len)
         cap = MIN_CAP;
     if (cap < need)
         cap = need;
-    char *data = realloc(b->data, cap);
-    if (!data)
+    if (b->purse && !b->purse->take(b->purse, cap - b->cap)) {
+        b->is_starved = true;
         return -ENOMEM;
+    }
+    char *data = realloc(b->data, cap);
+    if (!data) {
+        give(b, cap - b->cap);
+        b->is_starved = true;
+        return -ENOMEM;
+    }
     b->data = data;
     b->cap = cap;
     b->data[b->len] = '\0';
@@ -64,7 +77,8 @@ void buf_done(struct buf *b)
     if (!b)
         return;
     free(b->data);
-    *b = (struct buf){.max = b->max};
+    give(b, b->cap);
+    *b = (struct buf){.max = b->max, .purse = b->purse, .is_starved = b->is_starved};
 }
 
 void buf_clear(struct buf *b)
@@ -155,6 +169,7 @@ char *buf_take(struct buf *b, size_t *ret_len)
 
     if (ret_len)
         *ret_len = b->len;
+    give(b, b->cap);
     b->data = NULL;
     b->len = 0;
     b->cap = 0;

@@ -39,6 +39,8 @@ const struct err_info err_table[ERR_CODE_COUNT] = {
         "The request's path or query is too long."},
     [ERR_MEDIA_TYPE] = {"unsupported_media_type", 415, EXIT_WRONG_REQUEST,
         "The body's content type is not accepted here."},
+    [ERR_MISDIRECTED] = {"misdirected", 421, EXIT_WRONG_REQUEST,
+        "The request's Host is no name of this server."},
     [ERR_UPGRADE] = {"upgrade_required", 426, EXIT_WRONG_REQUEST,
         "The path speaks another protocol than HTTP; the message says which."},
     [ERR_HEADERS_TOO_LARGE] = {"headers_too_large", 431, EXIT_WRONG_REQUEST,

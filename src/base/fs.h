@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 struct buf;
+struct err;
 
 /* openat2 with RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS|NO_XDEV; falls back to a component
  * walk with O_NOFOLLOW where openat2 is missing. Adds O_CLOEXEC|O_NOCTTY|O_NONBLOCK. Returns a
@@ -21,6 +22,11 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 /* Appends a whole regular file to b. -EMSGSIZE when it does not fit, -EISDIR for a directory,
  * -EINVAL for anything else; b is then as before. Follows links. */
 int fs_read_file(int dir_fd, const char *path, struct buf *b);
+
+/* The same for a file that is obeyed. It has to belong to root, to the user of this process or
+ * to the user who became root by sudo, as has a link that leads to it, and others may not write
+ * to it: else -EPERM. The message names the file and the remedy. */
+int fs_read_trusted(const char *path, struct buf *b, struct err *err);
 
 /* Appends all there is to read from a descriptor, of `size` bytes where that is known, else 0.
  * -EMSGSIZE when it does not fit. */
@@ -47,6 +53,11 @@ int fs_mkdirs_beneath(int dir_fd, const char *path, mode_t mode);
  * that ends in '/', "." or ".." is -EINVAL. Goes on after a failure and returns the first. Its
  * writers should be gone: while new entries appear it does not end. */
 int fs_remove_tree(int dir_fd, const char *name);
+
+/* Gives a directory that has another owner, and what this owner has in it, to somebody else:
+ * without following links or crossing mounts, to a depth of 32 (else -ELOOP). Entries of others
+ * stay as they are: a link of a file into the directory gives nothing away. */
+int fs_give_tree(int dir_fd, const char *name, uid_t uid, gid_t gid);
 
 /* Copies from the one's offset to its end, to the other's offset: by reflink, copy_file_range
  * or read/write. */

@@ -21,7 +21,6 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static uint64_t timeval_ns(struct timeval t)
@@ -169,7 +168,9 @@ static bool follow_order(struct inside *in)
 }
 
 /* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
- * alive by then: its files wait for the next program. Returns whether nobody else is. */
+ * alive by then: its files wait for the next program. Returns whether init has to
+ * stay until the spawner has passed the report on: the end of a warm box takes the memory of
+ * its program apart (hermes_warm_exit()), which would delay the answer. */
 static bool watch_payload(struct inside *in, pid_t payload)
 {
     bool is_session = in->box->flags & BOX_CHANNEL;
@@ -197,16 +198,7 @@ static bool watch_payload(struct inside *in, pid_t payload)
         ;
     end.is_empty = left < 0 && errno == ECHILD;
     end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
-    (void)inside_send(in, &end);
-    return end.is_empty;
-}
-
-/* Our own end would wake who holds the memory of a warm program (hermes_warm_exit()), and put
- * him in the way of those who tell of it now. */
-static void linger(void)
-{
-    const struct timespec nap = {.tv_nsec = 700000};
-    (void)nanosleep(&nap, NULL);
+    return inside_send(in, &end) == 0 && in->is_warm && !is_session && !end.is_empty;
 }
 
 /* Kills what the payload left, waits until the box is empty, and only then lets a helper with
@@ -274,13 +266,13 @@ void init_watch(struct inside *in, int payload, bool is_parked)
     if (r < 0)
         inside_fail(in, STEP_DROP, r);
     close_ends(in);
-    bool is_empty = watch_payload(in, payload);
+    bool has_to_stay = watch_payload(in, payload);
     if (is_parked)
         take_collect(in);
     if (in->collect_fd >= 0)
         collect_files(in);
-    else if (in->is_warm && !is_session && !is_empty)
-        linger();
+    else if (has_to_stay)
+        (void)inside_wait_go(in);
 }
 
 int init_run(struct inside *in)

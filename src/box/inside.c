@@ -39,11 +39,17 @@ int inside_send(const struct inside *in, const struct link_record *record)
     return n < 0 ? -errno : 0;
 }
 
-void inside_fail(const struct inside *in, uint32_t step, int error)
+static _Noreturn void fail_at(const struct inside *in, uint32_t step, int error, uint32_t which)
 {
     (void)inside_send(
-        in, &(struct link_record){.kind = LINK_FAILED, .step = step, .error = error});
+        in, &(struct link_record){
+                .kind = LINK_FAILED, .step = step, .error = error, .status = (int32_t)which});
     _exit(1);
+}
+
+void inside_fail(const struct inside *in, uint32_t step, int error)
+{
+    fail_at(in, step, error, 0);
 }
 
 uint64_t inside_cpu_ns(void)
@@ -51,6 +57,14 @@ uint64_t inside_cpu_ns(void)
     struct timespec ts;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int inside_follow(int life_fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || fcntl(life_fd, F_GETLK, &lock) < 0)
+        return -errno;
+    return lock.l_type == F_UNLCK ? -EPIPE : 0;
 }
 
 int inside_die_first(void)
@@ -90,9 +104,9 @@ int inside_close_others(int *keep, size_t count)
  * control groups must not live on in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[8 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->job_fd, in->stdin_fd, in->stdout_fd,
-        in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
-    memcpy(keep + 8, in->mount_fds, sizeof(in->mount_fds));
+    int keep[9 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->life_fd, in->job_fd, in->stdin_fd,
+        in->stdout_fd, in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
+    memcpy(keep + 9, in->mount_fds, sizeof(in->mount_fds));
     return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 }
 
@@ -123,12 +137,15 @@ static int wait_maps(const struct inside *in)
  * where it was the zygote, whom others wait for, that comes when we have left its memory. */
 static int wait_release(const struct inside *in)
 {
-    return in->maps ? wait_maps(in) : inside_wait_go(in);
+    if (in->maps)
+        return wait_maps(in);
+    int r = inside_follow(in->life_fd);
+    return r < 0 ? r : inside_wait_go(in);
 }
 
 /* The kernel's view of us: first to die when the host runs out of memory (a zygote is that, and
- * who is born of it), and no user namespace below this one but those of forks (the filter keeps
- * the program from making any). Both files are the host's /proc, still visible here. */
+ * who is born of it), and no user namespace below this one; a fork raises the limit for the
+ * moment that it needs (fork.h). Both files are the host's /proc, still visible here. */
 static int limit_self(const struct inside *in)
 {
     int r = in->is_warm ? 0 : inside_die_first();
@@ -136,23 +153,21 @@ static int limit_self(const struct inside *in)
         return r;
     if (in->box->remove & BARRIER_USERNS_MAX)
         return 0;
-    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces",
-        in->box->flags & BOX_FORKS ? "128" : "0");
+    return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
 }
 
-/* Changing ids clears the parent-death signal, so that is set after it; a spawner that died in
- * between shows as a closed link. */
+/* From here on nothing waits or runs that the spawner's end would not kill. */
 static int take_identity(const struct inside *in)
 {
     unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
     const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                SECBIT_NO_SETUID_FIXUP_LOCKED;
     if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
-        setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
-    struct pollfd link = {.fd = in->link_fd, .events = 0};
-    return poll(&link, 1, 0) != 0 ? -EPIPE : 0;
+    int r = inside_follow(in->life_fd);
+    (void)close(in->life_fd);
+    return r;
 }
 
 static int start_session(const struct inside *in)
@@ -191,9 +206,7 @@ static int set_no_new_privs(const struct inside *in)
  * those that read the job. The steps that follow need nothing the filter refuses. */
 static int load_filter(const struct inside *in)
 {
-    if (in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP))
-        return 0;
-    return seccomp_load(in->is_warm ? SECCOMP_REST : SECCOMP_WHOLE);
+    return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
 }
 
 static const struct {
@@ -263,12 +276,13 @@ void inside_run(struct inside *in)
 {
     int r;
     uint32_t step;
+    uint32_t which;
     for (size_t i = 0; i < sizeof(steps_before) / sizeof(steps_before[0]); i++) {
         if ((r = steps_before[i].run(in)) < 0)
             inside_fail(in, steps_before[i].step, r);
     }
-    if ((r = mounts_enter(in, &step)) < 0)
-        inside_fail(in, step, r);
+    if ((r = mounts_enter(in, &step, &which)) < 0)
+        fail_at(in, step, r, which);
     for (size_t i = 0; i < sizeof(steps_after) / sizeof(steps_after[0]); i++) {
         if ((r = steps_after[i].run(in)) < 0)
             inside_fail(in, steps_after[i].step, r);

@@ -23,6 +23,7 @@ struct inside {
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed then */
     int join_count;
     int link_fd; /* SOCK_SEQPACKET to the spawner */
+    int life_fd; /* of the spawner, for inside_follow() */
     int job_fd;
     int stdin_fd;
     int stdout_fd;
@@ -51,10 +52,11 @@ struct payload_words {
 void inside_run(struct inside *in);
 
 /* Parts of the list, each in its own file. All return 0 or negative errno. */
-int mounts_enter(const struct inside *in, uint32_t *ret_step); /* mounts.c */
-unsigned drop_payload_id(const struct inside *in);             /* inside the box */
-int drop_rlimits(const struct inside *in);                     /* drop.c */
-int drop_bounding(const struct inside *in); /* early, while the ids are being mapped */
+/* mounts.c; *ret_which: the shared directory that failed, from 1 on, or 0. */
+int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which);
+unsigned drop_payload_id(const struct inside *in); /* inside the box */
+int drop_rlimits(const struct inside *in);         /* drop.c */
+int drop_bounding(const struct inside *in);        /* early, while the ids are being mapped */
 int drop_to_payload(const struct inside *in);
 int drop_init(bool starts_another);
 int drop_watcher(void);
@@ -93,8 +95,15 @@ _Noreturn void terminal_run(const struct inside *in, const struct terminal_order
     int (*prepare)(const struct inside *in));
 void terminal_refuse(int fd, int error);
 
-/* Waits for the spawner's go-ahead: every limit stands, and somebody watches. */
+/* Waits for the spawner's go-ahead: every limit stands, and somebody watches. At the end of a
+ * warm box: until the spawner has passed the end of the program on (-EPIPE then). */
 int inside_wait_go(const struct inside *in);
+
+/* Has the kernel kill this process when its parent, the spawner, ends: 0, or -EPIPE when that
+ * has ended already. Every change of ids takes the wish back, so it is asked for again after
+ * each. The link cannot tell: children of the spawner that were born a moment ago still have
+ * its other end. */
+int inside_follow(int life_fd);
 
 /* First to go when the host runs out of memory. A program could undo it if it could write to
  * its /proc. */

@@ -2,8 +2,10 @@
 
 /* The file system of one box. We are in a copy of the runtime's mount namespace (tree.h): the
  * tree is cloned, the box's own file systems are put on it, and the box moves in. Targets are
- * our own directories, addressed from the descriptor of the tree; nothing a stranger made
- * exists yet. */
+ * addressed from the descriptor of the tree. Nothing a stranger made exists yet but in shared
+ * directories, where another run may have planted links, and may swap one in at any moment: so
+ * the places below them are walked by descriptor, one component at a time, and no link is
+ * followed. */
 
 #include "box/inside.h"
 
@@ -14,6 +16,7 @@
 #include "proto/terminal.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -83,22 +86,34 @@ static bool mount_path_ok(const char path[SPAWN_PATH_MAX])
     return str_name_problem(path + 1, strlen(path + 1)) == NULL;
 }
 
-/* Makes the place for a shared directory or file, inside file systems that are still empty. */
-static int make_target(int root_fd, const char *path, bool is_dir)
+static int open_dir(int dir_fd, const char *name)
 {
-    char part[SPAWN_PATH_MAX];
-    const char *slash = strchr(path, '/');
-    while (slash) {
-        slash = strchr(slash + 1, '/');
-        size_t len = slash ? (size_t)(slash - path) : strlen(path);
-        (void)snprintf(part, sizeof(part), "%.*s", (int)len, path);
-        if ((slash || is_dir) && mkdirat(root_fd, part, 0755) < 0 && errno != EEXIST)
+    return sys_openat2(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
+        RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+/* Makes the place for a shared directory or file, if it is not there, and opens it. */
+static int open_target(int root_fd, const char *path, bool is_dir)
+{
+    char parts[SPAWN_PATH_MAX];
+    char *save = NULL;
+    cleanup_close int at = open_dir(root_fd, ".");
+    (void)snprintf(parts, sizeof(parts), "%s", path);
+    for (char *name = strtok_r(parts, "/", &save); name && at >= 0;) {
+        char *next = strtok_r(NULL, "/", &save);
+        if (!next && !is_dir) {
+            int fd =
+                openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+            return fd < 0 ? -errno : fd;
+        }
+        if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
             return -errno;
+        int below = open_dir(at, name);
+        (void)close(at);
+        at = below;
+        name = next;
     }
-    if (is_dir)
-        return 0;
-    cleanup_close int fd = openat(root_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    return fd < 0 ? -errno : 0;
+    return take_fd(&at);
 }
 
 /* A writable one the spawner may have made already, with its owners mapped (idmap.h). */
@@ -113,12 +128,14 @@ static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_f
     int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, 0, true);
     if (r == 0 && fstat(fd, &st) < 0)
         r = -errno;
-    if (r < 0 || (r = make_target(root_fd, m->path + 1, S_ISDIR(st.st_mode))) < 0)
+    if (r < 0)
         return r;
-    return sys_mount_attach(fd, root_fd, m->path + 1);
+    cleanup_close int target = open_target(root_fd, m->path + 1, S_ISDIR(st.st_mode));
+    return target < 0 ? target : sys_mount_attach(fd, target, "");
 }
 
-static int mount_all_shared(int root_fd, const struct inside *in)
+/* *ret_which: the number of the one that failed, from 1 on. */
+static int mount_all_shared(int root_fd, const struct inside *in, uint32_t *ret_which)
 {
     bool in_mnt = false;
     int r = 0;
@@ -126,8 +143,10 @@ static int mount_all_shared(int root_fd, const struct inside *in)
         in_mnt = in_mnt || str_has_prefix(in->box->mounts[i].path, "/mnt/");
     if (in_mnt)
         r = mount_tmpfs(NEW_ROOT "/mnt", "1777", in, MS_NOEXEC);
-    for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++)
+    for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++) {
+        *ret_which = i + 1;
         r = mount_shared(root_fd, &in->box->mounts[i], in->mount_fds[i]);
+    }
     return r;
 }
 
@@ -161,10 +180,11 @@ static int pivot(int root_fd)
     return getcwd(cwd, sizeof(cwd)) && str_eq(cwd, "/box") ? 0 : -ENOENT;
 }
 
-int mounts_enter(const struct inside *in, uint32_t *ret_step)
+int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which)
 {
     int r;
     cleanup_close int root = -1;
+    *ret_which = 0;
     *ret_step = STEP_TREE;
     if ((r = clone_tree(&root)) < 0)
         return r;
@@ -172,7 +192,7 @@ int mounts_enter(const struct inside *in, uint32_t *ret_step)
     if ((r = mount_own(root, in)) < 0)
         return r;
     *ret_step = STEP_MOUNT;
-    if ((r = mount_all_shared(root, in)) < 0)
+    if ((r = mount_all_shared(root, in, ret_which)) < 0)
         return r;
     *ret_step = STEP_PROC;
     if ((r = mount_proc(root, in)) < 0)

@@ -19,37 +19,19 @@
 
 #include "seccomp_filter.h"
 
-#define PART(array)                                                                            \
-    {                                                                                          \
-        array, sizeof(array) / sizeof((array)[0])                                              \
-    }
-static const struct {
-    const struct sock_filter *filter;
-    size_t count;
-} parts[] = {
-    [SECCOMP_WHOLE] = PART(seccomp_filter),
-    [SECCOMP_FIRST] = PART(seccomp_first),
-    [SECCOMP_REST] = PART(seccomp_rest),
-};
+#define FILTER_COUNT (sizeof(seccomp_filter) / sizeof(seccomp_filter[0]))
+_Static_assert(FILTER_COUNT <= BPF_MAXINSNS, "the kernel takes no longer filter");
 
-const struct sock_filter *seccomp_filter_get(enum seccomp_part part, size_t *ret_count)
-{
-    *ret_count = parts[part].count;
-    return parts[part].filter;
-}
-
-int seccomp_load(enum seccomp_part part)
+int seccomp_load(void)
 {
     /* Root may load a filter without it, and would then gain rights by exec of a set-uid file.
      */
     if (prctl(PR_GET_NO_NEW_PRIVS, 0L, 0L, 0L, 0L) != 1)
         return -EACCES;
-    if (part == SECCOMP_REST && prctl(PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != SECCOMP_MODE_FILTER)
-        return -EACCES;
 
     const struct sock_fprog program = {
-        .len = (unsigned short)parts[part].count,
-        .filter = (struct sock_filter *)parts[part].filter, /* the kernel only reads it */
+        .len = FILTER_COUNT,
+        .filter = (struct sock_filter *)seccomp_filter, /* the kernel only reads it */
     };
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, &program) < 0)
         return -errno;

@@ -5,7 +5,7 @@
  *
  * A v1 memory group kills one process when the limit is reached, a v2 group (memory.oom.group)
  * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
- * which then kills the box. */
+ * which looks, and then kills the box. */
 
 #include "cgroup/cgroup.h"
 
@@ -28,14 +28,19 @@
  * than what its memory may be measured wrongly by. */
 enum { LEFT_MAX = 512 << 10 };
 
+/* A charge of the largest size that the kernel kills for, eight pages, fails no further from
+ * the limit than this (of pages of 64 KiB). */
+enum { LARGEST_CHARGE = 8 * 65536 };
+
 enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 
 /* A limit file: written when the tree has the use and is of that version. */
 struct limit_file {
     unsigned use;
     bool v2;
-    uint32_t barrier; /* enum spawn_barrier that leaves it out */
-    bool optional;    /* may be missing: swap accounting is not always built in */
+    uint32_t barrier;    /* enum spawn_barrier that leaves it out */
+    const char *missing; /* NULL: must be there. "": need not, swap accounting is not always
+                            built in. A file: that is set to 0 instead */
     const char *file;
     void (*format)(char *out, size_t size, const struct spawn_limits *limits);
 };
@@ -89,17 +94,20 @@ static void format_one(char *out, size_t size, const struct spawn_limits *l)
 }
 
 static const struct limit_file limit_files[] = {
-    {TREE_MEMORY, false, BARRIER_MEMORY, false, "memory.limit_in_bytes", format_memory},
-    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.memsw.limit_in_bytes", format_memory},
+    {TREE_MEMORY, false, BARRIER_MEMORY, NULL, "memory.limit_in_bytes", format_memory},
+    /* Where swap is not counted, none is used: what was swapped out would be beyond the limit.
+     */
+    {TREE_MEMORY, false, BARRIER_MEMORY, "memory.swappiness", "memory.memsw.limit_in_bytes",
+        format_memory},
     /* Buffers of sockets: v2 counts them with the rest, v1 apart and without limit. */
-    {TREE_MEMORY, false, BARRIER_MEMORY, true, "memory.kmem.tcp.limit_in_bytes", format_memory},
-    {TREE_PIDS, false, BARRIER_PIDS, false, "pids.max", format_pids},
-    {TREE_CPU, false, BARRIER_CPU, false, "cpu.cfs_quota_us", format_cpu_v1},
-    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.max", format_memory},
-    {TREE_MEMORY, true, BARRIER_MEMORY, true, "memory.swap.max", format_zero},
-    {TREE_MEMORY, true, BARRIER_MEMORY, false, "memory.oom.group", format_one},
-    {TREE_PIDS, true, BARRIER_PIDS, false, "pids.max", format_pids},
-    {TREE_CPU, true, BARRIER_CPU, false, "cpu.max", format_cpu_v2},
+    {TREE_MEMORY, false, BARRIER_MEMORY, "", "memory.kmem.tcp.limit_in_bytes", format_memory},
+    {TREE_PIDS, false, BARRIER_PIDS, NULL, "pids.max", format_pids},
+    {TREE_CPU, false, BARRIER_CPU, NULL, "cpu.cfs_quota_us", format_cpu_v1},
+    {TREE_MEMORY, true, BARRIER_MEMORY, NULL, "memory.max", format_memory},
+    {TREE_MEMORY, true, BARRIER_MEMORY, "", "memory.swap.max", format_zero},
+    {TREE_MEMORY, true, BARRIER_MEMORY, NULL, "memory.oom.group", format_one},
+    {TREE_PIDS, true, BARRIER_PIDS, NULL, "pids.max", format_pids},
+    {TREE_CPU, true, BARRIER_CPU, NULL, "cpu.max", format_cpu_v2},
 };
 
 /* `old` are the limits that the leaf has, or NULL. On v1 that of memory is never above that of
@@ -118,7 +126,9 @@ static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
         char text[48];
         f->format(text, sizeof(text), limits);
         int r = fs_write_once(leaf_fd, f->file, text);
-        if (r < 0 && !(f->optional && r == -ENOENT))
+        if (r == -ENOENT && f->missing)
+            r = f->missing[0] ? fs_write_once(leaf_fd, f->missing, "0") : 0;
+        if (r < 0)
             return r;
     }
     return 0;
@@ -131,6 +141,11 @@ int cgroup_tree_with(const struct cgroup_host *host, unsigned use)
             return (int)i;
     }
     return -1;
+}
+
+bool cgroup_host_is_nested(const struct cgroup_host *host)
+{
+    return host->count && host->trees[0].name[0];
 }
 
 /* Registers an eventfd with memory.oom_control (cgroup v1). */
@@ -207,7 +222,7 @@ static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *lea
 
 void cgroup_leaf_init(struct cgroup_leaf *leaf)
 {
-    *leaf = (struct cgroup_leaf){.oom_fd = -1};
+    *leaf = (struct cgroup_leaf){.oom_fd = -1, .weight_fd = -1};
     for (unsigned i = 0; i < CGROUP_MAX_TREES; i++)
         leaf->fds[i] = -1;
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
@@ -236,8 +251,10 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
     if (r < 0)
         return r;
     *ret_step = STEP_CGROUP_LIMIT;
-    if ((r = cgroup_leaf_limit(host, limits, skip, leaf)) < 0)
+    if ((r = cgroup_leaf_limit(host, limits, skip, leaf)) < 0) {
         (void)cgroup_leaf_remove(host, leaf);
+        cgroup_leaf_init(leaf);
+    }
     return r;
 }
 
@@ -299,13 +316,23 @@ int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
 }
 
 void cgroup_leaf_weigh(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light)
+    const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t weight)
 {
+    enum { SHARES_MIN = 2, V2_MAX = 10000 }; /* the kernel's */
     int i = cgroup_tree_with(host, TREE_CPU);
-    if (i >= 0 && host->trees[i].v2)
-        (void)fs_write_once(leaf->fds[i], "cpu.weight", is_light ? "25" : "100");
-    else if (i >= 0)
-        (void)fs_write_once(leaf->fds[i], "cpu.shares", is_light ? "256" : "1024");
+    if (i < 0 || leaf->fds[i] < 0 || leaf->weight == weight || !cgroup_host_is_nested(host))
+        return;
+    bool v2 = host->trees[i].v2;
+    uint32_t least = v2 ? 1 : SHARES_MIN;
+    uint64_t value = v2 ? (uint64_t)weight * V2_MAX / WEIGHT_MAX : weight;
+    char text[16];
+    int len =
+        snprintf(text, sizeof(text), "%u", value > least ? (unsigned)value : (unsigned)least);
+    if (leaf->weight_fd < 0)
+        leaf->weight_fd =
+            openat(leaf->fds[i], v2 ? "cpu.weight" : "cpu.shares", O_WRONLY | O_CLOEXEC);
+    if (leaf->weight_fd >= 0 && pwrite(leaf->weight_fd, text, (size_t)len, 0) == len)
+        leaf->weight = weight;
 }
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
@@ -381,8 +408,9 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return fs_read_small(dir_fd, file, text, sizeof(text)) < 0 ? 0 : find_number(text, key);
 }
 
-static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
-    enum cgroup_counter which, uint64_t *ret)
+/* `key` instead of the counter's own, or NULL. */
+static bool get_keyed(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    enum cgroup_counter which, const char *key, uint64_t *ret)
 {
     char text[1024];
     int tree;
@@ -392,8 +420,14 @@ static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf
         return false;
     text[n] = '\0';
     const struct counter *c = counter_of(host, which, &tree);
-    *ret = find_number(text, c->key[host->trees[tree].v2]);
+    *ret = find_number(text, key ? key : c->key[host->trees[tree].v2]);
     return true;
+}
+
+static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    enum cgroup_counter which, uint64_t *ret)
+{
+    return get_keyed(host, leaf, which, NULL, ret);
 }
 
 /* 0 when it cannot be read: usage is for reports and may not fail a run. */
@@ -425,6 +459,8 @@ int cgroup_leaf_prepare(const struct cgroup_host *host, struct cgroup_leaf *leaf
     if ((r = cgroup_leaf_open_counters(host, leaf)) < 0 ||
         (r = cgroup_leaf_watch_oom(host, leaf, 0)) < 0)
         (void)cgroup_leaf_remove(host, leaf);
+    else
+        cgroup_leaf_weigh(host, leaf, WEIGHT_MAX);
     return r;
 }
 
@@ -463,15 +499,61 @@ static uint64_t read_cpu_ns(const struct cgroup_host *host, const struct cgroup_
     return read_counter(host, leaf, COUNTER_CPU) * (host->use & TREE_KILL ? 1000 : 1);
 }
 
+/* Whether it was the leaf's own limit that left no memory. v2 counts that; v1 tells the most
+ * that was ever used. */
+static bool has_reached_limit(
+    const struct cgroup_host *host, const struct cgroup_leaf *leaf, uint64_t peak_bytes)
+{
+    uint64_t times;
+    if (host->trees[cgroup_tree_with(host, TREE_MEMORY)].v2)
+        return get_keyed(host, leaf, COUNTER_OOM, "oom", &times) && times > 0;
+    return peak_bytes + LARGEST_CHARGE >= leaf->limits.memory_bytes;
+}
+
+bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    uint64_t kills;
+    return get_counter(host, leaf, COUNTER_OOM, &kills);
+}
+
+/* Whether a group has had about as many processes as it may. The kernel notes the most without
+ * a lock, and refuses several that come at once although one of them had room. Before Linux 6.1
+ * it does not tell: then the group counts as full, and a refusal as the box's own. */
+static bool was_full(int fd, uint64_t limit)
+{
+    uint64_t peak = read_number(fd, "pids.peak", NULL);
+    return !peak || peak + 1 + limit / 8 > limit;
+}
+
+/* A refused process is counted where it was asked for (v1, and v2 before Linux 6.11), whichever
+ * group above had no room. */
+static bool is_crowded(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
+{
+    int i = cgroup_tree_with(host, TREE_PIDS);
+    return i >= 0 && host->processes && was_full(host->trees[i].fd, host->processes) &&
+           !was_full(leaf->fds[i], (uint64_t)leaf->limits.processes + 1);
+}
+
+uint64_t cgroup_host_refusals(const struct cgroup_host *host)
+{
+    int i = cgroup_tree_with(host, TREE_PIDS);
+    bool can_tell = i >= 0 && host->trees[i].v2 && host->trees[i].name[0];
+    return can_tell ? read_number(host->trees[i].fd, "pids.events.local", "max") : 0;
+}
+
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret)
 {
+    bool refused = read_counter(host, leaf, COUNTER_PIDS) > 0;
+    bool crowded = refused && is_crowded(host, leaf);
     uint64_t cpu_ns = read_cpu_ns(host, leaf);
     *ret =
         (struct cgroup_usage){.cpu_ns = cpu_ns > leaf->before_ns ? cpu_ns - leaf->before_ns : 0,
             .peak_bytes = read_counter(host, leaf, COUNTER_PEAK),
             .oom_kill = read_counter(host, leaf, COUNTER_OOM) > 0,
-            .pids_max = read_counter(host, leaf, COUNTER_PIDS) > 0};
+            .pids_max = refused && !crowded,
+            .crowded = crowded};
+    ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 
 bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
@@ -482,7 +564,7 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     } bounds[] = {
         {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
     uint64_t value;
-    /* An event that is still there would kill the next box. The kernel may tell of a limit that
+    /* An event that is still there would be the next box's. The kernel may tell of a limit that
      * was reached without counting a victim. */
     if (leaf->oom_fd >= 0 && read(leaf->oom_fd, &value, sizeof(value)) > 0)
         return false;
@@ -550,6 +632,7 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
 {
     int result = 0;
     close_fd(&leaf->oom_fd);
+    close_fd(&leaf->weight_fd);
     for (unsigned i = 0; i < COUNTER_COUNT; i++)
         close_fd(&leaf->counter_fds[i]);
     close_lent(leaf);

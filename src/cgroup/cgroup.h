@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Control groups: one leaf per box, hermes-<128 random bits>. The machine may have v2, v1 or
- * both (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not see which. A
- * leaf may serve another box once nobody is in it, nothing of what it counts was reached, and
- * its counters have been set back (cgroup_leaf_renew()): to make and remove one takes a tenth
- * of a warm run's processor time. A leaf is flock()ed for as long as its spawner lives, in
- * every tree: so anybody can tell a live box from what a killed spawner left, the lock is on
- * the very thing it protects, and it dies with its owner. Every function returns 0 or negative
- * errno. */
+/* Control groups: one leaf per box, hermes-<128 random bits>. Those of a server lie in a group
+ * of its own, which limits what all of them have together. The machine may have v2, v1 or both
+ * (hybrid: limits in v1, cgroup.kill and clone-into in v2); callers do not see which. A leaf
+ * may serve another box once nobody is in it, nothing of what it counts was reached, and its
+ * counters have been set back (cgroup_leaf_renew()): to make and remove one takes a tenth of a
+ * warm run's processor time. A leaf is flock()ed for as long as its spawner lives, in every
+ * tree: so anybody can tell a live box from what a killed spawner left, the lock is on the very
+ * thing it protects, and it dies with its owner. Every function returns 0 or negative errno. */
 
 #include "proto/box.h"
 #include "proto/spawn.h"
@@ -44,7 +44,8 @@ struct cgroup_host {
     unsigned use; /* union of the trees' */
     unsigned count;
     struct cgroup_tree trees[CGROUP_MAX_TREES];
-    int reason; /* why there is none or a part is missing: negative errno */
+    uint32_t processes; /* limit of the group of our own; 0 without */
+    int reason;         /* why there is none or a part is missing: negative errno */
 };
 
 enum cgroup_counter {
@@ -59,9 +60,11 @@ enum cgroup_counter {
 
 struct cgroup_leaf {
     char name[CGROUP_NAME];
-    int fds[CGROUP_MAX_TREES]; /* of the leaf directory in each tree; -1 when absent */
-    int oom_fd;                /* v1: eventfd that fires when the memory limit kills; else -1 */
+    int fds[CGROUP_MAX_TREES];          /* of the leaf directory in each tree; -1 when absent */
+    int oom_fd;                         /* v1: eventfd, see cgroup_leaf_watch_oom(); else -1 */
     int counter_fds[COUNTER_COUNT];     /* opened ahead, or -1 */
+    int weight_fd;                      /* of its weight, once that was set, or -1 */
+    uint32_t weight;                    /* see cgroup_leaf_weigh(); 0: the kernel's own */
     int lent_fds[CGROUP_MAX_TREES + 1]; /* see cgroup_leaf_lend() */
     unsigned lent_count, join_count;
     struct spawn_limits limits;
@@ -72,21 +75,35 @@ struct cgroup_leaf {
 struct cgroup_usage {
     uint64_t cpu_ns;
     uint64_t peak_bytes;
-    bool oom_kill;
-    bool pids_max;
+    bool oom_kill; /* somebody in it was killed for want of memory, */
+    bool is_limit; /* and it has used all that its own limit allows: not the host's want alone,
+                      nor that of a group above */
+    bool pids_max; /* a process was refused by the leaf's own limit, */
+    bool crowded;  /* or by that of all boxes or of the host */
 };
 
 /* Finds the trees. With no usable tree mode is CGROUP_NONE and reason says why; that is not an
  * error. */
 void cgroup_host_open(struct cgroup_host *host, bool rootless);
 
-/* Makes a group of our own in the v2 tree, if there is that tree, and has leaves made in it
- * from now on. Processes in them that have this group id may clone into any of them (zygotes
- * do): who enters a group afterwards takes a lock of the whole machine's for it, and waits
- * milliseconds if nobody did lately. */
-int cgroup_host_nest(struct cgroup_host *host, gid_t group);
+/* Makes a group of our own in every tree, and has leaves made in it from now on. All that is in
+ * it together may have so many processes (0: no limit), and weighs against the rest of the
+ * machine as much as two usual groups for each processor: so many runs are let in. Processes in
+ * its leaves that have this group id, if it is not 0, may clone into any of them (zygotes do):
+ * who enters a v2 group afterwards takes a lock of the whole machine's for it, and waits
+ * milliseconds if nobody did lately. After a failure there is no group; *ret_step as of
+ * cgroup_leaf_make(). */
+int cgroup_host_nest(
+    struct cgroup_host *host, gid_t group, uint32_t processes, uint32_t *ret_step);
 
-/* Removes the group of our own; -EBUSY while there are leaves in it. */
+/* Whether there is that group. */
+bool cgroup_host_is_nested(const struct cgroup_host *host);
+
+/* How many processes its limit has refused, where the kernel tells that of the group and not of
+ * the leaf: v2 since Linux 6.11. Elsewhere 0; see struct cgroup_usage. */
+uint64_t cgroup_host_refusals(const struct cgroup_host *host);
+
+/* Removes it; -EBUSY while there are leaves in it. */
 int cgroup_host_unnest(struct cgroup_host *host);
 
 /* Removes the leaves that dead spawners left, with what is still alive in them. */
@@ -142,8 +159,9 @@ int cgroup_leaf_open_joins(const struct cgroup_host *host, const struct cgroup_l
 int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
     int fds[CGROUP_MAX_TREES + 1], unsigned *ret_joins);
 
-/* v1: has the leaf tell when its memory limit kills, see oom_fd. Call it before the program may
- * run; `skip` as above. */
+/* v1: has the leaf tell by oom_fd that it is worth a look whether its memory limit has killed:
+ * the kernel is about to kill, for this limit or that of a group above, or the leaf was
+ * removed. Call it before the program may run; `skip` as above. */
 int cgroup_leaf_watch_oom(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t skip);
 
@@ -160,9 +178,12 @@ int cgroup_leaf_settle(const struct cgroup_host *host, const struct cgroup_leaf 
 int cgroup_leaf_pids(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     pid_t *ret_pids, unsigned max);
 
-/* Gives the leaf a small share of the processors, or the usual one, while others want them. */
+/* The leaf's share of the processors beside that of other leaves in the group of our own, while
+ * those want them too: 1 to WEIGHT_MAX. Leaves that lie outside such a group stay as they are:
+ * the rest of the machine has other measures. */
+enum { WEIGHT_MAX = 1 << 16 };
 void cgroup_leaf_weigh(
-    const struct cgroup_host *host, const struct cgroup_leaf *leaf, bool is_light);
+    const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t weight);
 
 int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
@@ -170,6 +191,8 @@ uint64_t cgroup_leaf_memory(const struct cgroup_host *host, const struct cgroup_
 uint64_t cgroup_leaf_tasks(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 /* How much more the leaf may use; UINT64_MAX without a limit, 0 when it cannot be told. */
 uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
+/* False when the leaf was taken away: nothing limits who was in it. */
+bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 void cgroup_leaf_usage(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, struct cgroup_usage *ret);
 

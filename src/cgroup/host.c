@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -366,35 +367,46 @@ static DIR *open_groups(int parent_fd, const char *name)
     return dir;
 }
 
-static void remove_children(int fd)
+/* Kills whatever is in a group; on v2 also in those below it. */
+static void kill_in(int fd)
 {
-    cleanup_closedir DIR *dir = open_groups(fd, ".");
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (str_has_prefix(e->d_name, CGROUP_PREFIX))
-            (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    char text[TEXT_MAX];
+    uint64_t pid;
+    char *save = NULL;
+    if (fs_write_once(fd, "cgroup.kill", "1") == 0 ||
+        fs_read_small(fd, "cgroup.procs", text, sizeof(text)) < 0)
+        return;
+    for (char *p = strtok_r(text, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
+        if (str_parse_u64(p, &pid) == 0 && pid > 1)
+            (void)kill((pid_t)pid, SIGKILL);
     }
 }
 
-/* Kills whatever is in a group and those in it (v2), and removes it, waiting a little for the
- * dying. */
+/* Removes the leaves in the group of a spawner; with what is in them if `kills`. */
+static void remove_children(int fd, bool kills)
+{
+    cleanup_closedir DIR *dir = open_groups(fd, ".");
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (!str_has_prefix(e->d_name, CGROUP_PREFIX))
+            continue;
+        cleanup_close int child =
+            kills ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        if (child >= 0)
+            kill_in(child);
+        (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+}
+
+/* Kills whatever is in a group and those in it, and removes it, waiting a little for the dying.
+ */
 static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
 {
     cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
     for (;;) {
-        if (fs_write_once(fd, "cgroup.kill", "1") < 0) {
-            char text[TEXT_MAX];
-            uint64_t pid;
-            char *save = NULL;
-            if (fs_read_small(fd, "cgroup.procs", text, sizeof(text)) < 0)
-                text[0] = '\0';
-            for (char *p = strtok_r(text, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
-                if (str_parse_u64(p, &pid) == 0 && pid > 1)
-                    (void)kill((pid_t)pid, SIGKILL);
-            }
-        }
-        remove_children(fd);
+        kill_in(fd);
+        remove_children(fd, true);
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != EBUSY ||
             clock_ms() > deadline_ms)
             return;
@@ -411,7 +423,9 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
     for (unsigned i = 0; i < host->count; i++) {
         locks[i] =
             live ? -1 : openat(host->trees[i].top_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        live = live || (locks[i] >= 0 && flock(locks[i], LOCK_EX | LOCK_NB) < 0);
+        /* One that cannot be looked at may be alive. */
+        live =
+            live || (locks[i] < 0 ? errno != ENOENT : flock(locks[i], LOCK_EX | LOCK_NB) < 0);
     }
     uint64_t deadline_ms = clock_ms() + STALE_WAIT_MS;
     for (unsigned i = host->count; i-- > 0;) {
@@ -421,8 +435,9 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
     }
 }
 
-/* A leaf is made in the first tree first and removed there last, so all are found there; the
- * group of a spawner's own is in the v2 tree alone, and goes first: that kills all at once. */
+/* A leaf, or the group of a spawner's own with all its leaves, is made in the first tree first
+ * and removed there last, so all are found there. In the v2 tree, which comes last and goes
+ * first, one write kills all at once; what earlier versions left is in that tree alone. */
 void cgroup_host_sweep(const struct cgroup_host *host)
 {
     for (unsigned i = host->count; i-- > 0;) {
@@ -443,39 +458,86 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     find_trees(host);
 }
 
-int cgroup_host_nest(struct cgroup_host *host, gid_t group)
+/* What a group of our own is given; a value of 0 is not written. */
+static int limit_group(const struct cgroup_tree *tree, int fd, uint32_t processes)
 {
-    int i = cgroup_tree_with(host, TREE_KILL);
-    struct cgroup_tree *tree = &host->trees[i < 0 ? 0 : i];
+    enum { SHARES_USUAL = 1024, SHARES_MAX = 262144, V2_USUAL = 100, V2_MAX = 10000 };
+    cpu_set_t set;
+    unsigned cores =
+        sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+    unsigned weight = 2 * cores * (tree->v2 ? V2_USUAL : SHARES_USUAL);
+    unsigned most = tree->v2 ? V2_MAX : SHARES_MAX;
+    const struct {
+        unsigned use;
+        const char *file;
+        unsigned value;
+    } files[] = {{TREE_PIDS, "pids.max", processes},
+        {TREE_CPU, tree->v2 ? "cpu.weight" : "cpu.shares", weight < most ? weight : most}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char text[16];
+        (void)snprintf(text, sizeof(text), "%u", files[i].value);
+        int r = tree->use & files[i].use && files[i].value
+                    ? fs_write_once(fd, files[i].file, text)
+                    : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int nest_tree(
+    struct cgroup_tree *tree, const char *name, uint32_t processes, uint32_t *ret_step)
+{
+    cleanup_close int fd = -1;
     unsigned use;
-    int r = i < 0 ? 0 : -EAGAIN;
+    *ret_step = STEP_CGROUP;
+    memcpy(tree->name, name, sizeof(tree->name)); /* whatever follows, it is to be removed */
+    int r = cgroup_make_locked(tree, name, &fd);
+    if (r == 0 && tree->v2)
+        r = enable_controllers(fd, &use);
+    if (r < 0)
+        return r;
+    *ret_step = STEP_CGROUP_LIMIT;
+    if ((r = limit_group(tree, fd, processes)) == 0)
+        tree->fd = take_fd(&fd);
+    return r;
+}
+
+int cgroup_host_nest(
+    struct cgroup_host *host, gid_t group, uint32_t processes, uint32_t *ret_step)
+{
+    char name[CGROUP_NAME];
+    int r = host->count ? -EAGAIN : 0;
+    host->processes = processes;
     for (int attempt = 0; r == -EAGAIN && attempt < 4; attempt++) {
-        cleanup_close int fd = -1;
-        tree->group = group;
-        cgroup_random_name(tree->name);
-        r = cgroup_make_locked(tree, tree->name, &fd);
-        if (r == 0 && (r = enable_controllers(fd, &use)) == 0)
-            tree->fd = take_fd(&fd);
-        else
+        r = 0;
+        cgroup_random_name(name);
+        for (unsigned i = 0; r == 0 && i < host->count; i++) {
+            host->trees[i].group = host->trees[i].use & TREE_KILL ? group : 0;
+            r = nest_tree(&host->trees[i], name, processes, ret_step);
+        }
+        if (r < 0)
             (void)cgroup_host_unnest(host);
     }
     return r;
 }
 
+/* The first tree last, as with leaves. */
 int cgroup_host_unnest(struct cgroup_host *host)
 {
-    int i = cgroup_tree_with(host, TREE_KILL);
-    struct cgroup_tree *tree = &host->trees[i < 0 ? 0 : i];
-    if (!tree->name[0])
-        return 0;
-    if (tree->fd != tree->top_fd)
-        remove_children(tree->fd);
-    if (unlinkat(tree->top_fd, tree->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        return -errno;
-    if (tree->fd != tree->top_fd)
-        (void)close(tree->fd);
-    tree->fd = tree->top_fd;
-    tree->name[0] = '\0';
-    tree->group = 0;
+    for (unsigned i = host->count; i-- > 0;) {
+        struct cgroup_tree *tree = &host->trees[i];
+        if (!tree->name[0])
+            continue;
+        if (tree->fd != tree->top_fd)
+            remove_children(tree->fd, false);
+        if (unlinkat(tree->top_fd, tree->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            return -errno;
+        if (tree->fd != tree->top_fd)
+            (void)close(tree->fd);
+        tree->fd = tree->top_fd;
+        tree->name[0] = '\0';
+        tree->group = 0;
+    }
     return 0;
 }

@@ -156,8 +156,8 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
     struct judge_result result = {0};
     const struct judge_watch watch = {
         .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
-    uint64_t memory_mb;
-    int r = judge_weigh(engine, &args->problem.judge.spec, &memory_mb, &args->err);
+    struct box_need ignored;
+    int r = judge_weigh(engine, &args->problem.judge.spec, &ignored, &args->err);
     if (r == 0)
         r = judge_run(engine, &args->problem.judge.spec, &watch, &result, &args->err);
     int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);

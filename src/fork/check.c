@@ -58,12 +58,41 @@ static int differs(const struct fork_work *w, const char *name)
     return own.st_ino != original.st_ino ? 0 : -EPERM;
 }
 
+/* All four user and group ids are its own, seen from the host, and it is in no other group. */
+static bool has_own_ids(const struct fork_work *w, const char *text)
+{
+    char lines[128];
+    const struct box *root = &w->s->boxes[w->box->root];
+    unsigned id = ids_payload(&w->s->ids, root->slot) + (unsigned)w->box->fork_number;
+    (void)snprintf(lines, sizeof(lines), "\nUid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", id,
+        id, id, id, id, id, id, id);
+    return strstr(text, lines) && strstr(text, "\nGroups:\t \n");
+}
+
+/* It has as many filters as init, from whom all of the box have theirs. */
+static int check_filters(const struct fork_work *w, const char *text)
+{
+    static const char name[] = "\nSeccomp_filters:\t";
+    char path[32];
+    char init[8192];
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", w->init_pid);
+    int r = (int)fs_read_small(AT_FDCWD, path, init, sizeof(init));
+    if (r < 0)
+        return r;
+    const char *own = strstr(text, name);
+    const char *whole = strstr(init, name);
+    size_t len = whole ? strcspn(whole + 1, "\n") + 2 : 0;
+    return own && whole && strncmp(own, whole, len) == 0 ? 0 : -EPERM;
+}
+
 int fork_check_rights(const struct fork_work *w)
 {
     char text[8192];
     int r = (int)fs_read_small(w->proc_fd, "status", text, sizeof(text));
     if (r < 0)
         return r;
+    if (!has_own_ids(w, text) || (r = check_filters(w, text)) < 0)
+        return r < 0 ? r : -EPERM;
     for (size_t i = 0; i < sizeof(status_lines) / sizeof(status_lines[0]); i++) {
         if (!strstr(text, status_lines[i]))
             return -EPERM;

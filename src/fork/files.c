@@ -87,7 +87,7 @@ static _Noreturn void serve(
     uint64_t room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf);
     int r = enter_fork(s, box, fds);
     if (r < 0 || drop_bounding(&in) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        seccomp_load(SECCOMP_WHOLE) < 0) {
+        seccomp_load() < 0) {
         files_refuse(fd, r < 0 ? r : -EPERM);
         _exit(1);
     }

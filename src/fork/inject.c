@@ -1,6 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See inject.h. */
+/* See inject.h. The process is a stranger's: every byte of its memory, its registers and its
+ * signal handlers were chosen to lead us astray. What has to hold, and where it is made to:
+ *
+ * 1. Without its filter it executes nothing. The filter is suspended at the entry stop of a
+ *    call whose number, arguments, ABI and place were compared, and is back at the exit stop.
+ *    Between these two stops it is in the kernel. (inject_call)
+ * 2. From inject_ready() to inject_detach() it executes one instruction per call. It resumes at
+ *    `syscall` in its vDSO, in 64-bit mode, and each entry and exit stop must show that place
+ *    and its stack pointer. Nothing else can lead it away:
+ *    - Nobody changes the instruction. The vDSO must be private and not writable, and has no
+ *      file that somebody could write to or cut short. Nobody shares the memory. (find_memory)
+ *    - No handler runs. Signals are blocked. What cannot be blocked (SIGSTOP, a fault, SIGSYS
+ *      of a system-call user dispatch) is a stop before a handler is, and ends it. (run_to)
+ *    - No restartable sequence is aborted: its descriptor is cleared before each call. The area
+ *      is in private memory too. (clear_rseq)
+ *    - Breakpoints and probes are root's to set, and a process has one tracer.
+ * 3. What a call reads from memory is written at its entry stop, into private memory without a
+ *    file. Nothing can change it before the kernel reads it. (inject_call)
+ * 4. A surprise is the end. The state is TRACEE_LOST, no function resumes or detaches it, and
+ *    EXITKILL kills it before the kernel lets it go. */
 
 #include "fork/inject.h"
 
@@ -8,12 +27,17 @@
 
 #if defined(__x86_64__)
 
+#include "base/cleanup.h"
+
 #include <assert.h>
+#include <fcntl.h>
+#include <linux/audit.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -23,14 +47,19 @@ static_assert(sizeof(struct user_regs_struct) <= sizeof(((struct tracee *)0)->re
     "room for the registers");
 
 enum {
-    OPTION_SYSGOOD = 1,
-    OPTION_EXITKILL = 1 << 20,
+    OPTIONS = 1 | 1 << 20, /* TRACESYSGOOD, EXITKILL */
     OPTION_SUSPEND_SECCOMP = 1 << 21,
+    EVENT_STOP = 128, /* of PTRACE_INTERRUPT */
     SYSCALL_STOP = SIGTRAP | 0x80,
     ATTEMPTS = 200,
     STACK_MARGIN = 128 + 64, /* what the ABI lets a function use below the stack pointer */
-    RESTART_FIRST = 512,     /* the kernel's ERESTARTSYS .. ERESTART_RESTARTBLOCK */
-    RESTART_LAST = 516,
+    CODE_64 = 0x33,          /* the kernel's segments of 64-bit programs */
+    DATA_64 = 0x2b,
+    RESTART = 512, /* the kernel's ERESTARTSYS */
+    RSEQ_CS = 8,   /* where the kernel's struct rseq has the pointer to a sequence */
+    RSEQ_SIZE = 32,
+    VDSO_MAX = 16384,
+    CALL_SIZE = 2, /* of the instruction `syscall` */
 };
 
 static int result(long r)
@@ -38,141 +67,266 @@ static int result(long r)
     return r < 0 ? -errno : 0;
 }
 
-static int wait_stop(pid_t pid, int *ret_signal)
+static int wait_stop(pid_t pid, int *ret_status)
 {
-    int status;
     pid_t r;
-    while ((r = waitpid(pid, &status, __WALL)) < 0 && errno == EINTR)
+    while ((r = waitpid(pid, ret_status, __WALL)) < 0 && errno == EINTR)
         ;
     if (r < 0)
         return -errno;
-    if (!WIFSTOPPED(status))
-        return -ESRCH;
-    *ret_signal = WSTOPSIG(status);
-    return 0;
+    return WIFSTOPPED(*ret_status) ? 0 : -ESRCH;
 }
 
-static int get_registers(pid_t pid, struct user_regs_struct *ret)
+static int set_options(const struct tracee *t, long options)
 {
-    return result(ptrace(PTRACE_GETREGS, pid, 0, ret));
+    return result(ptrace(PTRACE_SETOPTIONS, t->pid, 0, (void *)options));
 }
 
-static int set_registers(pid_t pid, const struct user_regs_struct *regs)
+static int set_registers(const struct tracee *t, const struct user_regs_struct *regs)
 {
-    return result(ptrace(PTRACE_SETREGS, pid, 0, regs));
+    return result(ptrace(PTRACE_SETREGS, t->pid, 0, regs));
 }
 
-/* Whether it is stopped right behind the instruction `syscall`, in a call that will be made
- * again. */
-static int is_in_call(pid_t pid, const struct user_regs_struct *regs, bool *ret)
+/* Whether it waits in read(), by a 64-bit program's call that is to be made again. */
+static bool is_waiting(const struct user_regs_struct *regs)
 {
-    unsigned char code[2];
-    struct iovec ours = {code, sizeof(code)};
-    struct iovec theirs = {(void *)(uintptr_t)(regs->rip - 2), sizeof(code)};
-    if (process_vm_readv(pid, &ours, 1, &theirs, 1, 0) != (ssize_t)sizeof(code))
-        return -errno;
-    long long value = -(long long)regs->rax;
-    *ret = code[0] == 0x0f && code[1] == 0x05 && (long long)regs->orig_rax >= 0 &&
-           value >= RESTART_FIRST && value <= RESTART_LAST;
-    return 0;
+    return regs->cs == CODE_64 && regs->ss == DATA_64 && regs->orig_rax == SYS_read &&
+           -(long long)regs->rax == RESTART;
 }
 
-/* Another process may have got the number before we came: it is let go unharmed. */
-static int seize(pid_t pid, int pidfd)
+/* Stops it; 1 when it is where it is to be, else 0. A stop may be that of a signal, which it
+ * gets when it goes on. */
+static int stop(const struct tracee *t, struct user_regs_struct *ret, int *ret_signal)
+{
+    int status;
+    int r = result(ptrace(PTRACE_INTERRUPT, t->pid, 0, 0));
+    if (r < 0 || (r = wait_stop(t->pid, &status)) < 0 ||
+        (r = result(ptrace(PTRACE_GETREGS, t->pid, 0, ret))) < 0)
+        return r;
+    bool is_ours = status >> 16 == EVENT_STOP;
+    *ret_signal = is_ours ? 0 : WSTOPSIG(status);
+    return is_ours && is_waiting(ret);
+}
+
+/* The first stop(). Another process may have got the number before we came: it is let go
+ * unharmed. */
+static int seize(
+    const struct tracee *t, int pidfd, struct user_regs_struct *ret, int *ret_signal)
 {
     struct pollfd dead = {.fd = pidfd, .events = POLLIN};
-    int signal;
-    int r = result(ptrace(PTRACE_SEIZE, pid, 0, 0));
-    if (r < 0 || (r = result(ptrace(PTRACE_INTERRUPT, pid, 0, 0))) < 0 ||
-        (r = wait_stop(pid, &signal)) < 0)
-        return r;
+    int r = result(ptrace(PTRACE_SEIZE, t->pid, 0, 0));
+    int there = r < 0 ? r : stop(t, ret, ret_signal);
+    if (there < 0)
+        return there;
     if (poll(&dead, 1, 0) != 0) {
-        (void)ptrace(PTRACE_DETACH, pid, 0, 0);
+        (void)ptrace(PTRACE_DETACH, t->pid, 0, (void *)(long)*ret_signal);
         return -ESRCH;
     }
-    return result(ptrace(PTRACE_SETOPTIONS, pid, 0,
-        (void *)(OPTION_SYSGOOD | OPTION_EXITKILL | OPTION_SUSPEND_SECCOMP)));
+    r = set_options(t, OPTIONS);
+    return r < 0 ? r : there;
 }
 
 int inject_attach(struct tracee *t, pid_t pid, int pidfd)
 {
     struct user_regs_struct regs;
-    bool is_there = false;
     int signal;
     *t = (struct tracee){.pid = pid};
-    int r = seize(pid, pidfd);
+    int r = seize(t, pidfd, &regs, &signal);
     for (int i = 0; r == 0 && i < ATTEMPTS; i++) {
-        if ((r = get_registers(pid, &regs)) < 0 ||
-            (r = is_in_call(pid, &regs, &is_there)) < 0 || is_there)
-            break;
         /* It has just said hello and is not yet where it waits. */
-        r = result(ptrace(PTRACE_CONT, pid, 0, 0));
+        r = result(ptrace(PTRACE_CONT, t->pid, 0, (void *)(long)signal));
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-        if (r == 0 && (r = result(ptrace(PTRACE_INTERRUPT, pid, 0, 0))) == 0)
-            r = wait_stop(pid, &signal);
+        r = r < 0 ? r : stop(t, &regs, &signal);
     }
-    if (r < 0 || !is_there)
+    if (r <= 0)
         return r < 0 ? r : -EBUSY;
     memcpy(t->registers, &regs, sizeof(regs));
     t->scratch = (regs.rsp - STACK_MARGIN - INJECT_SCRATCH) & ~(uint64_t)15;
+    t->state = TRACEE_HELD;
     return 0;
 }
 
-int inject_write(const struct tracee *t, size_t offset, const void *data, size_t size)
+static int write_memory(const struct tracee *t, uint64_t to, const void *data, size_t size)
 {
     struct iovec ours = {(void *)(uintptr_t)data, size};
-    struct iovec theirs = {(void *)(uintptr_t)(t->scratch + offset), size};
-    if (offset + size > INJECT_SCRATCH)
-        return -EINVAL;
+    struct iovec theirs = {(void *)(uintptr_t)to, size};
     ssize_t n = process_vm_writev(t->pid, &ours, 1, &theirs, 1, 0);
     return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
 }
 
-/* Runs it to its next stop at a system call. */
-static int run_to_call(pid_t pid)
+static int clear_rseq(const struct tracee *t)
 {
-    int signal = 0;
-    int r = result(ptrace(PTRACE_SYSCALL, pid, 0, 0));
-    if (r == 0)
-        r = wait_stop(pid, &signal);
-    return r < 0 ? r : signal == SYSCALL_STOP ? 0 : -EINTR;
+    const uint64_t none = 0;
+    return t->rseq ? write_memory(t, t->rseq + RSEQ_CS, &none, sizeof(none)) : 0;
 }
 
-long inject_call(const struct tracee *t, long number, uint64_t a, uint64_t b, uint64_t c,
-    uint64_t d, uint64_t e)
+/* A kernel without them does not know the request. */
+static int find_rseq(struct tracee *t)
 {
+    struct __ptrace_rseq_configuration config = {0};
+    long r = ptrace(PTRACE_GET_RSEQ_CONFIGURATION, t->pid, sizeof(config), &config);
+    if (r < 0 && errno != EIO)
+        return -errno;
+    t->rseq = config.rseq_abi_pointer;
+    return 0;
+}
+
+/* A line of /proc/PID/maps. */
+struct mapping {
+    uint64_t from, to, inode;
+    unsigned major, minor;
+    char mode[5];
+    int name_at;
+};
+
+/* Whether it is memory of its own: private, and no file behind it. */
+static bool read_own(const char *line, struct mapping *ret)
+{
+    *ret = (struct mapping){0};
+    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+    int found = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu %n", &ret->from, &ret->to, ret->mode,
+        &ret->major, &ret->minor, &ret->inode, &ret->name_at);
+    return found == 6 && ret->mode[3] == 'p' && !ret->major && !ret->minor && !ret->inode;
+}
+
+static bool is_room(const struct mapping *m, uint64_t from, size_t size)
+{
+    return m->mode[1] == 'w' && from >= m->from && from < m->to && size <= m->to - from;
+}
+
+static int find_site(struct tracee *t, const struct mapping *m)
+{
+    static unsigned char code[VDSO_MAX];
+    size_t size = m->to - m->from < VDSO_MAX ? m->to - m->from : VDSO_MAX;
+    struct iovec ours = {code, size};
+    struct iovec theirs = {(void *)(uintptr_t)m->from, size};
+    ssize_t n = process_vm_readv(t->pid, &ours, 1, &theirs, 1, 0);
+    const unsigned char *at = n < 0 ? NULL : memmem(code, (size_t)n, "\x0f\x05", CALL_SIZE);
+    if (!at)
+        return n < 0 ? -errno : -ENOEXEC;
+    t->site = m->from + (uint64_t)(at - code);
+    return 0;
+}
+
+static int find_memory(struct tracee *t, int proc_fd)
+{
+    static char line[16384];
+    struct mapping m;
+    bool has_scratch = false;
+    bool has_rseq = !t->rseq;
+    int r = 0;
+    int fd = openat(proc_fd, "maps", O_RDONLY | O_CLOEXEC);
+    cleanup_fclose FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!maps)
+        return -errno;
+    while (r == 0 && fgets(line, sizeof(line), maps)) {
+        if (!read_own(line, &m))
+            continue;
+        has_scratch = has_scratch || is_room(&m, t->scratch, INJECT_SCRATCH);
+        has_rseq = has_rseq || is_room(&m, t->rseq, RSEQ_SIZE);
+        if (strcmp(line + m.name_at, "[vdso]\n") == 0 && strcmp(m.mode, "r-xp") == 0)
+            r = find_site(t, &m);
+    }
+    if (r < 0 || ferror(maps))
+        return r < 0 ? r : -EIO;
+    return t->site && has_scratch && has_rseq ? 0 : -EFAULT;
+}
+
+static int set_signals(const struct tracee *t, const uint64_t *signals)
+{
+    return result(ptrace(PTRACE_SETSIGMASK, t->pid, sizeof(*signals), signals));
+}
+
+int inject_ready(struct tracee *t, int proc_fd)
+{
+    const uint64_t all = ~0ull;
+    if (t->state != TRACEE_HELD)
+        return -EINVAL;
+    t->state = TRACEE_LOST;
+    int r = result(ptrace(PTRACE_GETSIGMASK, t->pid, sizeof(t->signals), &t->signals));
+    if (r < 0 || (r = set_signals(t, &all)) < 0 || (r = find_rseq(t)) < 0 ||
+        (r = find_memory(t, proc_fd)) < 0)
+        return r;
+    t->state = TRACEE_READY;
+    return 0;
+}
+
+/* Runs it to its next stop, which has to be the entry or exit of a system call, made by the
+ * instruction at our site. */
+static int run_to(const struct tracee *t, int op, struct __ptrace_syscall_info *ret)
+{
+    struct user_regs_struct own;
+    int status;
+    memcpy(&own, t->registers, sizeof(own));
+    int r = result(ptrace(PTRACE_SYSCALL, t->pid, 0, 0));
+    if (r < 0 || (r = wait_stop(t->pid, &status)) < 0)
+        return r;
+    if (status >> 16 || WSTOPSIG(status) != SYSCALL_STOP)
+        return -EINTR;
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, t->pid, sizeof(*ret), ret) < 0)
+        return -errno;
+    return ret->op == op && ret->arch == AUDIT_ARCH_X86_64 &&
+                   ret->instruction_pointer == t->site + CALL_SIZE &&
+                   ret->stack_pointer == own.rsp
+               ? 0
+               : -EPROTO;
+}
+
+static int run_to_entry(const struct tracee *t, const struct inject_call *call)
+{
+    struct __ptrace_syscall_info info;
     struct user_regs_struct regs;
-    struct user_regs_struct seen;
     memcpy(&regs, t->registers, sizeof(regs));
-    regs.rip -= 2;
+    regs.rip = t->site;
     regs.orig_rax = (unsigned long long)-1; /* no call that the kernel would make again */
-    regs.rax = (unsigned long long)number;
-    regs.rdi = a;
-    regs.rsi = b;
-    regs.rdx = c;
-    regs.r10 = d;
-    regs.r8 = e;
-    int r;
-    if ((r = set_registers(t->pid, &regs)) < 0 || (r = run_to_call(t->pid)) < 0 ||
-        (r = get_registers(t->pid, &seen)) < 0)
+    regs.rax = (unsigned long long)call->number;
+    regs.rdi = call->args[0];
+    regs.rsi = call->args[1];
+    regs.rdx = call->args[2];
+    regs.r10 = regs.r8 = regs.r9 = 0;
+    const uint64_t args[6] = {call->args[0], call->args[1], call->args[2]};
+    int r = clear_rseq(t);
+    if (r < 0 || (r = set_registers(t, &regs)) < 0 ||
+        (r = run_to(t, PTRACE_SYSCALL_INFO_ENTRY, &info)) < 0)
         return r;
-    if ((long)seen.orig_rax != number || seen.rdi != a || seen.rsi != b || seen.rdx != c ||
-        seen.r10 != d || seen.r8 != e)
-        return -EPROTO;
-    if ((r = run_to_call(t->pid)) < 0 || (r = get_registers(t->pid, &seen)) < 0)
-        return r;
-    return (long)seen.rax;
+    return (long)info.entry.nr == call->number &&
+                   memcmp(info.entry.args, args, sizeof(args)) == 0
+               ? 0
+               : -EPROTO;
 }
 
-int inject_detach(const struct tracee *t)
+long inject_call(struct tracee *t, const struct inject_call *call)
+{
+    struct __ptrace_syscall_info info;
+    if (t->state != TRACEE_READY || call->size > INJECT_SCRATCH)
+        return -EINVAL;
+    t->state = TRACEE_LOST;
+    int r = run_to_entry(t, call);
+    if (r == 0 && call->size)
+        r = write_memory(t, t->scratch, call->data, call->size);
+    if (r == 0 && call->is_unfiltered)
+        r = set_options(t, OPTIONS | OPTION_SUSPEND_SECCOMP);
+    if (r < 0 || (r = run_to(t, PTRACE_SYSCALL_INFO_EXIT, &info)) < 0 ||
+        (r = set_options(t, OPTIONS)) < 0)
+        return r;
+    t->state = TRACEE_READY;
+    return info.exit.rval;
+}
+
+int inject_detach(struct tracee *t)
 {
     struct user_regs_struct regs;
+    if (t->state != TRACEE_READY)
+        return -EINVAL;
+    t->state = TRACEE_LOST;
     memcpy(&regs, t->registers, sizeof(regs));
-    regs.rip -= 2;
+    regs.rip -= CALL_SIZE;
     regs.rax = regs.orig_rax;
     regs.orig_rax = (unsigned long long)-1;
-    int r = set_registers(t->pid, &regs);
-    return r < 0 ? r : result(ptrace(PTRACE_DETACH, t->pid, 0, 0));
+    int r = set_registers(t, &regs);
+    if (r < 0 || (r = set_signals(t, &t->signals)) < 0)
+        return r;
+    return result(ptrace(PTRACE_DETACH, t->pid, 0, 0));
 }
 
 #else
@@ -182,18 +336,17 @@ int inject_attach(struct tracee *t, pid_t pid, int pidfd)
     return -ENOSYS;
 }
 
-int inject_write(const struct tracee *t, size_t offset, const void *data, size_t size)
+int inject_ready(struct tracee *t, int proc_fd)
 {
     return -ENOSYS;
 }
 
-long inject_call(const struct tracee *t, long number, uint64_t a, uint64_t b, uint64_t c,
-    uint64_t d, uint64_t e)
+long inject_call(struct tracee *t, const struct inject_call *call)
 {
     return -ENOSYS;
 }
 
-int inject_detach(const struct tracee *t)
+int inject_detach(struct tracee *t)
 {
     return -ENOSYS;
 }

@@ -11,12 +11,14 @@
 #include "base/clock.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
-#include "fork/copy_tree.h"
-#include "fork/inject.h"
+#include "base/str.h"
 #include "base/sys.h"
 #include "box/mount_fs.h"
+#include "fork/copy_tree.h"
+#include "fork/inject.h"
 #include "proto/terminal.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
@@ -37,6 +39,7 @@ enum {
     CONFINE_S = 5, /* from there to the files */
     COPY_S = 60,
     READY_MS = 5000,
+    SPACE_ATTEMPTS = 20,
     PIDS_MAX = 2048,
     KCMP_VM = 1,
     KCMP_FILES = 2,
@@ -140,8 +143,33 @@ static int know_copy(struct fork_work *w)
     return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
 }
 
-/* Nobody in the original's group shares memory, descriptors or directories with the copy, and
- * it is alone in its own. */
+/* How many threads a process has, none of which shares memory, descriptors or directories with
+ * the copy; the copy's own are not compared. The first thread may have ended: it has no memory
+ * any more, while the others have theirs. */
+static int count_threads(const struct fork_work *w, pid_t pid)
+{
+    int fd = open_proc(pid, "task", O_RDONLY | O_DIRECTORY);
+    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    uint64_t thread;
+    int count = 0;
+    if (!dir)
+        return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* a dead one */
+    while ((entry = readdir(dir))) {
+        if (str_parse_u64(entry->d_name, &thread) < 0)
+            continue;
+        count++;
+        for (int kind = KCMP_VM; pid != w->pid && kind <= KCMP_FS; kind++) {
+            long r = syscall(SYS_kcmp, w->pid, thread, kind, 0, 0);
+            if (r <= 0 && !(r < 0 && errno == ESRCH))
+                return r < 0 ? -errno : -EPERM;
+        }
+    }
+    return count;
+}
+
+/* Nobody in the original's group shares memory, descriptors or directories with the copy, which
+ * has one thread and is alone in its own. */
 static int is_alone(const struct fork_work *w)
 {
     static pid_t pids[PIDS_MAX];
@@ -149,14 +177,12 @@ static int is_alone(const struct fork_work *w)
     if (count < 0)
         return count;
     for (int i = 0; i < count; i++) {
-        for (int kind = KCMP_VM; kind <= KCMP_FS; kind++) {
-            long r = syscall(SYS_kcmp, w->pid, pids[i], kind, 0, 0);
-            if (r <= 0 && !(r < 0 && errno == ESRCH)) /* a dead one */
-                return r < 0 ? -errno : -EPERM;
-        }
+        int r = count_threads(w, pids[i]);
+        if (r < 0)
+            return r;
     }
     count = cgroup_leaf_pids(&w->s->cgroups, &w->box->leaf, pids, PIDS_MAX);
-    return count == 1 && pids[0] == w->pid ? 0 : -EPERM;
+    return count == 1 && pids[0] == w->pid && count_threads(w, w->pid) == 1 ? 0 : -EPERM;
 }
 
 /* The writable places of a process, as it sees them. */
@@ -238,53 +264,87 @@ static int write_maps(const struct fork_work *w)
     return fs_write_once(w->proc_fd, "gid_map", map);
 }
 
-static int drop_rights(const struct tracee *t)
+static long make_call(struct tracee *t, long number, uint64_t a, uint64_t b, uint64_t c)
 {
-    const struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    const struct __user_cap_data_struct none[2] = {0};
+    return inject_call(t, &(struct inject_call){.number = number, .args = {a, b, c}});
+}
+
+/* The one call that its filter refuses. No process of the family can make a user namespace but
+ * now. Copies of one family are made side by side: one may lower the limit again when another
+ * has just raised it. */
+static int make_spaces(struct fork_work *w)
+{
+    const struct inject_call call = {
+        .number = SYS_unshare, .args = {CLONE_NEWUSER | CLONE_NEWNS}, .is_unfiltered = true};
+    const struct box *root = &w->s->boxes[w->box->root];
+    long done = -ENOSPC;
+    for (int i = 0; done == -ENOSPC && i < SPACE_ATTEMPTS; i++) {
+        int r = fork_limit_users(root, true);
+        done = r < 0 ? r : inject_call(&w->copy, &call);
+        r = fork_limit_users(root, false);
+        done = r < 0 ? r : done;
+    }
+    return (int)done;
+}
+
+static int drop_rights(struct tracee *t)
+{
+    const struct {
+        struct __user_cap_header_struct head;
+        struct __user_cap_data_struct none[2];
+    } set = {.head = {.version = _LINUX_CAPABILITY_VERSION_3}};
+    const struct inject_call drop = {.number = SYS_capset,
+        .args = {t->scratch, t->scratch + offsetof(__typeof__(set), none)},
+        .data = &set,
+        .size = sizeof(set)};
     const uint64_t bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                           SECBIT_NO_SETUID_FIXUP_LOCKED;
     const uint64_t id = BOX_PAYLOAD_ID;
     long r;
-    int w = inject_write(t, 0, &head, sizeof(head));
-    if (w < 0 || (w = inject_write(t, sizeof(head), none, sizeof(none))) < 0)
-        return w;
-    if ((r = inject_call(t, SYS_setresgid, id, id, id, 0, 0)) < 0 ||
-        (r = inject_call(t, SYS_setresuid, id, id, id, 0, 0)) < 0 ||
-        (r = inject_call(t, SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0)) < 0 ||
-        (r = inject_call(t, SYS_prctl, PR_SET_SECUREBITS, bits, 0, 0, 0)) < 0)
+    if ((r = make_call(t, SYS_setresgid, id, id, id)) < 0 ||
+        (r = make_call(t, SYS_setresuid, id, id, id)) < 0 ||
+        (r = make_call(t, SYS_prctl, PR_SET_DUMPABLE, 1, 0)) < 0 ||
+        (r = make_call(t, SYS_prctl, PR_SET_SECUREBITS, bits, 0)) < 0)
         return (int)r;
-    return (int)inject_call(t, SYS_capset, t->scratch, t->scratch + sizeof(head), 0, 0, 0);
+    return (int)inject_call(t, &drop);
 }
 
-/* A layer of its own, so that it can signal nobody outside it. */
-static int add_layer(const struct tracee *t)
+/* A layer of its own, so that it can signal nobody outside it. That it is there shows nowhere:
+ * these calls, compared at their entries, are the proof. */
+static int add_layer(struct tracee *t)
 {
     const struct {
         uint64_t fs, net, scoped;
     } attr = {0, 0, SCOPED};
-    int r = inject_write(t, 0, &attr, sizeof(attr));
-    if (r < 0)
-        return r;
-    long fd = inject_call(t, NR_landlock_create_ruleset, t->scratch, sizeof(attr), 0, 0, 0);
+    const struct inject_call create = {.number = NR_landlock_create_ruleset,
+        .args = {t->scratch, sizeof(attr)},
+        .data = &attr,
+        .size = sizeof(attr)};
+    long fd = inject_call(t, &create);
     if (fd < 0)
         return (int)fd;
-    long done = inject_call(t, NR_landlock_restrict_self, (uint64_t)fd, 0, 0, 0, 0);
-    long closed = inject_call(t, SYS_close, (uint64_t)fd, 0, 0, 0, 0);
+    long done = make_call(t, NR_landlock_restrict_self, (uint64_t)fd, 0, 0);
+    long closed = make_call(t, SYS_close, (uint64_t)fd, 0, 0);
     return (int)(done < 0 ? done : closed);
+}
+
+/* The kernel would do nothing and answer 0. */
+static int prove_filter(struct tracee *t)
+{
+    long r = make_call(t, SYS_unshare, 0, 0, 0);
+    return r == -EPERM ? 0 : r < 0 ? (int)r : -ENOTRECOVERABLE;
 }
 
 static int confine(struct fork_work *w)
 {
-    const struct tracee *t = &w->copy;
-    int r;
-    long done = inject_call(t, SYS_setsid, 0, 0, 0, 0, 0); /* not of the original's group */
-    if (done > 0 || done == -EPERM)
-        done = inject_call(t, SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0, 0);
-    if (done < 0)
+    struct tracee *t = &w->copy;
+    int r = inject_ready(t, w->proc_fd);
+    long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0); /* not of the original's group */
+    if (done < 0 && done != -EPERM)
         return (int)done;
-    if ((r = in_child(w, write_maps)) < 0 || (r = drop_rights(t)) < 0 ||
-        (r = add_layer(t)) < 0 || (r = fork_check_rights(w)) < 0)
+    if ((r = make_spaces(w)) < 0 || (r = in_child(w, write_maps)) < 0 ||
+        (r = drop_rights(t)) < 0 || (r = add_layer(t)) < 0 || (r = prove_filter(t)) < 0 ||
+        (r = fork_check_rights(w)) < 0)
         return r;
     return inject_detach(t);
 }
@@ -402,9 +462,10 @@ static int copy_files(struct fork_work *w)
 
 static int keep_own(const struct fork_work *w)
 {
-    int keep[4 + 2 * CGROUP_MAX_TREES] = {w->hello_fd, w->report_fd, -1, -1};
-    memcpy(keep + 4, w->box->leaf.fds, sizeof(w->box->leaf.fds));
-    memcpy(keep + 4 + CGROUP_MAX_TREES, w->parent->leaf.fds, sizeof(w->parent->leaf.fds));
+    int keep[3 + 2 * CGROUP_MAX_TREES] = {
+        w->hello_fd, w->report_fd, w->s->boxes[w->box->root].users_fd};
+    memcpy(keep + 3, w->box->leaf.fds, sizeof(w->box->leaf.fds));
+    memcpy(keep + 3 + CGROUP_MAX_TREES, w->parent->leaf.fds, sizeof(w->parent->leaf.fds));
     return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 }
 
@@ -416,9 +477,10 @@ void fork_work(struct fork_work *w)
     } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
         {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
     struct link_record end = {.kind = LINK_START};
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    int r = inside_follow(w->s->life_fd);
     set_alarm(HELLO_S);
-    int r = keep_own(w);
+    if (r == 0)
+        r = keep_own(w);
     for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++) {
         end.step = steps[i].step;
         r = steps[i].run(w);

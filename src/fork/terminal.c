@@ -52,7 +52,7 @@ static int confine(const struct inside *in)
     int r;
     if ((r = drop_rlimits(in)) < 0 || (r = drop_bounding(in)) < 0)
         return r;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(SECCOMP_WHOLE);
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load();
 }
 
 static _Noreturn void serve(const struct spawner *s, const struct box *box, const int fds[2])

@@ -5,6 +5,7 @@
 
 #include "http/auth.h"
 
+#include "http/origin.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -39,6 +40,67 @@ static int find(const struct http_request *req, const char *secret)
     return secret && *secret ? keys_find(&req->service->keys, secret, strlen(secret)) : -1;
 }
 
+/* An allowed origin. A page without one ("null") may be anybody's, a program's output in a
+ * frame included: only a key can tell. */
+static bool is_allowed(const struct http_request *req, const char *origin)
+{
+    return origin_is_listed(origin, req->service->config.allowed_origin) &&
+           (req->service->keys.count || !str_eq(origin, "null"));
+}
+
+/* A link that a person followed: a page of another site leads here, but sees nothing of the
+ * answer. No GET changes anything. */
+static bool is_link(const struct http_request *req)
+{
+    const char *mode = http_header(req, "Sec-Fetch-Mode");
+    const char *place = http_header(req, "Sec-Fetch-Dest");
+    return mode && place && str_eq(mode, "navigate") && str_eq(place, "document") &&
+           str_eq(req->method, "GET") && !http_header(req, "Upgrade");
+}
+
+bool auth_is_foreign(const struct http_request *req)
+{
+    const char *origin = http_header(req, "Origin");
+    const char *site = http_header(req, "Sec-Fetch-Site");
+    const char *host = http_header(req, "Host");
+    if (origin && is_allowed(req, origin))
+        return false;
+    if (origin && !origin_is_host(origin, host ? host : ""))
+        return true;
+    return site && !str_eq(site, "same-origin") && !str_eq(site, "none") &&
+           (origin || !is_link(req));
+}
+
+/* Nobody reaches a unix socket by a name, so any Host will do there. */
+static int check_host(const struct http_request *req, struct err *err)
+{
+    const char *hosts = req->service->config.hosts;
+    const char *host = http_header(req, "Host");
+    if ((req->is_unix && !hosts[0]) || host_is_ours(host ? host : "", hosts))
+        return 0;
+    return err_set(err, ERR_MISDIRECTED, EACCES,
+        "`%.128s` is no name of this server: call it by its address or as localhost, or add "
+        "the name to the setting `hosts`",
+        host ? host : "");
+}
+
+static int check_page(const struct http_request *req, struct err *err)
+{
+    int r = check_host(req, err);
+    if (r < 0 || !auth_is_foreign(req))
+        return r;
+    return err_set(err, ERR_FORBIDDEN, EACCES,
+        "pages of other origins may not call this server without a key; add theirs to the "
+        "setting `allowed_origin`");
+}
+
+int auth_check_page(const struct http_request *req, struct err *err)
+{
+    if (req->service->keys.count == 0)
+        return check_page(req, err);
+    return req->service->config.hosts[0] ? check_host(req, err) : 0;
+}
+
 int auth_check(struct http_request *req, struct err *err)
 {
     struct credentials c = {0};
@@ -52,8 +114,10 @@ int auth_check(struct http_request *req, struct err *err)
         if (req->owner < 0)
             req->owner = find(req, c.bearer);
     }
-    if (req->owner >= 0 || (class == AUTH_LOCAL && req->is_local))
+    if (req->owner >= 0)
         return 0;
+    if (class == AUTH_LOCAL && req->is_local)
+        return check_page(req, err); /* the browser of a local person is local, too */
     if (class == AUTH_RUNNER && c.api_keys)
         return err_set(err, ERR_FORBIDDEN, EACCES, "Invalid API Key");
     if (class == AUTH_RUNNER)
@@ -65,31 +129,10 @@ int auth_check(struct http_request *req, struct err *err)
             : "a key is needed: Authorization: Bearer KEY, or X-API-Key: KEY");
 }
 
-/* Whether origin is one of a list with commas. */
-static bool is_listed(const char *list, const char *origin)
-{
-    size_t len = strlen(origin);
-    while (*list) {
-        list += strspn(list, ", ");
-        size_t item = strcspn(list, ", ");
-        if ((item == 1 && *list == '*') || (item == len && strncmp(list, origin, len) == 0))
-            return true;
-        list += item;
-    }
-    return false;
-}
-
-bool auth_is_foreign(const struct http_request *req)
-{
-    const char *origin = http_header(req, "Origin");
-    return origin && !is_listed(req->service->config.allowed_origin, origin);
-}
-
 void auth_cors(const struct http_request *req, struct http_reply *reply)
 {
     const char *origin = http_header(req, "Origin");
     reply_header(reply, "Vary", "Origin");
-    if (origin && strlen(origin) < sizeof(reply->headers[0].value) &&
-        is_listed(req->service->config.allowed_origin, origin))
+    if (origin && strlen(origin) < sizeof(reply->headers[0].value) && is_allowed(req, origin))
         reply_header(reply, "Access-Control-Allow-Origin", origin);
 }

@@ -6,17 +6,21 @@
 
 #include "http/connection.h"
 
+#include "http/raw_reply.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "judge/siphash.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,8 +30,11 @@ enum {
     EVENTS = 64,
     REPLY_TIMEOUT_MS = 60000,
     EXTRA_MIN = 64,
-    EXTRA_TIMEOUT_MS = 3000,
+    SPARE = 16, /* places that are left when strangers have to go at once */
+    SHARE_MIN = 16,
     SILENT_MS = 2000,
+    STRANGER_MS = 5000,
+    CROWDS = 1024, /* addresses are counted by their hash */
 };
 
 struct connection {
@@ -36,9 +43,12 @@ struct connection {
     uint32_t generation;
     struct connection *next_free;
     bool is_open;
-    bool is_extra;
+    bool is_proven;
+    bool is_unix;
     bool is_closing; /* told to, but its thread still has it */
     int fd;
+    uint16_t crowd; /* of its address */
+    uint64_t begun_ms;
     _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
     int cancel_fd;                /* -1: nobody is told */
     bool is_gone;
@@ -50,6 +60,11 @@ struct connections {
     unsigned count;
     unsigned open;
     unsigned max;
+    unsigned share;     /* of max, for strangers */
+    unsigned strangers; /* neither counts those that are closing */
+    unsigned proven;
+    struct siphash_key secret;
+    unsigned crowds[CROWDS]; /* strangers by their address */
     struct connection *free_list;
     pthread_mutex_t lock;
     pthread_t thread;
@@ -58,14 +73,22 @@ struct connections {
     int stop_fd;
 };
 
-static uint64_t deadline_ms(const struct connection *c, enum phase phase)
+/* Without keys a stranger's first body may take its time: it gives way when others come. */
+static bool is_hurried(const struct connection *c, enum phase phase)
+{
+    bool is_asking = phase == PHASE_HEADERS || phase == PHASE_NEXT;
+    return !c->is_proven && !c->is_unix && phase != PHASE_HANDLING && phase != PHASE_TAKEN &&
+           (is_asking || c->all->service->keys.count);
+}
+
+static uint64_t patience_ms(const struct connection *c, enum phase phase)
 {
     const struct config *config = &c->all->service->config;
     switch (phase) {
     case PHASE_HEADERS:
     case PHASE_NEXT:
     case PHASE_BODY:
-        return c->is_extra ? EXTRA_TIMEOUT_MS : config->request_timeout_s * 1000;
+        return config->request_timeout_s * 1000;
     case PHASE_IDLE:
         return config->idle_timeout_s * 1000;
     case PHASE_REPLY:
@@ -73,6 +96,12 @@ static uint64_t deadline_ms(const struct connection *c, enum phase phase)
     default:
         return UINT64_MAX;
     }
+}
+
+static uint64_t deadline_ms(const struct connection *c, enum phase phase)
+{
+    uint64_t ms = patience_ms(c, phase);
+    return is_hurried(c, phase) && ms > STRANGER_MS ? STRANGER_MS : ms;
 }
 
 static enum phase phase_of(const struct connection *c)
@@ -141,6 +170,8 @@ static void *watch(void *arg)
 static int start(struct connections *all)
 {
     struct epoll_event stop = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    if (getrandom(&all->secret, sizeof(all->secret), 0) != sizeof(all->secret))
+        return -EIO;
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     all->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (all->epoll_fd < 0 || all->stop_fd < 0 ||
@@ -158,6 +189,9 @@ int connections_open(
     all->service = service;
     all->epoll_fd = all->stop_fd = -1;
     all->max = max;
+    all->share = max / 8 > SHARE_MIN ? max / 8 : SHARE_MIN;
+    if (all->share > max / 4)
+        all->share = max / 4;
     all->count = max + max / 8 + EXTRA_MIN;
     all->items = xcalloc(all->count, sizeof(*all->items));
     (void)pthread_mutex_init(&all->lock, NULL);
@@ -190,14 +224,34 @@ void connections_close(struct connections *all)
     free(all);
 }
 
-/* Whether it may go when others need its place: it has no request under way, or has taken its
- * time for the first one. */
+/* Whether a connection that proved itself may go for another: it has no request under way.
+ * Without keys to prove itself by, one that sends its request slowly may go as well. */
 static bool is_idle(const struct connection *c, uint64_t now)
 {
     enum phase phase = phase_of(c);
-    return c->is_open && !c->is_closing &&
-           (phase == PHASE_IDLE ||
-               (phase == PHASE_HEADERS && now > (c->phase_since >> PHASE_BITS) + SILENT_MS));
+    bool is_slow = (phase == PHASE_NEXT || phase == PHASE_BODY) &&
+                   now > (c->phase_since >> PHASE_BITS) + SILENT_MS;
+    return c->is_proven &&
+           (phase == PHASE_IDLE || (is_slow && c->all->service->keys.count == 0));
+}
+
+static void count_out(struct connection *c)
+{
+    struct connections *all = c->all;
+    all->proven -= c->is_proven;
+    all->strangers -= !c->is_proven;
+    all->crowds[c->crowd] -= !c->is_proven;
+}
+
+/* A client whose first request is not there yet may be honest and slow: it is asked to come
+ * again. */
+static void push_out(struct connection *c)
+{
+    count_out(c);
+    c->is_closing = true;
+    if (phase_of(c) == PHASE_HEADERS)
+        raw_unavailable(c->fd);
+    (void)shutdown(c->fd, SHUT_RDWR);
 }
 
 /* Closes the connection that has been idle for longest; false when none is. */
@@ -207,28 +261,80 @@ static bool close_idlest(struct connections *all)
     uint64_t now = clock_ms();
     for (unsigned i = 0; i < all->count; i++) {
         struct connection *c = &all->items[i];
-        if (is_idle(c, now) && (!idlest || c->phase_since < idlest->phase_since))
+        if (c->is_open && !c->is_closing && is_idle(c, now) &&
+            (!idlest || c->phase_since < idlest->phase_since))
             idlest = c;
     }
-    if (!idlest)
-        return false;
-    idlest->is_closing = true;
-    (void)shutdown(idlest->fd, SHUT_RDWR);
-    return true;
+    if (idlest)
+        push_out(idlest);
+    return idlest;
 }
 
-struct connection *connection_begin(struct connections *all, int fd)
+/* Closes a stranger that began before, of the largest crowd, and there the oldest. */
+static void close_stranger(struct connections *all, uint64_t before_ms)
+{
+    struct connection *worst = NULL;
+    for (unsigned i = 0; i < all->count; i++) {
+        struct connection *c = &all->items[i];
+        if (!c->is_open || c->is_closing || c->is_proven || c->begun_ms > before_ms)
+            continue;
+        unsigned crowd = all->crowds[c->crowd];
+        unsigned most = worst ? all->crowds[worst->crowd] : 0;
+        if (crowd > most || (crowd == most && c->begun_ms < worst->begun_ms))
+            worst = c;
+    }
+    if (worst)
+        push_out(worst);
+}
+
+/* By a secret: nobody can choose addresses that are counted as another's. One person has all
+ * addresses of an IPv6 network. */
+static uint16_t crowd_of(const struct connections *all, const struct sockaddr *from)
+{
+    struct siphash hash;
+    uint64_t result[2];
+    uint64_t network = 0;
+    if (from && from->sa_family == AF_INET) {
+        network = ((const struct sockaddr_in *)from)->sin_addr.s_addr;
+    } else if (from && from->sa_family == AF_INET6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)from)->sin6_addr;
+        bool is_four = IN6_IS_ADDR_V4MAPPED(six);
+        memcpy(&network, six->s6_addr + (is_four ? 8 : 0), sizeof(network));
+    }
+    siphash_init(&hash, &all->secret);
+    for (unsigned bits = 0; bits < 64; bits += 8)
+        siphash_add(&hash, (unsigned char)(network >> bits));
+    siphash_end(hash, result);
+    return (uint16_t)(result[0] % CROWDS);
+}
+
+static void make_room(struct connections *all)
+{
+    uint64_t now = clock_ms();
+    if (all->open + SPARE >= all->count)
+        close_stranger(all, now);
+    else if (all->strangers >= all->share && now > SILENT_MS)
+        close_stranger(all, now - SILENT_MS);
+}
+
+struct connection *connection_begin(
+    struct connections *all, int fd, const struct sockaddr *from)
 {
     (void)pthread_mutex_lock(&all->lock);
+    make_room(all);
     struct connection *c = all->free_list;
     if (c) {
         all->free_list = c->next_free;
-        c->is_extra = all->open >= all->max && !close_idlest(all);
         c->is_open = true;
-        c->is_closing = false;
+        c->is_closing = c->is_proven = false;
+        c->is_unix = !from || from->sa_family == AF_UNIX;
+        c->crowd = crowd_of(all, from);
+        all->crowds[c->crowd]++;
+        all->strangers++;
         all->open++;
         c->fd = fd;
-        c->phase_since = clock_ms() << PHASE_BITS | PHASE_HEADERS;
+        c->begun_ms = clock_ms();
+        c->phase_since = c->begun_ms << PHASE_BITS | PHASE_HEADERS;
         c->cancel_fd = -1;
         c->is_gone = false;
         all->service->metrics.connections++;
@@ -237,10 +343,28 @@ struct connection *connection_begin(struct connections *all, int fd)
     return c;
 }
 
+bool connection_prove(struct connection *c)
+{
+    struct connections *all = c->all;
+    if (c->is_proven)
+        return true;
+    (void)pthread_mutex_lock(&all->lock);
+    bool has_room = all->proven < all->max - all->share || close_idlest(all);
+    if (has_room && !c->is_closing) {
+        count_out(c);
+        c->is_proven = true;
+        all->proven++;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return has_room;
+}
+
 void connection_end(struct connection *c)
 {
     struct connections *all = c->all;
     (void)pthread_mutex_lock(&all->lock);
+    if (!c->is_closing)
+        count_out(c);
     c->is_open = false;
     all->open--;
     c->generation++;
@@ -248,11 +372,6 @@ void connection_end(struct connection *c)
     all->free_list = c;
     all->service->metrics.connections--;
     (void)pthread_mutex_unlock(&all->lock);
-}
-
-bool connection_is_extra(const struct connection *c)
-{
-    return c->is_extra;
 }
 
 bool connection_has_spoken(const struct connection *c)

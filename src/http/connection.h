@@ -20,22 +20,31 @@ enum phase {
     PHASE_TAKEN,    /* no HTTP any more: as long as both sides like */
 };
 
+/* A connection is a stranger's until it has proven itself: by a key, or, on a server without
+ * keys, by a whole request that makes sense. Strangers have a share of the connections to
+ * themselves, and the least patience. */
 struct connections;
 struct connection;
+struct sockaddr;
 
-/* Beside max there is room for some more, whose requests are answered with 503. */
+/* Beside max there is room for some more while others are being closed. */
 int connections_open(
     struct connections **ret, struct service *service, unsigned max, struct err *err);
 
 /* Stops the thread; no connection may be open. */
 void connections_close(struct connections *all);
 
-/* Past max, the connection that has waited longest for its next request, or has been silent for
- * two seconds, is closed for the new one; where there is none, the new one is extra. NULL when
- * there is no room for that either. */
-struct connection *connection_begin(struct connections *all, int fd);
+/* A stranger's. Past their share the oldest stranger of the address that has the most of them
+ * goes, whatever it is at, if it had two seconds; where places run out altogether, at once.
+ * NULL when there is no place. `from` may be NULL. */
+struct connection *connection_begin(
+    struct connections *all, int fd, const struct sockaddr *from);
 void connection_end(struct connection *c);
-bool connection_is_extra(const struct connection *c);
+
+/* It is no stranger's from here on, and no stranger can push it out. Where all others are
+ * taken, the one that has waited longest for its next request is closed; false when none waits:
+ * the request gets 503. */
+bool connection_prove(struct connection *c);
 
 /* Whether it ever got as far as a request line. */
 bool connection_has_spoken(const struct connection *c);

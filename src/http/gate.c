@@ -15,13 +15,20 @@
 
 enum { TARGET_MAX = 8192, HEADERS_MAX = 100 };
 
+/* Headers that a request has once at most: of two, a proxy, a browser and this server might
+ * each believe another one. */
+enum single { HOST, LENGTH, CODING, TYPE, ORIGIN, SITE, SINGLES };
+static const char *const single_names[SINGLES] = {
+    "Host", "Content-Length", "Transfer-Encoding", "Content-Type", "Origin", "Sec-Fetch-Site"};
+
 /* What the walk over the headers finds. */
 struct findings {
     unsigned count;
-    unsigned hosts, lengths, codings;
+    unsigned singles[SINGLES];
     bool is_bad;
     bool other_coding;
     bool bad_length;
+    bool has_bytes; /* the length is not 0 */
 };
 
 bool gate_header_ok(const char *name, size_t name_len, const char *value, size_t value_len)
@@ -70,14 +77,13 @@ static enum MHD_Result look(void *context, enum MHD_ValueKind kind, const char *
         f->is_bad = true;
         return MHD_NO;
     }
-    if (strcasecmp(name, "host") == 0) {
-        f->hosts++;
-    } else if (strcasecmp(name, "content-length") == 0) {
-        f->lengths++;
+    for (size_t i = 0; i < SINGLES; i++)
+        f->singles[i] += strcasecmp(name, single_names[i]) == 0;
+    if (strcasecmp(name, single_names[LENGTH]) == 0) {
+        f->has_bytes = value && strspn(value, "0") != value_len;
         f->bad_length = f->bad_length || !value || !value[0] ||
                         strspn(value, "0123456789") != value_len || value_len > 18;
-    } else if (strcasecmp(name, "transfer-encoding") == 0) {
-        f->codings++;
+    } else if (strcasecmp(name, single_names[CODING]) == 0) {
         f->other_coding = f->other_coding || !value || strcasecmp(value, "chunked") != 0;
     }
     return MHD_YES;
@@ -87,19 +93,15 @@ static const char *problem_of(const struct findings *f, bool is_1_1)
 {
     if (f->is_bad)
         return "a header has a name that is no token or a value with control characters";
-    if (f->hosts > 1)
-        return "there is more than one Host header";
-    if (is_1_1 && f->hosts == 0)
+    if (is_1_1 && f->singles[HOST] == 0)
         return "the Host header is missing";
-    if (f->lengths > 1)
-        return "there is more than one Content-Length header";
-    if (f->codings > 1 || f->other_coding)
+    if (f->other_coding)
         return "the transfer encoding is not `chunked`";
-    if (f->lengths && f->codings)
+    if (f->singles[LENGTH] && f->singles[CODING])
         return "there are Content-Length and Transfer-Encoding";
     if (f->bad_length)
         return "the content length is not a number";
-    if (!is_1_1 && f->codings)
+    if (!is_1_1 && f->singles[CODING])
         return "HTTP/1.0 has no transfer encoding";
     return NULL;
 }
@@ -118,9 +120,14 @@ int gate_check(struct http_request *req, const char *version, struct err *err)
     if (f.count > HEADERS_MAX)
         return err_set(
             err, ERR_HEADERS_TOO_LARGE, E2BIG, "there are more than %d headers", HEADERS_MAX);
+    for (size_t i = 0; i < SINGLES; i++) {
+        if (f.singles[i] > 1)
+            return err_set(
+                err, ERR_INVALID, EBADMSG, "there is more than one %s header", single_names[i]);
+    }
     const char *why = problem_of(&f, is_1_1);
     if (why)
         return err_set(err, ERR_INVALID, EBADMSG, "%s", why);
-    req->declares_body = f.lengths || f.codings;
+    req->declares_body = f.has_bytes || f.singles[CODING];
     return 0;
 }

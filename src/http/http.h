@@ -42,13 +42,14 @@ struct http_request {
     uint64_t sunk;       /* bytes that went there */
     char run_id[ID_MAX]; /* set by handlers, for the log */
     bool is_local;       /* loopback or unix socket */
+    bool is_unix;
     bool is_head;
     bool declares_body;
     bool is_answered;
     bool is_begun; /* the headers were looked at */
     bool is_read;  /* so was the whole body */
     uint64_t began_ns;
-    size_t held; /* of the service's memory for requests and replies */
+    struct purse purse; /* counts what is held of it, and of its reply */
     struct connection *connection;
     struct MHD_Connection *mhd;
 };
@@ -62,6 +63,10 @@ const char *http_query(const struct http_request *req, const char *name);
 /* The same with its length, for what may have a NUL in it. */
 const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len);
 
+/* Whether a Content-Type is JSON: application/json or application/x+json, with or without
+ * parameters. */
+bool http_is_json(const char *type);
+
 /* Whether the Accept header asks for this type. */
 bool http_accepts(const struct http_request *req, const char *type);
 
@@ -70,6 +75,7 @@ struct http_reply {
     const char *content_type; /* NULL: application/json */
     char *body;               /* owned by the reply; NULL: empty */
     size_t body_len;
+    struct answer *answer;  /* instead of a body; the reply is its user */
     unsigned retry_after_s; /* with 429 and 503 */
     bool close;             /* the connection ends with this reply */
     struct {
@@ -94,11 +100,17 @@ struct http_reply {
     void (*serve)(void *context, struct http_request *req, int fd);
 };
 
+/* Gives back body and answer. */
+void reply_clear(struct http_reply *reply);
+
 /* Returns 0 with the reply filled in, or negative errno with err, which becomes the reply; a
  * retry_after_s that was set before is kept then. */
 typedef int http_handler(struct http_request *req, struct http_reply *reply, struct err *err);
 
 void reply_header(struct http_reply *reply, const char *name, const char *value);
+
+/* Takes the caller's use of the answer. */
+void reply_answer(struct http_reply *reply, int status, struct answer *answer);
 
 /* Takes text. */
 void reply_json(struct http_reply *reply, int status, char *text, size_t len);

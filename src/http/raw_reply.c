@@ -49,7 +49,7 @@ void raw_reply(int fd, const struct http_reply *reply)
     if (reply->retry_after_s)
         (void)buf_printf(&text, "Retry-After: %u\r\n", reply->retry_after_s);
     (void)buf_append_str(&text, "\r\n");
-    (void)buf_append(&text, reply->body, reply->body_len);
+    (void)buf_append(&text, reply->answer ? reply->answer->text : reply->body, reply->body_len);
     (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
     raw_linger(fd);
 }

@@ -21,9 +21,27 @@ void reply_header(struct http_reply *reply, const char *name, const char *value)
     reply->header_count++;
 }
 
-void reply_json(struct http_reply *reply, int status, char *text, size_t len)
+void reply_clear(struct http_reply *reply)
 {
     free(reply->body);
+    answer_release(reply->answer);
+    reply->body = NULL;
+    reply->answer = NULL;
+    reply->body_len = 0;
+}
+
+void reply_answer(struct http_reply *reply, int status, struct answer *answer)
+{
+    reply_clear(reply);
+    reply->status = status;
+    reply->content_type = NULL;
+    reply->answer = answer;
+    reply->body_len = answer->len;
+}
+
+void reply_json(struct http_reply *reply, int status, char *text, size_t len)
+{
+    reply_clear(reply);
     reply->status = status;
     reply->content_type = NULL;
     reply->body = text;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -66,13 +67,28 @@ bool http_is_gone(const struct http_request *req)
     return connection_is_gone(req->connection);
 }
 
-/* From 127.0.0.0/8, ::1 or a unix socket. */
-static bool is_local(struct MHD_Connection *mhd)
+bool http_is_json(const char *type)
+{
+    size_t len = strcspn(type, "; \t");
+    if (strncasecmp(type, "application/", 12) != 0)
+        return false;
+    return (len == 16 && strncasecmp(type + 12, "json", 4) == 0) ||
+           (len > 17 && strncasecmp(type + len - 5, "+json", 5) == 0);
+}
+
+/* NULL for a unix socket. */
+static const struct sockaddr *address_of(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *addr = info ? info->client_addr : NULL;
-    if (!addr || addr->sa_family == AF_UNIX)
+    return addr && addr->sa_family != AF_UNIX ? addr : NULL;
+}
+
+/* From 127.0.0.0/8, ::1 or a unix socket. */
+static bool is_local(const struct sockaddr *addr)
+{
+    if (!addr)
         return true;
     if (addr->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
@@ -102,7 +118,9 @@ void *request_begin(void *context, const char *uri, struct MHD_Connection *mhd)
     req->path_len = strcspn(uri, "?");
     req->owner = -1;
     req->began_ns = clock_ns();
+    purse_open(&req->purse, service->ledger, req->owner);
     buf_init(&req->body, service->config.max_body);
+    req->body.purse = &req->purse.counts;
     if (req->connection)
         connection_phase(req->connection, PHASE_NEXT);
     return req;
@@ -125,8 +143,16 @@ static void log_request(const struct http_request *req, int status)
         service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
 }
 
+static void release_answer(void *answer)
+{
+    answer_release(answer);
+}
+
 static struct MHD_Response *make_response(struct http_request *req, struct http_reply *reply)
 {
+    if (reply->answer)
+        return MHD_create_response_from_buffer_with_free_callback_cls(
+            reply->body_len, reply->answer->text, release_answer, reply->answer);
     return reply->read ? stream_response(req, reply)
                        : MHD_create_response_from_buffer(reply->body_len,
                              reply->body ? reply->body : (char *)"",
@@ -137,8 +163,10 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
 {
     char number[16];
     struct MHD_Response *response = make_response(req, reply);
-    if (!response)
+    if (!response) {
+        reply_clear(reply);
         return MHD_NO;
+    }
     bool has_body = reply->body_len > 0 || reply->read;
     if (has_body)
         (void)MHD_add_response_header(response, "Content-Type",
@@ -168,8 +196,9 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
 {
     metrics_count_request(&req->service->metrics, reply->status);
     log_request(req, reply->status);
+    connection_phase(req->connection, PHASE_REPLY);
     raw_reply(connection_fd(req->connection), reply);
-    free(reply->body);
+    reply_clear(reply);
     return MHD_NO;
 }
 
@@ -206,26 +235,37 @@ static void fill_error(
 
 static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 {
-    struct http_reply reply = {.close = connection_is_extra(req->connection)};
+    struct http_reply reply = {0};
     fill_error(req->route, &reply, err);
     return send_refusal(req, &reply);
 }
 
-/* A reply is held until the client has taken it. One that can be asked for again gives way when
- * there is no memory; the answer of a run that is over does not. */
+/* Whether there is a place for the connection of a caller that has proven itself. */
+static bool has_place(const struct http_request *req)
+{
+    bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
+    return !is_proof || connection_prove(req->connection);
+}
+
+static enum MHD_Result refuse_full(struct http_request *req)
+{
+    struct http_reply reply = {.close = true};
+    struct err err = {0};
+    (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
+    fill_error(req->route, &reply, &err);
+    return send_refusal(req, &reply);
+}
+
+/* A reply is held until the client has taken it. An answer is counted already; a short text of
+ * ours belongs to the connection (core/memory_plan.c). */
 static void hold_reply(struct http_request *req, struct http_reply *reply)
 {
     struct err err = {0};
-    if (reply->body_len > SMALL_REPLY && str_eq(req->method, "GET")) {
-        if (!service_hold(req->service, reply->body_len)) {
-            (void)service_full(&err);
-            reply_error(reply, &err);
-            return;
-        }
-    } else {
-        service_hold_anyway(req->service, reply->body_len);
-    }
-    req->held += reply->body_len;
+    if (reply->answer || reply->body_len <= SMALL_REPLY ||
+        purse_take(&req->purse, reply->body_len))
+        return;
+    (void)service_full(&err);
+    fill_error(req->route, reply, &err);
 }
 
 /* The rest of a request whose body went, or goes now, where its handler wants it. */
@@ -238,12 +278,29 @@ static int finish_sink(struct http_request *req, struct http_reply *reply, struc
     return r < 0 ? r : sink->finish(sink->context, reply, err);
 }
 
+/* A body is there once more when it is read and once more when a box gets it, and small values
+ * take far more memory than text. */
+static int count_body(struct http_request *req, struct err *err)
+{
+    size_t bytes = 0;
+    purse_hand_to(&req->purse, req->owner);
+    if (req->sink.done || !req->body.len)
+        return 0;
+    struct err ignored = {0}; /* the handler says what is wrong, in its own form */
+    (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
+    return purse_take(&req->purse, bytes + req->body.len) ? 0 : service_full(err);
+}
+
 static enum MHD_Result dispatch(struct http_request *req)
 {
     struct http_reply reply = {0};
     struct err err = {0};
+    if (!has_place(req))
+        return refuse_full(req);
     connection_phase(req->connection, PHASE_HANDLING);
-    int r = req->sink.done ? 0 : req->route->handle(req, &reply, &err);
+    int r = count_body(req, &err);
+    if (r == 0 && !req->sink.done)
+        r = req->route->handle(req, &reply, &err);
     if (r == 0 && req->sink.done)
         r = finish_sink(req, &reply, &err);
     if (r < 0)
@@ -295,11 +352,13 @@ static int check_body(struct http_request *req, struct err *err)
     const char *type = http_header(req, "Content-Type");
     const char *length = http_header(req, "Content-Length");
     uint64_t bytes = 0;
-    bool is_json =
-        type && strncasecmp(type, "application/json", 16) == 0 && strchr("; \t", type[16]);
-    if ((req->route->body == BODY_JSON && type && !is_json) ||
-        (req->route->body == BODY_TYPED_JSON && !is_json))
+    bool is_json = type && http_is_json(type);
+    bool needs_json = req->route->body == BODY_TYPED_JSON ||
+                      (req->route->body == BODY_JSON && (type || req->declares_body));
+    if (needs_json && !is_json)
         return err_set(err, ERR_MEDIA_TYPE, EINVAL, "the body must be application/json");
+    if (req->route->body == BODY_NONE && req->body.max > SMALL_BODY)
+        req->body.max = SMALL_BODY;
     if (length && req->route->body != BODY_STREAM &&
         (str_parse_u64(length, &bytes) < 0 || bytes > req->body.max))
         return err_set(
@@ -328,16 +387,11 @@ static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
         *ret = refuse(req, &err);
         return false;
     }
+    if (req->owner >= 0 && !has_place(req)) {
+        *ret = refuse_full(req);
+        return false;
+    }
     return true;
-}
-
-/* A body that is small and of known length is read in any case: the client gets its answer, and
- * the connection can go on. */
-static bool is_small(const struct http_request *req)
-{
-    const char *length = http_header(req, "Content-Length");
-    uint64_t bytes;
-    return length && str_parse_u64(length, &bytes) == 0 && bytes <= SMALL_BODY;
 }
 
 /* A large body that its handler takes as it comes. */
@@ -348,6 +402,8 @@ static enum MHD_Result begin_sink(struct http_request *req)
     connection_phase(req->connection, PHASE_HANDLING);
     if (req->route->handle(req, &reply, &err) < 0)
         return refuse(req, &err);
+    if (!has_place(req))
+        return refuse_full(req);
     connection_phase(req->connection, PHASE_BODY);
     return MHD_YES;
 }
@@ -361,16 +417,13 @@ static enum MHD_Result on_headers(
     req->is_begun = true;
     req->is_head = str_eq(method, "HEAD");
     req->method = req->is_head ? "GET" : method;
-    req->is_local = is_local(req->mhd);
-    if (gate_check(req, version, &err) < 0) {
+    req->is_unix = !address_of(req->mhd);
+    req->is_local = is_local(address_of(req->mhd));
+    if (gate_check(req, version, &err) < 0 || auth_check_page(req, &err) < 0) {
         req->service->metrics.gated++;
         return refuse(req, &err);
     }
-    if (connection_is_extra(req->connection)) {
-        (void)err_set(&err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
-        return refuse(req, &err);
-    }
-    if (req->declares_body && !is_small(req) && !is_welcome(req, &r))
+    if (req->declares_body && !is_welcome(req, &r))
         return r;
     if (req->route && req->route->body == BODY_STREAM)
         return begin_sink(req);
@@ -397,18 +450,18 @@ static enum MHD_Result on_body(struct http_request *req, const char *data, size_
     struct err err = {0};
     if (req->sink.done)
         return on_sink(req, data, size);
-    if (!service_hold(req->service, size)) {
-        (void)service_full(&err);
-        return refuse(req, &err);
-    }
-    req->held += size;
+    purse_hand_to(&req->purse, req->owner);
     int r = buf_append(&req->body, data, size);
     if (r == -EMSGSIZE) {
         (void)err_set(
             &err, ERR_TOO_LARGE, EFBIG, "the body is larger than %zu bytes", req->body.max);
         return refuse(req, &err);
     }
-    return r < 0 ? MHD_NO : MHD_YES;
+    if (r < 0) {
+        (void)service_full(&err);
+        return refuse(req, &err);
+    }
+    return MHD_YES;
 }
 
 enum MHD_Result request_go_on(void *context, struct MHD_Connection *mhd, const char *url,
@@ -445,7 +498,7 @@ void request_end(void *context, struct MHD_Connection *mhd, void **request,
     buf_done(&req->body);
     if (req->sink.done)
         req->sink.done(req->sink.context);
-    service_release(req->service, req->held);
+    purse_close(&req->purse);
     free(req->target);
     free(req);
     *request = NULL;

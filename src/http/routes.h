@@ -13,9 +13,9 @@ enum auth_class {
 };
 
 enum body_kind {
-    BODY_NONE,       /* one that comes is ignored up to the cap */
-    BODY_JSON,       /* another content type is 415 */
-    BODY_TYPED_JSON, /* so is none */
+    BODY_NONE,       /* one that comes is ignored up to a small cap */
+    BODY_JSON,       /* where there is one, another content type or none is 415 */
+    BODY_TYPED_JSON, /* no body and no type is 415 as well */
     BODY_ANY,        /* the handler decides */
     BODY_STREAM,     /* of any size: the handler sets req->sink, perhaps before it has come */
 };

@@ -51,7 +51,10 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **sock
     if (how == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *socket_context = connection_begin(server->connections, info->connect_fd);
+        const union MHD_ConnectionInfo *from =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        *socket_context = connection_begin(
+            server->connections, info->connect_fd, from ? from->client_addr : NULL);
         if (!*socket_context) {
             raw_unavailable(info->connect_fd);
             (void)shutdown(info->connect_fd, SHUT_RDWR);
@@ -83,7 +86,7 @@ static unsigned connection_limit(const struct service *service)
     if (getrlimit(RLIMIT_NOFILE, &fds) < 0)
         return (unsigned)max;
     admit_get_state(service->admit, &state);
-    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.concurrency +
+    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.running_max +
                       (uint64_t)FDS_PER_WAITER * state.queue +
                       (uint64_t)FDS_PER_SESSION * service->config.max_sessions +
                       (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config, max);

@@ -20,7 +20,7 @@ struct stream {
     struct service *service;
     struct http_request *req;
     struct buf pending;
-    size_t held; /* for pending */
+    struct purse purse; /* for pending */
     bool is_exact;
     size_t at;
     int (*read)(void *context, struct http_request *req, struct buf *to);
@@ -30,16 +30,6 @@ struct stream {
 
 /* A reader that does not read holds what it was last given. Where there is no memory for that,
  * the stream breaks off; the client can take it up again. */
-static bool hold_pending(struct stream *s)
-{
-    if (s->pending.cap <= s->held)
-        return true;
-    if (!service_hold(s->service, s->pending.cap - s->held))
-        return false;
-    s->held = s->pending.cap;
-    return true;
-}
-
 static ssize_t stream_read(void *context, uint64_t position, char *out, size_t max)
 {
     struct stream *s = context;
@@ -52,7 +42,7 @@ static ssize_t stream_read(void *context, uint64_t position, char *out, size_t m
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (r <= 0 && r != -EAGAIN)
             s->read = NULL;
-        if (!hold_pending(s))
+        if (s->pending.is_starved)
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (!s->read && s->pending.len == 0)
             return MHD_CONTENT_READER_END_OF_STREAM;
@@ -69,7 +59,7 @@ static void stream_done(void *context)
     struct stream *s = context;
     s->done(s->context);
     buf_done(&s->pending);
-    service_release(s->service, s->held);
+    purse_close(&s->purse);
     free(s);
 }
 
@@ -82,7 +72,9 @@ struct MHD_Response *stream_response(struct http_request *req, const struct http
         .read = reply->read,
         .done = reply->done,
         .context = reply->context};
+    purse_open(&s->purse, req->service->ledger, req->owner);
     buf_init(&s->pending, PENDING_MAX);
+    s->pending.purse = &s->purse.counts;
     return MHD_create_response_from_callback(
         reply->has_size ? reply->size : MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_done);
 }

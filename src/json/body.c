@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What request bodies have in common: JSON of a stranger, base64. What json_read() does
- * not take jansson does, or says what is wrong; a scan before it bounds depth and the number of
- * values, so that a bomb costs no more than two passes over its bytes. */
+/* What request bodies have in common: JSON of a stranger and base64. */
 
 #include "json/body.h"
 
@@ -16,61 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts brackets and separators outside strings; what is malformed is left to the parser. */
-static int scan(const char *text, size_t len, struct err *err)
-{
-    unsigned depth = 0;
-    unsigned values = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (in_string) {
-            i += c == '\\';
-            in_string = c != '"';
-            continue;
-        }
-        in_string = c == '"';
-        depth += c == '[' || c == '{';
-        depth -= (c == ']' || c == '}') && depth > 0;
-        values += c == ',';
-        if (depth > JSON_READ_DEPTH)
-            return err_set(err, ERR_INVALID, EBADMSG, "the JSON is deeper than %d levels",
-                JSON_READ_DEPTH);
-        if (values > JSON_READ_VALUES)
-            return err_set(err, ERR_INVALID, EBADMSG, "the JSON has more than %d values",
-                JSON_READ_VALUES);
-    }
-    return 0;
-}
-
-/* Where the token begins that the parser stumbled over: it tells where it ends, and the token.
- */
-static size_t begin_of(const json_error_t *problem)
-{
-    const char *near = strstr(problem->text, " near '");
-    const char *quote = near ? strrchr(near, '\'') : NULL;
-    size_t end = problem->position > 0 ? (size_t)problem->position : 0;
-    size_t token = near && quote > near + 7 ? (size_t)(quote - (near + 7)) : 0;
-    return token < end ? end - token : 0;
-}
-
 int json_run_parse_any(
     const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err)
 {
-    json_error_t problem;
-    *ret_at = 0;
-    if ((*ret = json_read(text, len)))
-        return 0;
-    int r = scan(text, len, err);
-    if (r < 0)
-        return r;
-    *ret = json_loadb(
-        text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &problem);
-    if (*ret)
-        return 0;
-    *ret_at = begin_of(&problem);
-    return err_set(err, ERR_INVALID, EBADMSG, "the body is not valid JSON: %s (byte %d)",
-        problem.text, problem.position);
+    struct json_problem problem = {0};
+    *ret = json_read(text, len, &problem);
+    *ret_at = problem.at;
+    return *ret ? 0
+                : err_set(err, ERR_INVALID, EBADMSG,
+                      "the body is not valid JSON: %s (byte %zu)", problem.text, problem.at);
 }
 
 int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)

@@ -2,23 +2,44 @@
 
 #include "json/read.h"
 
+#include "base/cleanup.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MAX = 256 };
+#define TOO_DEEP "deeper than 64 levels"
+#define TOO_MANY "more than 100000 values"
+_Static_assert(JSON_READ_DEPTH == 64 && JSON_READ_VALUES == 100000, "as the texts say");
+
+enum {
+    VALUE_COST = 128,     /* a value with its name, beside the bytes of strings */
+    CONTAINER_COST = 512, /* an empty one */
+};
 
 struct reader {
-    const char *at, *end;
+    const char *begin, *at, *end;
     unsigned depth, commas;
+    struct json_problem problem;
 };
 
 static json_t *read_value(struct reader *r);
 
-static json_t *ask_jansson(const char *from, const char *to)
+/* The first problem counts; what follows from it does not. Returns NULL, also for false. */
+static void *fail(struct reader *r, const char *at, const char *text)
 {
-    return json_loadb(from, (size_t)(to - from), JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    if (!r->problem.text)
+        r->problem = (struct json_problem){.text = text, .at = (size_t)(at - r->begin)};
+    return NULL;
+}
+
+static json_t *check_made(struct reader *r, json_t *value)
+{
+    return value ? value : fail(r, r->at, "no memory");
 }
 
 /* Neither a control character, a quote, a backslash nor beyond ASCII. */
@@ -63,122 +84,231 @@ static bool take(struct reader *r, char c)
     return true;
 }
 
-/* What a backslash and this stand for; NUL for what jansson is to see. */
-static char unescaped(char c)
+/* Strings. */
+
+static int hex_value(char c)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *found = c ? strchr(digits, c) : NULL;
+    return found ? (int)(found - digits) % 16 : -1;
+}
+
+/* The number of \uXXXX at `at`, or -1. */
+static long read_unit(const char *at, const char *end)
+{
+    long unit = 0;
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
+        return -1;
+    for (int i = 2; i < 6; i++) {
+        int digit = hex_value(at[i]);
+        if (digit < 0)
+            return -1;
+        unit = unit << 4 | digit;
+    }
+    return unit;
+}
+
+static char *put_utf8(char *to, unsigned long code)
+{
+    static const unsigned char marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    int count = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = count - 1; i > 0; i--, code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(marks[count] | code);
+    return to + count;
+}
+
+/* One escape, which is at least as long as what it stands for. Moves *at past it. Returns the
+ * end of what was put, or NULL. */
+static char *unescape(char *to, const char **at, const char *end)
 {
     static const char from[] = "\"\\/bfnrt";
-    static const char to[] = "\"\\/\b\f\n\r\t";
-    const char *found = c ? strchr(from, c) : NULL;
-    return found ? to[found - from] : '\0';
-}
-
-/* With nothing in it that is not plain but escapes of one character. */
-static json_t *unescape(const char *begin, const char *end)
-{
-    char *text = malloc((size_t)(end - begin) + 1);
-    size_t len = 0;
-    while (text && begin < end) {
-        const char *next = skip_plain(begin, end);
-        memcpy(text + len, begin, (size_t)(next - begin));
-        len += (size_t)(next - begin);
-        if (next < end)
-            text[len++] = unescaped(next[1]);
-        begin = next < end ? next + 2 : end;
+    static const char stands_for[] = "\"\\/\b\f\n\r\t";
+    const char *found = end - *at >= 2 && (*at)[1] ? strchr(from, (*at)[1]) : NULL;
+    if (found) {
+        *at += 2;
+        *to = stands_for[found - from];
+        return to + 1;
     }
-    json_t *value = text ? json_stringn_nocheck(text, len) : NULL;
-    free(text);
-    return value;
+    long code = read_unit(*at, end);
+    *at += 6;
+    if (code >= 0xd800 && code < 0xdc00) {
+        long low = read_unit(*at, end);
+        *at += 6;
+        code = low >= 0xdc00 && low < 0xe000
+                   ? 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00))
+                   : -1;
+    }
+    return code < 0 || (code >= 0xdc00 && code < 0xe000) ? NULL
+                                                         : put_utf8(to, (unsigned long)code);
 }
 
-/* A string that is not plain, from its first character on. */
-static json_t *read_hard_string(struct reader *r)
+/* Finds the quote at the end of a string and checks its bytes, but not its escapes. */
+static const char *find_quote(struct reader *r, bool *ret_has_escapes)
 {
-    const char *begin = r->at;
-    const char *at = begin;
-    bool is_easy = true;
+    const char *at = r->at;
+    *ret_has_escapes = false;
     while ((at = skip_plain(at, r->end)) < r->end && *at != '"') {
-        bool is_escape = *at == '\\' && at + 1 < r->end;
-        is_easy = is_easy && is_escape && unescaped(at[1]);
-        at += is_escape ? 2 : 1;
+        uint32_t code = 0;
+        size_t n = 2;
+        if (*at == '\\')
+            *ret_has_escapes = true;
+        else if ((unsigned char)*at < ' ')
+            return fail(r, at, "control character in a string");
+        else
+            n = utf8_next(at, (size_t)(r->end - at), &code);
+        if (code == UTF8_INVALID)
+            return fail(r, at, "unable to decode byte as UTF-8");
+        if ((size_t)(r->end - at) < n)
+            break;
+        at += n;
     }
-    if (at >= r->end)
-        return NULL;
-    r->at = at + 1;
-    return is_easy ? unescape(begin, at) : ask_jansson(begin - 1, at + 1);
+    return at < r->end && *at == '"' ? at : fail(r, r->at - 1, "string without an end");
+}
+
+/* The string from `at` to `end`, in which there are escapes. */
+static json_t *unescape_all(struct reader *r, const char *at, const char *end)
+{
+    cleanup_free char *text = malloc((size_t)(end - at));
+    char *to = text;
+    while (to && at < end) {
+        const char *slash = memchr(at, '\\', (size_t)(end - at));
+        size_t len = (size_t)((slash ? slash : end) - at);
+        memcpy(to, at, len);
+        to += len;
+        at += len;
+        if (slash && !(to = unescape(to, &at, end)))
+            return fail(r, slash, "invalid escape");
+    }
+    return check_made(r, text ? json_stringn_nocheck(text, (size_t)(to - text)) : NULL);
 }
 
 /* After its quote. */
 static json_t *read_string(struct reader *r)
 {
-    const char *end = skip_plain(r->at, r->end);
-    if (end == r->end || *end != '"')
-        return read_hard_string(r);
-    json_t *value = json_stringn_nocheck(r->at, (size_t)(end - r->at));
+    bool has_escapes;
+    const char *at = r->at;
+    const char *end = find_quote(r, &has_escapes);
+    if (!end)
+        return NULL;
     r->at = end + 1;
-    return value;
+    if (has_escapes)
+        return unescape_all(r, at, end);
+    return check_made(r, json_stringn_nocheck(at, (size_t)(end - at)));
 }
 
-/* A name that is plain, up to its colon. */
-static bool read_name(struct reader *r, char name[KEY_MAX])
+/* Numbers. */
+
+static const char *skip_digits(const char *at, const char *end)
 {
-    if (!take(r, '"'))
-        return false;
-    const char *end = skip_plain(r->at, r->end);
-    size_t len = (size_t)(end - r->at);
-    if (end == r->end || *end != '"' || len >= KEY_MAX)
-        return false;
-    memcpy(name, r->at, len);
-    name[len] = '\0';
-    r->at = end + 1;
-    return take(r, ':');
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at;
 }
+
+/* The end of the number at `at`, or NULL; whether it has a fraction or an exponent. */
+static const char *find_number_end(const char *at, const char *end, bool *ret_is_real)
+{
+    at += at < end && *at == '-';
+    const char *digits = at;
+    at = skip_digits(at, end);
+    *ret_is_real = false;
+    if (at == digits || (*digits == '0' && at > digits + 1))
+        return NULL;
+    if (at < end && *at == '.') {
+        *ret_is_real = true;
+        digits = at + 1;
+        if ((at = skip_digits(digits, end)) == digits)
+            return NULL;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        *ret_is_real = true;
+        at++;
+        at += at < end && (*at == '+' || *at == '-');
+        digits = at;
+        if ((at = skip_digits(digits, end)) == digits)
+            return NULL;
+    }
+    return at;
+}
+
+static json_t *read_number(struct reader *r)
+{
+    bool is_real;
+    const char *at = r->at;
+    const char *end = find_number_end(at, r->end, &is_real);
+    if (!end)
+        return fail(r, at, at < r->end ? "invalid token" : "the text ends too early");
+    cleanup_free char *text = strndup(at, (size_t)(end - at)); /* for the NUL at its end */
+    if (!text)
+        return check_made(r, NULL);
+    errno = 0;
+    double real = is_real ? strtod(text, NULL) : 0;
+    long long whole = is_real ? 0 : strtoll(text, NULL, 10);
+    if (isinf(real) || (!is_real && errno == ERANGE))
+        return fail(r, at, "number out of range");
+    r->at = end;
+    return check_made(r, is_real ? json_real(real) : json_integer(whole));
+}
+
+/* Containers. */
 
 static bool read_member(struct reader *r, json_t *object)
 {
-    char name[KEY_MAX];
-    if (!read_name(r, name) || json_object_get(object, name))
-        return false;
-    return json_object_set_new_nocheck(object, name, read_value(r)) == 0;
+    skip_space(r);
+    const char *at = r->at;
+    json_t *name = take(r, '"') ? read_string(r) : fail(r, at, "a name in quotes is missing");
+    const char *text = json_string_value(name);
+    bool is_good = text;
+    if (text && strlen(text) != json_string_length(name))
+        is_good = fail(r, at, "NUL in a name");
+    else if (text && json_object_get(object, text))
+        is_good = fail(r, at, "duplicate name");
+    else if (text && !take(r, ':'))
+        is_good = fail(r, r->at, "a colon is missing");
+    json_t *value = is_good ? read_value(r) : NULL;
+    is_good = value && json_object_set_new_nocheck(object, text, value) == 0;
+    json_decref(name);
+    return is_good;
 }
 
 static bool read_item(struct reader *r, json_t *array)
 {
-    return json_array_append_new(array, read_value(r)) == 0;
+    json_t *value = read_value(r);
+    return value && json_array_append_new(array, value) == 0;
 }
 
 /* What lies between brackets, the first of which was taken. */
 static json_t *read_all(struct reader *r, json_t *container, char close,
     bool (*read_one)(struct reader *r, json_t *container))
 {
-    bool is_good = container && ++r->depth <= JSON_READ_DEPTH;
+    const char *at = r->at - 1;
+    bool is_good = check_made(r, container);
+    if (++r->depth > JSON_READ_DEPTH)
+        is_good = fail(r, at, TOO_DEEP);
     if (is_good && !take(r, close)) {
         do
             is_good = read_one(r, container);
         while (is_good && take(r, ',') && ++r->commas <= JSON_READ_VALUES);
-        is_good = is_good && take(r, close);
+        if (r->commas > JSON_READ_VALUES)
+            is_good = fail(r, r->at, TOO_MANY);
+        else if (is_good && !take(r, close))
+            is_good = fail(r, r->at, "a comma or a closing bracket is missing");
     }
     r->depth--;
     if (is_good)
         return container;
     json_decref(container);
-    return NULL;
+    return fail(r, r->at, "no memory");
 }
 
 static json_t *read_word(struct reader *r, const char *word, json_t *value)
 {
     size_t len = strlen(word);
     if ((size_t)(r->end - r->at) < len || memcmp(r->at, word, len) != 0)
-        return NULL;
+        return fail(r, r->at, "invalid token");
     r->at += len;
     return value;
-}
-
-static json_t *read_number(struct reader *r)
-{
-    const char *begin = r->at;
-    while (r->at < r->end && *r->at && strchr("+-.0123456789eE", *r->at))
-        r->at++;
-    return begin < r->at ? ask_jansson(begin, r->at) : NULL;
 }
 
 static json_t *read_value(struct reader *r)
@@ -201,13 +331,53 @@ static json_t *read_value(struct reader *r)
     }
 }
 
-json_t *json_read(const char *text, size_t len)
+json_t *json_read(const char *text, size_t len, struct json_problem *ret)
 {
-    struct reader r = {.at = text, .end = text + len};
+    struct reader r = {.begin = text, .at = text, .end = text + len};
     json_t *value = read_value(&r);
     skip_space(&r);
     if (value && r.at == r.end)
         return value;
     json_decref(value);
+    (void)fail(&r, r.at, "more than one value");
+    *ret = r.problem;
     return NULL;
+}
+
+/* The end of a string, after its quote. */
+static const char *skip_string(const char *at, const char *end)
+{
+    while ((at = skip_plain(at, end)) < end && *at != '"')
+        at += *at == '\\' && at + 1 < end ? 2 : 1;
+    return at + (at < end);
+}
+
+int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err)
+{
+    size_t depth = 0;
+    size_t commas = 0;
+    size_t containers = 0;
+    size_t colons = 0;
+    for (const char *at = text, *end = text + len;
+         at < end && depth <= JSON_READ_DEPTH && commas <= JSON_READ_VALUES;) {
+        char c = *at++;
+        if (c == '"')
+            at = skip_string(at, end);
+        commas += c == ',';
+        colons += c == ':';
+        containers += c == '[' || c == '{';
+        depth += c == '[' || c == '{';
+        depth -= (c == ']' || c == '}') && depth > 0;
+    }
+    /* More of them than that is malformed. The longest string is there twice while it is read.
+     */
+    containers = containers < commas + JSON_READ_DEPTH ? containers : commas + JSON_READ_DEPTH;
+    colons = colons < commas + JSON_READ_DEPTH ? colons : commas + JSON_READ_DEPTH;
+    *ret = 2 * len + (commas + colons) * VALUE_COST + containers * CONTAINER_COST;
+    if (depth > JSON_READ_DEPTH)
+        return err_set(
+            err, ERR_INVALID, EBADMSG, "the JSON is deeper than %d levels", JSON_READ_DEPTH);
+    return commas > JSON_READ_VALUES ? err_set(err, ERR_INVALID, EBADMSG,
+                                           "the JSON has more than %d values", JSON_READ_VALUES)
+                                     : 0;
 }

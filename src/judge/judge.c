@@ -54,6 +54,12 @@ static void test_result_clear(struct judge_test_result *test)
     run_result_init(&test->run, JUDGE_KEPT_OUTPUT);
 }
 
+size_t judge_records_size(const struct judge_spec *spec)
+{
+    return spec->test_count * (sizeof(struct judge_test_result) + sizeof(struct judge_test)) +
+           spec->group_count * sizeof(struct judge_group_result);
+}
+
 void judge_result_done(struct judge_result *result)
 {
     for (size_t i = 0; i < result->test_count; i++) {
@@ -367,7 +373,7 @@ static void count_all(const struct judge_spec *spec, struct judge_result *result
 static int prepare(struct judging *j, const struct run_spec *spec, struct run_result *result,
     struct engine_program **ret, struct err *err)
 {
-    const struct run_watch watch = {.cancel_fd = j->watch->cancel_fd};
+    const struct run_watch watch = {.cancel_fd = j->watch->cancel_fd, .purse = j->watch->purse};
     unsigned attempt = 0;
     int r;
     do {
@@ -424,7 +430,7 @@ int judge_run(struct engine *engine, const struct judge_spec *spec,
     struct judging j = {.engine = engine,
         .watch = watch,
         .result = result,
-        .bench = {.spec = spec, .cancel_fd = watch->cancel_fd},
+        .bench = {.spec = spec, .cancel_fd = watch->cancel_fd, .purse = watch->purse},
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .changed = PTHREAD_COND_INITIALIZER,
         .failed_at = SIZE_MAX};

@@ -142,12 +142,16 @@ struct judge_watch {
     bool (*more)(void *context);
     bool (*keep)(void *context);
     void (*less)(void *context);
-    int cancel_fd; /* -1 for none */
+    int cancel_fd;           /* -1 for none */
+    struct buf_purse *purse; /* counts what is kept; outlives the result; or NULL */
 };
 
-/* Memory that one test may take at one time. Checks the programs as engine_weigh() does. */
+/* Bytes that a judgement's own records take, beside what its programs write. */
+size_t judge_records_size(const struct judge_spec *spec);
+
+/* What one test may take at one time. Checks the programs as engine_weigh() does. */
 int judge_weigh(
-    struct engine *engine, struct judge_spec *spec, uint64_t *ret_memory_mb, struct err *err);
+    struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err);
 
 /* Judges. Returns 0 with the result, or negative errno with err when nothing could be told of
  * any test. result must be zeroed; it is given to judge_result_done() in any case. */

@@ -180,9 +180,9 @@ int judge_spec_settle(struct judge_spec *spec, struct err *err)
 
 /* Memory of one box, by the runtime's default when the request names none. */
 static int weigh(struct engine *engine, const struct run_spec *spec, const char *who,
-    uint64_t *ret_memory_mb, struct err *err)
+    struct box_need *ret, struct err *err)
 {
-    int r = engine_weigh(engine, spec, ret_memory_mb, err);
+    int r = engine_weigh(engine, spec, ret, err);
     if (r < 0 && who[0]) {
         char field[sizeof(err->field)];
         (void)snprintf(field, sizeof(field), "%s.%.80s", who, err->field);
@@ -240,19 +240,17 @@ static void fit_limits(struct judge_spec *spec, const struct run_limits *maxima)
 }
 
 int judge_weigh(
-    struct engine *engine, struct judge_spec *spec, uint64_t *ret_memory_mb, struct err *err)
+    struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err)
 {
-    uint64_t solution_mb = 0;
-    uint64_t checker_mb = 0;
-    uint64_t interactor_mb = 0;
+    struct box_need solution = {0};
+    struct box_need checker = {0};
+    struct box_need interactor = {0};
     fit_limits(spec, engine_maxima(engine));
-    int r = weigh(engine, &spec->solution, "", &solution_mb, err);
+    int r = weigh(engine, &spec->solution, "", &solution, err);
     if (r == 0 && spec->has_checker)
-        r = weigh(engine, &spec->checker, "compare.checker", &checker_mb, err);
+        r = weigh(engine, &spec->checker, "compare.checker", &checker, err);
     if (r == 0 && spec->has_interactor)
-        r = weigh(engine, &spec->interactor, "interactor", &interactor_mb, err);
-    *ret_memory_mb = solution_mb + interactor_mb;
-    if (checker_mb > *ret_memory_mb)
-        *ret_memory_mb = checker_mb;
+        r = weigh(engine, &spec->interactor, "interactor", &interactor, err);
+    *ret = box_need_larger(box_need_sum(solution, interactor), checker);
     return r;
 }

@@ -26,7 +26,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK = 65536, THREAD_STACK = 512 << 10, SILENCE_MS = 100, SILENCES = 3 };
+enum {
+    CHUNK = 65536,
+    THREAD_STACK = 512 << 10,
+    SILENCE_MS = 100,
+    SILENCES = 3,
+    WORD_COST = 32, /* of a message beside its bytes */
+};
 
 /* One direction. Without a transcript both boxes have ends of one pipe and `read_fd` is only
  * kept to drain it; with one, `write_fd` leads to the next pipe. */
@@ -108,6 +114,11 @@ static void record(struct talk *talk, const struct way *way)
     if (talk->kept + len > JUDGE_KEPT_TALK) {
         len = JUDGE_KEPT_TALK - talk->kept;
         result->talk_truncated = true;
+    }
+    struct buf_purse *purse = talk->bench->purse;
+    if (purse && len && !purse->take(purse, len + sizeof(*last) + WORD_COST)) {
+        result->talk_truncated = true;
+        len = 0;
     }
     if (len == 0)
         return;
@@ -214,7 +225,8 @@ static void *watch_silence(void *arg)
 static void *run_solution(void *arg)
 {
     struct talk *talk = arg;
-    const struct run_watch watch = {.cancel_fd = talk->solution_cancel_fd};
+    const struct run_watch watch = {
+        .cancel_fd = talk->solution_cancel_fd, .purse = talk->bench->purse};
     talk->solution_r = engine_execute(talk->bench->programs.solution, &talk->solution_variant,
         &watch, &talk->result->run, &talk->solution_err);
     let_go(talk);
@@ -277,7 +289,8 @@ static int start_others(struct talk *talk, pthread_t threads[THREADS], struct er
 static int run_both(struct talk *talk, struct run_variant *interactor_variant,
     struct run_result *interactor, struct err *err)
 {
-    const struct run_watch watch = {.cancel_fd = talk->bench->cancel_fd};
+    const struct run_watch watch = {
+        .cancel_fd = talk->bench->cancel_fd, .purse = talk->bench->purse};
     pthread_t threads[THREADS];
     talk->solution_variant.box_stdin_fd = talk->box_fds[0][0];
     talk->solution_variant.box_stdout_fd = talk->box_fds[0][1];

@@ -178,7 +178,7 @@ static int run_checker(const struct judge_bench *bench, const struct judge_test 
         .stdin_fd = -1,
         .box_stdin_fd = -1,
         .box_stdout_fd = -1};
-    const struct run_watch watch = {.cancel_fd = bench->cancel_fd};
+    const struct run_watch watch = {.cancel_fd = bench->cancel_fd, .purse = bench->purse};
     struct run_result checked;
     judge_fill_file(&items[0], "input.txt", files->input.data, files->input.size);
     judge_fill_file(&items[1], "output.txt", output, output_size);
@@ -229,8 +229,10 @@ static int run_solution(const struct judge_bench *bench, const struct judge_test
         .box_stdin_fd = -1,
         .box_stdout_fd = -1,
         .stdout_max = stdout_max(bench, test)};
-    const struct run_watch watch = {
-        .context = compare, .output = on_output, .cancel_fd = bench->cancel_fd};
+    const struct run_watch watch = {.context = compare,
+        .output = on_output,
+        .purse = bench->purse,
+        .cancel_fd = bench->cancel_fd};
     variant.stdout_kept = compare ? JUDGE_KEPT_OUTPUT : variant.stdout_max;
     if (!files->input.data && files->input.size) {
         input_fd = open(test->input.path, O_RDONLY | O_CLOEXEC);
@@ -255,6 +257,7 @@ static void cut_output(struct stage_result *stage)
         if (outs[i]->len <= JUDGE_KEPT_OUTPUT)
             continue;
         buf_init(&kept, JUDGE_KEPT_OUTPUT);
+        kept.purse = outs[i]->purse;
         (void)buf_append(&kept, outs[i]->data, JUDGE_KEPT_OUTPUT);
         buf_done(outs[i]);
         *outs[i] = kept;

@@ -16,6 +16,7 @@ struct judge_bench {
     const struct judge_spec *spec;
     struct judge_programs programs;
     int cancel_fd;
+    struct buf_purse *purse; /* counts what is kept, or NULL */
 };
 
 /* Runs one test once. 0 with the verdict in *result, or negative errno with err when Hermes

@@ -6,9 +6,13 @@
 
 #include "lang/limits.h"
 
+#include "base/str.h"
+
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define ROW(field, member, lo, hi, dflt, unit, says)                                           \
     {                                                                                          \
@@ -77,6 +81,23 @@ static void fit_defaults(struct run_limits *limits, const struct run_limits *nam
         limits->file_size_mb = larger(limits->file_size_mb, named->disk_mb);
     if (named->stack_mb == 0)
         limits->stack_mb = larger(1, smaller(limits->stack_mb, limits->memory_mb / 2));
+}
+
+struct box_need limits_need(const struct run_limits *limits)
+{
+    return (struct box_need){.memory_mb = limits->memory_mb, .processes = limits->processes};
+}
+
+struct box_need box_need_larger(struct box_need a, struct box_need b)
+{
+    return (struct box_need){.memory_mb = larger(a.memory_mb, b.memory_mb),
+        .processes = larger(a.processes, b.processes)};
+}
+
+struct box_need box_need_sum(struct box_need a, struct box_need b)
+{
+    return (struct box_need){
+        .memory_mb = a.memory_mb + b.memory_mb, .processes = a.processes + b.processes};
 }
 
 void limits_fill(struct run_limits *limits, const struct run_limits *defaults)

@@ -23,6 +23,17 @@ struct run_limits {
     uint64_t cpu_milli; /* "cpus" times 1000 */
 };
 
+/* What a box may take of the budgets that all boxes share (core/admit.h). */
+struct box_need {
+    uint64_t memory_mb;
+    uint64_t processes;
+};
+struct box_need limits_need(const struct run_limits *limits);
+
+/* Of boxes that exist one after the other, and at one time. */
+struct box_need box_need_larger(struct box_need a, struct box_need b);
+struct box_need box_need_sum(struct box_need a, struct box_need b);
+
 /* One row per limit. `scale` is what one unit of the JSON number is in the member (1, or 1000
  * for cpus, which may have a fraction). */
 struct limit_info {

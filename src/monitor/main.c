@@ -12,10 +12,11 @@
 #include "base/machine.h"
 #include "base/str.h"
 #include "lang/rootfs.h"
+#include "state/memory_plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
+#include <grp.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +34,8 @@ enum {
     MEMORY_SHARE = 80,    /* percent of the machine's memory that boxes may be promised */
     PROCESSES_SHARE = 50, /* percent of the machine's processes that boxes may have */
     HELP_MAX = 1 << 20,   /* bytes of the help text */
+    FREE_ID_FIRST = 65520,
+    FREE_ID_LAST = 65533,
 };
 
 static void print_text(int (*write_text)(struct buf *to), const char *before)
@@ -60,7 +63,19 @@ static bool answer_only(int argc, char **argv)
     return false;
 }
 
-/* The user of the server: the one named, else `hermes`, else `nobody`. */
+/* An id that is nobody's. Not `nobody`: other services run as that, and could read what the
+ * server keeps. These are left free by distributions (systemd's table of uids, Debian's policy)
+ * and exist in a container with 65,536 ids, too. */
+static uid_t find_free_id(void)
+{
+    for (uid_t id = FREE_ID_FIRST; id <= FREE_ID_LAST; id++) {
+        if (!getpwuid(id) && !getgrgid(id))
+            return id;
+    }
+    return 0;
+}
+
+/* The user of the server: the one named, else `hermes`, else an id of its own. */
 static void choose_user(struct monitor *m, struct strv *problems)
 {
     m->uid = geteuid();
@@ -70,16 +85,18 @@ static void choose_user(struct monitor *m, struct strv *problems)
     const char *named = m->config.user;
     uint32_t number;
     const struct passwd *user = named[0] ? getpwnam(named) : getpwnam("hermes");
-    if (!named[0] && !user)
-        user = getpwnam("nobody");
     if (user && user->pw_uid != 0) {
         m->uid = user->pw_uid;
         m->gid = user->pw_gid;
-    } else if (str_parse_u32(named[0] ? named : "65534", &number) == 0 && number != 0) {
+    } else if (!named[0] && (number = find_free_id()) != 0) {
+        m->uid = m->gid = number;
+    } else if (named[0] && str_parse_u32(named, &number) == 0 && number != 0) {
         m->uid = m->gid = number;
     } else {
-        strv_add_owned(
-            problems, xasprintf("user: there is no user `%s`, or it is root", named));
+        strv_add_owned(problems,
+            xasprintf("user: there is no user `%s`, or it is root; name one, or run: useradd "
+                      "--system --no-create-home hermes",
+                named[0] ? named : "hermes"));
     }
     char *chosen = user ? xstrdup(user->pw_name) : xasprintf("%u", m->uid);
     free(m->config.user);
@@ -101,20 +118,11 @@ static int read_settings(struct monitor *m, int argc, char **argv)
     return bad ? -EINVAL : 0;
 }
 
-static uid_t tree_uid;
-static gid_t tree_gid;
-
-static int own_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    return lchown(path, tree_uid, tree_gid);
-}
-
 /* The state directory is ours; only `server` in it belongs to the server, which could otherwise
  * exchange the trees that boxes see. */
 static int open_state(struct monitor *m, struct err *err)
 {
     cleanup_free char *state = NULL;
-    struct stat st;
     if (m->config.state_dir[0])
         (void)setenv("HERMES_STATE_DIR", m->config.state_dir, 1);
     cleanup_close int fd = root_state_dir(&state, err);
@@ -128,13 +136,12 @@ static int open_state(struct monitor *m, struct err *err)
             "another hermes serve uses %s; give this one its own with --state-dir", state);
     m->server_dir = xasprintf("%s/server", state);
     if ((geteuid() == 0 && fchmod(fd, 0711) < 0) ||
-        (mkdirat(fd, "server", 0700) < 0 && errno != EEXIST) || lstat(m->server_dir, &st) < 0)
+        (mkdirat(fd, "server", 0700) < 0 && errno != EEXIST))
         return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", m->server_dir, strerror(errno));
-    tree_uid = m->uid;
-    tree_gid = m->gid;
-    if (st.st_uid != m->uid && nftw(m->server_dir, own_entry, 32, FTW_PHYS | FTW_MOUNT) != 0)
-        return err_set(
-            err, ERR_UNAVAILABLE, errno, "cannot give %s to the server", m->server_dir);
+    int r = fs_give_tree(fd, "server", m->uid, m->gid);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "cannot give %s to user %u: %s", m->server_dir,
+            m->uid, strerror(-r));
     free(m->config.state_dir);
     m->config.state_dir = xstrdup(m->server_dir);
     return 0;
@@ -157,6 +164,7 @@ static void fit_machine(struct config *c)
 
 static int prepare(struct monitor *m, struct err *err)
 {
+    struct memory_plan plan;
     int r = open_state(m, err);
     if (r == 0)
         r = runtime_load(&m->runtimes, NULL, err);
@@ -164,6 +172,9 @@ static int prepare(struct monitor *m, struct err *err)
         return r;
     runtime_find_versions(&m->runtimes);
     fit_machine(&m->config);
+    if ((r = memory_plan_make(&m->config, &plan, err)) < 0)
+        return r;
+    m->config.server_memory_mb = plan.limit_mb;
     m->engine_options.runtimes = &m->runtimes;
     m->engine_options.min_level = (unsigned)m->config.min_level;
     m->engine_options.networks = NETWORKS_READY;
@@ -173,6 +184,7 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.session_warm = m->config.session_warm;
     m->engine_options.park_free_percent = (unsigned)m->config.parked_free_percent;
     m->engine_options.maxima = m->config.maxima;
+    m->engine_options.processes_total = (uint32_t)m->config.processes_total;
     m->engine_options.source_count = m->config.mounts.count;
     for (size_t i = 0; i < m->config.mounts.count; i++) {
         m->engine_options.sources[i].path = m->config.mounts.items[i].path;
@@ -189,6 +201,7 @@ int main(int argc, char **argv)
         return 0;
     (void)signal(SIGPIPE, SIG_IGN);
     monitor.lock_fd = -1;
+    monitor.memory_group.fd = monitor.memory_group.parent_fd = -1;
     if (read_settings(&monitor, argc, argv) < 0)
         return EXIT_SETTINGS;
     int status;

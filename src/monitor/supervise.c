@@ -175,6 +175,10 @@ static int start_server(struct supervisor *s)
     cleanup_close int theirs = pair[1];
     pid_t pid = fork();
     if (pid == 0) {
+        int r = memory_group_join(&s->monitor->memory_group);
+        if (r < 0)
+            log_event(LOG_WARN, "the server cannot enter its control group", "reason",
+                strerror(-r), (char *)NULL);
         exec_server(theirs);
         log_event(
             LOG_ERROR, "cannot execute hermes-server", "reason", strerror(errno), (char *)NULL);
@@ -331,6 +335,7 @@ int supervise(struct monitor *m)
     bool changed;
     if (start_spawner(&s, &changed) < 0)
         return 125;
+    memory_group_open(&m->memory_group, m->config.server_memory_mb);
     while (!s.is_stopping || s.server > 0) {
         restart(&s);
         struct pollfd fds[] = {{s.signal_fd, POLLIN, 0}, {s.channel, POLLIN, 0}};
@@ -346,6 +351,7 @@ int supervise(struct monitor *m)
     }
     engine_close(m->engine);
     m->engine = NULL;
+    memory_group_close(&m->memory_group);
     close_fd(&s.channel);
     close_fd(&s.signal_fd);
     return s.status;

@@ -27,7 +27,8 @@ struct link_record {
     uint32_t kind;
     uint32_t step;      /* LINK_FAILED */
     int32_t error;      /* LINK_FAILED: negative errno */
-    int32_t status;     /* LINK_EXIT: wait status of the payload */
+    int32_t status;     /* LINK_EXIT: wait status of the payload; LINK_FAILED in STEP_MOUNT: the
+                           number of the shared directory, from 1 on, or 0 */
     uint32_t disk_full; /* LINK_EXIT */
     uint32_t is_empty;  /* LINK_EXIT: nothing but init is left in the box */
     uint64_t ns;        /* CLOCK_MONOTONIC */

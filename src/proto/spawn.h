@@ -72,6 +72,8 @@ struct spawn_setup {
     uint32_t uid_count;
     uint32_t networks;          /* network namespaces to keep ready (network.h) */
     uint32_t park_free_percent; /* nothing is parked while less of the host's memory is free */
+    uint32_t processes_total;   /* of all boxes together. 0: no limit, and no group for them */
+    uint32_t reserved;
 };
 
 /* The seal of who had the spawner work on other processors than his own until then: those that
@@ -224,6 +226,8 @@ struct spawn_box {
     uint32_t flags;
     uint32_t remove; /* enum spawn_barrier bits */
     uint32_t mount_count;
+    uint32_t owner; /* boxes with one number share their processors; see shares.h */
+    uint32_t reserved;
     struct spawn_limits limits;
     struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];
 };
@@ -247,6 +251,7 @@ enum spawn_command_kind {
 
 struct spawn_command {
     uint32_t kind;
+    uint32_t is_idle; /* nobody waits for the box after this command (shares.h) */
 };
 
 enum spawn_event_kind {
@@ -264,17 +269,22 @@ enum spawn_event_kind {
 enum {
     ENDED_EXITED = 1 << 0,      /* wait_status is the payload's own */
     ENDED_OOM = 1 << 1,         /* the cgroup's memory limit killed */
-    ENDED_PIDS = 1 << 2,        /* the cgroup's process limit was reached */
+    ENDED_PIDS = 1 << 2,        /* the box's own process limit was reached */
     ENDED_DISK = 1 << 3,        /* no free block or inode at the end */
     ENDED_EXEC_FAILED = 1 << 4, /* error has the errno of execve */
     STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a parked box */
     ENDED_LEFTOVER = 1 << 5,    /* a cgroup could not be removed yet; it is quarantined */
+    ENDED_SHORT = 1 << 7,   /* the machine, or the group that all boxes are in, had no memory
+                               left, and somebody in the box was killed for it */
+    ENDED_CROWDED = 1 << 8, /* a process was refused because all boxes together have
+                               processes_total, or the host has none left */
 };
 
 struct spawn_event {
     uint32_t kind;
     uint32_t flags;
-    int32_t wait_status; /* as waitpid(2) gives it */
+    int32_t wait_status; /* as waitpid(2) gives it; EVENT_FAILED in STEP_MOUNT: the number of
+                            the mount, from 1 on, or 0 */
     int32_t error;       /* negative errno */
     uint32_t step;       /* enum spawn_step */
     uint32_t cgroup;

@@ -10,7 +10,8 @@
 
 enum {
     ZYGOTE_SOCKET_FD = 3,
-    ZYGOTE_STAGE_FD = 4, /* the top of the root's mount namespace, outside the zygote's own / */
+    ZYGOTE_STAGE_FD, /* the top of the root's mount namespace, outside the zygote's own / */
+    ZYGOTE_LIFE_FD,  /* the spawner's, for boxes: inside_follow() */
 };
 
 /* Descriptors: the box's link, `join_count` control groups to be joined, the one to be cloned

@@ -161,7 +161,8 @@ void cache_close(struct cache *cache)
     free(cache);
 }
 
-int cache_get(struct cache *cache, const struct cache_key *key, struct cache_entry *ret)
+int cache_get(struct cache *cache, const struct cache_key *key, struct buf_purse *purse,
+    struct cache_entry *ret)
 {
     char path[HEX_LEN + 4];
     struct stat st;
@@ -175,12 +176,16 @@ int cache_get(struct cache *cache, const struct cache_key *key, struct cache_ent
     int r = fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CACHE_ENTRY_MAX
                 ? -EBADMSG
                 : 0;
+    if (r == 0 && purse && !purse->take(purse, 2 * (size_t)st.st_size))
+        return -ENOENT;
     if (r == 0) {
         ssize_t n;
 
         buf_init(&bytes, CACHE_ENTRY_MAX + 1);
         while ((n = buf_read_fd(&bytes, fd, (size_t)st.st_size + 1)) > 0)
             ;
+        if (n == -ENOMEM)
+            return -ENOENT;
         r = n < 0 ? -EBADMSG : cache_entry_read(&bytes, key, cache->secret, ret);
     }
     if (r < 0) {
@@ -329,13 +334,14 @@ static int write_entry(struct cache *cache, const char *path, const struct buf *
     return r;
 }
 
-void cache_put(
-    struct cache *cache, const struct cache_key *key, const struct cache_entry *entry)
+void cache_put(struct cache *cache, const struct cache_key *key, struct buf_purse *purse,
+    const struct cache_entry *entry)
 {
     cleanup_buf struct buf bytes = {0};
     char path[HEX_LEN + 4];
 
     buf_init(&bytes, CACHE_ENTRY_MAX);
+    bytes.purse = purse;
     if (cache_entry_write(entry, key, cache->secret, &bytes) < 0 ||
         weight(bytes.len) > cache->max_bytes / 2)
         return;

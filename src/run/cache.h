@@ -41,10 +41,12 @@ struct cache;
 int cache_open(struct cache **ret, const struct cache_settings *settings, struct err *err);
 void cache_close(struct cache *cache); /* accepts NULL */
 
-/* Returns 0 with the entry, which is the most recently used now, or -ENOENT. */
-int cache_get(struct cache *cache, const struct cache_key *key, struct cache_entry *ret);
+/* Returns 0 with the entry, which is the most recently used now, or -ENOENT. The purse (or
+ * NULL) counts it, and what a box gets of it; it is the run's own, nothing is given back. */
+int cache_get(struct cache *cache, const struct cache_key *key, struct buf_purse *purse,
+    struct cache_entry *ret);
 
 /* Keeps an entry; once all together are too large, the least recently used ones go. What cannot
- * be kept (no space, too large) is not: that is no failure of the run. */
-void cache_put(
-    struct cache *cache, const struct cache_key *key, const struct cache_entry *entry);
+ * be kept (no space, no memory, too large) is not: that is no failure of the run. */
+void cache_put(struct cache *cache, const struct cache_key *key, struct buf_purse *purse,
+    const struct cache_entry *entry);

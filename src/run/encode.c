@@ -45,61 +45,115 @@ json_t *result_text_json(const char *data, size_t len, enum result_encoding enco
     return json_stringn_nocheck(repaired, repaired_len);
 }
 
-/* Three decimals are what the clocks are good for; writers use RESULT_JSON_FLAGS. */
-static json_t *ms_json(double ms)
+static void write_text(
+    struct json_text *t, const char *data, size_t len, enum result_encoding encoding)
 {
-    return json_real(round(ms * 1000) / 1000);
+    if (encoding == ENCODE_BASE64)
+        json_text_base64(t, data, len);
+    else
+        json_text_string(t, data ? data : "", len);
 }
 
-json_t *result_usage_json(const struct run_usage *u)
+/* Three decimals are what the clocks are good for. */
+static void write_ms(struct json_text *t, const char *name, double ms)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:o}", "wall_ms", ms_json(u->wall_ms), "cpu_ms",
-        ms_json(u->cpu_ms), "memory_peak_kb", (json_int_t)u->memory_peak_kb, "queue_ms",
-        ms_json(u->queue_ms), "setup_ms", ms_json(u->setup_ms));
+    json_text_add(t, name);
+    json_text_real(t, round(ms * 1000) / 1000);
 }
 
-json_t *result_hits_json(unsigned hits)
+void result_write_usage(struct json_text *t, const struct run_usage *u)
 {
-    json_t *list = json_array();
+    write_ms(t, "{\"wall_ms\":", u->wall_ms);
+    write_ms(t, ",\"cpu_ms\":", u->cpu_ms);
+    json_text_add(t, ",\"memory_peak_kb\":");
+    json_text_int(t, (int64_t)u->memory_peak_kb);
+    write_ms(t, ",\"queue_ms\":", u->queue_ms);
+    write_ms(t, ",\"setup_ms\":", u->setup_ms);
+    json_text_add(t, "}");
+}
+
+void result_write_hits(struct json_text *t, unsigned hits)
+{
+    bool is_first = true;
+    json_text_add(t, "[");
     for (unsigned i = 0; i < HIT_COUNT; i++) {
-        if (hits & 1u << i)
-            (void)json_array_append_new(list, json_string(run_hit_name(i)));
+        if (!(hits & 1u << i))
+            continue;
+        json_text_add(t, is_first ? "" : ",");
+        json_text_word(t, run_hit_name(i));
+        is_first = false;
     }
-    return list;
+    json_text_add(t, "]");
 }
 
-json_t *result_compile_json(const struct run_result *r, enum result_encoding encoding)
+/* The members that the compile stage and the run have in common. */
+static void write_stage(struct json_text *t, const struct stage_result *s, const char *status,
+    const char *message, enum result_encoding encoding)
 {
+    json_text_add(t, "\"status\":");
+    json_text_word(t, status);
+    json_text_add(t, ",\"exit_code\":");
+    if (s->exited)
+        json_text_int(t, s->exit_code);
+    else
+        json_text_add(t, "null");
+    json_text_add(t, ",\"signal\":");
+    json_text_word(t, s->signal ? run_signal_name(s->signal) : NULL);
+    json_text_add(t, ",\"limits_hit\":");
+    result_write_hits(t, s->limits_hit);
+    json_text_add(t, ",\"message\":");
+    json_text_word(t, message);
+    json_text_add(t, ",\"stdout\":");
+    write_text(t, s->out.data, s->out.len, encoding);
+    json_text_add(t, ",\"stderr\":");
+    write_text(t, s->err.data, s->err.len, encoding);
+    json_text_add(t, ",\"stdout_truncated\":");
+    json_text_bool(t, s->out_truncated);
+    json_text_add(t, ",\"stderr_truncated\":");
+    json_text_bool(t, s->err_truncated);
+}
+
+/* A result and how it is to be told. */
+struct telling {
+    const struct run_result *result;
+    enum result_encoding encoding;
+    const struct err *err; /* why Hermes failed, or NULL */
+};
+
+static void write_compile(struct json_text *t, const void *context)
+{
+    const struct telling *telling = context;
+    const struct run_result *r = telling->result;
     const struct stage_result *c = &r->compile;
-    if (!r->has_compile)
-        return json_null();
-    return json_pack("{s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:b, s:o}", "status",
-        run_status_name(c->status), "exit_code",
-        c->exited ? json_integer(c->exit_code) : json_null(), "signal",
-        c->signal ? run_signal_name(c->signal) : NULL, "limits_hit",
-        result_hits_json(c->limits_hit), "message", c->message, "stdout",
-        result_text_json(c->out.data, c->out.len, encoding), "stderr",
-        result_text_json(c->err.data, c->err.len, encoding), "stdout_truncated",
-        c->out_truncated, "stderr_truncated", c->err_truncated, "cached", r->compile_cached,
-        "usage", result_usage_json(&c->usage));
+    if (!r->has_compile) {
+        json_text_add(t, "null");
+        return;
+    }
+    json_text_add(t, "{");
+    write_stage(t, c, run_status_name(c->status), c->message, telling->encoding);
+    json_text_add(t, ",\"cached\":");
+    json_text_bool(t, r->compile_cached);
+    json_text_add(t, ",\"usage\":");
+    result_write_usage(t, &c->usage);
+    json_text_add(t, "}");
 }
 
-static json_t *file_json(const struct run_file *file)
+static void write_file(struct json_text *t, const struct run_file *file)
 {
-    if (file->error)
-        return json_pack("{s:s, s:s}", "name", file->name, "error", file->error);
-    cleanup_free char *content = result_base64(file->content, file->size);
-    return json_pack("{s:s, s:I, s:s, s:s, s:b}", "name", file->name, "size",
-        (json_int_t)file->size, "encoding", "base64", "content", content, "executable",
-        file->executable);
-}
-
-static json_t *files_json(const struct run_files *files)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < files->count; i++)
-        (void)json_array_append_new(list, file_json(&files->items[i]));
-    return list;
+    json_text_add(t, "{\"name\":");
+    json_text_word(t, file->name);
+    if (file->error) {
+        json_text_add(t, ",\"error\":");
+        json_text_word(t, file->error);
+    } else {
+        json_text_add(t, ",\"size\":");
+        json_text_int(t, (int64_t)file->size);
+        json_text_add(t, ",\"encoding\":\"base64\",\"content\":");
+        json_text_base64(t, file->content, file->size);
+        json_text_add(t, ",\"executable\":");
+        json_text_bool(t, file->executable);
+    }
+    json_text_add(t, "}");
 }
 
 /* Whether every box of the run was there before it; a compilation that was kept had none. */
@@ -110,33 +164,103 @@ static bool is_warm(const struct run_result *r)
     return (!compiled || r->compile.is_warm) && (!ran || r->run.is_warm);
 }
 
-json_t *result_isolation_json(const struct run_result *r)
+static void write_isolation(struct json_text *t, const void *context)
 {
-    return json_pack("{s:s, s:s, s:s}", "level", spawner_level_name(r->level), "cgroup",
-        spawner_cgroup_name(r->cgroup), "start", is_warm(r) ? "warm" : "cold");
+    const struct run_result *r = context;
+    json_text_add(t, "{\"level\":");
+    json_text_word(t, spawner_level_name(r->level));
+    json_text_add(t, ",\"cgroup\":");
+    json_text_word(t, spawner_cgroup_name(r->cgroup));
+    json_text_add(t, is_warm(r) ? ",\"start\":\"warm\"}" : ",\"start\":\"cold\"}");
 }
 
-json_t *result_json(const struct run_result *r, enum result_encoding encoding)
+static void write_error(struct json_text *t, const struct err *err)
 {
+    json_text_add(t, ",\"error\":{\"code\":");
+    json_text_word(t, err_table[err->code].name);
+    json_text_add(t, ",\"message\":");
+    json_text_word(t, err->message);
+    json_text_add(t, "}");
+}
+
+static void write_result(struct json_text *t, const void *context)
+{
+    const struct telling *telling = context;
+    const struct run_result *r = telling->result;
     const struct stage_result *s = &r->run;
-    return json_pack("{s:s, s:s, s:o, s:s?, s:o, s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o}",
-        "id", r->id, "status", run_status_name(s->status), "exit_code",
-        s->exited ? json_integer(s->exit_code) : json_null(), "signal",
-        s->signal ? run_signal_name(s->signal) : NULL, "limits_hit",
-        result_hits_json(s->limits_hit), "message", s->message, "stdout",
-        result_text_json(s->out.data, s->out.len, encoding), "stderr",
-        result_text_json(s->err.data, s->err.len, encoding), "stdout_truncated",
-        s->out_truncated, "stderr_truncated", s->err_truncated, "compile",
-        result_compile_json(r, encoding), "usage", result_usage_json(&s->usage), "files",
-        files_json(&r->files), "isolation", result_isolation_json(r));
+    const struct err *err = telling->err;
+    json_text_add(t, "{\"id\":");
+    json_text_word(t, r->id);
+    json_text_add(t, ",");
+    write_stage(t, s, run_status_name(err ? RUN_INTERNAL_ERROR : s->status),
+        err ? err->message : s->message, telling->encoding);
+    json_text_add(t, ",\"compile\":");
+    write_compile(t, context);
+    json_text_add(t, ",\"usage\":");
+    result_write_usage(t, &s->usage);
+    json_text_add(t, ",\"files\":[");
+    for (size_t i = 0; i < r->files.count; i++) {
+        json_text_add(t, i ? "," : "");
+        write_file(t, &r->files.items[i]);
+    }
+    json_text_add(t, "],\"isolation\":");
+    write_isolation(t, r);
+    if (err)
+        write_error(t, err);
+    json_text_add(t, "}");
 }
 
-json_t *result_json_error(const struct run_result *r, const struct err *err)
+struct answer *result_answer(const struct run_result *result, enum result_encoding encoding,
+    const struct err *err, struct ledger *ledger, int owner)
 {
-    json_t *json = result_json(r, ENCODE_UTF8);
-    (void)json_object_set_new(json, "status", json_string(run_status_name(RUN_INTERNAL_ERROR)));
-    (void)json_object_set_new(json, "message", json_string(err->message));
+    const struct telling telling = {
+        .result = result, .encoding = err ? ENCODE_UTF8 : encoding, .err = err};
+    return json_text_answer(ledger, owner, write_result, &telling);
+}
+
+json_t *result_json(const struct run_result *result, enum result_encoding encoding)
+{
+    const struct telling telling = {.result = result, .encoding = encoding};
+    return json_text_load(write_result, &telling);
+}
+
+json_t *result_json_error(const struct run_result *result, const struct err *err)
+{
+    const struct telling telling = {.result = result, .encoding = ENCODE_UTF8, .err = err};
+    json_t *json = json_text_load(write_result, &telling);
+    (void)json_object_del(json, "error");
     return json;
+}
+
+json_t *result_compile_json(const struct run_result *result, enum result_encoding encoding)
+{
+    const struct telling telling = {.result = result, .encoding = encoding};
+    return json_text_load(write_compile, &telling);
+}
+
+json_t *result_isolation_json(const struct run_result *result)
+{
+    return json_text_load(write_isolation, result);
+}
+
+static void write_usage_of(struct json_text *t, const void *usage)
+{
+    result_write_usage(t, usage);
+}
+
+json_t *result_usage_json(const struct run_usage *usage)
+{
+    return json_text_load(write_usage_of, usage);
+}
+
+json_t *result_hits_json(unsigned hits)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; i < HIT_COUNT; i++) {
+        if (hits & 1u << i)
+            (void)json_array_append_new(list, json_string(run_hit_name(i)));
+    }
+    return list;
 }
 
 json_t *result_report_json(const struct spawn_reply *reply)

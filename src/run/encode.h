@@ -3,6 +3,8 @@
 
 /* A run_result as the JSON of docs/api.md. */
 
+#include "base/err.h"
+#include "json/text.h"
 #include "run/run.h"
 
 #include <jansson.h>
@@ -12,7 +14,13 @@
 
 enum result_encoding { ENCODE_UTF8, ENCODE_BASE64 };
 
-/* The caller owns the returned object. */
+/* The caller is its user. With err (or NULL) that of a run which failed because of Hermes:
+ * status internal_error and the member `error`. NULL when the ledger (NULL: nobody counts)
+ * refuses or there is no memory. */
+struct answer *result_answer(const struct run_result *result, enum result_encoding encoding,
+    const struct err *err, struct ledger *ledger, int owner);
+
+/* The same as a value, which the caller owns; NULL without memory. */
 json_t *result_json(const struct run_result *result, enum result_encoding encoding);
 
 /* Parts of it, for other answers. */
@@ -22,8 +30,11 @@ json_t *result_hits_json(unsigned hits);
 json_t *result_compile_json(const struct run_result *result, enum result_encoding encoding);
 json_t *result_isolation_json(const struct run_result *result);
 
-/* The same for a run that failed because of Hermes: status internal_error with this message. */
+/* The same for a run that failed because of Hermes, without the member `error`. */
 json_t *result_json_error(const struct run_result *result, const struct err *err);
+
+void result_write_usage(struct json_text *t, const struct run_usage *usage);
+void result_write_hits(struct json_text *t, unsigned hits);
 
 /* What the host enforces, for /v1/report and doctor. */
 struct spawn_reply;

@@ -101,7 +101,7 @@ static bool may_be_warm(
 static int compile_in_box(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.compile;
-    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd};
+    struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd, .purse = run->watch->purse};
     struct stage_spec spec = {.job = {.argv = &stage->argv,
                                   .env = &stage->env,
                                   .globs = &stage->artefacts,
@@ -112,6 +112,7 @@ static int compile_in_box(struct running *run, struct err *err)
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
         .may_be_warm = may_be_warm(&run->runtime->compile, stage, NULL),
+        .owner = run->spec->owner,
         .limits = stage->limits,
         .stdin_fd = -1,
         .job_fd = -1,
@@ -145,7 +146,7 @@ static bool take_cached(struct running *run, const struct cache_key *key)
     struct cache_entry entry;
     uint64_t bytes = 0;
     uint64_t start_ns = clock_ns();
-    if (cache_get(run->engine->cache, key, &entry) < 0)
+    if (cache_get(run->engine->cache, key, run->watch->purse, &entry) < 0)
         return false;
     for (size_t i = 0; i < entry.files.count; i++)
         bytes += entry.files.items[i].size;
@@ -171,7 +172,7 @@ static void keep(const struct running *run, const struct cache_key *key)
         .err = c->err.data,
         .err_len = c->err.len,
         .files = run->artefacts.files};
-    cache_put(run->engine->cache, key, &entry);
+    cache_put(run->engine->cache, key, run->watch->purse, &entry);
 }
 
 static int compile(struct running *run, bool *ret_go_on, struct err *err)
@@ -242,6 +243,7 @@ static int execute(struct running *run, struct err *err)
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
         .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env) && !drains,
+        .owner = asked->owner,
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,
@@ -428,8 +430,8 @@ int engine_execute(const struct engine_program *program, const struct run_varian
     return execute(&run, err);
 }
 
-int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
-    struct err *err)
+int engine_weigh(
+    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err)
 {
     struct run_plan plan;
     if (!spec->runtime->available)
@@ -437,9 +439,9 @@ int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *r
     int r = runtime_plan(spec->runtime, spec, &plan, err);
     if (r < 0)
         return r;
-    *ret_memory_mb = plan.run.limits.memory_mb;
-    if (plan.has_compile && plan.compile.limits.memory_mb > *ret_memory_mb)
-        *ret_memory_mb = plan.compile.limits.memory_mb;
+    *ret = limits_need(&plan.run.limits);
+    if (plan.has_compile)
+        *ret = box_need_larger(*ret, limits_need(&plan.compile.limits));
     r = check_plan(engine, spec, &plan, err);
     run_plan_done(&plan);
     return r;

@@ -29,6 +29,7 @@ struct engine_options {
     bool host_roots;     /* selftest: also register each root with the host's
                             whole tree, for controls */
     struct run_limits maxima;
+    uint32_t processes_total; /* of all boxes together; 0: no limit but each box's own */
     struct {
         const char *path;
         bool writable;
@@ -90,10 +91,11 @@ struct run_watch {
     const int *sink_fds; /* two descriptors that get stdout and stderr as they come, or NULL;
                             when one takes no more, the run is cancelled */
     int *sink_error;     /* gets the negative errno then; may be NULL */
-    int cancel_fd;   /* the run is cancelled when this becomes readable or hangs up; -1 for none
-                      */
-    uint32_t remove; /* enum spawn_barrier bits to leave out: selftest only */
-    bool host_root;  /* use the host's tree: selftest only */
+    int cancel_fd; /* the run is cancelled when this becomes readable or hangs up; -1 for none
+                    */
+    struct buf_purse *purse; /* counts what is kept of the run; outlives the result; or NULL */
+    uint32_t remove;         /* enum spawn_barrier bits to leave out: selftest only */
+    bool host_root;          /* use the host's tree: selftest only */
 };
 
 /* Returns 0 with result filled in (a failing program is a result), or negative errno with err:
@@ -134,5 +136,5 @@ const struct run_limits *engine_program_limits(const struct engine_program *prog
 void engine_program_free(struct engine_program *program); /* accepts NULL */
 
 /* Checks spec as engine_run() would, without running it, and tells the memory it may take. */
-int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
-    struct err *err);
+int engine_weigh(
+    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err);

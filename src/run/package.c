@@ -12,7 +12,9 @@
 #include "base/utf8.h"
 #include "proto/package.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -187,12 +189,17 @@ int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
     return 0;
 }
 
-enum { NAME_MAX_BYTES = 4096 };
+enum { NAME_MAX_BYTES = 4096, FILE_COST = 256 };
 
 void collect_reader_init(struct collect_reader *reader, uint32_t max_files, uint64_t max_bytes)
 {
     *reader = (struct collect_reader){.files_left = max_files, .bytes_left = max_bytes};
     buf_init(&reader->pending, max_bytes + NAME_MAX_BYTES + sizeof(struct collect_record));
+}
+
+void collect_reader_count(struct collect_reader *reader, struct buf_purse *purse)
+{
+    reader->purse = reader->pending.purse = purse;
 }
 
 void collect_reader_done(struct collect_reader *reader)
@@ -215,8 +222,18 @@ static const char *error_word(uint32_t kind)
     }
 }
 
+/* Memory for a file, which is there twice once another box gets it, and its record. */
+static char *allocate(struct collect_reader *reader, size_t size)
+{
+    char *bytes = NULL;
+    if (!reader->purse || reader->purse->take(reader->purse, 2 * size + FILE_COST))
+        bytes = malloc(size + 1);
+    reader->is_starved = reader->is_starved || !bytes;
+    return bytes;
+}
+
 /* Stores one complete record; a name that is no name of ours is listed but not to be used. */
-static void store(struct collect_reader *reader, const struct collect_record *record,
+static int store(struct collect_reader *reader, const struct collect_record *record,
     const char *name, const char *content)
 {
     const char *error = error_word(record->kind);
@@ -224,7 +241,9 @@ static void store(struct collect_reader *reader, const struct collect_record *re
     if (!error && str_name_problem(name, record->name_len))
         error = "bad_name";
     size_t size = error ? 0 : record->size;
-    char *copy = xmalloc(size + 1);
+    char *copy = allocate(reader, size);
+    if (!copy)
+        return -ENOMEM;
     memcpy(copy, content, size);
     copy[size] = '\0';
     run_files_add(&reader->files, shown, copy, size, record->executable && !error);
@@ -232,6 +251,7 @@ static void store(struct collect_reader *reader, const struct collect_record *re
     file->error = error;
     reader->files_left--;
     reader->bytes_left -= size;
+    return 0;
 }
 
 /* Takes one record off the front of pending. Returns bytes used, 0 when it is not whole yet. */
@@ -255,13 +275,15 @@ static ssize_t take_record(struct collect_reader *reader, const char *data, size
     size_t whole = sizeof(record) + record.name_len + body;
     if (len < whole)
         return 0;
-    store(reader, &record, data + sizeof(record), data + sizeof(record) + record.name_len);
-    return (ssize_t)whole;
+    int r =
+        store(reader, &record, data + sizeof(record), data + sizeof(record) + record.name_len);
+    return r < 0 ? r : (ssize_t)whole;
 }
 
 int collect_reader_feed(struct collect_reader *reader, const char *data, size_t len)
 {
     int r = buf_append(&reader->pending, data, len);
+    reader->is_starved = reader->is_starved || r == -ENOMEM;
     if (r < 0)
         return -EBADMSG;
     size_t at = 0;

@@ -33,8 +33,12 @@ struct collect_reader {
     uint32_t files_left;
     bool ended;
     bool cut; /* a cap was reached */
+    struct buf_purse *purse;
+    bool is_starved; /* there was no memory for a file */
 };
 void collect_reader_init(struct collect_reader *reader, uint32_t max_files, uint64_t max_bytes);
+/* Has it count what it keeps; it is not given back, so the purse is the run's own. */
+void collect_reader_count(struct collect_reader *reader, struct buf_purse *purse);
 void collect_reader_done(struct collect_reader *reader);
 
 /* Takes the next bytes; -EBADMSG when they make no sense (the rest is ignored then). */

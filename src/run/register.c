@@ -212,7 +212,8 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         .flags = options->allow_controls ? SETUP_ALLOW_CONTROLS : 0,
         .min_level = options->min_level,
         .networks = options->networks,
-        .park_free_percent = options->park_free_percent};
+        .park_free_percent = options->park_free_percent,
+        .processes_total = options->processes_total};
     stage_spawn_limits(&options->maxima, &setup.max);
     int r = spawner_start(&e->spawner, &setup, err);
     if (r < 0) {

@@ -85,6 +85,7 @@ struct run_spec {
     char *stdin_data; /* whole stdin, or NULL */
     size_t stdin_size;
     int stdin_fd;      /* pumped into the box when >= 0; borrowed */
+    uint32_t owner;    /* whose processors its boxes use (spawn/shares.h); 0: nobody's */
     char *cache_scope; /* who shares compile results with this run (the API key's name); NULL:
                           it neither uses nor feeds the cache */
 };

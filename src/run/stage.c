@@ -118,6 +118,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
         .exec = spec->exec,
         .flags = spec->may_be_warm ? BOX_WARM : 0,
         .remove = spec->watch->remove,
+        .owner = spec->owner,
         .mount_count = (uint32_t)spec->mount_count};
     stage_spawn_limits(&spec->limits, &box.limits);
     for (size_t i = 0; i < spec->mount_count; i++) {
@@ -480,17 +481,36 @@ static bool is_host_error(int error)
            error == -ENFILE || error == -ENOSPC;
 }
 
+/* A directory of the run that could not be mounted. Another run may have put a link there. */
+static int fail_mount(const struct stage *st, const struct run_mount *mount, struct err *err)
+{
+    int error = -st->end.error;
+    bool is_blocked = error == ELOOP || error == ENOTDIR;
+    return err_set(err, is_blocked ? ERR_CONFLICT : err_code_of(error), error,
+        "cannot mount a directory at %s: %s; the program did not start", mount->path,
+        is_blocked ? "a link or a file is in the way" : strerror(error));
+}
+
 /* Turns the end of the box into a result, or into an error when it was our doing. */
 static int conclude(struct stage *st, struct err *err)
 {
     struct stage_result *result = st->result;
     const struct spawn_event *end = &st->end;
+    size_t which = (size_t)end->wait_status;
+    if (end->kind == EVENT_FAILED && end->step == STEP_MOUNT &&
+        which - 1 < st->spec->mount_count)
+        return fail_mount(st, &st->spec->mounts[which - 1], err);
     if (end->kind == EVENT_FAILED)
         return err_set(err, err_code_of(-end->error), -end->error,
             "cannot %s: %s; the program did not start", spawner_step_text(end->step),
             strerror(-end->error));
     drain(st);
     fill_usage(st);
+    if (result->out.is_starved || result->err.is_starved ||
+        (st->collected && st->collected->is_starved))
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+            "the server has no memory left for what the program wrote; try again later, or ask "
+            "for less output");
     if ((end->flags & ENDED_EXEC_FAILED) && end->error == -E2BIG)
         return err_set(err, ERR_TOO_LARGE, E2BIG,
             "arguments and variables are too long for a program; give them as files or stdin");
@@ -504,6 +524,9 @@ static int conclude(struct stage *st, struct err *err)
         say(result, "cannot execute the program: %s", strerror(-end->error));
         return 0;
     }
+    if (end->flags & ENDED_SHORT)
+        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+            "the machine ran out of memory and ended a process of the box; try again later");
     bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
                      (result->limits_hit & HIT_OUTPUT);
     if (!explained)
@@ -512,6 +535,11 @@ static int conclude(struct stage *st, struct err *err)
         return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
             "the box was not ready after %d s; the machine is overloaded", START_MS / 1000);
     judge(st);
+    bool is_own_end = result->status == RUN_RUNTIME_ERROR || result->status == RUN_SIGNALED;
+    if (end->flags & ENDED_CROWDED && is_own_end)
+        return err_set(err, ERR_UNAVAILABLE, EAGAIN,
+            "the program was refused a process because all programs together have as many as "
+            "they may (processes_total), and it failed");
     return 0;
 }
 
@@ -535,6 +563,9 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
         .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
     struct stage *st = &state;
+    result->out.purse = result->err.purse = spec->watch->purse;
+    if (collected)
+        collect_reader_count(collected, spec->watch->purse);
     int r = request_box(st, spawner, err);
     if (r == 0)
         r = spawner_ready(spawner, err);

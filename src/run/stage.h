@@ -13,6 +13,7 @@ struct stage_spec {
     unsigned exec;
     const char *exec_path;
     bool may_be_warm; /* a zygote of the root may serve it */
+    uint32_t owner;   /* of run_spec */
     struct run_limits limits;
     const struct run_mount *mounts;
     size_t mount_count;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Build-time program: turns seccomp_policy.h into classic BPF (--header) and into the published
- * list (--markdown; --check FILE compares). There is one filter with the whole of it, and the
- * same in two parts (seccomp.h). The filter tests the architecture, then x32, then
+ * list (--markdown; --check FILE compares). The filter tests the architecture, then x32, then
  * finds the number by a balanced binary search over ranges with the same answer; rules about
  * arguments are blocks behind the search. Code is emitted from its last instruction to its
  * first: every jump target is then known when the jump is written, so there are no labels to
@@ -71,31 +70,6 @@ static const struct call {
     {#name, {x86_64, aarch64}, answer, #answer, NULL, NULL},
 #include "policy.h"
 };
-
-/* Calls that making a box takes: the first part lets them pass, the rest is about nothing else.
- */
-static const char *const makers[] = {
-#define MAKES(name) #name,
-#include "policy.h"
-};
-
-enum part { PART_WHOLE, PART_FIRST, PART_REST, PART_COUNT };
-static const char *const part_names[PART_COUNT] = {"filter", "first", "rest"};
-
-static bool is_maker(const char *name)
-{
-    for (size_t i = 0; i < COUNT_OF(makers); i++) {
-        if (!strcmp(makers[i], name))
-            return true;
-    }
-    return false;
-}
-
-static int answer_of(const struct call *call, enum part part)
-{
-    bool is_other = part != PART_WHOLE && is_maker(call->name) == (part == PART_FIRST);
-    return is_other ? ALLOW : call->answer;
-}
 
 /* Emission, last instruction first. A position counts instructions from the end of the code, so
  * it stays valid while code grows at the front; 0 is no position. */
@@ -208,12 +182,12 @@ struct range {
     int answer;
 };
 
-static size_t ranges_of(enum arch arch, enum part part, struct range ranges[NUMBER_MAX])
+static size_t ranges_of(enum arch arch, struct range ranges[NUMBER_MAX])
 {
     static int answers[NUMBER_MAX];
     static bool named[NUMBER_MAX];
     for (size_t i = 0; i < NUMBER_MAX; i++) {
-        answers[i] = part == PART_REST ? ALLOW : ENOSYS;
+        answers[i] = ENOSYS;
         named[i] = false;
     }
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
@@ -223,7 +197,7 @@ static size_t ranges_of(enum arch arch, enum part part, struct range ranges[NUMB
         if (number < 0 || number >= NUMBER_MAX - 1 || named[number])
             die("a number stands in two rows, or is out of range");
         named[number] = true;
-        answers[number] = answer_of(&calls[i], part);
+        answers[number] = calls[i].answer;
     }
     size_t count = 0;
     for (uint32_t i = 0; i < NUMBER_MAX; i++)
@@ -242,27 +216,22 @@ static unsigned emit_search(const struct range *ranges, size_t count)
     return emit_branch(BPF_JGE, ranges[half].first, right, left);
 }
 
-static void emit_answers(const struct range *ranges, size_t count)
+static void emit_filter(enum arch arch)
 {
+    static struct range ranges[NUMBER_MAX];
+    size_t count = ranges_of(arch, ranges);
+
+    memset(&code, 0, sizeof(code));
+    code.kill = emit(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
     /* Returns first, that is last; then the rules; the search stays in one piece. */
     for (size_t i = 0; i < count; i++)
         if (ranges[i].answer < RULE_BASE)
             answer_at(ranges[i].answer);
     for (size_t i = 0; i < count; i++)
         answer_at(ranges[i].answer);
-}
 
-static void emit_filter(enum arch arch, enum part part)
-{
-    static struct range ranges[NUMBER_MAX];
-    size_t count = ranges_of(arch, part, ranges);
-
-    memset(&code, 0, sizeof(code));
-    if (part != PART_REST) /* what that would kill the first part has killed */
-        code.kill = emit(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
-    emit_answers(ranges, count);
     unsigned search = emit_search(ranges, count);
-    if (arch == ARCH_X86_64 && part != PART_REST) {
+    if (arch == ARCH_X86_64) {
         /* -1 is no x32 call but what `#define __NR_new -1` fallbacks pass: ENOSYS, as ever. */
         unsigned high = emit_branch(BPF_JEQ, UINT32_MAX, answer_at(ENOSYS), code.kill);
         emit_branch(BPF_JGE, X32_BIT, high, search);
@@ -270,42 +239,29 @@ static void emit_filter(enum arch arch, enum part part)
         die("the search must follow the load of the number");
     }
     unsigned number = emit_load(offsetof(struct seccomp_data, nr));
-    if (part == PART_REST)
-        return;
     emit_branch(BPF_JEQ, arches[arch].audit, number, code.kill);
     emit_load(offsetof(struct seccomp_data, arch));
-}
-
-static void print_filter(FILE *out, enum arch arch, enum part part)
-{
-    emit_filter(arch, part);
-    fprintf(out,
-        "\n__attribute__((unused)) static const struct sock_filter seccomp_%s_%s[%u] = {\n",
-        part_names[part], arches[arch].name, code.count);
-    for (unsigned i = CODE_MAX - code.count; i < CODE_MAX; i++)
-        fprintf(out, "    {0x%02x, %u, %u, 0x%08x},\n", code.insns[i].code, code.insns[i].jt,
-            code.insns[i].jf, code.insns[i].k);
-    fputs("};\n", out);
-}
-
-static void print_names(FILE *out, const char *condition, enum arch arch)
-{
-    fprintf(out, "%s\n", condition);
-    for (enum part part = 0; part < PART_COUNT; part++)
-        fprintf(out, "#define seccomp_%s seccomp_%s_%s\n", part_names[part], part_names[part],
-            arches[arch].name);
 }
 
 static void print_header(FILE *out)
 {
     fputs("/* Made by seccomp_gen from seccomp_policy.h. */\n#include <linux/filter.h>\n", out);
     for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
-        for (enum part part = 0; part < PART_COUNT; part++)
-            print_filter(out, arch, part);
+        emit_filter(arch);
+        fprintf(out,
+            "\n__attribute__((unused)) static const struct sock_filter "
+            "seccomp_filter_%s[%u] = {\n",
+            arches[arch].name, code.count);
+        for (unsigned i = CODE_MAX - code.count; i < CODE_MAX; i++)
+            fprintf(out, "    {0x%02x, %u, %u, 0x%08x},\n", code.insns[i].code,
+                code.insns[i].jt, code.insns[i].jf, code.insns[i].k);
+        fputs("};\n", out);
     }
-    print_names(out, "\n#if defined(__x86_64__) && !defined(__ILP32__)", ARCH_X86_64);
-    print_names(out, "#elif defined(__aarch64__) && defined(__AARCH64EL__)", ARCH_AARCH64);
-    fputs("#else\n#error \"seccomp_policy.h has no numbers for this architecture\"\n#endif\n",
+    fputs("\n#if defined(__x86_64__) && !defined(__ILP32__)\n"
+          "#define seccomp_filter seccomp_filter_x86_64\n"
+          "#elif defined(__aarch64__) && defined(__AARCH64EL__)\n"
+          "#define seccomp_filter seccomp_filter_aarch64\n"
+          "#else\n#error \"seccomp_policy.h has no numbers for this architecture\"\n#endif\n",
         out);
 }
 
@@ -341,9 +297,9 @@ static void print_markdown(FILE *out)
     }
     fprintf(out,
         "# System calls of a box\n\n"
-        "Every process of a box runs under this filter, loaded before anything of a stranger's "
-        "is read (in two\nparts where the box comes from a zygote). It is an allow list:\n%zu "
-        "calls are allowed, %zu are decided by their arguments, %zu are "
+        "Every process of a box runs under one seccomp filter, loaded before anything of a\n"
+        "stranger's is read. It is an allow list:\n%zu calls are allowed, %zu are decided by "
+        "their arguments, %zu are "
         "refused by name, and any other\nnumber answers ENOSYS. A call of a foreign "
         "architecture (`int 0x80` on x86-64) or with an x32 number\nkills the process.\n\n"
         "This page is made from the table the filter is made from: "
@@ -417,12 +373,6 @@ static int check_markdown(const char *path)
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0, n = 0; i < COUNT_OF(makers); i++, n = 0) {
-        for (size_t c = 0; c < COUNT_OF(calls); c++)
-            n += calls[c].name && !strcmp(calls[c].name, makers[i]);
-        if (!n)
-            die("a call that makes boxes stands in no row");
-    }
     if (argc == 3 && !strcmp(argv[1], "--check"))
         return check_markdown(argv[2]);
     if (argc == 2 && !strcmp(argv[1], "--markdown"))

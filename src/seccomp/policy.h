@@ -7,8 +7,8 @@
  * differs, every row would be void. EPERM is for calls whose callers know refusal, ENOSYS for
  * those whose callers have a fallback.
  *
- * There is no include guard around the rows: define GROUP, CALL, RULE, WHEN and MAKES (those
- * not defined vanish), include the file, repeat. Rows are:
+ * There is no include guard around the rows: define GROUP, CALL, RULE and WHEN (those not
+ * defined vanish), include the file, repeat. Rows are:
  *
  *   GROUP(title, reason)
  *   CALL(name, number on x86-64, number on aarch64, answer)
@@ -16,9 +16,6 @@
  *   RULE(rule, what it says)
  *   WHEN(rule, answer, tests...)
  *       the first WHEN of a rule whose tests all hold decides; if none does: ALLOW
- *   MAKES(name)
- *       making a box takes this call: a zygote, which has the filter ahead for all its boxes,
- *       may use it, and each box loads a small filter more that puts its row in force
  *
  * Tests look at the low 32 bits of an argument wherever the kernel takes an int, because it
  * ignores the upper half: AF_VSOCK | 1 << 32 is AF_VSOCK. Only NOT_NULL reads all 64 bits.
@@ -84,6 +81,22 @@ struct seccomp_test {
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE 62
 #endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
+#endif
+enum {
+    SECCOMP_RWF_NOWAIT = 0x8,
+    SECCOMP_RWF_DONTCACHE = 0x80,
+    SECCOMP_TCP_ULP = 31,
+    SECCOMP_UDP_ENCAP = 100,
+    SECCOMP_MADV_MERGEABLE = 12,
+    /* Types of ioctls, as they stand in a request: reflinks and btrfs, extents and flags of
+     * files, XFS and quotas of files. */
+    SECCOMP_IOC_TYPE = 0xff00,
+    SECCOMP_IOC_CLONE = 0x9400,
+    SECCOMP_IOC_FLAGS = 'f' << 8,
+    SECCOMP_IOC_XFS = 'X' << 8,
+};
 
 #endif /* SECCOMP_POLICY_WORDS */
 
@@ -98,9 +111,6 @@ struct seccomp_test {
 #endif
 #ifndef WHEN
 #define WHEN(rule, answer, ...)
-#endif
-#ifndef MAKES
-#define MAKES(name)
 #endif
 
 /* clang-format off */
@@ -124,10 +134,14 @@ WHEN(socket, EPERM, MASKED_IS(1, 0xf, SOCK_RAW, SOCK_PACKET))
 WHEN(socket, EPROTONOSUPPORT,
      IS_NOT(2, 0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6))
 
-RULE(ioctl_tty,
+RULE(ioctl,
      "No typing into a terminal, no taking one over, no line discipline (each is a kernel "
-     "module of its own).")
-WHEN(ioctl_tty, EPERM, IS(1, TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD))
+     "module of its own). Nothing that a file system has of its own, by the type of the "
+     "request: such code is rich, and tells where on the host's disk a shared file lies. "
+     "ENOTTY is the answer of a file system without it: callers fall back.")
+WHEN(ioctl, EPERM, IS(1, TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD))
+WHEN(ioctl, ENOTTY,
+     MASKED_IS(1, SECCOMP_IOC_TYPE, SECCOMP_IOC_CLONE, SECCOMP_IOC_FLAGS, SECCOMP_IOC_XFS))
 
 RULE(personality,
      "Query, Linux, Linux32 and their UNAME26 forms. ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC "
@@ -136,8 +150,9 @@ WHEN(personality, EPERM, IS_NOT(0, 0, 0x8, 0x20000, 0x20008, 0xffffffff))
 
 RULE(prctl_option,
      "PR_SET_MM rewrites what /proc tells of a process. PR_SCHED_CORE makes the sibling "
-     "hyperthread idle: CPU time taken from a neighbour.")
-WHEN(prctl_option, EPERM, IS(0, PR_SET_MM, PR_SCHED_CORE))
+     "hyperthread idle: CPU time taken from a neighbour. PR_SET_MEMORY_MERGE: see "
+     "madvise_merge.")
+WHEN(prctl_option, EPERM, IS(0, PR_SET_MM, PR_SCHED_CORE, PR_SET_MEMORY_MERGE))
 WHEN(prctl_option, EPERM, IS(0, PR_SET_SECCOMP), IS(1, SECCOMP_MODE_FILTER))
 
 RULE(seccomp_operation,
@@ -146,11 +161,34 @@ RULE(seccomp_operation,
      "kernel: after that nothing on the host can load a filter. The box has its own already.")
 WHEN(seccomp_operation, EPERM, IS(0, SECCOMP_SET_MODE_FILTER))
 
-RULE(setsockopt_filter,
-     "No filter on a socket either, of any kind: the same pool, see seccomp_operation.")
-WHEN(setsockopt_filter, EPERM, IS(1, SOL_SOCKET),
+RULE(setsockopt,
+     "No filter on a socket either, of any kind: the same pool, see seccomp_operation. No "
+     "protocol of the kernel's above TCP (TLS, ESP) or UDP (ESP, L2TP): their code is rich, "
+     "and their modules would be loaded. The errors are those of a kernel without them.")
+WHEN(setsockopt, EPERM, IS(1, SOL_SOCKET),
      IS(2, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
         SO_ATTACH_REUSEPORT_EBPF))
+WHEN(setsockopt, ENOENT, IS(1, IPPROTO_TCP), IS(2, SECCOMP_TCP_ULP))
+WHEN(setsockopt, ENOPROTOOPT, IS(1, IPPROTO_UDP), IS(2, SECCOMP_UDP_ENCAP))
+
+RULE(sendto_flags,
+     "No urgent data. On unix sockets it is a feature of few users and a record of bugs by "
+     "which programs have left such boxes; the filter cannot tell them from TCP.")
+WHEN(sendto_flags, EOPNOTSUPP, ANY_BIT(3, MSG_OOB))
+
+RULE(sendmsg_flags, "No urgent data, see sendto_flags.")
+WHEN(sendmsg_flags, EOPNOTSUPP, ANY_BIT(2, MSG_OOB))
+
+RULE(readv_flags,
+     "RWF_NOWAIT tells whether a page of a shared file is in the host's cache, without reading "
+     "it: see cachestat. RWF_DONTCACHE drops it, see fadvise64. A file system without them "
+     "answers the same.")
+WHEN(readv_flags, EOPNOTSUPP, ANY_BIT(5, SECCOMP_RWF_NOWAIT | SECCOMP_RWF_DONTCACHE))
+
+RULE(madvise_merge,
+     "No merging of pages that are equal: the time of a write tells what others have in their "
+     "memory. EINVAL is the answer of a kernel without it.")
+WHEN(madvise_merge, EINVAL, IS(2, SECCOMP_MADV_MERGEABLE))
 
 RULE(fcntl_notify, "No directory notification, see inotify_init.")
 WHEN(fcntl_notify, EPERM, IS(1, 1026 /* F_NOTIFY */))
@@ -208,8 +246,8 @@ CALL(readv,                     19,   65, ALLOW)
 CALL(writev,                    20,   66, ALLOW)
 CALL(preadv,                   295,   69, ALLOW)
 CALL(pwritev,                  296,   70, ALLOW)
-CALL(preadv2,                  327,  286, ALLOW)
-CALL(pwritev2,                 328,  287, ALLOW)
+CALL(preadv2,                  327,  286, BY(readv_flags))
+CALL(pwritev2,                 328,  287, BY(readv_flags))
 CALL(lseek,                      8,   62, ALLOW)
 CALL(sendfile,                  40,   71, ALLOW)
 CALL(copy_file_range,          326,  285, ALLOW)
@@ -312,7 +350,7 @@ CALL(mprotect,                  10,  226, ALLOW)
 CALL(munmap,                    11,  215, ALLOW)
 CALL(mremap,                    25,  216, ALLOW)
 CALL(mincore,                   27,  232, ALLOW)
-CALL(madvise,                   28,  233, ALLOW)
+CALL(madvise,                   28,  233, BY(madvise_merge))
 CALL(mlock,                    149,  228, ALLOW)
 CALL(mlock2,                   325,  284, ALLOW)
 CALL(mlockall,                 151,  230, ALLOW)
@@ -478,10 +516,10 @@ CALL(accept4,                  288,  242, ALLOW)
 CALL(getsockname,               51,  204, ALLOW)
 CALL(getpeername,               52,  205, ALLOW)
 CALL(getsockopt,                55,  209, ALLOW)
-CALL(setsockopt,                54,  208, BY(setsockopt_filter))
-CALL(sendto,                    44,  206, ALLOW)
-CALL(sendmsg,                   46,  211, ALLOW)
-CALL(sendmmsg,                 307,  269, ALLOW)
+CALL(setsockopt,                54,  208, BY(setsockopt))
+CALL(sendto,                    44,  206, BY(sendto_flags))
+CALL(sendmsg,                   46,  211, BY(sendmsg_flags))
+CALL(sendmmsg,                 307,  269, BY(sendto_flags))
 CALL(recvfrom,                  45,  207, ALLOW)
 CALL(recvmsg,                   47,  212, ALLOW)
 CALL(recvmmsg,                 299,  243, ALLOW)
@@ -511,7 +549,7 @@ CALL(mq_getsetattr,            245,  185, ALLOW)
 GROUP("Random numbers and device control",
       "Runs have no terminal, sessions may have some of their own. Code can type into none.")
 CALL(getrandom,                318,  278, ALLOW)
-CALL(ioctl,                     16,   29, BY(ioctl_tty))
+CALL(ioctl,                     16,   29, BY(ioctl))
 
 GROUP("Confining oneself further",
       "Each of these can only take rights away.")
@@ -675,26 +713,9 @@ CALL(get_thread_area,          211, NONE, ENOSYS)
 CALL(epoll_ctl_old,            214, NONE, ENOSYS)
 CALL(epoll_wait_old,           215, NONE, ENOSYS)
 
-MAKES(clone3)
-MAKES(fsconfig)
-MAKES(fsmount)
-MAKES(fsopen)
-MAKES(keyctl)
-MAKES(mount)
-MAKES(move_mount)
-MAKES(open_tree)
-MAKES(pivot_root)
-MAKES(prlimit64)
-MAKES(seccomp)
-MAKES(sethostname)
-MAKES(setns)
-MAKES(umount2)
-MAKES(unshare)
-
 /* clang-format on */
 
 #undef GROUP
 #undef CALL
 #undef RULE
 #undef WHEN
-#undef MAKES

@@ -16,7 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREAD_STACK = 512 << 10, LATER_WAIT_MS = 3600 * 1000 };
+enum {
+    THREAD_STACK = 512 << 10,
+    LATER_WAIT_MS = 3600 * 1000,
+    LATER_COST = 64 << 10,
+    TEST_COST = 8 << 10, /* of a test's values, beside its texts */
+    TALK_COST = 1 << 10, /* of a message's */
+};
 
 /* A judgement under way. */
 struct under_way {
@@ -24,14 +30,44 @@ struct under_way {
     struct service_judgement *judgement;
     struct history_run *record;
     struct admit_ticket ticket;
-    uint64_t memory_mb;
-    bool on_thread; /* this struct and the judgement belong to its thread */
+    struct admit_need need;
+    struct purse purse; /* what is kept of the request and of its programs' output */
+    bool on_thread;     /* this struct and the judgement belong to its thread */
 };
 
 static void on_started(void *context)
 {
     struct under_way *u = context;
     history_started(u->record);
+}
+
+static size_t text_bytes(const struct stage_result *stage)
+{
+    return stage->out.len + stage->err.len;
+}
+
+/* What a test's values take while an answer is made of them: invalid bytes become three. */
+static size_t test_weight(const struct judge_test_result *test)
+{
+    size_t bytes = 3 * text_bytes(&test->run.run) + TEST_COST + test->talk_count * TALK_COST;
+    for (size_t i = 0; i < test->talk_count; i++)
+        bytes += 3 * test->talk[i].len;
+    return bytes;
+}
+
+/* The same of all; a signature needs two more copies, and both as text (each value as text is
+ * at most twice as long). */
+static size_t result_weight(const struct judge_result *result, bool is_signed)
+{
+    size_t bytes = 3 * text_bytes(&result->compile.compile) + TEST_COST;
+    for (size_t i = 0; i < result->test_count; i++)
+        bytes += test_weight(&result->tests[i]);
+    return is_signed ? 7 * bytes : bytes;
+}
+
+static void write_value(struct json_text *t, const void *value)
+{
+    json_text_value(t, value);
 }
 
 static void on_tested(void *context, size_t index, const struct judge_test_result *test)
@@ -42,25 +78,29 @@ static void on_tested(void *context, size_t index, const struct judge_test_resul
     if (test->ran)
         metrics_count_run(&s->metrics, &s->runtimes, judge->spec.solution.runtime, &test->run,
             test->run.run.usage.wall_ms);
+    size_t weight = test_weight(test);
+    if (history_is_quiet(u->record) || !purse_take(&u->purse, weight))
+        return; /* the answer will have it */
     json_t *json = judge_json_test(&judge->spec, index, test, judge->encoding);
-    char *text = json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS);
+    struct answer *text = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
     json_decref(json);
     if (text)
-        history_event(u->record, "test", text);
-    free(text);
+        history_event(u->record, "test", text->text);
+    answer_release(text);
+    purse_give(&u->purse, weight);
 }
 
 static bool on_more(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket;
-    return admit_try(u->service->admit, u->ticket.owner, u->memory_mb, &ticket);
+    return admit_try(u->service->admit, u->ticket.owner, &u->need, &ticket);
 }
 
 static bool on_keep(void *context)
 {
     struct under_way *u = context;
-    return !admit_is_wanted(u->service->admit);
+    return !admit_is_wanted(u->service->admit, &u->ticket);
 }
 
 /* What was used is charged with the judgement's own place. */
@@ -76,14 +116,38 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     struct service *s = u->service;
     struct judge_spec *spec = &u->judgement->judge.spec;
     *ret_retry_s = 1;
+    purse_open(&u->purse, s->ledger, owner);
+    if (!purse_take(&u->purse, LATER_COST + u->judgement->bytes + judge_records_size(spec)))
+        return service_full(err);
     if (!spec->parallel) /* while one box is being made another one runs */
         spec->parallel = 2 * machine_cores();
-    int r = judge_weigh(s->engine, spec, &u->memory_mb, err);
-    return r < 0 ? r : admit_begin(s->admit, owner, u->memory_mb, &u->ticket, ret_retry_s, err);
+    spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
+    struct box_need box;
+    int r = judge_weigh(s->engine, spec, &box, err);
+    if (r < 0)
+        return r;
+    u->need = admit_need_run(&box);
+    return service_admit(s, owner, &u->need, &u->ticket, ret_retry_s, err);
+}
+
+static int encode(struct under_way *u, const struct judge_result *result,
+    struct answer **ret_answer, struct err *err)
+{
+    struct service *s = u->service;
+    const struct service_judgement *judgement = u->judgement;
+    const char *key = s->config.signing_key;
+    if (!purse_take(&u->purse, result_weight(result, key[0])))
+        return service_full(err);
+    json_t *json = judge_json(&judgement->judge.spec, result, judgement->judge.encoding);
+    if (key[0])
+        judge_json_sign(json, judgement->request_hash, key);
+    *ret_answer = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
+    json_decref(json);
+    return *ret_answer ? 0 : service_full(err);
 }
 
 /* Waits for the place, judges and makes the answer: also of a failure when that is ours. */
-static int finish(struct under_way *u, uint32_t wait_ms, char **ret_answer, size_t *ret_len,
+static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_answer,
     enum run_status *ret_status, unsigned *ret_retry_s, struct err *err)
 {
     struct service *s = u->service;
@@ -95,6 +159,7 @@ static int finish(struct under_way *u, uint32_t wait_ms, char **ret_answer, size
         .more = on_more,
         .keep = on_keep,
         .less = on_less,
+        .purse = &u->purse.counts,
         .cancel_fd = cancel_fd};
     struct judge_result result = {0};
     int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, ret_retry_s, err);
@@ -107,32 +172,29 @@ static int finish(struct under_way *u, uint32_t wait_ms, char **ret_answer, size
         result.verdict = JUDGE_SKIPPED;
         r = 0;
     }
-    if (r == 0) {
-        json_t *json = judge_json(&judgement->judge.spec, &result, judgement->judge.encoding);
-        if (s->config.signing_key[0])
-            judge_json_sign(json, judgement->request_hash, s->config.signing_key);
-        *ret_answer = json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS);
-        *ret_len = *ret_answer ? strlen(*ret_answer) : 0;
+    if (r == 0 && (r = encode(u, &result, ret_answer, err)) == 0)
         *ret_status = result.cancelled ? RUN_CANCELLED : RUN_OK;
-        json_decref(json);
-    }
     judge_result_done(&result);
     return r;
 }
 
 int service_judge(struct service *service, struct service_judgement *judgement, int owner,
-    struct history_run *record, char **ret_answer, size_t *ret_len, enum run_status *ret_status,
+    struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
     unsigned *ret_retry_s, struct err *err)
 {
     struct under_way u = {.service = service, .judgement = judgement, .record = record};
     int r = begin(&u, owner, ret_retry_s, err);
-    return r < 0 ? r : finish(&u, 0, ret_answer, ret_len, ret_status, ret_retry_s, err);
+    if (r == 0)
+        r = finish(&u, 0, ret_answer, ret_status, ret_retry_s, err);
+    purse_close(&u.purse);
+    return r;
 }
 
 static void under_way_free(struct under_way *u)
 {
     json_judge_done(&u->judgement->judge);
     free(u->judgement);
+    purse_close(&u->purse);
     free(u);
 }
 
@@ -143,30 +205,29 @@ static void *judge_later(void *arg)
     struct err err = {0};
     unsigned retry_s;
     enum run_status status = RUN_INTERNAL_ERROR;
-    char *answer = NULL;
-    size_t len = 0;
-    int r = finish(u, LATER_WAIT_MS, &answer, &len, &status, &retry_s, &err);
+    struct answer *answer = NULL;
+    int r = finish(u, LATER_WAIT_MS, &answer, &status, &retry_s, &err);
     if (r < 0) {
         log_event(LOG_WARN, "judgement failed", "run", history_id(u->record), "code",
             err_table[err.code].name, "reason", err.message, (char *)NULL);
-        answer = service_judge_failure(history_id(u->record), &err, &len);
+        answer = service_judge_failure(history_id(u->record), &err);
     }
-    history_finish(u->record, status, answer, len);
+    history_finish(u->record, status, answer);
+    answer_release(answer);
     history_unref(u->record);
     under_way_free(u);
     s->background--;
     return NULL;
 }
 
-char *service_judge_failure(const char *id, const struct err *err, size_t *ret_len)
+struct answer *service_judge_failure(const char *id, const struct err *err)
 {
     json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}}", "id", id, "status",
         "internal_error", "verdict", "internal_error", "message", err->message, "error", "code",
         err_table[err->code].name, "message", err->message);
-    char *text = json_dumps(json, JSON_COMPACT);
+    cleanup_free char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
-    *ret_len = text ? strlen(text) : 0;
-    return text;
+    return answer_of_text(text ? text : "{}");
 }
 
 int service_judge_later(struct service *service, struct service_judgement *judgement, int owner,
@@ -178,6 +239,7 @@ int service_judge_later(struct service *service, struct service_judgement *judge
     *u = (struct under_way){.service = service, .judgement = judgement, .record = record};
     int r = begin(u, owner, ret_retry_s, err);
     if (r < 0) {
+        purse_close(&u->purse);
         free(u);
         return r;
     }
@@ -191,11 +253,10 @@ int service_judge_later(struct service *service, struct service_judgement *judge
     r = -pthread_create(&thread, &attr, judge_later, u);
     (void)pthread_attr_destroy(&attr);
     if (r < 0) {
-        struct err ignored = {0};
         service->background--;
-        if (admit_wait(service->admit, &u->ticket, -1, 1, ret_retry_s, &ignored) == 0)
-            admit_leave(service->admit, &u->ticket, 0);
+        admit_drop(service->admit, &u->ticket);
         free(u->judgement);
+        purse_close(&u->purse);
         free(u);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this judgement");
     }

@@ -9,39 +9,50 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "service/calibrate.h"
 #include "session/session.h"
+#include "state/memory_plan.h"
 #include "store/run_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
     SESSION_SHARE = 75, /* and of that, sessions */
-    HELD_SHARE = 16,    /* a sixteenth of that for bodies and replies: each is there three times
-                           while it is decoded or encoded */
+    PROCESSES_SHARE = 50,
     SPAWNER_WAIT_MS = 5000,
-    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
+    SPILLS_SHARE = 4, /* times history_max: disk for outputs on their way into a box */
+    TRIM_BYTES = 32 << 20,
     THREAD_STACK = 512 << 10,
     LATER_WAIT_MS = 3600 * 1000, /* nobody holds a connection open for these */
     LATER_COST = 64 << 10,
+    ITEM_COST = 32, /* of a word beside its bytes */
+    FILE_COST = 256,
 };
+
+struct history_owner service_owner(const struct service *service, int owner)
+{
+    return (struct history_owner){.name = service_owner_name(service, owner), .index = owner};
+}
 
 const char *service_owner_name(const struct service *service, int owner)
 {
     return owner < 0 ? "" : service->keys.items[owner].name;
 }
 
-static int open_history(struct service *s, struct err *err)
+static int open_history(struct service *s, uint64_t memory_bytes, struct err *err)
 {
-    uint64_t max_bytes = s->config.history_max;
     if (s->config.history == HISTORY_SQLITE) {
         cleanup_free char *path = xasprintf("%s/history.db", s->config.state_dir);
         int r = run_store_open(&s->store, path, err);
@@ -49,16 +60,25 @@ static int open_history(struct service *s, struct err *err)
             return r;
     }
     s->history = history_new(&(struct history_options){.store = s->store,
+        .ledger = s->ledger,
         .ttl_ms = s->config.result_ttl_s * 1000,
-        .max_bytes = max_bytes,
-        .memory_bytes = s->store && max_bytes > STORED_IN_MEMORY ? STORED_IN_MEMORY : max_bytes,
+        .max_bytes = s->config.history_max,
+        .memory_bytes = memory_bytes,
         .resume_grace_ms = s->config.resume_grace_s * 1000});
     return 0;
 }
 
-/* The operator may allow less than a runtime asks for. */
+/* The operator, or the share of a key, may allow less than a runtime asks for. */
 static void cap_runtimes(struct service *s)
 {
+    struct run_limits *maxima = &s->config.maxima;
+    const struct box_need largest = admit_largest_box(s->admit);
+    if (maxima->memory_mb > largest.memory_mb)
+        maxima->memory_mb = largest.memory_mb;
+    if (maxima->disk_mb > largest.memory_mb)
+        maxima->disk_mb = largest.memory_mb;
+    if (maxima->processes > largest.processes)
+        maxima->processes = largest.processes;
     for (size_t i = 0; i < s->runtimes.count; i++) {
         limits_cap(&s->runtimes.items[i].limits, &s->config.maxima);
         limits_cap(&s->runtimes.items[i].compile_limits, &s->config.maxima);
@@ -85,9 +105,23 @@ static void start_calibration(struct service *s)
     (void)pthread_attr_destroy(&attr);
 }
 
+static int plan_memory(
+    struct service *s, uint64_t memory_mb, struct memory_plan *ret, struct err *err)
+{
+    s->config.memory_mb = memory_mb;
+    int r = memory_plan_make(&s->config, ret, err);
+    if (r < 0)
+        return r;
+    s->ledger = ledger_new(ret->held_bytes, s->keys.count);
+    s->spills = ledger_new(SPILLS_SHARE * s->config.history_max, s->keys.count);
+    s->memory_max = ret->limit_mb << 20;
+    return 0;
+}
+
 int service_open(struct service *service, struct err *err)
 {
     const struct config *c = &service->config;
+    struct memory_plan plan;
     uint64_t memory_mb = c->memory_mb ? c->memory_mb : machine_memory_mb() * MEMORY_SHARE / 100;
     unsigned cores = machine_cores();
     struct admit_options options = {.keys = &service->keys,
@@ -98,15 +132,18 @@ int service_open(struct service *service, struct err *err)
         .wait_ms = (uint32_t)(c->queue_wait_s * 1000),
         .memory_mb = memory_mb,
         .reserve_mb =
-            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100};
+            c->session_memory_mb ? c->session_memory_mb : memory_mb * SESSION_SHARE / 100,
+        .processes = c->processes_total ? c->processes_total
+                                        : machine_processes() * PROCESSES_SHARE / 100,
+        .sessions = (uint32_t)c->max_sessions,
+        .sessions_per_key = (uint32_t)c->max_sessions_per_key};
     service->started_ms = clock_ms();
-    cap_runtimes(service);
-    service->held_max = (memory_mb << 20) / HELD_SHARE;
-    if (service->held_max < 2 * c->max_body)
-        service->held_max = 2 * c->max_body;
+    if (plan_memory(service, memory_mb, &plan, err) < 0)
+        return -EINVAL;
     service->admit = admit_new(&options);
+    cap_runtimes(service);
     service->sessions = sessions_new(service);
-    int r = open_history(service, err);
+    int r = open_history(service, plan.history_bytes, err);
     if (r == 0 && c->warm)
         start_calibration(service);
     return r;
@@ -122,31 +159,13 @@ void service_close(struct service *service)
     sessions_free(service->sessions);
     run_store_close(service->store);
     history_free(service->history);
+    ledger_free(service->ledger);
+    ledger_free(service->spills);
     admit_free(service->admit);
     engine_leave(service->engine);
     runtime_registry_done(&service->runtimes);
     keys_done(&service->keys);
     config_done(&service->config);
-}
-
-bool service_hold(struct service *service, size_t bytes)
-{
-    size_t held = service->held;
-    do {
-        if (held > service->held_max || bytes > service->held_max - held)
-            return false;
-    } while (!atomic_compare_exchange_weak(&service->held, &held, held + bytes));
-    return true;
-}
-
-void service_hold_anyway(struct service *service, size_t bytes)
-{
-    service->held += bytes;
-}
-
-void service_release(struct service *service, size_t bytes)
-{
-    service->held -= bytes;
 }
 
 int service_full(struct err *err)
@@ -172,8 +191,10 @@ static int run_admitted(struct service *s, const struct service_call *call,
     struct run_result *result, struct err *err)
 {
     int r = service_wait_for_spawner(s, call->watch->cancel_fd, err);
+    struct run_spec spec = *call->spec;
+    spec.owner = (uint32_t)(call->owner + 1);
     if (r == 0)
-        r = engine_run(s->engine, call->spec, call->watch, result, err);
+        r = engine_run(s->engine, &spec, call->watch, result, err);
     if (r < 0 && r != -ECANCELED && err->code == ERR_INTERNAL)
         result->run.status = RUN_INTERNAL_ERROR;
     return r;
@@ -186,16 +207,26 @@ static void set_cancelled(struct run_result *result)
         result->run.message, sizeof(result->run.message), "cancelled before it began");
 }
 
+int service_admit(struct service *service, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
+{
+    int r = admit_begin(service->admit, owner, need, ret, ret_retry_s, err);
+    if (r == 0 && ret->wake_fd >= 0)
+        sessions_make_room(service->sessions);
+    return r;
+}
+
 /* Checks the spec and takes a place for it. */
 static int begin_run(struct service *s, const struct service_call *call,
     struct admit_ticket *ticket, unsigned *ret_retry_s, struct err *err)
 {
-    uint64_t memory_mb;
+    struct box_need box;
     *ret_retry_s = 1;
-    int r = engine_weigh(s->engine, call->spec, &memory_mb, err);
-    if (r == 0)
-        r = admit_begin(s->admit, call->owner, memory_mb, ticket, ret_retry_s, err);
-    return r;
+    int r = engine_weigh(s->engine, call->spec, &box, err);
+    if (r < 0)
+        return r;
+    const struct admit_need need = admit_need_run(&box);
+    return service_admit(s, call->owner, &need, ticket, ret_retry_s, err);
 }
 
 static int finish_run(struct service *s, const struct service_call *call,
@@ -228,20 +259,6 @@ int service_run(struct service *service, const struct service_call *call,
     return r < 0 ? r : finish_run(service, call, &ticket, 0, result, ret_retry_s, err);
 }
 
-char *service_encode(const struct run_result *result, enum result_encoding encoding,
-    const struct err *err, size_t *ret_len)
-{
-    json_t *json = err ? result_json_error(result, err) : result_json(result, encoding);
-    if (err)
-        (void)json_object_set_new(json, "error",
-            json_pack(
-                "{s:s, s:s}", "code", err_table[err->code].name, "message", err->message));
-    char *text = json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS);
-    json_decref(json);
-    *ret_len = text ? strlen(text) : 0;
-    return text;
-}
-
 /* A run in the background: what its thread owns. */
 struct later {
     struct service *service;
@@ -250,7 +267,7 @@ struct later {
     enum result_encoding encoding;
     struct history_run *run;
     struct admit_ticket ticket;
-    size_t held;
+    struct purse purse; /* what is kept of the request and of its output */
 };
 
 static void on_started(void *context)
@@ -263,6 +280,24 @@ static void on_output(void *context, enum run_stream stream, const char *data, s
     history_output(context, stream, data, len);
 }
 
+/* The answer of a run that is over; of its failure where Hermes failed, or has no memory for
+ * the answer. */
+static struct answer *encode_later(
+    const struct later *later, struct run_result *result, struct err *err)
+{
+    struct answer *answer = result_answer(
+        result, later->encoding, err->code ? err : NULL, later->service->ledger, later->owner);
+    if (answer)
+        return answer;
+    (void)service_full(err);
+    result->run.status = RUN_INTERNAL_ERROR;
+    run_files_done(&result->files);
+    stage_result_done(&result->compile);
+    stage_result_done(&result->run);
+    answer = result_answer(result, ENCODE_UTF8, err, NULL, -1);
+    return answer ? answer : answer_of_text("{\"status\": \"internal_error\"}");
+}
+
 static void *run_later(void *arg)
 {
     struct later *later = arg;
@@ -270,12 +305,12 @@ static void *run_later(void *arg)
     struct run_watch watch = {.context = later->run,
         .started = on_started,
         .output = on_output,
+        .purse = &later->purse.counts,
         .cancel_fd = history_cancel_fd(later->run)};
     struct service_call call = {.spec = &later->spec, .owner = later->owner, .watch = &watch};
     struct run_result result;
     struct err err = {0};
     unsigned retry_s;
-    size_t len;
     run_result_init(&result, 1 << 20);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(later->run));
     int r = finish_run(s, &call, &later->ticket, LATER_WAIT_MS, &result, &retry_s, &err);
@@ -283,13 +318,16 @@ static void *run_later(void *arg)
         result.run.status = RUN_INTERNAL_ERROR;
         log_event(LOG_WARN, "run failed", "run", result.id, "code", err_table[err.code].name,
             "reason", err.message, (char *)NULL);
+    } else {
+        err = (struct err){0};
     }
-    char *answer = service_encode(&result, later->encoding, r < 0 ? &err : NULL, &len);
-    history_finish(later->run, result.run.status, answer, len);
+    struct answer *answer = encode_later(later, &result, &err);
     run_result_done(&result);
+    history_finish(later->run, result.run.status, answer);
+    answer_release(answer);
     history_unref(later->run);
     run_spec_done(&later->spec);
-    service_release(s, later->held);
+    purse_close(&later->purse);
     free(later);
     s->background--;
     return NULL;
@@ -307,22 +345,22 @@ static int start_thread(struct later *later)
     return -r;
 }
 
-/* Gives back a place that was taken for nothing. */
-static void give_up(struct service *s, struct admit_ticket *ticket)
+static size_t list_bytes(const struct strv *list)
 {
-    struct err err = {0};
-    unsigned retry_s;
-    if (admit_wait(s->admit, ticket, -1, 1, &retry_s, &err) == 0)
-        admit_leave(s->admit, ticket, 0);
+    size_t bytes = 0;
+    for (size_t i = 0; i < list->count; i++)
+        bytes += strlen(list->items[i]) + ITEM_COST;
+    return bytes;
 }
 
-/* What a run takes while it waits, thread and record included. */
+/* What a run takes while it waits, thread and record included, and its box's copy of it. */
 static size_t spec_bytes(const struct run_spec *spec)
 {
-    size_t bytes = LATER_COST + spec->stdin_size;
+    size_t bytes = spec->stdin_size + list_bytes(&spec->args) + list_bytes(&spec->env) +
+                   list_bytes(&spec->compile_args) + list_bytes(&spec->collect);
     for (size_t i = 0; i < spec->files.count; i++)
-        bytes += spec->files.items[i].size;
-    return bytes;
+        bytes += spec->files.items[i].size + FILE_COST;
+    return LATER_COST + 2 * bytes;
 }
 
 int service_run_later(struct service *service, struct run_spec *spec, int owner,
@@ -331,11 +369,12 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
 {
     struct later *later = xcalloc(1, sizeof(*later));
     struct service_call call = {.spec = spec, .owner = owner};
-    later->held = spec_bytes(spec);
-    int r = service_hold(service, later->held) ? 0 : service_full(err);
-    if (r == 0 && (r = begin_run(service, &call, &later->ticket, ret_retry_s, err)) < 0)
-        service_release(service, later->held);
+    purse_open(&later->purse, service->ledger, owner);
+    int r = purse_take(&later->purse, spec_bytes(spec)) ? 0 : service_full(err);
+    if (r == 0)
+        r = begin_run(service, &call, &later->ticket, ret_retry_s, err);
     if (r < 0) {
+        purse_close(&later->purse);
         free(later);
         return r;
     }
@@ -347,8 +386,8 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
     service->background++;
     if ((r = start_thread(later)) < 0) {
         service->background--;
-        give_up(service, &later->ticket);
-        service_release(service, later->held);
+        admit_drop(service->admit, &later->ticket);
+        purse_close(&later->purse);
         free(later);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this run");
     }
@@ -356,10 +395,30 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
     return 0;
 }
 
+/* The second line, should the count be wrong somewhere: past seven eighths of the server's own
+ * limit requests are refused, before the kernel ends the server. After large answers the heaps
+ * give back what they keep. */
+static void watch_memory(struct service *s)
+{
+    char text[128];
+    char *rest;
+    uint64_t resident = 0;
+    size_t peak = ledger_peak(s->ledger);
+    if (peak > ledger_sum(s->ledger) + TRIM_BYTES)
+        (void)malloc_trim(0);
+    if (fs_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) > 0) {
+        (void)strtoull(text, &rest, 10); /* the whole address space */
+        resident = strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+    }
+    ledger_shut(s->ledger, resident > s->memory_max / 8 * 7);
+}
+
 void service_tick(struct service *service)
 {
     char why[128];
+    watch_memory(service);
     history_tick(service->history);
+    admit_tick(service->admit);
     sessions_tick(service->sessions);
     if (!service->store)
         return;

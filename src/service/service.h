@@ -4,9 +4,10 @@
 /* Everything a server shares, and the one way from a run_spec to a result that every front door
  * takes: admission, engine, counters. */
 
+#include "base/ledger.h"
+#include "run/engine.h"
 #include "state/admit.h"
 #include "state/config.h"
-#include "run/engine.h"
 #include "state/history.h"
 #include "state/keys.h"
 #include "state/metrics.h"
@@ -29,8 +30,9 @@ struct service {
     uint64_t started_ms;
     atomic_bool stopping;
     atomic_int background; /* runs on threads of their own */
-    atomic_size_t held;    /* bytes of requests and replies under way */
-    size_t held_max;
+    struct ledger *ledger; /* memory for requests, outputs and replies under way */
+    struct ledger *spills; /* disk for outputs that do not fit into an answer */
+    uint64_t memory_max;   /* bytes of the server itself, counted or not */
     uint64_t store_failures;
 };
 
@@ -49,8 +51,14 @@ int service_wait_for_spawner(struct service *service, int cancel_fd, struct err 
 int service_open(struct service *service, struct err *err);
 void service_close(struct service *service);
 
+struct history_owner service_owner(const struct service *service, int owner);
+
 /* The name of a key, "" for none. */
 const char *service_owner_name(const struct service *service, int owner);
+
+/* admit_begin(), and the end of idle sessions that hold what the run has a right to. */
+int service_admit(struct service *service, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err);
 
 /* Runs it on this thread. Returns 0 with the result (cancelled ones included), or an error;
  * with ERR_BUSY *ret_retry_s says when to come again. result must be initialised. */
@@ -63,22 +71,9 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
     enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
     struct err *err);
 
-/* The JSON of a result or, when err is not NULL, of a failure: status internal_error and the
- * member `error` of docs/api.md. The caller frees. */
-char *service_encode(const struct run_result *result, enum result_encoding encoding,
-    const struct err *err, size_t *ret_len);
-
-/* Requests that wait and replies that nobody reads take memory for as long as their clients
- * like, so there is a sum that they share. False when it is used up: ERR_UNAVAILABLE then.
- * Whatever was held is released. */
-bool service_hold(struct service *service, size_t bytes);
-void service_release(struct service *service, size_t bytes);
-
-/* For what exists already and cannot be refused any more; later requests are, until there is
- * room again. */
-void service_hold_anyway(struct service *service, size_t bytes);
-
-/* The error when service_hold() refuses. */
+/* The error when the ledger refuses. Requests that wait, outputs that grow and replies that
+ * nobody reads take memory for as long as their clients like, so all of them are counted in it
+ * before they take any. */
 int service_full(struct err *err);
 
 /* Once a second. */

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "service/service.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CONTENT_MAX_GB = 16 };
+enum { CONTENT_MAX_GB = 16, ARCHIVE_COST = 1 << 20 };
 
 struct session_archive {
     struct transfer *t;
@@ -70,6 +71,8 @@ int session_archive_open(struct session *s, const char *dir, enum archive_format
         r = err_set(err, ERR_INTERNAL, -r, "cannot begin an archive");
     else
         r = transfer_open(s, &a->t, err);
+    if (r == 0 && !purse_take(&a->t->purse, ARCHIVE_COST))
+        r = service_full(err);
     if (r == 0 && (r = transfer_ask(a->t, request, dir)) == 0) {
         /* Whether there is such a directory is known before the answer begins. */
         struct files_record first;

@@ -105,6 +105,7 @@ int session_box_open(struct engine *engine, const struct session_box_spec *spec,
     struct spawn_box request = {.kind = SPAWN_BOX,
         .root = (uint32_t)engine->roots[index][ROOT_RUN],
         .exec = ends.exec,
+        .owner = spec->owner,
         .flags = engine_session_flags(spec->runtime) | (ends.may_be_warm ? BOX_WARM : 0)};
     engine_session_limits(&spec->limits, &request.limits);
     int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1]};
@@ -172,11 +173,20 @@ int session_box_hello(
     return n == (ssize_t)sizeof(*ret) ? 0 : -EPIPE;
 }
 
+static void send_command(const struct session_box *box, const struct spawn_command *command)
+{
+    if (box->socket >= 0)
+        (void)send(box->socket, command, sizeof(*command), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void session_box_command(const struct session_box *box, uint32_t kind)
 {
-    const struct spawn_command command = {.kind = kind};
-    if (box->socket >= 0)
-        (void)send(box->socket, &command, sizeof(command), MSG_NOSIGNAL | MSG_DONTWAIT);
+    send_command(box, &(struct spawn_command){.kind = kind});
+}
+
+void session_box_ask_usage(const struct session_box *box, bool is_idle)
+{
+    send_command(box, &(struct spawn_command){.kind = COMMAND_USAGE, .is_idle = is_idle});
 }
 
 int session_box_event(const struct session_box *box, struct spawn_event *ret)

@@ -10,6 +10,7 @@
 struct session_box_spec {
     const struct runtime *runtime;
     const struct strv *env; /* asked for, beside the runtime's own */
+    uint32_t owner;         /* spawn/shares.h; copies have their original's */
     struct run_limits limits;
 };
 
@@ -43,6 +44,10 @@ int session_box_hello(
 
 /* enum spawn_command_kind, without descriptors. */
 void session_box_command(const struct session_box *box, uint32_t kind);
+
+/* COMMAND_USAGE, after which the box is busy or idle (spawn/shares.h). Any other command makes
+ * it busy. */
+void session_box_ask_usage(const struct session_box *box, bool is_idle);
 
 /* The next event: 1, 0 when there is none now, -EPIPE when there will be none. */
 int session_box_event(const struct session_box *box, struct spawn_event *ret);

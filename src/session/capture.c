@@ -4,31 +4,42 @@
 
 #include "session/capture.h"
 
-#include "base/alloc.h"
 #include "base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTICE_ROOM = 96 };
-
-void capture_init(struct capture *c, size_t max)
+void capture_init(struct capture *c, size_t max, struct buf_purse *purse)
 {
-    *c = (struct capture){.max = max, .tail_max = max - max / 5 * 2};
+    *c = (struct capture){.max = max, .tail_max = max - max / 5 * 2, .purse = purse};
     buf_init(&c->head, max / 5 * 2);
+    c->head.purse = purse;
 }
 
 void capture_done(struct capture *c)
 {
     buf_done(&c->head);
+    if (c->tail && c->purse)
+        c->purse->give(c->purse, c->tail_max);
     free(c->tail);
     *c = (struct capture){0};
 }
 
+/* Makes the ring; false without memory. */
+static bool make_tail(struct capture *c)
+{
+    if (c->purse && !c->purse->take(c->purse, c->tail_max))
+        return false;
+    c->tail = malloc(c->tail_max);
+    if (!c->tail && c->purse)
+        c->purse->give(c->purse, c->tail_max);
+    return c->tail;
+}
+
 static void add_tail(struct capture *c, const char *data, size_t len)
 {
-    if (!c->tail && !(c->tail = malloc(c->tail_max)))
+    if (!c->tail && !make_tail(c))
         return; /* as if it had been left out */
     if (len > c->tail_max) {
         data += len - c->tail_max;
@@ -54,45 +65,45 @@ bool capture_is_cut(const struct capture *c)
     return c->total > c->head.len + c->tail_len;
 }
 
-/* Copies the ring in order. */
-static size_t copy_tail(const struct capture *c, char *to)
+static struct iovec piece(const char *data, size_t len)
 {
-    size_t begin = c->tail_len < c->tail_max ? 0 : c->tail_at;
-    size_t first = c->tail_max - begin < c->tail_len ? c->tail_max - begin : c->tail_len;
-    if (c->tail_len) {
-        memcpy(to, c->tail + begin, first);
-        memcpy(to + first, c->tail, c->tail_len - first);
-    }
-    return c->tail_len;
+    return (struct iovec){.iov_base = (void *)data, .iov_len = len};
 }
 
-/* Bytes at the beginning of data that belong to a code point which began before it. */
-static size_t broken_begin(const char *data, size_t len)
+/* Takes bytes off the beginning of the ring that belong to a code point which began before it;
+ * returns how many. */
+static size_t skip_broken(struct iovec *first, struct iovec *second)
 {
     size_t n = 0;
-    while (n < len && n < 3 && ((unsigned char)data[n] & 0xc0) == 0x80)
-        n++;
+    for (struct iovec *at = first; at && n < 3;) {
+        const unsigned char *bytes = at->iov_base;
+        if (at->iov_len == 0) {
+            at = at == first ? second : NULL;
+        } else if ((bytes[0] & 0xc0) == 0x80) {
+            *at = piece((const char *)bytes + 1, at->iov_len - 1);
+            n++;
+        } else {
+            break;
+        }
+    }
     return n;
 }
 
-char *capture_text(const struct capture *c, size_t *ret_len)
+void capture_pieces(
+    const struct capture *c, char notice[CAPTURE_NOTICE], struct iovec pieces[CAPTURE_PIECES])
 {
-    char *text = xmalloc(c->head.len + c->tail_len + NOTICE_ROOM);
-    size_t len = c->head.len;
-    if (len)
-        memcpy(text, c->head.data, len);
-    if (!capture_is_cut(c)) {
-        *ret_len = len + copy_tail(c, text + len);
-        return text;
-    }
-    len = utf8_floor(text, len);
-    char *tail = text + c->head.len + NOTICE_ROOM;
-    size_t tail_len = copy_tail(c, tail);
-    size_t skip = broken_begin(tail, tail_len);
-    uint64_t missing = c->total - len - (tail_len - skip);
-    len += (size_t)snprintf(text + len, NOTICE_ROOM / 2, "\n[... %llu bytes left out ...]\n",
-        (unsigned long long)missing);
-    memmove(text + len, tail + skip, tail_len - skip);
-    *ret_len = len + tail_len - skip;
-    return text;
+    size_t begin = c->tail_len < c->tail_max ? 0 : c->tail_at;
+    size_t first = c->tail_max - begin < c->tail_len ? c->tail_max - begin : c->tail_len;
+    const char *tail = c->tail ? c->tail : "";
+    pieces[0] = piece(c->head.len ? c->head.data : "", c->head.len);
+    pieces[1] = piece("", 0);
+    pieces[2] = piece(tail + (c->tail ? begin : 0), first);
+    pieces[3] = piece(tail, c->tail_len - first);
+    if (!capture_is_cut(c))
+        return;
+    pieces[0].iov_len = utf8_floor(pieces[0].iov_base, c->head.len);
+    size_t kept = pieces[0].iov_len + c->tail_len - skip_broken(&pieces[2], &pieces[3]);
+    int len = snprintf(notice, CAPTURE_NOTICE, "\n[... %llu bytes left out ...]\n",
+        (unsigned long long)(c->total - kept));
+    pieces[1] = piece(notice, (size_t)len);
 }

@@ -15,7 +15,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HEAD_MAX = 32, READ_STEP = 16 << 10, REST_BYTES = 16 << 10, OUT_MAX = 128 << 20 };
+enum {
+    HEAD_MAX = 32,
+    READ_STEP = 16 << 10,
+    REST_BYTES = 16 << 10,
+    OUT_MAX = 128 << 20,
+    STARVED_MS = 50
+};
 
 static const char *const kinds[FRAME_KINDS] = {
     [FRAME_READY] = "ready",
@@ -29,11 +35,12 @@ static const char *const kinds[FRAME_KINDS] = {
     [FRAME_DONE] = "done",
 };
 
-void channel_init(struct channel *c, int fd)
+void channel_init(struct channel *c, int fd, struct buf_purse *purse)
 {
     *c = (struct channel){.fd = fd};
     buf_init(&c->in, HEAD_MAX + CHANNEL_FRAME_MAX + READ_STEP);
     buf_init(&c->out, OUT_MAX);
+    c->in.purse = c->out.purse = purse;
 }
 
 void channel_done(struct channel *c)
@@ -79,6 +86,8 @@ int channel_read(struct channel *c)
     ssize_t n = buf_read_fd(&c->in, c->fd, READ_STEP);
     if (n > 0)
         return 1;
+    if (n == -ENOMEM)
+        return -ENOMEM;
     return n == -EAGAIN || n == -EINTR ? 0 : -EPIPE;
 }
 
@@ -136,6 +145,8 @@ int channel_await(struct channel *c, uint64_t wait_ms, struct channel_frame *ret
             r = channel_write(c);
         if (r == 0 && ready.revents & ~POLLOUT && (r = channel_read(c)) >= 0)
             r = channel_next(c, ret);
+        if (r == -ENOMEM)
+            r = poll(NULL, 0, STARVED_MS);
     }
     return r < 0 ? r : 0;
 }

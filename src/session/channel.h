@@ -40,7 +40,7 @@ struct channel_frame {
     size_t len;
 };
 
-void channel_init(struct channel *c, int fd);
+void channel_init(struct channel *c, int fd, struct buf_purse *purse); /* or NULL */
 void channel_done(struct channel *c);
 
 /* Queues a frame; channel_write() sends what goes without waiting. -EPIPE when the kernel no
@@ -49,7 +49,8 @@ int channel_queue(struct channel *c, const char *kind, const void *data, size_t 
 int channel_write(struct channel *c);
 bool channel_has_more(const struct channel *c); /* to write */
 
-/* Reads once: 1, 0 when nothing is there now, -EPIPE at the end. */
+/* Reads once: 1, 0 when nothing is there now, -EPIPE at the end, -ENOMEM when there is no
+ * memory for what is there: it can be tried again. */
 int channel_read(struct channel *c);
 
 /* Takes the next whole frame: 1, 0 when there is none yet, -EBADMSG when this is no frame. */

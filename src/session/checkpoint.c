@@ -106,7 +106,9 @@ int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_
     session_give(s);
     if (r < 0)
         return r;
+    (void)pthread_mutex_lock(&copy->lock); /* it is listed, and may be ended already */
     session_box_command(&copy->box, COMMAND_PAUSE);
+    (void)pthread_mutex_unlock(&copy->lock);
     *ret = to_json(copy);
     session_unref(copy);
     return 0;
@@ -137,7 +139,7 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->box, copy->box);
     SWAP(s->channel, copy->channel);
     SWAP(s->share, copy->share);
-    SWAP(s->promised_mb, copy->promised_mb);
+    SWAP(s->promised, copy->promised);
     SWAP(s->charged_ns, copy->charged_ns);
     SWAP(s->has_kernel, copy->has_kernel);
     SWAP(s->is_resting, copy->is_resting);
@@ -149,7 +151,7 @@ static void exchange(struct session *s, struct session *copy)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* A copy of the checkpoint, which stands still again afterwards. */
+/* A copy of the checkpoint, which stands still again afterwards. The caller holds the copy. */
 static int copy_checkpoint(struct session *c, int cancel_fd, struct session **ret,
     unsigned *ret_retry_s, struct err *err)
 {
@@ -161,6 +163,10 @@ static int copy_checkpoint(struct session *c, int cancel_fd, struct session **re
     channel_rest(&c->channel);
     session_box_command(&c->box, COMMAND_PAUSE);
     session_give(c);
+    if (r == 0 && (r = session_take(*ret, false, false, cancel_fd, err)) < 0) {
+        session_delete(*ret);
+        session_unref(*ret);
+    }
     return r;
 }
 
@@ -177,6 +183,7 @@ int session_rollback(
     session_unref(c);
     if (r == 0) {
         exchange(s, copy);
+        session_give(copy);
         session_delete(copy);
         session_unref(copy);
     }

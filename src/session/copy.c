@@ -25,24 +25,29 @@ void session_unshare(struct sessions *all, struct session_share *share)
 {
     while (share && atomic_fetch_sub(&share->refs, 1) == 1) {
         struct session_share *origin = share->origin;
-        admit_give_back(all->service->admit, share->mb);
+        admit_give_back(all->service->admit, share->owner, &share->promised);
         free(share);
         share = origin;
     }
 }
 
+static struct session_share *share_new(const struct session *s, struct session_share *origin)
+{
+    struct session_share *share = xcalloc(1, sizeof(*share));
+    share->owner = s->owner_index;
+    share->promised.of[BUDGET_MEMORY] = s->promised.of[BUDGET_MEMORY];
+    share->promised.of[BUDGET_SESSION_MEMORY] = s->promised.of[BUDGET_SESSION_MEMORY];
+    share->origin = origin;
+    atomic_init(&share->refs, 1);
+    return share;
+}
+
 /* The copy's own promise, which keeps the original's. */
 static void share_memory(struct session *original, struct session *copy)
 {
-    if (!original->share) {
-        original->share = xcalloc(1, sizeof(*original->share));
-        original->share->mb = original->promised_mb;
-        atomic_init(&original->share->refs, 1);
-    }
-    copy->share = xcalloc(1, sizeof(*copy->share));
-    copy->share->mb = copy->promised_mb;
-    copy->share->origin = original->share;
-    atomic_init(&copy->share->refs, 1);
+    if (!original->share)
+        original->share = share_new(original, NULL);
+    copy->share = share_new(copy, original->share);
     (void)atomic_fetch_add(&original->share->refs, 1);
 }
 
@@ -154,14 +159,15 @@ static struct session *new_copy(struct session *s, const char *checkpoint)
 static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
     unsigned *ret_retry_s, struct err *err)
 {
-    uint64_t memory_mb = s->spec.limits.memory_mb;
-    int r = admit_reserve(s->all->service->admit, s->owner_index, memory_mb, ret_retry_s, err);
+    struct admit_need promised;
+    int r = session_reserve(copy, &promised, ret_retry_s, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&s->lock);
-    copy->promised_mb = memory_mb;
+    copy->promised = promised;
     share_memory(s, copy);
     (void)pthread_mutex_unlock(&s->lock);
+    session_box_ask_usage(&s->box, false); /* it is busy from now on */
     r = ask_kernel(s, err);
     if (r == 0)
         r = fork_kernel(s, copy, err);
@@ -178,15 +184,13 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
     unsigned *ret_retry_s, struct err *err)
 {
     struct session *copy = new_copy(s, checkpoint);
-    int r = copy->wake_fd < 0
-                ? err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors")
-                : session_enlist(s->all, copy, err);
-    if (r < 0) {
+    if (copy->wake_fd < 0) {
         copy->refs = 1;
         session_unref(copy);
-        return r;
+        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
     }
-    r = fill_copy(s, copy, cancel_fd, ret_retry_s, err);
+    session_enlist(s->all, copy);
+    int r = fill_copy(s, copy, cancel_fd, ret_retry_s, err);
     copy->has_kernel = r == 0;
     session_give(copy);
     if (r < 0) {

@@ -106,37 +106,92 @@ void exec_result_done(struct exec_result *result)
     json_decref(result->error);
     json_decref(result->files_changed);
     free(result->cwd);
-    if (result->service)
-        service_release(result->service, result->held);
+    purse_close(&result->purse);
     *result = (struct exec_result){0};
 }
 
-static json_t *stream_json(const struct capture *c)
+/* A result and the error that stands in it, if it is not the code's. */
+struct telling {
+    const struct exec_result *result;
+    const json_t *error;
+};
+
+static void write_stream(struct json_text *t, const char *name, const struct capture *c)
 {
-    size_t len;
-    cleanup_free char *text = capture_text(c, &len);
-    return result_text_json(text, len, ENCODE_UTF8);
+    char notice[CAPTURE_NOTICE];
+    struct iovec pieces[CAPTURE_PIECES];
+    capture_pieces(c, notice, pieces);
+    json_text_add(t, name);
+    json_text_open(t);
+    for (size_t i = 0; i < CAPTURE_PIECES; i++)
+        json_text_part(t, pieces[i].iov_base, pieces[i].iov_len);
+    json_text_close(t);
 }
 
-static json_t *or_null(json_t *value)
+static void write_int(struct json_text *t, const char *name, int64_t number)
 {
-    return value ? json_incref(value) : json_null();
+    json_text_add(t, name);
+    json_text_int(t, number);
 }
 
-json_t *exec_result_json(const struct exec_result *r)
+static void write_bool(struct json_text *t, const char *name, bool is_true)
 {
-    return json_pack(
-        "{s:s, s:o, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:s?, s:s?, s:o, s:O, s:b, s:o, s:o, "
-        "s:b, s:I, s:s, s:b, s:o, s:o, s:i}",
-        "status", run_status_name(r->status), "exit_code",
-        r->exited ? json_integer(r->exit_code) : json_null(), "message", r->message, "stdout",
-        stream_json(&r->out), "stderr", stream_json(&r->err), "stdout_truncated",
-        capture_is_cut(&r->out), "stderr_truncated", capture_is_cut(&r->err), "stdout_bytes",
-        (json_int_t)r->out.total, "stderr_bytes", (json_int_t)r->err.total, "stdout_file",
-        r->out_file, "stderr_file", r->err_file, "result", or_null(r->result), "displays",
-        r->displays, "displays_truncated", r->displays_cut, "error", or_null(r->error),
-        "files_changed", or_null(r->files_changed), "files_changed_truncated", r->files_cut,
-        "execution_count", (json_int_t)r->execution_count, "cwd", r->cwd ? r->cwd : "/box",
-        "state_lost", r->state_lost, "usage", result_usage_json(&r->usage), "limits_hit",
-        result_hits_json(r->limits_hit), "tool_calls", (int)r->tool_calls);
+    json_text_add(t, name);
+    json_text_bool(t, is_true);
+}
+
+static void write_word(struct json_text *t, const char *name, const char *word)
+{
+    json_text_add(t, name);
+    json_text_word(t, word);
+}
+
+static void write_value(struct json_text *t, const char *name, const json_t *value)
+{
+    json_text_add(t, name);
+    if (value)
+        json_text_value(t, value);
+    else
+        json_text_add(t, "null");
+}
+
+static void write_result(struct json_text *t, const void *context)
+{
+    const struct telling *telling = context;
+    const struct exec_result *r = telling->result;
+    write_word(t, "{\"status\":", run_status_name(r->status));
+    if (r->exited)
+        write_int(t, ",\"exit_code\":", r->exit_code);
+    else
+        json_text_add(t, ",\"exit_code\":null");
+    write_word(t, ",\"message\":", r->message);
+    write_stream(t, ",\"stdout\":", &r->out);
+    write_stream(t, ",\"stderr\":", &r->err);
+    write_bool(t, ",\"stdout_truncated\":", capture_is_cut(&r->out));
+    write_bool(t, ",\"stderr_truncated\":", capture_is_cut(&r->err));
+    write_int(t, ",\"stdout_bytes\":", (int64_t)r->out.total);
+    write_int(t, ",\"stderr_bytes\":", (int64_t)r->err.total);
+    write_word(t, ",\"stdout_file\":", r->out_file);
+    write_word(t, ",\"stderr_file\":", r->err_file);
+    write_value(t, ",\"result\":", r->result);
+    write_value(t, ",\"displays\":", r->displays);
+    write_bool(t, ",\"displays_truncated\":", r->displays_cut);
+    write_value(t, ",\"error\":", telling->error ? telling->error : r->error);
+    write_value(t, ",\"files_changed\":", r->files_changed);
+    write_bool(t, ",\"files_changed_truncated\":", r->files_cut);
+    write_int(t, ",\"execution_count\":", r->execution_count);
+    write_word(t, ",\"cwd\":", r->cwd ? r->cwd : "/box");
+    write_bool(t, ",\"state_lost\":", r->state_lost);
+    json_text_add(t, ",\"usage\":");
+    result_write_usage(t, &r->usage);
+    json_text_add(t, ",\"limits_hit\":");
+    result_write_hits(t, r->limits_hit);
+    write_int(t, ",\"tool_calls\":", r->tool_calls);
+    json_text_add(t, "}");
+}
+
+struct answer *exec_result_answer(const struct exec_result *result, const json_t *error)
+{
+    const struct telling telling = {.result = result, .error = error};
+    return json_text_answer(result->purse.ledger, result->purse.owner, write_result, &telling);
 }

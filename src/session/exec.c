@@ -35,6 +35,7 @@ enum {
     DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
     OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
     CPU_STEP_MS = 2,
+    STARVED_MS = 50,
 };
 
 enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
@@ -63,6 +64,7 @@ struct exec {
     bool is_lost;     /* the kernel is gone or was given up */
     bool is_failure;  /* through no fault of the code's */
     bool out_ended, err_ended, channel_ended;
+    bool is_starved; /* there was no memory for what the kernel says: it has to wait */
     uint64_t streamed[2];
     struct session_changes changes;
     struct spill spills[2]; /* stdout, stderr */
@@ -106,9 +108,12 @@ static void stop_for(struct exec *e, enum cause cause)
         interrupt(e);
 }
 
-static void ask_usage(struct exec *e)
+static void ask_usage(struct exec *e, bool is_last)
 {
-    session_box_command(&e->s->box, COMMAND_USAGE);
+    struct session *s = e->s;
+    (void)pthread_mutex_lock(&s->lock); /* a terminal may come or go */
+    session_box_ask_usage(&s->box, is_last && !s->terminals && !e->was_interrupted);
+    (void)pthread_mutex_unlock(&s->lock);
     e->usages++;
 }
 
@@ -226,7 +231,7 @@ static int on_channel(struct exec *e)
     struct channel *c = &e->s->channel;
     struct channel_frame frame;
     int r = channel_read(c);
-    if (r == -EPIPE)
+    if (r == -EPIPE || r == -ENOMEM)
         return r;
     while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
         if (frames_take(&e->frames, &frame) < 0)
@@ -258,7 +263,6 @@ static void on_wake(struct exec *e)
     ssize_t n = read(s->wake_fd, &count, sizeof(count));
     (void)n;
     (void)pthread_mutex_lock(&s->lock);
-    (void)tools_pass(s);
     unsigned interrupts = s->interrupts;
     s->interrupts = 0;
     (void)pthread_mutex_unlock(&s->lock);
@@ -277,12 +281,14 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 static uint64_t check_deadlines(struct exec *e)
 {
     struct session *s = e->s;
+    uint64_t tools_ms = place_tend(s, e->cause, &e->deadline_ms);
+    uint64_t wall_ms = place_is_returning(s) ? UINT64_MAX : e->deadline_ms;
     uint64_t now = clock_ms();
-    if (!e->cause && now >= e->deadline_ms)
+    if (!e->cause && now >= wall_ms)
         stop_for(e, CAUSE_WALL);
     if (!e->cause && now >= e->cpu_check_ms) {
         e->cpu_check_ms = UINT64_MAX;
-        ask_usage(e);
+        ask_usage(e, false);
     }
     /* A signal can be lost in the interpreter, or be caught by the code once. */
     if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
@@ -297,17 +303,21 @@ static uint64_t check_deadlines(struct exec *e)
         e->is_lost = true;
         return now;
     }
-    (void)pthread_mutex_lock(&s->lock);
-    uint64_t tools_ms = tools_deadline_ms(s);
-    if (now >= tools_ms)
-        (void)tools_pass(s);
-    (void)pthread_mutex_unlock(&s->lock);
     if (e->cause)
         return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
-    return smaller(smaller(e->deadline_ms, e->cpu_check_ms), tools_ms);
+    return smaller(smaller(wall_ms, e->cpu_check_ms), tools_ms);
 }
 
-enum { WATCH_BOX, WATCH_CHANNEL, WATCH_OUT, WATCH_ERR, WATCH_WAKE, WATCH_CANCEL, WATCH_COUNT };
+enum {
+    WATCH_BOX,
+    WATCH_CHANNEL,
+    WATCH_OUT,
+    WATCH_ERR,
+    WATCH_WAKE,
+    WATCH_CANCEL,
+    WATCH_PLACE,
+    WATCH_COUNT
+};
 
 static void poll_once(struct exec *e)
 {
@@ -318,15 +328,20 @@ static void poll_once(struct exec *e)
         return;
     struct pollfd fds[WATCH_COUNT] = {
         [WATCH_BOX] = {s->box.socket, POLLIN, 0},
-        [WATCH_CHANNEL] = {e->channel_ended ? -1 : s->box.channel_fd, POLLIN, 0},
+        [WATCH_CHANNEL] = {e->channel_ended || e->is_starved ? -1 : s->box.channel_fd, POLLIN,
+            0},
         [WATCH_OUT] = {e->out_ended ? -1 : s->box.out_fd, POLLIN, 0},
         [WATCH_ERR] = {e->err_ended ? -1 : s->box.err_fd, POLLIN, 0},
         [WATCH_WAKE] = {s->wake_fd, POLLIN, 0},
         [WATCH_CANCEL] = {e->cause ? -1 : e->watch->cancel_fd, POLLIN, 0},
+        [WATCH_PLACE] = {place_fd(s), POLLIN, 0},
     };
     if (channel_has_more(&s->channel))
         fds[WATCH_CHANNEL].events |= POLLOUT;
     uint64_t wait_ms = next_ms > now ? next_ms - now : 0;
+    if (e->is_starved)
+        wait_ms = smaller(wait_ms, STARVED_MS);
+    e->is_starved = false;
     if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) < 0)
         return;
     if (fds[WATCH_OUT].revents)
@@ -340,6 +355,7 @@ static void poll_once(struct exec *e)
     int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
     if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
         r = channel_write(&s->channel);
+    e->is_starved = r == -ENOMEM;
     e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
     if (r == -EBADMSG)
         lose_for_protocol(e, FOREIGN_WORDS);
@@ -366,10 +382,10 @@ static int send_code(struct exec *e)
 
 /* Asks what was used so far, and waits until the spawner has answered that and everything
  * before. */
-static void settle(struct exec *e)
+static void settle(struct exec *e, bool is_last)
 {
     uint64_t until_ms = clock_ms() + WORD_MS;
-    ask_usage(e);
+    ask_usage(e, is_last);
     while (e->s->box.socket >= 0 && (e->usages || e->is_interrupting)) {
         struct pollfd ready = {.fd = e->s->box.socket, .events = POLLIN};
         uint64_t now = clock_ms();
@@ -446,20 +462,23 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->deadline_ms =
         clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
     e->cpu_check_ms = UINT64_MAX;
-    spill_init(&e->spills[STREAM_STDOUT]);
-    spill_init(&e->spills[STREAM_STDERR]);
+    spill_init(&e->spills[STREAM_STDOUT], s->all->service->spills, s->owner_index);
+    spill_init(&e->spills[STREAM_STDERR], s->all->service->spills, s->owner_index);
     return e;
 }
 
 int session_begin(struct session *s, const struct exec_spec *spec, int cancel_fd,
     unsigned *ret_retry_s, struct err *err)
 {
-    int r = admit_check(s->all->service->admit, s->owner_index, ret_retry_s, err);
-    return r < 0 ? r : session_take(s, spec->wait, false, cancel_fd, err);
+    int r = session_take(s, spec->wait, false, cancel_fd, err);
+    if (r == 0 && (r = place_take(s, cancel_fd, ret_retry_s, err)) < 0)
+        session_give(s);
+    return r;
 }
 
 void session_abandon(struct session *s)
 {
+    place_leave(s);
     session_give(s);
 }
 
@@ -481,7 +500,7 @@ static void finish(struct exec *e)
     struct exec_result *result = e->result;
     drain(e);
     session_changes_ask(s, &e->changes);
-    settle(e); /* an interrupt that is still on its way would hit the next exec */
+    settle(e, true); /* an interrupt that is still on its way would hit the next exec */
     let_signal_pass(e);
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
     result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
@@ -498,6 +517,8 @@ static void finish(struct exec *e)
     (void)pthread_mutex_unlock(&s->lock);
     channel_rest(&s->channel);
     tools_end(s);
+    result->usage.queue_ms = s->place.ticket.queue_ms;
+    place_leave(s);
     session_charge(s, e->usage.cpu_ns);
     s->all->service->metrics.execs[result->status]++;
 }
@@ -507,15 +528,15 @@ int session_exec(struct session *s, const struct exec_spec *spec,
 {
     struct exec *e = exec_new(s, spec, watch, result);
     size_t output_max = s->spec.limits.output_kb << 10;
-    *result = (struct exec_result){
-        .service = s->all->service, .displays = json_array(), .status = RUN_INTERNAL_ERROR};
+    *result = (struct exec_result){.displays = json_array(), .status = RUN_INTERNAL_ERROR};
+    purse_open(&result->purse, s->all->service->ledger, s->owner_index);
     /* What is there before the code runs is nobody's. */
     session_discard_output(s);
-    capture_init(&result->out, output_max);
-    capture_init(&result->err, output_max);
+    capture_init(&result->out, output_max, &result->purse.counts);
+    capture_init(&result->err, output_max, &result->purse.counts);
     tools_begin(s, spec);
     session_changes_begin(s, &e->changes);
-    settle(e); /* what background processes have used is not this exec's */
+    settle(e, false); /* what background processes have used is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
     while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);
@@ -524,7 +545,9 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     free(e);
     if (is_failure)
         r = err_set(err, ERR_INTERNAL, ECHILD, "%s; the session's state is lost", s->message);
-    else if (r == -ENOMEM || r == -EMSGSIZE)
+    else if (r == -ENOMEM)
+        r = service_full(err);
+    else if (r == -EMSGSIZE)
         r = err_set(err, ERR_TOO_LARGE, EMSGSIZE, "code and stdin are too large");
     else
         r = 0;

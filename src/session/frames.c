@@ -6,13 +6,20 @@
 #include "session/internal.h"
 
 #include "base/str.h"
+#include "json/read.h"
 #include "run/decode.h"
 #include "service/service.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-enum { DISPLAYS_MAX = 256, DISPLAY_BYTES_MAX = 32 << 20, BUNDLE_MAX = 64 };
+enum {
+    DISPLAYS_MAX = 256,
+    DISPLAY_BYTES_MAX = 32 << 20,
+    BUNDLE_MAX = 64,
+    SMALL_WEIGHT =
+        256 << 10, /* a frame that is looked at even if there is no memory to keep it */
+};
 
 static void tell(const struct exec_frames *f, const char *name, const json_t *value)
 {
@@ -31,27 +38,26 @@ static int take_display(struct exec_frames *f, json_t *bundle, size_t bytes)
     if (!is_bundle(bundle))
         return -EBADMSG;
     if (json_array_size(result->displays) >= DISPLAYS_MAX ||
-        f->display_bytes + bytes > DISPLAY_BYTES_MAX ||
-        !service_hold(f->s->all->service, bytes)) {
+        f->display_bytes + bytes > DISPLAY_BYTES_MAX || !f->is_counted) {
         result->displays_cut = true;
         return 0;
     }
-    result->held += bytes;
+    f->is_kept = true;
     f->display_bytes += bytes;
     (void)json_array_append(result->displays, bundle);
     tell(f, "display", bundle);
     return 0;
 }
 
-static int take_result(struct exec_frames *f, json_t *bundle, size_t bytes)
+static int take_result(struct exec_frames *f, json_t *bundle)
 {
     if (!is_bundle(bundle) || f->result->result || f->result->error)
         return -EBADMSG;
-    if (!service_hold(f->s->all->service, bytes)) {
+    if (!f->is_counted) {
         f->result->displays_cut = true;
         return 0;
     }
-    f->result->held += bytes;
+    f->is_kept = true;
     f->result->result = json_incref(bundle);
     tell(f, "result", bundle);
     return 0;
@@ -71,6 +77,11 @@ static int take_error(struct exec_frames *f, json_t *error)
         if (!json_is_string(json_array_get(traceback, i)))
             return -EBADMSG;
     }
+    if (!f->is_counted) {
+        f->result->displays_cut = true;
+        return 0;
+    }
+    f->is_kept = true;
     f->result->error = json_incref(error);
     tell(f, "error", error);
     return 0;
@@ -117,33 +128,43 @@ static int take_done(struct exec_frames *f, json_t *done)
     return 0;
 }
 
+static int take(struct exec_frames *f, const struct channel_frame *frame, json_t *value)
+{
+    switch (frame->kind) {
+    case FRAME_DISPLAY:
+        return take_display(f, value, frame->len);
+    case FRAME_RESULT:
+        return take_result(f, value);
+    case FRAME_ERROR:
+        return take_error(f, value);
+    case FRAME_TOOL_CALL:
+        return take_tool_call(f, value, frame->len);
+    case FRAME_DONE:
+        return take_done(f, value);
+    default:
+        return -EBADMSG;
+    }
+}
+
+/* Without memory for it a value to show is left out; the code goes on. */
 int frames_take(struct exec_frames *f, const struct channel_frame *frame)
 {
     json_t *value = NULL;
+    size_t weight;
     size_t at;
     struct err ignored = {0};
-    int r = json_run_parse_any(frame->data, frame->len, &value, &at, &ignored);
-    if (r < 0)
+    if (json_read_weigh(frame->data, frame->len, &weight, &ignored) < 0)
         return -EBADMSG;
-    switch (frame->kind) {
-    case FRAME_DISPLAY:
-        r = take_display(f, value, frame->len);
-        break;
-    case FRAME_RESULT:
-        r = take_result(f, value, frame->len);
-        break;
-    case FRAME_ERROR:
-        r = take_error(f, value);
-        break;
-    case FRAME_TOOL_CALL:
-        r = take_tool_call(f, value, frame->len);
-        break;
-    case FRAME_DONE:
-        r = take_done(f, value);
-        break;
-    default:
-        r = -EBADMSG;
+    f->is_kept = false;
+    f->is_counted = purse_take(&f->result->purse, weight);
+    if (!f->is_counted && weight > SMALL_WEIGHT) {
+        f->result->displays_cut = true;
+        return frame->kind == FRAME_DONE || frame->kind == FRAME_TOOL_CALL ? -EBADMSG : 0;
     }
+    int r = json_run_parse_any(frame->data, frame->len, &value, &at, &ignored);
+    r = r < 0 ? -EBADMSG : take(f, frame, value);
     json_decref(value);
+    if (f->is_counted && !f->is_kept)
+        purse_give(&f->result->purse, weight);
     return r;
 }

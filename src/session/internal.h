@@ -6,11 +6,12 @@
  * Who holds a session (state starting or busy) alone reads from its box; others only send it
  * commands, and only with the lock held, under which the descriptors change. */
 
-#include "session/channel.h"
-#include "state/keys.h"
-#include "session/session.h"
 #include "session/box.h"
+#include "session/channel.h"
+#include "session/session.h"
 #include "session/transfer.h"
+#include "state/admit.h"
+#include "state/keys.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +28,16 @@ struct session_tools {
         char id[TOOL_ID_MAX + 1]; /* "" for a free place */
         uint64_t deadline_ms;
         json_t *answer; /* NULL until it is there */
+        size_t weight;  /* of the answer, counted */
     } calls[TOOL_CALLS_PENDING];
+};
+
+/* The place of the exec under way; of the caller that holds the session. */
+struct session_place {
+    struct admit_ticket ticket;
+    enum { EXEC_INSIDE, EXEC_AWAY, EXEC_RETURNING } state; /* away: it waits for a tool */
+    uint64_t since_ms; /* when it began to wait for a tool, or for the place */
+    unsigned calls;    /* of tools, at that time */
 };
 
 /* Somebody who waits for a turn; on its own stack. */
@@ -63,7 +73,7 @@ struct session {
     bool has_kernel; /* an interpreter that can be given code */
     bool is_resting; /* the box is there without any program */
     bool is_warm;
-    uint64_t promised_mb;
+    struct admit_need promised;
     struct session_share *share; /* its promise, when it was forked or is a fork */
     bool is_fork;
     char origin[ID_MAX];                      /* what a fork was copied from */
@@ -76,8 +86,10 @@ struct session {
     int64_t execution_count;
     struct session_box box;
     struct channel channel;
-    int wake_fd; /* an eventfd for whoever holds it */
+    int wake_fd;        /* an eventfd for whoever holds it */
+    struct purse purse; /* what the channel and answers of tools take */
     struct session_tools tools;
+    struct session_place place;
     bool told_pids;
     unsigned interrupts;     /* asked for, and not yet sent by whoever holds it */
     unsigned transfers;      /* of files, going on */
@@ -99,7 +111,8 @@ struct sessions {
  * charged to it when it is gone, so its promise lasts as long as they do. */
 struct session_share {
     atomic_uint refs;
-    uint64_t mb;
+    int owner;
+    struct admit_need promised;   /* the memory */
     struct session_share *origin; /* or NULL */
 };
 void session_unshare(struct sessions *all, struct session_share *share); /* session_fork.c */
@@ -120,6 +133,10 @@ void session_lose(struct session *s, const char *reason, const char *fmt, ...)
 
 /* The same by the spawner's word, EVENT_EXITED or EVENT_ENDED; any other: the box is lost. */
 void session_note_end(struct session *s, const struct spawn_event *event);
+
+/* Ends the box of a session that the caller holds and gives the session back, expired. The
+ * reason and the message are kept, not copied. */
+void session_end_held(struct session *s, const char *reason, const char *message);
 
 /* So is the box; nothing of it is promised any more. */
 void session_drop_box(struct session *s);
@@ -142,7 +159,9 @@ struct exec_frames {
     const struct exec_watch *watch;
     struct exec_result *result;
     size_t display_bytes;
-    bool is_done; /* the kernel said so */
+    bool is_counted; /* the value that is looked at may be kept, */
+    bool is_kept;    /* and is */
+    bool is_done;    /* the kernel said so */
 };
 int frames_take(struct exec_frames *f, const struct channel_frame *frame);
 
@@ -154,16 +173,31 @@ void tools_end(struct session *s);
 int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_asked);
 /* Passes answers on to the kernel, and refusals of calls that took too long. */
 int tools_pass(struct session *s);
+/* Whether it would pass something on now. */
+bool tools_have_news(const struct session *s);
 /* When the next call is late, by clock_ms(); UINT64_MAX for never. */
 uint64_t tools_deadline_ms(const struct session *s);
+
+/* session_place.c: the place of an exec. The session is held. place_tend() passes on what tools
+ * answered and gives the place back while they do not; it returns when to call it again, and
+ * puts a deadline off by the time that the exec waited for its place. */
+int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err);
+void place_leave(struct session *s);
+uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms);
+bool place_is_returning(const struct session *s);
+int place_fd(const struct session *s); /* readable when place_tend() is to be called, or -1 */
+
+/* session_evict.c: what a box of this session needs, or ERR_BUSY. Idle sessions of other keys
+ * may end for it. */
+int session_reserve(
+    struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err);
 
 /* What background processes print while nobody runs anything is thrown away, at a pace that
  * keeps a quiet one from stopping and makes a noisy one wait. */
 void session_discard_output(const struct session *s);
 
-/* session_start.c: lists a new session unless there are too many; waits until its kernel is
- * ready. */
-int session_enlist(struct sessions *all, struct session *s, struct err *err);
+/* session_start.c: lists a new session; waits until its kernel is ready. */
+void session_enlist(struct sessions *all, struct session *s);
 int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
 
 /* session_fork.c: a copy of a session that the caller holds, under a name as its checkpoint or

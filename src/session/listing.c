@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "run/encode.h"
+#include "service/service.h"
 #include "session/internal.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 
 enum {
     LIST_MAX = 10000,
+    ITEM_COST = 1536, /* bytes that an entry takes as values, beside its name */
     LIST_NAME_BYTES = 4 << 20,
     LIST_MS = 5000,
     CHANGED_MAX = 1000,
@@ -77,6 +79,8 @@ static int take_items(struct transfer *t, size_t max, size_t max_bytes, struct i
             items->cut = true;
             return -E2BIG;
         }
+        if (!purse_take(&t->purse, ITEM_COST + 3 * (size_t)record.name_len))
+            return -ENOMEM;
         items_add(items, &record, name);
     }
     if (r == 0 && record.kind == FILES_END) {
@@ -146,15 +150,16 @@ int session_file_list(
     if (r == -E2BIG)
         r = 0;
     if (r < 0)
-        r = transfer_error(t, r, err);
+        r = r == -ENOMEM ? service_full(err) : transfer_error(t, r, err);
+    if (r == 0) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < items.count; i++)
+            (void)json_array_append_new(list, item_json(&items.list[i]));
+        *ret =
+            json_pack("{s:s, s:o, s:b}", "path", dir, "entries", list, "truncated", items.cut);
+    }
     transfer_done(t);
-    if (r < 0)
-        return r;
-    json_t *list = json_array();
-    for (size_t i = 0; i < items.count; i++)
-        (void)json_array_append_new(list, item_json(&items.list[i]));
-    *ret = json_pack("{s:s, s:o, s:b}", "path", dir, "entries", list, "truncated", items.cut);
-    return 0;
+    return r;
 }
 
 /* One helper stays with the session for this: an exec does not wait for a fork. */

@@ -20,16 +20,23 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { CHUNK = 64 << 10, SPILL_MAX = 64 << 20, FREE_MIN = 1 << 30 };
+enum {
+    CHUNK = 64 << 10,
+    SPILL_MAX = 64 << 20,
+    STEP = 4 << 20, /* taken of the disk at one time */
+    FREE_MIN = 1 << 30,
+};
 
-void spill_init(struct spill *spill)
+void spill_init(struct spill *spill, struct ledger *disk, int owner)
 {
     *spill = (struct spill){.fd = -1};
+    purse_open(&spill->purse, disk, owner);
 }
 
 void spill_done(struct spill *spill)
 {
     close_fd(&spill->fd);
+    purse_close(&spill->purse);
 }
 
 static int open_nameless(const char *dir)
@@ -43,24 +50,40 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
-/* The disk is there for more important things. */
-static bool has_room(int fd)
+/* The disk is there for more important things: it is asked before each step, and what others
+ * are about to write is counted. */
+static int take_room(struct spill *spill, uint64_t size)
 {
     struct statfs fs;
-    return fstatfs(fd, &fs) == 0 &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= (uint64_t)FREE_MIN;
+    while (size > spill->purse.bytes) {
+        if (fstatfs(spill->fd, &fs) < 0 ||
+            (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < (uint64_t)FREE_MIN ||
+            !purse_take(&spill->purse, STEP))
+            return -ENOSPC;
+    }
+    return 0;
+}
+
+static int append(struct spill *spill, const char *data, size_t len)
+{
+    spill->size += len;
+    int r = spill->size > SPILL_MAX ? -EFBIG : take_room(spill, spill->size);
+    return r < 0 ? r : fs_write_all(spill->fd, data, len);
 }
 
 /* Begins with what was captured so far. */
 static int begin(struct spill *spill, const struct capture *c, const char *dir)
 {
-    size_t len;
-    cleanup_free char *text = capture_text(c, &len);
+    char notice[CAPTURE_NOTICE];
+    struct iovec pieces[CAPTURE_PIECES];
+    int r = 0;
     spill->fd = open_nameless(dir);
-    spill->size = len;
     if (spill->fd < 0)
         return -errno;
-    return has_room(spill->fd) ? fs_write_all(spill->fd, text, len) : -ENOSPC;
+    capture_pieces(c, notice, pieces);
+    for (size_t i = 0; r == 0 && i < CAPTURE_PIECES; i++)
+        r = append(spill, pieces[i].iov_base, pieces[i].iov_len);
+    return r;
 }
 
 void spill_add(struct spill *spill, struct session *s, const struct capture *c,
@@ -71,12 +94,11 @@ void spill_add(struct spill *spill, struct session *s, const struct capture *c,
         return;
     if (spill->fd < 0)
         r = begin(spill, c, s->all->service->config.state_dir);
-    spill->size += len;
     if (r == 0)
-        r = spill->size > SPILL_MAX ? -EFBIG : fs_write_all(spill->fd, data, len);
+        r = append(spill, data, len);
     if (r < 0) {
         spill->has_failed = true;
-        close_fd(&spill->fd);
+        spill_done(spill);
     }
 }
 

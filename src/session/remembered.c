@@ -6,6 +6,7 @@
 #include "session/internal.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/encode.h"
@@ -20,16 +21,17 @@ void session_remember(struct session *s)
 {
     struct run_store *store = s->all->service->store;
     json_t *json = store ? session_json(s) : NULL;
-    char *text = json ? json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS) : NULL;
+    cleanup_free char *text = json ? json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS) : NULL;
     json_decref(json);
     if (!text)
         return;
+    struct answer *answer = answer_of_text(text);
     struct run_row row = {.id = xstrdup(s->id),
         .owner = xstrdup(s->owner),
         .status = xstrdup("session"),
         .created_ms = s->created_s * 1000,
-        .answer = text,
-        .answer_len = strlen(text)};
+        .answer = answer_keep(answer)};
+    answer_release(answer);
     run_store_put_later(store, &row, STORE_PROMISED);
 }
 
@@ -66,14 +68,14 @@ struct session *session_recall(struct sessions *all, const char *id, int owner)
     struct run_row row;
     struct session *s = NULL;
     if (!all->service->store || !str_has_prefix(id, "ses_") ||
-        run_store_get(all->service->store, id, &row) < 0)
+        run_store_get(all->service->store, id, NULL, owner, &row) < 0)
         return NULL;
     if (str_eq(row.owner, service_owner_name(all->service, owner)) && row.finished_ms &&
         row.answer) {
-        json_t *kept = json_loadb(row.answer, row.answer_len, 0, NULL);
+        json_t *kept = json_loadb(row.answer->text, row.answer->len, 0, NULL);
         s = revive(all, id, owner, kept);
         json_decref(kept);
     }
-    run_row_done(&row);
+    run_row_release(&row);
     return s;
 }

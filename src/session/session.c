@@ -45,6 +45,7 @@ static void session_free(struct session *s)
 {
     session_drop_box(s);
     channel_done(&s->channel);
+    purse_close(&s->purse);
     close_fd(&s->wake_fd);
     strv_done(&s->env);
     free(s->cwd);
@@ -129,12 +130,14 @@ void session_drop_box(struct session *s)
     s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;
-    if (s->share)
+    if (s->share) { /* which gives the memory back, when the last copy is gone */
         session_unshare(s->all, s->share);
-    else if (s->promised_mb)
-        admit_give_back(s->all->service->admit, s->promised_mb);
+        s->promised.of[BUDGET_MEMORY] = s->promised.of[BUDGET_SESSION_MEMORY] = 0;
+    }
+    if (s->promised.of[BUDGET_SESSIONS])
+        admit_give_back(s->all->service->admit, s->owner_index, &s->promised);
     s->share = NULL;
-    s->promised_mb = 0;
+    s->promised = (struct admit_need){0};
 }
 
 void session_charge(struct session *s, uint64_t cpu_ns)
@@ -327,7 +330,7 @@ unsigned sessions_count(struct sessions *all)
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first; s; s = s->next) {
         (void)pthread_mutex_lock(&s->lock);
-        count += s->promised_mb > 0;
+        count += s->promised.of[BUDGET_SESSIONS] > 0;
         (void)pthread_mutex_unlock(&s->lock);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -335,7 +338,7 @@ unsigned sessions_count(struct sessions *all)
 }
 
 /* Kills and waits for the spawner's word that all of it is gone. */
-static void end_box(struct session *s)
+static void await_end(struct session *s)
 {
     struct spawn_event event = {0};
     uint64_t until_ms = clock_ms() + DELETE_MS;
@@ -350,7 +353,19 @@ static void end_box(struct session *s)
     }
     if (event.kind == EVENT_ENDED)
         session_charge(s, event.cpu_ns);
+}
+
+void session_end_held(struct session *s, const char *reason, const char *message)
+{
+    await_end(s);
+    (void)pthread_mutex_lock(&s->lock);
     session_drop_box(s);
+    s->state = SESSION_EXPIRED;
+    s->used_ms = clock_ms();
+    s->reason = reason;
+    (void)snprintf(s->message, sizeof(s->message), "%s", message);
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
 }
 
 void session_delete(struct session *s)
@@ -365,7 +380,8 @@ void session_delete(struct session *s)
     session_wake(s);
     while (s->state == SESSION_STARTING || s->state == SESSION_BUSY)
         (void)session_nap(s, -1);
-    end_box(s);
+    await_end(s);
+    session_drop_box(s);
     s->state = SESSION_EXPIRED;
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
@@ -417,7 +433,7 @@ static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
         session_discard_output(s);
         if (now - s->asked_ms >= ASK_MS) {
             s->asked_ms = now;
-            session_box_command(&s->box, COMMAND_USAGE);
+            session_box_ask_usage(&s->box, !s->terminals && !s->transfers);
         }
     }
     if (s->state == SESSION_BUSY && is_late && !s->is_over) {
@@ -452,4 +468,5 @@ void sessions_tick(struct sessions *all)
         }
     }
     (void)pthread_mutex_unlock(&all->lock);
+    sessions_make_room(all);
 }

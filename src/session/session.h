@@ -5,6 +5,7 @@
  * session. A session belongs to the key that made it; others do not learn that it exists. Any
  * thread may call any function; one exec at a time goes on in a session. */
 
+#include "base/answer.h"
 #include "base/err.h"
 #include "session/capture.h"
 #include "run/engine.h"
@@ -45,6 +46,9 @@ void sessions_free(struct sessions *all);
 
 /* About once a second: notices death, lets sessions expire, forgets dead ones. */
 void sessions_tick(struct sessions *all);
+
+/* Ends idle sessions that hold what a waiting run of another key has a right to. */
+void sessions_make_room(struct sessions *all);
 
 /* Execs under way are ended without grace from now on. */
 void sessions_stop(struct sessions *all);
@@ -144,11 +148,13 @@ struct exec_result {
     unsigned limits_hit;
     struct run_usage usage;
     unsigned tool_calls;
-    struct service *service; /* whose memory is held */
-    size_t held;
+    struct purse purse; /* counts what is kept; so a result must not move */
 };
 void exec_result_done(struct exec_result *result);
-json_t *exec_result_json(const struct exec_result *result);
+
+/* The answer; with an error of Hermes' own (or NULL) that stands in it. The caller is its user.
+ * NULL when the ledger refuses or there is no memory. */
+struct answer *exec_result_answer(const struct exec_result *result, const json_t *error);
 
 /* Takes the session for one exec, waiting for its turn if the spec says so; ERR_CONFLICT when
  * it is busy, dead or expired, ERR_BUSY when a quota is used up. session_exec() must follow and
@@ -172,4 +178,4 @@ void session_touch(struct session *s);
 
 /* The answer to a tool_call event: takes a reference to the object {id, output|error}.
  * ERR_NOT_FOUND when nobody waits for it. */
-int session_answer_tool(struct session *s, json_t *answer, struct err *err);
+int session_answer_tool(struct session *s, json_t *answer, size_t weight, struct err *err);

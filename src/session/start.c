@@ -77,6 +77,11 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
         return err_field(err, "limits.memory_mb",
             "%llu MiB are too little for the interpreter of %s",
             (unsigned long long)s->spec.limits.memory_mb, rt->name);
+    if (event->flags & ENDED_CROWDED)
+        return err_set(err, ERR_UNAVAILABLE, EAGAIN,
+            "the interpreter of %s was refused a process because all programs together have as "
+            "many as they may (processes_total)",
+            rt->name);
     (void)err_field(err, "limits",
         "the interpreter of %s ended before it was ready; limits or env may not be fit for it: "
         "%s",
@@ -106,7 +111,10 @@ static int on_channel(struct session *s, struct err *err)
     struct channel_frame frame;
     json_t *ready = NULL;
     struct err ignored = {0};
-    if (channel_read(&s->channel) < 0)
+    int n = channel_read(&s->channel);
+    if (n == -ENOMEM)
+        return service_full(err);
+    if (n < 0)
         return 0; /* the spawner tells why */
     int r = channel_next(&s->channel, &frame);
     if (r == 1 && (frame.kind != FRAME_READY ||
@@ -124,7 +132,7 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 {
     uint64_t until_ms = clock_ms() + START_MS;
     channel_done(&s->channel);
-    channel_init(&s->channel, s->box.channel_fd);
+    channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
     bool is_started = false;
     bool is_ready = false;
     while (!is_started || !is_ready) {
@@ -153,6 +161,7 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
         if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's word is on its way */
             (void)poll(fds, 1, WORD_MS);
     }
+    session_box_ask_usage(&s->box, true);
     return 0;
 }
 
@@ -174,17 +183,17 @@ static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err
 static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
     struct service *service = s->all->service;
-    uint64_t memory_mb = s->spec.limits.memory_mb;
+    struct admit_need promised;
     struct session_box box;
     session_box_init(&box);
-    int r = admit_reserve(service->admit, s->owner_index, memory_mb, ret_retry_s, err);
+    int r = session_reserve(s, &promised, ret_retry_s, err);
     if (r < 0)
         return r;
     r = service_wait_for_spawner(service, cancel_fd, err);
     if (r == 0)
         r = session_box_open(service->engine, &s->spec, &box, err);
     (void)pthread_mutex_lock(&s->lock);
-    s->promised_mb = memory_mb;
+    s->promised = promised;
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
     return await_kernel(s, r, cancel_fd, err);
@@ -202,8 +211,10 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     memcpy(s->name, spec->name, sizeof(s->name));
     s->env = spec->env;
     spec->env = (struct strv){0};
-    s->spec = (struct session_box_spec){
-        .runtime = spec->runtime, .env = &s->env, .limits = spec->limits};
+    s->spec = (struct session_box_spec){.runtime = spec->runtime,
+        .env = &s->env,
+        .owner = (uint32_t)(owner + 1),
+        .limits = spec->limits};
     s->created_s = (int64_t)time(NULL);
     s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
     s->used_ms = clock_ms();
@@ -215,48 +226,34 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->reason = "";
     session_box_init(&s->box);
     s->watcher.fd = -1;
-    channel_init(&s->channel, -1);
+    purse_open(&s->purse, all->service->ledger, owner);
+    channel_init(&s->channel, -1, &s->purse.counts);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->changed, NULL);
     return s;
 }
 
-/* Lists it unless there are too many. Dead ones do not count, but only so many are kept. */
-int session_enlist(struct sessions *all, struct session *s, struct err *err)
+/* Lists it. Of dead sessions of a key only so many are kept. */
+void session_enlist(struct sessions *all, struct session *s)
 {
-    const struct config *config = &all->service->config;
-    unsigned live = 0;
-    unsigned own = 0;
     unsigned dead = 0;
-    int r = 0;
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *at = all->first, *next; at; at = next) {
         next = at->next;
         (void)pthread_mutex_lock(&at->lock);
         bool is_own = str_eq(at->owner, s->owner);
-        bool is_live = at->promised_mb || at->state == SESSION_STARTING;
+        bool is_live = at->promised.of[BUDGET_SESSIONS] || at->state == SESSION_STARTING;
         (void)pthread_mutex_unlock(&at->lock);
-        live += is_live;
-        own += is_live && is_own;
         dead += !is_live && is_own;
         if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first */
             session_forget(at);
             session_unlist(all, at);
         }
     }
-    if (live >= config->max_sessions)
-        r = err_set(err, ERR_BUSY, EAGAIN,
-            "there are %u sessions, which is the most; delete one that is not needed", live);
-    else if (own >= config->max_sessions_per_key)
-        r = err_set(err, ERR_BUSY, EAGAIN,
-            "this key has %u sessions, which is its most; delete one that is not needed", own);
-    if (r == 0) {
-        s->next = all->first;
-        all->first = s;
-    }
+    s->next = all->first;
+    all->first = s;
     (void)pthread_mutex_unlock(&all->lock);
-    return r;
 }
 
 static int check_spec(struct sessions *all, struct session_spec *spec, struct err *err)
@@ -296,13 +293,12 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     struct session *s = session_new(all, spec, owner);
     s->is_plain = is_plain;
     s->names_cpu = names_cpu;
-    if (s->wake_fd < 0)
-        r = err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
-    if (r < 0 || (r = session_enlist(all, s, err)) < 0) {
+    if (s->wake_fd < 0) {
         s->refs = 1;
         session_unref(s);
-        return r;
+        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
     }
+    session_enlist(all, s);
     r = open_box(s, cancel_fd, ret_retry_s, err);
     if (r == -ECANCELED && err->code == ERR_NONE)
         (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");

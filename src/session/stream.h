@@ -9,5 +9,5 @@
 /* The session was begun; it is given back at the end. On success takes the references to
  * session and record and the spec's content; on failure the caller still has to give it back.
  */
-int session_exec_later(struct service *service, struct session *s, struct exec_spec *spec,
-    struct history_run *record, struct err *err);
+int session_exec_later(struct service *service, struct session *s, int owner,
+    struct exec_spec *spec, struct history_run *record, struct err *err);

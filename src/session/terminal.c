@@ -128,7 +128,8 @@ static const struct {
     {EUSERS, ERR_CONFLICT,
         "the box has no process to spare for a shell: its limit of processes is used up"},
     {EAGAIN, ERR_CONFLICT,
-        "the box has no process to spare for a shell: its limit of processes is used up"},
+        "there is no process to spare for a shell: the limit of the box, or that of all boxes "
+        "together, is used up"},
     {ENOSPC, ERR_CONFLICT, "the session's code holds all terminals that its box may have"},
     {ENOMEM, ERR_CONFLICT, "the box has no memory for a shell"},
     {ETIMEDOUT, ERR_UNAVAILABLE,
@@ -184,7 +185,8 @@ void session_terminal_close(struct terminal *t)
     close_fd(&t->socket);
     if (t->is_counted) {
         (void)pthread_mutex_lock(&s->lock);
-        s->terminals--;
+        if (--s->terminals == 0 && s->state == SESSION_IDLE)
+            session_box_ask_usage(&s->box, true);
         (void)atomic_fetch_sub(&s->all->terminals, 1);
         (void)pthread_mutex_unlock(&s->lock);
     }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "service/service.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,11 +23,18 @@ void tools_begin(struct session *s, const struct exec_spec *spec)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
+static void clear_call(struct session *s, struct tool_call *call)
+{
+    json_decref(call->answer);
+    purse_give(&s->purse, call->weight);
+    *call = (struct tool_call){0};
+}
+
 void tools_end(struct session *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++)
-        json_decref(s->tools.calls[i].answer);
+        clear_call(s, &s->tools.calls[i]);
     s->tools = (struct session_tools){0};
     (void)pthread_mutex_unlock(&s->lock);
 }
@@ -103,10 +111,20 @@ int tools_pass(struct session *s)
             continue;
         r = call->answer ? queue_json(s, call->answer)
                          : refuse(s, call->id, "nobody answered the call in time");
-        json_decref(call->answer);
-        *call = (struct tool_call){0};
+        clear_call(s, call);
     }
     return r;
+}
+
+bool tools_have_news(const struct session *s)
+{
+    uint64_t now = clock_ms();
+    bool have = false;
+    for (unsigned i = 0; i < TOOL_CALLS_PENDING; i++) {
+        const struct tool_call *call = &s->tools.calls[i];
+        have = have || (call->id[0] && (call->answer || now >= call->deadline_ms));
+    }
+    return have;
 }
 
 uint64_t tools_deadline_ms(const struct session *s)
@@ -120,7 +138,7 @@ uint64_t tools_deadline_ms(const struct session *s)
     return next;
 }
 
-int session_answer_tool(struct session *s, json_t *answer, struct err *err)
+int session_answer_tool(struct session *s, json_t *answer, size_t weight, struct err *err)
 {
     const char *id = json_string_value(json_object_get(answer, "id"));
     int r = 0;
@@ -131,7 +149,10 @@ int session_answer_tool(struct session *s, json_t *answer, struct err *err)
             "no call with this id waits for an answer; it may have taken too long");
     } else if (call->answer) {
         r = err_set(err, ERR_CONFLICT, EALREADY, "this call was answered already");
+    } else if (!purse_take(&s->purse, weight)) {
+        r = service_full(err);
     } else {
+        call->weight = weight;
         call->answer = json_incref(answer);
         session_wake(s);
     }

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "service/service.h"
 #include "session/internal.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ enum {
     STALL_MS = 15000, /* a helper that does nothing for so long is given up */
     NAP_MS = 200,     /* how soon the end of the session is noticed */
     TRANSFERS_MAX = 16,
+    TRANSFER_COST = 128 << 10, /* a piece on its way */
 };
 
 int transfer_connect(struct transfer *t)
@@ -47,8 +49,11 @@ int transfer_open(struct session *s, struct transfer **ret, struct err *err)
     t->s = session_ref(s);
     t->fd = -1;
     t->stall_ms = STALL_MS;
+    purse_open(&t->purse, s->all->service->ledger, s->owner_index);
     (void)pthread_mutex_lock(&s->lock);
     int r = session_reach(s, true, err);
+    if (r == 0 && !purse_take(&t->purse, TRANSFER_COST))
+        r = service_full(err);
     if (r == 0 && s->transfers >= TRANSFERS_MAX)
         r = err_set(err, ERR_BUSY, EAGAIN,
             "%d transfers of files go on in this session already", TRANSFERS_MAX);
@@ -81,6 +86,7 @@ void transfer_done(struct transfer *t)
         s->used_ms = clock_ms();
     }
     (void)pthread_mutex_unlock(&s->lock);
+    purse_close(&t->purse);
     session_unref(s);
     free(t);
 }

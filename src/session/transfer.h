@@ -9,10 +9,11 @@
 struct transfer {
     struct session *s;
     int fd;
-    unsigned stall_ms; /* a helper that does nothing for so long is given up */
-    bool is_counted;   /* among the session's transfers */
-    uint64_t pending;  /* of an upload: counted in the session's, and not sent yet */
-    uint64_t left;     /* of a download */
+    unsigned stall_ms;  /* a helper that does nothing for so long is given up */
+    bool is_counted;    /* among the session's transfers */
+    uint64_t pending;   /* of an upload: counted in the session's, and not sent yet */
+    uint64_t left;      /* of a download */
+    struct purse purse; /* what it takes of the server's memory */
     bool has_peeked;
     struct files_record peeked;
     char name[FILES_NAME_MAX + 1];

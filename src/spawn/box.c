@@ -162,6 +162,7 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     if ((r = cgroup_leaf_make(
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
         return r;
+    shares_weigh(s, box);
     *ret_step = STEP_CHANNELS;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
@@ -200,6 +201,7 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
         .has_memory = s->cgroups.use & TREE_MEMORY,
         .landlock_abi = s->landlock_abi,
         .link_fd = link_fd,
+        .life_fd = s->life_fd,
         .job_fd = fds ? fds[1] : s->pools[box->pool].job_fd,
         .stdout_fd = fds ? fds[2] : -1,
         .stderr_fd = fds ? fds[3] : -1,
@@ -306,6 +308,7 @@ struct box *box_new(struct spawner *s, int socket, int zygote)
         .hand = -1,
         .network = -1,
         .pidfd = -1,
+        .users_fd = -1,
         .slot = -1,
         .zygote = zygote,
         .pool = -1,
@@ -328,6 +331,7 @@ static void note_kind(struct spawner *s, struct box *box, const struct spawn_box
     box->collects = request->flags & BOX_COLLECT;
     box->is_session = request->flags & BOX_CHANNEL;
     s->running += !box->is_session;
+    shares_enter(s, box, request->owner);
 }
 
 /* The zygote could not: a cold box can. */
@@ -370,6 +374,7 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
         const struct spawn_box request = {.kind = SPAWN_BOX,
             .root = s->zygotes[box->zygote].root,
             .flags = box->flags,
+            .owner = box->owner,
             .limits = box->limits};
         build_cold(s, box, &request, fds, count);
     } else if (r < 0) {

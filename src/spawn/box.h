@@ -10,6 +10,7 @@
 #include "spawn/pool.h"
 #include "proto/spawn.h"
 #include "spawn/rootfs.h"
+#include "spawn/shares.h"
 #include "spawn/zygote.h"
 
 #include <stdbool.h>
@@ -51,19 +52,25 @@ struct box {
     bool failed;
     bool exited;
     bool killed;
-    bool watched; /* epoll will tell of the end of init */
-    bool told;    /* the end was reported; only the remains are left to clear away */
-    bool oom_event;
+    bool watched;   /* epoll will tell of the end of init */
+    bool told;      /* the end was reported; only the remains are left to clear away */
+    bool oom_event; /* v1: there was reason to look for a kill by the memory limit */
+    bool oom_kill;  /* there was one, and all of the box was killed */
     bool disk_full;
     bool collects;
     bool is_session;
     bool is_resting; /* a session without a program */
+    uint32_t owner;  /* whose it is (shares.h), */
+    bool has_owner;  /* if it is somebody's: a parked box is not */
+    bool is_busy;
+    uint64_t idle_ms; /* when it will not be any more; 0: that was not said */
 
     /* Forks (fork.h). Of a box that can be forked: */
     uint32_t flags;
     struct spawn_limits limits;
     bool is_aside;            /* init is in a group of its own, */
     struct cgroup_leaf aside; /* this one */
+    int users_fd;             /* how many user namespaces there may be: fork_limit_users() */
     unsigned forks;           /* alive */
     uint32_t fork_ids;        /* their numbers */
     unsigned next_fork;
@@ -71,6 +78,7 @@ struct box {
     struct box *copy; /* the fork of it that is being made */
     /* Of a fork; pid and lineage also of what it was forked from. */
     bool is_fork;
+    bool is_paused;     /* COMMAND_PAUSE */
     bool is_known;      /* pid and pidfd are what they should be */
     int root;           /* the box whose init it has */
     int parent;         /* the box it was copied from, */
@@ -107,10 +115,15 @@ struct spawner {
     int meminfo_fd;     /* the host's /proc/meminfo */
     bool is_short;      /* of memory: nothing is parked */
     uint64_t memory_ms; /* when to look again */
+    uint64_t oom_ms;    /* until when to look for kills in boxes with an oom_event */
     int current_ns;     /* mount namespace we are in */
     int epoll_fd;
-    int fd_end; /* descriptors from here on are for requests to be received with */
+    int life_fd;         /* inside_follow() */
+    int fd_end;          /* descriptors from here on are for requests to be received with */
+    uint64_t refusals;   /* cgroup_host_refusals() when somebody looked, */
+    uint64_t refused_ns; /* and when they had become more */
     struct leaves leaves;
+    struct shares shares;
     unsigned running; /* boxes that are not parked */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
@@ -145,6 +158,10 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
 bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
+
+/* Ends boxes in which the memory limit has killed. Returns whether to look again soon: the
+ * kernel tells before it kills. */
+bool box_look_for_kills(struct spawner *s);
 
 /* For fork.c too: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for
  * it; the end of one that could not be made. */

@@ -12,11 +12,13 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { LAST_WAIT_MS = 5000 };
 
 void box_kill(struct spawner *s, struct box *box)
 {
+    shares_set_busy(s, box); /* dying takes processor time, too */
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->is_fork)
         fork_helped(s, box);
@@ -47,6 +49,29 @@ void box_fill_usage(const struct spawner *s, const struct box *box,
         event->memory_bytes = box->init_rss;
 }
 
+/* v1 has told then, perhaps only now. Where it has not, the host had no memory, and the box was
+ * just large. */
+bool box_hit_memory(struct box *box, const struct cgroup_usage *usage)
+{
+    uint64_t count;
+    if (!usage->is_limit)
+        return false;
+    if (box->leaf.oom_fd >= 0 && read(box->leaf.oom_fd, &count, sizeof(count)) > 0)
+        box->oom_event = true;
+    return box->leaf.oom_fd < 0 || box->oom_event;
+}
+
+/* Whether some box was refused a process for want of room in the group of all since this one
+ * began. The kernel does not tell which; asked of programs that failed only. */
+static bool was_crowded(struct spawner *s, const struct box *box)
+{
+    uint64_t refusals = cgroup_host_refusals(&s->cgroups);
+    if (refusals != s->refusals)
+        s->refused_ns = clock_ns();
+    s->refusals = refusals;
+    return s->refused_ns > box->start_ns;
+}
+
 void box_tell_end(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -57,9 +82,12 @@ void box_tell_end(struct spawner *s, struct box *box)
         .start_ns = box->start_ns,
         .end_ns = box->end_ns ? box->end_ns : clock_ns(),
         .setup_ns = box_above(box->start_ns, box->request_ns)};
-    bool oom = usage.oom_kill || box->oom_event;
+    bool oom = box_hit_memory(box, &usage);
+    bool is_short = usage.oom_kill && !oom;
+    bool crowded = usage.crowded || (box->exited && box->status && was_crowded(s, box));
     event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
-                  (usage.pids_max ? ENDED_PIDS : 0u) | (box->disk_full ? ENDED_DISK : 0u);
+                  (is_short ? ENDED_SHORT : 0u) | (usage.pids_max ? ENDED_PIDS : 0u) |
+                  (box->disk_full ? ENDED_DISK : 0u) | (crowded ? ENDED_CROWDED : 0u);
     box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
     if (box->failed && box->started && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
@@ -67,9 +95,11 @@ void box_tell_end(struct spawner *s, struct box *box)
     } else if (!box->started && !box->killed && !oom) {
         event.kind = EVENT_FAILED;
         event.step = box->failed ? box->step : STEP_INIT;
-        event.error = box->failed ? box->error : -ECHILD;
+        event.error = box->failed ? box->error : is_short ? -ENOMEM : -ECHILD;
     }
     box->told = true;
+    if (box->forks)
+        shares_set_idle(s, box); /* only its init goes on, for them */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }
@@ -103,6 +133,7 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->link);
     close_fd(&box->hand);
     close_fd(&box->pidfd);
+    close_fd(&box->users_fd);
     if (box->network >= 0)
         network_return(&s->network, box->network_owner, take_fd(&box->network));
     release_leaf(s, box);
@@ -115,6 +146,7 @@ void box_release(struct spawner *s, struct box *box)
     else
         s->running -= !box->is_session;
     close_fd(&box->socket);
+    shares_leave(s, box);
     box->used = false;
     if (box->is_fork) {
         fork_reap_files(box, true);

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BASE_MEMORY_MAX = 2 << 20 };
+enum { BASE_MEMORY_MAX = 2 << 20, OOM_LOOK_MS = 5000 };
 
 /* What the box holds before its program does anything. A parked box was asked when it got its
  * job; the others are asked a moment after exec, so what they may have is bounded: a late look
@@ -62,21 +62,24 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
 {
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    bool is_full = box_hit_memory(box, &usage);
     box->is_resting = true;
+    shares_set_idle(s, box);
     if (box->is_aside)
         (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->forks && (box->killed || usage.oom_kill)) {
+    if (box->forks && (box->killed || is_full)) {
         box_tell_end(s, box); /* init goes on for them */
         return;
     }
     if (box->killed) /* its word came before its own end */
         return;
-    if (usage.oom_kill) {
+    if (is_full) {
         box_kill(s, box);
         return;
     }
-    box_tell(box->socket,
-        &(struct spawn_event){.kind = EVENT_EXITED, .wait_status = record->status});
+    box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED,
+                              .flags = usage.crowded ? ENDED_CROWDED : 0,
+                              .wait_status = record->status});
 }
 
 /* Whether all that is left beside init is one thread, as hermes_warm_exit() leaves it to give
@@ -100,11 +103,11 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, true);
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX / 4); /* until it is ready */
         break;
     case LINK_READY:
         if (box->pool >= 0)
-            cgroup_leaf_weigh(&s->cgroups, &box->leaf, false);
+            cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX);
         if (box->pool >= 0 && box->is_parked)
             pool_ready(&s->pools[box->pool]);
         box->is_ready = box->is_parked;
@@ -113,6 +116,7 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         box->failed = true;
         box->step = record->step;
         box->error = record->error;
+        box->status = record->status;
         break;
     case LINK_EXIT:
         if (box->failed)
@@ -147,6 +151,8 @@ static void drain_link(struct spawner *s, struct box *box)
     ssize_t n;
     while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
+    if (box->exited || box->failed)
+        (void)shutdown(box->link, SHUT_WR); /* the init of a warm box waits for it */
     /* It has nothing more to say, but takes its time to die. */
     if (n == 0 || (box->told && !box->is_session))
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->link, NULL);
@@ -166,7 +172,7 @@ static void tell_usage(struct spawner *s, struct box *box)
     struct cgroup_usage usage;
     struct spawn_event event = {.kind = EVENT_USAGE};
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-    event.flags = usage.pids_max ? ENDED_PIDS : 0;
+    event.flags = (usage.pids_max ? ENDED_PIDS : 0u) | (usage.crowded ? ENDED_CROWDED : 0u);
     event.peak_bytes = box_above(usage.peak_bytes, box->base_memory);
     box_fill_usage(s, box, &usage, &event);
     box_tell(box->socket, &event);
@@ -298,6 +304,10 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     if (box->is_fork)
         fork_reap_files(box, false);
+    if (command.is_idle || command.kind == COMMAND_PAUSE)
+        shares_set_idle(s, box);
+    else /* whatever is asked of a box it does at its owner's full weight */
+        shares_set_busy(s, box);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);
@@ -346,9 +356,46 @@ static void on_end(struct spawner *s, struct box *box)
         box_release(s, box);
 }
 
-void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+/* Whether there is nothing more to look for. A box whose group was taken away has no limits. */
+static bool look_for_kill(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    if (!box_hit_memory(box, &usage) && cgroup_leaf_exists(&s->cgroups, &box->leaf))
+        return false;
+    box->oom_kill = true;
+    box->killed = box->killed || box->forks;
+    box_kill(s, box);
+    return true;
+}
+
+bool box_look_for_kills(struct spawner *s)
+{
+    bool more = false;
+    if (!s->oom_ms)
+        return false;
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->used && box->oom_event && !box->oom_kill)
+            more = !look_for_kill(s, box) || more;
+    }
+    if (!more || clock_ms() > s->oom_ms)
+        s->oom_ms = 0;
+    return s->oom_ms > 0;
+}
+
+/* An event means no more than that it is worth a look. */
+static void on_oom(struct spawner *s, struct box *box)
 {
     uint64_t count;
+    if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
+        return; /* an event of the box that had this place before */
+    box->oom_event = true;
+    s->oom_ms = clock_ms() + OOM_LOOK_MS;
+}
+
+void box_event(struct spawner *s, struct box *box, enum box_tag tag)
+{
     switch (tag) {
     case TAG_LINK:
         if (box->is_fork)
@@ -360,12 +407,7 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
         on_command(s, box);
         break;
     case TAG_OOM:
-        if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
-            break;
-        box->oom_event = true;
-        box->killed = box->killed || box->forks;
-        box_kill(s, box);
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+        on_oom(s, box);
         break;
     case TAG_PIDFD:
         if (box->is_fork)

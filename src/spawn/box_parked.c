@@ -130,6 +130,8 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
         .stack_bytes = request->limits.stack_bytes};
     box->is_parked = false;
     s->running += !box->is_session;
+    shares_enter(s, box, request->owner);
+    shares_weigh(s, box);
     box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
     box->limits = request->limits;

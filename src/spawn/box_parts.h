@@ -25,6 +25,9 @@ void box_fill_usage(const struct spawner *s, const struct box *box,
     const struct cgroup_usage *usage, struct spawn_event *event);
 uint64_t box_above(uint64_t value, uint64_t base);
 
+/* Whether the box's own memory limit has killed in it. */
+bool box_hit_memory(struct box *box, const struct cgroup_usage *usage);
+
 /* The last word to whoever asked for it. */
 void box_tell_end(struct spawner *s, struct box *box);
 

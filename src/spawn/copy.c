@@ -40,6 +40,37 @@ static int pid_of(int pidfd)
     return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
 }
 
+/* The limit of user namespaces is a file that shows each process that of its own. A child that
+ * enters the box's opens it, and leaves it in our table of descriptors. It waits for nobody. */
+static int open_limit(const struct box *root)
+{
+    int status = 0;
+    cleanup_close int fd = fcntl(root->pidfd, F_DUPFD_CLOEXEC, 3); /* a place for it */
+    if (fd < 0)
+        return -errno;
+    int pid = sys_result(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
+    if (pid == 0) {
+        int file = setns(root->pidfd, CLONE_NEWUSER) < 0
+                       ? -1
+                       : open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+        _exit(file < 0 || dup3(file, fd, O_CLOEXEC) < 0 || close(file) < 0 ? errno & 0x7f : 0);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    if (pid < 0 || status)
+        return pid < 0 ? pid : WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+    return take_fd(&fd);
+}
+
+int fork_limit_users(const struct box *root, bool is_raised)
+{
+    const char *text = is_raised ? "128" : "0";
+    ssize_t n = pwrite(root->users_fd, text, strlen(text), 0);
+    return n < 0 ? -errno : n == (ssize_t)strlen(text) ? 0 : -EIO;
+}
+
 /* Takes init out of its program's control group, which from now on can be killed alone. It is
  * on its way when this returns; a fork takes longer. */
 static int set_aside(struct spawner *s, struct box *root)
@@ -48,11 +79,16 @@ static int set_aside(struct spawner *s, struct box *root)
     int pid = pid_of(root->pidfd);
     if (root->is_aside || pid < 0)
         return root->is_aside ? 0 : pid;
-    int r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step);
+    int r = open_limit(root);
     if (r < 0)
+        return r;
+    close_fd(&root->users_fd); /* of an attempt that failed below */
+    root->users_fd = r;
+    if ((r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step)) < 0)
         return r;
     root->pid = pid;
     root->is_aside = true; /* whatever follows, the group is to be removed */
+    shares_weigh(s, root);
     return fork_move_init(s, root, true);
 }
 
@@ -135,6 +171,7 @@ static int prepare(struct spawner *s, struct box *box, int *fds)
         (r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &box->leaf, &step)) < 0 ||
         (r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, 0)) < 0)
         return r;
+    shares_weigh(s, box);
     if (box->leaf.oom_fd >= 0 && (r = box_watch(s, box, box->leaf.oom_fd, TAG_OOM)) < 0)
         return r;
     return open_hello(box);
@@ -201,6 +238,7 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
     box->limits = root->limits;
+    shares_enter(s, box, root->owner);
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;
@@ -256,8 +294,12 @@ void fork_helped(struct spawner *s, struct box *box)
         (void)kill(box->helper, SIGKILL);
         while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
             ;
+        const struct box *root = &s->boxes[box->root];
+        if (fork_limit_users(root, false) <
+            0) /* it must not live with a limit that is raised */
+            (void)sys_pidfd_send_signal(root->pidfd, SIGKILL);
         if (parent && parent->copy == box)
-            (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, false);
+            (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, parent->is_paused);
     }
     if (parent && parent->copy == box)
         parent->copy = NULL;
@@ -271,7 +313,8 @@ int fork_interrupt(const struct box *box)
     return r < 0 && errno == EINVAL ? sys_pidfd_send_signal(box->pidfd, SIGINT) : sys_result(r);
 }
 
-int fork_pause(const struct spawner *s, const struct box *box, bool is_paused)
+int fork_pause(const struct spawner *s, struct box *box, bool is_paused)
 {
-    return cgroup_leaf_freeze(&s->cgroups, &box->leaf, is_paused);
+    box->is_paused = is_paused;
+    return box->copy ? 0 : cgroup_leaf_freeze(&s->cgroups, &box->leaf, is_paused);
 }

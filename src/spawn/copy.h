@@ -12,7 +12,8 @@
  * alarm, so that nobody waits for a program that does not do its part), in this order:
  *
  *   the program's copy says hello on a socket that tells us its pid
- *   it is stopped (inject.h) and moved to a control group of its own; the original is frozen
+ *   it is stopped (inject.h) and moved to a control group of its own; the original is frozen,
+ *   and nobody in it shares anything with the copy
  *   it is made to make the calls that confine it
  *   its file systems are made, mounted and filled
  *   it is told to go on, moves its descriptors over, and says so
@@ -34,12 +35,18 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret);
 /* Has init move to the leaf of its program, or out of it again. */
 int fork_move_init(struct spawner *s, struct box *root, bool is_aside);
 
-/* That process has ended; it is reaped, and the original may run. */
+/* How many user namespaces the box and its forks may make: none, or for the moment of a fork as
+ * many as there may be forks and dead ones. */
+int fork_limit_users(const struct box *root, bool is_raised);
+
+/* That process has ended; it is reaped, the limit of user namespaces is what it was, and the
+ * original may run. */
 void fork_helped(struct spawner *s, struct box *box);
 
-/* COMMAND_INTERRUPT and COMMAND_PAUSE or RESUME to a fork. */
+/* COMMAND_INTERRUPT and COMMAND_PAUSE or RESUME to a fork. While a copy of it is made, it is
+ * frozen or not as that needs; the command counts afterwards. */
 int fork_interrupt(const struct box *box);
-int fork_pause(const struct spawner *s, const struct box *box, bool is_paused);
+int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
 
 /* fork_files.c: COMMAND_FILES to a fork; and the ends of those that serve them. */
 void fork_serve_files(struct spawner *s, struct box *box, int fd);

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { FURTHEST_BASE = 2000000000 };
 enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536, ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
 
 /* 1 or 0, or negative errno: to take root for somebody else would give boxes other ids. */
@@ -65,6 +66,36 @@ static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
     }
 }
 
+/* Where subordinate ids of somebody end that are in the range, or 0: that user, and containers
+ * of that user, would have the rights of a box. */
+static uint64_t given_until(const char *file, uint64_t first, uint64_t count)
+{
+    static char text[65536];
+    if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) < 0)
+        return 0;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *colon = strchr(line, ':');
+        uint64_t range[2];
+        if (colon && read_numbers(colon + 1, ":", range, 2) && range[0] < first + count &&
+            range[1] <= UINT32_MAX && first < range[0] + range[1])
+            return range[0] + range[1];
+    }
+    return 0;
+}
+
+/* The first range that nobody was given. Two of them are the same or share no id, since each
+ * instance counts its blocks from the start of its range. */
+static uint64_t free_range(void)
+{
+    uint64_t base = DEFAULT_BASE;
+    uint64_t end;
+    while (base < FURTHEST_BASE && ((end = given_until("/etc/subuid", base, DEFAULT_COUNT)) ||
+                                       (end = given_until("/etc/subgid", base, DEFAULT_COUNT))))
+        base += (end - base + DEFAULT_COUNT - 1) / DEFAULT_COUNT * DEFAULT_COUNT;
+    return base;
+}
+
 /* Chooses the range: the configured or the usual one when it exists here, else the upper half
  * of what does (in a container with 65,536 ids, say). */
 static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
@@ -72,7 +103,7 @@ static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
     uint64_t first;
     uint64_t have;
     widest_extent(&first, &have);
-    uint64_t want = base ? base : DEFAULT_BASE;
+    uint64_t want = base ? base : free_range();
     uint64_t want_count = count ? count : DEFAULT_COUNT;
     if (want < first || want + want_count > first + have) {
         if (base)

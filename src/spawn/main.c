@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +30,8 @@
 enum {
     MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
 };
+
+enum { LOOK_MS = 2 };
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
@@ -69,6 +72,9 @@ static void on_setup(const struct spawn_setup *setup)
     }
     s->landlock_abi = landlock_abi();
     cgroup_host_open(&s->cgroups, s->ids.rootless);
+    uint32_t step = STEP_CGROUP;
+    if (setup->processes_total && (r = zygote_nest_groups(s, &step)) < 0)
+        note_problem(step, r, "the group of all boxes, with processes_total");
 }
 
 static void on_root(const struct spawn_root *root, size_t size)
@@ -285,6 +291,18 @@ static int start_clean(void)
     return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
+/* What children tell our end by (inside_follow()): a lock that the kernel takes from us with
+ * our descriptors, before it signals them. It is this process's alone: a child has the file,
+ * not the lock. We never close it. */
+static int open_life(void)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    cleanup_close int fd = memfd_create("hermes-life", MFD_CLOEXEC);
+    if (fd < 0 || fcntl(fd, F_SETLK, &lock) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
 /* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
  * did. */
 static bool tend(void)
@@ -299,19 +317,25 @@ int main(int argc, char **argv)
     if (start_clean() < 0)
         return 1;
     spawner.current_ns = -1;
+    spawner.life_fd = open_life();
     network_init(&spawner.network);
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
-    if (spawner.epoll_fd < 0 ||
+    if (spawner.epoll_fd < 0 || spawner.life_fd < 0 ||
         epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
         return 1;
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
         bool is_owed = zygote_check(&spawner);
+        bool looks = box_look_for_kills(&spawner);
         int timeout = could_tidy || more                      ? 0
+                      : looks                                 ? LOOK_MS
                       : spawner.leaves.dying_count || is_owed ? 20
                                                               : pool_pause_ms(&spawner);
+        int pause = shares_pause_ms(&spawner);
+        if (pause >= 0 && (timeout < 0 || pause < timeout))
+            timeout = pause;
         int n = epoll_wait(spawner.epoll_fd, events, 64, timeout);
         if (n < 0 && errno != EINTR)
             finish(1);
@@ -335,5 +359,6 @@ int main(int argc, char **argv)
             finish(1);
         if (spawner.leaves.dying_count)
             leaves_sweep(&spawner.leaves, &spawner.cgroups);
+        shares_tend(&spawner);
     }
 }

@@ -93,7 +93,7 @@ static int try_no_new_privs(void)
 static int try_seccomp(void)
 {
     int r = try_no_new_privs();
-    return r < 0 ? r : seccomp_load(SECCOMP_WHOLE);
+    return r < 0 ? r : seccomp_load();
 }
 
 static int try_landlock(void)

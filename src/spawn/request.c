@@ -9,6 +9,7 @@
 #include <linux/magic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/vfs.h>
 
 static bool in_range(uint64_t value, uint64_t max)
@@ -54,11 +55,19 @@ static bool is_wire(int fd)
            has_option(fd, SO_ACCEPTCONN, 0);
 }
 
-/* An end of a socketpair, which leads nowhere but to whoever sent it. */
+static bool has_no_name(int fd, int (*ask)(int, struct sockaddr *, socklen_t *))
+{
+    struct sockaddr_un name;
+    socklen_t size = sizeof(name);
+    return ask(fd, (struct sockaddr *)&name, &size) == 0 && size == sizeof(name.sun_family);
+}
+
+/* An end of a socketpair, which leads nowhere but to whoever sent it. A connection to a service
+ * has a name at one of its ends: a server's stderr may be one to the host's journal. */
 static bool is_channel(int fd)
 {
     return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_STREAM) &&
-           has_option(fd, SO_ACCEPTCONN, 0);
+           has_no_name(fd, getsockname) && has_no_name(fd, getpeername);
 }
 
 bool request_restart_ok(const int *fds, unsigned fd_count)

@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,8 +41,8 @@ enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS 
  */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Its own code alone runs in a zygote, which for a moment has all of its memory twice
- * (warm_gather.c), and is charged for some of its boxes' (warm_hot.c). */
+/* Its own code alone runs in a zygote, which for a moment has its data twice
+ * (warm_gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 
 /* What a box of a zygote has from its birth. */
@@ -63,11 +62,14 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 
 /* Zygotes clone boxes into control groups, as members of a group of ours that is theirs alone.
  * Where that cannot be, boxes join them. */
-static void nest_groups(struct spawner *s)
+int zygote_nest_groups(struct spawner *s, uint32_t *ret_step)
 {
     int slot = s->ids.rootless ? -EPERM : ids_claim(&s->ids, false);
-    if (slot >= 0 && cgroup_host_nest(&s->cgroups, ids_payload(&s->ids, slot)) == 0)
-        s->zygote_gid = ids_payload(&s->ids, slot);
+    gid_t group = slot >= 0 ? ids_payload(&s->ids, slot) : 0;
+    int r = cgroup_host_nest(&s->cgroups, group, s->setup.processes_total, ret_step);
+    if (r == 0)
+        s->zygote_gid = group;
+    return r;
 }
 
 /* One makes one box at a time: that of programs has a twin for when that is not enough. */
@@ -75,12 +77,13 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
     bool has_twin = !(z->flags & BOX_CHANNEL);
+    uint32_t step;
     if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
         return -E2BIG;
-    if (!s->zygote_count)
-        nest_groups(s);
+    if (!s->zygote_count && !s->ids.rootless && !cgroup_host_is_nested(&s->cgroups))
+        (void)zygote_nest_groups(s, &step);
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
@@ -166,17 +169,24 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
     return write_map(s, fd, "gid_map", s->zygote_gid ? s->zygote_gid : own);
 }
 
-/* Puts socket and stage at their places and closes everything else but the job. */
-static int arrange_fds(int socket, int stage, int job_fd)
+enum { JOB_FD = ZYGOTE_LIFE_FD + 1 };
+
+/* Puts what a zygote has at its places and closes everything else: what it waits for would
+ * never end while it had the other end of its own socket. */
+static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
 {
-    int high_socket = fcntl(socket, F_DUPFD_CLOEXEC, 64);
-    int high_stage = fcntl(stage, F_DUPFD_CLOEXEC, 64);
-    int high_job = fcntl(job_fd, F_DUPFD_CLOEXEC, 64);
-    if (high_socket < 0 || high_stage < 0 || high_job < 0 ||
-        dup2(high_socket, ZYGOTE_SOCKET_FD) < 0 || dup2(high_stage, ZYGOTE_STAGE_FD) < 0 ||
-        dup3(high_job, ZYGOTE_STAGE_FD + 1, O_CLOEXEC) < 0)
-        return -errno;
-    return sys_close_range(ZYGOTE_STAGE_FD + 2, ~0u, 0);
+    const int from[] = {socket, stage, life_fd, job_fd};
+    int high[4];
+    for (int i = 0; i < 4; i++) {
+        if ((high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 64)) < 0)
+            return -errno;
+    }
+    for (int i = 0; i < 4; i++) {
+        int to = ZYGOTE_SOCKET_FD + i;
+        if (dup3(high[i], to, to == JOB_FD ? O_CLOEXEC : 0) < 0)
+            return -errno;
+    }
+    return sys_close_range(JOB_FD + 1, ~0u, 0);
 }
 
 /* The child: enters its groups and its tree and becomes the interpreter. It keeps the
@@ -194,11 +204,12 @@ static _Noreturn void be_zygote(
             _exit(2);
     }
     int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (stage < 0 || inside_die_first() < 0 || recv(socket, &go, 1, 0) != 1 ||
-        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-        arrange_fds(socket, stage, z->job_fd) < 0 || setsid() < 0 || chdir("/r") < 0 ||
-        chroot(".") < 0 || chdir("/") < 0 || job_open(ZYGOTE_STAGE_FD + 1, &job) < 0)
+    if (stage < 0 || inside_die_first() < 0 ||
+        arrange_fds(socket, stage, s->life_fd, z->job_fd) < 0 ||
+        inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
+        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
+        setsid() < 0 || chdir("/r") < 0 || chroot(".") < 0 || chdir("/") < 0 ||
+        job_open(JOB_FD, &job) < 0)
         _exit(3);
     for (uint32_t i = 0; i < job.head.argc; i++)
         argv[i] = (char *)job_string(&job, &at);
@@ -274,7 +285,8 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         p->slot = -1;
         return r;
     }
-    cgroup_leaf_weigh(&s->cgroups, &p->leaf, true); /* until it is up: others run meanwhile */
+    /* Until it is up: others run meanwhile. */
+    cgroup_leaf_weigh(&s->cgroups, &p->leaf, WEIGHT_MAX / 4);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     p->socket = pair[0];
@@ -374,7 +386,7 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     r = r == 0 && p->is_broken ? -EPROTO : r;
     if (r == 0 && !p->is_up) {
         p->is_up = true;
-        cgroup_leaf_weigh(&s->cgroups, &p->leaf, false);
+        cgroup_leaf_weigh(&s->cgroups, &p->leaf, WEIGHT_MAX);
     } else if (r == 0 && p->birth_count) {
         bool is_spare = fds[0] >= 0 && box_fds_spare(s, fds, 2);
         int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;

@@ -54,6 +54,10 @@ struct zygote {
 /* Remembers a registration; takes job_fd. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
 
+/* Makes the group of all boxes of this spawner (cgroup_host_nest()), into whose leaves zygotes
+ * may clone. */
+int zygote_nest_groups(struct spawner *s, uint32_t *ret_step);
+
 /* Index of the zygote that can serve a request now, or -1. One that is started on demand will
  * be from now on. */
 int zygote_find(struct spawner *s, const struct spawn_box *request);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See admit.h. One lock, one list of waiters per key. Whoever leaves lets in the next ones:
- * keys take turns, and the head of a key's list that does not fit into memory yet keeps its
- * turn, so that a large run is not starved by small ones. A waiter sleeps in poll() on an
- * eventfd of its own and on its client.
+ * keys take turns, those within their share first. A run that does not fit is passed over;
+ * within its own key it holds back the runs behind it for a short time. core/admit_share.c
+ * tells what fits. A waiter sleeps in poll() on an eventfd of its own and on its client.
  *
  * When the queue is full, a key with less than its share of it takes the place of the newest
  * waiter of the key with the longest list: one caller cannot lock the others out. */
 
-#include "state/admit.h"
+#include "state/admit_share.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -21,39 +21,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-/* A bucket that fills up with time. `level` may fall below zero for budgets that are charged
- * afterwards. */
-struct bucket {
-    double level;
-    double size;
-    double per_ns;
-    uint64_t at_ns;
-};
-
-struct tenant {
-    struct admit_ticket *first;
-    struct admit_ticket *last;
-    uint32_t waiting;
-    uint32_t running;
-    uint32_t concurrency;
-    struct bucket per_s, per_m, cpu_s; /* size 0: no limit */
-};
-
-struct admit {
-    struct admit_options options;
-    pthread_mutex_t lock;
-    struct tenant *tenants; /* [0] is for callers without a key */
-    size_t tenant_count;
-    size_t turn; /* whose turn it is */
-    uint32_t running;
-    uint32_t waiting;
-    uint64_t promised_mb;
-    uint64_t reserved_mb; /* of them, for sessions */
-    uint64_t refused;
-    double mean_ms; /* how long a run holds its place, lately */
-    bool closed;
-};
 
 static struct bucket bucket_make(double size, double period_s)
 {
@@ -85,16 +52,23 @@ struct admit *admit_new(const struct admit_options *options)
     a->tenant_count = options->keys->count + 1;
     a->tenants = xcalloc(a->tenant_count, sizeof(*a->tenants));
     a->mean_ms = 100;
+    share_open(a);
     for (size_t i = 0; i < options->keys->count; i++) {
         const struct key *key = &options->keys->items[i];
         struct tenant *t = &a->tenants[i + 1];
-        t->concurrency = key->concurrency;
         t->per_s = bucket_make(key->rate_per_s, 1);
         t->per_m = bucket_make(key->rate_per_m, 60);
         t->cpu_s = bucket_make((double)key->cpu_s_per_hour, 3600);
     }
     (void)pthread_mutex_init(&a->lock, NULL);
     return a;
+}
+
+struct box_need admit_largest_box(const struct admit *admit)
+{
+    const struct admit_need *most = &admit->tenants[0].most;
+    return (struct box_need){
+        .memory_mb = most->of[BUDGET_MEMORY], .processes = most->of[BUDGET_PROCESSES]};
 }
 
 void admit_free(struct admit *admit)
@@ -104,20 +78,6 @@ void admit_free(struct admit *admit)
     (void)pthread_mutex_destroy(&admit->lock);
     free(admit->tenants);
     free(admit);
-}
-
-static bool fits(const struct admit *a, const struct tenant *t, uint64_t memory_mb)
-{
-    return a->running < a->options.concurrency &&
-           (t->concurrency == 0 || t->running < t->concurrency) &&
-           a->promised_mb + memory_mb <= a->options.memory_mb;
-}
-
-static void take_place(struct admit *a, struct tenant *t, uint64_t memory_mb)
-{
-    a->running++;
-    t->running++;
-    a->promised_mb += memory_mb;
 }
 
 static void wake(struct admit_ticket *w, enum admit_place place)
@@ -140,31 +100,62 @@ static void unlink_waiter(struct admit *a, struct tenant *t, struct admit_ticket
         t->first = w->next;
     if (t->last == w)
         t->last = before;
-    t->waiting--;
-    a->waiting--;
+    w->next = NULL;
+    share_count_waiter(a, t, -1);
 }
 
-/* Lets in as many as fit, a key at a time. */
+/* Puts w at the end of its list, or before all others. */
+static void link_waiter(struct admit *a, struct tenant *t, struct admit_ticket *w, bool first)
+{
+    w->place = PLACE_WAITING;
+    w->next = first ? t->first : NULL;
+    if (first)
+        t->first = w;
+    else if (t->last)
+        t->last->next = w;
+    else
+        t->first = w;
+    if (!w->next)
+        t->last = w;
+    share_count_waiter(a, t, 1);
+}
+
+static void let_waiter_in(struct admit *a, struct tenant *t, struct admit_ticket *w)
+{
+    unlink_waiter(a, t, w);
+    share_take(a, t, &w->need);
+    wake(w, PLACE_TAKEN);
+    a->turn = (size_t)(t - a->tenants) + 1;
+}
+
+/* Lets one in: the first, by turns, of those that are within their share, else of the others.
+ */
+static bool let_one_in(struct admit *a)
+{
+    struct shares now = shares_now(a, NULL);
+    struct tenant *other = NULL;
+    struct admit_ticket *others = NULL;
+    for (size_t i = 0; i < a->tenant_count; i++) {
+        struct tenant *t = &a->tenants[(a->turn + i) % a->tenant_count];
+        struct admit_ticket *w = share_next(a, &now, t);
+        if (w && share_is_within(a, &now, t, &w->need)) {
+            let_waiter_in(a, t, w);
+            return true;
+        }
+        if (w && !others) {
+            other = t;
+            others = w;
+        }
+    }
+    if (others)
+        let_waiter_in(a, other, others);
+    return others;
+}
+
 static void let_in(struct admit *a)
 {
-    size_t skipped = 0;
-    while (a->waiting && skipped < a->tenant_count) {
-        struct tenant *t = &a->tenants[a->turn % a->tenant_count];
-        struct admit_ticket *w = t->first;
-        bool at_cap = t->concurrency && t->running >= t->concurrency;
-        if (!w || at_cap) {
-            a->turn++;
-            skipped++;
-            continue;
-        }
-        if (!fits(a, t, w->memory_mb))
-            return;
-        unlink_waiter(a, t, w);
-        take_place(a, t, w->memory_mb);
-        wake(w, PLACE_TAKEN);
-        a->turn++;
-        skipped = 0;
-    }
+    while (a->waiting && !a->closed && let_one_in(a))
+        ;
 }
 
 /* An honest guess: how long until as many places became free as there are waiters ahead. */
@@ -210,6 +201,8 @@ static bool evict_for(struct admit *a, const struct tenant *t)
     if (!longest || longest == t || longest->waiting <= t->waiting + 1)
         return false;
     struct admit_ticket *newest = longest->last;
+    if (newest->is_back)
+        return false;
     unlink_waiter(a, longest, newest);
     wake(newest, PLACE_EVICTED);
     return true;
@@ -220,18 +213,32 @@ static int refuse(struct admit *a, unsigned *ret_retry_s, struct err *err)
     a->refused++;
     *ret_retry_s = retry_s(a);
     return err_set(err, ERR_BUSY, EAGAIN, "%u runs are going on and %u wait; try again later",
-        a->running, a->waiting);
+        (unsigned)a->held.of[BUDGET_PLACES], a->waiting);
+}
+
+static int refuse_for_ever(
+    const struct tenant *t, const struct admit_need *need, enum admit_budget b, struct err *err)
+{
+    return err_field(err, share_field(b),
+        "this needs %llu %s, and one key may have at most %llu here",
+        (unsigned long long)need->of[b], share_unit(b), (unsigned long long)t->most.of[b]);
+}
+
+static int check_open(const struct admit *a, struct err *err)
+{
+    return a->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping") : 0;
 }
 
 /* Queues w or says why not. Called and left with the lock held. */
 static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w,
     unsigned *ret_retry_s, struct err *err)
 {
-    if (t->concurrency && t->waiting >= t->concurrency) {
+    const struct key *key = w->owner < 0 ? NULL : &a->options.keys->items[w->owner];
+    if (key && key->concurrency && t->waiting >= key->concurrency) {
         int r = refuse(a, ret_retry_s, err);
         (void)err_set(err, ERR_BUSY, EAGAIN,
             "this key has %u runs going on and as many waiting, which is its limit",
-            t->running);
+            (unsigned)t->held.of[BUDGET_PLACES]);
         return r;
     }
     if (a->waiting >= a->options.queue && !(a->options.queue && evict_for(a, t)))
@@ -239,85 +246,104 @@ static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w,
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->wake_fd < 0)
         return err_set(err, ERR_UNAVAILABLE, errno, "cannot wait: %s", strerror(errno));
-    w->place = PLACE_WAITING;
-    if (t->last)
-        t->last->next = w;
-    else
-        t->first = w;
-    t->last = w;
-    t->waiting++;
-    a->waiting++;
+    link_waiter(a, t, w, false);
     return 0;
 }
 
-/* Sleeps until w is let in or sent away, the client leaves or the time is up. */
-static bool sleep_for_place(const struct admit_ticket *w, int cancel_fd, uint64_t deadline_ms)
+/* Sleeps until w is let in or sent away (0), the client leaves (-ECANCELED), also_fd is
+ * readable
+ * (-EINTR) or the time is up (-ETIMEDOUT). */
+static int sleep_for_place(const struct admit_ticket *w, int cancel_fd, uint64_t deadline_ms)
 {
-    for (;;) {
+    struct pollfd fds[] = {
+        {w->wake_fd, POLLIN, 0}, {cancel_fd, POLLIN, 0}, {w->also_fd, POLLIN, 0}};
+    int n;
+    do {
         uint64_t now = clock_ms();
-        struct pollfd fds[] = {{w->wake_fd, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
-        int left = now < deadline_ms ? (int)(deadline_ms - now) : 0;
-        int n = poll(fds, 2, left);
-        if (n < 0 && errno == EINTR)
-            continue;
-        return fds[1].revents && !fds[0].revents;
-    }
+        n = poll(fds, 3, now < deadline_ms ? (int)(deadline_ms - now) : 0);
+    } while (n < 0 && errno == EINTR);
+    if (fds[0].revents)
+        return 0;
+    return fds[1].revents ? -ECANCELED : fds[2].revents ? -EINTR : -ETIMEDOUT;
 }
 
-int admit_begin(struct admit *admit, int owner, uint64_t memory_mb, struct admit_ticket *ret,
-    unsigned *ret_retry_s, struct err *err)
+/* Takes a place if that is possible at once. A waiter of the same key comes first. */
+static bool take_at_once(struct admit *a, struct tenant *t, struct admit_ticket *w)
+{
+    if (t->waiting)
+        return false;
+    struct shares now = shares_now(a, t);
+    if (share_lacks(a, &now, t, &w->need) != BUDGETS)
+        return false;
+    share_take(a, t, &w->need);
+    w->place = PLACE_TAKEN;
+    return true;
+}
+
+static void ticket_init(struct admit_ticket *w, int owner, const struct admit_need *need)
+{
+    *w = (struct admit_ticket){
+        .owner = owner, .need = *need, .began_ns = clock_ns(), .wake_fd = -1, .also_fd = -1};
+}
+
+int admit_begin(struct admit *admit, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
 {
     struct tenant *t = &admit->tenants[owner + 1];
-    *ret = (struct admit_ticket){
-        .owner = owner, .memory_mb = memory_mb, .began_ns = clock_ns(), .wake_fd = -1};
+    enum admit_budget forbidden = share_forbids(t, need);
+    ticket_init(ret, owner, need);
     *ret_retry_s = 1;
+    if (forbidden != BUDGETS)
+        return refuse_for_ever(t, need, forbidden, err);
     (void)pthread_mutex_lock(&admit->lock);
-    int r = admit->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping")
-                          : check_quota(t, ret_retry_s, err);
-    if (r == 0 && admit->waiting == 0 && fits(admit, t, memory_mb)) {
-        take_place(admit, t, memory_mb);
-        ret->place = PLACE_TAKEN;
-    } else if (r == 0 && (r = enqueue(admit, t, ret, ret_retry_s, err)) == 0) {
-        /* Others may wait for their key's own limit only; then this one need not. */
-        let_in(admit);
-    }
+    int r = check_open(admit, err);
+    if (r == 0)
+        r = check_quota(t, ret_retry_s, err);
+    if (r == 0 && !take_at_once(admit, t, ret) &&
+        (r = enqueue(admit, t, ret, ret_retry_s, err)) == 0)
+        let_in(admit); /* what its key has before it may be passed over */
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }
 
-bool admit_try(struct admit *admit, int owner, uint64_t memory_mb, struct admit_ticket *ret)
+bool admit_try(
+    struct admit *admit, int owner, const struct admit_need *need, struct admit_ticket *ret)
 {
-    struct tenant *t = &admit->tenants[owner + 1];
-    *ret = (struct admit_ticket){.owner = owner, .memory_mb = memory_mb, .wake_fd = -1};
-    ret->began_ns = ret->enter_ns = clock_ns();
+    ticket_init(ret, owner, need);
+    ret->enter_ns = ret->began_ns;
     (void)pthread_mutex_lock(&admit->lock);
-    bool is_free = !admit->closed && admit->waiting == 0 && fits(admit, t, memory_mb);
-    if (is_free)
-        take_place(admit, t, memory_mb);
+    bool is_free = !admit->closed && take_at_once(admit, &admit->tenants[owner + 1], ret);
     (void)pthread_mutex_unlock(&admit->lock);
     return is_free;
 }
 
-bool admit_is_wanted(struct admit *admit)
+bool admit_is_wanted(struct admit *admit, const struct admit_ticket *ticket)
 {
+    const struct tenant *t = &admit->tenants[ticket->owner + 1];
     (void)pthread_mutex_lock(&admit->lock);
-    bool is_wanted = admit->waiting > 0 || admit->closed;
+    bool is_wanted = admit->closed || t->waiting ||
+                     (admit->waiting && share_is_above(admit, t, &ticket->need));
     (void)pthread_mutex_unlock(&admit->lock);
     return is_wanted;
 }
 
-/* What became of a ticket; the lock is held. One that still waits gives up. */
-static int conclude(struct admit *a, struct admit_ticket *w, bool cancelled,
-    unsigned *ret_retry_s, struct err *err)
+/* What became of a ticket; the lock is held. One that still waits gives up, or goes on to wait
+ * when its caller was only interrupted. */
+static int conclude(
+    struct admit *a, struct admit_ticket *w, int slept, unsigned *ret_retry_s, struct err *err)
 {
     switch (w->place) {
     case PLACE_TAKEN:
         return 0;
     case PLACE_CLOSED:
-        return err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping");
+        return check_open(a, err);
     case PLACE_WAITING:
+        if (slept == -EINTR)
+            return slept;
         unlink_waiter(a, &a->tenants[w->owner + 1], w);
-        return cancelled ? -ECANCELED : refuse(a, ret_retry_s, err);
+        let_in(a); /* it may have held back others */
+        w->place = PLACE_NONE;
+        return slept == -ECANCELED ? slept : refuse(a, ret_retry_s, err);
     default:
         return refuse(a, ret_retry_s, err);
     }
@@ -330,10 +356,11 @@ int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
     *ret_retry_s = 1;
     if (ticket->wake_fd >= 0) {
         uint32_t most_ms = wait_ms ? wait_ms : admit->options.wait_ms;
-        bool cancelled = sleep_for_place(ticket, cancel_fd, clock_ms() + most_ms);
+        int slept = sleep_for_place(ticket, cancel_fd, ticket->began_ns / 1000000 + most_ms);
         (void)pthread_mutex_lock(&admit->lock);
-        r = conclude(admit, ticket, cancelled, ret_retry_s, err);
-        close_fd(&ticket->wake_fd);
+        r = conclude(admit, ticket, slept, ret_retry_s, err);
+        if (r != -EINTR)
+            close_fd(&ticket->wake_fd);
         (void)pthread_mutex_unlock(&admit->lock);
     }
     ticket->enter_ns = clock_ns();
@@ -341,35 +368,84 @@ int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
     return r;
 }
 
-int admit_reserve(
-    struct admit *admit, int owner, uint64_t memory_mb, unsigned *ret_retry_s, struct err *err)
+void admit_drop(struct admit *admit, struct admit_ticket *ticket)
 {
+    struct tenant *t = &admit->tenants[ticket->owner + 1];
     (void)pthread_mutex_lock(&admit->lock);
-    int r = admit->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping")
-                          : check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
-    if (r == 0 && (admit->reserved_mb + memory_mb > admit->options.reserve_mb ||
-                      admit->promised_mb + memory_mb > admit->options.memory_mb)) {
-        admit->refused++;
-        *ret_retry_s = retry_s(admit);
-        r = err_set(err, ERR_BUSY, EAGAIN,
-            "there is no memory for another session of %llu MiB: %llu of %llu MiB are promised "
-            "to sessions; delete one, or ask for less memory_mb",
-            (unsigned long long)memory_mb, (unsigned long long)admit->reserved_mb,
-            (unsigned long long)admit->options.reserve_mb);
+    if (ticket->place == PLACE_TAKEN)
+        share_return(admit, t, &ticket->need);
+    else if (ticket->place == PLACE_WAITING)
+        unlink_waiter(admit, t, ticket);
+    ticket->place = PLACE_NONE;
+    close_fd(&ticket->wake_fd);
+    let_in(admit);
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
+void admit_resume(struct admit *admit, struct admit_ticket *ticket)
+{
+    struct tenant *t = &admit->tenants[ticket->owner + 1];
+    ticket->is_back = true;
+    ticket->unfit_ms = 0;
+    ticket->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)pthread_mutex_lock(&admit->lock);
+    if (admit->closed || ticket->wake_fd < 0) { /* it cannot be refused, so it is let in */
+        share_take(admit, t, &ticket->need);
+        ticket->place = PLACE_TAKEN;
+        close_fd(&ticket->wake_fd);
+    } else {
+        link_waiter(admit, t, ticket, true);
+        let_in(admit);
     }
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
+static int refuse_session(struct admit *a, const struct tenant *t,
+    const struct admit_need *need, enum admit_budget b, unsigned *ret_retry_s, struct err *err)
+{
+    bool is_own = t->held.of[b] + need->of[b] > t->most.of[b];
+    a->refused++;
+    *ret_retry_s = retry_s(a);
+    return err_set(err, ERR_BUSY, EAGAIN,
+        "no room for another session: %s %llu of at most %llu %s, and this needs %llu; delete "
+        "one that is not needed, or ask for less",
+        is_own ? "this key has" : "there are in use",
+        (unsigned long long)(is_own ? t->held.of[b] : a->held.of[b]),
+        (unsigned long long)(is_own ? t->most.of[b] : a->total.of[b]), share_unit(b),
+        (unsigned long long)need->of[b]);
+}
+
+int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
+    unsigned *ret_retry_s, struct err *err)
+{
+    struct tenant *t = &admit->tenants[owner + 1];
+    enum admit_budget lacks = share_forbids(t, need);
+    if (lacks != BUDGETS && share_field(lacks))
+        return refuse_for_ever(t, need, lacks, err);
+    (void)pthread_mutex_lock(&admit->lock);
+    struct shares now = shares_now(admit, t);
+    int r = check_open(admit, err);
+    if (r == 0 && (lacks = share_lacks(admit, &now, t, need)) != BUDGETS)
+        r = refuse_session(admit, t, need, lacks, ret_retry_s, err);
     if (r == 0) {
-        admit->reserved_mb += memory_mb;
-        admit->promised_mb += memory_mb;
+        share_take(admit, t, need);
+        let_in(admit); /* a run that does not fit any more holds back nobody */
     }
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }
 
-void admit_give_back(struct admit *admit, uint64_t memory_mb)
+void admit_give_back(struct admit *admit, int owner, const struct admit_need *need)
 {
     (void)pthread_mutex_lock(&admit->lock);
-    admit->reserved_mb -= memory_mb;
-    admit->promised_mb -= memory_mb;
+    share_return(admit, &admit->tenants[owner + 1], need);
+    let_in(admit);
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
+void admit_tick(struct admit *admit)
+{
+    (void)pthread_mutex_lock(&admit->lock);
     let_in(admit);
     (void)pthread_mutex_unlock(&admit->lock);
 }
@@ -377,8 +453,9 @@ void admit_give_back(struct admit *admit, uint64_t memory_mb)
 int admit_check(struct admit *admit, int owner, unsigned *ret_retry_s, struct err *err)
 {
     (void)pthread_mutex_lock(&admit->lock);
-    int r = admit->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping")
-                          : check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
+    int r = check_open(admit, err);
+    if (r == 0)
+        r = check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }
@@ -403,9 +480,7 @@ void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double 
     struct tenant *t = &admit->tenants[ticket->owner + 1];
     double held_ms = (double)(clock_ns() - ticket->enter_ns) / 1e6;
     (void)pthread_mutex_lock(&admit->lock);
-    admit->running--;
-    t->running--;
-    admit->promised_mb -= ticket->memory_mb;
+    share_return(admit, t, &ticket->need);
     admit->mean_ms += (held_ms - admit->mean_ms) / 16;
     charge(t, cpu_ms);
     let_in(admit);
@@ -430,12 +505,17 @@ void admit_close(struct admit *admit)
 void admit_get_state(struct admit *admit, struct admit_state *ret)
 {
     (void)pthread_mutex_lock(&admit->lock);
-    *ret = (struct admit_state){.running = admit->running,
+    const struct admit_need *held = &admit->held;
+    const struct admit_need *total = &admit->total;
+    *ret = (struct admit_state){.running = (uint32_t)held->of[BUDGET_PLACES],
+        .running_max = admit->options.concurrency * (admit->is_shared ? 2 : 1),
         .waiting = admit->waiting,
         .concurrency = admit->options.concurrency,
         .queue = admit->options.queue,
-        .memory_promised_mb = admit->promised_mb,
-        .memory_mb = admit->options.memory_mb,
+        .memory_promised_mb = held->of[BUDGET_MEMORY],
+        .memory_mb = total->of[BUDGET_MEMORY],
+        .processes_promised = held->of[BUDGET_PROCESSES],
+        .processes = total->of[BUDGET_PROCESSES],
         .refused = admit->refused};
     (void)pthread_mutex_unlock(&admit->lock);
 }

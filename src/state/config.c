@@ -230,15 +230,16 @@ static void on_bad_line(void *context, unsigned line, const char *why)
 static void read_file(struct loading *l, const char *path, enum ini_form form, bool must_exist)
 {
     cleanup_buf struct buf text;
+    struct err err = {0};
     buf_init(&text, FILE_MAX);
-    int r = fs_read_file(AT_FDCWD, path, &text);
+    int r = fs_read_trusted(path, &text, &err);
     /* The machine's own file may be root's alone; who runs Hermes rootless is not meant. */
     bool is_not_ours = r == -EACCES && form == INI_CONFIG && geteuid() != 0;
     if ((r == -ENOENT || is_not_ours) && !must_exist)
         return;
     l->where = path;
     if (r < 0)
-        complain(l, "cannot be read", strerror(-r));
+        strv_add_owned(l->problems, xstrdup(err.message));
     else
         ini_read(text.data ? text.data : "", text.len, form,
             form == INI_ENV ? on_env_entry : on_file_entry, on_bad_line, l);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 64 };
+enum { CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 96 };
 enum history_kind { HISTORY_MEMORY, HISTORY_SQLITE };
 
 /* One member per row of config_table; strings are owned, never NULL, "" when unset. */
@@ -29,6 +29,7 @@ struct config {
     char *keys_file;
     bool allow_unauthenticated;
     char *allowed_origin;
+    char *hosts;
     char *log_level;
     bool debug;
     uint64_t min_level;
@@ -42,8 +43,9 @@ struct config {
     uint64_t concurrency; /* 0: from the machine */
     uint64_t queue;
     uint64_t queue_wait_s;
-    uint64_t memory_mb;       /* promised to boxes at one time; 0: from the machine */
-    uint64_t processes_total; /* of all boxes together; 0: from the machine */
+    uint64_t memory_mb;        /* promised to boxes at one time; 0: from the machine */
+    uint64_t processes_total;  /* of all boxes together; 0: from the machine */
+    uint64_t server_memory_mb; /* limit of the server's control group; 0: as it needs */
 
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;

@@ -48,7 +48,7 @@ const struct config_row config_table[] = {
         "HERMES_STATE_DIR"),
     TEXT("user", user, "",
         "user that the server runs as when started by root; `hermes` if "
-        "there is one, else `nobody`",
+        "there is one, else an id of its own (65520)",
         "HERMES_USER"),
     TEXT(
         "keys_file", keys_file, "", "file with API keys, names and quotas", "HERMES_KEYS_FILE"),
@@ -58,6 +58,10 @@ const struct config_row config_table[] = {
         "origins that browsers may "
         "call from, with commas between; `*` for all",
         "HERMES_ALLOWED_ORIGIN", "ALLOWED_ORIGIN"),
+    TEXT("hosts", hosts, "",
+        "names that requests may have in Host, with commas between; an address or `localhost` "
+        "is always right. Without keys, and where this is set, another Host is 421",
+        "HERMES_HOSTS"),
     TEXT("log_level", log_level, "info", "error, warn, info or debug", "HERMES_LOG_LEVEL",
         "LOG_LEVEL"),
     VALUE(CONFIG_BOOL, "debug", debug, "false", 0, 1,
@@ -89,7 +93,7 @@ const struct config_row config_table[] = {
         "HERMES_GRACE_S"),
 
     VALUE(CONFIG_NUMBER, "concurrency", concurrency, "0", 0, 4000,
-        "runs at one time; 0: twice "
+        "runs and execs of sessions at one time; 0: twice "
         "the cores, at least 4",
         "HERMES_CONCURRENCY", "WORKER_COUNT"),
     VALUE(CONFIG_NUMBER, "queue", queue, "1024", 0, 100000,
@@ -110,12 +114,18 @@ const struct config_row config_table[] = {
         "longest wait of one run", "HERMES_QUEUE_WAIT_S"),
     VALUE(CONFIG_NUMBER, "memory_mb", memory_mb, "0", 0, 1 << 24,
         "memory promised to boxes at "
-        "one time; 0: four fifths of the machine or of its control group",
+        "one time, seven eighths of it to one of several keys; 0: four fifths of the machine "
+        "or of its control group",
         "HERMES_MEMORY_MB"),
     VALUE(CONFIG_NUMBER, "processes_total", processes_total, "0", 0, 1 << 22,
-        "processes and threads of all boxes at one time; 0: half of what the machine or its "
+        "processes and threads of all boxes at one time, three quarters of them to one of "
+        "several keys; 0: half of what the machine or its "
         "control group allows",
         "HERMES_PROCESSES_TOTAL"),
+    VALUE(CONFIG_NUMBER, "server_memory_mb", server_memory_mb, "0", 0, 1 << 24,
+        "memory of the server itself, as a limit of its control group; 0: what memory_mb, "
+        "history_max and max_connections ask for",
+        "HERMES_SERVER_MEMORY_MB"),
 
     VALUE(CONFIG_HISTORY, "history", history, "sqlite", 0, 0,
         "where results are kept: memory, "
@@ -137,9 +147,12 @@ const struct config_row config_table[] = {
     VALUE(CONFIG_NUMBER, "max_sessions", max_sessions, "256", 0, 4000,
         "sessions at one time; 0: none may be made", "HERMES_MAX_SESSIONS"),
     VALUE(CONFIG_NUMBER, "max_sessions_per_key", max_sessions_per_key, "64", 0, 4000,
-        "sessions of one key", "HERMES_MAX_SESSIONS_PER_KEY"),
+        "sessions of one key; where there are several keys, at most three quarters of "
+        "max_sessions",
+        "HERMES_MAX_SESSIONS_PER_KEY"),
     VALUE(CONFIG_NUMBER, "session_memory_mb", session_memory_mb, "0", 0, 1 << 24,
-        "memory promised to sessions at one time; 0: three quarters of memory_mb",
+        "memory promised to sessions at one time, three quarters of it to one of several keys; "
+        "0: three quarters of memory_mb",
         "HERMES_SESSION_MEMORY_MB"),
     VALUE(CONFIG_SECONDS, "session_idle_s", session_idle_s, "1800", 1, 31536000,
         "how long a session may be idle when it does not say", "HERMES_SESSION_IDLE_S"),
@@ -163,7 +176,7 @@ const struct config_row config_table[] = {
         "memory_mb, and never more than memory_mb above",
         "MAX_MEMORY_MB"),
     LIMIT(
-        "max_processes", processes, "4096", 1 << 20, "HERMES_MAX_PROCESSES", "most processes"),
+        "max_processes", processes, "1024", 1 << 20, "HERMES_MAX_PROCESSES", "most processes"),
     LIMIT("max_open_files", open_files, "16384", 1 << 20, "HERMES_MAX_OPEN_FILES",
         "most open_files"),
     LIMIT("max_disk_mb", disk_mb, "16384", 1 << 24, "HERMES_MAX_DISK_MB", "most disk_mb",

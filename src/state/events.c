@@ -4,19 +4,15 @@
 
 #include "state/events.h"
 
-#include "base/alloc.h"
-#include "base/cleanup.h"
-#include "base/utf8.h"
+#include "json/text.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     EVENTS_MAX = 2 << 20, /* bytes of one run's events; the oldest are dropped */
-    READ_MAX = 256 << 10, /* bytes a reader gets at once */
 };
 
 struct event {
@@ -33,8 +29,16 @@ static void drop_first(struct run_events *events)
     if (!events->first)
         events->last = NULL;
     events->dropped_id = e->id;
-    events->bytes -= e->len;
+    events->bytes -= sizeof(*e) + e->len;
     free(e);
+}
+
+bool run_events_shed(struct run_events *events)
+{
+    if (events->first == events->last)
+        return false;
+    drop_first(events);
+    return true;
 }
 
 void run_events_drop(struct run_events *events)
@@ -51,7 +55,11 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
         head, sizeof(head), "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
     size_t data_len = strlen(data);
     size_t len = (size_t)head_len + data_len + 2;
-    struct event *e = xmalloc(sizeof(*e) + len + 1);
+    struct event *e = malloc(sizeof(*e) + len + 1);
+    if (!e) {
+        events->dropped_id = id;
+        return;
+    }
     e->next = NULL;
     e->id = id;
     e->len = len;
@@ -63,44 +71,54 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
     else
         events->first = e;
     events->last = e;
-    events->bytes += len;
-    while (events->bytes > EVENTS_MAX && events->first != events->last)
-        drop_first(events);
+    events->bytes += sizeof(*e) + len;
+    while (events->bytes > EVENTS_MAX && run_events_shed(events))
+        ;
 }
 
-/* Bytes as text; NULL when nothing of it is whole. */
-static json_t *text_json(
-    struct run_events *events, enum run_stream stream, const char *data, size_t len)
+/* A piece of output, after what is left of the last one. */
+struct piece {
+    const char *data;
+    size_t len;
+    enum result_encoding encoding;
+    char before[4];
+    size_t before_len;
+};
+
+/* {"data": ...}; what is left of the last code point stays in t. */
+static void write_piece(struct json_text *t, const struct piece *piece)
 {
-    size_t kept = events->partial[stream].len;
-    cleanup_free char *joined = xmalloc(kept + len);
-    memcpy(joined, events->partial[stream].bytes, kept);
-    memcpy(joined + kept, data, len);
-    size_t whole = utf8_floor(joined, kept + len);
-    if (kept + len - whole > sizeof(events->partial[stream].bytes))
-        whole = kept + len;
-    events->partial[stream].len = kept + len - whole;
-    memcpy(events->partial[stream].bytes, joined + whole, events->partial[stream].len);
-    size_t text_len;
-    cleanup_free char *text = utf8_repair(joined, whole, &text_len);
-    return text_len ? json_stringn_nocheck(text, text_len) : NULL;
+    json_text_add(t, "{\"data\": ");
+    if (piece->encoding == ENCODE_BASE64) {
+        json_text_base64(t, piece->data, piece->len);
+    } else {
+        json_text_open(t);
+        memcpy(t->partial, piece->before, sizeof(t->partial));
+        t->partial_len = piece->before_len;
+        json_text_part(t, piece->data, piece->len);
+        json_text_add(t, "\"");
+    }
+    json_text_add(t, "}");
 }
 
 char *run_events_output(struct run_events *events, enum result_encoding encoding,
     enum run_stream stream, const char *data, size_t len)
 {
-    json_t *value;
-    if (encoding == ENCODE_BASE64) {
-        cleanup_free char *text = result_base64(data, len);
-        value = json_string(text);
-    } else {
-        value = text_json(events, stream, data, len);
-    }
-    if (!value)
+    struct json_text first = {0};
+    struct piece piece = {.data = data,
+        .len = len,
+        .encoding = encoding,
+        .before_len = events->partial[stream].len};
+    memcpy(piece.before, events->partial[stream].bytes, sizeof(piece.before));
+    write_piece(&first, &piece);
+    memcpy(events->partial[stream].bytes, first.partial, sizeof(first.partial));
+    events->partial[stream].len = first.partial_len;
+    char *text = first.len > strlen("{\"data\": \"\"}") ? malloc(first.len + 1) : NULL;
+    if (!text)
         return NULL;
-    json_t *object = json_pack("{s:o}", "data", value);
-    char *text = json_dumps(object, 0);
-    json_decref(object);
+    struct json_text second = {.to = text, .room = first.len};
+    write_piece(&second, &piece);
+    text[first.len] = '\0';
     return text;
 }
 
@@ -114,7 +132,7 @@ int run_events_copy(const struct run_events *events, uint64_t *after_id, struct 
     for (const struct event *e = events->first; e; e = e->next) {
         if (e->id <= *after_id)
             continue;
-        if (to->len && to->len + e->len > READ_MAX)
+        if (to->len && to->len + e->len > EVENTS_READ_MAX)
             return 1;
         if (buf_append(to, e->text, e->len) < 0)
             return -EMSGSIZE;

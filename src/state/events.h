@@ -24,6 +24,11 @@ struct run_events {
 /* Adds one. The oldest go when there is too much. */
 void run_events_add(struct run_events *events, const char *name, const char *data);
 
+/* Drops the oldest; false when there is none but the last. */
+bool run_events_shed(struct run_events *events);
+
+enum { EVENTS_READ_MAX = 256 << 10 }; /* bytes a reader gets at once */
+
 /* Drops them all. */
 void run_events_drop(struct run_events *events);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See history.h. Runs lie in a hash table by id and in a list by age; one lock covers both and
- * every run with its events. */
+/* See history.h. Runs lie in a hash table by id and in a list by age, those that are over also
+ * in a list of their owner's; one lock covers all and every run with its events. */
 
 #include "state/history.h"
 
@@ -25,14 +25,28 @@
 enum {
     BUCKETS = 4096,
     RUNS_MAX = 20000,
-    RUN_COST = 512, /* what a run without answer weighs */
+    RUN_COST = 1024, /* what a run without answer weighs */
     STORE_EVERY_MS = 10000,
+    LARGE_MS = 60000,
+    STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
+};
+
+/* What an owner has here. */
+struct share {
+    struct share *next;
+    char name[KEY_NAME_MAX];
+    uint64_t bytes;
+    size_t count;
+    struct history_run *oldest, *newest; /* of those that are over */
+    struct history_run *large;           /* the one whose answer is past the bound; or NULL */
 };
 
 struct history_run {
     struct history *history;
     struct history_run *bucket_next;
     struct history_run *older, *newer;
+    struct share *share;
+    struct history_run *share_older, *share_newer;
     unsigned refs; /* one is the table's */
     char id[ID_MAX];
     char owner[KEY_NAME_MAX];
@@ -42,14 +56,16 @@ struct history_run {
     bool is_listed;
     bool is_over;
     bool from_store;
+    bool is_large;      /* a user of its answer, not a keeper */
+    bool is_stored;     /* the store has the answer, or will */
     bool is_shed;       /* its events and answer are gone */
     int64_t created_ms; /* since 1970 */
     uint64_t over_at_ms;
     uint64_t unread_since_ms; /* streamed: when the last reader left */
     unsigned readers;
     int cancel_fd;
-    char *answer;
-    size_t answer_len;
+    struct answer *answer;
+    size_t kept_bytes; /* of the answer, where the bound here counts it */
     struct run_events events;
     pthread_cond_t changed;
 };
@@ -59,6 +75,7 @@ struct history {
     pthread_mutex_t lock;
     struct history_run *buckets[BUCKETS];
     struct history_run *oldest, *newest;
+    struct share *shares;
     size_t count;
     uint64_t bytes;
     uint64_t store_expired_ms;
@@ -81,13 +98,22 @@ struct history *history_new(const struct history_options *options)
     return h;
 }
 
+static void drop_answer(struct history_run *run)
+{
+    if (run->is_large || run->from_store)
+        answer_release(run->answer);
+    else
+        answer_drop(run->answer);
+    run->answer = NULL;
+}
+
 static void run_free(struct history_run *run)
 {
     run_events_drop(&run->events);
+    drop_answer(run);
     if (run->cancel_fd >= 0)
         (void)close(run->cancel_fd);
     (void)pthread_cond_destroy(&run->changed);
-    free(run->answer);
     free(run);
 }
 
@@ -95,6 +121,49 @@ static void unref_locked(struct history_run *run)
 {
     if (--run->refs == 0)
         run_free(run);
+}
+
+/* Counts what a run has more, or less. */
+static void count(struct history_run *run, int64_t bytes)
+{
+    run->history->bytes += (uint64_t)bytes;
+    run->share->bytes += (uint64_t)bytes;
+}
+
+/* The owner's entry, made if there is none: as many as there are keys. */
+static struct share *share_of(struct history *h, const char *name)
+{
+    struct share *s = h->shares;
+    while (s && !str_eq(s->name, name))
+        s = s->next;
+    if (!s) {
+        s = xcalloc(1, sizeof(*s));
+        (void)snprintf(s->name, sizeof(s->name), "%s", name);
+        s->next = h->shares;
+        h->shares = s;
+    }
+    return s;
+}
+
+/* Puts a run that is over into its owner's list, or takes it out. */
+static void list_over(struct history_run *run)
+{
+    struct share *s = run->share;
+    run->share_older = s->newest;
+    if (s->newest)
+        s->newest->share_newer = run;
+    else
+        s->oldest = run;
+    s->newest = run;
+}
+
+static void unlist_over(struct history_run *run)
+{
+    struct share *s = run->share;
+    *(run->share_older ? &run->share_older->share_newer : &s->oldest) = run->share_newer;
+    *(run->share_newer ? &run->share_newer->share_older : &s->newest) = run->share_older;
+    if (s->large == run)
+        s->large = NULL;
 }
 
 /* Takes a run out of the table. Whoever holds a reference may go on using it, but not what
@@ -114,12 +183,14 @@ static void unlist(struct history *h, struct history_run *run)
     else
         h->newest = run->older;
     h->count--;
-    h->bytes -= RUN_COST + run->answer_len + run->events.bytes;
+    run->share->count--;
+    if (run->is_over)
+        unlist_over(run);
+    count(run, -(int64_t)(RUN_COST + run->kept_bytes + run->events.bytes));
     run->is_listed = false;
     if (run->readers) {
         run_events_drop(&run->events);
-        free(run->answer);
-        run->answer = NULL;
+        drop_answer(run);
         run->is_shed = true;
     }
     unref_locked(run);
@@ -131,20 +202,38 @@ void history_free(struct history *history)
         return;
     while (history->oldest)
         unlist(history, history->oldest);
+    for (struct share *s = history->shares, *next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
     (void)pthread_mutex_destroy(&history->lock);
     free(history);
 }
 
-/* Forgets the oldest finished runs while there are too many or too large ones, but not
- * `latest`, however large: its readers have not seen it yet. */
+/* The owner that has most of those who have a run to be forgotten. */
+static struct share *largest_share(struct history *h, const struct history_run *latest)
+{
+    bool by_count = h->count > RUNS_MAX;
+    struct share *found = NULL;
+    for (struct share *s = h->shares; s; s = s->next) {
+        bool has_one = s->oldest && (s->oldest != latest || s->oldest->share_newer);
+        if (has_one &&
+            (!found || (by_count ? s->count > found->count : s->bytes > found->bytes)))
+            found = s;
+    }
+    return found;
+}
+
+/* Forgets finished runs while there are too many or too large ones: the oldest of the owner
+ * that has most, so that nobody's results go because of another's. `latest` stays: its readers
+ * have not seen it yet, and what it weighs here is bounded. */
 static void make_room(struct history *h, const struct history_run *latest)
 {
-    struct history_run *run = h->oldest;
-    while (run && (h->count > RUNS_MAX || h->bytes > h->options.memory_bytes)) {
-        struct history_run *newer = run->newer;
-        if (run->is_over && run != latest)
-            unlist(h, run);
-        run = newer;
+    while (h->count > RUNS_MAX || h->bytes > h->options.memory_bytes) {
+        struct share *share = largest_share(h, latest);
+        if (!share)
+            return;
+        unlist(h, share->oldest == latest ? share->oldest->share_newer : share->oldest);
     }
 }
 
@@ -178,7 +267,9 @@ static void list(struct history *h, struct history_run *run)
         h->oldest = run;
     h->newest = run;
     h->count++;
-    h->bytes += RUN_COST + run->answer_len;
+    run->share = share_of(h, run->owner);
+    run->share->count++;
+    count(run, RUN_COST);
     run->is_listed = true;
     run->refs++;
 }
@@ -194,10 +285,11 @@ static int promise(struct history *h, const struct history_run *run, struct err 
     return run_store_put(h->options.store, &row, err);
 }
 
-int history_add(struct history *history, const char *id, const char *owner, enum run_mode kind,
-    enum result_encoding encoding, struct history_run **ret, struct err *err)
+int history_add(struct history *history, const char *id, struct history_owner owner,
+    enum run_mode kind, enum result_encoding encoding, struct history_run **ret,
+    struct err *err)
 {
-    struct history_run *run = run_new(history, id, owner);
+    struct history_run *run = run_new(history, id, owner.name);
     run->kind = kind;
     run->encoding = encoding;
     run->status = RUN_QUEUED;
@@ -216,51 +308,74 @@ int history_add(struct history *history, const char *id, const char *owner, enum
     return 0;
 }
 
-/* A finished run from the store, as a record that nobody else sees. */
-static struct history_run *find_stored(struct history *h, const char *id, const char *owner)
+static int not_found(struct err *err)
 {
-    struct run_row row;
-    if (!h->options.store || run_store_get(h->options.store, id, &row) < 0)
-        return NULL;
-    struct history_run *run = NULL;
-    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
-    if (str_eq(row.owner, owner) && row.finished_ms && !expired) {
-        run = run_new(h, id, owner);
-        run->is_over = run->from_store = true;
-        run->status = RUN_INTERNAL_ERROR;
-        run->answer = take_ptr(row.answer);
-        run->answer_len = row.answer_len;
-        if (!run->answer) {
-            run->answer =
-                xasprintf("{\"id\": \"%s\", \"status\": \"internal_error\", "
-                          "\"exit_code\": null, \"signal\": null, \"limits_hit\": [], "
-                          "\"message\": \"the server ended before the run did\", "
-                          "\"stdout\": \"\", \"stderr\": \"\"}",
-                    id);
-            run->answer_len = strlen(run->answer);
-        }
-    }
-    run_row_done(&row);
-    return run;
+    return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
 }
 
-struct history_run *history_find(struct history *history, const char *id, const char *owner)
+static int no_memory(struct err *err)
+{
+    return err_set(err, ERR_UNAVAILABLE, ENOMEM,
+        "the server has no memory left for this answer; try again later");
+}
+
+/* The answer of a run that the last server left unfinished. */
+static struct answer *lost_answer(const char *id)
+{
+    cleanup_free char *text = xasprintf("{\"id\": \"%s\", \"status\": \"internal_error\", "
+                                        "\"exit_code\": null, \"signal\": null, "
+                                        "\"limits_hit\": [], \"message\": "
+                                        "\"the server ended before the run did\", "
+                                        "\"stdout\": \"\", \"stderr\": \"\"}",
+        id);
+    return answer_of_text(text);
+}
+
+/* A finished run from the store, as a record that nobody else sees. */
+static int find_stored(struct history *h, const char *id, struct history_owner owner,
+    struct history_run **ret, struct err *err)
+{
+    struct run_row row;
+    int r = h->options.store
+                ? run_store_get(h->options.store, id, h->options.ledger, owner.index, &row)
+                : -ENOENT;
+    if (r < 0)
+        return r == -ENOMEM ? no_memory(err) : not_found(err);
+    bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
+    if (str_eq(row.owner, owner.name) && row.finished_ms && !expired) {
+        struct history_run *run = run_new(h, id, owner.name);
+        run->is_over = run->from_store = true;
+        run->status = RUN_INTERNAL_ERROR;
+        run->answer = row.answer ? take_ptr(row.answer) : lost_answer(id);
+        *ret = run;
+    } else {
+        r = not_found(err);
+    }
+    run_row_release(&row);
+    return r;
+}
+
+int history_find(struct history *history, const char *id, struct history_owner owner,
+    struct history_run **ret, struct err *err)
 {
     struct history_run *run;
     if (strlen(id) >= ID_MAX)
-        return NULL;
+        return not_found(err);
     (void)pthread_mutex_lock(&history->lock);
     for (run = history->buckets[bucket_of(id)]; run; run = run->bucket_next) {
         if (strcmp(run->id, id) == 0)
             break;
     }
     bool is_known = run;
-    if (run && !str_eq(run->owner, owner))
+    if (run && !str_eq(run->owner, owner.name))
         run = NULL;
     if (run)
         run->refs++;
     (void)pthread_mutex_unlock(&history->lock);
-    return is_known ? run : find_stored(history, id, owner);
+    if (!is_known)
+        return find_stored(history, id, owner, ret, err);
+    *ret = run;
+    return run ? 0 : not_found(err);
 }
 
 struct history_run *history_ref(struct history_run *run)
@@ -292,13 +407,22 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Adds an event; the lock is held. */
+/* Adds an event; the lock is held. Where finished runs leave no room for it, the run's own
+ * oldest events go. */
 static void add_event(struct history_run *run, const char *name, const char *data)
 {
+    struct history *h = run->history;
     size_t before = run->events.bytes;
     run_events_add(&run->events, name, data);
-    if (run->is_listed)
-        run->history->bytes = run->history->bytes - before + run->events.bytes;
+    if (run->is_listed) {
+        count(run, (int64_t)run->events.bytes - (int64_t)before);
+        make_room(h, run);
+        for (bool sheds = true; sheds && h->bytes > h->options.memory_bytes;) {
+            before = run->events.bytes;
+            sheds = run_events_shed(&run->events);
+            count(run, (int64_t)run->events.bytes - (int64_t)before);
+        }
+    }
     (void)pthread_cond_broadcast(&run->changed);
 }
 
@@ -340,42 +464,95 @@ void history_event(struct history_run *run, const char *name, const char *json)
     (void)pthread_mutex_unlock(&run->history->lock);
 }
 
-static void store_answer(const struct history_run *run, enum run_status status,
-    const char *answer, size_t answer_len)
+/* What is told later of a run whose answer is too large to be kept. */
+static struct answer *large_answer(
+    const struct history_run *run, enum run_status status, size_t len)
+{
+    cleanup_free char *text = xasprintf(
+        "{\"id\": \"%s\", \"status\": \"%s\", \"error\": {\"code\": "
+        "\"too_large\", \"message\": \"the answer had %zu bytes, more than the server "
+        "keeps; ask for less output, or take it when the run ends\"}}",
+        run->id, run_status_name(status), len);
+    return answer_of_text(text);
+}
+
+/* The lock is not held: this may wait for the disk. */
+static void store_answer(
+    const struct history_run *run, enum run_status status, struct answer *answer)
 {
     struct history *h = run->history;
-    if (!h->options.store)
-        return;
     struct run_row row = {.id = xstrdup(run->id),
         .owner = xstrdup(run->owner),
         .status = xstrdup(run_status_name(status)),
         .created_ms = run->created_ms,
         .finished_ms = clock_wall_ms(),
-        .answer = xmalloc(answer_len + 1),
-        .answer_len = answer_len};
-    memcpy(row.answer, answer, answer_len + 1);
+        .answer = answer_keep(answer)};
     run_store_put_later(
         h->options.store, &row, run->kind == RUN_SYNC ? STORE_WITH_OTHERS : STORE_PROMISED);
 }
 
-void history_finish(
-    struct history_run *run, enum run_status status, char *answer, size_t answer_len)
+static void store_result(struct history_run *run, enum run_status status, struct answer *answer)
+{
+    const struct history_options *o = &run->history->options;
+    uint64_t max = o->max_bytes / 2 < STORED_MAX ? o->max_bytes / 2 : STORED_MAX;
+    if (!o->store)
+        return;
+    run->is_stored = answer->len <= max;
+    if (run->is_stored) {
+        store_answer(run, status, answer);
+    } else if (run->kind != RUN_SYNC) { /* it was promised */
+        struct answer *instead = large_answer(run, status, answer->len);
+        store_answer(run, status, instead);
+        answer_release(instead);
+    }
+}
+
+/* Half of the bound is the most for one answer. A larger one stays counted in the ledger, for
+ * those who wait for it: one of each owner, and not where only its own client wanted it. */
+static void keep_answer(struct history_run *run, struct answer *answer)
 {
     struct history *h = run->history;
-    store_answer(run, status, answer, answer_len); /* while nobody can take the answer away */
+    run->is_large = answer->len > h->options.memory_bytes / 2;
+    if (!run->is_large) {
+        run->answer = answer_keep(answer);
+        run->kept_bytes = answer->len;
+        if (run->is_listed)
+            count(run, (int64_t)run->kept_bytes);
+        return;
+    }
+    if (answer_use(answer)) /* it always is: the caller is a user */
+        run->answer = answer;
+    if (!run->is_listed)
+        return;
+    if (run->share->large)
+        unlist(h, run->share->large);
+    if (run->kind == RUN_SYNC || (run->is_stored && !run->readers))
+        unlist(h, run);
+    else
+        run->share->large = run;
+}
+
+void history_finish(struct history_run *run, enum run_status status, struct answer *answer)
+{
+    struct history *h = run->history;
+    store_result(run, status, answer); /* before anybody can ask for it and not find it */
     (void)pthread_mutex_lock(&h->lock);
     run->status = status;
     run->is_over = true;
     run->over_at_ms = clock_ms();
-    run->answer = answer;
-    run->answer_len = answer_len;
     run->events.last_id++;     /* the id of the event `end` */
     close_fd(&run->cancel_fd); /* thousands of finished runs are kept, and no descriptor */
     if (run->is_listed)
-        h->bytes += answer_len;
+        list_over(run);
+    keep_answer(run, answer);
     (void)pthread_cond_broadcast(&run->changed);
     make_room(h, run);
     (void)pthread_mutex_unlock(&h->lock);
+}
+
+bool history_is_quiet(const struct history_run *run)
+{
+    return run->kind == RUN_SYNC;
 }
 
 int history_cancel_fd(const struct history_run *run)
@@ -409,23 +586,23 @@ void history_cancel_all(struct history *history)
     (void)pthread_mutex_unlock(&history->lock);
 }
 
-char *history_answer(struct history_run *run, size_t *ret_len)
+int history_answer(struct history_run *run, struct answer **ret, struct err *err)
 {
-    char *text;
+    int r = 0;
     (void)pthread_mutex_lock(&run->history->lock);
-    if (run->is_shed) {
-        text = NULL;
-    } else if (run->is_over) {
-        text = xmalloc(run->answer_len + 1);
-        memcpy(text, run->answer, run->answer_len + 1);
-        *ret_len = run->answer_len;
-    } else {
-        text = xasprintf(
+    if (!run->is_over) {
+        cleanup_free char *text = xasprintf(
             "{\"id\": \"%s\", \"status\": \"%s\"}", run->id, run_status_name(run->status));
-        *ret_len = strlen(text);
+        *ret = answer_of_text(text);
+    } else if (!run->answer) {
+        r = not_found(err);
+    } else if (answer_use(run->answer)) {
+        *ret = run->answer;
+    } else {
+        r = no_memory(err);
     }
     (void)pthread_mutex_unlock(&run->history->lock);
-    return text;
+    return r;
 }
 
 const char *history_id(const struct history_run *run)
@@ -453,25 +630,40 @@ static bool has_news(const struct history_run *run, uint64_t after_id)
     return run->is_over || run->events.last_id > after_id;
 }
 
-/* Copies events after *after_id; the lock is held. */
-static int copy_events(struct history_run *run, uint64_t *after_id, struct buf *to)
+/* Copies the next piece of the event `end`: the answer may be as large as a stranger likes, and
+ * one copy of it is enough. */
+static int copy_end(const struct history_run *run, uint64_t end_id,
+    struct history_cursor *cursor, struct buf *to)
 {
-    int r = run_events_copy(&run->events, after_id, to);
+    const struct answer *answer = run->answer;
+    size_t left = answer->len - cursor->end_at;
+    size_t n = left < EVENTS_READ_MAX ? left : EVENTS_READ_MAX;
+    if (cursor->end_at == 0 &&
+        buf_printf(to, "id: %llu\nevent: end\ndata: ", (unsigned long long)end_id) < 0)
+        return -ENOMEM;
+    if (buf_append(to, answer->text + cursor->end_at, n) < 0)
+        return -ENOMEM;
+    cursor->end_at += n;
+    if (n < left)
+        return 1;
+    cursor->after_id = end_id;
+    return buf_append(to, "\n\n", 2) < 0 ? -ENOMEM : 0;
+}
+
+/* Copies events after the cursor; the lock is held. */
+static int copy_events(struct history_run *run, struct history_cursor *cursor, struct buf *to)
+{
+    int r = run_events_copy(&run->events, &cursor->after_id, to);
     if (r != 0)
         return r;
     if (!run->is_over)
         return 1;
-    uint64_t end_id = run->from_store ? *after_id + 1 : run->events.last_id;
-    if (*after_id < end_id) {
-        if (buf_printf(to, "id: %llu\nevent: end\ndata: ", (unsigned long long)end_id) < 0 ||
-            buf_append(to, run->answer, run->answer_len) < 0 || buf_append(to, "\n\n", 2) < 0)
-            return -EMSGSIZE;
-        *after_id = end_id;
-    }
-    return 0;
+    uint64_t end_id = run->from_store ? cursor->after_id + 1 : run->events.last_id;
+    return cursor->after_id < end_id ? copy_end(run, end_id, cursor, to) : 0;
 }
 
-int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, struct buf *to)
+int history_read(
+    struct history_run *run, struct history_cursor *cursor, unsigned wait_ms, struct buf *to)
 {
     struct history *h = run->history;
     struct timespec until;
@@ -484,12 +676,12 @@ int history_read(struct history_run *run, uint64_t *after_id, unsigned wait_ms, 
     }
     int r = 0;
     (void)pthread_mutex_lock(&h->lock);
-    while (!has_news(run, *after_id) && !h->closed && r != ETIMEDOUT)
+    while (!has_news(run, cursor->after_id) && !h->closed && r != ETIMEDOUT)
         r = pthread_cond_timedwait(&run->changed, &h->lock, &until);
-    if (run->is_shed)
+    if (run->is_shed || (run->is_over && !run->answer))
         r = -ESTALE;
-    else if (has_news(run, *after_id))
-        r = copy_events(run, after_id, to);
+    else if (has_news(run, cursor->after_id))
+        r = copy_events(run, cursor, to);
     else
         r = h->closed ? -ESHUTDOWN : -ETIMEDOUT;
     (void)pthread_mutex_unlock(&h->lock);
@@ -504,6 +696,32 @@ bool history_is_read(struct history_run *run, uint64_t after_id)
     return all;
 }
 
+/* A large answer that nobody reads takes of what its owner may hold, so it is kept for a while
+ * only: as long as a reader may take to come back, or, of an asynchronous run, to ask. The
+ * store, or a word on it, takes its place. True when the run is forgotten. */
+static bool let_large_go(struct history_run *run, uint64_t now)
+{
+    uint64_t since =
+        run->over_at_ms > run->unread_since_ms ? run->over_at_ms : run->unread_since_ms;
+    uint64_t grace_ms =
+        run->kind == RUN_ASYNC ? LARGE_MS : run->history->options.resume_grace_ms;
+    if (!run->is_listed || (!run->is_stored && now - since < grace_ms))
+        return false;
+    if (run->is_stored) {
+        unlist(run->history, run);
+        return true;
+    }
+    struct answer *instead = large_answer(run, run->status, run->answer->len);
+    drop_answer(run);
+    run->is_large = false;
+    run->share->large = NULL;
+    run->answer = answer_keep(instead);
+    run->kept_bytes = instead->len;
+    count(run, (int64_t)run->kept_bytes);
+    answer_release(instead);
+    return false;
+}
+
 void history_tick(struct history *history)
 {
     uint64_t now = clock_ms();
@@ -511,6 +729,8 @@ void history_tick(struct history *history)
     (void)pthread_mutex_lock(&history->lock);
     for (struct history_run *run = history->oldest, *newer; run; run = newer) {
         newer = run->newer;
+        if (run->is_large && !run->readers && let_large_go(run, now))
+            continue;
         if (run->is_over && now - run->over_at_ms > o->ttl_ms)
             unlist(history, run);
         else if (!run->is_over && run->kind == RUN_STREAMED && run->readers == 0 &&

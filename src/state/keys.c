@@ -222,11 +222,11 @@ void keys_add_text(
 void keys_add_file(struct keys *keys, const char *path, struct strv *problems)
 {
     cleanup_buf struct buf text;
+    struct err err = {0};
     struct stat st;
     buf_init(&text, FILE_MAX);
-    int r = fs_read_file(AT_FDCWD, path, &text);
-    if (r < 0) {
-        strv_add_owned(problems, xasprintf("keys_file %s: %s", path, strerror(-r)));
+    if (fs_read_trusted(path, &text, &err) < 0) {
+        strv_add_owned(problems, xasprintf("keys_file %s", err.message));
         return;
     }
     if (stat(path, &st) == 0 && (st.st_mode & 0077))

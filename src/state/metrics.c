@@ -100,6 +100,9 @@ int metrics_write(struct metrics *m, const struct runtime_registry *runtimes, st
         {"hermes_http_late_total", "counter", "Connections closed for being late.",
             (double)m->late},
         {"hermes_http_connections", "gauge", "Open connections.", (double)m->connections},
+        {"hermes_sessions_evicted_total", "counter",
+            "Idle sessions that were ended because another key needed the room.",
+            (double)m->evicted},
         {"hermes_spawner_restarts_total", "counter", "Spawners that had to be replaced.",
             (double)m->spawner_restarts},
     };

@@ -26,6 +26,7 @@ struct metrics {
     atomic_ulong late;                      /* connections closed by the watchdog */
     atomic_ulong connections;               /* open now */
     atomic_ulong spawner_restarts;
+    atomic_ulong evicted; /* sessions */
 };
 
 void metrics_count_run(struct metrics *m, const struct runtime_registry *runtimes,

@@ -21,8 +21,10 @@
 #include <time.h>
 
 /* Rows that wait to be written; past either bound a run waits for the disk itself. What a full
- * disk refuses is tried again. Who waits for others waits for so many, and so long. */
+ * disk refuses is tried again. Who waits for others waits for so many, and so long. A row costs
+ * something beside its answer. */
 enum { PENDING_MAX = 4096, PENDING_BYTES = 32 << 20, GATHER_MAX = 64 };
+#define ROW_COST "512"
 static const uint64_t RETRY_MS = 1000, GATHER_MS = 20;
 
 static const char schema[] =
@@ -31,18 +33,23 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
     " status TEXT NOT NULL, created_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL,"
     " answer BLOB, size INTEGER NOT NULL) STRICT;"
-    "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);";
+    "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);"
+    "CREATE INDEX IF NOT EXISTS runs_owner ON runs (owner, finished_ms, size);";
 
-enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_TOTAL, SQL_OLDEST, SQL_LOST, SQL_REMOVE, SQL_COUNT };
+enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_SHARES, SQL_OLDEST, SQL_LOST, SQL_REMOVE, SQL_COUNT };
 
 static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
                 " status=?3, finished_ms=?5, answer=?6, size=?7",
-    [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, answer FROM runs WHERE id=?1",
+    [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid"
+                " FROM runs WHERE id=?1",
     [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
-    [SQL_TOTAL] = "SELECT COALESCE(SUM(size), 0) FROM runs",
-    [SQL_OLDEST] = "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE finished_ms > 0"
-                   " ORDER BY finished_ms LIMIT 64)",
+    [SQL_SHARES] = "SELECT owner, SUM(size + " ROW_COST ") AS share FROM runs"
+                   " WHERE finished_ms > 0 GROUP BY owner ORDER BY share DESC",
+    [SQL_OLDEST] = "DELETE FROM runs WHERE rowid IN (SELECT rowid FROM (SELECT rowid,"
+                   " SUM(size + " ROW_COST ") OVER (ORDER BY finished_ms, rowid)"
+                   " - size - " ROW_COST " AS older FROM runs WHERE owner=?1 AND"
+                   " finished_ms > 0) WHERE older < ?2)",
     [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
     [SQL_REMOVE] = "DELETE FROM runs WHERE id=?1",
 };
@@ -76,8 +83,20 @@ void run_row_done(struct run_row *row)
     free(row->id);
     free(row->owner);
     free(row->status);
-    free(row->answer);
+    answer_drop(row->answer);
     *row = (struct run_row){0};
+}
+
+void run_row_release(struct run_row *row)
+{
+    answer_release(row->answer);
+    row->answer = NULL;
+    run_row_done(row);
+}
+
+static size_t row_bytes(const struct run_row *row)
+{
+    return row->answer ? row->answer->len : 0;
 }
 
 /* Notes a failure; the list lock must not be held. */
@@ -98,10 +117,10 @@ static int put_row(struct run_store *s, const struct run_row *row)
     (void)sqlite3_bind_int64(sql, 4, row->created_ms);
     (void)sqlite3_bind_int64(sql, 5, row->finished_ms);
     if (row->answer)
-        (void)sqlite3_bind_blob64(sql, 6, row->answer, row->answer_len, SQLITE_STATIC);
+        (void)sqlite3_bind_blob64(sql, 6, row->answer->text, row->answer->len, SQLITE_STATIC);
     else
         (void)sqlite3_bind_null(sql, 6);
-    (void)sqlite3_bind_int64(sql, 7, (sqlite3_int64)row->answer_len);
+    (void)sqlite3_bind_int64(sql, 7, (sqlite3_int64)row_bytes(row));
     int r = sqlite3_step(sql);
     (void)sqlite3_reset(sql);
     (void)sqlite3_clear_bindings(sql);
@@ -156,7 +175,7 @@ static void end_batch(struct run_store *s, struct pending *batch, int r)
     }
     for (const struct pending *p = batch; p; p = p->next) {
         s->pending_count--;
-        s->pending_bytes -= p->row.answer_len;
+        s->pending_bytes -= row_bytes(&p->row);
     }
     free_list(batch);
 }
@@ -310,11 +329,12 @@ void run_store_put_later(
     struct run_store *store, struct run_row *row, enum run_store_haste haste)
 {
     struct pending *p = xcalloc(1, sizeof(*p));
+    (void)pthread_mutex_lock(&store->list_lock);
+    bool is_full = store->pending_count >= PENDING_MAX ||
+                   store->pending_bytes + row_bytes(row) > PENDING_BYTES;
+    bool has_news = !is_full && !store->first;
     p->row = *row;
     *row = (struct run_row){0};
-    (void)pthread_mutex_lock(&store->list_lock);
-    bool is_full = store->pending_count >= PENDING_MAX || store->pending_bytes >= PENDING_BYTES;
-    bool has_news = !is_full && !store->first;
     if (!is_full) {
         if (store->last)
             store->last->next = p;
@@ -322,7 +342,7 @@ void run_store_put_later(
             store->first = p;
         store->last = p;
         store->pending_count++;
-        store->pending_bytes += p->row.answer_len;
+        store->pending_bytes += row_bytes(&p->row);
         bool is_enough =
             store->pending_count >= GATHER_MAX || store->pending_bytes >= PENDING_BYTES / 2;
         if (!store->is_hasty && (haste == STORE_PROMISED || is_enough))
@@ -337,58 +357,80 @@ void run_store_put_later(
     }
 }
 
-static char *copy_text(const void *data, size_t len)
-{
-    char *copy = xmalloc(len + 1);
-    if (len)
-        memcpy(copy, data, len);
-    copy[len] = '\0';
-    return copy;
-}
-
 /* Looks through rows that are not written yet; the list lock is held. */
-static bool find_pending(const struct pending *p, const char *id, struct run_row *ret)
+static int find_pending(const struct pending *p, const char *id, struct run_row *ret)
 {
     for (; p; p = p->next) {
         if (p->is_removed || strcmp(p->row.id, id) != 0)
             continue;
+        if (p->row.answer && !answer_use(p->row.answer))
+            return -ENOMEM;
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup(p->row.owner),
             .status = xstrdup(p->row.status),
             .created_ms = p->row.created_ms,
             .finished_ms = p->row.finished_ms,
-            .answer = p->row.answer ? copy_text(p->row.answer, p->row.answer_len) : NULL,
-            .answer_len = p->row.answer_len};
-        return true;
+            .answer = p->row.answer};
+        return 0;
     }
-    return false;
+    return -ENOENT;
 }
 
-int run_store_get(struct run_store *store, const char *id, struct run_row *ret)
+/* Reads the answer of a row into its own bytes: SQLite would make a copy of it first. The
+ * database's lock is held. */
+static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *ledger,
+    int owner, struct answer **ret)
 {
-    (void)pthread_mutex_lock(&store->list_lock);
-    bool found = find_pending(store->first, id, ret) || find_pending(store->writing, id, ret);
-    (void)pthread_mutex_unlock(&store->list_lock);
-    if (found)
+    sqlite3_blob *blob = NULL;
+    int r = sqlite3_blob_open(s->db, "main", "runs", "answer", rowid, 0, &blob);
+    struct answer *a =
+        r == SQLITE_OK ? answer_new(ledger, owner, (size_t)sqlite3_blob_bytes(blob)) : NULL;
+    if (a)
+        r = sqlite3_blob_read(blob, a->text, (int)a->len, 0);
+    (void)sqlite3_blob_close(blob);
+    if (a && r == SQLITE_OK) {
+        *ret = a;
         return 0;
-    sqlite3_stmt *sql = store->sql[SQL_GET];
-    (void)pthread_mutex_lock(&store->db_lock);
+    }
+    answer_release(a);
+    return r == SQLITE_OK ? -ENOMEM : -ENOENT;
+}
+
+/* The database's lock is held. */
+static int find_written(
+    struct run_store *s, const char *id, struct ledger *ledger, int owner, struct run_row *ret)
+{
+    sqlite3_stmt *sql = s->sql[SQL_GET];
+    struct answer *answer = NULL;
     (void)sqlite3_bind_text(sql, 1, id, -1, SQLITE_STATIC);
-    found = sqlite3_step(sql) == SQLITE_ROW;
-    if (found) {
-        const void *answer = sqlite3_column_blob(sql, 4);
-        size_t len = (size_t)sqlite3_column_bytes(sql, 4);
+    int r = sqlite3_step(sql) == SQLITE_ROW ? 0 : -ENOENT;
+    if (r == 0 && sqlite3_column_type(sql, 4) != SQLITE_NULL)
+        r = read_answer(s, sqlite3_column_int64(sql, 5), ledger, owner, &answer);
+    if (r == 0)
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)),
             .status = xstrdup((const char *)sqlite3_column_text(sql, 1)),
             .created_ms = sqlite3_column_int64(sql, 2),
             .finished_ms = sqlite3_column_int64(sql, 3),
-            .answer = answer ? copy_text(answer, len) : NULL,
-            .answer_len = len};
-    }
+            .answer = answer};
     (void)sqlite3_reset(sql);
+    return r;
+}
+
+int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
+    struct run_row *ret)
+{
+    (void)pthread_mutex_lock(&store->list_lock);
+    int r = find_pending(store->first, id, ret);
+    if (r == -ENOENT)
+        r = find_pending(store->writing, id, ret);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (r != -ENOENT)
+        return r;
+    (void)pthread_mutex_lock(&store->db_lock);
+    r = find_written(store, id, ledger, owner, ret);
     (void)pthread_mutex_unlock(&store->db_lock);
-    return found ? 0 : -ENOENT;
+    return r;
 }
 
 static void remove_pending(struct pending *p, const char *id)
@@ -411,23 +453,58 @@ void run_store_remove(struct run_store *store, const char *id)
     (void)pthread_mutex_unlock(&store->db_lock);
 }
 
+/* What the owners have, together, and the largest two. */
+struct shares {
+    uint64_t total, most, next;
+    char owner[256];
+};
+
+static bool weigh_owners(struct run_store *s, struct shares *ret)
+{
+    sqlite3_stmt *sql = s->sql[SQL_SHARES];
+    int r;
+    *ret = (struct shares){0};
+    while ((r = sqlite3_step(sql)) == SQLITE_ROW) {
+        uint64_t share = (uint64_t)sqlite3_column_int64(sql, 1);
+        if (ret->total == 0) {
+            ret->most = share;
+            (void)snprintf(ret->owner, sizeof(ret->owner), "%s",
+                (const char *)sqlite3_column_text(sql, 0));
+        } else if (!ret->next) {
+            ret->next = share;
+        }
+        ret->total += share;
+    }
+    (void)sqlite3_reset(sql);
+    return r == SQLITE_DONE;
+}
+
+/* Removes the oldest of the owner that has most, down to what the next one has, until all have
+ * little enough. */
+static bool shrink_largest(struct run_store *s, const struct shares *shares, uint64_t excess)
+{
+    sqlite3_stmt *sql = s->sql[SQL_OLDEST];
+    uint64_t step =
+        shares->most > shares->next ? shares->most - shares->next : shares->most / 8 + 1;
+    (void)sqlite3_bind_text(sql, 1, shares->owner, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(sql, 2, (sqlite3_int64)(step < excess ? step : excess));
+    bool ok = sqlite3_step(sql) == SQLITE_DONE && sqlite3_changes(s->db) > 0;
+    (void)sqlite3_reset(sql);
+    return ok;
+}
+
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes)
 {
+    struct shares shares;
     (void)pthread_mutex_lock(&store->db_lock);
     (void)sqlite3_bind_int64(store->sql[SQL_EXPIRE], 1, before_ms);
     bool ok = sqlite3_step(store->sql[SQL_EXPIRE]) == SQLITE_DONE;
     bool changed = sqlite3_changes(store->db) > 0;
     (void)sqlite3_reset(store->sql[SQL_EXPIRE]);
     for (int round = 0; ok && round < 10000; round++) {
-        ok = sqlite3_step(store->sql[SQL_TOTAL]) == SQLITE_ROW;
-        uint64_t total = ok ? (uint64_t)sqlite3_column_int64(store->sql[SQL_TOTAL], 0) : 0;
-        (void)sqlite3_reset(store->sql[SQL_TOTAL]);
-        if (total <= max_bytes)
-            break;
-        ok = sqlite3_step(store->sql[SQL_OLDEST]) == SQLITE_DONE &&
-             sqlite3_changes(store->db) > 0;
+        ok = weigh_owners(store, &shares) && shares.total > max_bytes &&
+             shrink_largest(store, &shares, shares.total - max_bytes);
         changed = changed || ok;
-        (void)sqlite3_reset(store->sql[SQL_OLDEST]);
     }
     if (changed)
         (void)sqlite3_exec(store->db, "PRAGMA incremental_vacuum", NULL, NULL, NULL);

@@ -5,6 +5,7 @@
  * behind a lock; finished runs are written by a thread of its own, a batch at a time. Any
  * thread may call any function. */
 
+#include "base/answer.h"
 #include "base/err.h"
 
 #include <stddef.h>
@@ -12,14 +13,13 @@
 
 struct run_row {
     char *id;
-    char *owner;         /* name of the key, "" for none */
-    char *status;        /* "queued" until it ends */
-    int64_t created_ms;  /* since 1970 */
-    int64_t finished_ms; /* 0 until it ends */
-    char *answer;        /* JSON; NULL when the run was lost */
-    size_t answer_len;
+    char *owner;           /* name of the key, "" for none */
+    char *status;          /* "queued" until it ends */
+    int64_t created_ms;    /* since 1970 */
+    int64_t finished_ms;   /* 0 until it ends */
+    struct answer *answer; /* JSON; NULL when the run was lost */
 };
-void run_row_done(struct run_row *row);
+void run_row_done(struct run_row *row); /* of one that keeps its answer */
 
 struct run_store;
 
@@ -33,20 +33,24 @@ void run_store_close(struct run_store *store);
 /* Writes now; ERR_NO_SPACE when the disk is full. */
 int run_store_put(struct run_store *store, const struct run_row *row, struct err *err);
 
-/* Takes the row and writes it as soon as the disk is free; reads see it at once. One that was
- * not promised may wait a moment for others, to be written with them. */
+/* Takes the row (it is a keeper of the answer) and writes it as soon as the disk is free; reads
+ * see it at once. One that was not promised may wait a moment for others, to be written with
+ * them; a large one is written before this returns. */
 enum run_store_haste { STORE_PROMISED, STORE_WITH_OTHERS };
 void run_store_put_later(
     struct run_store *store, struct run_row *row, enum run_store_haste haste);
 
-/* -ENOENT when there is none. */
-int run_store_get(struct run_store *store, const char *id, struct run_row *ret);
+/* -ENOENT when there is none, -ENOMEM when the ledger (NULL: nobody counts) refuses its answer,
+ * of which the row is a user then. */
+int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
+    struct run_row *ret);
+void run_row_release(struct run_row *row); /* of one that run_store_get() made */
 
 /* Also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);
 
-/* Removes what finished before that time, then the oldest until all answers together have at
- * most max_bytes. */
+/* Removes what finished before that time, then, until all answers together have at most
+ * max_bytes, the oldest of whichever owner has most. */
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes);
 
 /* How many writes failed so far, and why the last one did. */

@@ -56,7 +56,6 @@ PYTHON_API object *Py_BuildValue(const char *format, ...);
         return PyLong_FromLong(hermes_warm_##name());                                          \
     }
 NUMBER(serve)
-NUMBER(try)
 NUMBER(is_parked)
 NUMBER(begin)
 NUMBER(has_env)
@@ -65,11 +64,6 @@ static object *gather(object *self, object *arg)
 {
     hermes_warm_gather();
     return Py_BuildValue("");
-}
-
-static object *tried(object *self, object *arg)
-{
-    hermes_warm_tried();
 }
 
 static object *leave(object *self, object *status)
@@ -92,8 +86,7 @@ EXPORT object *PyInit_hermes_warm(void);
 EXPORT object *PyInit_hermes_warm(void)
 {
     static struct method_def methods[] = {{"serve", serve, NO_ARGUMENT, NULL},
-        {"gather", gather, NO_ARGUMENT, NULL}, {"try_out", try, NO_ARGUMENT, NULL},
-        {"tried", tried, NO_ARGUMENT, NULL}, {"is_parked", is_parked, NO_ARGUMENT, NULL},
+        {"gather", gather, NO_ARGUMENT, NULL}, {"is_parked", is_parked, NO_ARGUMENT, NULL},
         {"begin", begin, NO_ARGUMENT, NULL}, {"has_env", has_env, NO_ARGUMENT, NULL},
         {"arg", word, ONE_ARGUMENT, NULL}, {"env", variable, ONE_ARGUMENT, NULL},
         {"exit", leave, ONE_ARGUMENT, NULL}, {0}};

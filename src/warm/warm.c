@@ -13,9 +13,8 @@
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
-#include "box/init.h"
-#include "box/seccomp.h"
 #include "base/sys.h"
+#include "box/init.h"
 #include "proto/zygote.h"
 
 #include <fcntl.h>
@@ -31,7 +30,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Where jobs follow each other faster than this, rehearsing costs more than it saves. Sessions
@@ -96,6 +94,7 @@ static int fill_inside(const int *fds, unsigned count)
         .has_memory = request.has_memory,
         .landlock_abi = (int)request.landlock_abi,
         .link_fd = take_next(fds, count, &at),
+        .life_fd = ZYGOTE_LIFE_FD,
         .job_fd = -1,
         .stdin_fd = -1,
         .stdout_fd = -1,
@@ -134,12 +133,6 @@ static int fill_inside(const int *fds, unsigned count)
 static int leave_root(void)
 {
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
-}
-
-/* The filter of all boxes to come; each adds what is about making boxes. */
-static int confine(void)
-{
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(SECCOMP_FIRST);
 }
 
 /* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
@@ -224,7 +217,7 @@ EXPORT int hermes_warm_serve(void)
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 || confine() < 0 ||
+    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
     if (__builtin_setjmp(interpreter))
@@ -375,17 +368,14 @@ EXPORT const char *hermes_warm_env(unsigned i)
     return words.env[i];
 }
 
-/* Holds the program's memory until all of the program is dead: the kernel tells of the end of a
- * process only after it has taken that apart, if nobody else has it. */
-static int hold_memory(void *program)
+/* Holds the program's memory until init, which reports the program's end first, ends the box.
+ * Without a holder the kernel takes the memory apart before init learns of the end. */
+static _Noreturn int hold_memory(void *unused)
 {
-    const struct timespec nap = {.tv_nsec = 500000}; /* for those who have to tell of the end */
+    (void)unused;
     (void)sys_close_range(0, ~0u, 0);
-    wait_until_alone();
-    do
-        (void)nanosleep(&nap, NULL);
-    while (getppid() == *(pid_t *)program);
-    _exit(0);
+    for (;;)
+        (void)pause();
 }
 
 /* Past its own limit of processes the program must not go, or the control group would tell. The
@@ -401,10 +391,7 @@ static bool has_room(void)
 
 EXPORT _Noreturn void hermes_warm_exit(int status)
 {
-    pid_t program = getpid();
-    is_shared = 1;
-    (void)syscall(SYS_set_tid_address, &is_shared);
     if (has_room())
-        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, &program);
+        (void)clone(hold_memory, stack + sizeof(stack), CLONE_VM, NULL);
     _exit(status);
 }

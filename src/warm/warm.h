@@ -8,14 +8,8 @@
 /* As a zygote: makes boxes. Returns 0 in each, negative when there will be none any more. */
 EXPORT int hermes_warm_serve(void);
 
-/* As a zygote, before that: makes its memory cheap to copy. */
+/* As a zygote, before that: makes its data cheap to copy. */
 EXPORT void hermes_warm_gather(void);
-
-/* Then: returns 1 in a copy, which is to do what programs do and then call hermes_warm_tried(),
- * and 0 in the zygote once the copy has ended. Not needed, but what the copy writes to is then
- * given to each box ahead. */
-EXPORT int hermes_warm_try(void);
-EXPORT _Noreturn void hermes_warm_tried(void);
 
 /* As a program of a pool: tells that it waits. Returns 0, or negative when nobody parked it. */
 EXPORT int hermes_warm_park(void);
@@ -37,5 +31,5 @@ EXPORT int hermes_warm_has_env(void);
 /* Makes the job's environment the process's. */
 EXPORT void hermes_warm_take_env(void);
 
-/* Ends the program. Its memory is given back afterwards, by somebody nobody waits for. */
+/* Ends the program. The kernel takes its memory apart when the box ends, after the report. */
 EXPORT _Noreturn void hermes_warm_exit(int status);

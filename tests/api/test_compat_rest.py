@@ -389,7 +389,7 @@ def test_content_types(server, kind, status):
 
 @pytest.mark.parametrize("path", ONE + MANY)
 def test_a_body_over_the_cap(server, path):
-    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % path.encode()
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path.encode()
     got = server.raw(head + b"Content-Length: 999999999\r\n\r\n")
     assert got.startswith(b"HTTP/1.1 413") and b"Content-Type: text/plain" in got, got
     body = b'{"language":"python","code":"' + b"#" * (17 << 20) + b'"}'
@@ -627,7 +627,7 @@ def test_a_key_is_needed_for_every_language(keyed, headers, language):
 def test_the_key_is_asked_before_anything_else(keyed):
     for path in ONE + MANY:
         assert keyed("POST", path, b"{", {"Content-Type": "text/plain"}).status == 401
-        head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" % path.encode()
+        head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n" % path.encode()
         got = keyed.raw(head)
         assert got.startswith(b"HTTP/1.1 401") and b"Auth Error:" in got
         assert b"Content-Type: application/json" in got

@@ -150,7 +150,7 @@ def get(s, path="/health", key=None, seconds=30):
         client.settimeout(seconds * SLOW)
         client.connect(s.getsockname())
         auth = "Authorization: Bearer %s\r\n" % key if key else ""
-        client.sendall(("GET %s HTTP/1.1\r\nHost: a\r\n%sConnection: close\r\n\r\n"
+        client.sendall(("GET %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n"
                         % (path, auth)).encode())
         try:
             return int(client.recv(65536).split()[1])
@@ -170,7 +170,7 @@ def test_passed_sockets_are_served_and_outlive_the_server(activated, work):
     # The sockets are the manager's: who connects meanwhile waits for the next server.
     with socket.create_connection(tcp.getsockname()) as early:
         early.settimeout(60 * SLOW)
-        early.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         server.start()
         assert early.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert (work / "passed").exists() and get(unix) == 200

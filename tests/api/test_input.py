@@ -38,7 +38,7 @@ def rss(pid):
 
 def test_o60_a_declared_length_over_the_cap_is_refused_at_once(server):
     began = time.monotonic()
-    got = server.raw(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    got = server.raw(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      b"Content-Length: 10737418240\r\n\r\n")
     assert got.startswith(b"HTTP/1.1 413") and b'"too_large"' in got
     assert time.monotonic() - began < 3 * SLOW
@@ -47,7 +47,7 @@ def test_o60_a_declared_length_over_the_cap_is_refused_at_once(server):
 def test_o60_an_endless_chunked_body_is_cut_off(server):
     before = rss(server.child("hermes-server"))
     s = socket.create_connection(("127.0.0.1", server.port), timeout=30 * SLOW)
-    s.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    s.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
               b"Transfer-Encoding: chunked\r\n\r\n")
     chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
     try:
@@ -92,11 +92,11 @@ def test_o63_absurd_limits(server, limit, value):
 def test_o65_huge_headers_and_targets(server):
     many = b"".join(b"X-%d: y\r\n" % i for i in range(20000))
     for data, status in (
-            (b"GET /health HTTP/1.1\r\nHost: x\r\nA: " + b"x" * (1 << 20) + b"\r\n\r\n",
+            (b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: " + b"x" * (1 << 20) + b"\r\n\r\n",
              (b"431", b"")),
-            (b"GET /health HTTP/1.1\r\nHost: x\r\n" + many + b"\r\n", (b"431", b"")),
-            (b"GET /" + b"x" * 131072 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (b"414", b"431", b"")),
-            (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (b"414",))):
+            (b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + many + b"\r\n", (b"431", b"")),
+            (b"GET /" + b"x" * 131072 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", (b"414", b"431", b"")),
+            (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", (b"414",))):
         got = server.raw(data, 3)
         # Bytes that were not read make the kernel reset the connection; the answer may be lost.
         assert got[9:12] in status, got[:100]
@@ -135,17 +135,17 @@ def test_o69_languages_and_types(server, body):
     (b"GET /HEALTH HTTP/1.1", (404,)), (b"BREW /health HTTP/1.1", (405,)),
     (b"GET /health HTTP/9.9", (400, 505))])
 def test_o71_routes_and_methods(server, line, statuses):
-    got = server.raw(line + b"\r\nHost: x\r\nConnection: close\r\n\r\n", 2)
+    got = server.raw(line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n", 2)
     assert int(got[9:12]) in statuses, got[:200]
 
 
 def test_o71_upgrade_is_not_taken(server):
-    got = server.raw(b"GET /health HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\n"
+    got = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nUpgrade: h2c\r\n"
                      b"Connection: Upgrade, close\r\n\r\n", 2)
     assert got.startswith(b"HTTP/1.1 200")
 
 
-POST = b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+POST = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize("data", [
@@ -159,17 +159,17 @@ POST = b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n
     POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     POST + b"Host: y\r\nContent-Length: 2\r\n\r\n{}",
     b"GET /health HTTP/1.1\r\n\r\n", b"GET /health HTTP/1.1\r\nHost : x\r\n\r\n",
-    b"GET /health HTTP/1.1\r\nHost: x\r\nA b: c\r\n\r\n",
-    b"GET /health HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n", b"GET /health\r\n\r\n"])
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nA b: c\r\n\r\n",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: b\rc\r\n\r\n", b"GET /health\r\n\r\n"])
 def test_the_gate_refuses_and_closes(server, data):
-    got = server.raw(data + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", 2)
+    got = server.raw(data + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 2)
     assert got[9:10] == b"4" or got == b"", got[:300]
     assert b"200 OK" not in got  # the second request was not served
 
 
 def test_pipelined_requests_are_answered_in_order(server):
-    got = server.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-                     b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 3)
+    got = server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                     b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 3)
     assert got.index(b"UP!") < got.index(b'"version"')
 
 

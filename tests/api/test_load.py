@@ -93,7 +93,7 @@ def test_r11_a_crowd_loses_nothing_and_shares_fairly(contained):
     assert server.programs() == pids
 
 
-HEAD = b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 SLEEP = {"language": "bash", "code": "sleep 60", "limits": {"wall_ms": 60000}}
 LOUD = {"language": "bash", "code": "head -c 3000000 /dev/zero | tr '\\0' x",
         "limits": {"output_kb": 8192}}

@@ -117,7 +117,7 @@ class Proxy:
 
 @pytest.fixture
 def proxy(make_server):
-    server = make_server(env={"API_TOKEN": KEY, "HERMES_RESUME_GRACE_S": "1"}, tcp=False)
+    server = make_server(env={"API_TOKEN": KEY, "HERMES_RESUME_GRACE_S": "1", "HERMES_USER": "www-data"}, tcp=False)
     proxy = Proxy(server)
     try:
         yield proxy

@@ -292,7 +292,7 @@ def test_r7_at_the_limit_of_processes(contained):
             reply = server("POST", "/v1/runs", body, conn=conn)
             assert reply.status == 503 and reply.json()["error"]["code"] == "unavailable", reply
         for _ in range(5):  # no thread for a new connection
-            got = server.raw(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", 2)
+            got = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 2)
             assert got.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1\r\n" in got, got
             head, body = got.split(b"\r\n\r\n", 1)
             assert json.loads(body)["error"]["code"] == "unavailable"

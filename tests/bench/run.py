@@ -25,6 +25,7 @@ BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve
 HERMES = str(BUILD / "hermes")
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "languages")]
 import judge as judging  # noqa: E402
+from fair import one_key_at_its_worst  # noqa: E402
 from over_http import health_per_second, over_http  # noqa: E402
 from sessions import sessions  # noqa: E402
 from picture import draw  # noqa: E402
@@ -184,7 +185,7 @@ def judge(bench):
 
 
 MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, judge, over_http,
-                health_per_second, warm_python, warm_parked, sessions]
+                health_per_second, warm_python, warm_parked, sessions, one_key_at_its_worst]
 
 
 def show(r):

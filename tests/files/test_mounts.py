@@ -146,6 +146,72 @@ os.symlink("/mnt/shared/old", "/box/collected")
     assert found["collected"] == "not_regular"
 
 
+WHERE = """\
+import os
+for path in "/box/a/inner", "/usr/local", "/etc", "/tmp":
+    print(path, os.path.exists(path + "/mark"))
+"""
+
+
+@pytest.fixture
+def nested(area, shared):
+    """A directory to be mounted below the shared one, where an honest place is."""
+    other = area / "other"
+    other.mkdir()
+    (other / "mark").write_text("x")
+    (shared / "inner").mkdir()
+    os.chown(shared / "inner", OWNER, GROUP)
+    return other
+
+
+def test_a_mount_below_a_shared_directory(area, shared, nested):
+    answer = run("--rw", "%s:/box/a" % shared, "--ro", "%s:/box/a/inner" % nested, script(area, WHERE))
+    assert answer["stdout"] == "/box/a/inner True\n/usr/local False\n/etc False\n/tmp False\n", answer
+
+
+@pytest.mark.parametrize("target, below", [("/new/usr", "local"), ("/new/etc", "x"), ("../../usr", "local"), ("/new/tmp", ""),
+                                           ("inner", ""), ("/proc/1/root", "tmp"), ("/proc/self/fd", "3")])
+def test_a_link_that_another_run_planted_leads_no_mount_astray(area, shared, nested, target, below):
+    planted = run("--rw", "%s:/mnt/shared" % shared, script(area, "import os; os.symlink(%r, '/mnt/shared/link')" % target))
+    assert planted["status"] == "ok" and os.readlink(shared / "link") == target
+    path = "/box/a/link" + ("/" + below if below else "")
+    with pytest.raises(Refused) as refused:
+        run("--rw", "%s:/box/a" % shared, "--ro", "%s:%s" % (nested, path), script(area, WHERE))
+    assert path in refused.value.text and "a link or a file is in the way" in refused.value.text
+    assert sorted(p.name for p in shared.iterdir()) == ["inner", "link", "old", "other", "victim"]  # nothing was made
+
+
+SWAP = """\
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+os.chdir(sys.argv[1])
+os.symlink("/new/usr", "link")
+print(1, flush=True)
+while True:
+    libc.renameat2(-100, b"inner", -100, b"link", 2)
+"""
+
+
+def test_a_link_that_comes_and_goes_leads_no_mount_astray(area, shared, nested):
+    """It is a directory at one moment and a link at the next."""
+    (shared / "inner/local").mkdir()
+    swap = subprocess.Popen(["/usr/bin/python3", "-c", SWAP, shared], stdout=subprocess.PIPE)
+    seen = []
+    try:
+        assert swap.stdout.readline()
+        for _ in range(30):
+            try:
+                answer = run("--ro", "%s:/box/a" % shared, "--ro", "%s:/box/a/inner/local" % nested, script(area, WHERE))
+                seen.append(answer["stdout"].splitlines()[1])
+            except Refused as refused:
+                assert "/box/a/inner/local" in refused.text
+                seen.append("refused")
+    finally:
+        swap.kill()
+        swap.communicate()
+    assert "/usr/local True" not in seen and "/usr/local False" in seen and "refused" in seen, seen
+
+
 SET_ID = """\
 import ctypes, os
 os.chdir("/mnt/shared")

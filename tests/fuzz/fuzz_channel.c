@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct channel_frame frame;
     size_t taken = 0;
     int r;
-    channel_init(&c, -1);
+    channel_init(&c, -1, NULL);
     if (buf_append(&c.in, data, size) == 0) {
         while ((r = channel_next(&c, &frame)) == 1) {
             taken += frame.len;

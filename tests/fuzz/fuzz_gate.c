@@ -95,7 +95,7 @@ int MHD_get_connection_values_n(struct MHD_Connection *connection, enum MHD_Valu
 
 struct seen {
     unsigned hosts, lengths, codings;
-    bool plain_length, plain_coding;
+    bool plain_length, plain_coding, is_zero;
 };
 
 static enum MHD_Result see(void *context, enum MHD_ValueKind kind, const char *name,
@@ -106,6 +106,7 @@ static enum MHD_Result see(void *context, enum MHD_ValueKind kind, const char *n
     seen->hosts += strcasecmp(name, "Host") == 0;
     if (strcasecmp(name, "Content-Length") == 0) {
         seen->lengths++;
+        seen->is_zero = value_len == strspn(text, "0");
         seen->plain_length = value_len && value_len == strspn(text, "0123456789");
     }
     if (strcasecmp(name, "Transfer-Encoding") == 0) {
@@ -136,7 +137,8 @@ static void check_request(char *text)
     (void)MHD_get_connection_values_n(NULL, MHD_HEADER_KIND, see, &seen);
     if (seen.hosts > 1 || (!is_1_0 && seen.hosts == 0) || seen.lengths + seen.codings > 1 ||
         (seen.lengths && !seen.plain_length) || (seen.codings && !seen.plain_coding) ||
-        (is_1_0 && seen.codings) || req.declares_body != (seen.lengths + seen.codings == 1))
+        (is_1_0 && seen.codings) ||
+        req.declares_body != (seen.lengths + seen.codings == 1 && !seen.is_zero))
         abort();
 }
 

@@ -22,7 +22,7 @@ class Answer:
 
 def encode(method, path, body=None, headers=(), key=None):
     """The bytes of a request; body is bytes, or what becomes JSON."""
-    lines = ["%s %s HTTP/1.1" % (method, path), "Host: hermes"]
+    lines = ["%s %s HTTP/1.1" % (method, path), "Host: localhost"]
     if body is not None:
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         lines += ["Content-Type: application/json", "Content-Length: %d" % len(body)]

@@ -16,7 +16,7 @@ from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: F40
 PROGRAMS = ("hermes-server", "hermes-spawn")
 # Network namespaces for the next boxes (src/spawn/network.h), and a second zygote with its group.
 KEPT = {"hermes-spawn": 32 + 8}
-KEPT_LEAVES, LEAF_FDS = 36, 12  # control groups for them (src/spawn/box.h), and what each has open
+KEPT_LEAVES, LEAF_FDS = 36, 13  # control groups for them (src/spawn/box.h), and what each has open
 
 
 def pss_kb(pid):

@@ -3,6 +3,7 @@
 /* Stands in for hermes-spawn (HERMES_SPAWN) and makes one system call of one of its processes fail:
  *
  *   inject LOG ROLE CALL N ERRNO PROGRAM     fails the Nth CALL of that role
+ *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL; the others go on
  *   inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
  *
  * Roles: spawner, init (its child in a new pid namespace), payload (init's first child, until it
@@ -101,6 +102,20 @@ static void set_registers(pid_t pid, int entry, int error)
     (void)ptrace(PTRACE_SETREGSET, pid, (void *)NT_PRSTATUS, &io);
 }
 
+/* Returns when the spawner is dead, before who is at the site goes on. Its own status is all
+ * that main() still wants of it. */
+static int end_spawner(pid_t spawner)
+{
+    int status = 0;
+    (void)kill(spawner, SIGKILL);
+    while (waitpid(spawner, &status, __WALL) == spawner && !WIFEXITED(status) && !WIFSIGNALED(status))
+        ;
+    struct task *gone = find(spawner);
+    if (gone)
+        gone->pid = 0;
+    return 128 + SIGKILL;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 7)
@@ -108,6 +123,7 @@ int main(int argc, char **argv)
     int record = strcmp(argv[2], "record") == 0;
     unsigned long want_call = strtoul(argv[3], NULL, 10);
     unsigned want_n = (unsigned)strtoul(argv[4], NULL, 10);
+    int kills = strcmp(argv[5], "kill") == 0;
     int error = atoi(argv[5]);
     int fd = open(argv[1], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     out = fdopen(fd, "a");
@@ -182,9 +198,13 @@ int main(int argc, char **argv)
                     fprintf(out, "%s %lu %u\n", role_names[t->role], nr, n);
                 } else if (nr == want_call && n == want_n &&
                     strcmp(argv[2], role_names[t->role]) == 0) {
-                    t->fail = 1;
-                    set_registers(pid, 1, 0);
                     fprintf(out, "fired\n");
+                    if (kills) {
+                        result = end_spawner(spawner);
+                    } else {
+                        t->fail = 1;
+                        set_registers(pid, 1, 0);
+                    }
                 }
             } else if (info.op == PTRACE_SYSCALL_INFO_EXIT && t->fail) {
                 t->fail = 0;

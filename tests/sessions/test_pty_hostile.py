@@ -135,7 +135,7 @@ def test_a_copy_does_not_share_a_terminal(session):
 
 
 WHERE = "for f in /proc/self/ns/*; do readlink $f; done; cat /proc/self/limits; grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNew|Seccomp:|Uid|Gid|Groups' /proc/self/status"
-# The filter comes in one part or in two (src/box/seccomp.h); what it answers is the same. Arguments that do nothing.
+# Arguments that do nothing, should a call be let through.
 ANSWERS = """import ctypes
 call = ctypes.CDLL(None, use_errno=True).syscall
 for number in list(range(153, 180)) + list(range(246, 252)) + [272, 302, 308, 317] + list(range(425, 444)):

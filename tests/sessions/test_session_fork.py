@@ -537,6 +537,19 @@ def ask(fd, word, answer, ask=functions['ask']):
     ask(fd, word, answer)
     os._exit(0)
 functions['ask'] = ask""",
+    # never waits, and makes calls that its filter refuses (test_session_fork_hostile.py has more of this kind)
+    "calls after hello": """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+refused = ((425, 38), (294, 38), (250, 38), (437, 38), (272, 1))  # io_uring, inotify, keyctl, openat2, unshare
+def ask(fd, word, answer, ask=functions['ask']):
+    os.write(fd, b'h')
+    while True:
+        for call, error in refused:  # 272: a user and a network namespace
+            if libc.syscall(call, 0x50000000) != -1 or ctypes.get_errno() != error:
+                os.close(os.open('/box/odd', os.O_CREAT, 0o600))
+        os.close(os.open('/box/tried', os.O_CREAT, 0o600))
+functions['ask'] = ask""",
     "rubbish": "functions['ask'] = lambda fd, word, answer: (os.write(fd, b'zzzz'), os.read(fd, 1))",
     "wrong word": """
 def ask(fd, word, answer, ask=functions['ask']):
@@ -561,6 +574,8 @@ def test_lies_are_found_out(session, lie):
         assert reply.status == 409, reply
         assert time.monotonic() - start < 30
     assert one.out("print('alive')") == "alive\n"
+    assert one.out("print(os.path.exists('/box/tried'), os.path.exists('/box/odd'))") \
+        == "%s False\n" % (lie == "calls after hello")
     assert other.out("print('alive')") == "alive\n"
     assert fork(other).out("print(2)") == "2\n"
 

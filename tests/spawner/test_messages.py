@@ -39,8 +39,8 @@ GOOD = (64 * MB, 16 * MB, 16 * MB, 8 * MB, 1024, 16, 64, 1000, 5, 0)
 EVENT = struct.Struct("=IIiiIIQQQQQQ")
 
 
-def setup_message(flags=0, protocol=1, networks=2):
-    return struct.pack("=4I" + LIMITS + "4I", SETUP, protocol, flags, 1, *MAXIMA, 0, 0, networks, 0)
+def setup_message(flags=0, protocol=1, networks=2, processes_total=0):
+    return struct.pack("=4I" + LIMITS + "6I", SETUP, protocol, flags, 1, *MAXIMA, 0, 0, networks, 0, processes_total, 0)
 
 
 def entry(kind, path, source=""):
@@ -70,9 +70,9 @@ def host_root(program):
                 entry(ENTRY_DEVICE, "/dev/null", "/dev/null"), entry(ENTRY_EXEC, program))
 
 
-def box(root=0, exec=0, flags=0, remove=0, limits=GOOD, mounts=(), mount_count=None):
-    head = struct.pack("=6I", BOX, root, exec, flags, remove,
-                       len(mounts) if mount_count is None else mount_count)
+def box(root=0, exec=0, flags=0, remove=0, limits=GOOD, mounts=(), mount_count=None, owner=0):
+    head = struct.pack("=8I", BOX, root, exec, flags, remove,
+                       len(mounts) if mount_count is None else mount_count, owner, 0)
     body = b"".join(struct.pack("=2I256s", *m) for m in mounts)
     return head + struct.pack("=" + LIMITS, *limits) + body.ljust(8 * 264, b"\0")
 
@@ -322,12 +322,12 @@ def test_random_packets_neither_crash_nor_leak(sealed, pipes):
     rng = random.Random(20261115)
     before = s.descriptors()
     for i in range(1500):
-        size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2191, 2192, 2193, 9000])
+        size = rng.choice([0, 1, 3, 4, 8, 80, 264, 520, 528, 2199, 2200, 2201, 9000])
         data = bytearray(rng.randbytes(size))
         if size >= 4:
             kinds = [0, SEAL, BOX, PROBE, ZYGOTE, NETWORK, 9, 0xFFFFFFFF] if sealed else [0, MOUNT, BOX, 9]
             struct.pack_into("=I", data, 0, rng.choice(kinds))
-        if sealed and size == 2192 and rng.random() < 0.5:
+        if sealed and size == 2200 and rng.random() < 0.5:
             struct.pack_into("=6I", data, 0, BOX, 0, 0, rng.getrandbits(4), 0, rng.getrandbits(4))
         fds = [pipes[0][1]] * rng.choice([0, 0, 1, 4, 6, 20])
         if not size:
@@ -367,8 +367,8 @@ class Live:
         for fd in ends:
             os.close(fd)
 
-    def command(self, kind, fds=()):
-        self.socket.sendmsg([struct.pack("=I", kind)],
+    def command(self, kind, fds=(), is_idle=0):
+        self.socket.sendmsg([struct.pack("=2I", kind, is_idle)],
                             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
 
     def event(self):
@@ -514,7 +514,7 @@ def test_commands_that_do_not_fit_end_the_box(shell, pipes):
         theirs.close()
         os.close(fd)
         assert EVENT.unpack(ours.recv(4096))[0] == STARTED
-        ours.send(struct.pack("=I", kind))
+        ours.send(struct.pack("=2I", kind, 0))
         assert EVENT.unpack(ours.recv(4096))[0] == ENDED
         ours.close()
     assert shell.settles_holding(before)
@@ -747,6 +747,35 @@ def test_files_by_what_is_no_socket(shell, pipes):
         assert live.event()[0] == STARTED
         live.command(FILES, bad)
         assert live.kinds()[-1] == ENDED
+
+
+@pytest.mark.parametrize("name", ["path", "abstract"])
+def test_a_connection_to_a_service_is_no_channel(shell, name):
+    """A server that was taken over may have one; no helper and no program of a box may speak on it."""
+    with tempfile.TemporaryDirectory() as path:
+        address = path + "/socket" if name == "path" else "\0hermes-spawn-service-%d" % os.getpid()
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(address)
+        listening.listen()
+        ours = socket.socket(socket.AF_UNIX)
+        ours.connect(address)
+        theirs = listening.accept()[0]
+        for end in (ours, theirs):
+            for kind, fds in ((FILES, [end.fileno()]), (TERMINAL, [end.fileno(), job(["/usr/bin/bash"])])):
+                live = Live(shell)
+                assert live.event()[0] == STARTED
+                live.command(kind, fds)
+                assert live.kinds()[-1] == ENDED, (kind, end)
+                for fd in fds[1:]:
+                    os.close(fd)
+        bound, peer = socket.socketpair()  # an end of a pair that was given a name
+        bound.bind(path + "/named")
+        live = Live(shell)
+        assert live.event()[0] == STARTED
+        live.command(FILES, [peer.fileno()])
+        assert live.kinds()[-1] == ENDED
+        for one in (listening, ours, theirs, bound, peer):
+            one.close()
 
 
 def test_a_flood_of_helpers_does_not_stop_the_spawner(shell, pipes):

@@ -23,14 +23,35 @@ static struct admit *make(uint32_t concurrency, uint32_t queue, uint64_t memory_
         .concurrency = concurrency,
         .queue = queue,
         .wait_ms = 5000,
-        .memory_mb = memory_mb});
+        .memory_mb = memory_mb,
+        .reserve_mb = memory_mb / 4 * 3,
+        .processes = 1000,
+        .sessions = 8,
+        .sessions_per_key = 4});
+}
+
+static struct admit_need run_of(uint64_t memory_mb)
+{
+    return admit_need_run(&(struct box_need){.memory_mb = memory_mb, .processes = 1});
+}
+
+static struct admit_need session_of(uint64_t memory_mb)
+{
+    return admit_need_session(&(struct box_need){.memory_mb = memory_mb, .processes = 1});
+}
+
+static int begin(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret,
+    unsigned *ret_retry_s, struct err *err)
+{
+    const struct admit_need need = run_of(memory_mb);
+    return admit_begin(a, owner, &need, ret, ret_retry_s, err);
 }
 
 static int enter(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret)
 {
     struct err err = {0};
     unsigned retry_s;
-    int r = admit_begin(a, owner, memory_mb, ret, &retry_s, &err);
+    int r = begin(a, owner, memory_mb, ret, &retry_s, &err);
     return r < 0 ? r : admit_wait(a, ret, -1, 0, &retry_s, &err);
 }
 
@@ -42,7 +63,7 @@ static void past_the_queue_it_is_busy_with_an_estimate(void **state)
     unsigned retry_s = 0;
 
     assert_int_equal(enter(a, 0, 10, &one), 0);
-    assert_true(admit_begin(a, 0, 10, &two, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 10, &two, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     assert_true(retry_s >= 1);
     admit_leave(a, &one, 0);
@@ -59,7 +80,7 @@ static void memory_is_never_promised_twice(void **state)
     unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 80, &big), 0);
-    assert_int_equal(admit_begin(a, 1, 40, &small, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 40, &small, &retry_s, &err), 0);
     assert_int_equal(small.place, PLACE_WAITING);
     admit_leave(a, &big, 0);
     assert_int_equal(small.place, PLACE_TAKEN);
@@ -77,8 +98,8 @@ static void keys_take_turns(void **state)
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(admit_begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
-    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
     admit_leave(a, &first, 0);
     struct admit_ticket *next = of_a[0].place == PLACE_TAKEN ? &of_a[0] : &of_b;
     assert_int_equal(next->place, PLACE_TAKEN);
@@ -105,8 +126,8 @@ static void a_flood_of_one_key_makes_way_for_the_other(void **state)
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(admit_begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
-    assert_int_equal(admit_begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
     assert_int_equal(flood[3].place, PLACE_EVICTED);
     assert_true(admit_wait(a, &flood[3], -1, 0, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
@@ -128,11 +149,11 @@ static void who_leaves_the_queue_frees_its_place(void **state)
     int cancel = eventfd(1, EFD_CLOEXEC);
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
-    assert_int_equal(admit_begin(a, 0, 1, &gone, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &gone, &retry_s, &err), 0);
     assert_int_equal(admit_wait(a, &gone, cancel, 0, &retry_s, &err), -ECANCELED);
     admit_get_state(a, &now);
     assert_int_equal(now.waiting, 0);
-    assert_int_equal(admit_begin(a, 0, 1, &next, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &next, &retry_s, &err), 0);
     admit_leave(a, &first, 0);
     assert_int_equal(admit_wait(a, &next, -1, 0, &retry_s, &err), 0);
     admit_leave(a, &next, 0);
@@ -145,8 +166,12 @@ static void quotas_of_a_key_hold(void **state)
     struct key items[3] = {{.name = "slow", .rate_per_m = 2},
         {.name = "poor", .cpu_s_per_hour = 1}, {.name = "narrow", .concurrency = 1}};
     struct keys keys = {.items = items, .count = 3};
-    struct admit *a = admit_new(&(struct admit_options){
-        .keys = &keys, .concurrency = 8, .queue = 8, .wait_ms = 50, .memory_mb = 1000});
+    struct admit *a = admit_new(&(struct admit_options){.keys = &keys,
+        .concurrency = 8,
+        .queue = 8,
+        .wait_ms = 50,
+        .memory_mb = 1000,
+        .processes = 1000});
     struct admit_ticket t, second, third;
     struct err err = {0};
     unsigned retry_s = 0;
@@ -155,22 +180,290 @@ static void quotas_of_a_key_hold(void **state)
         assert_int_equal(enter(a, 0, 1, &t), 0);
         admit_leave(a, &t, 0);
     }
-    assert_true(admit_begin(a, 0, 1, &t, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 1, &t, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     assert_in_range(retry_s, 20, 31);
 
     assert_int_equal(enter(a, 1, 1, &t), 0);
     admit_leave(a, &t, 2000);
-    assert_true(admit_begin(a, 1, 1, &t, &retry_s, &err) < 0);
+    assert_true(begin(a, 1, 1, &t, &retry_s, &err) < 0);
     assert_true(retry_s > 1000);
 
     assert_int_equal(enter(a, 2, 1, &t), 0);
-    assert_int_equal(admit_begin(a, 2, 1, &second, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 2, 1, &second, &retry_s, &err), 0);
     assert_int_equal(second.place, PLACE_WAITING);
-    assert_true(admit_begin(a, 2, 1, &third, &retry_s, &err) < 0);
+    assert_true(begin(a, 2, 1, &third, &retry_s, &err) < 0);
     assert_true(admit_wait(a, &second, -1, 0, &retry_s, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     admit_leave(a, &t, 0);
+    admit_free(a);
+}
+
+static void reserve(struct admit *a, int owner, uint64_t memory_mb, int wanted)
+{
+    struct err err = {0};
+    unsigned retry_s;
+    const struct admit_need need = session_of(memory_mb);
+    int r = admit_reserve(a, owner, &need, &retry_s, &err);
+    assert_int_equal(r < 0 ? (int)err.code : 0, wanted);
+}
+
+static void give_back(struct admit *a, int owner, uint64_t memory_mb)
+{
+    const struct admit_need need = session_of(memory_mb);
+    admit_give_back(a, owner, &need);
+}
+
+/* One key has a session and a run that does not fit beside it; the others go on, and so do its
+ * own smaller runs. */
+static void what_does_not_fit_is_passed_over(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    struct admit_ticket large, small, other;
+    struct err err = {0};
+    unsigned retry_s;
+
+    reserve(a, 0, 200, 0);
+    assert_int_equal(begin(a, 0, 850, &large, &retry_s, &err), 0);
+    assert_int_equal(large.place, PLACE_WAITING);
+    assert_int_equal(begin(a, 1, 100, &other, &retry_s, &err), 0);
+    assert_int_equal(other.place, PLACE_TAKEN);
+    assert_int_equal(other.wake_fd, -1); /* it was not even queued */
+    assert_int_equal(begin(a, 0, 100, &small, &retry_s, &err), 0);
+    assert_int_equal(small.place, PLACE_TAKEN);
+    admit_leave(a, &other, 0);
+    admit_drop(a, &small);
+    assert_int_equal(large.place, PLACE_WAITING);
+    give_back(a, 0, 200);
+    assert_int_equal(large.place, PLACE_TAKEN);
+    admit_drop(a, &large);
+    admit_free(a);
+}
+
+static void what_can_never_fit_is_refused_at_once(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    struct admit_ticket t;
+    const uint64_t sizes[] = {876, 1001, UINT64_MAX - 1, UINT64_MAX};
+    unsigned retry_s;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct err err = {0};
+        assert_true(begin(a, 0, sizes[i], &t, &retry_s, &err) < 0);
+        assert_int_equal(err.code, ERR_INVALID);
+        assert_string_equal(err.field, "limits.memory_mb");
+        reserve(a, 0, sizes[i], ERR_INVALID);
+    }
+    reserve(
+        a, 0, 564, ERR_INVALID); /* 750 are for sessions, three quarters of them for a key */
+    reserve(a, 0, 563, 0);
+    give_back(a, 0, 563);
+    admit_free(a);
+}
+
+/* A large run of the same key waits for small ones to end, while those behind it wait, too, but
+ * only for a short time. */
+static void a_large_run_holds_back_its_own_key_for_a_short_time(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    struct admit_ticket first, large, small, other;
+    struct err err = {0};
+    unsigned retry_s;
+
+    assert_int_equal(enter(a, 0, 100, &first), 0);
+    assert_int_equal(begin(a, 0, 800, &large, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 10, &small, &retry_s, &err), 0);
+    assert_int_equal(small.place, PLACE_WAITING);
+    assert_int_equal(begin(a, 1, 10, &other, &retry_s, &err), 0);
+    assert_int_equal(other.place, PLACE_TAKEN);
+    admit_drop(a, &other);
+    uint64_t until_ms = clock_ms() + 10000;
+    while (small.place == PLACE_WAITING && clock_ms() < until_ms) {
+        (void)usleep(20000);
+        admit_tick(a);
+    }
+    assert_int_equal(small.place, PLACE_TAKEN);
+    assert_int_equal(large.place, PLACE_WAITING);
+    admit_drop(a, &small);
+    admit_leave(a, &first, 0);
+    assert_int_equal(large.place, PLACE_TAKEN);
+    admit_drop(a, &large);
+    admit_free(a);
+}
+
+/* The same, but the large run gives up. */
+static void who_gives_up_holds_back_nobody(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct admit *a = make(4, 10, 1000);
+        struct admit_ticket first, large, small;
+        struct err err = {0};
+        unsigned retry_s;
+        int cancel = eventfd(1, EFD_CLOEXEC);
+
+        assert_int_equal(enter(a, 0, 100, &first), 0);
+        assert_int_equal(begin(a, 0, 800, &large, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 10, &small, &retry_s, &err), 0);
+        if (i == 0)
+            assert_int_equal(admit_wait(a, &large, cancel, 0, &retry_s, &err), -ECANCELED);
+        else
+            admit_drop(a, &large);
+        assert_int_equal(small.place, PLACE_TAKEN);
+        admit_drop(a, &large); /* of what is given up already: nothing */
+        admit_drop(a, &small);
+        admit_leave(a, &first, 0);
+        (void)close(cancel);
+        admit_free(a);
+    }
+}
+
+/* Runs of one key fill the memory; what ends of them goes to the key below its share, and not
+ * to more of the same. */
+static void memory_is_saved_up_for_a_key_within_its_share(void **state)
+{
+    struct admit *a = make(20, 20, 1000);
+    struct admit_ticket full[8], more, large, tiny;
+    struct err err = {0};
+    unsigned retry_s;
+
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(enter(a, 0, 100, &full[i]), 0);
+    assert_int_equal(begin(a, 1, 500, &large, &retry_s, &err), 0);
+    assert_int_equal(large.place, PLACE_WAITING);
+    assert_int_equal(begin(a, 0, 50, &more, &retry_s, &err), 0);
+    assert_int_equal(more.place, PLACE_WAITING);
+    for (size_t i = 0; i < 2; i++)
+        admit_leave(a, &full[i], 0);
+    assert_int_equal(more.place, PLACE_WAITING);
+    assert_int_equal(large.place, PLACE_WAITING);
+    admit_leave(a, &full[2], 0);
+    assert_int_equal(large.place, PLACE_TAKEN);
+    assert_int_equal(more.place, PLACE_WAITING);
+    admit_drop(a, &large);
+    assert_int_equal(more.place, PLACE_TAKEN);
+    admit_drop(a, &more);
+    assert_int_equal(enter(a, 1, 1, &tiny), 0);
+    admit_leave(a, &tiny, 0);
+    for (size_t i = 3; i < 8; i++)
+        admit_leave(a, &full[i], 0);
+    admit_free(a);
+}
+
+static void places_above_a_share_are_lent(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    struct admit_ticket of_a[5], of_b[3];
+    struct admit_state now;
+    struct err err = {0};
+    unsigned retry_s;
+
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
+    assert_int_equal(of_a[3].place, PLACE_TAKEN);
+    assert_int_equal(of_a[4].place, PLACE_WAITING);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(begin(a, 1, 1, &of_b[i], &retry_s, &err), 0);
+    assert_int_equal(of_b[1].place, PLACE_TAKEN);
+    assert_int_equal(of_b[2].place, PLACE_WAITING); /* above its share, too */
+    admit_get_state(a, &now);
+    assert_int_equal(now.running, 6);
+    assert_int_equal(now.running_max, 8);
+    for (size_t i = 0; i < 3; i++)
+        admit_drop(a, &of_b[i]);
+    assert_int_equal(of_a[4].place, PLACE_WAITING);
+    for (size_t i = 0; i < 5; i++)
+        admit_drop(a, &of_a[i]);
+    admit_free(a);
+}
+
+static void sessions_above_a_share_are_to_make_room(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    uint64_t excess[3];
+    struct admit_ticket run;
+    struct err err = {0};
+    unsigned retry_s;
+    const struct admit_need half = session_of(375), more = session_of(376);
+
+    reserve(a, 0, 280, 0);
+    reserve(a, 0, 280, 0);
+    reserve(a, 0, 10, ERR_BUSY); /* the last quarter is for others */
+    assert_false(admit_find_excess(a, 0, &half, excess));
+    assert_true(admit_find_excess(a, 1, &half, excess));
+    assert_true(excess[1] > 0 && excess[0] == 0 && excess[2] == 0);
+    assert_false(admit_find_excess(a, 1, &more, excess)); /* more than a share */
+    assert_int_equal(begin(a, 1, 440, &run, &retry_s, &err), 0);
+    assert_false(admit_find_excess(a, -1, NULL, excess)); /* it fits beside them */
+    admit_drop(a, &run);
+    assert_int_equal(begin(a, 1, 500, &run, &retry_s, &err), 0);
+    assert_int_equal(run.place, PLACE_WAITING);
+    assert_true(admit_find_excess(a, -1, NULL, excess));
+    assert_true(excess[1] > 0);
+    give_back(a, 0, 280);
+    assert_int_equal(run.place, PLACE_TAKEN);
+    assert_false(admit_find_excess(a, -1, NULL, excess));
+    admit_drop(a, &run);
+    give_back(a, 0, 280);
+    admit_free(a);
+}
+
+/* An exec that waits for a tool: its place serves others meanwhile, and it is the next one
+ * afterwards, however full the queue is. */
+static void a_place_can_be_taken_again(void **state)
+{
+    struct admit *a = make(1, 2, 1000);
+    struct admit_ticket exec, waiting[2];
+    const struct admit_need need = admit_need_exec();
+    struct err err = {0};
+    unsigned retry_s;
+
+    assert_int_equal(admit_begin(a, 0, &need, &exec, &retry_s, &err), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(begin(a, 0, 1, &waiting[i], &retry_s, &err), 0);
+    admit_drop(a, &exec);
+    assert_int_equal(waiting[0].place, PLACE_TAKEN);
+    struct admit_ticket last;
+    assert_int_equal(begin(a, 0, 1, &last, &retry_s, &err), 0);
+    admit_resume(a, &exec);
+    assert_int_equal(exec.place, PLACE_WAITING);
+    assert_true(exec.wake_fd >= 0);
+    admit_drop(a, &waiting[0]);
+    assert_int_equal(exec.place, PLACE_TAKEN);
+    assert_int_equal(waiting[1].place, PLACE_WAITING);
+    assert_int_equal(admit_wait(a, &exec, -1, 0, &retry_s, &err), 0);
+    admit_drop(a, &exec);
+    assert_int_equal(waiting[1].place, PLACE_TAKEN);
+    admit_drop(a, &waiting[1]);
+    admit_drop(a, &last);
+    admit_free(a);
+}
+
+/* Workers of a judgement: large runs of another key in the queue take none of them. */
+static void places_beside_are_kept_within_a_share(void **state)
+{
+    struct admit *a = make(4, 10, 1000);
+    struct admit_ticket large, first, beside, above, other;
+    const struct admit_need need = run_of(10);
+    struct err err = {0};
+    unsigned retry_s;
+
+    reserve(a, 0, 200, 0);
+    assert_int_equal(begin(a, 0, 850, &large, &retry_s, &err), 0);
+    assert_int_equal(enter(a, 1, 10, &first), 0);
+    assert_true(admit_try(a, 1, &need, &beside));
+    assert_false(admit_is_wanted(a, &first));
+    assert_true(admit_try(a, 1, &need, &above));
+    assert_true(admit_is_wanted(a, &first));
+    admit_drop(a, &above);
+    assert_false(admit_is_wanted(a, &first));
+    assert_int_equal(begin(a, 1, 860, &other, &retry_s, &err), 0); /* of the same key */
+    assert_true(admit_is_wanted(a, &first));
+    assert_false(admit_try(a, 1, &need, &above));
+    admit_drop(a, &other);
+    admit_drop(a, &beside);
+    admit_drop(a, &first);
+    admit_drop(a, &large);
+    give_back(a, 0, 200);
     admit_free(a);
 }
 
@@ -235,6 +528,15 @@ int main(void)
         cmocka_unit_test(a_flood_of_one_key_makes_way_for_the_other),
         cmocka_unit_test(who_leaves_the_queue_frees_its_place),
         cmocka_unit_test(quotas_of_a_key_hold),
+        cmocka_unit_test(what_does_not_fit_is_passed_over),
+        cmocka_unit_test(what_can_never_fit_is_refused_at_once),
+        cmocka_unit_test(a_large_run_holds_back_its_own_key_for_a_short_time),
+        cmocka_unit_test(who_gives_up_holds_back_nobody),
+        cmocka_unit_test(memory_is_saved_up_for_a_key_within_its_share),
+        cmocka_unit_test(places_above_a_share_are_lent),
+        cmocka_unit_test(sessions_above_a_share_are_to_make_room),
+        cmocka_unit_test(a_place_can_be_taken_again),
+        cmocka_unit_test(places_beside_are_kept_within_a_share),
         cmocka_unit_test(many_threads_never_exceed_the_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ static void put(struct cache *cache, unsigned number, size_t size)
     memset(bytes, (int)(number % 251), size);
     run_files_add(&entry.files, "main", bytes, size, true);
     run_files_add(&entry.files, "dir/data", memcpy(xmalloc(3), "a\0b", 3), 3, false);
-    cache_put(cache, &key, &entry);
+    cache_put(cache, &key, NULL, &entry);
     run_files_done(&entry.files);
 }
 
@@ -104,7 +104,7 @@ static int look(struct cache *cache, unsigned number)
     struct cache_key key = key_of(number);
     struct cache_entry entry;
 
-    if (cache_get(cache, &key, &entry) < 0)
+    if (cache_get(cache, &key, NULL, &entry) < 0)
         return MISSING;
     int found = is_whole(&entry, number) ? WHOLE : DAMAGED;
     cache_entry_done(&entry);
@@ -167,8 +167,8 @@ static void test_empty_entry_fields(void **context)
     struct cache_key key = key_of(9);
     struct cache_entry entry = {0};
 
-    cache_put(cache, &key, &entry);
-    assert_int_equal(cache_get(cache, &key, &entry), 0);
+    cache_put(cache, &key, NULL, &entry);
+    assert_int_equal(cache_get(cache, &key, NULL, &entry), 0);
     assert_int_equal(entry.files.count, 0);
     assert_int_equal(entry.out_len + entry.err_len, 0);
     cache_entry_done(&entry);

@@ -31,6 +31,7 @@ static void table_has_the_codes_of_the_api(void **state)
         {ERR_TOO_LARGE, "too_large", 413, 2},
         {ERR_URI_TOO_LONG, "uri_too_long", 414, 2},
         {ERR_MEDIA_TYPE, "unsupported_media_type", 415, 2},
+        {ERR_MISDIRECTED, "misdirected", 421, 2},
         {ERR_UPGRADE, "upgrade_required", 426, 2},
         {ERR_HEADERS_TOO_LARGE, "headers_too_large", 431, 2},
         {ERR_BUSY, "busy", 429, 125},

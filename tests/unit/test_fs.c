@@ -32,6 +32,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/fs.h"
 
 static char root_path[] = "/tmp/hermes-fs-XXXXXX";
@@ -782,6 +783,98 @@ static void sealed_memfd_cannot_be_changed(void **state)
     assert_int_equal(read(empty, text, sizeof(text)), 0);
 }
 
+/* Makes root/NAME with an owner. */
+static void make_owned(const char *name, uid_t uid, mode_t mode)
+{
+    cleanup_close int fd = openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && fchmod(fd, mode) == 0 && fchown(fd, uid, uid) == 0);
+}
+
+static int read_trusted(const char *name)
+{
+    cleanup_buf struct buf text;
+    struct err err = {0};
+    cleanup_free char *path = xasprintf("%s/%s", root_path, name);
+    buf_init(&text, 100);
+    int r = fs_read_trusted(path, &text, &err);
+    assert_true(r == 0 || strstr(err.message, path));
+    return r;
+}
+
+static void files_of_others_are_not_obeyed(void **state)
+{
+    if (geteuid() != 0)
+        skip();
+    (void)unsetenv("SUDO_UID");
+    make_owned("ours", 0, 0644);
+    make_owned("group", 0, 0664);
+    make_owned("all", 0, 0646);
+    make_owned("theirs", 1234, 0600);
+    assert_int_equal(symlinkat("ours", root, "link"), 0);
+    assert_int_equal(symlinkat("ours", root, "their_link"), 0);
+    assert_int_equal(fchownat(root, "their_link", 1234, 1234, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(read_trusted("ours"), 0);
+    assert_int_equal(read_trusted("link"), 0);
+    assert_int_equal(read_trusted("group"), -EPERM);
+    assert_int_equal(read_trusted("all"), -EPERM);
+    assert_int_equal(read_trusted("theirs"), -EPERM);
+    assert_int_equal(read_trusted("their_link"), -EPERM);
+    assert_int_equal(read_trusted("missing"), -ENOENT);
+    (void)setenv("SUDO_UID", "1234", 1);
+    assert_int_equal(read_trusted("theirs"), 0);
+    (void)setenv("SUDO_UID", "1235", 1);
+    assert_int_equal(read_trusted("theirs"), -EPERM);
+    (void)unsetenv("SUDO_UID");
+}
+
+static uid_t owner_of(const char *name)
+{
+    struct stat st;
+    assert_int_equal(fstatat(root, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+    return st.st_uid;
+}
+
+static void a_tree_is_given_without_what_others_have_in_it(void **state)
+{
+    if (geteuid() != 0)
+        skip();
+    make_owned("outside", 0, 0600);
+    assert_int_equal(mkdirat(root, "tree", 0700), 0);
+    assert_int_equal(mkdirat(root, "tree/dir", 0700), 0);
+    make_owned("tree/dir/file", 1234, 0600);
+    make_owned("tree/root_s", 0, 0600);
+    assert_int_equal(linkat(root, "outside", root, "tree/hard", 0), 0);
+    assert_int_equal(symlinkat("../outside", root, "tree/soft"), 0);
+    assert_int_equal(symlinkat("..", root, "tree/up"), 0);
+    assert_int_equal(fchownat(root, "tree/soft", 1234, 1234, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(fchownat(root, "tree/up", 1234, 1234, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(fchownat(root, "tree/dir", 1234, 1234, 0), 0);
+    assert_int_equal(fchownat(root, "tree", 1234, 1234, 0), 0);
+    assert_int_equal(fs_give_tree(root, "tree", 1235, 1236), 0);
+    static const char *const given[] = {
+        "tree", "tree/dir", "tree/dir/file", "tree/soft", "tree/up"};
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
+        assert_int_equal(owner_of(given[i]), 1235);
+    assert_int_equal(owner_of("outside"), 0);
+    assert_int_equal(owner_of("tree/root_s"), 0);
+    assert_int_equal(owner_of("tree/hard"), 0);
+    assert_int_equal(fs_give_tree(root, "tree/up", 1, 1), -ENOTDIR);
+}
+
+static void a_tree_that_is_too_deep_keeps_its_owner(void **state)
+{
+    char path[256] = "tree";
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(mkdirat(root, path, 0700), 0);
+    for (int i = 0; i < 40; i++) {
+        (void)strncat(path, "/d", sizeof(path) - strlen(path) - 1);
+        assert_int_equal(mkdirat(root, path, 0700), 0);
+    }
+    assert_int_equal(fs_give_tree(root, "tree", 1235, 1235), -ELOOP);
+    assert_int_equal(owner_of("tree"), 0); /* the top goes last */
+}
+
 #define FACT(name) cmocka_unit_test_setup_teardown(name, make_root, drop_root)
 
 int main(void)
@@ -811,6 +904,9 @@ int main(void)
         FACT(copy_goes_from_offset_to_end),
         FACT(copy_works_across_kinds_of_files),
         FACT(sealed_memfd_cannot_be_changed),
+        FACT(files_of_others_are_not_obeyed),
+        FACT(a_tree_is_given_without_what_others_have_in_it),
+        FACT(a_tree_that_is_too_deep_keeps_its_owner),
     };
     return cmocka_run_group_tests_name("fs", tests, NULL, NULL);
 }

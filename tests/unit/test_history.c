@@ -22,9 +22,35 @@ static struct history *make(struct run_store *store, uint64_t bytes)
         .resume_grace_ms = 0});
 }
 
-static void finish(struct history_run *run, const char *answer)
+static void finish(struct history_run *run, const char *text)
 {
-    history_finish(run, RUN_OK, xstrdup(answer), strlen(answer));
+    struct answer *answer = answer_of_text(text);
+    history_finish(run, RUN_OK, answer);
+    answer_release(answer);
+}
+
+static struct history_owner owner(const char *name)
+{
+    return (struct history_owner){.name = name, .index = -1};
+}
+
+static struct history_run *find(struct history *h, const char *id, const char *name)
+{
+    struct history_run *run = NULL;
+    struct err err = {0};
+    return history_find(h, id, owner(name), &run, &err) == 0 ? run : NULL;
+}
+
+/* The answer as text, which the caller frees; NULL when there is none any more. */
+static char *answer_of(struct history_run *run)
+{
+    struct answer *answer;
+    struct err err = {0};
+    if (history_answer(run, &answer, &err) < 0)
+        return NULL;
+    char *text = xstrdup(answer->text);
+    answer_release(answer);
+    return text;
 }
 
 static void a_run_belongs_to_its_owner(void **state)
@@ -32,18 +58,18 @@ static void a_run_belongs_to_its_owner(void **state)
     struct history *h = make(NULL, 1 << 20);
     struct history_run *run, *found;
     struct err err = {0};
-    size_t len;
 
-    assert_int_equal(history_add(h, "run_1", "a", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
-    assert_null(history_find(h, "run_1", "b"));
-    assert_null(history_find(h, "run_2", "a"));
-    found = history_find(h, "run_1", "a");
+    assert_int_equal(
+        history_add(h, "run_1", owner("a"), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    assert_null(find(h, "run_1", "b"));
+    assert_null(find(h, "run_2", "a"));
+    found = find(h, "run_1", "a");
     assert_non_null(found);
-    char *text = history_answer(found, &len);
+    char *text = answer_of(found);
     assert_non_null(strstr(text, "queued"));
     free(text);
     finish(run, "{\"x\":1}");
-    text = history_answer(found, &len);
+    text = answer_of(found);
     assert_string_equal(text, "{\"x\":1}");
     free(text);
     assert_false(history_cancel(found));
@@ -58,22 +84,23 @@ static void events_resume_where_a_reader_left(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     assert_int_equal(history_read(run, &after, 10, &out), -ETIMEDOUT);
     history_started(run);
     history_output(run, STREAM_STDOUT, "h\xc3", 2); /* half a code point waits for the rest */
     history_output(run, STREAM_STDOUT, "\xa9!", 2);
     assert_int_equal(history_read(run, &after, 10, &out), 1);
-    assert_int_equal(after, 3);
+    assert_int_equal(after.after_id, 3);
     assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
     assert_non_null(strstr(out.data, "id: 2\nevent: stdout\ndata: {\"data\": \"h\"}\n\n"));
     assert_non_null(strstr(out.data, "{\"data\": \"\xc3\xa9!\"}"));
     finish(run, "{}");
     buf_clear(&out);
-    after = 2;
+    after.after_id = 2;
     assert_int_equal(history_read(run, &after, 10, &out), 0);
     assert_null(strstr(out.data, "id: 2\n"));
     assert_non_null(strstr(out.data, "id: 4\nevent: end\ndata: {}\n\n"));
@@ -91,14 +118,15 @@ static void the_start_comes_before_any_output(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_output(run, STREAM_STDOUT, "x", 1);
     history_started(run);
     assert_int_equal(history_read(run, &after, 10, &out), 1);
-    assert_int_equal(after, 2);
+    assert_int_equal(after.after_id, 2);
     assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
     assert_non_null(strstr(out.data, "id: 2\nevent: stdout\n"));
     finish(run, "{}");
@@ -114,24 +142,24 @@ static void a_slow_reader_holds_nothing(void **state)
     struct history_run *slow, *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
-    size_t len;
+    struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_0", "", RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_0", owner(""), RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
     history_read_begin(slow);
     history_output(slow, STREAM_STDOUT, "x", 1);
     finish(slow, "{}");
     for (int i = 1; i < 100; i++) {
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
         finish(run, "{}");
         history_unref(run);
     }
-    assert_null(history_find(h, "run_0", ""));
+    assert_null(find(h, "run_0", ""));
     assert_int_equal(history_read(slow, &after, 10, &out), -ESTALE);
-    assert_null(history_answer(slow, &len));
+    assert_null(answer_of(slow));
     history_read_end(slow);
     history_unref(slow);
     buf_done(&out);
@@ -145,13 +173,14 @@ static void the_latest_answer_is_there_to_be_read(void **state)
     struct history_run *run;
     struct err err = {0};
     struct buf out;
-    uint64_t after = 0;
+    struct history_cursor after = {0};
     char large[5000];
 
     memset(large, ' ', sizeof(large) - 1);
     large[sizeof(large) - 1] = '\0';
     buf_init(&out, 1 << 20);
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_read_begin(run);
     finish(run, large);
     assert_int_equal(history_read(run, &after, 10, &out), 0);
@@ -173,7 +202,7 @@ static void memory_is_bounded(void **state)
         struct history_run *run;
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, "", RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
         for (int k = 0; k < 10; k++)
             history_output(run, STREAM_STDERR, "0123456789", 10);
         finish(run, "{\"something\": \"rather long, so that it counts\"}");
@@ -182,7 +211,138 @@ static void memory_is_bounded(void **state)
     history_get_size(h, &runs, &bytes);
     assert_true(bytes <= 100000);
     assert_in_range(runs, 1, 999);
-    assert_null(history_find(h, "run_0", ""));
+    assert_null(find(h, "run_0", ""));
+    history_free(h);
+}
+
+static void add_result(struct history *h, const char *id, const char *name, size_t size)
+{
+    struct history_run *run;
+    struct err err = {0};
+    char *text = xcalloc(size + 1, 1);
+    memset(text, 'x', size);
+    assert_int_equal(history_add(h, id, owner(name), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    finish(run, text);
+    history_unref(run);
+    free(text);
+}
+
+static bool is_there(struct history *h, const char *id, const char *name)
+{
+    struct history_run *run = find(h, id, name);
+    history_unref(run);
+    return run;
+}
+
+static void nobodys_results_go_because_of_anothers(void **state)
+{
+    struct history *h = make(NULL, 100000);
+    size_t runs;
+    uint64_t bytes;
+    add_result(h, "run_b", "b", 10000);
+    add_result(h, "run_first", "a", 10000);
+    for (int i = 0; i < 100; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        add_result(h, id, "a", 10000);
+    }
+    history_get_size(h, &runs, &bytes);
+    assert_true(bytes <= 100000);
+    assert_true(is_there(h, "run_b", "b"));
+    assert_true(is_there(h, "run_99", "a"));
+    assert_false(is_there(h, "run_first", "a"));
+    for (int i = 0; i < 100; i++) { /* now b has most */
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_b%d", i);
+        add_result(h, id, "b", 10000);
+    }
+    assert_false(is_there(h, "run_b", "b"));
+    assert_true(is_there(h, "run_99", "a"));
+    history_free(h);
+}
+
+/* Tiny results count with what is around them, and are bounded in number too. */
+static void tiny_results_of_one_owner_leave_those_of_others(void **state)
+{
+    struct history *h = make(NULL, 64 << 20);
+    size_t runs;
+    uint64_t bytes;
+    add_result(h, "run_b", "b", 1);
+    for (int i = 0; i < 21000; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof(id), "run_%d", i);
+        add_result(h, id, "a", 1);
+    }
+    history_get_size(h, &runs, &bytes);
+    assert_in_range(runs, 1, 20000);
+    assert_true(bytes > runs * 512);
+    assert_true(is_there(h, "run_b", "b"));
+    assert_false(is_there(h, "run_0", "a"));
+    history_free(h);
+}
+
+/* An answer that is past the bound is its readers', counted in the ledger, and one of each
+ * owner. */
+static void a_large_answer_stays_counted(void **state)
+{
+    struct ledger *l = ledger_new(100000, 1);
+    struct history *h = make(NULL, 1000);
+    struct history_run *runs[2];
+    struct err err = {0};
+    uint64_t bytes;
+    size_t count;
+    for (int i = 0; i < 2; i++) {
+        struct answer *answer = answer_new(l, 0, 5000);
+        assert_int_equal(history_add(h, i ? "run_1" : "run_0", owner("a"), RUN_STREAMED,
+                             ENCODE_UTF8, &runs[i], &err),
+            0);
+        history_read_begin(runs[i]);
+        memset(answer->text, ' ', answer->len);
+        history_finish(runs[i], RUN_OK, answer);
+        answer_release(answer);
+        assert_in_range(ledger_sum(l), 5000, 5200); /* of the second alone */
+    }
+    history_get_size(h, &count, &bytes);
+    assert_true(bytes <= 1024);
+    assert_false(is_there(h, "run_0", "a"));
+    assert_true(is_there(h, "run_1", "a"));
+    for (int i = 0; i < 2; i++) {
+        history_read_end(runs[i]);
+        history_unref(runs[i]);
+    }
+    history_free(h);
+    assert_int_equal(ledger_sum(l), 0);
+    ledger_free(l);
+}
+
+/* A reader gets a large answer in pieces. */
+static void the_end_comes_in_pieces(void **state)
+{
+    enum { SIZE = 1000000 };
+    struct history *h = make(NULL, 4 << 20);
+    struct history_run *run;
+    struct err err = {0};
+    struct history_cursor cursor = {0};
+    struct buf out, all;
+    int r, pieces = 0;
+    add_result(h, "run_1", "a", SIZE);
+    run = find(h, "run_1", "a");
+    buf_init(&out, 1 << 20);
+    buf_init(&all, 2 << 20);
+    do {
+        buf_clear(&out);
+        r = history_read(run, &cursor, 10, &out);
+        assert_true(r >= 0 && out.len < 300000);
+        assert_int_equal(buf_append(&all, out.data, out.len), 0);
+        pieces++;
+    } while (r == 1);
+    assert_in_range(pieces, 3, 10);
+    assert_int_equal(all.len, SIZE + strlen("id: 1\nevent: end\ndata: \n\n"));
+    assert_true(history_is_read(run, cursor.after_id));
+    assert_int_equal(err.code, ERR_NONE);
+    buf_done(&out);
+    buf_done(&all);
+    history_unref(run);
     history_free(h);
 }
 
@@ -193,7 +353,8 @@ static void a_streamed_run_without_readers_is_cancelled(void **state)
     struct err err = {0};
     uint64_t count = 0;
 
-    assert_int_equal(history_add(h, "run_1", "", RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
     history_read_begin(run);
     (void)usleep(5000);
     history_tick(h);
@@ -214,12 +375,13 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
     struct run_store *store;
     struct history_run *done, *lost, *found;
     struct err err = {0};
-    size_t len;
 
     assert_int_equal(run_store_open(&store, path, &err), 0);
     struct history *h = make(store, 1 << 20);
-    assert_int_equal(history_add(h, "run_d", "a", RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
-    assert_int_equal(history_add(h, "run_l", "a", RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_d", owner("a"), RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
+    assert_int_equal(
+        history_add(h, "run_l", owner("a"), RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
     finish(done, "{\"id\":\"run_d\"}");
     history_unref(done);
     history_unref(lost);
@@ -228,21 +390,21 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
 
     assert_int_equal(run_store_open(&store, path, &err), 0);
     h = make(store, 1 << 20);
-    assert_null(history_find(h, "run_d", "b"));
-    found = history_find(h, "run_d", "a");
+    assert_null(find(h, "run_d", "b"));
+    found = find(h, "run_d", "a");
     assert_non_null(found);
-    char *text = history_answer(found, &len);
+    char *text = answer_of(found);
     assert_string_equal(text, "{\"id\":\"run_d\"}");
     free(text);
     history_unref(found);
-    found = history_find(h, "run_l", "a");
+    found = find(h, "run_l", "a");
     assert_non_null(found);
-    text = history_answer(found, &len);
+    text = answer_of(found);
     assert_non_null(strstr(text, "internal_error"));
     free(text);
     history_unref(found);
     run_store_expire(store, INT64_MAX, 0);
-    assert_null(history_find(h, "run_d", "a"));
+    assert_null(find(h, "run_d", "a"));
     history_free(h);
     run_store_close(store);
 }
@@ -261,16 +423,17 @@ static void what_is_removed_does_not_come_back(void **state)
     for (int i = 0; i < ROWS; i++) {
         cleanup_free char *id = xasprintf("ses_%d", i);
         struct run_row found;
+        struct answer *answer = answer_of_text("{}");
         struct run_row row = {.id = xstrdup(id),
             .owner = xstrdup("a"),
             .status = xstrdup("session"),
-            .answer = xstrdup("{}"),
-            .answer_len = 2};
+            .answer = answer_keep(answer)};
+        answer_release(answer);
         run_store_put_later(store, &row, i % 2 ? STORE_PROMISED : STORE_WITH_OTHERS);
         if (i == 0) /* the one that shows that the rows are written at all */
             continue;
         run_store_remove(store, id);
-        assert_int_equal(run_store_get(store, id, &found), -ENOENT);
+        assert_int_equal(run_store_get(store, id, NULL, -1, &found), -ENOENT);
     }
     run_store_close(store);
 
@@ -278,10 +441,87 @@ static void what_is_removed_does_not_come_back(void **state)
     for (int i = 0; i < ROWS; i++) {
         cleanup_free char *id = xasprintf("ses_%d", i);
         struct run_row found = {0};
-        assert_int_equal(run_store_get(store, id, &found), i == 0 ? 0 : -ENOENT);
-        run_row_done(&found);
+        assert_int_equal(run_store_get(store, id, NULL, -1, &found), i == 0 ? 0 : -ENOENT);
+        run_row_release(&found);
     }
     run_store_close(store);
+}
+
+static void put(struct run_store *store, const char *id, const char *name, size_t size, int at)
+{
+    struct answer *answer = answer_new(NULL, -1, size);
+    struct run_row row = {.id = xstrdup(id),
+        .owner = xstrdup(name),
+        .status = xstrdup("ok"),
+        .created_ms = 1,
+        .finished_ms = at,
+        .answer = answer_keep(answer)};
+    struct err err = {0};
+    memset(answer->text, 'x', size);
+    answer_release(answer);
+    assert_int_equal(run_store_put(store, &row, &err), 0);
+    run_row_done(&row);
+}
+
+static bool is_stored(struct run_store *store, const char *id)
+{
+    struct run_row found;
+    bool is_there = run_store_get(store, id, NULL, -1, &found) == 0;
+    if (is_there)
+        run_row_release(&found);
+    return is_there;
+}
+
+static void the_store_forgets_from_the_owner_that_has_most(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    put(store, "b", "b", 100000, 1);
+    put(store, "c", "c", 200000, 1);
+    for (int i = 0; i < 20; i++) {
+        cleanup_free char *id = xasprintf("a%d", i);
+        put(store, id, "a", 100000, 2 + i);
+    }
+    run_store_expire(store, 0, 1000000);
+    assert_true(is_stored(store, "b") && is_stored(store, "c"));
+    assert_false(is_stored(store, "a0"));
+    assert_true(is_stored(store, "a19") && is_stored(store, "a14")); /* no more than needed */
+    run_store_expire(store, 0, 350000);
+    assert_true(is_stored(store, "b") && is_stored(store, "a19"));
+    for (int i = 0; i < 3000; i++) { /* rows that are tiny weigh something too */
+        cleanup_free char *id = xasprintf("d%d", i);
+        put(store, id, "d", 1, 50 + i);
+    }
+    run_store_expire(store, 0, 500000);
+    assert_true(is_stored(store, "b") && is_stored(store, "a19") && is_stored(store, "d2999"));
+    assert_false(is_stored(store, "d0"));
+    run_store_close(store);
+}
+
+static void what_is_read_from_the_store_is_counted(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct ledger *l = ledger_new(250000, 1);
+    struct run_store *store;
+    struct run_row first, second;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    put(store, "a", "a", 100000, 1);
+    assert_int_equal(run_store_get(store, "a", l, 0, &first), 0);
+    assert_int_equal(first.answer->len, 100000);
+    assert_int_equal(first.answer->text[99999], 'x');
+    assert_in_range(ledger_sum(l), 100000, 100200);
+    assert_int_equal(run_store_get(store, "a", l, 0, &second), -ENOMEM);
+    run_row_release(&first);
+    assert_int_equal(run_store_get(store, "a", l, 0, &second), 0);
+    run_row_release(&second);
+    assert_int_equal(ledger_sum(l), 0);
+    run_store_close(store);
+    ledger_free(l);
 }
 
 static void a_broken_database_is_moved_aside(void **state)
@@ -310,9 +550,15 @@ int main(void)
         cmocka_unit_test(a_slow_reader_holds_nothing),
         cmocka_unit_test(the_latest_answer_is_there_to_be_read),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(nobodys_results_go_because_of_anothers),
+        cmocka_unit_test(tiny_results_of_one_owner_leave_those_of_others),
+        cmocka_unit_test(a_large_answer_stays_counted),
+        cmocka_unit_test(the_end_comes_in_pieces),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),
         cmocka_unit_test(what_is_removed_does_not_come_back),
+        cmocka_unit_test(the_store_forgets_from_the_owner_that_has_most),
+        cmocka_unit_test(what_is_read_from_the_store_is_counted),
         cmocka_unit_test(a_broken_database_is_moved_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

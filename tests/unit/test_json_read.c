@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* json_read() against jansson, which decides: whatever the one reads the other reads too, and
- * as the same value. That it reads what requests look like is checked by themselves: a reader
- * that refuses everything would agree as well. */
+/* json_read() against jansson as an oracle: each reads what the other reads, as the same value.
+ * Only the bounds of depth and number are json_read()'s own. */
 
 #include "test.h"
 
@@ -19,17 +18,24 @@ static json_t *by_jansson(const char *text, size_t len)
         text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
 }
 
-/* Exactly as long as it says, so that the address sanitizer would see one byte more. Returns
- * whether it was read. */
-static bool compare(const char *text, size_t len)
+/* Exactly as long as it says, so that the address sanitizer would see one byte more. */
+static json_t *read_copy(const char *text, size_t len, struct json_problem *ret)
 {
     cleanup_free char *copy = malloc(len ? len : 1);
     memcpy(copy, text, len);
-    json_t *ours = json_read(copy, len);
-    json_t *theirs = by_jansson(copy, len);
-    if (ours && (!theirs || !json_equal(ours, theirs)))
-        fail_msg("read as another value: %.*s", (int)len, text);
+    return json_read(copy, len, ret);
+}
+
+/* Returns whether it was read. */
+static bool compare(const char *text, size_t len)
+{
+    struct json_problem problem = {0};
+    json_t *ours = read_copy(text, len, &problem);
+    json_t *theirs = by_jansson(text, len);
+    if (ours ? !json_equal(ours, theirs) : theirs != NULL)
+        fail_msg("%s: %.*s", ours ? "read as another value" : "not read", (int)len, text);
     bool was_read = ours != NULL;
+    assert_true(was_read ? !problem.text : problem.text && problem.at <= len);
     json_decref(ours);
     json_decref(theirs);
     return was_read;
@@ -46,7 +52,11 @@ static const char *const good[] = {
     "null",
     "0",
     "-1",
+    "-0",
     "1.5e3",
+    "1E+2",
+    "1e-999",
+    "-9223372036854775808",
     "9223372036854775807",
     "[1,2.5,-3e-2]",
     "{\"a\":1,\"b\":[true,null],\"c\":{\"d\":\"e\"}}",
@@ -55,6 +65,8 @@ static const char *const good[] = {
     "\"1234567\\n1234567890123456\\t\"",
     "\"\\u0041\\u00e4\\ud83d\\ude00\"",
     "\"\\u0000\"",
+    "\"\\uFFFF\\udbff\\uDFFFx\\u07ff\\u0800\"",
+    "{\"a\\u00e4\\n\":1,\"\xc3\xa4\":2,\"\":3}",
     "\"\xc3\xa4\xf0\x9f\x98\x80\"",
     "\"\x7f\"",
     "[\"a\xc3\xa4\",\"b\\u00e4\",\"c\\n\"]",
@@ -86,6 +98,17 @@ static const char *const bad[] = {
     "\"\\x\"",
     "\"\\u12\"",
     "\"\\ud800\"",
+    "\"\\udc00\"",
+    "\"\\ud800\\ud800\"",
+    "\"\\ud800x\"",
+    "\"\\u00g0\"",
+    "{\"\xc3\xa4\":1,\"\\u00e4\":2}",
+    "\"\xe0\x80\x80\"",
+    "\"\xf4\x90\x80\x80\"",
+    "-9223372036854775809",
+    "00",
+    "1.e1",
+    "1e+",
     "\"\n\"",
     "\"12345678\x01\"",
     "\"\xff\"",
@@ -117,7 +140,7 @@ static void what_is_right_is_read(void **state)
     }
 }
 
-static void what_is_wrong_is_left_to_jansson(void **state)
+static void what_is_wrong_is_refused(void **state)
 {
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (compare(bad[i], strlen(bad[i])))
@@ -127,13 +150,51 @@ static void what_is_wrong_is_left_to_jansson(void **state)
     assert_false(compare("\"a\0b\"", 5));
 }
 
+static void what_is_wrong_is_named(void **state)
+{
+    static const struct {
+        const char *text, *problem;
+        size_t at;
+    } cases[] = {
+        {"", "ends too early", 0},
+        {"{\"a\": }", "invalid token", 6},
+        {"{\"a\":1, b}", "a name in quotes", 8},
+        {"{\"a\" 1}", "colon", 5},
+        {"{\"a\":1,\"a\":2}", "duplicate", 7},
+        {"{\"\\u0000\":1}", "NUL", 1},
+        {"[1 2]", "comma", 3},
+        {"[1] 2", "more than one", 4},
+        {"[\"ab", "without an end", 1},
+        {"[\"a\nb\"]", "control character", 3},
+        {"[\"a\xff\"]", "decode byte", 3},
+        {"[\"a\\x\"]", "escape", 3},
+        {"[\"\\ud800\\u0041\"]", "escape", 2},
+        {"[1e999]", "out of range", 1},
+        {"[9223372036854775808]", "out of range", 1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_problem problem = {0};
+        assert_null(read_copy(cases[i].text, strlen(cases[i].text), &problem));
+        if (!strstr(problem.text, cases[i].problem) || problem.at != cases[i].at)
+            fail_msg("%s: %s (byte %zu)", cases[i].text, problem.text, problem.at);
+    }
+}
+
+static bool is_read(const char *text, size_t len)
+{
+    struct json_problem problem = {0};
+    json_t *value = read_copy(text, len, &problem);
+    json_decref(value);
+    return value;
+}
+
 static void depth_and_number_are_bounded(void **state)
 {
     static char text[2 * JSON_READ_VALUES + 16];
     for (size_t depth = JSON_READ_DEPTH; depth <= JSON_READ_DEPTH + 1; depth++) {
         memset(text, '[', depth);
         memset(text + depth, ']', depth);
-        assert_int_equal(compare(text, 2 * depth), depth == JSON_READ_DEPTH);
+        assert_int_equal(is_read(text, 2 * depth), depth == JSON_READ_DEPTH);
     }
     for (size_t commas = JSON_READ_VALUES; commas <= JSON_READ_VALUES + 1; commas++) {
         size_t len = 0;
@@ -144,7 +205,7 @@ static void depth_and_number_are_bounded(void **state)
         }
         text[len++] = '1';
         text[len++] = ']';
-        assert_int_equal(compare(text, len), commas == JSON_READ_VALUES);
+        assert_int_equal(is_read(text, len), commas == JSON_READ_VALUES);
     }
 }
 
@@ -199,7 +260,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_right_is_read),
-        cmocka_unit_test(what_is_wrong_is_left_to_jansson),
+        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(depth_and_number_are_bounded),
         cmocka_unit_test(every_byte_at_every_place_of_a_string),
         cmocka_unit_test(what_is_nearly_right),

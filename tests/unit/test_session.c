@@ -27,7 +27,14 @@ static char *feed(struct capture *c, const char *text, size_t len, uint64_t *see
         capture_add(c, text + at, n);
         at += n;
     }
-    return capture_text(c, ret);
+    char notice[CAPTURE_NOTICE];
+    struct iovec pieces[CAPTURE_PIECES];
+    struct buf all;
+    buf_init(&all, 1 << 20);
+    capture_pieces(c, notice, pieces);
+    for (size_t i = 0; i < CAPTURE_PIECES; i++)
+        assert_int_equal(buf_append(&all, pieces[i].iov_base, pieces[i].iov_len), 0);
+    return buf_take(&all, ret);
 }
 
 static void capture_keeps_both_ends(void **state)
@@ -39,7 +46,7 @@ static void capture_keeps_both_ends(void **state)
     for (size_t len = 0; len <= sizeof(text); len += 61) {
         CLEANUP(capture_done) struct capture c;
         size_t kept;
-        capture_init(&c, 1000);
+        capture_init(&c, 1000, NULL);
         cleanup_free char *out = feed(&c, text, len, &seed, &kept);
         assert_int_equal(c.total, len);
         assert_int_equal(capture_is_cut(&c), len > 1000);
@@ -63,7 +70,7 @@ static void capture_cuts_between_code_points(void **state)
     for (size_t max = 5; max < 200; max++) {
         CLEANUP(capture_done) struct capture c;
         size_t kept;
-        capture_init(&c, max);
+        capture_init(&c, max, NULL);
         cleanup_free char *out = feed(&c, text, sizeof(text), &seed, &kept);
         assert_true(utf8_valid(out, kept));
     }
@@ -73,7 +80,7 @@ static void open_pair(struct channel *c, int *ret_theirs)
 {
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    channel_init(c, pair[0]);
+    channel_init(c, pair[0], NULL);
     *ret_theirs = pair[1];
 }
 

@@ -17,7 +17,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PROBLEMS_MAX = 100 }; /* a list of more helps nobody, and strangers choose its length */
 
@@ -105,16 +104,6 @@ void fastapi_check_range(json_t *detail, const char *where, const char *field,
         json_pack("{s:I}", is_less ? "ge" : "le", bound));
 }
 
-/* application/json, application/x+json, with or without parameters. */
-static bool is_json_type(const char *type)
-{
-    size_t len = strcspn(type, "; \t");
-    if (strncasecmp(type, "application/", 12) != 0)
-        return false;
-    return (len == 16 && strncasecmp(type + 12, "json", 4) == 0) ||
-           (len > 17 && strncasecmp(type + len - 5, "+json", 5) == 0);
-}
-
 int fastapi_body(const struct http_request *req, json_t **ret, json_t *detail)
 {
     const char *type = http_header(req, "Content-Type");
@@ -125,7 +114,7 @@ int fastapi_body(const struct http_request *req, json_t **ret, json_t *detail)
         complain(detail, "missing", place("body", NULL, NULL), text_of("missing"), NULL, NULL);
         return -EINVAL;
     }
-    if (type && *type && !is_json_type(type)) {
+    if (type && *type && !http_is_json(type)) {
         cleanup_free char *text = utf8_repair(req->body.data, req->body.len, NULL);
         body = json_string(text);
     } else if (json_run_parse_any(req->body.data, req->body.len, &body, &at, &err) < 0) {

@@ -73,52 +73,88 @@ struct call {
     struct err *err;
 };
 
-/* Takes output and log. */
-static json_t *answer_json(enum form form, int code, json_t *output, json_t *log, uint64_t ms)
+struct text {
+    const char *data;
+    size_t len;
+};
+
+static struct text text_of(const char *words)
 {
-    json_t *json = json_object();
-    if (form == FORM_FILES) {
-        (void)json_object_set(json, "stdout", output);
-        (void)json_object_set(json, "stderr", log);
-        (void)json_object_set_new(json, "exit_code", json_integer(code));
-    }
-    (void)json_object_set_new(json, "code", json_integer(code));
-    (void)json_object_set_new(json, "output", output);
-    (void)json_object_set_new(json, "std_log", log);
-    (void)json_object_set_new(json, "time_ms", json_integer((json_int_t)ms));
-    return json;
+    return (struct text){.data = words, .len = strlen(words)};
 }
 
-/* Takes json. */
-static int send_json(struct http_reply *reply, int status, json_t *json, struct err *err)
+/* An answer in the engine's members. */
+struct telling {
+    enum form form;
+    int code;
+    struct text output, log;
+    uint64_t ms;
+    const struct err *err; /* also told in the members of every other route; or NULL */
+};
+
+static void write_text(struct json_text *t, const char *name, const struct text *text)
 {
-    char *text = json_dumps(json, JSON_COMPACT);
-    json_decref(json);
-    if (!text)
-        return err_set(err, ERR_UNAVAILABLE, ENOMEM, "no memory is left for the answer");
-    reply_json(reply, status, text, strlen(text));
+    json_text_add(t, name);
+    json_text_string(t, text->data ? text->data : "", text->len);
+}
+
+static void write_int(struct json_text *t, const char *name, int64_t number)
+{
+    json_text_add(t, name);
+    json_text_int(t, number);
+}
+
+static void write_telling(struct json_text *t, const void *context)
+{
+    const struct telling *telling = context;
+    if (telling->form == FORM_FILES) {
+        write_text(t, "{\"stdout\":", &telling->output);
+        write_text(t, ",\"stderr\":", &telling->log);
+        write_int(t, ",\"exit_code\":", telling->code);
+    }
+    write_int(t, telling->form == FORM_FILES ? ",\"code\":" : "{\"code\":", telling->code);
+    write_text(t, ",\"output\":", &telling->output);
+    write_text(t, ",\"std_log\":", &telling->log);
+    write_int(t, ",\"time_ms\":", (int64_t)telling->ms);
+    if (telling->err) {
+        const struct text message = text_of(telling->err->message);
+        json_text_add(t, ",\"error\":{\"code\":");
+        json_text_word(t, err_table[telling->err->code].name);
+        write_text(t, ",\"message\":", &message);
+        json_text_add(t, "}");
+    }
+    json_text_add(t, "}");
+}
+
+static int tell(struct call *c, const struct telling *telling)
+{
+    struct answer *answer =
+        json_text_answer(c->req->service->ledger, c->req->owner, write_telling, telling);
+    if (!answer)
+        return service_full(c->err);
+    reply_answer(c->reply, 200, answer);
     return 0;
 }
 
 /* An answer of the engine that is not a program's. */
 static int say(struct call *c, const char *output, const char *log)
 {
-    return send_json(c->reply, 200,
-        answer_json(c->form, 1, json_string(output), json_string(log), 0), c->err);
+    return tell(
+        c, &(struct telling){
+               .form = c->form, .code = 1, .output = text_of(output), .log = text_of(log)});
 }
 
 static void refuse(enum form form, struct http_reply *reply, const struct err *err)
 {
-    struct err failed = {0};
     reply_error(reply, err);
     if (err->code == ERR_UNAUTHORIZED) {
         /* HTTP says it, the engine's members say it, and so do those of every other route. */
         cleanup_free char *log = xasprintf("Auth Error: %s", err->message);
-        json_t *json = answer_json(form, reply->status, json_string(""), json_string(log), 0);
-        (void)json_object_set_new(json, "error",
-            json_pack(
-                "{s:s, s:s}", "code", err_table[err->code].name, "message", err->message));
-        (void)send_json(reply, reply->status, json, &failed);
+        const struct telling telling = {
+            .form = form, .code = reply->status, .log = text_of(log), .err = err};
+        struct answer *answer = json_text_answer(NULL, -1, write_telling, &telling);
+        if (answer)
+            reply_answer(reply, reply->status, answer);
     } else if (err->code == ERR_MEDIA_TYPE && form == FORM_FILES) {
         reply_text(reply, err_table[ERR_INVALID].http_status, plain_text, err->message);
     } else if (err->code == ERR_INVALID || err->code == ERR_TOO_LARGE ||
@@ -319,31 +355,27 @@ static void add_debug_line(const struct call *c, const struct run_result *result
         stage->usage.memory_peak_kb, limits.memory_mb << 10, limits.processes, limits.disk_mb);
 }
 
-static json_t *text_json(const struct buf *bytes)
-{
-    size_t len;
-    cleanup_free char *text = utf8_repair(bytes->data ? bytes->data : "", bytes->len, &len);
-    return json_stringn_nocheck(text, len);
-}
-
 static int answer_result(struct call *c, const struct run_result *result)
 {
     bool failed = result->run.status == RUN_COMPILE_ERROR;
     const struct stage_result *stage = failed ? &result->compile : &result->run;
     cleanup_buf struct buf log;
     buf_init(&log, stage->err.len + LOG_EXTRA);
+    log.purse = &c->req->purse.counts;
     if (failed)
         (void)buf_append_str(&log, "Compilation Error:\n");
-    (void)buf_append(&log, stage->err.data, stage->err.len);
+    if (buf_append(&log, stage->err.data, stage->err.len) < 0)
+        return service_full(c->err);
     /* A compiler that failed by itself has said why; one that was stopped has not. */
     if (failed && stage->status != RUN_RUNTIME_ERROR)
         (void)buf_printf(&log, "%s\n", result->run.message);
     if (c->req->service->config.debug)
         add_debug_line(c, result, stage, &log);
-    return send_json(c->reply, 200,
-        answer_json(c->form, run_exit_status(result, 0), text_json(&stage->out),
-            text_json(&log), failed ? 0 : (uint64_t)llround(result->run.usage.wall_ms)),
-        c->err);
+    return tell(c, &(struct telling){.form = c->form,
+                       .code = run_exit_status(result, 0),
+                       .output = {stage->out.data, stage->out.len},
+                       .log = {log.data, log.len},
+                       .ms = failed ? 0 : (uint64_t)llround(result->run.usage.wall_ms)});
 }
 
 /* Runs it on this thread; a client that leaves cancels it. */
@@ -356,7 +388,7 @@ static int run_and_answer(struct call *c)
     if (cancel_fd < 0)
         return err_set(
             c->err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run; try again");
-    struct run_watch watch = {.cancel_fd = cancel_fd};
+    struct run_watch watch = {.purse = &c->req->purse.counts, .cancel_fd = cancel_fd};
     struct service_call call = {.spec = &c->run.spec, .owner = c->req->owner, .watch = &watch};
     c->run.spec.cache_scope = xasprintf("key %s", service_owner_name(s, c->req->owner));
     id_make("run_", c->req->run_id);
@@ -369,7 +401,7 @@ static int run_and_answer(struct call *c)
         r = err_set(c->err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     else if (r == 0)
         r = answer_result(c, &result);
-    else if (c->err->code == ERR_BUSY)
+    else if (c->err->code == ERR_BUSY || c->err->code == ERR_UNAVAILABLE)
         c->reply->retry_after_s = retry_s;
     else if (c->err->code == ERR_INVALID)
         r = say(c, "Program preparation failed", c->err->message);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "json/read.h"
 #include "run/decode.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@
 
 enum {
     METADATA_MAX = 1 << 20,
-    REPLY_MAX = 128 << 20, /* two streams whose bytes all take six characters, and metadata */
     EXIT_TIMEOUT = -1,
     EXIT_KILLED = 128 + 9,
 };
@@ -86,35 +86,63 @@ static int exit_code_of(const struct stage_result *stage)
 }
 
 /* Output and, where there is one, our own line after it, as a JSON string. */
-static char *quote(const struct buf *output, const char *message)
+static void quote(struct json_text *t, const struct buf *output, const char *message)
 {
-    cleanup_buf struct buf all;
-    size_t len;
-    buf_init(&all, output->len + 1024);
-    (void)buf_append(&all, output->data ? output->data : "", output->len);
-    if (message[0])
-        (void)buf_printf(&all, "%s[hermes] %s\n",
-            all.len && all.data[all.len - 1] != '\n' ? "\n" : "", message);
-    cleanup_free char *text = utf8_repair(all.data ? all.data : "", all.len, &len);
-    json_t *string = json_stringn_nocheck(text, len);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
-    json_decref(string);
-    return quoted;
+    char line[1024];
+    bool is_open = output->len && output->data[output->len - 1] != '\n';
+    json_text_open(t);
+    json_text_part(t, output->data ? output->data : "", output->len);
+    if (message[0]) {
+        (void)snprintf(line, sizeof(line), "%s[hermes] %s\n", is_open ? "\n" : "", message);
+        json_text_part(t, line, strlen(line));
+    }
+    json_text_close(t);
+}
+
+/* What is told of a run. */
+struct telling {
+    const struct stage_result *stage;
+    const char *message;
+    int exit_code;
+    double seconds;
+    const char *metadata; /* JSON, or NULL */
+};
+
+static void write_telling(struct json_text *t, const void *context)
+{
+    const struct telling *telling = context;
+    char seconds[64];
+    json_text_add(t, "{\"stdout\":");
+    quote(t, &telling->stage->out, "");
+    json_text_add(t, ",\"stderr\":");
+    quote(t, &telling->stage->err, telling->message);
+    json_text_add(t, ",\"exit_code\":");
+    json_text_int(t, telling->exit_code);
+    (void)snprintf(seconds, sizeof(seconds), ",\"execution_time\":%.4f", telling->seconds);
+    json_text_add(t, seconds);
+    json_text_add(t, ",\"metadata\":");
+    json_text_add(t, telling->metadata ? telling->metadata : "null");
+    json_text_add(t, "}");
 }
 
 /* The text of the metadata file when it is JSON, which then stands in the answer as it is: no
  * number loses a digit. NULL otherwise; the file is the program's, so anything may be in it. */
-static const char *metadata_of(const struct run_result *result)
+static const char *metadata_of(struct http_request *req, const struct run_result *result)
 {
     const struct run_file *file = run_files_find(&result->files, RUNNER_METADATA);
     const char *why = !file ? NULL : file->error;
     json_t *value = NULL;
     struct err err = {0};
     size_t at;
+    size_t weight = 0;
     if (!file || result->run.status == RUN_TIME_LIMIT)
         return NULL;
     if (!why && (file->size == 0 || file->size > METADATA_MAX))
         why = "empty or too large";
+    if (!why && json_read_weigh(file->content, file->size, &weight, &err) < 0)
+        why = err.message;
+    if (!why && !purse_take(&req->purse, weight))
+        why = "no memory";
     if (!why && json_run_parse_any(file->content, file->size, &value, &at, &err) < 0)
         why = err.message;
     json_decref(value);
@@ -124,8 +152,8 @@ static const char *metadata_of(const struct run_result *result)
     return NULL;
 }
 
-static int encode(
-    const struct run_result *result, double seconds, struct http_reply *reply, struct err *err)
+static int encode(struct http_request *req, const struct run_result *result, double seconds,
+    struct http_reply *reply, struct err *err)
 {
     bool ran = result->run.status != RUN_COMPILE_ERROR;
     const struct stage_result *stage = ran ? &result->run : &result->compile;
@@ -135,22 +163,18 @@ static int encode(
     int exit_code = exit_code_of(stage);
     if (!ran && exit_code == 0) /* it ended well and made no program */
         exit_code = 1;
-    const char *metadata = metadata_of(result);
-    cleanup_free char *out = quote(&stage->out, "");
-    cleanup_free char *errors = quote(&stage->err, !is_told ? ""
-                                                   : ran    ? stage->message
-                                                            : result->run.message);
-    cleanup_buf struct buf text;
-    size_t len;
-    buf_init(&text, REPLY_MAX);
-    if (!out || !errors ||
-        buf_printf(&text,
-            "{\"stdout\":%s,\"stderr\":%s,\"exit_code\":%d,\"execution_time\":%.4f,"
-            "\"metadata\":%s}",
-            out, errors, exit_code, seconds, metadata ? metadata : "null") < 0)
-        return err_set(err, ERR_UNAVAILABLE, ENOMEM, "there is no memory for the answer");
-    char *body = buf_take(&text, &len);
-    reply_json(reply, 200, body, len);
+    const struct telling telling = {.stage = stage,
+        .message = !is_told ? ""
+                   : ran    ? stage->message
+                            : result->run.message,
+        .exit_code = exit_code,
+        .seconds = seconds,
+        .metadata = metadata_of(req, result)};
+    struct answer *answer =
+        json_text_answer(req->service->ledger, req->owner, write_telling, &telling);
+    if (!answer)
+        return service_full(err);
+    reply_answer(reply, 200, answer);
     return 0;
 }
 
@@ -164,7 +188,7 @@ static int run_request(struct http_request *req, struct runner_request *request,
     cleanup_close int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel < 0)
         return err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run");
-    struct run_watch watch = {.cancel_fd = cancel};
+    struct run_watch watch = {.purse = &req->purse.counts, .cancel_fd = cancel};
     struct service_call call = {.spec = &request->spec, .owner = req->owner, .watch = &watch};
     run_result_init(&result, 1 << 20);
     id_make("run_", req->run_id);
@@ -178,18 +202,18 @@ static int run_request(struct http_request *req, struct runner_request *request,
     if (r == 0 && result.run.status == RUN_CANCELLED)
         r = err_set(err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     if (r == 0)
-        r = encode(&result, (double)(clock_ns() - began_ns) / 1e9, reply, err);
+        r = encode(req, &result, (double)(clock_ns() - began_ns) / 1e9, reply, err);
     run_result_done(&result);
     return r;
 }
 
 /* The answer to a run whose time is over before it begins. */
-static int answer_late(struct http_reply *reply, struct err *err)
+static int answer_late(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct run_result none;
     run_result_init(&none, 1);
     none.run.status = RUN_TIME_LIMIT;
-    int r = encode(&none, 0, reply, err);
+    int r = encode(req, &none, 0, reply, err);
     run_result_done(&none);
     return r;
 }
@@ -204,7 +228,7 @@ int handle_runner_run(struct http_request *req, struct http_reply *reply, struct
         r = runner_request_decode(req->service, body, &request, detail, err);
         buf_done(&req->body);
         if (r == 0)
-            r = request.is_late ? answer_late(reply, err)
+            r = request.is_late ? answer_late(req, reply, err)
                                 : run_request(req, &request, reply, err);
         runner_request_done(&request);
     }

@@ -17,7 +17,7 @@ enum { NAP_MS = 200, COMMENT_MS = 15000 };
 
 struct reader {
     struct history_run *run;
-    uint64_t after_id;
+    struct history_cursor cursor;
     uint64_t spoke_ms; /* when something was sent last */
     bool is_followed;
 };
@@ -30,7 +30,7 @@ static int read_events(void *context, struct http_request *req, struct buf *to)
         reader->is_followed = true;
     }
     for (;;) {
-        int r = history_read(reader->run, &reader->after_id, NAP_MS, to);
+        int r = history_read(reader->run, &reader->cursor, NAP_MS, to);
         if (r != -ETIMEDOUT) {
             reader->spoke_ms = clock_ms();
             return r;
@@ -56,7 +56,8 @@ void events_reply(struct http_request *req, struct history_run *run, uint64_t af
     struct http_reply *reply)
 {
     struct reader *reader = xcalloc(1, sizeof(*reader));
-    *reader = (struct reader){.run = run, .after_id = after_id, .spoke_ms = clock_ms()};
+    *reader =
+        (struct reader){.run = run, .cursor = {.after_id = after_id}, .spoke_ms = clock_ms()};
     history_read_begin(run);
     reply->status = 200;
     reply->content_type = "text/event-stream";
@@ -74,10 +75,11 @@ int handle_run_events(struct http_request *req, struct http_reply *reply, struct
     uint64_t after_id = 0;
     if (last && last[0] && str_parse_u64(last, &after_id) < 0)
         return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
-    struct history_run *run = history_find(
-        req->service->history, req->params[0], service_owner_name(req->service, req->owner));
-    if (!run)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
+    struct history_run *run;
+    int r = history_find(req->service->history, req->params[0],
+        service_owner(req->service, req->owner), &run, err);
+    if (r < 0)
+        return r;
     if (history_is_read(run, after_id)) {
         reply->status = 204; /* tells a browser not to connect again */
         history_unref(run);

@@ -8,6 +8,7 @@
 #include "http/routes.h"
 #include "http/v1/sessions.h"
 #include "base/alloc.h"
+#include "json/read.h"
 #include "session/decode.h"
 #include "session/stream.h"
 
@@ -25,14 +26,21 @@ static int begin(struct http_request *req, struct session *s, const struct exec_
     return r;
 }
 
-/* Hermes failed: the answer has the shape of an error, and what there is of the result. */
-static void reply_failure(
-    struct http_reply *reply, const struct exec_result *result, const struct err *err)
+/* The result; where Hermes failed (r < 0) the answer has the shape of an error, and what there
+ * is of the result. */
+static int reply_result(
+    struct http_reply *reply, struct exec_result *result, int r, struct err *err)
 {
-    json_t *json = exec_result_json(result);
-    (void)json_object_set_new(json, "error",
-        json_pack("{s:s, s:s}", "code", err_table[err->code].name, "message", err->message));
-    reply_value(reply, err_table[err->code].http_status, json);
+    json_t *error = r < 0 ? json_pack("{s:s, s:s}", "code", err_table[err->code].name,
+                                "message", err->message)
+                          : NULL;
+    struct answer *answer = exec_result_answer(result, error);
+    json_decref(error);
+    exec_result_done(result);
+    if (!answer)
+        return service_full(err);
+    reply_answer(reply, r < 0 ? err_table[err->code].http_status : 200, answer);
+    return 0;
 }
 
 static int exec_now(struct http_request *req, struct session *s, const struct exec_spec *spec,
@@ -50,12 +58,7 @@ static int exec_now(struct http_request *req, struct session *s, const struct ex
     r = session_exec(s, spec, &watch, &result, err);
     follow_end(req, watch.cancel_fd);
     reply->retry_after_s = 0;
-    if (r < 0)
-        reply_failure(reply, &result, err);
-    else
-        reply_value(reply, 200, exec_result_json(&result));
-    exec_result_done(&result);
-    return 0;
+    return reply_result(reply, &result, r, err);
 }
 
 static int exec_stream(struct http_request *req, struct session *s, struct exec_spec *spec,
@@ -73,14 +76,14 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     reply->retry_after_s = 0;
     char id[ID_MAX];
     id_make("exe_", id);
-    r = history_add(service->history, id, service_owner_name(service, req->owner), RUN_STREAMED,
+    r = history_add(service->history, id, service_owner(service, req->owner), RUN_STREAMED,
         ENCODE_UTF8, &record, err);
     if (r < 0) {
         session_abandon(s);
         return r;
     }
     struct history_run *mine = history_ref(record);
-    r = session_exec_later(service, session_ref(s), spec, record, err);
+    r = session_exec_later(service, session_ref(s), req->owner, spec, record, err);
     if (r < 0) {
         session_abandon(s);
         session_unref(s);
@@ -120,13 +123,16 @@ int handle_session_tool_results(
 {
     struct session *s = find_session(req, err);
     json_t *body = NULL;
+    size_t weight = 0;
     if (!s)
         return -ENOENT;
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r == 0)
         r = json_tool_result_check(body, req->body.len, err);
     if (r == 0)
-        r = session_answer_tool(s, body, err);
+        r = json_read_weigh(req->body.data, req->body.len, &weight, err);
+    if (r == 0)
+        r = session_answer_tool(s, body, weight, err);
     if (r == 0)
         reply->status = 204;
     json_decref(body);

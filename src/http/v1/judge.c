@@ -25,25 +25,22 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     struct service *s = req->service;
     struct history_run *record;
     enum run_status status = RUN_INTERNAL_ERROR;
-    char *text = NULL;
-    size_t len = 0;
-    int r = history_add(s->history, req->run_id, service_owner_name(s, req->owner), RUN_SYNC,
+    struct answer *answer = NULL;
+    int r = history_add(s->history, req->run_id, service_owner(s, req->owner), RUN_SYNC,
         judgement->judge.encoding, &record, err);
     if (r < 0)
         return r;
     http_follow(req, history_cancel_fd(record));
     r = service_judge(
-        s, judgement, req->owner, record, &text, &len, &status, &reply->retry_after_s, err);
+        s, judgement, req->owner, record, &answer, &status, &reply->retry_after_s, err);
     http_unfollow(req);
     bool failed = r < 0 && err->code == ERR_INTERNAL;
     if (failed)
-        text = service_judge_failure(req->run_id, err, &len);
-    if (text) {
-        char *copy = xmalloc(len + 1);
-        memcpy(copy, text, len + 1);
-        reply_json(reply, failed ? err_table[err->code].http_status : 200, copy, len);
+        answer = service_judge_failure(req->run_id, err);
+    if (answer) {
+        history_finish(record, status, answer);
+        reply_answer(reply, failed ? err_table[err->code].http_status : 200, answer);
         reply->retry_after_s = 0;
-        history_finish(record, status, text, len);
         r = 0;
     } else {
         history_forget(record);
@@ -60,7 +57,7 @@ static int judge_later(struct http_request *req, struct service_judgement *judge
     struct service *s = req->service;
     struct history_run *record;
     char location[ID_MAX + 16];
-    int r = history_add(s->history, req->run_id, service_owner_name(s, req->owner),
+    int r = history_add(s->history, req->run_id, service_owner(s, req->owner),
         stream ? RUN_STREAMED : RUN_ASYNC, judgement->judge.encoding, &record, err);
     if (r < 0)
         return r;
@@ -102,6 +99,7 @@ int handle_judge_create(struct http_request *req, struct http_reply *reply, stru
     if (r < 0)
         return r;
     judge_hash(text, req->body.len, judgement.request_hash);
+    judgement.bytes = 2 * req->body.len;
     r = json_judge_decode(body, &req->service->runtimes, true, &judgement.judge, err);
     json_decref(body);
     buf_done(&req->body);

@@ -15,15 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int not_found(struct err *err)
+static int find_run(const struct http_request *req, struct history_run **ret, struct err *err)
 {
-    return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
-}
-
-static struct history_run *find_run(const struct http_request *req)
-{
-    return history_find(
-        req->service->history, req->params[0], service_owner_name(req->service, req->owner));
+    return history_find(req->service->history, req->params[0],
+        service_owner(req->service, req->owner), ret, err);
 }
 
 static void on_started(void *context)
@@ -38,13 +33,15 @@ static int run_now(
     struct service *s = req->service;
     struct history_run *record;
     struct run_result result;
-    size_t len;
-    int r = history_add(s->history, req->run_id, service_owner_name(s, req->owner), RUN_SYNC,
+    struct answer *answer = NULL;
+    int r = history_add(s->history, req->run_id, service_owner(s, req->owner), RUN_SYNC,
         run->encoding, &record, err);
     if (r < 0)
         return r;
-    struct run_watch watch = {
-        .context = record, .started = on_started, .cancel_fd = history_cancel_fd(record)};
+    struct run_watch watch = {.context = record,
+        .started = on_started,
+        .purse = &req->purse.counts,
+        .cancel_fd = history_cancel_fd(record)};
     struct service_call call = {.spec = &run->spec, .owner = req->owner, .watch = &watch};
     run_result_init(&result, 1 << 20);
     memcpy(result.id, req->run_id, sizeof(result.id));
@@ -53,14 +50,18 @@ static int run_now(
     http_unfollow(req);
     bool failed = r < 0 && result.run.status == RUN_INTERNAL_ERROR;
     if (r == 0 || failed) {
-        char *text = service_encode(&result, run->encoding, failed ? err : NULL, &len);
-        char *copy = xmalloc(len + 1);
-        memcpy(copy, text, len + 1);
-        reply_json(reply, failed ? err_table[err->code].http_status : 200, copy, len);
-        reply->retry_after_s = 0;
-        history_finish(record, result.run.status, text, len);
-        r = 0;
-    } else {
+        int status = failed ? err_table[err->code].http_status : 200;
+        answer =
+            result_answer(&result, run->encoding, failed ? err : NULL, s->ledger, req->owner);
+        r = answer ? 0 : service_full(err);
+        run_result_done(&result);
+        if (answer) {
+            history_finish(record, result.run.status, answer);
+            reply_answer(reply, status, answer);
+            reply->retry_after_s = 0;
+        }
+    }
+    if (!answer) {
         history_forget(record);
         if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
             reply->retry_after_s = 0;
@@ -76,7 +77,7 @@ static int run_later(struct http_request *req, struct json_run *run, bool stream
 {
     struct service *s = req->service;
     struct history_run *record;
-    int r = history_add(s->history, req->run_id, service_owner_name(s, req->owner),
+    int r = history_add(s->history, req->run_id, service_owner(s, req->owner),
         stream ? RUN_STREAMED : RUN_ASYNC, run->encoding, &record, err);
     if (r < 0)
         return r;
@@ -129,22 +130,23 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
 
 int handle_run_get(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run = find_run(req);
-    size_t len;
-    if (!run)
-        return not_found(err);
-    char *text = history_answer(run, &len);
-    if (text)
-        reply_json(reply, 200, text, len);
+    struct history_run *run;
+    struct answer *answer;
+    int r = find_run(req, &run, err);
+    if (r < 0)
+        return r;
+    if ((r = history_answer(run, &answer, err)) == 0)
+        reply_answer(reply, 200, answer);
     history_unref(run);
-    return text ? 0 : not_found(err);
+    return r;
 }
 
 int handle_run_delete(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run = find_run(req);
-    if (!run)
-        return not_found(err);
+    struct history_run *run;
+    int r = find_run(req, &run, err);
+    if (r < 0)
+        return r;
     bool cancelled = history_cancel(run);
     if (cancelled) {
         char *text = xasprintf("{\"id\":\"%s\",\"status\":\"cancelling\"}", history_id(run));

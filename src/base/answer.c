@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See answer.h. */
+
+#include "base/answer.h"
+
+#include "base/alloc.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of all answers: it is held for a few instructions. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct answer *answer_new(struct ledger *ledger, int owner, size_t len)
+{
+    struct purse purse;
+    size_t size = sizeof(struct answer) + len + 1;
+    purse_open(&purse, ledger, owner);
+    if (!purse_take(&purse, size))
+        return NULL;
+    struct answer *a = malloc(size);
+    if (!a) {
+        purse_close(&purse);
+        return NULL;
+    }
+    *a = (struct answer){.purse = purse, .users = 1, .len = len};
+    a->text[len] = '\0';
+    return a;
+}
+
+struct answer *answer_of_text(const char *text)
+{
+    size_t len = strlen(text);
+    struct answer *a = xcalloc(1, sizeof(*a) + len + 1);
+    a->users = 1;
+    a->len = len;
+    memcpy(a->text, text, len);
+    return a;
+}
+
+bool answer_use(struct answer *answer)
+{
+    (void)pthread_mutex_lock(&lock);
+    bool fits = answer->users || purse_take(&answer->purse, sizeof(*answer) + answer->len + 1);
+    answer->users += fits;
+    (void)pthread_mutex_unlock(&lock);
+    return fits;
+}
+
+/* One user or keeper less. */
+static void leave(struct answer *answer, unsigned *count)
+{
+    (void)pthread_mutex_lock(&lock);
+    (*count)--;
+    bool is_last = !answer->users && !answer->keepers;
+    if (!answer->users)
+        purse_close(&answer->purse);
+    (void)pthread_mutex_unlock(&lock);
+    if (is_last)
+        free(answer);
+}
+
+void answer_release(struct answer *answer)
+{
+    if (answer)
+        leave(answer, &answer->users);
+}
+
+struct answer *answer_keep(struct answer *answer)
+{
+    (void)pthread_mutex_lock(&lock);
+    answer->keepers++;
+    (void)pthread_mutex_unlock(&lock);
+    return answer;
+}
+
+void answer_drop(struct answer *answer)
+{
+    if (answer)
+        leave(answer, &answer->keepers);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See json_text.h. The form is that of jansson's json_dumps(JSON_COMPACT), byte for byte. */
+
+#include "json/text.h"
+
+#include "base/cleanup.h"
+#include "base/utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL = 4096, DIGITS = 12 };
+
+static void put(struct json_text *t, const char *data, size_t len)
+{
+    if (t->len <= t->room && len <= t->room - t->len && len)
+        memcpy(t->to + t->len, data, len);
+    t->len += len;
+}
+
+/* Most answers are small: those are written while they are measured. */
+struct answer *json_text_answer(
+    struct ledger *ledger, int owner, json_writer *write, const void *context)
+{
+    char small[SMALL];
+    struct json_text first = {.to = small, .room = sizeof(small)};
+    write(&first, context);
+    struct answer *a = answer_new(ledger, owner, first.len);
+    if (!a)
+        return NULL;
+    if (first.len <= sizeof(small)) {
+        memcpy(a->text, small, first.len);
+        return a;
+    }
+    struct json_text second = {.to = a->text, .room = a->len};
+    write(&second, context);
+    return a;
+}
+
+json_t *json_text_load(json_writer *write, const void *context)
+{
+    struct answer *a = json_text_answer(NULL, -1, write, context);
+    json_t *value =
+        a ? json_loadb(a->text, a->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+    answer_release(a);
+    return value;
+}
+
+void json_text_add(struct json_text *t, const char *text)
+{
+    put(t, text, strlen(text));
+}
+
+/* Bytes at the beginning that stand for themselves, eight at a time: each of the four tests
+ * leaves the highest bit of a byte set (where the lower bytes have none, which is all that is
+ * used). */
+static size_t plain_prefix(const char *s, size_t len)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    size_t i = 0;
+    for (uint64_t word; len - i >= sizeof(word); i += sizeof(word)) {
+        memcpy(&word, s + i, sizeof(word));
+        uint64_t quote = word ^ ones * '"';
+        uint64_t slash = word ^ ones * '\\';
+        if (((word - ones * ' ') | word | (quote - ones) | (slash - ones)) & ones * 0x80)
+            break;
+    }
+    while (i < len && (unsigned char)s[i] >= ' ' && (unsigned char)s[i] < 0x80 && s[i] != '"' &&
+           s[i] != '\\')
+        i++;
+    return i;
+}
+
+static void put_escaped(struct json_text *t, unsigned char c)
+{
+    static const char from[] = "\"\\\b\f\n\r\t";
+    static const char to[] = "\"\\bfnrt";
+    static const char hex[] = "0123456789ABCDEF";
+    const char *found = c ? strchr(from, c) : NULL;
+    char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    if (found)
+        text[1] = to[found - from];
+    put(t, text, found ? 2 : sizeof(text));
+}
+
+/* One code point or invalid part; returns the bytes it takes. */
+static size_t put_point(struct json_text *t, const char *data, size_t len)
+{
+    uint32_t code;
+    size_t n = utf8_next(data, len, &code);
+    if (code == UTF8_INVALID)
+        put(t, "\xef\xbf\xbd", 3);
+    else if (code < ' ' || code == '"' || code == '\\')
+        put_escaped(t, (unsigned char)code);
+    else
+        put(t, data, n);
+    return n;
+}
+
+/* Puts what waits of the last part together with this one; returns how many bytes of this one
+ * are done with. */
+static size_t join(struct json_text *t, const char *data, size_t len)
+{
+    char joined[8];
+    size_t kept = t->partial_len;
+    size_t more = len < 3 ? len : 3;
+    size_t at = 0;
+    memcpy(joined, t->partial, kept);
+    memcpy(joined + kept, data, more);
+    if (kept + more < sizeof(t->partial) && utf8_floor(joined, kept + more) == 0) {
+        memcpy(t->partial, joined, kept + more);
+        t->partial_len += more;
+        return more;
+    }
+    while (at < kept)
+        at += put_point(t, joined + at, kept + more - at);
+    t->partial_len = 0;
+    return at - kept;
+}
+
+void json_text_open(struct json_text *t)
+{
+    t->partial_len = 0;
+    put(t, "\"", 1);
+}
+
+void json_text_part(struct json_text *t, const char *data, size_t len)
+{
+    size_t i = t->partial_len && len ? join(t, data, len) : 0;
+    size_t whole = i + (len > i ? utf8_floor(data + i, len - i) : 0);
+    while (i < whole) {
+        size_t n = plain_prefix(data + i, whole - i);
+        put(t, data + i, n);
+        i += n;
+        if (i < whole)
+            i += put_point(t, data + i, whole - i);
+    }
+    if (whole < len) {
+        t->partial_len = len - whole;
+        memcpy(t->partial, data + whole, t->partial_len);
+    }
+}
+
+void json_text_close(struct json_text *t)
+{
+    for (size_t i = 0; i < t->partial_len;)
+        i += put_point(t, t->partial + i, t->partial_len - i);
+    t->partial_len = 0;
+    put(t, "\"", 1);
+}
+
+void json_text_string(struct json_text *t, const char *data, size_t len)
+{
+    json_text_open(t);
+    json_text_part(t, data, len);
+    json_text_close(t);
+}
+
+void json_text_word(struct json_text *t, const char *word)
+{
+    if (word)
+        json_text_string(t, word, strlen(word));
+    else
+        json_text_add(t, "null");
+}
+
+static void put_base64(struct json_text *t, const unsigned char *in, size_t left)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned word =
+        (unsigned)in[0] << 16 | (left > 1 ? (unsigned)in[1] << 8 : 0) | (left > 2 ? in[2] : 0u);
+    const char text[4] = {digits[word >> 18], digits[word >> 12 & 63],
+        left > 1 ? digits[word >> 6 & 63] : '=', left > 2 ? digits[word & 63] : '='};
+    put(t, text, sizeof(text));
+}
+
+void json_text_base64(struct json_text *t, const void *data, size_t len)
+{
+    const unsigned char *in = data;
+    json_text_add(t, "\"");
+    if (t->len > t->room) /* no need to look at the bytes to measure them */
+        t->len += (len + 2) / 3 * 4;
+    else
+        for (size_t i = 0; i < len; i += 3)
+            put_base64(t, in + i, len - i);
+    json_text_add(t, "\"");
+}
+
+void json_text_int(struct json_text *t, int64_t number)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%" PRId64, number);
+    json_text_add(t, text);
+}
+
+void json_text_real(struct json_text *t, double number)
+{
+    char text[40];
+    int len = snprintf(text, sizeof(text), "%.*g", DIGITS, number);
+    json_text_add(t, text);
+    if (!memchr(text, '.', (size_t)len) && !memchr(text, 'e', (size_t)len))
+        json_text_add(t, ".0");
+}
+
+void json_text_bool(struct json_text *t, bool is_true)
+{
+    json_text_add(t, is_true ? "true" : "false");
+}
+
+static int on_dump(const char *data, size_t len, void *context)
+{
+    put(context, data, len);
+    return 0;
+}
+
+void json_text_value(struct json_text *t, const json_t *value)
+{
+    (void)json_dump_callback(
+        value, on_dump, t, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+}

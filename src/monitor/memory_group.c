@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The server's own control group: the bound behind the count of core/memory_plan.h. It is named
+ * and locked like the leaves of boxes (spawn/cgroup.h), so a free lock means a dead owner, and
+ * the next monitor removes what a killed one left. It lies in the monitor's own group where
+ * that can have children with limits: limits above it hold for the server as well. */
+
+#include "monitor/monitor.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "hermes-"
+#define V1_TOP "/sys/fs/cgroup/memory"
+#define V2_TOP "/sys/fs/cgroup"
+
+enum { HEX_DIGITS = 32 };
+
+/* Where the limit is written; those that are not there are done without, but for the first. */
+static const char *const v1_files[] = {
+    "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"};
+static const char *const v2_files[] = {"memory.max"};
+
+/* Our path in the tree of the controller, from the text of /proc/self/cgroup; NULL for none. */
+static char *own_path(const char *text, bool v2)
+{
+    const char *mark = v2 ? "0::" : ":memory:";
+    const char *at = v2 && str_has_prefix(text, mark) ? text : NULL;
+    cleanup_free char *after_line = xasprintf("\n%s", mark);
+    if (!at && (at = strstr(text, v2 ? after_line : mark)))
+        at += v2 ? 1 : 0;
+    return at ? xstrndup(at + strlen(mark), strcspn(at + strlen(mark), "\n")) : NULL;
+}
+
+static bool is_group(const char *name)
+{
+    return str_has_prefix(name, PREFIX) && strlen(name) == strlen(PREFIX) + HEX_DIGITS;
+}
+
+/* Removes groups of dead monitors; with processes in them they stay for the next time. */
+static void sweep(int parent_fd)
+{
+    int fd = openat(parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        cleanup_close int group = is_group(e->d_name) ? openat(parent_fd, e->d_name,
+                                                            O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                                                      : -1;
+        if (group >= 0 && flock(group, LOCK_EX | LOCK_NB) == 0)
+            (void)unlinkat(parent_fd, e->d_name, AT_REMOVEDIR);
+    }
+}
+
+static void random_name(char out[MEMORY_GROUP_NAME])
+{
+    unsigned char raw[HEX_DIGITS / 2];
+    id_random(raw, sizeof(raw));
+    size_t len = (size_t)snprintf(out, MEMORY_GROUP_NAME, PREFIX);
+    for (size_t i = 0; i < sizeof(raw); i++)
+        len += (size_t)snprintf(out + len, MEMORY_GROUP_NAME - len, "%02x", raw[i]);
+}
+
+static int write_limit(int fd, bool v2, uint64_t bytes)
+{
+    const char *const *files = v2 ? v2_files : v1_files;
+    size_t count =
+        v2 ? sizeof(v2_files) / sizeof(v2_files[0]) : sizeof(v1_files) / sizeof(v1_files[0]);
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+    for (size_t i = 0; i < count; i++) {
+        int r = fs_write_once(fd, files[i], text);
+        if (r < 0 && (i == 0 || r != -ENOENT))
+            return r;
+    }
+    return 0;
+}
+
+/* Makes the group below a directory. On v2 that has to hand on the controller. */
+static int make_below(struct memory_group *g, const char *dir, bool v2, uint64_t bytes)
+{
+    char enabled[512];
+    cleanup_close int parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0)
+        return -errno;
+    if (v2 && (fs_read_small(parent, "cgroup.subtree_control", enabled, sizeof(enabled)) < 0 ||
+                  !strstr(enabled, "memory")))
+        return -EOPNOTSUPP;
+    sweep(parent);
+    random_name(g->name);
+    if (mkdirat(parent, g->name, 0755) < 0)
+        return -errno;
+    cleanup_close int fd = openat(parent, g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : write_limit(fd, v2, bytes);
+    if (r < 0) {
+        (void)unlinkat(parent, g->name, AT_REMOVEDIR);
+        return r;
+    }
+    g->v2 = v2;
+    g->fd = take_fd(&fd);
+    g->parent_fd = take_fd(&parent);
+    return 0;
+}
+
+/* In our own group, the one above it (boxes have moved us into a leaf then) or, for root, at
+ * the top: the first that can. */
+static int make_group(struct memory_group *g, uint64_t bytes)
+{
+    char text[8192];
+    if (fs_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
+        return -errno;
+    cleanup_free char *v1 = own_path(text, false);
+    cleanup_free char *v2 = own_path(text, true);
+    bool is_v2 = !v1;
+    const char *top = is_v2 ? V2_TOP : V1_TOP;
+    if (!v1 && !v2)
+        return -ENOENT;
+    cleanup_free char *own = xasprintf("%s%s", top, is_v2 ? v2 : v1);
+    cleanup_free char *above = xasprintf("%s/..", own);
+    int r = make_below(g, own, is_v2, bytes);
+    if (r < 0 && is_v2)
+        r = make_below(g, above, true, bytes);
+    if (r < 0 && geteuid() == 0)
+        r = make_below(g, top, is_v2, bytes);
+    return r;
+}
+
+void memory_group_open(struct memory_group *g, uint64_t limit_mb)
+{
+    char text[32];
+    int r = make_group(g, limit_mb << 20);
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)limit_mb);
+    if (r < 0)
+        log_event(LOG_WARN,
+            "the server has no control group of its own: its memory is bounded by its own "
+            "count alone",
+            "reason", strerror(-r), (char *)NULL);
+    else
+        log_event(LOG_INFO, "memory limit of the server", "mb", text, (char *)NULL);
+}
+
+int memory_group_join(const struct memory_group *g)
+{
+    return g->fd < 0 ? 0 : fs_write_once(g->fd, g->v2 ? "cgroup.procs" : "tasks", "0");
+}
+
+void memory_group_close(struct memory_group *g)
+{
+    if (g->fd >= 0)
+        (void)unlinkat(g->parent_fd, g->name, AT_REMOVEDIR);
+    close_fd(&g->fd);
+    close_fd(&g->parent_fd);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Room for a session or a run that is within the share of its key: the sessions of a key above
+ * its share that have been idle for longest are ended. A session that runs code never is. */
+
+#include "session/internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "service/service.h"
+
+#include <errno.h>
+
+enum { TRIES = 256 };
+
+/* Whether `a` is to go rather than `b`. */
+static bool goes_before(const struct session *a, uint64_t excess_a, uint64_t used_a,
+    const struct session *b, uint64_t excess_b, uint64_t used_b)
+{
+    if (!b || a->owner_index == b->owner_index || excess_a == excess_b)
+        return !b || used_a < used_b;
+    return excess_a > excess_b;
+}
+
+/* The session that is to go, or NULL. The caller owns a reference. */
+static struct session *choose(struct sessions *all, const uint64_t *excess)
+{
+    struct session *chosen = NULL;
+    uint64_t chosen_ms = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *s = all->first; s; s = s->next) {
+        uint64_t own = excess[s->owner_index + 1];
+        (void)pthread_mutex_lock(&s->lock);
+        bool is_idle = s->state == SESSION_IDLE || s->state == SESSION_DEAD;
+        bool is_eligible = is_idle && !s->waiters && s->promised.of[BUDGET_SESSIONS];
+        uint64_t used_ms = s->used_ms;
+        (void)pthread_mutex_unlock(&s->lock);
+        if (own && is_eligible &&
+            goes_before(s, own, used_ms, chosen, chosen ? excess[chosen->owner_index + 1] : 0,
+                chosen_ms)) {
+            chosen = s;
+            chosen_ms = used_ms;
+        }
+    }
+    if (chosen)
+        chosen->refs++;
+    (void)pthread_mutex_unlock(&all->lock);
+    return chosen;
+}
+
+/* Ends one session of a key above its share; false when there is none. */
+static bool evict_one(struct sessions *all, const uint64_t *excess)
+{
+    struct err ignored = {0};
+    struct session *s = choose(all, excess);
+    if (!s)
+        return false;
+    if (session_take(s, false, true, -1, &ignored) == 0) {
+        session_end_held(s, "evicted",
+            "its key had more than its share of sessions and another key needed the room");
+        all->service->metrics.evicted++;
+        log_event(LOG_INFO, "session evicted", "session", s->id, "key", s->owner, (char *)NULL);
+        session_drop_checkpoints(s);
+    }
+    session_unref(s);
+    return true;
+}
+
+static uint64_t *excess_new(const struct sessions *all)
+{
+    return xcalloc(all->service->keys.count + 1, sizeof(uint64_t));
+}
+
+void sessions_make_room(struct sessions *all)
+{
+    struct admit *admit = all->service->admit;
+    cleanup_free uint64_t *excess = excess_new(all);
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (!admit_find_excess(admit, -1, NULL, excess) || !evict_one(all, excess))
+            return;
+    }
+}
+
+int session_reserve(
+    struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err)
+{
+    struct admit *admit = s->all->service->admit;
+    const struct box_need box = limits_need(&s->spec.limits);
+    const struct admit_need need = admit_need_session(&box);
+    cleanup_free uint64_t *excess = NULL;
+    int r = admit_check(admit, s->owner_index, ret_retry_s, err);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; i < TRIES; i++) {
+        r = admit_reserve(admit, s->owner_index, &need, ret_retry_s, err);
+        if (r == 0)
+            *ret = need;
+        if (r == 0 || err->code != ERR_BUSY)
+            return r;
+        excess = excess ? excess : excess_new(s->all);
+        if (!admit_find_excess(admit, s->owner_index, &need, excess) ||
+            !evict_one(s->all, excess))
+            return r;
+        *err = (struct err){0};
+    }
+    return r;
+}

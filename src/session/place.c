@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* An exec has a place as a run has. It takes the session first: a caller that holds a place
+ * then never waits for a session, so that nothing waits in a circle.
+ *
+ * An exec that waits for the answer of a tool gives its place back after a moment: the answer
+ * may take minutes, and the tool itself may need a place. The answer is passed on when the exec
+ * has a place again. */
+
+#include "session/internal.h"
+
+#include "base/clock.h"
+#include "service/service.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+enum { AWAY_MS = 1000 }; /* of waiting for a tool, until the place is given back */
+
+/* What may wake a caller that waits for a place. 0 to go on waiting. */
+static int look(struct session *s, struct err *err)
+{
+    uint64_t count;
+    ssize_t n = read(s->wake_fd, &count, sizeof(count));
+    (void)n;
+    if (session_must_end(s))
+        return err_set(
+            err, ERR_CONFLICT, ECANCELED, "the session was ended before the code began");
+    (void)pthread_mutex_lock(&s->lock);
+    unsigned interrupts = s->interrupts;
+    (void)pthread_mutex_unlock(&s->lock);
+    return interrupts ? err_set(err, ERR_CONFLICT, EINTR, "interrupted before it began") : 0;
+}
+
+int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+{
+    struct service *service = s->all->service;
+    const struct admit_need need = admit_need_exec();
+    s->place = (struct session_place){.since_ms = clock_ms()};
+    int r = service_admit(service, s->owner_index, &need, &s->place.ticket, ret_retry_s, err);
+    if (r < 0)
+        return r;
+    s->place.ticket.also_fd = s->wake_fd;
+    while ((r = admit_wait(service->admit, &s->place.ticket, cancel_fd, 0, ret_retry_s, err)) ==
+           -EINTR) {
+        if ((r = look(s, err)) < 0)
+            break;
+    }
+    if (r < 0)
+        place_leave(s);
+    return r;
+}
+
+void place_leave(struct session *s)
+{
+    admit_drop(s->all->service->admit, &s->place.ticket);
+}
+
+int place_fd(const struct session *s)
+{
+    return s->place.state == EXEC_RETURNING ? s->place.ticket.wake_fd : -1;
+}
+
+bool place_is_returning(const struct session *s)
+{
+    return s->place.state == EXEC_RETURNING;
+}
+
+static void pass(struct session *s, uint64_t now)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    (void)tools_pass(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    s->place.since_ms = now;
+}
+
+/* True when the place is there again, or the server stops and there will be none. */
+static bool is_back(struct session *s)
+{
+    struct admit_ticket *ticket = &s->place.ticket;
+    struct pollfd ready = {.fd = ticket->wake_fd, .events = POLLIN};
+    struct err ignored = {0};
+    unsigned retry_s;
+    if (ticket->wake_fd >= 0 && poll(&ready, 1, 0) != 1)
+        return false;
+    (void)admit_wait(s->all->service->admit, ticket, -1, 0, &retry_s, &ignored);
+    return true;
+}
+
+/* The exec has its place; when a tool takes long it gives the place back. */
+static uint64_t tend_inside(struct session *s, uint64_t now, bool is_waiting, bool has_news)
+{
+    struct session_place *p = &s->place;
+    if (has_news)
+        pass(s, now);
+    if (!is_waiting || p->calls != s->tools.made) {
+        p->calls = s->tools.made;
+        p->since_ms = now;
+    }
+    if (now - p->since_ms < AWAY_MS)
+        return is_waiting ? p->since_ms + AWAY_MS : UINT64_MAX;
+    place_leave(s);
+    p->state = EXEC_AWAY;
+    return UINT64_MAX;
+}
+
+uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms)
+{
+    struct session_place *p = &s->place;
+    uint64_t now = clock_ms();
+    if (!s->tools.offered)
+        return UINT64_MAX;
+    (void)pthread_mutex_lock(&s->lock);
+    uint64_t next_ms = tools_deadline_ms(s);
+    bool has_news = tools_have_news(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (p->state == EXEC_AWAY && has_news) {
+        admit_resume(s->all->service->admit, &p->ticket);
+        p->state = EXEC_RETURNING;
+        p->since_ms = now;
+    }
+    if (p->state == EXEC_RETURNING && is_back(s)) {
+        p->state = EXEC_INSIDE;
+        *deadline_ms += now - p->since_ms; /* it is no fault of the code's */
+    }
+    if (p->state == EXEC_RETURNING && is_stopping && has_news)
+        pass(s, now);
+    if (p->state == EXEC_RETURNING)
+        return UINT64_MAX;
+    if (p->state == EXEC_INSIDE) {
+        uint64_t away_ms = tend_inside(s, now, next_ms != UINT64_MAX, has_news);
+        next_ms = has_news ? now : next_ms < away_ms ? next_ms : away_ms;
+    }
+    return next_ms;
+}

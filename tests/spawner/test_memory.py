@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A box is told that its memory limit killed if that did, and never for another reason: not for the limit of a
+group above, not for a group that was removed, not for the box that had its group before. HERMES_FULL=1 sends
+100,000 boxes through groups that are used again."""
+import collections
+import os
+import pathlib
+import select
+import socket
+import time
+
+import pytest
+
+from test_messages import (ENDED, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC, ENTRY_TREE, EVENT, GOOD, MB, STARTED, Spawner,
+                           box, entry, job, root, setup_message, tree)  # noqa: F401
+import test_messages
+from apilib import SLOW, descendants, wait_until
+
+FULL = os.environ.get("HERMES_FULL") == "1"
+EXITED, OOM, PIDS, SHORT = 1, 2, 4, 128
+TOP = pathlib.Path("/sys/fs/cgroup/memory")
+TRUE, BASH, PYTHON = range(3)
+PROGRAMS = ["/usr/bin/true", "/usr/bin/bash", "/usr/bin/python3"]
+SLEEP = ["bash", "-c", "sleep ${0}; echo slept"]
+HOG = ["python3", "-Sc", "import sys; x = bytearray(int(sys.argv[1]) << 20); print('has it')"]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: control groups")
+v1_only = pytest.mark.skipif(not TOP.is_dir(), reason="of the memory controller of cgroup v1")
+
+
+class Host(Spawner):
+    """A spawner of a server, whose boxes are made in the group that this process is in, where one is given."""
+
+    def __init__(self, group=None):
+        before = "/sys/fs/cgroup/memory" + group_of("self") if group else None
+        if group:
+            (group / "tasks").write_text("0")
+        try:
+            super().__init__(seal=False)
+        finally:
+            if group:
+                pathlib.Path(before, "tasks").write_text("0")
+        self.send(setup_message(networks=8))
+        self.send(root(entry(ENTRY_TREE, "", test_messages.TREE), entry(ENTRY_BIND, "/usr", "/usr"),
+                       entry(ENTRY_DEVICE, "/dev/null", "/dev/null"), *[entry(ENTRY_EXEC, p) for p in PROGRAMS]))
+        assert self.seal() == 0
+        self.jobs, self.pipes = {}, (os.pipe(), os.pipe())
+
+    def start(self, program, argv, memory_mb):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(60 * SLOW)
+        key = tuple(argv)
+        if key not in self.jobs:
+            self.jobs[key] = job(argv)
+        limits = (memory_mb * MB, *GOOD[1:])
+        self.send(box(exec=program, limits=limits), [theirs.fileno(), self.jobs[key], self.pipes[0][1], self.pipes[1][1]])
+        theirs.close()
+        return ours
+
+    def close(self):
+        for fd in (*self.jobs.values(), *self.pipes[0], *self.pipes[1]):
+            os.close(fd)
+        return super().close()
+
+
+def group_of(pid):
+    lines = pathlib.Path("/proc/%s/cgroup" % pid).read_text().splitlines()
+    return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)
+
+
+def end_of(ours):
+    """Flags and status of the end of a box."""
+    while True:
+        data = ours.recv(4096)
+        assert data, "no end was told"
+        event = EVENT.unpack(data)
+        if event[0] != STARTED:
+            ours.close()
+            return event[0], event[1] & (EXITED | OOM | SHORT), event[2]
+
+
+@pytest.fixture
+def host():
+    made = Host()
+    yield made
+    assert made.close() == 0
+
+
+@pytest.fixture
+def above():
+    """A group whose limit of 128 MiB holds for all boxes together."""
+    path = TOP / ("test-hermes-%d-above" % os.getpid())
+    path.mkdir()
+    os.setxattr(path, "trusted.delegate", b"1")
+    (path / "memory.limit_in_bytes").write_text(str(128 * MB))
+    made = Host(path)
+    yield made
+    assert made.close() == 0
+    assert wait_until(lambda: not (path / "tasks").read_text())
+    path.rmdir()
+
+
+def sleeps(host):
+    def names():
+        return [pathlib.Path("/proc/%d/comm" % pid).read_text().strip() for pid in descendants(host.pid)]
+    try:
+        return "sleep" in names()
+    except OSError:
+        return False
+
+
+def test_its_own_limit(host):
+    """The control of what follows."""
+    assert end_of(host.start(PYTHON, HOG + ["200"], 64)) [:2] in ((ENDED, OOM), (ENDED, OOM | EXITED))
+    assert end_of(host.start(PYTHON, HOG + ["30"], 64)) == (ENDED, EXITED, 0)
+
+
+@v1_only
+def test_the_limit_of_a_group_above_is_nobodys_verdict(above):
+    """The kernel tells every group below it."""
+    idle = above.start(BASH, SLEEP + ["1.5"], 64)
+    assert wait_until(lambda: sleeps(above))
+    kind, flags, _ = end_of(above.start(PYTHON, HOG + ["400"], 1024))
+    assert (kind, flags & (OOM | SHORT)) == (ENDED, SHORT)
+    assert end_of(idle) == (ENDED, EXITED, 0)
+    kind, flags, _ = end_of(above.start(PYTHON, HOG + ["90"], 64))
+    assert (kind, flags & (OOM | SHORT)) == (ENDED, OOM)
+
+
+@v1_only
+def test_a_group_that_was_removed_is_no_limit_reached(host):
+    """Whoever is in it is moved away first, as no program in a box could. Nothing limits the box then: it ends."""
+    ours = host.start(BASH, SLEEP + ["1000"], 64)
+    assert wait_until(lambda: sleeps(host))
+    sleeper = next(p for p in descendants(host.pid) if pathlib.Path("/proc/%d/comm" % p).read_text() == "sleep\n")
+    leaf = TOP / group_of(sleeper).lstrip("/")
+    for pid in (leaf / "cgroup.procs").read_text().split():
+        (TOP / "cgroup.procs").write_text(pid)
+    leaf.rmdir()
+    kind, flags, status = end_of(ours)
+    assert (kind, flags & (OOM | SHORT)) == (ENDED, 0)
+    assert wait_until(lambda: not sleeps(host))
+
+
+def test_no_box_has_the_verdict_of_another():
+    """As many boxes as possible through few groups, beside boxes that hit their limit."""
+    count = 100000 if FULL else 600
+    hosts = [Host(), Host()]
+    waiting, sent, verdicts = {}, 0, collections.Counter()
+    poll = select.poll()
+    try:
+        while sent < count or waiting:
+            while sent < count and len(waiting) < 12:
+                kind = "hog" if sent % 60 == 7 else "small" if sent % 3 else "shell"
+                host = hosts[sent % 2]
+                ours = host.start(PYTHON, HOG + ["60"], 16) if kind == "hog" else \
+                    host.start(TRUE, ["true"], 16 + sent % 3) if kind == "small" else \
+                    host.start(BASH, ["bash", "-c", ":"], 32)
+                waiting[ours.fileno()] = ours, kind
+                poll.register(ours, select.POLLIN)
+                sent += 1
+            for fd, _ in poll.poll(60000 * SLOW):
+                ours, kind = waiting[fd]
+                event = EVENT.unpack(ours.recv(4096))
+                if event[0] == STARTED:
+                    continue
+                poll.unregister(fd)
+                del waiting[fd]
+                ours.close()
+                verdicts[kind, event[0], event[1] & (OOM | SHORT), event[2] if kind != "hog" else 0] += 1
+    finally:
+        assert [host.close() for host in hosts] == [0, 0]
+    hogs = len([i for i in range(count) if i % 60 == 7])
+    small = len([i for i in range(count) if i % 60 != 7 and i % 3])
+    assert verdicts == {("hog", ENDED, OOM, 0): hogs, ("small", ENDED, 0, 0): small,
+                        ("shell", ENDED, 0, 0): count - hogs - small}

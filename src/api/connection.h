@@ -35,15 +35,15 @@ int connections_open(
 void connections_close(struct connections *all);
 
 /* A stranger's. Past their share the oldest stranger of the address that has the most of them
- * goes, whatever it is at, if it had two seconds; where places run out altogether, at once. NULL
- * when there is no place. `from` may be NULL. */
+ * goes, whatever it is at, if it had two seconds; where places run out altogether, at once.
+ * NULL when there is no place. `from` may be NULL. */
 struct connection *connection_begin(
     struct connections *all, int fd, const struct sockaddr *from);
 void connection_end(struct connection *c);
 
-/* It is no stranger's from here on, and no stranger can push it out. Where all others are taken,
- * the one that has waited longest for its next request is closed; false when none waits: the
- * request gets 503. */
+/* It is no stranger's from here on, and no stranger can push it out. Where all others are
+ * taken, the one that has waited longest for its next request is closed; false when none waits:
+ * the request gets 503. */
 bool connection_prove(struct connection *c);
 
 /* Whether it ever got as far as a request line. */

@@ -114,13 +114,13 @@ static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 
 static void release_leaf(struct spawner *s, struct box *box)
 {
-    if (can_keep_leaf(s, box)) {
-        if (box->leaf.oom_fd >= 0)
-            (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+    /* Closing would not be enough: a child that was born a moment ago has it too. */
+    if (box->leaf.oom_fd >= 0)
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
+    if (can_keep_leaf(s, box))
         leaves_keep(&s->leaves, &s->cgroups, &box->leaf);
-    } else {
+    else
         leaves_remove(&s->leaves, &s->cgroups, &box->leaf);
-    }
     if (box->is_aside)
         leaves_remove(&s->leaves, &s->cgroups, &box->aside);
 }

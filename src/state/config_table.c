@@ -137,7 +137,7 @@ const struct config_row config_table[] = {
         "HERMES_RESULT_TTL_S"),
     VALUE(CONFIG_SIZE, "history_max", history_max, "256m", 1 << 20, 1ull << 40,
         "most bytes of "
-        "kept results; the oldest go first",
+        "kept results; the oldest of the key that has most go first",
         "HERMES_HISTORY_MAX"),
     VALUE(CONFIG_SECONDS, "resume_grace_s", resume_grace_s, "10", 0, 3600,
         "how long a streamed "

@@ -421,3 +421,37 @@ def test_flipping_between_many_small_runs_and_one_large(make):
         stop.set()
         for t in threads:
             t.join()
+
+
+def test_sessions_end_while_they_are_used(make):
+    """One key has as many as it can get, the other one deletes its own again and again, both use, copy and keep them:
+    every answer is one that a caller can be given, and in the end nothing is held."""
+    server = make(HERMES_MAX_SESSIONS="6", HERMES_QUEUE_WAIT_S="20")
+    wrong = []
+    until = time.monotonic() + 6
+
+    def live(key):
+        while time.monotonic() < until:
+            reply = server("POST", "/v1/sessions", {"language": "python", "limits": {"memory_mb": 256}}, key=key)
+            if reply.status != 201:
+                if reply.status not in (429, 409):
+                    wrong.append(reply)
+                continue
+            path = "/v1/sessions/" + reply.json()["id"]
+            for method, what, body in (("POST", "/exec", {"code": "x = 1"}), ("POST", "/checkpoints", {"name": "a"}),
+                                       ("POST", "/rollback", {"checkpoint": "a"}), ("POST", "/fork", {}),
+                                       ("POST", "/exec", {"code": "print(x)"}), ("POST", "/reset", None)):
+                reply = server(method, path + what, body, key=key)
+                if reply.status not in (200, 201, 404, 409, 429, 501):
+                    wrong.append((what, reply))
+            for one in server("GET", "/v1/sessions", key=key).json()["sessions"] if key == B else ():
+                server("DELETE", "/v1/sessions/" + one["id"], key=key)
+    threads = [threading.Thread(target=live, args=(key,)) for key in (A, A, A, B, B)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong[:3]
+    assert server.metric("hermes_sessions_evicted_total") > 0
+    echo(server, A)
+    echo(server, B)

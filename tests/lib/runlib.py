@@ -283,6 +283,13 @@ def orphaned_boxes():
     return left
 
 
+def call_names():
+    """Numbers and names of this machine's system calls, from the C library's header."""
+    text = subprocess.run(["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-xc", "/dev/null"],
+                          check=True, capture_output=True, text=True).stdout
+    return {int(n): name for name, n in re.findall(r"#define __NR_(\w+) (\d+)", text)}
+
+
 def state_listing(state):
     if not state.exists():
         return set()

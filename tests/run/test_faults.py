@@ -24,7 +24,8 @@ import time
 
 import pytest
 
-from runlib import ROOT, SPAWN, Groups, Hermes, cgroup_mounts, orphaned_boxes, wait_until
+from runlib import (ROOT, SPAWN, Groups, Hermes, call_names, cgroup_mounts, orphaned_boxes,
+                    wait_until)
 
 ERRORS = ["EPERM", "ENOMEM", "ENOSPC", "EAGAIN", "EINTR", "EMFILE"]
 ROLES = ["spawner", "init", "payload", "collector"]
@@ -66,13 +67,6 @@ HARMLESS_LEAK = {
     # A spawner whose loop fails cannot wait for the kernel to let go of the dead.
     ("spawner", "epoll_wait"): "an empty group stays until the next start",
 }
-
-
-def call_names():
-    """Numbers and names of this machine's system calls, from the C library's header."""
-    text = subprocess.run(["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-xc", "/dev/null"],
-                          check=True, capture_output=True, text=True).stdout
-    return {int(n): name for name, n in re.findall(r"#define __NR_(\w+) (\d+)", text)}
 
 
 class Lab:

@@ -3,6 +3,7 @@
 (tests/run/inject.c stops whoever is there while the spawner dies), and not at any other moment. This process
 inherits the children of a killed spawner, so whoever is left is below it. HERMES_FULL=1 kills thousands."""
 import ctypes
+import http.client
 import os
 import pathlib
 import random
@@ -12,18 +13,20 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import pytest
 
 from test_messages import (BUILD, GOOD, LIMITS, MOUNT, SEAL, ZYGOTE, Spawner, box, host_root, job, setup_message,
                            tree)  # noqa: F401
-from apilib import SLOW, children, descendants, name_of, wait_until  # that module has put its directory on the path
+from apilib import (SLOW, Server, borrow_dir, children, descendants, name_of, return_dir,
+                    wait_until)  # that module has put its directory on the path
 
 RUN = pathlib.Path(__file__).resolve().parents[1] / "run"
 sys.path.insert(0, str(RUN))
 
-from test_faults import call_names  # noqa: E402
+from runlib import call_names  # noqa: E402
 
 FULL = os.environ.get("HERMES_FULL") == "1"
 PR_SET_CHILD_SUBREAPER = 36
@@ -204,3 +207,53 @@ def test_killed_at_any_moment(inject):
     last = Spawner()  # who starts next removes their groups, unless somebody holds a lock
     assert wait_until(lambda: not groups_named(names), 20), groups_named(names)
     assert last.close() == 0
+
+
+def ask_for_much(server):
+    """What is under way when the spawner dies: boxes of zygotes, parked ones, sessions, a copy of one."""
+    def quietly(*request):
+        try:
+            return server(*request)
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+
+    def copy_session():
+        made = quietly("POST", "/v1/sessions", {"language": "python"})
+        if made is not None and made.status == 201:
+            quietly("POST", "/v1/sessions/%s/fork" % made.json()["id"], {})
+    runs = [threading.Thread(target=quietly, args=("POST", "/v1/runs", {"language": language, "code": code}))
+            for language, code in [("python", "import time; time.sleep(1)"), ("bash", "sleep 1"), ("python", "1")] * 2]
+    runs += [threading.Thread(target=copy_session) for _ in range(2)]
+    for thread in runs:
+        thread.start()
+    return runs
+
+
+def test_killed_with_zygotes_and_sessions():
+    rng = random.Random(20261117)
+    path = borrow_dir()
+    server = Server(path, env={"HERMES_PARKED": "2"})
+    try:
+        assert server.run("python", "print(1)").json()["stdout"] == "1\n"
+        for i in range(150 if FULL else 3):
+            spawner = server.child("hermes-spawn")
+            threads = ask_for_much(server)
+            time.sleep(rng.random() * (0.1 if i % 2 else 1.5))
+            os.kill(spawner, signal.SIGKILL)
+
+            def is_over():
+                try:
+                    while os.waitpid(-1, os.WNOHANG)[0] not in (0, server.process.pid):
+                        pass
+                except ChildProcessError:
+                    return False
+                return children(os.getpid()) == [server.process.pid]
+            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+            assert wait_until(lambda: server.child("hermes-spawn") not in (None, spawner), 20)
+            for thread in threads:
+                thread.join()
+            assert wait_until(lambda: server.run("python", "print(1)").json().get("stdout") == "1\n", 20)
+    finally:
+        server.stop()
+        end_all()
+    return_dir(path)

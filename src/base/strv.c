@@ -44,4 +44,3 @@ void strv_done(struct strv *v)
     free(v->items);
     *v = (struct strv){0};
 }
-

@@ -224,7 +224,8 @@ static inline int sys_mount_idmap(int mnt_fd, int userns_fd)
         0x1000u /* AT_EMPTY_PATH */ | 0x8000u /* AT_RECURSIVE */, &attr, sizeof(attr)));
 }
 
-/* Puts the calling process into the control group whose `tasks` or `cgroup.procs` file this is. */
+/* Puts the calling process into the control group whose `tasks` or `cgroup.procs` file this is.
+ */
 static inline int sys_cgroup_join(int fd)
 {
     return write(fd, "0", 1) == 1 ? 0 : -errno;

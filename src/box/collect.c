@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "box/package_read.h"
 #include "box/landlock.h"
+#include "box/package_read.h"
 #include "box/walk.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
 
 /* Giving up rights: resource limits, ids, capabilities. */
 
-#include "box/inside.h"
 #include "base/sys.h"
+#include "box/inside.h"
 
 #include <linux/capability.h>
 #include <sys/prctl.h>

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "proto/files.h"
-#include "box/landlock.h"
 #include "base/sys.h"
+#include "box/landlock.h"
 #include "box/walk.h"
+#include "proto/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>

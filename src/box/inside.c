@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/netns.h"
+#include "base/sys.h"
 #include "box/init.h"
 #include "box/seccomp.h"
-#include "base/sys.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

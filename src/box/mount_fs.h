@@ -8,7 +8,8 @@
 
 /* A tmpfs with these limits; 0 means none. `owner` is the uid and gid of its top directory, or
  * -1 for the caller's; `attrs` are ATTR_* of base/sys.h. */
-int mount_fs_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);
+int mount_fs_tmpfs(
+    uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);
 
 /* Terminals: at most `max` of them. Each belongs to the process that opens it. */
 int mount_fs_devpts(unsigned max);

@@ -10,9 +10,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "box/package_read.h"
-#include "box/landlock.h"
 #include "base/sys.h"
+#include "box/landlock.h"
+#include "box/package_read.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/judge_folder.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/judge_folder.h"
 #include "judge/encode.h"
 
 #include <sched.h>

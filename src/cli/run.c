@@ -12,8 +12,8 @@
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "run/engine.h"
 #include "run/encode.h"
+#include "run/engine.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -7,8 +7,8 @@
 #include "spawn/copy.h"
 
 #include "base/cleanup.h"
-#include "box/seccomp.h"
 #include "base/sys.h"
+#include "box/seccomp.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -6,8 +6,8 @@
 
 #include "spawn/copy.h"
 
-#include "box/seccomp.h"
 #include "base/sys.h"
+#include "box/seccomp.h"
 
 #include <fcntl.h>
 #include <linux/keyctl.h>

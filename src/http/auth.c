@@ -5,8 +5,8 @@
 
 #include "http/auth.h"
 
-#include "http/origin.h"
 #include "base/str.h"
+#include "http/origin.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -37,15 +37,15 @@ static enum MHD_Result look(
 
 static int find(const struct http_request *req, const char *secret)
 {
-    return secret && *secret ? keys_find(&req->service->keys, secret, strlen(secret)) : -1;
+    return secret && *secret ? keys_find(&req->state->keys, secret, strlen(secret)) : -1;
 }
 
 /* An allowed origin. A page without one ("null") may be anybody's, a program's output in a
  * frame included: only a key can tell. */
 static bool is_allowed(const struct http_request *req, const char *origin)
 {
-    return origin_is_listed(origin, req->service->config.allowed_origin) &&
-           (req->service->keys.count || !str_eq(origin, "null"));
+    return origin_is_listed(origin, req->state->config.allowed_origin) &&
+           (req->state->keys.count || !str_eq(origin, "null"));
 }
 
 /* A link that a person followed: a page of another site leads here, but sees nothing of the
@@ -74,7 +74,7 @@ bool auth_is_foreign(const struct http_request *req)
 /* Nobody reaches a unix socket by a name, so any Host will do there. */
 static int check_host(const struct http_request *req, struct err *err)
 {
-    const char *hosts = req->service->config.hosts;
+    const char *hosts = req->state->config.hosts;
     const char *host = http_header(req, "Host");
     if ((req->is_unix && !hosts[0]) || host_is_ours(host ? host : "", hosts))
         return 0;
@@ -96,9 +96,9 @@ static int check_page(const struct http_request *req, struct err *err)
 
 int auth_check_page(const struct http_request *req, struct err *err)
 {
-    if (req->service->keys.count == 0)
+    if (req->state->keys.count == 0)
         return check_page(req, err);
-    return req->service->config.hosts[0] ? check_host(req, err) : 0;
+    return req->state->config.hosts[0] ? check_host(req, err) : 0;
 }
 
 int auth_check(struct http_request *req, struct err *err)
@@ -106,7 +106,7 @@ int auth_check(struct http_request *req, struct err *err)
     struct credentials c = {0};
     enum auth_class class = req->route->auth;
     req->owner = -1;
-    if (req->service->keys.count == 0 || class == AUTH_NONE)
+    if (req->state->keys.count == 0 || class == AUTH_NONE)
         return 0;
     (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, look, &c);
     if (c.authorizations <= 1 && c.api_keys <= 1) {

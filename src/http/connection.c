@@ -6,11 +6,11 @@
 
 #include "http/connection.h"
 
-#include "http/raw_reply.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/raw_reply.h"
 #include "judge/siphash.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ struct connection {
 };
 
 struct connections {
-    struct service *service;
+    struct state *state;
     struct connection *items;
     unsigned count;
     unsigned open;
@@ -78,12 +78,12 @@ static bool is_hurried(const struct connection *c, enum phase phase)
 {
     bool is_asking = phase == PHASE_HEADERS || phase == PHASE_NEXT;
     return !c->is_proven && !c->is_unix && phase != PHASE_HANDLING && phase != PHASE_TAKEN &&
-           (is_asking || c->all->service->keys.count);
+           (is_asking || c->all->state->keys.count);
 }
 
 static uint64_t patience_ms(const struct connection *c, enum phase phase)
 {
-    const struct config *config = &c->all->service->config;
+    const struct config *config = &c->all->state->config;
     switch (phase) {
     case PHASE_HEADERS:
     case PHASE_NEXT:
@@ -120,7 +120,7 @@ static void close_late(struct connections *all)
         uint64_t since_ms = c->phase_since >> PHASE_BITS;
         if (c->is_open && now > since_ms && now - since_ms > deadline_ms(c, phase)) {
             (void)shutdown(c->fd, SHUT_RDWR);
-            all->service->metrics.late += phase != PHASE_IDLE;
+            all->state->metrics.late += phase != PHASE_IDLE;
             c->phase_since = now << PHASE_BITS | phase;
         }
     }
@@ -162,7 +162,7 @@ static void *watch(void *arg)
         if (clock_ms() - ticked_ms >= TICK_MS) {
             ticked_ms = clock_ms();
             close_late(all);
-            service_tick(all->service);
+            service_tick(all->state);
         }
     }
 }
@@ -183,10 +183,10 @@ static int start(struct connections *all)
 }
 
 int connections_open(
-    struct connections **ret, struct service *service, unsigned max, struct err *err)
+    struct connections **ret, struct state *state, unsigned max, struct err *err)
 {
     struct connections *all = xcalloc(1, sizeof(*all));
-    all->service = service;
+    all->state = state;
     all->epoll_fd = all->stop_fd = -1;
     all->max = max;
     all->share = max / 8 > SHARE_MIN ? max / 8 : SHARE_MIN;
@@ -231,8 +231,7 @@ static bool is_idle(const struct connection *c, uint64_t now)
     enum phase phase = phase_of(c);
     bool is_slow = (phase == PHASE_NEXT || phase == PHASE_BODY) &&
                    now > (c->phase_since >> PHASE_BITS) + SILENT_MS;
-    return c->is_proven &&
-           (phase == PHASE_IDLE || (is_slow && c->all->service->keys.count == 0));
+    return c->is_proven && (phase == PHASE_IDLE || (is_slow && c->all->state->keys.count == 0));
 }
 
 static void count_out(struct connection *c)
@@ -337,7 +336,7 @@ struct connection *connection_begin(
         c->phase_since = c->begun_ms << PHASE_BITS | PHASE_HEADERS;
         c->cancel_fd = -1;
         c->is_gone = false;
-        all->service->metrics.connections++;
+        all->state->metrics.connections++;
     }
     (void)pthread_mutex_unlock(&all->lock);
     return c;
@@ -370,7 +369,7 @@ void connection_end(struct connection *c)
     c->generation++;
     c->next_free = all->free_list;
     all->free_list = c;
-    all->service->metrics.connections--;
+    all->state->metrics.connections--;
     (void)pthread_mutex_unlock(&all->lock);
 }
 

@@ -29,7 +29,7 @@ struct sockaddr;
 
 /* Beside max there is room for some more while others are being closed. */
 int connections_open(
-    struct connections **ret, struct service *service, unsigned max, struct err *err);
+    struct connections **ret, struct state *state, unsigned max, struct err *err);
 
 /* Stops the thread; no connection may be open. */
 void connections_close(struct connections *all);

@@ -28,7 +28,7 @@ struct http_sink {
 enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8 };
 
 struct http_request {
-    struct service *service;
+    struct state *state;
     const char *method; /* HEAD is shown as GET */
     char *target;       /* as it came: path and query */
     size_t path_len;

@@ -4,10 +4,10 @@
  * the monitor hands over, gives up every right it does not need, and serves until it is told to
  * stop or the monitor is gone. */
 
-#include "http/confine.h"
-#include "http/server.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "http/confine.h"
+#include "http/server.h"
 #include "proto/handover.h"
 #include "service/service.h"
 
@@ -42,7 +42,7 @@ static int receive_hello(struct hello *hello, struct err *err)
     return 0;
 }
 
-static int read_settings(struct service *s, const struct hello *hello, struct err *err)
+static int read_settings(struct state *s, const struct hello *hello, struct err *err)
 {
     cleanup_buf struct buf settings;
     cleanup_buf struct buf keys;
@@ -66,7 +66,7 @@ static int read_settings(struct service *s, const struct hello *hello, struct er
 
 /* The order matters: what needs the file system of root first, then the identity, then the
  * files that belong to it, and no thread before the last step of confinement. */
-static int prepare(struct service *s, struct hello *hello, struct err *err)
+static int prepare(struct state *s, struct hello *hello, struct err *err)
 {
     cleanup_buf struct buf table;
     buf_init(&table, HANDOVER_MAX_TEXT);
@@ -127,7 +127,7 @@ static int block_signals(void)
 }
 
 /* A message of the monitor; false when it is gone. */
-static bool on_monitor(struct service *s)
+static bool on_monitor(struct state *s)
 {
     enum handover_kind kind;
     int fds[FDPASS_MAX];
@@ -144,7 +144,7 @@ static bool on_monitor(struct service *s)
 }
 
 /* Serves until told to stop; returns the grace period. */
-static uint64_t serve(struct service *s, int signal_fd)
+static uint64_t serve(struct state *s, int signal_fd)
 {
     struct pollfd fds[] = {{HANDOVER_FD, POLLIN, 0}, {signal_fd, POLLIN, 0}};
     for (;;) {
@@ -159,7 +159,7 @@ static uint64_t serve(struct service *s, int signal_fd)
 
 int main(int argc, char **argv)
 {
-    static struct service service;
+    static struct state state;
     struct hello hello = {0};
     struct err err = {0};
     struct server *server = NULL;
@@ -172,19 +172,19 @@ int main(int argc, char **argv)
     keep_heaps_small();
     int r = receive_hello(&hello, &err);
     if (r == 0)
-        r = prepare(&service, &hello, &err);
+        r = prepare(&state, &hello, &err);
     if (r == 0)
         r = server_start(
-            &server, &service, hello.fds + HELLO_LISTEN, hello.count - HELLO_LISTEN, &err);
+            &server, &state, hello.fds + HELLO_LISTEN, hello.count - HELLO_LISTEN, &err);
     if (r < 0) {
         log_event(
             LOG_ERROR, "cannot start", "field", err.field, "reason", err.message, (char *)NULL);
         return 125;
     }
     (void)handover_send(HANDOVER_FD, HANDOVER_READY, NULL, 0);
-    uint64_t grace_ms = serve(&service, signal_fd);
+    uint64_t grace_ms = serve(&state, signal_fd);
     log_event(LOG_INFO, "stopping", (char *)NULL);
     server_stop(server, grace_ms);
-    service_close(&service);
+    service_close(&state);
     return 0;
 }

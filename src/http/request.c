@@ -5,6 +5,10 @@
 
 #include "http/request.h"
 
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
 #include "http/auth.h"
 #include "http/connection.h"
 #include "http/gate.h"
@@ -12,10 +16,6 @@
 #include "http/raw_reply.h"
 #include "http/routes.h"
 #include "http/stream.h"
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/str.h"
 #include "json/read.h"
 
 #include <errno.h>
@@ -109,17 +109,17 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
 
 void *request_begin(void *context, const char *uri, struct MHD_Connection *mhd)
 {
-    struct service *service = context;
+    struct state *state = context;
     struct http_request *req = xcalloc(1, sizeof(*req));
-    req->service = service;
+    req->state = state;
     req->mhd = mhd;
     req->connection = connection_of(mhd);
     req->target = xstrdup(uri);
     req->path_len = strcspn(uri, "?");
     req->owner = -1;
     req->began_ns = clock_ns();
-    purse_open(&req->purse, service->ledger, req->owner);
-    buf_init(&req->body, service->config.max_body);
+    purse_open(&req->purse, state->ledger, req->owner);
+    buf_init(&req->body, state->config.max_body);
     req->body.purse = &req->purse.counts;
     if (req->connection)
         connection_phase(req->connection, PHASE_NEXT);
@@ -140,7 +140,7 @@ static void log_request(const struct http_request *req, int status)
         req->target);
     log_event(quiet ? LOG_DEBUG : LOG_INFO, "request", "method",
         req->method ? req->method : "?", "path", path, "status", number, "ms", ms, "key",
-        service_owner_name(req->service, req->owner), "run", req->run_id, (char *)NULL);
+        state_owner_name(req->state, req->owner), "run", req->run_id, (char *)NULL);
 }
 
 static void release_answer(void *answer)
@@ -179,10 +179,10 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
     for (size_t i = 0; i < reply->header_count; i++)
         (void)MHD_add_response_header(
             response, reply->headers[i].name, reply->headers[i].value);
-    if (reply->close || req->service->stopping)
+    if (reply->close || req->state->stopping)
         (void)MHD_add_response_header(response, "Connection", "close");
     req->is_answered = true;
-    metrics_count_request(&req->service->metrics, reply->status);
+    metrics_count_request(&req->state->metrics, reply->status);
     log_request(req, reply->status);
     connection_phase(req->connection, PHASE_REPLY);
     enum MHD_Result r = MHD_queue_response(req->mhd, (unsigned)reply->status, response);
@@ -194,7 +194,7 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
  * of a body, and before it resets the connection too soon: the reply goes out by hand. */
 static enum MHD_Result cut_off(struct http_request *req, struct http_reply *reply)
 {
-    metrics_count_request(&req->service->metrics, reply->status);
+    metrics_count_request(&req->state->metrics, reply->status);
     log_request(req, reply->status);
     connection_phase(req->connection, PHASE_REPLY);
     raw_reply(connection_fd(req->connection), reply);
@@ -208,7 +208,7 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
 static enum MHD_Result hand_over(struct http_request *req, struct http_reply *reply)
 {
     int fd = connection_fd(req->connection);
-    metrics_count_request(&req->service->metrics, reply->status);
+    metrics_count_request(&req->state->metrics, reply->status);
     log_request(req, reply->status);
     connection_phase(req->connection, PHASE_TAKEN);
     raw_switch(fd, reply);
@@ -243,7 +243,7 @@ static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 /* Whether there is a place for the connection of a caller that has proven itself. */
 static bool has_place(const struct http_request *req)
 {
-    bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
+    bool is_proof = req->owner >= 0 || req->state->keys.count == 0;
     return !is_proof || connection_prove(req->connection);
 }
 
@@ -264,7 +264,7 @@ static void hold_reply(struct http_request *req, struct http_reply *reply)
     if (reply->answer || reply->body_len <= SMALL_REPLY ||
         purse_take(&req->purse, reply->body_len))
         return;
-    (void)service_full(&err);
+    (void)state_full(&err);
     fill_error(req->route, reply, &err);
 }
 
@@ -288,7 +288,7 @@ static int count_body(struct http_request *req, struct err *err)
         return 0;
     struct err ignored = {0}; /* the handler says what is wrong, in its own form */
     (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
-    return purse_take(&req->purse, bytes + req->body.len) ? 0 : service_full(err);
+    return purse_take(&req->purse, bytes + req->body.len) ? 0 : state_full(err);
 }
 
 static enum MHD_Result dispatch(struct http_request *req)
@@ -420,7 +420,7 @@ static enum MHD_Result on_headers(
     req->is_unix = !address_of(req->mhd);
     req->is_local = is_local(address_of(req->mhd));
     if (gate_check(req, version, &err) < 0 || auth_check_page(req, &err) < 0) {
-        req->service->metrics.gated++;
+        req->state->metrics.gated++;
         return refuse(req, &err);
     }
     if (req->declares_body && !is_welcome(req, &r))
@@ -458,7 +458,7 @@ static enum MHD_Result on_body(struct http_request *req, const char *data, size_
         return refuse(req, &err);
     }
     if (r < 0) {
-        (void)service_full(&err);
+        (void)state_full(&err);
         return refuse(req, &err);
     }
     return MHD_YES;

@@ -5,7 +5,6 @@
 
 #include "http/routes.h"
 
-#include "http/compat/pydantic.h"
 #include "base/str.h"
 
 #include <stdio.h>

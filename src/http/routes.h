@@ -59,3 +59,6 @@ http_handler handle_execute, handle_execute_files;
 http_refusal refuse_execute, refuse_execute_files;
 http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,
     handle_runner_prebuilds, handle_runner_cleanup;
+
+/* compat/pydantic.c: an error in the form of FastAPI, {"detail": message}. */
+void fastapi_error(struct http_reply *reply, const struct err *err);

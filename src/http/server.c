@@ -6,12 +6,12 @@
 
 #include "http/server.h"
 
-#include "http/connection.h"
-#include "http/raw_reply.h"
-#include "http/request.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/connection.h"
+#include "http/raw_reply.h"
+#include "http/request.h"
 #include "session/terminal.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ enum {
 };
 
 struct server {
-    struct service *service;
+    struct state *state;
     struct connections *connections;
     struct MHD_Daemon *daemons[MAX_DAEMONS];
     unsigned count;
@@ -77,19 +77,19 @@ static void on_log(void *context, const char *format, va_list args)
 }
 
 /* As many connections as leave descriptors for the runs and for those who wait. */
-static unsigned connection_limit(const struct service *service)
+static unsigned connection_limit(const struct state *state)
 {
-    struct admit_state state;
+    struct admit_state now;
     struct rlimit fds;
     char text[2][32];
-    uint64_t max = service->config.max_connections;
+    uint64_t max = state->config.max_connections;
     if (getrlimit(RLIMIT_NOFILE, &fds) < 0)
         return (unsigned)max;
-    admit_get_state(service->admit, &state);
-    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * state.running_max +
-                      (uint64_t)FDS_PER_WAITER * state.queue +
-                      (uint64_t)FDS_PER_SESSION * service->config.max_sessions +
-                      (uint64_t)FDS_PER_TERMINAL * terminals_max(&service->config, max);
+    admit_get_state(state->admit, &now);
+    uint64_t needed = FDS_OF_SERVER + (uint64_t)FDS_PER_RUN * now.running_max +
+                      (uint64_t)FDS_PER_WAITER * now.queue +
+                      (uint64_t)FDS_PER_SESSION * state->config.max_sessions +
+                      (uint64_t)FDS_PER_TERMINAL * terminals_max(&state->config, max);
     uint64_t room = fds.rlim_cur > needed ? (fds.rlim_cur - needed) / 8 * 7 : 0;
     if (room < fds.rlim_cur / 4)
         room = fds.rlim_cur / 4;
@@ -113,20 +113,20 @@ static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
         MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
         MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_URI_LOG_CALLBACK, request_begin,
-        server->service, MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
+        server->state, MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
 }
 
-int server_start(struct server **ret, struct service *service, const int *listen_fds,
+int server_start(struct server **ret, struct state *state, const int *listen_fds,
     unsigned count, struct err *err)
 {
     struct server *server = xcalloc(1, sizeof(*server));
-    server->service = service;
+    server->state = state;
     if (count > MAX_DAEMONS)
         count = MAX_DAEMONS;
-    unsigned limit = connection_limit(service);
-    service->terminals_max = terminals_max(&service->config, limit);
-    int r = connections_open(&server->connections, service, limit, err);
+    unsigned limit = connection_limit(state);
+    state->terminals_max = terminals_max(&state->config, limit);
+    int r = connections_open(&server->connections, state, limit, err);
     for (unsigned i = 0; r == 0 && i < count; i++) {
         server->daemons[i] = start_daemon(server, listen_fds[i]);
         if (server->daemons[i])
@@ -146,14 +146,14 @@ static void wait_until_idle(struct server *server, uint64_t ms, bool slow)
 {
     uint64_t until = clock_ms() + ms;
     while (clock_ms() < until &&
-           (connections_busy(server->connections, slow) || server->service->background))
+           (connections_busy(server->connections, slow) || server->state->background))
         (void)poll(NULL, 0, 5);
 }
 
 void server_stop(struct server *server, uint64_t grace_ms)
 {
-    struct service *service = server->service;
-    service->stopping = true;
+    struct state *state = server->state;
+    state->stopping = true;
     for (unsigned i = 0; i < server->count; i++) {
         int fd = MHD_quiesce_daemon(server->daemons[i]);
         if (fd >= 0)
@@ -163,12 +163,12 @@ void server_stop(struct server *server, uint64_t grace_ms)
         wait_until_idle(server, grace_ms, true);
         /* Who still waits is sent away and who runs is cancelled; readers get the end of their
          * run. Whoever is left then is woken, and clients have a moment for their reply. */
-        admit_close(service->admit);
-        sessions_stop(service->sessions);
+        admit_close(state->admit);
+        sessions_stop(state->sessions);
         connections_cancel_all(server->connections);
-        history_cancel_all(service->history);
+        history_cancel_all(state->history);
         wait_until_idle(server, CANCEL_MS, false);
-        history_close(service->history);
+        history_close(state->history);
         wait_until_idle(server, REPLY_MS, true);
     }
     for (unsigned i = 0; i < server->count; i++)

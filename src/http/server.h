@@ -8,7 +8,7 @@
 struct server;
 
 /* Serves on these listening sockets, which it takes. */
-int server_start(struct server **ret, struct service *service, const int *listen_fds,
+int server_start(struct server **ret, struct state *state, const int *listen_fds,
     unsigned count, struct err *err);
 
 /* Stops accepting, waits up to grace_ms for requests to end, cancels the rest, wakes streams

@@ -5,8 +5,8 @@
 
 #include "http/stream.h"
 
-#include "http/connection.h"
 #include "base/alloc.h"
+#include "http/connection.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -17,7 +17,7 @@ enum { BLOCK = 64 << 10, PENDING_MAX = 512 << 20 };
 
 /* A stream on its way: the reply's reader and what it read but the library has not taken. */
 struct stream {
-    struct service *service;
+    struct state *state;
     struct http_request *req;
     struct buf pending;
     struct purse purse; /* for pending */
@@ -66,13 +66,13 @@ static void stream_done(void *context)
 struct MHD_Response *stream_response(struct http_request *req, const struct http_reply *reply)
 {
     struct stream *s = xcalloc(1, sizeof(*s));
-    *s = (struct stream){.service = req->service,
+    *s = (struct stream){.state = req->state,
         .req = req,
         .is_exact = reply->is_exact,
         .read = reply->read,
         .done = reply->done,
         .context = reply->context};
-    purse_open(&s->purse, req->service->ledger, req->owner);
+    purse_open(&s->purse, req->state->ledger, req->owner);
     buf_init(&s->pending, PENDING_MAX);
     s->pending.purse = &s->purse.counts;
     return MHD_create_response_from_callback(

@@ -3,8 +3,8 @@
 
 /* The body of POST /v1/judge, strictly; and the same without tests, for a problem's folder. */
 
-#include "run/decode.h"
 #include "judge/judge.h"
+#include "run/decode.h"
 
 struct json_judge {
     struct judge_spec spec; /* `parallel` is 0 when the request does not say */

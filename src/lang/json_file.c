@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See json_file.h. jansson parses; this file knows the few shapes that runtime.json and
- * base.json are made of. Used by lang/runtime_file.c and lang/rootfs_build.c only, on files that
- * the operator owns; requests of strangers are decoded by the front doors. */
+ * base.json are made of. Used by lang/runtime_file.c and lang/rootfs_build.c only, on files
+ * that the operator owns; requests of strangers are decoded by the front doors. */
 
 #include "lang/json_file.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 #include "base/strv.h"
-#include "lang/limits.h"
 #include "lang/files.h"
+#include "lang/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ struct root_path {
     bool copy; /* part of the tree on disk rather than a mount of its own; for small things */
 };
 
-/* What a stage's box sees beside the base tree (lang/rootfs.c turns it into spawner entries). */
+/* What a stage's box sees beside the base tree (lang/rootfs.c turns it into spawner entries).
+ */
 struct root_spec {
     struct root_path *paths;
     size_t path_count;
@@ -83,8 +84,8 @@ struct runtime {
     char *home_box;           /* where a box sees it */
     struct strv version_argv; /* on the host */
     enum runtime_prepare prepare;
-    struct strv sdk_names;    /* files of its directory `sdk` */
-    struct run_files sdk;     /* the same, once runtime_load_sdk() has read them */
+    struct strv sdk_names; /* files of its directory `sdk` */
+    struct run_files sdk;  /* the same, once runtime_load_sdk() has read them */
     struct stage_def compile;
     struct stage_def run;
     struct root_spec compile_root;

@@ -7,8 +7,8 @@
  * arguments and must be the whole template. Nothing is ever split or joined, so no value can
  * become more than the argument it was put into. */
 
-#include "lang/limits.h"
 #include "base/strv.h"
+#include "lang/limits.h"
 
 #include <stdbool.h>
 

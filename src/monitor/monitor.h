@@ -5,8 +5,8 @@
  * spawner and the server, and starts either again when it dies. */
 
 #include "base/err.h"
-#include "state/config.h"
 #include "run/engine.h"
+#include "state/config.h"
 #include "state/keys.h"
 
 #include <stdbool.h>

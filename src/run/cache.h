@@ -8,8 +8,8 @@
  * used. Boxes do not see any of it. */
 
 #include "base/err.h"
-#include "run/cache_entry.h"
 #include "lang/rootfs.h"
+#include "run/cache_entry.h"
 #include "run/plan.h"
 
 #include <stdbool.h>

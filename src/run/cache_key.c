@@ -2,8 +2,8 @@
 
 /* What the result of a compiler depends on, as one hash. Every part is preceded by its length,
  * so that no two questions give the same bytes. Toolchains are told apart by the key of the
- * box's root (lang/rootfs.c: packages, directories, tools) and by the compiler's own file, which
- * is looked at each time: a server runs longer than a package stays. */
+ * box's root (lang/rootfs.c: packages, directories, tools) and by the compiler's own file,
+ * which is looked at each time: a server runs longer than a package stays. */
 
 #include "run/cache.h"
 

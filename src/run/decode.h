@@ -5,10 +5,10 @@
  * names the field. */
 
 #include "base/err.h"
-#include "json/body.h"
+#include "lang/runtime.h"
 #include "run/encode.h"
 #include "run/run.h"
-#include "lang/runtime.h"
+#include "json/body.h"
 
 #include <jansson.h>
 #include <stdbool.h>

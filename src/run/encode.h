@@ -4,8 +4,8 @@
 /* A run_result as the JSON of docs/api.md. */
 
 #include "base/err.h"
-#include "json/text.h"
 #include "run/run.h"
+#include "json/text.h"
 
 #include <jansson.h>
 

@@ -6,10 +6,10 @@
  * once. */
 
 #include "base/err.h"
-#include "run/cache.h"
 #include "lang/rootfs.h"
-#include "run/run.h"
 #include "lang/runtime.h"
+#include "run/cache.h"
+#include "run/run.h"
 #include "run/spawner.h"
 
 #include <stdbool.h>

@@ -10,8 +10,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "run/prepare.h"
 #include "lang/template.h"
+#include "run/prepare.h"
 
 #include <errno.h>
 #include <stdlib.h>

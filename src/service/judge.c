@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "session/session.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@ enum {
 
 /* A judgement under way. */
 struct under_way {
-    struct service *service;
+    struct state *state;
     struct service_judgement *judgement;
     struct history_run *record;
     struct admit_ticket ticket;
@@ -73,7 +74,7 @@ static void write_value(struct json_text *t, const void *value)
 static void on_tested(void *context, size_t index, const struct judge_test_result *test)
 {
     struct under_way *u = context;
-    struct service *s = u->service;
+    struct state *s = u->state;
     const struct json_judge *judge = &u->judgement->judge;
     if (test->ran)
         metrics_count_run(&s->metrics, &s->runtimes, judge->spec.solution.runtime, &test->run,
@@ -94,13 +95,13 @@ static bool on_more(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket;
-    return admit_try(u->service->admit, u->ticket.owner, &u->need, &ticket);
+    return admit_try(u->state->admit, u->ticket.owner, &u->need, &ticket);
 }
 
 static bool on_keep(void *context)
 {
     struct under_way *u = context;
-    return !admit_is_wanted(u->service->admit, &u->ticket);
+    return !admit_is_wanted(u->state->admit, &u->ticket);
 }
 
 /* What was used is charged with the judgement's own place. */
@@ -108,17 +109,17 @@ static void on_less(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket = u->ticket;
-    admit_leave(u->service->admit, &ticket, 0);
+    admit_leave(u->state->admit, &ticket, 0);
 }
 
 static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct err *err)
 {
-    struct service *s = u->service;
+    struct state *s = u->state;
     struct judge_spec *spec = &u->judgement->judge.spec;
     *ret_retry_s = 1;
     purse_open(&u->purse, s->ledger, owner);
     if (!purse_take(&u->purse, LATER_COST + u->judgement->bytes + judge_records_size(spec)))
-        return service_full(err);
+        return state_full(err);
     if (!spec->parallel) /* while one box is being made another one runs */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
@@ -127,30 +128,30 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     if (r < 0)
         return r;
     u->need = admit_need_run(&box);
-    return service_admit(s, owner, &u->need, &u->ticket, ret_retry_s, err);
+    return session_admit(s, owner, &u->need, &u->ticket, ret_retry_s, err);
 }
 
 static int encode(struct under_way *u, const struct judge_result *result,
     struct answer **ret_answer, struct err *err)
 {
-    struct service *s = u->service;
+    struct state *s = u->state;
     const struct service_judgement *judgement = u->judgement;
     const char *key = s->config.signing_key;
     if (!purse_take(&u->purse, result_weight(result, key[0])))
-        return service_full(err);
+        return state_full(err);
     json_t *json = judge_json(&judgement->judge.spec, result, judgement->judge.encoding);
     if (key[0])
         judge_json_sign(json, judgement->request_hash, key);
     *ret_answer = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
     json_decref(json);
-    return *ret_answer ? 0 : service_full(err);
+    return *ret_answer ? 0 : state_full(err);
 }
 
 /* Waits for the place, judges and makes the answer: also of a failure when that is ours. */
 static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_answer,
     enum run_status *ret_status, unsigned *ret_retry_s, struct err *err)
 {
-    struct service *s = u->service;
+    struct state *s = u->state;
     const struct service_judgement *judgement = u->judgement;
     int cancel_fd = history_cancel_fd(u->record);
     const struct judge_watch watch = {.context = u,
@@ -178,11 +179,11 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
     return r;
 }
 
-int service_judge(struct service *service, struct service_judgement *judgement, int owner,
+int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
     unsigned *ret_retry_s, struct err *err)
 {
-    struct under_way u = {.service = service, .judgement = judgement, .record = record};
+    struct under_way u = {.state = state, .judgement = judgement, .record = record};
     int r = begin(&u, owner, ret_retry_s, err);
     if (r == 0)
         r = finish(&u, 0, ret_answer, ret_status, ret_retry_s, err);
@@ -201,7 +202,7 @@ static void under_way_free(struct under_way *u)
 static void *judge_later(void *arg)
 {
     struct under_way *u = arg;
-    struct service *s = u->service;
+    struct state *s = u->state;
     struct err err = {0};
     unsigned retry_s;
     enum run_status status = RUN_INTERNAL_ERROR;
@@ -230,13 +231,13 @@ struct answer *service_judge_failure(const char *id, const struct err *err)
     return answer_of_text(text ? text : "{}");
 }
 
-int service_judge_later(struct service *service, struct service_judgement *judgement, int owner,
+int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, unsigned *ret_retry_s, struct err *err)
 {
     struct under_way *u = xcalloc(1, sizeof(*u));
     pthread_attr_t attr;
     pthread_t thread;
-    *u = (struct under_way){.service = service, .judgement = judgement, .record = record};
+    *u = (struct under_way){.state = state, .judgement = judgement, .record = record};
     int r = begin(u, owner, ret_retry_s, err);
     if (r < 0) {
         purse_close(&u->purse);
@@ -246,15 +247,15 @@ int service_judge_later(struct service *service, struct service_judgement *judge
     /* The thread has its own copy; the caller keeps an empty one. */
     u->judgement = xmalloc(sizeof(*judgement));
     *u->judgement = *judgement;
-    service->background++;
+    state->background++;
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
     r = -pthread_create(&thread, &attr, judge_later, u);
     (void)pthread_attr_destroy(&attr);
     if (r < 0) {
-        service->background--;
-        admit_drop(service->admit, &u->ticket);
+        state->background--;
+        admit_drop(state->admit, &u->ticket);
         free(u->judgement);
         purse_close(&u->purse);
         free(u);

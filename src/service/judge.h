@@ -15,14 +15,14 @@ struct service_judgement {
 
 /* Judges on this thread. Returns 0 with the answer, of which the caller is a user, or an error;
  * with ERR_BUSY *ret_retry_s says when to come again. */
-int service_judge(struct service *service, struct service_judgement *judgement, int owner,
+int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
     unsigned *ret_retry_s, struct err *err);
 
 /* The same on a thread of its own, told to `record`. Fails at once when the request is bad or
  * there is no place in the queue. On success takes the judgement's content and the reference to
  * record. */
-int service_judge_later(struct service *service, struct service_judgement *judgement, int owner,
+int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, unsigned *ret_retry_s, struct err *err);
 
 /* The answer when Hermes failed as a whole; the caller is its user. */

@@ -31,7 +31,6 @@ enum {
     MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
     SESSION_SHARE = 75, /* and of that, sessions */
     PROCESSES_SHARE = 50,
-    SPAWNER_WAIT_MS = 5000,
     SPILLS_SHARE = 4, /* times history_max: disk for outputs on their way into a box */
     TRIM_BYTES = 32 << 20,
     THREAD_STACK = 512 << 10,
@@ -41,17 +40,7 @@ enum {
     FILE_COST = 256,
 };
 
-struct history_owner service_owner(const struct service *service, int owner)
-{
-    return (struct history_owner){.name = service_owner_name(service, owner), .index = owner};
-}
-
-const char *service_owner_name(const struct service *service, int owner)
-{
-    return owner < 0 ? "" : service->keys.items[owner].name;
-}
-
-static int open_history(struct service *s, uint64_t memory_bytes, struct err *err)
+static int open_history(struct state *s, uint64_t memory_bytes, struct err *err)
 {
     if (s->config.history == HISTORY_SQLITE) {
         cleanup_free char *path = xasprintf("%s/history.db", s->config.state_dir);
@@ -69,7 +58,7 @@ static int open_history(struct service *s, uint64_t memory_bytes, struct err *er
 }
 
 /* The operator, or the share of a key, may allow less than a runtime asks for. */
-static void cap_runtimes(struct service *s)
+static void cap_runtimes(struct state *s)
 {
     struct run_limits *maxima = &s->config.maxima;
     const struct box_need largest = admit_largest_box(s->admit);
@@ -87,13 +76,13 @@ static void cap_runtimes(struct service *s)
 
 static void *calibrate(void *arg)
 {
-    struct service *s = arg;
+    struct state *s = arg;
     calibrate_warm(s->engine, &s->stopping);
     s->background--;
     return NULL;
 }
 
-static void start_calibration(struct service *s)
+static void start_calibration(struct state *s)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -106,7 +95,7 @@ static void start_calibration(struct service *s)
 }
 
 static int plan_memory(
-    struct service *s, uint64_t memory_mb, struct memory_plan *ret, struct err *err)
+    struct state *s, uint64_t memory_mb, struct memory_plan *ret, struct err *err)
 {
     s->config.memory_mb = memory_mb;
     int r = memory_plan_make(&s->config, ret, err);
@@ -118,13 +107,13 @@ static int plan_memory(
     return 0;
 }
 
-int service_open(struct service *service, struct err *err)
+int service_open(struct state *state, struct err *err)
 {
-    const struct config *c = &service->config;
+    const struct config *c = &state->config;
     struct memory_plan plan;
     uint64_t memory_mb = c->memory_mb ? c->memory_mb : machine_memory_mb() * MEMORY_SHARE / 100;
     unsigned cores = machine_cores();
-    struct admit_options options = {.keys = &service->keys,
+    struct admit_options options = {.keys = &state->keys,
         .concurrency = c->concurrency ? (uint32_t)c->concurrency
                        : cores < 2    ? 4
                                       : cores * 2,
@@ -137,60 +126,41 @@ int service_open(struct service *service, struct err *err)
                                         : machine_processes() * PROCESSES_SHARE / 100,
         .sessions = (uint32_t)c->max_sessions,
         .sessions_per_key = (uint32_t)c->max_sessions_per_key};
-    service->started_ms = clock_ms();
-    if (plan_memory(service, memory_mb, &plan, err) < 0)
+    state->started_ms = clock_ms();
+    if (plan_memory(state, memory_mb, &plan, err) < 0)
         return -EINVAL;
-    service->admit = admit_new(&options);
-    cap_runtimes(service);
-    service->sessions = sessions_new(service);
-    int r = open_history(service, plan.history_bytes, err);
+    state->admit = admit_new(&options);
+    cap_runtimes(state);
+    state->sessions = sessions_new(state);
+    int r = open_history(state, plan.history_bytes, err);
     if (r == 0 && c->warm)
-        start_calibration(service);
+        start_calibration(state);
     return r;
 }
 
-void service_close(struct service *service)
+void service_close(struct state *state)
 {
     /* Threads of background runs hold references into all of this. */
-    for (int i = 0; service->background && i < 1000; i++)
+    for (int i = 0; state->background && i < 1000; i++)
         (void)poll(NULL, 0, 10);
-    if (service->background)
+    if (state->background)
         return;
-    sessions_free(service->sessions);
-    run_store_close(service->store);
-    history_free(service->history);
-    ledger_free(service->ledger);
-    ledger_free(service->spills);
-    admit_free(service->admit);
-    engine_leave(service->engine);
-    runtime_registry_done(&service->runtimes);
-    keys_done(&service->keys);
-    config_done(&service->config);
+    sessions_free(state->sessions);
+    run_store_close(state->store);
+    history_free(state->history);
+    ledger_free(state->ledger);
+    ledger_free(state->spills);
+    admit_free(state->admit);
+    engine_leave(state->engine);
+    runtime_registry_done(&state->runtimes);
+    keys_done(&state->keys);
+    config_done(&state->config);
 }
 
-int service_full(struct err *err)
-{
-    return err_set(err, ERR_UNAVAILABLE, ENOMEM,
-        "the server holds as many requests and replies as it has memory for; try again later");
-}
-
-int service_wait_for_spawner(struct service *s, int cancel_fd, struct err *err)
-{
-    uint64_t until = clock_ms() + SPAWNER_WAIT_MS;
-    while (!engine_is_alive(s->engine)) {
-        struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
-        if (poll(&cancel, 1, 10) > 0)
-            return -ECANCELED;
-        if (clock_ms() > until || s->stopping)
-            return err_set(err, ERR_UNAVAILABLE, EPIPE, "the spawner is not there");
-    }
-    return 0;
-}
-
-static int run_admitted(struct service *s, const struct service_call *call,
+static int run_admitted(struct state *s, const struct service_call *call,
     struct run_result *result, struct err *err)
 {
-    int r = service_wait_for_spawner(s, call->watch->cancel_fd, err);
+    int r = state_wait_for_spawner(s, call->watch->cancel_fd, err);
     struct run_spec spec = *call->spec;
     spec.owner = (uint32_t)(call->owner + 1);
     if (r == 0)
@@ -207,17 +177,8 @@ static void set_cancelled(struct run_result *result)
         result->run.message, sizeof(result->run.message), "cancelled before it began");
 }
 
-int service_admit(struct service *service, int owner, const struct admit_need *need,
-    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
-{
-    int r = admit_begin(service->admit, owner, need, ret, ret_retry_s, err);
-    if (r == 0 && ret->wake_fd >= 0)
-        sessions_make_room(service->sessions);
-    return r;
-}
-
 /* Checks the spec and takes a place for it. */
-static int begin_run(struct service *s, const struct service_call *call,
+static int begin_run(struct state *s, const struct service_call *call,
     struct admit_ticket *ticket, unsigned *ret_retry_s, struct err *err)
 {
     struct box_need box;
@@ -226,10 +187,10 @@ static int begin_run(struct service *s, const struct service_call *call,
     if (r < 0)
         return r;
     const struct admit_need need = admit_need_run(&box);
-    return service_admit(s, call->owner, &need, ticket, ret_retry_s, err);
+    return session_admit(s, call->owner, &need, ticket, ret_retry_s, err);
 }
 
-static int finish_run(struct service *s, const struct service_call *call,
+static int finish_run(struct state *s, const struct service_call *call,
     struct admit_ticket *ticket, uint32_t wait_ms, struct run_result *result,
     unsigned *ret_retry_s, struct err *err)
 {
@@ -251,17 +212,17 @@ static int finish_run(struct service *s, const struct service_call *call,
     return r;
 }
 
-int service_run(struct service *service, const struct service_call *call,
-    struct run_result *result, unsigned *ret_retry_s, struct err *err)
+int service_run(struct state *state, const struct service_call *call, struct run_result *result,
+    unsigned *ret_retry_s, struct err *err)
 {
     struct admit_ticket ticket;
-    int r = begin_run(service, call, &ticket, ret_retry_s, err);
-    return r < 0 ? r : finish_run(service, call, &ticket, 0, result, ret_retry_s, err);
+    int r = begin_run(state, call, &ticket, ret_retry_s, err);
+    return r < 0 ? r : finish_run(state, call, &ticket, 0, result, ret_retry_s, err);
 }
 
 /* A run in the background: what its thread owns. */
 struct later {
-    struct service *service;
+    struct state *state;
     struct run_spec spec;
     int owner;
     enum result_encoding encoding;
@@ -286,10 +247,10 @@ static struct answer *encode_later(
     const struct later *later, struct run_result *result, struct err *err)
 {
     struct answer *answer = result_answer(
-        result, later->encoding, err->code ? err : NULL, later->service->ledger, later->owner);
+        result, later->encoding, err->code ? err : NULL, later->state->ledger, later->owner);
     if (answer)
         return answer;
-    (void)service_full(err);
+    (void)state_full(err);
     result->run.status = RUN_INTERNAL_ERROR;
     run_files_done(&result->files);
     stage_result_done(&result->compile);
@@ -301,7 +262,7 @@ static struct answer *encode_later(
 static void *run_later(void *arg)
 {
     struct later *later = arg;
-    struct service *s = later->service;
+    struct state *s = later->state;
     struct run_watch watch = {.context = later->run,
         .started = on_started,
         .output = on_output,
@@ -363,30 +324,30 @@ static size_t spec_bytes(const struct run_spec *spec)
     return LATER_COST + 2 * bytes;
 }
 
-int service_run_later(struct service *service, struct run_spec *spec, int owner,
+int service_run_later(struct state *state, struct run_spec *spec, int owner,
     enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
     struct err *err)
 {
     struct later *later = xcalloc(1, sizeof(*later));
     struct service_call call = {.spec = spec, .owner = owner};
-    purse_open(&later->purse, service->ledger, owner);
-    int r = purse_take(&later->purse, spec_bytes(spec)) ? 0 : service_full(err);
+    purse_open(&later->purse, state->ledger, owner);
+    int r = purse_take(&later->purse, spec_bytes(spec)) ? 0 : state_full(err);
     if (r == 0)
-        r = begin_run(service, &call, &later->ticket, ret_retry_s, err);
+        r = begin_run(state, &call, &later->ticket, ret_retry_s, err);
     if (r < 0) {
         purse_close(&later->purse);
         free(later);
         return r;
     }
-    later->service = service;
+    later->state = state;
     later->spec = *spec;
     later->owner = owner;
     later->encoding = encoding;
     later->run = run;
-    service->background++;
+    state->background++;
     if ((r = start_thread(later)) < 0) {
-        service->background--;
-        admit_drop(service->admit, &later->ticket);
+        state->background--;
+        admit_drop(state->admit, &later->ticket);
         purse_close(&later->purse);
         free(later);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this run");
@@ -398,7 +359,7 @@ int service_run_later(struct service *service, struct run_spec *spec, int owner,
 /* The second line, should the count be wrong somewhere: past seven eighths of the server's own
  * limit requests are refused, before the kernel ends the server. After large answers the heaps
  * give back what they keep. */
-static void watch_memory(struct service *s)
+static void watch_memory(struct state *s)
 {
     char text[128];
     char *rest;
@@ -413,17 +374,17 @@ static void watch_memory(struct service *s)
     ledger_shut(s->ledger, resident > s->memory_max / 8 * 7);
 }
 
-void service_tick(struct service *service)
+void service_tick(struct state *state)
 {
     char why[128];
-    watch_memory(service);
-    history_tick(service->history);
-    admit_tick(service->admit);
-    sessions_tick(service->sessions);
-    if (!service->store)
+    watch_memory(state);
+    history_tick(state->history);
+    admit_tick(state->admit);
+    sessions_tick(state->sessions);
+    if (!state->store)
         return;
-    uint64_t failures = run_store_failures(service->store, why, sizeof(why));
-    if (failures != service->store_failures)
+    uint64_t failures = run_store_failures(state->store, why, sizeof(why));
+    if (failures != state->store_failures)
         log_event(LOG_WARN, "results could not be written", "reason", why, (char *)NULL);
-    service->store_failures = failures;
+    state->store_failures = failures;
 }

@@ -6,7 +6,7 @@
 #include "session/internal.h"
 
 #include "base/clock.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -103,7 +103,7 @@ int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, st
 {
     struct session_waiter waiter = {0};
     struct session_waiter *place = NULL; /* in the queue */
-    uint64_t until_ms = clock_ms() + s->all->service->config.queue_wait_s * 1000;
+    uint64_t until_ms = clock_ms() + s->all->state->config.queue_wait_s * 1000;
     int r = 0;
     (void)pthread_mutex_lock(&s->lock);
     session_refresh(s);

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -72,7 +72,7 @@ int session_archive_open(struct session *s, const char *dir, enum archive_format
     else
         r = transfer_open(s, &a->t, err);
     if (r == 0 && !purse_take(&a->t->purse, ARCHIVE_COST))
-        r = service_full(err);
+        r = state_full(err);
     if (r == 0 && (r = transfer_ask(a->t, request, dir)) == 0) {
         /* Whether there is such a directory is known before the answer begins. */
         struct files_record first;

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <stdio.h>

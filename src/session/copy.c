@@ -11,7 +11,7 @@
 #include "base/fdpass.h"
 #include "base/str.h"
 #include "run/decode.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ void session_unshare(struct sessions *all, struct session_share *share)
 {
     while (share && atomic_fetch_sub(&share->refs, 1) == 1) {
         struct session_share *origin = share->origin;
-        admit_give_back(all->service->admit, share->owner, &share->promised);
+        admit_give_back(all->state->admit, share->owner, &share->promised);
         free(share);
         share = origin;
     }

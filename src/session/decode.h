@@ -3,9 +3,9 @@
 
 /* The bodies of /v1/sessions, strictly. Every refusal names the field. */
 
-#include "state/config.h"
 #include "run/decode.h"
 #include "session/session.h"
+#include "state/config.h"
 
 enum { TOOL_RESULT_MAX = 1 << 20, TOOLS_MAX = 128 };
 

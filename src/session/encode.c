@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/encode.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static json_t *limits_json(const struct run_limits *limits)
 static json_t *to_json(const struct session *s)
 {
     bool is_gone = s->state == SESSION_DEAD || s->state == SESSION_EXPIRED;
-    const struct spawn_reply *seal = engine_report(s->all->service->engine);
+    const struct spawn_reply *seal = engine_report(s->all->state->engine);
     json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s?, s:o, s:o, s:s, s:I, s:o, "
                              "s:{s:s, s:s, s:s}}",
         "id", s->id, "name", s->name, "language", s->spec.runtime->name, "state",
@@ -86,7 +86,7 @@ json_t *session_json(struct session *s)
 
 json_t *sessions_json(struct sessions *all, int owner)
 {
-    const char *name = service_owner_name(all->service, owner);
+    const char *name = state_owner_name(all->state, owner);
     json_t *list = json_array();
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first; s; s = s->next) {

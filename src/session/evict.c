@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 
@@ -59,7 +59,7 @@ static bool evict_one(struct sessions *all, const uint64_t *excess)
     if (session_take(s, false, true, -1, &ignored) == 0) {
         session_end_held(s, "evicted",
             "its key had more than its share of sessions and another key needed the room");
-        all->service->metrics.evicted++;
+        all->state->metrics.evicted++;
         log_event(LOG_INFO, "session evicted", "session", s->id, "key", s->owner, (char *)NULL);
         session_drop_checkpoints(s);
     }
@@ -69,12 +69,12 @@ static bool evict_one(struct sessions *all, const uint64_t *excess)
 
 static uint64_t *excess_new(const struct sessions *all)
 {
-    return xcalloc(all->service->keys.count + 1, sizeof(uint64_t));
+    return xcalloc(all->state->keys.count + 1, sizeof(uint64_t));
 }
 
 void sessions_make_room(struct sessions *all)
 {
-    struct admit *admit = all->service->admit;
+    struct admit *admit = all->state->admit;
     cleanup_free uint64_t *excess = excess_new(all);
     for (unsigned i = 0; i < TRIES; i++) {
         if (!admit_find_excess(admit, -1, NULL, excess) || !evict_one(all, excess))
@@ -85,7 +85,7 @@ void sessions_make_room(struct sessions *all)
 int session_reserve(
     struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err)
 {
-    struct admit *admit = s->all->service->admit;
+    struct admit *admit = s->all->state->admit;
     const struct box_need box = limits_need(&s->spec.limits);
     const struct admit_need need = admit_need_session(&box);
     cleanup_free uint64_t *excess = NULL;
@@ -104,5 +104,14 @@ int session_reserve(
             return r;
         *err = (struct err){0};
     }
+    return r;
+}
+
+int session_admit(struct state *state, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
+{
+    int r = admit_begin(state->admit, owner, need, ret, ret_retry_s, err);
+    if (r == 0 && ret->wake_fd >= 0)
+        sessions_make_room(state->sessions);
     return r;
 }

@@ -7,14 +7,14 @@
  * that does not within the grace is killed, and the session is dead then. So is one that says
  * anything on the channel which is not its turn or no frame: the code found the channel. */
 
-#include "session/overflow.h"
 #include "session/internal.h"
+#include "session/overflow.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -462,8 +462,8 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->deadline_ms =
         clock_ms() + (spec->timeout_ms ? spec->timeout_ms : s->spec.limits.wall_ms);
     e->cpu_check_ms = UINT64_MAX;
-    spill_init(&e->spills[STREAM_STDOUT], s->all->service->spills, s->owner_index);
-    spill_init(&e->spills[STREAM_STDERR], s->all->service->spills, s->owner_index);
+    spill_init(&e->spills[STREAM_STDOUT], s->all->state->spills, s->owner_index);
+    spill_init(&e->spills[STREAM_STDERR], s->all->state->spills, s->owner_index);
     return e;
 }
 
@@ -520,7 +520,7 @@ static void finish(struct exec *e)
     result->usage.queue_ms = s->place.ticket.queue_ms;
     place_leave(s);
     session_charge(s, e->usage.cpu_ns);
-    s->all->service->metrics.execs[result->status]++;
+    s->all->state->metrics.execs[result->status]++;
 }
 
 int session_exec(struct session *s, const struct exec_spec *spec,
@@ -529,7 +529,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     struct exec *e = exec_new(s, spec, watch, result);
     size_t output_max = s->spec.limits.output_kb << 10;
     *result = (struct exec_result){.displays = json_array(), .status = RUN_INTERNAL_ERROR};
-    purse_open(&result->purse, s->all->service->ledger, s->owner_index);
+    purse_open(&result->purse, s->all->state->ledger, s->owner_index);
     /* What is there before the code runs is nobody's. */
     session_discard_output(s);
     capture_init(&result->out, output_max, &result->purse.counts);
@@ -546,7 +546,7 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     if (is_failure)
         r = err_set(err, ERR_INTERNAL, ECHILD, "%s; the session's state is lost", s->message);
     else if (r == -ENOMEM)
-        r = service_full(err);
+        r = state_full(err);
     else if (r == -EMSGSIZE)
         r = err_set(err, ERR_TOO_LARGE, EMSGSIZE, "code and stdin are too large");
     else

@@ -6,9 +6,9 @@
 #include "session/internal.h"
 
 #include "base/str.h"
-#include "json/read.h"
 #include "run/decode.h"
-#include "service/service.h"
+#include "state/state.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -100,7 +100,7 @@ struct session {
 };
 
 struct sessions {
-    struct service *service;
+    struct state *state;
     pthread_mutex_t lock; /* before a session's own */
     struct session *first;
     atomic_bool is_stopping;

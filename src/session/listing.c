@@ -8,8 +8,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "run/encode.h"
-#include "service/service.h"
 #include "session/internal.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,7 +150,7 @@ int session_file_list(
     if (r == -E2BIG)
         r = 0;
     if (r < 0)
-        r = r == -ENOMEM ? service_full(err) : transfer_error(t, r, err);
+        r = r == -ENOMEM ? state_full(err) : transfer_error(t, r, err);
     if (r == 0) {
         json_t *list = json_array();
         for (size_t i = 0; i < items.count; i++)

@@ -10,9 +10,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/id.h"
-#include "service/service.h"
 #include "session/files.h"
 #include "session/internal.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +93,7 @@ void spill_add(struct spill *spill, struct session *s, const struct capture *c,
     if (spill->has_failed || (spill->fd < 0 && c->total + len <= c->max))
         return;
     if (spill->fd < 0)
-        r = begin(spill, c, s->all->service->config.state_dir);
+        r = begin(spill, c, s->all->state->config.state_dir);
     if (r == 0)
         r = append(spill, data, len);
     if (r < 0) {

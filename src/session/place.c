@@ -10,7 +10,7 @@
 #include "session/internal.h"
 
 #include "base/clock.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,14 +35,14 @@ static int look(struct session *s, struct err *err)
 
 int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
-    struct service *service = s->all->service;
+    struct state *state = s->all->state;
     const struct admit_need need = admit_need_exec();
     s->place = (struct session_place){.since_ms = clock_ms()};
-    int r = service_admit(service, s->owner_index, &need, &s->place.ticket, ret_retry_s, err);
+    int r = session_admit(state, s->owner_index, &need, &s->place.ticket, ret_retry_s, err);
     if (r < 0)
         return r;
     s->place.ticket.also_fd = s->wake_fd;
-    while ((r = admit_wait(service->admit, &s->place.ticket, cancel_fd, 0, ret_retry_s, err)) ==
+    while ((r = admit_wait(state->admit, &s->place.ticket, cancel_fd, 0, ret_retry_s, err)) ==
            -EINTR) {
         if ((r = look(s, err)) < 0)
             break;
@@ -54,7 +54,7 @@ int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct e
 
 void place_leave(struct session *s)
 {
-    admit_drop(s->all->service->admit, &s->place.ticket);
+    admit_drop(s->all->state->admit, &s->place.ticket);
 }
 
 int place_fd(const struct session *s)
@@ -84,7 +84,7 @@ static bool is_back(struct session *s)
     unsigned retry_s;
     if (ticket->wake_fd >= 0 && poll(&ready, 1, 0) != 1)
         return false;
-    (void)admit_wait(s->all->service->admit, ticket, -1, 0, &retry_s, &ignored);
+    (void)admit_wait(s->all->state->admit, ticket, -1, 0, &retry_s, &ignored);
     return true;
 }
 
@@ -116,7 +116,7 @@ uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms)
     bool has_news = tools_have_news(s);
     (void)pthread_mutex_unlock(&s->lock);
     if (p->state == EXEC_AWAY && has_news) {
-        admit_resume(s->all->service->admit, &p->ticket);
+        admit_resume(s->all->state->admit, &p->ticket);
         p->state = EXEC_RETURNING;
         p->since_ms = now;
     }

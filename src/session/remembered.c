@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/encode.h"
-#include "service/service.h"
+#include "state/state.h"
 #include "store/run_store.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 void session_remember(struct session *s)
 {
-    struct run_store *store = s->all->service->store;
+    struct run_store *store = s->all->state->store;
     json_t *json = store ? session_json(s) : NULL;
     cleanup_free char *text = json ? json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS) : NULL;
     json_decref(json);
@@ -37,8 +37,8 @@ void session_remember(struct session *s)
 
 void session_forget(struct session *s)
 {
-    if (s->all->service->store)
-        run_store_remove(s->all->service->store, s->id);
+    if (s->all->state->store)
+        run_store_remove(s->all->state->store, s->id);
 }
 
 /* A dead session from what was kept of it. */
@@ -48,7 +48,7 @@ static struct session *revive(
     const char *language = json_string_value(json_object_get(kept, "language"));
     const char *name = json_string_value(json_object_get(kept, "name"));
     struct session_spec spec = {
-        .runtime = language ? runtime_find(&all->service->runtimes, language) : NULL};
+        .runtime = language ? runtime_find(&all->state->runtimes, language) : NULL};
     if (!spec.runtime)
         return NULL;
     (void)snprintf(spec.name, sizeof(spec.name), "%s", name ? name : "");
@@ -67,10 +67,10 @@ struct session *session_recall(struct sessions *all, const char *id, int owner)
 {
     struct run_row row;
     struct session *s = NULL;
-    if (!all->service->store || !str_has_prefix(id, "ses_") ||
-        run_store_get(all->service->store, id, NULL, owner, &row) < 0)
+    if (!all->state->store || !str_has_prefix(id, "ses_") ||
+        run_store_get(all->state->store, id, NULL, owner, &row) < 0)
         return NULL;
-    if (str_eq(row.owner, service_owner_name(all->service, owner)) && row.finished_ms &&
+    if (str_eq(row.owner, state_owner_name(all->state, owner)) && row.finished_ms &&
         row.answer) {
         json_t *kept = json_loadb(row.answer->text, row.answer->len, 0, NULL);
         s = revive(all, id, owner, kept);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -33,10 +33,10 @@ enum {
     DRAIN_BYTES = 64 << 10,
 };
 
-struct sessions *sessions_new(struct service *service)
+struct sessions *sessions_new(struct state *state)
 {
     struct sessions *all = xcalloc(1, sizeof(*all));
-    all->service = service;
+    all->state = state;
     (void)pthread_mutex_init(&all->lock, NULL);
     return all;
 }
@@ -135,7 +135,7 @@ void session_drop_box(struct session *s)
         s->promised.of[BUDGET_MEMORY] = s->promised.of[BUDGET_SESSION_MEMORY] = 0;
     }
     if (s->promised.of[BUDGET_SESSIONS])
-        admit_give_back(s->all->service->admit, s->owner_index, &s->promised);
+        admit_give_back(s->all->state->admit, s->owner_index, &s->promised);
     s->share = NULL;
     s->promised = (struct admit_need){0};
 }
@@ -144,7 +144,7 @@ void session_charge(struct session *s, uint64_t cpu_ns)
 {
     if (cpu_ns > s->charged_ns) {
         admit_charge(
-            s->all->service->admit, s->owner_index, (double)(cpu_ns - s->charged_ns) / 1e6);
+            s->all->state->admit, s->owner_index, (double)(cpu_ns - s->charged_ns) / 1e6);
         s->charged_ns = cpu_ns;
     }
 }
@@ -299,7 +299,7 @@ static struct session *find_listed(struct sessions *all, const char *id, const c
 
 struct session *session_find(struct sessions *all, const char *id, int owner)
 {
-    const char *name = service_owner_name(all->service, owner);
+    const char *name = state_owner_name(all->state, owner);
     (void)pthread_mutex_lock(&all->lock);
     struct session *s = find_listed(all, id, name);
     (void)pthread_mutex_unlock(&all->lock);
@@ -458,7 +458,7 @@ static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
 
 void sessions_tick(struct sessions *all)
 {
-    uint64_t keep_ms = all->service->config.result_ttl_s * 1000;
+    uint64_t keep_ms = all->state->config.result_ttl_s * 1000;
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next;

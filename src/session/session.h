@@ -7,16 +7,18 @@
 
 #include "base/answer.h"
 #include "base/err.h"
-#include "session/capture.h"
-#include "run/engine.h"
 #include "lang/limits.h"
+#include "run/engine.h"
 #include "run/run.h"
+#include "session/capture.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-struct service;
+struct admit_need;
+struct admit_ticket;
+struct state;
 struct sessions;
 struct session;
 
@@ -41,7 +43,7 @@ struct session_spec {
     char name[SESSION_NAME_MAX + 1];
 };
 
-struct sessions *sessions_new(struct service *service);
+struct sessions *sessions_new(struct state *state);
 void sessions_free(struct sessions *all);
 
 /* About once a second: notices death, lets sessions expire, forgets dead ones. */
@@ -49,6 +51,10 @@ void sessions_tick(struct sessions *all);
 
 /* Ends idle sessions that hold what a waiting run of another key has a right to. */
 void sessions_make_room(struct sessions *all);
+
+/* admit_begin(), and the end of idle sessions that hold what the run has a right to. */
+int session_admit(struct state *state, int owner, const struct admit_need *need,
+    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err);
 
 /* Execs under way are ended without grace from now on. */
 void sessions_stop(struct sessions *all);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/decode.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -113,7 +113,7 @@ static int on_channel(struct session *s, struct err *err)
     struct err ignored = {0};
     int n = channel_read(&s->channel);
     if (n == -ENOMEM)
-        return service_full(err);
+        return state_full(err);
     if (n < 0)
         return 0; /* the spawner tells why */
     int r = channel_next(&s->channel, &frame);
@@ -182,16 +182,16 @@ static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err
 /* Memory, a box and a kernel in it. The session is held. */
 static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
-    struct service *service = s->all->service;
+    struct state *state = s->all->state;
     struct admit_need promised;
     struct session_box box;
     session_box_init(&box);
     int r = session_reserve(s, &promised, ret_retry_s, err);
     if (r < 0)
         return r;
-    r = service_wait_for_spawner(service, cancel_fd, err);
+    r = state_wait_for_spawner(state, cancel_fd, err);
     if (r == 0)
-        r = session_box_open(service->engine, &s->spec, &box, err);
+        r = session_box_open(state->engine, &s->spec, &box, err);
     (void)pthread_mutex_lock(&s->lock);
     s->promised = promised;
     s->box = box;
@@ -201,12 +201,12 @@ static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, str
 
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
 {
-    const struct config *config = &all->service->config;
+    const struct config *config = &all->state->config;
     struct session *s = xcalloc(1, sizeof(*s));
     s->all = all;
     s->refs = 2; /* the list's and the caller's */
     id_make("ses_", s->id);
-    (void)snprintf(s->owner, sizeof(s->owner), "%s", service_owner_name(all->service, owner));
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", state_owner_name(all->state, owner));
     s->owner_index = owner;
     memcpy(s->name, spec->name, sizeof(s->name));
     s->env = spec->env;
@@ -226,7 +226,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->reason = "";
     session_box_init(&s->box);
     s->watcher.fd = -1;
-    purse_open(&s->purse, all->service->ledger, owner);
+    purse_open(&s->purse, all->state->ledger, owner);
     channel_init(&s->channel, -1, &s->purse.counts);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&s->lock, NULL);
@@ -258,7 +258,7 @@ void session_enlist(struct sessions *all, struct session *s)
 
 static int check_spec(struct sessions *all, struct session_spec *spec, struct err *err)
 {
-    const struct config *config = &all->service->config;
+    const struct config *config = &all->state->config;
     const struct runtime *rt = spec->runtime;
     if (!rt->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
@@ -317,7 +317,7 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
 static int restart(struct session *s, int cancel_fd, struct err *err)
 {
     struct session_box box = s->box;
-    int r = session_box_restart(s->all->service->engine, &s->spec, &box, err);
+    int r = session_box_restart(s->all->state->engine, &s->spec, &box, err);
     (void)pthread_mutex_lock(&s->lock);
     s->box = box;
     s->is_resting = false;

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 enum { THREAD_STACK = 512 << 10, LATER_COST = 64 << 10 };
 
 struct later {
-    struct service *service;
+    struct state *state;
     struct session *session;
     struct exec_spec spec;
     struct history_run *record;
@@ -38,7 +38,7 @@ static void on_event(void *context, const char *name, const json_t *value)
 {
     const struct later *later = context;
     struct answer *text =
-        json_text_answer(later->service->ledger, later->purse.owner, write_value, value);
+        json_text_answer(later->state->ledger, later->purse.owner, write_value, value);
     if (text)
         history_event(later->record, name, text->text);
     answer_release(text);
@@ -54,7 +54,7 @@ static json_t *error_json(const struct err *err)
 static struct answer *starved_answer(void)
 {
     struct err err = {0};
-    (void)service_full(&err);
+    (void)state_full(&err);
     json_t *json =
         json_pack("{s:s, s:o}", "status", "internal_error", "error", error_json(&err));
     cleanup_free char *text = json_dumps(json, JSON_COMPACT);
@@ -65,7 +65,7 @@ static struct answer *starved_answer(void)
 static void *run(void *arg)
 {
     struct later *later = arg;
-    struct service *service = later->service;
+    struct state *state = later->state;
     const struct exec_watch watch = {.context = later,
         .output = on_output,
         .event = on_event,
@@ -88,30 +88,30 @@ static void *run(void *arg)
     exec_spec_done(&later->spec);
     purse_close(&later->purse);
     free(later);
-    service->background--;
+    state->background--;
     return NULL;
 }
 
-int session_exec_later(struct service *service, struct session *s, int owner,
+int session_exec_later(struct state *state, struct session *s, int owner,
     struct exec_spec *spec, struct history_run *record, struct err *err)
 {
     struct later *later = xmalloc(sizeof(*later));
     pthread_attr_t attr;
     pthread_t thread;
-    *later = (struct later){.service = service, .session = s, .spec = *spec, .record = record};
-    purse_open(&later->purse, service->ledger, owner);
+    *later = (struct later){.state = state, .session = s, .spec = *spec, .record = record};
+    purse_open(&later->purse, state->ledger, owner);
     if (!purse_take(&later->purse, LATER_COST + 2 * (spec->code_len + spec->stdin_size))) {
         free(later);
-        return service_full(err);
+        return state_full(err);
     }
-    service->background++;
+    state->background++;
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
     int r = -pthread_create(&thread, &attr, run, later);
     (void)pthread_attr_destroy(&attr);
     if (r < 0) {
-        service->background--;
+        state->background--;
         purse_close(&later->purse);
         free(later);
         return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this exec");

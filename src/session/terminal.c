@@ -8,11 +8,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "proto/terminal.h"
 #include "run/package.h"
 #include "run/plan.h"
-#include "service/service.h"
 #include "session/internal.h"
-#include "proto/terminal.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,11 +58,11 @@ static int write_job(const struct session *s, int *ret_fd, struct err *err)
 static int take_place(struct terminal *t, struct err *err)
 {
     struct sessions *all = t->s->all;
-    uint64_t max = all->service->config.session_terminals;
+    uint64_t max = all->state->config.session_terminals;
     if (t->s->terminals >= max)
         return err_set(err, ERR_BUSY, EAGAIN,
             "the session has %llu terminals already; close one first", (unsigned long long)max);
-    if (atomic_fetch_add(&all->terminals, 1) >= all->service->terminals_max) {
+    if (atomic_fetch_add(&all->terminals, 1) >= all->state->terminals_max) {
         (void)atomic_fetch_sub(&all->terminals, 1);
         return err_set(
             err, ERR_BUSY, EAGAIN, "the server has as many terminals as it may; try later");
@@ -152,11 +152,11 @@ int session_terminal_open(struct session *s, struct terminal_size size, struct t
 {
     const char go = TERMINAL_GO;
     cleanup_close int job = -1;
-    const struct service *service = s->all->service;
-    if (service->terminals_max == 0)
+    const struct state *state = s->all->state;
+    if (state->terminals_max == 0)
         return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
             "this server has no terminals (session_terminals); use exec, or ask who runs it");
-    int r = admit_check(service->admit, s->owner_index, ret_retry_s, err);
+    int r = admit_check(state->admit, s->owner_index, ret_retry_s, err);
     if (r < 0 || (r = write_job(s, &job, err)) < 0)
         return r;
     struct terminal *t = xcalloc(1, sizeof(*t));

@@ -5,8 +5,8 @@
  * comes out of one is a stranger's; nothing here blocks but session_terminal_open(), for a few
  * seconds at most. A terminal belongs to one thread. */
 
-#include "state/config.h"
 #include "session/session.h"
+#include "state/config.h"
 
 enum {
     TERMINAL_ROWS = 30, /* when nobody says */

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "service/service.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,7 +150,7 @@ int session_answer_tool(struct session *s, json_t *answer, size_t weight, struct
     } else if (call->answer) {
         r = err_set(err, ERR_CONFLICT, EALREADY, "this call was answered already");
     } else if (!purse_take(&s->purse, weight)) {
-        r = service_full(err);
+        r = state_full(err);
     } else {
         call->weight = weight;
         call->answer = json_incref(answer);

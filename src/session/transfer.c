@@ -8,8 +8,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
-#include "service/service.h"
 #include "session/internal.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,11 +49,11 @@ int transfer_open(struct session *s, struct transfer **ret, struct err *err)
     t->s = session_ref(s);
     t->fd = -1;
     t->stall_ms = STALL_MS;
-    purse_open(&t->purse, s->all->service->ledger, s->owner_index);
+    purse_open(&t->purse, s->all->state->ledger, s->owner_index);
     (void)pthread_mutex_lock(&s->lock);
     int r = session_reach(s, true, err);
     if (r == 0 && !purse_take(&t->purse, TRANSFER_COST))
-        r = service_full(err);
+        r = state_full(err);
     if (r == 0 && s->transfers >= TRANSFERS_MAX)
         r = err_set(err, ERR_BUSY, EAGAIN,
             "%d transfers of files go on in this session already", TRANSFERS_MAX);

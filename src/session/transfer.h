@@ -3,8 +3,8 @@
 
 /* The conversation with the helper of proto/files.h, for core/session_*.c. */
 
-#include "session/files.h"
 #include "proto/files.h"
+#include "session/files.h"
 
 struct transfer {
     struct session *s;

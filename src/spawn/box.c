@@ -10,10 +10,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
-#include "spawn/idmap.h"
-#include "box/inside.h"
-#include "spawn/request.h"
 #include "base/sys.h"
+#include "box/inside.h"
+#include "spawn/idmap.h"
+#include "spawn/request.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -4,11 +4,11 @@
 /* Boxes seen from their parent, the spawner: start, watch, kill, account, clean up. */
 
 #include "cgroup/cgroup.h"
-#include "spawn/ids.h"
 #include "cgroup/pool.h"
+#include "proto/spawn.h"
+#include "spawn/ids.h"
 #include "spawn/network.h"
 #include "spawn/pool.h"
-#include "proto/spawn.h"
 #include "spawn/rootfs.h"
 #include "spawn/shares.h"
 #include "spawn/zygote.h"

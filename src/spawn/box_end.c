@@ -4,9 +4,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/sys.h"
 #include "spawn/box_parts.h"
 #include "spawn/copy.h"
-#include "base/sys.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -9,10 +9,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fdpass.h"
-#include "spawn/copy.h"
-#include "box/inside.h"
-#include "spawn/request.h"
 #include "base/sys.h"
+#include "box/inside.h"
+#include "spawn/copy.h"
+#include "spawn/request.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,8 +9,8 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "spawn/request.h"
 #include "base/sys.h"
+#include "spawn/request.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -21,9 +21,9 @@
  *
  * docs/internals/session-fork.md has the reasons. */
 
-#include "spawn/box.h"
-#include "fork/inject.h"
 #include "box/inside.h"
+#include "fork/inject.h"
+#include "spawn/box.h"
 
 /* COMMAND_FORK to `parent`: takes fds[0]. False when it makes no sense for that box. */
 bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count);

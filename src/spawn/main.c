@@ -7,11 +7,11 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "base/sys.h"
+#include "box/landlock.h"
 #include "spawn/box.h"
 #include "spawn/idmap.h"
-#include "box/landlock.h"
 #include "spawn/probe.h"
-#include "base/sys.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/netns.h"
-#include "spawn/network_fresh.h"
 #include "base/sys.h"
+#include "spawn/network_fresh.h"
 
 #include <fcntl.h>
 #include <poll.h>

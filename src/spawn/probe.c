@@ -6,10 +6,10 @@
 #include "spawn/probe.h"
 
 #include "base/cleanup.h"
-#include "box/landlock.h"
-#include "box/seccomp.h"
 #include "base/sys.h"
+#include "box/landlock.h"
 #include "box/mount_fs.h"
+#include "box/seccomp.h"
 #include "spawn/rootfs.h"
 
 #include <fcntl.h>

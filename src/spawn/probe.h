@@ -3,8 +3,8 @@
 
 /* What this host can enforce, found by trying it. */
 
-#include "spawn/box.h"
 #include "proto/spawn.h"
+#include "spawn/box.h"
 
 /* Fills level, cgroup mode and features from what is known after the set-up; what every box
  * needs counts as there, because a box in which it fails never starts. Costs nothing. */

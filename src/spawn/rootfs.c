@@ -77,8 +77,8 @@ static int open_in_tree(int root_fd, const char *path)
     return sys_openat2(root_fd, path, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* Shows `source` at `path` of the tree. The place is there: lang/rootfs_skeleton.c made it, or a
- * directory that was bound before has it. */
+/* Shows `source` at `path` of the tree. The place is there: lang/rootfs_skeleton.c made it, or
+ * a directory that was bound before has it. */
 static int bind(int root_fd, const char *source, const char *path, unsigned attrs)
 {
     cleanup_close int from = sys_tree_clone(AT_FDCWD, source);

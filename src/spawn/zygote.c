@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/fdpass.h"
 #include "base/fs.h"
-#include "spawn/box.h"
+#include "base/sys.h"
 #include "box/inside.h"
 #include "box/package_read.h"
-#include "base/sys.h"
+#include "spawn/box.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -11,8 +11,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "state/ini.h"
 #include "run/spawner.h"
+#include "state/ini.h"
 
 #include <ctype.h>
 #include <errno.h>

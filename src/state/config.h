@@ -5,9 +5,9 @@
  * Flags beat the environment beats .env beats the file beats the default. */
 
 #include "base/buf.h"
-#include "state/keys.h"
 #include "lang/limits.h"
 #include "run/run.h"
+#include "state/keys.h"
 
 #include <stdbool.h>
 #include <stddef.h>

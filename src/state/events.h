@@ -5,8 +5,8 @@
  * more than a copy. Nothing here locks: history.c does. */
 
 #include "base/buf.h"
-#include "run/engine.h"
 #include "run/encode.h"
+#include "run/engine.h"
 
 struct event;
 

@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "state/keys.h"
 #include "state/events.h"
+#include "state/keys.h"
 #include "store/run_store.h"
 
 #include <errno.h>

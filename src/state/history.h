@@ -9,8 +9,8 @@
 #include "base/answer.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "run/engine.h"
 #include "run/encode.h"
+#include "run/engine.h"
 
 #include <stdbool.h>
 #include <stdint.h>

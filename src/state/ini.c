@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ini.h. Used by state/config.c for hermes.conf, .env and what the monitor hands the server,
- * and by state/keys.c. A reader of its own because libinih cuts lines at a length fixed when it
- * was built and takes values over several lines, both without saying so. */
+/* See ini.h. Used by state/config.c for hermes.conf, .env and what the monitor hands the
+ * server, and by state/keys.c. A reader of its own because libinih cuts lines at a length fixed
+ * when it was built and takes values over several lines, both without saying so. */
 
 #include "state/ini.h"
 

@@ -4,8 +4,8 @@
 /* Counters of a server, for GET /metrics. Any thread may count; reading needs no stop. */
 
 #include "base/buf.h"
-#include "run/run.h"
 #include "lang/runtime.h"
+#include "run/run.h"
 
 #include <stdatomic.h>
 

@@ -10,7 +10,7 @@
  * pages to give, everything stays as it was. */
 
 #include "base/fs.h"
-#include "spawn/zygote.h"
+#include "proto/zygote.h"
 #include "warm/warm.h"
 
 #include <stdbool.h>

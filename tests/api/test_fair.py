@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission between keys: whatever one key does, the others get their share. docs/load.md has the rules."""
 import json
-import pathlib
-import sys
 import threading
 import time
 
@@ -10,8 +8,7 @@ import pytest
 
 from apilib import wait_until
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "sessions"))
-from sessionlib import Later, Session, ask_copy, fork  # noqa: E402
+from sessionlib import Later, Session, ask_copy, fork
 
 A, B = "alices-secret", "bobs-secret"
 KEYS = {"HERMES_API_KEYS": A + ", " + B, "HERMES_SESSION_PARKED": "0"}

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "session/terminal.h"
 #include "proto/websocket.h"
+#include "session/terminal.h"
 
 #include <stdint.h>
 #include <stdlib.h>

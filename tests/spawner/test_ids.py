@@ -37,7 +37,7 @@ s.close()
 
 def uid_of_a_box(subuid, subgid=""):
     here = os.path.dirname(os.path.abspath(__file__))
-    code = INSIDE % (here, os.path.join(os.path.dirname(here), "api"))
+    code = INSIDE % (here, os.path.join(os.path.dirname(here), "lib"))
     script = ("mount --make-rprivate / && mount -t tmpfs none /mnt && printf %s \"$1\" > /mnt/u && printf %s \"$2\" > /mnt/g && "
               "for f in subuid subgid; do [ -e /etc/$f ] || : > /etc/$f; done && mount --bind /mnt/u /etc/subuid && mount --bind /mnt/g /etc/subgid && "
               "umount -l /mnt && exec \"$3\" -c \"$4\" \"$5\"")

@@ -11,7 +11,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,12 +20,8 @@ import pytest
 from test_messages import (BUILD, GOOD, LIMITS, MOUNT, SEAL, ZYGOTE, Spawner, box, host_root, job, setup_message,
                            tree)  # noqa: F401
 from apilib import (SLOW, Server, borrow_dir, children, descendants, name_of, return_dir,
-                    wait_until)  # that module has put its directory on the path
-
-RUN = pathlib.Path(__file__).resolve().parents[1] / "run"
-sys.path.insert(0, str(RUN))
-
-from runlib import call_names  # noqa: E402
+                    wait_until)
+from runlib import ROOT, call_names
 
 FULL = os.environ.get("HERMES_FULL") == "1"
 PR_SET_CHILD_SUBREAPER = 36
@@ -46,7 +41,7 @@ def inject():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
         os.chmod(path, 0o755)
         os.mkdir(path + "/shared")
-        subprocess.run(["gcc", "-O1", "-o", path + "/inject", RUN / "inject.c"], check=True)
+        subprocess.run(["gcc", "-O1", "-o", path + "/inject", ROOT / "tests/run" / "inject.c"], check=True)
         yield pathlib.Path(path)
 
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "state/config.h"
 #include "runtime_fixture.h"
+#include "state/config.h"
 
 static bool says(const struct strv *problems, const char *word)
 {

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/history.h"
 #include "runtime_fixture.h"
+#include "state/history.h"
 #include "store/run_store.h"
 
 static struct history *make(struct run_store *store, uint64_t bytes)

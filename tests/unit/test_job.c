@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A job as run/package.c writes it is what box/package_read.c reads, and the collector's records are
- * believed in nothing. */
+/* A job as run/package.c writes it is what box/package_read.c reads, and the collector's
+ * records are believed in nothing. */
 
 #include "test.h"
 
@@ -14,9 +14,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "run/package.h"
-#include "proto/package.h"
 #include "box/package_read.h"
+#include "proto/package.h"
+#include "run/package.h"
 
 static char *copy(const char *text)
 {

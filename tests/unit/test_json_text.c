@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "run/encode.h"
 #include "json/read.h"
 #include "json/text.h"
-#include "run/encode.h"
 
 struct bytes {
     const char *data;

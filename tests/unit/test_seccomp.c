@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "seccomp_filter.h"
 #include "box/seccomp.h"
 #include "seccomp/policy.h"
+#include "seccomp_filter.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ERRNO(e) (SECCOMP_RET_ERRNO | (uint32_t)(e))

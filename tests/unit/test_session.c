@@ -13,10 +13,10 @@
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "proto/websocket.h"
 #include "session/capture.h"
 #include "session/channel.h"
 #include "session/terminal.h"
-#include "proto/websocket.h"
 
 /* Feeds `text` in pieces of random sizes; returns what is kept. The caller frees. */
 static char *feed(struct capture *c, const char *text, size_t len, uint64_t *seed, size_t *ret)

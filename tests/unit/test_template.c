@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "run/java_source.h"
 #include "lang/template.h"
+#include "run/java_source.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

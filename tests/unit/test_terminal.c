@@ -5,8 +5,8 @@
 
 #include "test.h"
 
-#include "session/terminal.h"
 #include "proto/websocket.h"
+#include "session/terminal.h"
 
 #include <string.h>
 

@@ -444,8 +444,7 @@ void attack_cases_done(struct attack_cases *cases)
 
 char *attack_cases_dir(const char *named)
 {
-    static const char *const beside[] = {
-        "../selftest/cases", "../share/hermes/selftest/cases"};
+    static const char *const beside[] = {"../selftest/cases", "../share/hermes/selftest/cases"};
     const char *env = getenv("HERMES_CASES");
     if (named || (env && env[0]))
         return realpath(named ? named : env, NULL);

@@ -3,8 +3,8 @@
 
 /* One attack case from canaries to judgement. */
 
-#include "cli/selftest/case.h"
 #include "cli/selftest/canary.h"
+#include "cli/selftest/case.h"
 #include "run/engine.h"
 
 /* What all cases share; read-only while they run. */

@@ -11,9 +11,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "cli/selftest/run.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/selftest/run.h"
 #include "run/encode.h"
 
 #include <fcntl.h>

@@ -7,6 +7,7 @@
  * are whole numbers, "yes" and 1 are true) and ignores fields it does not know. */
 
 #include "http/http.h"
+#include "http/routes.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -57,6 +58,3 @@ void fastapi_check_range(json_t *detail, const char *where, const char *field,
 
 /* 422 with the list. */
 void fastapi_refuse(struct http_reply *reply, const json_t *detail);
-
-/* {"detail": message} with the status of the code. */
-void fastapi_error(struct http_reply *reply, const struct err *err);

@@ -5,12 +5,12 @@
  * run. What the engine answers in-band (unknown language, bad limit, compile failure) is HTTP
  * 200 here too; its refusals are plain text. */
 
-#include "http/http.h"
-#include "http/routes.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "http/http.h"
+#include "http/routes.h"
 #include "run/decode.h"
 
 #include <errno.h>
@@ -129,9 +129,9 @@ static void write_telling(struct json_text *t, const void *context)
 static int tell(struct call *c, const struct telling *telling)
 {
     struct answer *answer =
-        json_text_answer(c->req->service->ledger, c->req->owner, write_telling, telling);
+        json_text_answer(c->req->state->ledger, c->req->owner, write_telling, telling);
     if (!answer)
-        return service_full(c->err);
+        return state_full(c->err);
     reply_answer(c->reply, 200, answer);
     return 0;
 }
@@ -299,7 +299,7 @@ static uint64_t least(size_t offset)
 static const struct limit_field *set_limits(struct call *c)
 {
     struct run_limits *limits = &c->run.spec.limits;
-    const struct run_limits *maxima = &c->req->service->config.maxima;
+    const struct run_limits *maxima = &c->req->state->config.maxima;
     const json_t *named = json_object_get(c->body, "limits");
     for (size_t i = 0; i < sizeof(default_times) / sizeof(default_times[0]); i++) {
         if (str_eq(default_times[i].language, c->run.spec.runtime->name)) {
@@ -365,11 +365,11 @@ static int answer_result(struct call *c, const struct run_result *result)
     if (failed)
         (void)buf_append_str(&log, "Compilation Error:\n");
     if (buf_append(&log, stage->err.data, stage->err.len) < 0)
-        return service_full(c->err);
+        return state_full(c->err);
     /* A compiler that failed by itself has said why; one that was stopped has not. */
     if (failed && stage->status != RUN_RUNTIME_ERROR)
         (void)buf_printf(&log, "%s\n", result->run.message);
-    if (c->req->service->config.debug)
+    if (c->req->state->config.debug)
         add_debug_line(c, result, stage, &log);
     return tell(c, &(struct telling){.form = c->form,
                        .code = run_exit_status(result, 0),
@@ -381,7 +381,7 @@ static int answer_result(struct call *c, const struct run_result *result)
 /* Runs it on this thread; a client that leaves cancels it. */
 static int run_and_answer(struct call *c)
 {
-    struct service *s = c->req->service;
+    struct state *s = c->req->state;
     struct run_result result;
     unsigned retry_s = 0;
     cleanup_close int cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -390,7 +390,7 @@ static int run_and_answer(struct call *c)
             c->err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run; try again");
     struct run_watch watch = {.purse = &c->req->purse.counts, .cancel_fd = cancel_fd};
     struct service_call call = {.spec = &c->run.spec, .owner = c->req->owner, .watch = &watch};
-    c->run.spec.cache_scope = xasprintf("key %s", service_owner_name(s, c->req->owner));
+    c->run.spec.cache_scope = xasprintf("key %s", state_owner_name(s, c->req->owner));
     id_make("run_", c->req->run_id);
     run_result_init(&result, 1 << 20);
     memcpy(result.id, c->req->run_id, sizeof(result.id));
@@ -416,7 +416,7 @@ static char *language_problem(const struct call *c)
     const json_t *language = json_object_get(c->body, "language");
     const char *name = json_string_value(language);
     bool is_whole = strlen(name) == json_string_length(language);
-    const struct runtime *rt = is_whole ? runtime_find(&c->req->service->runtimes, name) : NULL;
+    const struct runtime *rt = is_whole ? runtime_find(&c->req->state->runtimes, name) : NULL;
     int shown = (int)utf8_floor(name, strnlen(name, LANGUAGE_SHOWN));
     if (!rt)
         return xasprintf("Unsupported language: %.*s", shown, name);
@@ -440,7 +440,7 @@ static int execute_checked(struct call *c)
         return say_problem(c, problem);
     json_t *native = native_body(c->body, c->form);
     int r = json_run_decode(
-        native, &c->req->service->runtimes, &c->req->service->config.mounts, &c->run, c->err);
+        native, &c->req->state->runtimes, &c->req->state->config.mounts, &c->run, c->err);
     json_decref(native);
     if (r < 0)
         return err_wrap(c->err, r, "Preparation Error");

@@ -6,15 +6,15 @@
 
 #include "http/compat/runner.h"
 
-#include "http/routes.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "json/read.h"
+#include "http/routes.h"
 #include "run/decode.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -171,9 +171,9 @@ static int encode(struct http_request *req, const struct run_result *result, dou
         .seconds = seconds,
         .metadata = metadata_of(req, result)};
     struct answer *answer =
-        json_text_answer(req->service->ledger, req->owner, write_telling, &telling);
+        json_text_answer(req->state->ledger, req->owner, write_telling, &telling);
     if (!answer)
-        return service_full(err);
+        return state_full(err);
     reply_answer(reply, 200, answer);
     return 0;
 }
@@ -182,7 +182,7 @@ static int encode(struct http_request *req, const struct run_result *result, dou
 static int run_request(struct http_request *req, struct runner_request *request,
     struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     uint64_t began_ns = clock_ns();
     struct run_result result;
     cleanup_close int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -193,7 +193,7 @@ static int run_request(struct http_request *req, struct runner_request *request,
     run_result_init(&result, 1 << 20);
     id_make("run_", req->run_id);
     memcpy(result.id, req->run_id, sizeof(result.id));
-    request->spec.cache_scope = xasprintf("key %s", service_owner_name(s, req->owner));
+    request->spec.cache_scope = xasprintf("key %s", state_owner_name(s, req->owner));
     http_follow(req, cancel);
     int r = service_run(s, &call, &result, &reply->retry_after_s, err);
     http_unfollow(req);
@@ -225,7 +225,7 @@ int handle_runner_run(struct http_request *req, struct http_reply *reply, struct
     struct runner_request request = {0};
     int r = fastapi_body(req, &body, detail);
     if (r == 0) {
-        r = runner_request_decode(req->service, body, &request, detail, err);
+        r = runner_request_decode(req->state, body, &request, detail, err);
         buf_done(&req->body);
         if (r == 0)
             r = request.is_late ? answer_late(req, reply, err)
@@ -269,7 +269,7 @@ int handle_runner_prebuilds(struct http_request *req, struct http_reply *reply, 
 int handle_runner_cleanup(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     json_t *detail = json_array();
-    int64_t days = (int64_t)req->service->config.cleanup_max_age_days;
+    int64_t days = (int64_t)req->state->config.cleanup_max_age_days;
     fastapi_query_number(req, "max_age_days", &days, detail);
     bool refused = json_array_size(detail) > 0;
     if (refused)

@@ -37,7 +37,7 @@ void runner_request_done(struct runner_request *request);
 /* Decodes and checks a body, which is 0 or a negative errno: with err set, or, where *detail
  * got items, for a 422 with these. The caller gives *ret to runner_request_done() in any case.
  */
-int runner_request_decode(const struct service *service, const json_t *body,
+int runner_request_decode(const struct state *state, const json_t *body,
     struct runner_request *ret, json_t *detail, struct err *err);
 
 /* The body of POST /prebuild, of which nothing but problems is kept so far. */

@@ -65,7 +65,7 @@ static const struct field run_fields[RUN_FIELDS] = {
 
 /* What the steps work on. */
 struct decoding {
-    const struct service *service;
+    const struct state *state;
     const struct config *config;
     struct field_value values[RUN_FIELDS];
     struct runner_request *request;
@@ -288,7 +288,7 @@ static int take_image(struct decoding *d)
             "Image '%s%.128s' not found; GET /images lists what there is", prefix, name);
     }
     d->request->image = image;
-    d->request->spec.runtime = runtime_find(&d->service->runtimes, image->runtime);
+    d->request->spec.runtime = runtime_find(&d->state->runtimes, image->runtime);
     const struct runtime *rt = d->request->spec.runtime;
     if (!rt || !rt->available)
         return err_set(d->err, ERR_NOT_FOUND, ENOENT, "Image 'code-runner-%s' not found: %s",
@@ -344,14 +344,11 @@ static int make_spec(struct decoding *d)
     return 0;
 }
 
-int runner_request_decode(const struct service *service, const json_t *body,
+int runner_request_decode(const struct state *state, const json_t *body,
     struct runner_request *ret, json_t *detail, struct err *err)
 {
-    struct decoding d = {.service = service,
-        .config = &service->config,
-        .request = ret,
-        .detail = detail,
-        .err = err};
+    struct decoding d = {
+        .state = state, .config = &state->config, .request = ret, .detail = detail, .err = err};
     *ret = (struct runner_request){0};
     run_spec_init(&ret->spec);
     fastapi_check(body, run_fields, RUN_FIELDS, d.values, detail);

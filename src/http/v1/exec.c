@@ -4,13 +4,13 @@
  * connection's own thread, a streamed one on a thread of its own: a client that reads slowly
  * must not keep it from its deadlines. */
 
-#include "http/v1/events.h"
-#include "http/routes.h"
-#include "http/v1/sessions.h"
 #include "base/alloc.h"
-#include "json/read.h"
+#include "http/routes.h"
+#include "http/v1/events.h"
+#include "http/v1/sessions.h"
 #include "session/decode.h"
 #include "session/stream.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int reply_result(
     json_decref(error);
     exec_result_done(result);
     if (!answer)
-        return service_full(err);
+        return state_full(err);
     reply_answer(reply, r < 0 ? err_table[err->code].http_status : 200, answer);
     return 0;
 }
@@ -64,7 +64,7 @@ static int exec_now(struct http_request *req, struct session *s, const struct ex
 static int exec_stream(struct http_request *req, struct session *s, struct exec_spec *spec,
     struct http_reply *reply, struct err *err)
 {
-    struct service *service = req->service;
+    struct state *state = req->state;
     struct history_run *record;
     int cancel_fd = follow_begin(req, err);
     if (cancel_fd < 0)
@@ -76,14 +76,14 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     reply->retry_after_s = 0;
     char id[ID_MAX];
     id_make("exe_", id);
-    r = history_add(service->history, id, service_owner(service, req->owner), RUN_STREAMED,
+    r = history_add(state->history, id, state_owner(state, req->owner), RUN_STREAMED,
         ENCODE_UTF8, &record, err);
     if (r < 0) {
         session_abandon(s);
         return r;
     }
     struct history_run *mine = history_ref(record);
-    r = session_exec_later(service, session_ref(s), req->owner, spec, record, err);
+    r = session_exec_later(state, session_ref(s), req->owner, spec, record, err);
     if (r < 0) {
         session_abandon(s);
         session_unref(s);
@@ -106,7 +106,7 @@ int handle_session_exec(struct http_request *req, struct http_reply *reply, stru
         return -ENOENT;
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r == 0) {
-        r = json_exec_decode(body, &req->service->config, stream, &spec, err);
+        r = json_exec_decode(body, &req->state->config, stream, &spec, err);
         json_decref(body);
         buf_done(&req->body);
         if (r == 0)

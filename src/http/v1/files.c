@@ -4,11 +4,11 @@
  * connection's thread; what is refused is refused before the body is read. */
 
 #include "session/files.h"
-#include "http/routes.h"
-#include "http/v1/sessions.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "http/routes.h"
+#include "http/v1/sessions.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
 /* POST /v1/judge: decode, judge, encode; sync, async and streamed like /v1/runs, whose handlers
  * also tell the state of a judgement, cancel it and read its events. */
 
-#include "http/v1/events.h"
+#include "service/judge.h"
+#include "base/alloc.h"
 #include "http/http.h"
 #include "http/routes.h"
-#include "base/alloc.h"
-#include "service/judge.h"
+#include "http/v1/events.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@ static void keep_retry(struct http_reply *reply, const struct err *err)
 static int judge_now(struct http_request *req, struct service_judgement *judgement,
     struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     struct history_run *record;
     enum run_status status = RUN_INTERNAL_ERROR;
     struct answer *answer = NULL;
-    int r = history_add(s->history, req->run_id, service_owner(s, req->owner), RUN_SYNC,
+    int r = history_add(s->history, req->run_id, state_owner(s, req->owner), RUN_SYNC,
         judgement->judge.encoding, &record, err);
     if (r < 0)
         return r;
@@ -54,10 +54,10 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
 static int judge_later(struct http_request *req, struct service_judgement *judgement,
     bool stream, struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     struct history_run *record;
     char location[ID_MAX + 16];
-    int r = history_add(s->history, req->run_id, service_owner(s, req->owner),
+    int r = history_add(s->history, req->run_id, state_owner(s, req->owner),
         stream ? RUN_STREAMED : RUN_ASYNC, judgement->judge.encoding, &record, err);
     if (r < 0)
         return r;
@@ -93,14 +93,14 @@ int handle_judge_create(struct http_request *req, struct http_reply *reply, stru
 {
     json_t *body = NULL;
     struct service_judgement judgement;
-    const char *owner = service_owner_name(req->service, req->owner);
+    const char *owner = state_owner_name(req->state, req->owner);
     const char *text = req->body.data ? req->body.data : "";
     int r = json_run_parse(text, req->body.len, &body, err);
     if (r < 0)
         return r;
     judge_hash(text, req->body.len, judgement.request_hash);
     judgement.bytes = 2 * req->body.len;
-    r = json_judge_decode(body, &req->service->runtimes, true, &judgement.judge, err);
+    r = json_judge_decode(body, &req->state->runtimes, true, &judgement.judge, err);
     json_decref(body);
     buf_done(&req->body);
     if (r == 0) {

@@ -2,11 +2,11 @@
 
 /* Routes about the service itself: health, version, metrics, languages, isolation. */
 
-#include "http/http.h"
-#include "http/routes.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "http/http.h"
+#include "http/routes.h"
 #include "run/encode.h"
 #include "session/session.h"
 #include "session/terminal.h"
@@ -29,23 +29,23 @@ int handle_root(struct http_request *req, struct http_reply *reply, struct err *
 }
 
 /* Docker is not needed; whether it is there is told for users of the code runner. */
-static bool has_docker(const struct service *service)
+static bool has_docker(const struct state *state)
 {
     struct stat st;
-    return stat(service->config.docker_socket, &st) == 0 && S_ISSOCK(st.st_mode);
+    return stat(state->config.docker_socket, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
 int handle_health(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    const struct spawn_reply *report = engine_report(req->service->engine);
-    bool alive = engine_is_alive(req->service->engine);
-    const char *status = req->service->stopping ? "stopping" : alive ? "ok" : "degraded";
+    const struct spawn_reply *report = engine_report(req->state->engine);
+    bool alive = engine_is_alive(req->state->engine);
+    const char *status = req->state->stopping ? "stopping" : alive ? "ok" : "degraded";
     char text[256];
     int len = snprintf(text, sizeof(text),
         "{\"status\":\"%s\",\"docker_connected\":%s,\"auth_enabled\":%s,\"isolation\":"
         "{\"level\":\"%s\",\"cgroup\":\"%s\"},\"version\":\"%s\"}",
-        status, has_docker(req->service) ? "true" : "false",
-        req->service->keys.count ? "true" : "false", spawner_level_name(report->level),
+        status, has_docker(req->state) ? "true" : "false",
+        req->state->keys.count ? "true" : "false", spawner_level_name(report->level),
         spawner_cgroup_name(report->cgroup), HERMES_VERSION);
     reply_json(reply, 200, xstrdup(text), (size_t)len);
     return 0;
@@ -83,7 +83,7 @@ static json_t *limits_json(const struct run_limits *defaults)
 
 int handle_runtimes(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    const struct service *s = req->service;
+    const struct state *s = req->state;
     json_t *list = json_array();
     for (size_t i = 0; i < s->runtimes.count; i++) {
         const struct runtime *rt = &s->runtimes.items[i];
@@ -107,8 +107,8 @@ int handle_runtimes(struct http_request *req, struct http_reply *reply, struct e
 int handle_report(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct admit_state admitted;
-    json_t *report = result_report_json(engine_report(req->service->engine));
-    admit_get_state(req->service->admit, &admitted);
+    json_t *report = result_report_json(engine_report(req->state->engine));
+    admit_get_state(req->state->admit, &admitted);
     (void)json_object_set_new(report, "capacity",
         json_pack("{s:i, s:i, s:I}", "concurrency", (int)admitted.concurrency, "queue",
             (int)admitted.queue, "memory_mb", (json_int_t)admitted.memory_mb));
@@ -130,7 +130,7 @@ static double resident_bytes(void)
 
 int handle_metrics(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     struct buf out;
     struct admit_state a;
     size_t runs;

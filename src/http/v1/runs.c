@@ -3,11 +3,11 @@
 /* /v1/runs: decode, run, encode. A plain run happens on the connection's own thread; async and
  * streamed ones on a thread of their own, and this connection becomes one of their readers. */
 
-#include "http/v1/events.h"
-#include "http/http.h"
-#include "http/routes.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "http/http.h"
+#include "http/routes.h"
+#include "http/v1/events.h"
 #include "run/decode.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 static int find_run(const struct http_request *req, struct history_run **ret, struct err *err)
 {
-    return history_find(req->service->history, req->params[0],
-        service_owner(req->service, req->owner), ret, err);
+    return history_find(
+        req->state->history, req->params[0], state_owner(req->state, req->owner), ret, err);
 }
 
 static void on_started(void *context)
@@ -30,11 +30,11 @@ static void on_started(void *context)
 static int run_now(
     struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     struct history_run *record;
     struct run_result result;
     struct answer *answer = NULL;
-    int r = history_add(s->history, req->run_id, service_owner(s, req->owner), RUN_SYNC,
+    int r = history_add(s->history, req->run_id, state_owner(s, req->owner), RUN_SYNC,
         run->encoding, &record, err);
     if (r < 0)
         return r;
@@ -53,7 +53,7 @@ static int run_now(
         int status = failed ? err_table[err->code].http_status : 200;
         answer =
             result_answer(&result, run->encoding, failed ? err : NULL, s->ledger, req->owner);
-        r = answer ? 0 : service_full(err);
+        r = answer ? 0 : state_full(err);
         run_result_done(&result);
         if (answer) {
             history_finish(record, result.run.status, answer);
@@ -75,9 +75,9 @@ static int run_now(
 static int run_later(struct http_request *req, struct json_run *run, bool stream,
     struct http_reply *reply, struct err *err)
 {
-    struct service *s = req->service;
+    struct state *s = req->state;
     struct history_run *record;
-    int r = history_add(s->history, req->run_id, service_owner(s, req->owner),
+    int r = history_add(s->history, req->run_id, state_owner(s, req->owner),
         stream ? RUN_STREAMED : RUN_ASYNC, run->encoding, &record, err);
     if (r < 0)
         return r;
@@ -113,14 +113,13 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r < 0)
         return r;
-    r = json_run_decode(body, &req->service->runtimes, &req->service->config.mounts, &run, err);
+    r = json_run_decode(body, &req->state->runtimes, &req->state->config.mounts, &run, err);
     json_decref(body);
     buf_done(&req->body);
     if (r == 0) {
         bool stream = http_accepts(req, "text/event-stream") && !run.is_async;
         id_make("run_", req->run_id);
-        run.spec.cache_scope =
-            xasprintf("key %s", service_owner_name(req->service, req->owner));
+        run.spec.cache_scope = xasprintf("key %s", state_owner_name(req->state, req->owner));
         r = run.is_async || stream ? run_later(req, &run, stream, reply, err)
                                    : run_now(req, &run, reply, err);
     }

@@ -5,9 +5,9 @@
 
 #include "http/v1/sessions.h"
 
-#include "http/routes.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "http/routes.h"
 #include "session/decode.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ void reply_value(struct http_reply *reply, int status, json_t *value)
 
 struct session *find_session(struct http_request *req, struct err *err)
 {
-    struct session *s = session_find(req->service->sessions, req->params[0], req->owner);
+    struct session *s = session_find(req->state->sessions, req->params[0], req->owner);
     if (s)
         (void)snprintf(req->run_id, sizeof(req->run_id), "%s", session_id(s));
     else
@@ -62,7 +62,7 @@ void follow_end(struct http_request *req, int fd)
 
 int handle_session_create(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct service *service = req->service;
+    struct state *state = req->state;
     struct session_spec spec;
     struct session *s = NULL;
     json_t *body = NULL;
@@ -70,12 +70,12 @@ int handle_session_create(struct http_request *req, struct http_reply *reply, st
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r < 0)
         return r;
-    r = json_session_decode(body, &service->runtimes, &service->config, &spec, err);
+    r = json_session_decode(body, &state->runtimes, &state->config, &spec, err);
     json_decref(body);
     int cancel_fd = r == 0 ? follow_begin(req, err) : r;
     if (cancel_fd >= 0) {
         r = session_create(
-            service->sessions, &spec, req->owner, cancel_fd, &s, &reply->retry_after_s, err);
+            state->sessions, &spec, req->owner, cancel_fd, &s, &reply->retry_after_s, err);
         follow_end(req, cancel_fd);
     }
     strv_done(&spec.env);
@@ -95,7 +95,7 @@ int handle_session_create(struct http_request *req, struct http_reply *reply, st
 
 int handle_session_list(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    reply_value(reply, 200, sessions_json(req->service->sessions, req->owner));
+    reply_value(reply, 200, sessions_json(req->state->sessions, req->owner));
     return 0;
 }
 

@@ -6,14 +6,14 @@
  *
  * It happens on the connection's own thread. */
 
+#include "session/terminal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/str.h"
 #include "http/raw_reply.h"
 #include "http/routes.h"
 #include "http/v1/sessions.h"
 #include "http/v1/websocket.h"
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/str.h"
-#include "session/terminal.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -41,7 +41,7 @@ enum {
 
 struct talk {
     struct terminal *terminal;
-    struct service *service;
+    struct state *state;
     int fd;
     wslay_event_context_ptr ws;
     uint8_t frame; /* opcode of the frame that comes, */
@@ -238,7 +238,7 @@ static void pass_output(struct talk *t)
 static void keep_time(struct talk *t)
 {
     uint64_t now = clock_ms();
-    if (t->service->stopping)
+    if (t->state->stopping)
         close_talk(t, WSLAY_CODE_GOING_AWAY, "the server stops");
     if (t->is_closing && now >= t->until_ms)
         t->is_broken = true;
@@ -322,7 +322,7 @@ static void serve(void *context, struct http_request *req, int fd)
         .on_frame_recv_chunk_callback = on_chunk,
         .on_msg_recv_callback = on_message};
     struct talk *t = xcalloc(1, sizeof(*t));
-    *t = (struct talk){.terminal = context, .service = req->service, .fd = fd};
+    *t = (struct talk){.terminal = context, .state = req->state, .fd = fd};
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         (void)setsockopt(
             fd, IPPROTO_TCP, settings[i].name, &settings[i].value, sizeof(settings[i].value));

@@ -4,8 +4,8 @@
 
 #include "http/v1/websocket.h"
 
-#include "http/auth.h"
 #include "base/str.h"
+#include "http/auth.h"
 
 #include <errno.h>
 

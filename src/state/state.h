@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Everything that the parts of a server share. The service opens and closes it
+ * (service/service.h). */
+
+#include "base/ledger.h"
+#include "run/engine.h"
+#include "state/admit.h"
+#include "state/config.h"
+#include "state/history.h"
+#include "state/keys.h"
+#include "state/metrics.h"
+
+#include <stdatomic.h>
+
+struct sessions;
+
+struct state {
+    struct config config;
+    struct keys keys;
+    struct runtime_registry runtimes;
+    struct engine *engine;
+    struct admit *admit;
+    struct history *history;
+    struct run_store *store; /* or NULL */
+    struct sessions *sessions;
+    uint64_t terminals_max; /* of all sessions */
+    struct metrics metrics;
+    uint64_t started_ms;
+    atomic_bool stopping;
+    atomic_int background; /* runs on threads of their own */
+    struct ledger *ledger; /* memory for requests, outputs and replies under way */
+    struct ledger *spills; /* disk for outputs that do not fit into an answer */
+    uint64_t memory_max;   /* bytes of the server itself, counted or not */
+    uint64_t store_failures;
+};
+
+/* Waits while a spawner that died is being replaced. -ECANCELED when cancel_fd (or -1) becomes
+ * readable. */
+int state_wait_for_spawner(struct state *state, int cancel_fd, struct err *err);
+
+struct history_owner state_owner(const struct state *state, int owner);
+
+/* The name of a key, "" for none. */
+const char *state_owner_name(const struct state *state, int owner);
+
+/* The error when the ledger refuses. Requests that wait, outputs that grow and replies that
+ * nobody reads take memory for as long as their clients like, so all of them are counted in it
+ * before they take any. */
+int state_full(struct err *err);

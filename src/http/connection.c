@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ enum {
     EVENTS = 64,
     REPLY_TIMEOUT_MS = 60000,
     EXTRA_MIN = 64,
+    EXTRA_MAX = 512,
     SPARE = 16, /* places that are left when strangers have to go at once */
     SHARE_MIN = 16,
     SILENT_MS = 2000,
@@ -182,6 +184,17 @@ static int start(struct connections *all)
     return -r;
 }
 
+/* Places beside max: a connection that was closed keeps its own until its thread has run, which
+ * takes time on a busy machine. As many as the descriptors allow. */
+static unsigned extra_places(unsigned max)
+{
+    struct rlimit fds;
+    if (getrlimit(RLIMIT_NOFILE, &fds) < 0 || fds.rlim_cur <= max)
+        return EXTRA_MIN;
+    rlim_t extra = (fds.rlim_cur - max) / 16;
+    return extra < EXTRA_MIN ? EXTRA_MIN : extra > EXTRA_MAX ? EXTRA_MAX : (unsigned)extra;
+}
+
 int connections_open(
     struct connections **ret, struct state *state, unsigned max, struct err *err)
 {
@@ -192,7 +205,7 @@ int connections_open(
     all->share = max / 8 > SHARE_MIN ? max / 8 : SHARE_MIN;
     if (all->share > max / 4)
         all->share = max / 4;
-    all->count = max + max / 8 + EXTRA_MIN;
+    all->count = max + max / 8 + extra_places(max);
     all->items = xcalloc(all->count, sizeof(*all->items));
     (void)pthread_mutex_init(&all->lock, NULL);
     for (unsigned i = all->count; i-- > 0;) {
@@ -225,12 +238,13 @@ void connections_close(struct connections *all)
 }
 
 /* Whether a connection that proved itself may go for another: it has no request under way.
- * Without keys to prove itself by, one that sends its request slowly may go as well. */
+ * Without keys to prove itself by, one that sends its request or takes its reply slowly may go
+ * as well. */
 static bool is_idle(const struct connection *c, uint64_t now)
 {
     enum phase phase = phase_of(c);
-    bool is_slow = (phase == PHASE_NEXT || phase == PHASE_BODY) &&
-                   now > (c->phase_since >> PHASE_BITS) + SILENT_MS;
+    bool is_slow = phase != PHASE_HANDLING && phase != PHASE_TAKEN &&
+                   now > (c->phase_since >> PHASE_BITS) + STRANGER_MS;
     return c->is_proven && (phase == PHASE_IDLE || (is_slow && c->all->state->keys.count == 0));
 }
 

@@ -6,7 +6,7 @@ BUILD ?= build
 PYTHON := /usr/bin/python3
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-asan test-vm test-deploy fuzz bench soak lint format clean runtimes \
+.PHONY: build run check test test-asan test-vm test-deploy fuzz bench soak lint format clean runtimes \
 	install-deps help
 
 build: $(BUILD)/build.ninja ## build the programs into build/
@@ -22,9 +22,13 @@ run: ## install what is missing, build, serve on 127.0.0.1:8000
 	@echo "hermes: http://127.0.0.1:8000 unless .env or the environment say otherwise; Ctrl-C ends it"
 	@exec $(BUILD)/hermes serve
 
-test: ## install what is missing, build, run all tests
+check: build ## the quick look: unit tests, layers, style, one test per area
+	@tools/check.sh $(BUILD)
+
+test: ## install what is missing, build, run all tests; T=tests/judge runs a part
 	@tools/install-deps.sh build test $(if $(filter true,$(CI)),runtimes)
-	@tools/test.sh $(BUILD)
+	@$(if $(T),$(MAKE) --no-print-directory build && HERMES_BUILD_DIR=$(abspath $(BUILD)) \
+		PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra $(T) $(PYTEST_ARGS),tools/test.sh $(BUILD))
 
 test-asan: ## the same tests with the address and undefined-behaviour sanitizers
 	@tools/install-deps.sh build test

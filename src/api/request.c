@@ -244,7 +244,7 @@ static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 static bool has_place(const struct http_request *req)
 {
     bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
-    return !is_proof || connection_prove(req->connection);
+    return !is_proof || connection_prove(req->connection, req->owner);
 }
 
 static enum MHD_Result refuse_full(struct http_request *req)

@@ -49,6 +49,7 @@ struct connection {
     bool is_unix;
     bool is_closing; /* told to, but its thread still has it */
     int fd;
+    int owner;      /* of a proven one: index of its key, -1 without keys */
     uint16_t crowd; /* of its address */
     uint64_t begun_ms;
     _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
@@ -65,6 +66,8 @@ struct connections {
     unsigned share;     /* of max, for strangers */
     unsigned strangers; /* neither counts those that are closing */
     unsigned proven;
+    unsigned *of_key; /* of those, by owner + 1 */
+    unsigned most;    /* of one key, where there are several */
     struct siphash_key secret;
     unsigned crowds[CROWDS]; /* strangers by their address */
     struct connection *free_list;
@@ -205,6 +208,11 @@ int connections_open(
     all->share = max / 8 > SHARE_MIN ? max / 8 : SHARE_MIN;
     if (all->share > max / 4)
         all->share = max / 4;
+    size_t keys = service->keys.count;
+    all->of_key = xcalloc(keys + 1, sizeof(*all->of_key));
+    all->most = max - all->share;
+    if (keys > 1)
+        all->most -= all->most / 4;
     all->count = max + max / 8 + extra_places(max);
     all->items = xcalloc(all->count, sizeof(*all->items));
     (void)pthread_mutex_init(&all->lock, NULL);
@@ -234,6 +242,7 @@ void connections_close(struct connections *all)
     close_fd(&all->stop_fd);
     (void)pthread_mutex_destroy(&all->lock);
     free(all->items);
+    free(all->of_key);
     free(all);
 }
 
@@ -252,6 +261,8 @@ static void count_out(struct connection *c)
 {
     struct connections *all = c->all;
     all->proven -= c->is_proven;
+    if (c->is_proven)
+        all->of_key[c->owner + 1]--;
     all->strangers -= !c->is_proven;
     all->crowds[c->crowd] -= !c->is_proven;
 }
@@ -267,14 +278,18 @@ static void push_out(struct connection *c)
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-/* Closes the connection that has been idle for longest; false when none is. */
-static bool close_idlest(struct connections *all)
+enum { ANY_KEY = -2 };
+
+/* Closes the connection, of one key or of any, that has been idle for longest; false when none
+ * is. */
+static bool close_idlest(struct connections *all, int owner)
 {
     struct connection *idlest = NULL;
     uint64_t now = clock_ms();
     for (unsigned i = 0; i < all->count; i++) {
         struct connection *c = &all->items[i];
         if (c->is_open && !c->is_closing && is_idle(c, now) &&
+            (owner == ANY_KEY || c->owner == owner) &&
             (!idlest || c->phase_since < idlest->phase_since))
             idlest = c;
     }
@@ -356,17 +371,24 @@ struct connection *connection_begin(
     return c;
 }
 
-bool connection_prove(struct connection *c)
+bool connection_prove(struct connection *c, int owner)
 {
     struct connections *all = c->all;
+    unsigned *own = &all->of_key[owner + 1];
+    bool has_room = true;
     if (c->is_proven)
         return true;
     (void)pthread_mutex_lock(&all->lock);
-    bool has_room = all->proven < all->max - all->share || close_idlest(all);
+    if (*own >= all->most)
+        has_room = close_idlest(all, owner);
+    else if (all->proven >= all->max - all->share)
+        has_room = close_idlest(all, ANY_KEY);
     if (has_room && !c->is_closing) {
         count_out(c);
         c->is_proven = true;
+        c->owner = owner;
         all->proven++;
+        (*own)++;
     }
     (void)pthread_mutex_unlock(&all->lock);
     return has_room;

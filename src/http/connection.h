@@ -41,10 +41,11 @@ struct connection *connection_begin(
     struct connections *all, int fd, const struct sockaddr *from);
 void connection_end(struct connection *c);
 
-/* It is no stranger's from here on, and no stranger can push it out. Where all others are
- * taken, the one that has waited longest for its next request is closed; false when none waits:
- * the request gets 503. */
-bool connection_prove(struct connection *c);
+/* It is no stranger's from here on, and no stranger can push it out: its caller has the key
+ * `owner` (-1 where there are no keys). One of several keys may have three quarters of these
+ * places. Where all places that the key may have are taken, the connection that has waited
+ * longest for its next request is closed; false when none waits: the request gets 503. */
+bool connection_prove(struct connection *c, int owner);
 
 /* Whether it ever got as far as a request line. */
 bool connection_has_spoken(const struct connection *c);

@@ -27,6 +27,12 @@ def open_to_all():
     yield from serve(env={"HERMES_MAX_CONNECTIONS": str(PLACES)})
 
 
+@pytest.fixture(scope="module")
+def shared():
+    yield from serve(env={"API_TOKEN": KEY, "AUTH_TOKEN": "other-key",
+                          "HERMES_MAX_CONNECTIONS": str(PLACES)})
+
+
 class Herd:
     """Connections that are held, and what became of them."""
 
@@ -259,3 +265,22 @@ def test_a_slow_upload_without_keys_has_its_time(open_to_all):
     s.sendall(BODY[1:])
     assert s.recv(65536).startswith(b"HTTP/1.1 200 ")
     s.close()
+
+
+def test_one_key_does_not_keep_out_another(shared, keyed):
+    """Its connections with slow bodies are three quarters of the places at most. With one key alone they
+    may be all: that is the control."""
+    slow = HEAD + AUTH + b"Content-Length: 9\r\n\r\n{"
+    herd = Herd(shared, PLACES + 8, slow)
+    alone = Herd(keyed, PLACES + 8, slow)
+    try:
+        places = PLACES - PLACES // 4
+        assert wait_until(lambda: herd.alive() <= places * 3 // 4, 10 * SLOW), herd.alive()
+        assert wait_until(lambda: alone.alive() <= places, 10 * SLOW), alone.alive()
+        assert alone.alive() > places * 3 // 4
+        for _ in range(5):
+            reply = shared.run("bash", "echo x", key="other-key")
+            assert reply.status == 200, reply
+    finally:
+        herd.close()
+        alone.close()

@@ -5,6 +5,7 @@
 
 #include "http/compat/pydantic.h"
 #include "http/gate.h"
+#include "http/origin.h"
 #include "http/routes.h"
 
 #include <microhttpd.h>
@@ -116,6 +117,18 @@ static enum MHD_Result see(void *context, enum MHD_ValueKind kind, const char *n
     return MHD_YES;
 }
 
+/* Half of it as a list, as Host and as Origin: a name of ours has no byte that could end it
+ * early, and a page of ours has its scheme. */
+static void check_names(const char *text)
+{
+    const char *rest = text + strlen(text) / 2;
+    (void)origin_is_listed(text, rest);
+    if (host_is_ours(text, rest) && strpbrk(text, "@/?#\\% \t\r\n,"))
+        abort();
+    if (origin_is_host(text, rest) && strncasecmp(text, "http", 4) != 0)
+        abort();
+}
+
 /* Splits off the target, "1.0" or "1.1", then headers. */
 static void check_request(char *text)
 {
@@ -162,6 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t half = len / 2;
     if (gate_header_ok(text, half, text + half, len - half) && memchr(text, '\n', len))
         abort();
+    check_names(text);
     check_request(text);
     free(text);
     return 0;

@@ -208,7 +208,7 @@ int connections_open(
     all->share = max / 8 > SHARE_MIN ? max / 8 : SHARE_MIN;
     if (all->share > max / 4)
         all->share = max / 4;
-    size_t keys = service->keys.count;
+    size_t keys = state->keys.count;
     all->of_key = xcalloc(keys + 1, sizeof(*all->of_key));
     all->most = max - all->share;
     if (keys > 1)

@@ -243,16 +243,8 @@ static enum MHD_Result refuse(struct http_request *req, const struct err *err)
 /* Whether there is a place for the connection of a caller that has proven itself. */
 static bool has_place(const struct http_request *req)
 {
-<<<<<<< HEAD:src/http/request.c
     bool is_proof = req->owner >= 0 || req->state->keys.count == 0;
-    return !is_proof || connection_prove(req->connection);
-||||||| 90d4616:src/api/request.c
-    bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
-    return !is_proof || connection_prove(req->connection);
-=======
-    bool is_proof = req->owner >= 0 || req->service->keys.count == 0;
     return !is_proof || connection_prove(req->connection, req->owner);
->>>>>>> w-int:src/api/request.c
 }
 
 static enum MHD_Result refuse_full(struct http_request *req)

@@ -17,7 +17,7 @@ struct session_box_spec {
 
 /* All descriptors are -1 while the session has no box. All are non-blocking. */
 struct session_box {
-    /* carries spawn_command and spawn_event; end of file means that the box is gone */
+    /* Carries spawn_command and spawn_event; end of file means that the box is gone. */
     int socket;
     int out_fd;
     int err_fd;

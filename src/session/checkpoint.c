@@ -69,7 +69,7 @@ json_t *session_checkpoints(struct session *s)
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *at = all->first; at; at = at->next) {
         if (at->checkpoint[0] && str_eq(at->origin, s->id) && at->has_kernel)
-            /* the list has the newest first */
+            /* The list has the newest first. */
             (void)json_array_insert_new(list, 0, to_json(at));
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -107,7 +107,7 @@ int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_
     session_give(s);
     if (r < 0)
         return r;
-    /* it is listed: another thread may have ended it already */
+    /* It is listed: another thread may have ended it already. */
     (void)pthread_mutex_lock(&copy->lock);
     session_box_command(&copy->box, COMMAND_PAUSE);
     (void)pthread_mutex_unlock(&copy->lock);

@@ -32,9 +32,9 @@ enum {
     GRACE_MS = 2000,   /* from the interrupt to the kill */
     WORD_MS = 10000,   /* for an event of the spawner; generous, for a very busy machine */
     SETTLED_MS = 5000, /* for the frame `settled`, between two execs */
-    /* bytes read after `done`; a background process may print without end */
+    /* Bytes read after `done`; a background process may print without end. */
     DRAIN_MAX = 4 << 20,
-    /* bytes; printing more than this and four times the kept output stops the code */
+    /* Bytes; printing more than this and four times the kept output stops the code. */
     OUTPUT_MAX = 64 << 20,
     CPU_STEP_MS = 2, /* shortest time between two questions about CPU time */
     STARVED_MS = 50, /* pause before the channel is read again, when memory was short */

@@ -71,7 +71,7 @@ struct session {
     char message[200];
     struct session_waiter *waiters;
     bool is_deleted;
-    /* it belonged to an earlier server process and only answers that it is dead */
+    /* It belonged to an earlier server process and only answers that it is dead. */
     bool is_past;
     bool is_over;    /* its lifetime has ended; the holder must end it */
     bool has_kernel; /* an interpreter runs and accepts code */
@@ -81,8 +81,8 @@ struct session {
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
     char origin[ID_MAX]; /* id of the session that it is a copy of */
-    /* its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
-     * list that a caller sees */
+    /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
+     * list that a caller sees. */
     char checkpoint[CHECKPOINT_NAME_MAX + 1];
     uint64_t charged_ns; /* CPU time of the box that its key was charged for */
     uint64_t asked_ms;   /* when the tick last asked for that CPU time */

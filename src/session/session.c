@@ -425,7 +425,7 @@ static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
     bool is_checkpoint = s->checkpoint[0];
     bool is_alone = is_checkpoint && is_orphan(all, s);
     (void)pthread_mutex_lock(&s->lock);
-    /* read it after taking the lock, or used_ms could be later than now */
+    /* Read it after taking the lock, or used_ms could be later than now. */
     uint64_t now = clock_ms();
     session_refresh(s);
     bool is_late = now >= s->end_ms;

@@ -13,7 +13,7 @@ enum {
     TERMINAL_COLS = 120,
     TERMINAL_SIDE_MAX = 1000,    /* largest number of rows or columns */
     TERMINAL_CONTROL_MAX = 1024, /* bytes of a control message */
-    /* three pings without an answer (PING_MS, terminal_control.c) */
+    /* Three pings without an answer (PING_MS, terminal_control.c). */
     TERMINAL_SILENT_MS = 60000,
 };
 

@@ -53,7 +53,7 @@ enum terminal_verdict terminal_judge(
     struct terminal_silence *s, bool is_listening, uint64_t now_ms)
 {
     if (!is_listening)
-        /* the server does not read now, so silence is not the client's fault */
+        /* The server does not read now, so silence is not the client's fault. */
         s->since_ms = now_ms;
     if (now_ms - s->since_ms >= TERMINAL_SILENT_MS)
         return TERMINAL_GIVE_UP;

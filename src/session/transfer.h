@@ -12,7 +12,7 @@ struct transfer {
     int fd;
     unsigned stall_ms; /* longest time without progress before the helper is given up */
     bool is_counted;   /* it is counted in the session's `transfers` */
-    /* upload: bytes not sent yet, also counted in the session's `uploading` */
+    /* Upload: bytes not sent yet, also counted in the session's `uploading`. */
     uint64_t pending;
     uint64_t left;      /* download: bytes not received yet */
     struct purse purse; /* counts its memory in the server's ledger */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// The JavaScript kernel of a session (docs/internals/kernels.md). Code is evaluated in this isolate by V8's REPL mode,
-// through an inspector session to ourselves: top-level await, names that can be declared again, the last value.
+// The interpreter of a JavaScript session (docs/internals/kernels.md). V8's REPL mode evaluates code in this isolate,
+// through an inspector session to ourselves. It provides top-level await, redeclaration and the value of the code.
 //
-// User code may change anything it can reach, String.prototype as well as fs.writeSync. So this file loads itself a
-// second time, into a context of its own with its own String, Array, Object, and what it calls of node is put into
-// local names before user code runs. `realm` is what is the user's: things that are handed out are made from it.
+// User code may change anything it can reach, such as String.prototype or fs.writeSync. So this file loads itself a
+// second time into a context with its own String, Array and Object, and copies the node functions that it calls into
+// local names before user code runs. `realm` is the user's context: values for user code are made from it.
 /* global realm */
 if (typeof realm === 'undefined') {
   const vm = require('vm');
@@ -54,7 +54,7 @@ const DEPTH_MAX = 32;
 const TRACEBACK_MAX = 65536;
 const PROTOCOL_BROKEN = 70;
 const CHANNEL_LOST = 71;
-// Names that code evaluated for us calls; they do nothing when user code does.
+// Globals that our own evaluated code calls. They do nothing when user code calls them.
 const RUN = '$hermes_run';
 const TAKE = '$hermes_take';
 const IMPORT = '$hermes_import';
@@ -92,7 +92,7 @@ const state = {
   offered: [], tools: {}, calls: new Map(), generation: 0, callCount: 0,
 };
 
-// What console.log() loads when it is first called: an interrupt in the middle of that would break it for good.
+// Loads what console.log() needs at its first call: an interrupt during that call would break it for good.
 new console.Console(new Writable({ write(data, encoding, done) { done(); } })).log({});
 
 // Frames.
@@ -103,7 +103,7 @@ function writeAll(fd, data) {
       at += writeSync(fd, data, at);
     } catch (problem) {
       if (problem.code !== 'EAGAIN') throw problem;
-      wait(pause, 0, 0, 1); // the socket is not blocking: libuv reads from it
+      wait(pause, 0, 0, 1); // libuv has made the socket non-blocking
     }
   }
 }
@@ -154,9 +154,9 @@ function onFrame(kind, payload) {
   switch (kind) {
     case 'exec':
       if (state.running) exitNow(PROTOCOL_BROKEN);
-      signalCame(); // when nothing ran: whose it is cannot be told, and the server's own have been settled
+      signalCame(); // drops a signal from idle time: the server has settled its own signals
       state.running = { early: state.early, finish() { this.early = true; } };
-      later(execute, decode(payload)); // after signals that came before it
+      later(execute, decode(payload)); // handles earlier signals first
       break;
     case 'stdin': state.stdin = bufferFrom(payload); break;
     case 'tools': state.offered = fromJson(payload); break;
@@ -187,11 +187,11 @@ function execute(code) {
   state.offered = [];
   try {
     setUpRequire();
-  } catch { /* the code broke what this needs; it has the old one */ }
+  } catch { /* the code broke something that this needs; it keeps the old require */ }
   run.finish = (outcome) => {
     if (run.ended) return;
     run.ended = true;
-    // Rejections that nobody handles are told after the microtasks; they are this exec's.
+    // Node reports unhandled rejections after the microtasks. They belong to this exec.
     later(() => finish(run, outcome));
   };
   if (early) run.finish({ interrupted: true });
@@ -221,7 +221,7 @@ function evaluate(code, run, kind) {
   if (watch && !run.ended && !run.timer) beginToLook(run);
 }
 
-// {a: 1} is meant as an object when it can be one.
+// Treats {a: 1} as an object literal if it parses as one.
 function asObject(code) {
   if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return null;
   try {
@@ -234,7 +234,7 @@ function asObject(code) {
 
 const runner = new vm.Script(`${RUN}()`, { filename: 'node:hermes' });
 
-// A name that was declared as another kind before: nothing has run yet, so it can be tried as that kind.
+// The name was declared before as another kind. Nothing has run yet, so try again with that kind.
 function nextKind(kind, answer, code) {
   const details = answer.exceptionDetails;
   const text = details && details.exception && details.exception.description || '';
@@ -243,7 +243,7 @@ function nextKind(kind, answer, code) {
   try {
     new vm.Script(`async () => {${rewrite(code, IMPORT, 'let')}\n}`);
   } catch (problem) {
-    if (/already been declared/.test(problem.message)) return null; // twice in this very code
+    if (/already been declared/.test(problem.message)) return null; // declared twice in this code
   }
   return { let: 'var', var: 'all let' }[kind] || null;
 }
@@ -263,7 +263,7 @@ function settle(answer, run, code, name) {
   run.finish({ error });
 }
 
-// The value itself, from what the inspector says about it.
+// Gets the value itself from the inspector's description of it.
 function toValue(remote) {
   if (remote.objectId) {
     let taken;
@@ -293,7 +293,7 @@ function finish(run, outcome) {
     }
     try {
       realm.globalThis._ = value;
-    } catch { /* the code made it so */ }
+    } catch { /* the code made `_` read-only */ }
   }
   withdrawTools();
   takeStdin();
@@ -313,7 +313,7 @@ function finish(run, outcome) {
 }
 
 function where() {
-  try { state.cwd = cwdNow(); } catch { /* deleted: what it was */ }
+  try { state.cwd = cwdNow(); } catch { /* deleted: keep the old name */ }
   return state.cwd;
 }
 
@@ -333,7 +333,7 @@ function text(make) {
   }
 }
 
-// What was thrown, whatever it is; without our own frames.
+// Describes a thrown value of any kind, without our own stack frames.
 function describe(problem) {
   if (!types.isNativeError(problem) && !(problem instanceof realm.Error)) {
     const shown = text(() => inspect(problem));
@@ -345,7 +345,7 @@ function describe(problem) {
   return { name, value, stack: trim(stack) };
 }
 
-// Without our frames, and without what called us.
+// Removes our own stack frames and those of our callers.
 function trim(stack) {
   const kept = [];
   for (const line of stack.split('\n')) {
@@ -396,10 +396,10 @@ function display(value, options) {
   else print(bundle['text/plain']);
 }
 
-// Interrupts. A running script is terminated by node's own watch for SIGINT, which it has for the vm; what is left is
-// a script that awaits. Node keeps that watch only while a script runs, and lets SIGINT end the process for a moment
-// after it. So we keep it for good (nested twice: leaving one level tells and clears what came), look while code
-// awaits, and keep listeners of the code from taking the signal away from it.
+// Interrupts. Node's SIGINT watchdog for the vm module terminates a running script, but not one that awaits. Node
+// keeps the watchdog only while a script runs, and for a moment after it SIGINT would end the process. So we keep it
+// for good. It is started twice: stopping one level reports and clears a pending signal. We poll it while code awaits,
+// and prevent the code's own SIGINT listeners from replacing it.
 const watch = (() => {
   try {
     const binding = process.binding('contextify');
@@ -425,20 +425,20 @@ function keepWatch() {
   awaitSignals();
 }
 
-// A callback that was ended did not take its entry from the stack of asynchronous calls; node would abort over that.
+// A terminated callback leaves its entry on node's stack of async contexts. Node would abort because of that.
 function tolerateTermination() {
   const keep = process_.noDeprecation;
   process_.noDeprecation = true;
   try {
     const { async_hook_fields: fields, constants } = process_.binding('async_wrap');
     fields[constants.kCheck] = 0;
-  } catch { /* then such a callback ends the session */ }
+  } catch { /* such a callback then ends the session */ }
   process_.noDeprecation = keep;
 }
 
-// A child that we wait for gets the signal, too. When its end ends the code by an error, just as node ends the code by the
-// signal, V8 aborts: what ends between the two is no code any more. So the signal is waited for where the child has died
-// of it; it ends this wait.
+// A child process that the code waits for gets the signal too. Its death raises an error in the code. V8 aborts when
+// node terminates the code at that very moment. So when the child has died of SIGINT, wait for our own signal here:
+// the termination ends this wait.
 const AWAIT_SIGNAL = `(call, name, wait) => ({
   [name](...args) {
     let died = false;
@@ -474,8 +474,9 @@ function signalCame() {
   return came;
 }
 
-// Code that spins after an await, or in a callback, lets us look at nothing. A thread sees that a signal came, that an
-// exec awaits, and that we did not look for a while; it has the inspector end what runs. It is made when code first awaits.
+// While code spins after an await or in a callback, we cannot poll for signals. A thread notices that a signal is
+// pending, that an exec awaits and that we have not polled for a while. It then terminates the code through the
+// inspector. The thread is made when code first awaits.
 const GUARD = `
 const { workerData } = require('worker_threads');
 const { Session } = require('inspector');
@@ -494,7 +495,7 @@ setInterval(() => {
     session.post('Runtime.terminateExecution', () => session.disconnect());
   }
 }, 50);`;
-const seen = new Int32Array(new SharedArrayBuffer(8)); // an exec awaits; how often we looked
+const seen = new Int32Array(new SharedArrayBuffer(8)); // [0]: an exec awaits; [1]: how often we polled
 const { add, store } = Atomics;
 let guard = null;
 
@@ -508,12 +509,12 @@ function beginToLook(run) {
     guard.on('error', () => {});
     guard.unref();
   } catch {
-    guard = {}; // no more threads: such code cannot be interrupted then
+    guard = {}; // no thread is left: such code cannot be interrupted
   }
 }
 
-// The server signalled, and asks that this has passed before the next exec comes. When the code did not end by the
-// signal it is still on its way to us: through a thread of node's, or the loop.
+// The server has sent a signal and wants it handled before the next exec. If it did not end the code, it is still on
+// its way to us, through a thread of node or the event loop.
 function settleSignals(round) {
   state.signalled = state.signalled || signalCame() || state.early;
   if (!state.signalled && round < SETTLE_ROUNDS) return void once(settleSignals, 2, round + 1);
@@ -534,7 +535,7 @@ function look() {
 function onInterrupt() {
   if (state.running) {
     state.running.finish({ interrupted: true });
-  } else { // meant for code that is in the channel, if there is any in this turn of the loop
+  } else { // meant for an exec that is still in the channel, if it comes in this turn of the loop
     state.early = true;
     later(() => later(() => { state.early = false; }));
   }
@@ -551,10 +552,10 @@ function onUncaught(problem) {
 function writeText(fd, words) {
   try {
     writeAll(fd, bufferFrom(words));
-  } catch { /* nobody reads */ }
+  } catch { /* the pipe is closed */ }
 }
 
-// stdin: a file without a name, put on descriptor 0 (the lowest free one is what open() gives).
+// stdin: an unlinked file on descriptor 0. open() returns the lowest free descriptor, which is 0 after a close.
 
 function giveStdin() {
   const data = state.stdin;
@@ -562,7 +563,7 @@ function giveStdin() {
   state.hasStdin = Boolean(data && data.length);
   state.stdinStream = null;
   try {
-    try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed it
+    try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed 0
     if (!state.hasStdin) return;
     const name = join(tmpdir(), `.stdin-${process_.pid}-${state.count}`);
     const fd = openSync(name, 'wx+', 0o600);
@@ -576,7 +577,7 @@ function giveStdin() {
 }
 
 function putOnZero(name) {
-  try { closeSync(0); } catch { /* the code did */ }
+  try { closeSync(0); } catch { /* the code has closed it */ }
   openSync(name, 'r');
 }
 
@@ -607,7 +608,7 @@ function setUpRequire() {
   define(IMPORT, makeImport(module.filename));
 }
 
-// import() as if it stood in that file; a script of our own, since what the inspector evaluates may not import.
+// An import() that resolves as in `filename`. It needs a script of its own: code from the inspector cannot import.
 function makeImport(filename) {
   const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
   let load = realm.import;
@@ -670,7 +671,7 @@ function makeTool(name, order, generation) {
   });
 }
 
-// One object is the whole input; otherwise arguments go by the order of the schema.
+// A single object is the whole input. Otherwise arguments follow the order of the schema.
 function toInput(name, order, args) {
   const [first] = args;
   if (args.length === 1 && first !== null && typeof first === 'object' && !Array.isArray(first)) return first;
@@ -684,7 +685,7 @@ function toInput(name, order, args) {
 
 function onToolResult(answer) {
   const call = answer && state.calls.get(String(answer.id));
-  if (!call) return; // late, or for nobody
+  if (!call) return; // late, or unknown
   state.calls.delete(String(answer.id));
   if ('error' in answer) call.reject(new ToolError(String(answer.error)));
   else call.resolve(answer.output);
@@ -701,7 +702,7 @@ function withdrawTools() {
 
 // The session.
 
-// That the way in which we let code import is experimental is nothing the user can act on.
+// Hides the warning that our way of importing is experimental: the user can do nothing about it.
 function hideWarning() {
   const emit = process_.emitWarning;
   process_.emitWarning = function (warning, ...rest) {
@@ -720,7 +721,7 @@ function begin() {
   define('display', display);
   define(RUN, () => state.go && state.go(), false);
   define(TAKE, (value) => state.take && state.take(value), false);
-  // Output is there when it is written, not when the loop comes to it; and children get pipes that block.
+  // Write output at once instead of from the event loop, and give children blocking pipes.
   for (const { _handle: handle } of [process_.stdout, process_.stderr]) {
     if (handle && handle.setBlocking) handle.setBlocking(true);
   }

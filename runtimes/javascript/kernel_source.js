@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// What a cell may say beyond a script: import, and declaring a name again. V8's REPL mode knows top-level await and
-// `let x` after `let x`, but neither import nor a change of kind; so words are exchanged, in place, so that lines stay.
+// Rewrites code of a cell that V8's REPL mode does not accept: static imports, and redeclaration of a name as another
+// kind. (REPL mode does accept top-level await and `let x` after `let x`.) Words are replaced in place, so that line
+// numbers stay.
 
 const WORD = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/uy;
 const NUMBER = /\.?\d[\w.]*/y;
 const BEFORE_REGEX = new Set(['return', 'typeof', 'instanceof', 'in', 'of', 'new', 'delete', 'void', 'throw', 'case',
   'do', 'else', 'await', 'yield']);
 
-// Calls visit(word, start, end, previous, depth, newline) for each word of the code that is no part of a string,
-// comment, regular expression or template text. `previous` is the token before it ('' at the start).
+// Calls visit(word, start, end, previous, depth, newline) for each word of the code outside strings, comments,
+// regular expressions and template text. `previous` is the token before it ('' at the start).
 function scan(code, visit) {
   let at = 0;
   let previous = '';
   let newline = false;
   let depth = 0;
-  const templates = []; // depth at which a ${ was opened
+  const templates = []; // depths at which a ${ was opened
   const token = (text) => { previous = text; newline = false; };
 
-  function template() { // from behind ` or }: to the end, or into ${
+  function template() { // from after ` or }, to the end of the template or into ${
     while (at < code.length) {
       const c = code[at++];
       if (c === '\\') at++;
@@ -106,7 +107,7 @@ function replace(code, edits) {
   return out + code.slice(at);
 }
 
-// import x, {a as b}, * as n from 'm'  ->  const {default: x, a: b} = await IMPORT('m')
+// import x, {a as b} from 'm'  ->  let {default: x, a: b} = await IMPORT('m')
 const STATIC = new RegExp([
   /import\s*(?:([\w$]+)\s*,?\s*)?/, /(?:\*\s*as\s+([\w$]+)\s*|\{([^}]*)\}\s*)?/, /from\s*("[^"\n]*"|'[^'\n]*')/,
   /(?:\s*(?:with|assert)\s*(\{[^}]*\}))?/].map((part) => part.source).join(''), 'y');
@@ -133,7 +134,8 @@ function importStatement(code, start, name) {
   return [start, STATIC.lastIndex, text + lines(whole)];
 }
 
-// `kind`: what top-level declarations become: 'let' (const too), 'var' or, for var as well, 'all let'.
+// `kind` is what top-level declarations become: 'let' (from const), 'var' (from let, const, class), or 'all let' (from
+// const and var).
 function rewrite(code, importName, kind = 'let') {
   const edits = [];
   let behind = 0;
@@ -143,7 +145,7 @@ function rewrite(code, importName, kind = 'let') {
       const next = /\s*(.)/y;
       next.lastIndex = end;
       const after = (next.exec(code) || [])[1];
-      if (after === '.' || after === ':') return; // import.meta, a key
+      if (after === '.' || after === ':') return; // import.meta, or a key of an object
       const edit = after === '(' ? [start, end, importName] : depth === 0 && importStatement(code, start, importName);
       if (edit) {
         edits.push(edit);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node, parked (src/spawn/pool.h): loaded with -r, before the program. It loads and compiles what
-// most programs use, waits for a job in libhermes-warm.so, and returns into node's own start, which
-// then runs the job's program as it would have run it anyway: same stack, same require.main.
+// Makes node a parked interpreter (src/spawn/pool.h). Node loads this file with -r, before the
+// program. It loads and compiles what most programs use, waits in libhermes-warm.so for a package,
+// and returns to node's normal start. Node then runs the package's program as it would have run it
+// anyway: same stack, same require.main.
 'use strict';
 
 const Module = require('module');
 const path = require('path');
 
-// Threads of the program load what -r names too, and go on.
+// Worker threads of the program load this file too; they must not wait.
 if (require('worker_threads').isMainThread) park();
 delete require.cache[__filename];
 Object.defineProperty(process, '_preload_modules', {value: []});
@@ -20,16 +21,17 @@ function park() {
   endQuickly(library.exports.exit);
   const words = library.exports.park();
   if (!words) process.exit(1);
-  const at = words.findIndex((word, i) => i > 0 && word[0] !== '-'); // past node's own options
+  const at = words.findIndex((word, i) => i > 0 && word[0] !== '-'); // skips node's own options
   const main = path.resolve(words[at]);
   process.argv = [process.argv[0], main, ...words.slice(at + 1)];
   process.execArgv = words.slice(1, at);
-  if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // node hears of it only so
+  if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // only an assignment tells node
   startWith(runMain, main);
 }
 
-// Node calls Module.runMain() next, with a path that it settled before. A bound function leaves no
-// frame in a stack trace, and by the time the program runs the property is what it was.
+// Node calls Module.runMain() next, with a path that it has already chosen. This replaces the path
+// once. A bound function leaves no frame in a stack trace, and the property is restored before the
+// program runs.
 function startWith(runMain, main) {
   Object.defineProperty(Module, 'runMain', {
     configurable: true,
@@ -40,9 +42,9 @@ function startWith(runMain, main) {
   });
 }
 
-// When the program has ended well and nobody listens for that, there is nothing to take apart: node
-// would give its memory back piece by piece, the kernel does it at once. process.emit stays what it
-// is, but for the moment in which node asks for it to tell of the end.
+// When the program has succeeded and has no `exit` listener, the process can end at once: node would
+// free its memory piece by piece, Linux does it in one step. process.emit is replaced only for the
+// moment in which node reads it to emit `exit`.
 function endQuickly(exit) {
   const emit = process.emit;
   let isOver = false;
@@ -63,7 +65,7 @@ function endQuickly(exit) {
   });
 }
 
-// Nothing below /box is looked at here: node would remember that it was not there.
+// Must not look at any path below /box: node would remember that the file did not exist.
 function rehearse(runMain, library) {
   const program = '/usr/lib/hermes/rehearsal.js';
   const [reader, writer] = library.pipe();
@@ -73,5 +75,5 @@ function rehearse(runMain, library) {
   delete require.cache[program];
   delete process.mainModule;
   import('data:text/javascript,export default 1');
-  process._tickCallback?.(); // what the above left to do later
+  process._tickCallback?.(); // runs what the lines above have queued
 }

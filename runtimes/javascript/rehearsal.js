@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What most programs use, once: node runs this as a program before it is parked (park.js).
+// Uses once what most programs use. Node runs this as a program before it is parked (park.js).
 'use strict';
 const fs = require('fs');
 const net = require('net');

@@ -8,7 +8,7 @@ What it needs of others (IPython, traceback) may fail at any time; then there is
 """
 import builtins
 
-__builtins__ = dict(vars(builtins))  # every function below sees this copy: user code can patch the real ones
+__builtins__ = dict(vars(builtins))  # functions below use this copy: user code can patch the real ones
 
 import ast  # noqa: E402
 import io  # noqa: E402
@@ -30,7 +30,7 @@ from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
 
 BROKEN_PROTOCOL, LOST_CHANNEL = 70, 71  # exit statuses
 TRACEBACK_MAX = 65536
-FUTURE_FLAGS = 0x1FE0000  # CO_FUTURE_*: what `from __future__ import` in one cell means for the next
+FUTURE_FLAGS = 0x1FE0000  # CO_FUTURE_*: `from __future__ import` also applies to later cells
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 CO_COROUTINE = 0x80
 
@@ -82,7 +82,7 @@ class Kernel:
         self.user_handler = default_int_handler
         self.cwd = "/"
 
-    # The session: frames in, frames out.
+    # The session: reads frames and answers them.
 
     def serve(self, fd):
         set_inheritable(fd, False)
@@ -105,12 +105,12 @@ class Kernel:
                     self.offered = self.channel.decode(payload)
                 elif kind == "fork":
                     self.forker.fork()
-                elif kind == "settle":  # a signal that came before was for no exec to come
+                elif kind == "settle":  # a signal from before must not hit the next exec
                     self.early = False
                     self.channel.send("settled", None)
                 elif kind in ("jobs", "kill_job"):
                     self.channel.send("jobs", [])
-                elif kind != "tool_result":  # a late one is for a call that was given up
+                elif kind != "tool_result":  # a late answer belongs to a call that was given up
                     _exit(BROKEN_PROTOCOL)
         except ChannelGone:
             _exit(0)
@@ -144,7 +144,7 @@ class Kernel:
         try:
             self.cwd = getcwd()
         except OSError:
-            pass  # deleted: what it was is the best answer
+            pass  # the directory was deleted: keep its old name
         return self.cwd
 
     # One exec.
@@ -183,7 +183,7 @@ class Kernel:
             except BaseException as problem:
                 self.note(problem, outcome)
             self.flush()
-        except BaseException as problem:  # in the handlers above
+        except BaseException as problem:  # raised in the handlers above
             outcome.interrupted = isinstance(problem, KeyboardInterrupt)
             outcome.error = outcome.error or self.describe(problem)
         while True:
@@ -248,7 +248,7 @@ class Kernel:
         try:
             linecache.cache[name] = len(source), None, [line + "\n" for line in lines], name
         except Exception:
-            pass  # then tracebacks have no source lines
+            pass  # tracebacks then have no source lines
         tree = compile(source, name, "exec", self.flags | ast.PyCF_ONLY_AST, True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not is_silenced(tree.body[-1], lines):
@@ -329,7 +329,7 @@ class Kernel:
             try:
                 fstat(0)
             except OSError:
-                open_file("/dev/null", os.O_RDONLY)  # the code closed it: the lowest free one is 0
+                open_file("/dev/null", os.O_RDONLY)  # the code closed 0, so open() returns 0
         if sys.stdin is self.streams[0]:
             sys.stdin = sys.__stdin__ = open_stdio(0)
         self.streams[0] = sys.__stdin__

@@ -16,7 +16,7 @@ from kernel_channel import FRAME_MAX, encode, to_text  # noqa: E402
 NO_NETWORK = ("%%%s: this session has no network yet, so nothing can be installed. Packages that are installed "
               "can be imported; ask for others to be added to the image.")
 
-# Methods that an object may have to show itself, and what they give.
+# Methods by which an object shows itself, and the MIME type of the result.
 METHODS = (("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"), ("_repr_latex_", "text/latex"),
            ("_repr_svg_", "image/svg+xml"), ("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg"),
            ("_repr_json_", "application/json"), ("_repr_javascript_", "application/javascript"),
@@ -31,7 +31,7 @@ def sendable(bundle):
             if isinstance(data, (bytes, bytearray, memoryview)):
                 data = b2a_base64(data, newline=False).decode("ascii")
             elif mime.startswith("image/") and isinstance(data, str) and "svg" not in mime:
-                data = data.replace("\n", "")  # base64 in lines
+                data = data.replace("\n", "")  # base64 with line breaks
             length = len(encode(data, 1)) + len(mime) + 8
         except (TypeError, ValueError, RecursionError) as problem:
             dropped.append("%s: %s" % (mime, to_text(lambda: str(problem))))
@@ -112,7 +112,7 @@ class Plain:
 
     def publish(self, bundle):
         made = sendable(bundle)
-        if getpid() != self.kernel.pid or not self.kernel.busy:  # a child of the code, a thread that outlived it
+        if getpid() != self.kernel.pid or not self.kernel.busy:  # in a child, or in a thread that outlived its exec
             print(made["text/plain"])
         else:
             self.kernel.channel.send("display", made)
@@ -242,7 +242,7 @@ def watch_matplotlib(rich):
     """There is no screen: Agg, and show() means show here. Set when pyplot is loaded, and not by a backend of
     our own, whose name programs started by the user would inherit and not find."""
     os.environ.setdefault("MPLBACKEND", "agg")
-    # Its caches are no files of the user's.
+    # Keeps matplotlib's caches out of the user's files.
     os.environ.setdefault("MPLCONFIGDIR", os.environ.get("TMPDIR", "/tmp") + "/.matplotlib")
 
     def adapt(pyplot):

@@ -21,7 +21,7 @@ from os import (  # noqa: E402
     readlink, sendfile, stat, strerror, write)
 from stat import S_ISCHR, S_ISDIR, S_ISFIFO, S_ISREG, S_ISSOCK  # noqa: E402
 
-CLONE = 56  # x86-64; elsewhere the server does not ask
+CLONE = 56  # system call number on x86-64; the server does not ask elsewhere
 CLONE_PARENT = 0x8000
 PLACES = "/box", "/tmp", "/dev/shm"
 
@@ -98,7 +98,7 @@ class Forker:
             try:
                 status = fstat(fd)
             except OSError:
-                continue  # the one that read the list
+                continue  # the descriptor that listdir() itself used
             self.sort(fd, status, places, files, pipes)
         with open_text("/proc/self/maps") as maps:
             for line in maps:
@@ -123,7 +123,7 @@ class Forker:
                           "some until it is waited for)" % fd)
         elif S_ISDIR(mode):
             raise Refusal("descriptor %d is a directory outside /box and /tmp; close it first" % fd)
-        elif S_ISCHR(mode) and status.st_rdev >> 8 == 1:  # /dev/null and the like
+        elif S_ISCHR(mode) and status.st_rdev >> 8 == 1:  # memory devices: /dev/null, /dev/zero, /dev/urandom
             return
         elif S_ISCHR(mode):
             raise Refusal("descriptor %d (%s) is a terminal; close it first" % (fd, readlink("/proc/self/fd/%d" % fd)))
@@ -182,7 +182,7 @@ class Forker:
             close(fd)
         kernel.pid, kernel.identity = getpid(), identity(kernel.channel.fd)
         kernel.channel.buffer.clear()
-        gc.freeze()  # a collection would write to every page
+        gc.freeze()  # a collection would write to all pages and unshare them
         ask(hello, b"h", b"m")
         try:
             chdir(where)
@@ -197,7 +197,7 @@ class Forker:
 def ask(fd, word, answer):
     write(fd, word)
     if read(fd, 1) != answer:
-        _exit(0)  # there will be no fork
+        _exit(0)  # the spawner has given up the copy
 
 
 def is_read_only(fd):

@@ -89,7 +89,7 @@ class Shell(InteractiveShell):
 
     showsyntaxerror = showindentationerror = showtraceback
 
-    # To the real stdout and without a terminal, which a box does not have.
+    # Commands write to the real stdout, without a terminal: a box has none.
     system = InteractiveShell.system_raw
 
     def begin(self):
@@ -158,10 +158,10 @@ def make_shell(main, rich):
     shell = Shell(config=config, user_module=main)
     for name in ("pip", "conda"):
         shell.register_magic_function(refuse(name), "line_cell", name)
-    shell.register_magic_function(lambda line="": None, "line", "matplotlib")  # figures are shown in any case
+    shell.register_magic_function(lambda line="": None, "line", "matplotlib")  # figures are always shown
     formatters = shell.display_formatter.formatters
     for mime in ("image/png", "image/svg+xml"):
         formatters[mime].for_type_by_name("matplotlib.figure", "Figure", lambda f, m=mime: draw(f).get(m))
-    for name in ("exit", "quit", "open"):  # builtins has those that fit
+    for name in ("exit", "quit", "open"):  # the kernel has put its own into builtins
         shell.user_ns.pop(name, None)
     return shell

@@ -65,7 +65,7 @@ class Tools:
 
         def tool(*args, **arguments):
             if len(args) == 1 and not arguments and isinstance(args[0], dict) and len(order) != 1:
-                arguments = dict(args[0])  # the whole input
+                arguments = dict(args[0])  # one dict is the whole input
             else:
                 if len(args) > len(order):
                     raise TypeError("%s() takes at most %d arguments: %s" % (name, len(order), ", ".join(order)))

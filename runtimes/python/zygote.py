@@ -21,9 +21,9 @@ import time
 import types
 from importlib.machinery import ModuleSpec, SourceFileLoader
 
-# What programs import most, as far as it is Python or built in: a library of its own, which hashlib,
-# decimal and shutil load, costs every box more than its import costs those who want it. Nothing here
-# may start a thread, open a descriptor or read a random number that stays.
+# The modules that programs import most, if they are pure Python or built in. Modules that load a shared
+# library (hashlib, decimal, shutil) are left out: they would cost every box more than their import costs
+# the programs that need them. No module here may start a thread, open a descriptor or keep a random number.
 import abc, argparse, array, ast, base64, bisect, collections, contextlib, copy, csv  # noqa: E401,F401
 import dataclasses, datetime, enum, errno, functools, heapq, importlib.util, inspect  # noqa: E401,F401
 import itertools, json, locale, logging, math, numbers, operator, pathlib, pickle  # noqa: E401,F401
@@ -32,9 +32,9 @@ import traceback, typing, unicodedata, urllib.parse, warnings, weakref  # noqa: 
 
 LIBRARY = "/usr/lib/hermes/libhermes-warm.so"
 
-# A box pays for every page that it writes to, and each Python function that runs writes to several: it
-# counts references and adapts its code. So what boxes need is made here, ahead, and done by built-in
-# functions where that can be.
+# A box pays for every page that it writes to. A running Python function writes to several: it counts
+# references and adapts its code. So the zygote makes what boxes need ahead of time, and uses built-in
+# functions where possible.
 ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 MAIN_THREAD = threading.main_thread()
 seed = _random.Random.seed.__get__(random._inst)
@@ -61,7 +61,7 @@ def open_stream(fd, mode, errors, line_buffering):
     return text
 
 
-STDIN = {}  # by the kind of descriptor
+STDIN = {}  # streams by kind of descriptor
 
 
 def open_stdio():
@@ -105,7 +105,7 @@ def be_program(argv, stdin):
     return path
 
 
-LOADED = 0  # modules of the zygote
+LOADED = 0  # number of modules that the zygote has loaded
 
 
 def make_main():
@@ -117,13 +117,13 @@ def make_main():
     return main
 
 
-FIRST_READ = 8192  # more than most have, and little to allocate
+FIRST_READ = 8192  # bytes; most programs are smaller, and it is little to allocate
 
 
 def read_all(path):
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     source = chunk = os.read(fd, FIRST_READ)
-    while len(chunk) >= FIRST_READ:  # a file ends where less is there than was asked for
+    while len(chunk) >= FIRST_READ:  # a short read means end of file
         chunk = os.read(fd, 1 << 20)
         source += chunk
     os.close(fd)
@@ -145,7 +145,7 @@ def run(path, main):
     except SystemExit as end:
         return exit_status(end)
     except BaseException as problem:
-        # Our own frames are no part of the program's.
+        # Leave our own frame out of the traceback.
         trace = problem.__traceback__.tb_next
         interrupted = isinstance(problem, KeyboardInterrupt)
         try:
@@ -226,7 +226,7 @@ def wind_up(main):
         for module in [m for m in sys.modules.values() if is_own(m, folder)]:
             clear(module)
     clear(main)
-    gc.collect(2 if gc.get_objects(2) else 1)  # the oldest one also empties every free list
+    gc.collect(2 if gc.get_objects(2) else 1)  # a full collection also clears all free lists
     flush_all()
     stdout = getattr(sys, "stdout", None)
     problem = flush(stdout) or problem
@@ -253,14 +253,14 @@ def finish(status, main, leave):
         except BaseException:
             pass
         leave(120)
-    if status == -signal.SIGINT:  # as python3 does, so that a shell sees it
+    if status == -signal.SIGINT:  # as python3 does, so that a shell sees the signal
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     leave(status)
 
 
 ARGS = ["/usr/bin/python3", "/usr/lib/hermes/rehearsal.py"]
-REHEARSALS = 10  # after eight calls the interpreter adapts the code of a function, and writes to it
+REHEARSALS = 10  # after eight calls the interpreter specializes a function's code, which writes to it
 
 
 def rehearse():
@@ -284,7 +284,7 @@ def rehearse_session(kernel):
 
 def serve(session):
     global LOADED
-    if "t" in sys.abiflags:  # its objects are others than those that the library knows: boxes are cold then
+    if "t" in sys.abiflags:  # free-threaded objects have another layout than libhermes-warm.so expects
         sys.exit("hermes: a Python without a global lock cannot be a zygote")
     library = _imp.create_dynamic(ModuleSpec("hermes_warm", None, origin=LIBRARY))
     _imp.exec_dynamic(library)
@@ -307,8 +307,8 @@ def serve(session):
     library.gather()
     if library.serve() != 0:
         os._exit(0)
-    # From here on we are in a box. The clone has the one thread that the zygote had, and nobody holds a
-    # lock: of what CPython does after a fork two things are left.
+    # From here on this is the box. The clone has only the zygote's one thread and no lock is held. So of
+    # what CPython does after a fork, only two steps are needed.
     MAIN_THREAD._native_id = _thread.get_native_id()
     seed()
     if is_parked():

@@ -17,7 +17,7 @@ static _Noreturn void out_of_memory(void)
     static const char line[] = "hermes: out of memory\n";
 
     ssize_t n = write(STDERR_FILENO, line, sizeof(line) - 1);
-    (void)n;    /* nobody is left to tell */
+    (void)n;    /* a failed write cannot be reported */
     _exit(125); /* Hermes itself failed */
 }
 

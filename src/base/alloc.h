@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Allocation whose size is ours, not a stranger's: exhaustion ends the program with one line.
- * Sizes that a stranger chooses belong in a bounded struct buf (buf.h). */
+/* Allocation for sizes that Hermes chooses. Running out of memory ends the program with one
+ * line on stderr. Sizes that a stranger chooses belong in a bounded struct buf (buf.h). */
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,6 @@ char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t max);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Room for one more item in an array that grows at powers of two: the capacity need not be
- * kept. */
+/* Returns an array with room for one more item. The array grows at powers of two, so callers
+ * keep only the count and no capacity. */
 void *xgrow(void *items, size_t count, size_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See answer.h. */
+/* See answer.h. The answer is freed when its last user and its last keeper are gone. */
 
 #include "base/answer.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of all answers: it is held for a few instructions. */
+/* One lock for all answers: each call holds it for a few instructions only. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct answer *answer_new(struct ledger *ledger, int owner, size_t len)
@@ -49,7 +49,7 @@ bool answer_use(struct answer *answer)
     return fits;
 }
 
-/* One user or keeper less. */
+/* Removes one user or keeper. */
 static void leave(struct answer *answer, unsigned *count)
 {
     (void)pthread_mutex_lock(&lock);

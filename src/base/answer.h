@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A reply's bytes, encoded once and shared by whoever needs them: the client's reply, the
- * history, the writer of the store. Its size is a stranger's. A user's bytes are counted in the
- * ledger for as long as there is one; a keeper counts them in a bound of its own. Any thread
- * may call any function. */
+/* The bytes of a reply, encoded once and shared: by the reply to the client, the history and
+ * the writer of the store. A stranger determines the size.
+ * An answer has users and keepers. While it has a user, its bytes are counted in the ledger. A
+ * keeper counts the bytes in a bound of its own. Any thread may call any function. */
 
 #include "base/ledger.h"
 
@@ -15,17 +15,20 @@ struct answer {
     char text[]; /* with a NUL past the end */
 };
 
-/* Room for len bytes, which the caller fills in; the caller is its user. NULL when the ledger
- * (or NULL: nobody counts) refuses, or there is no memory. */
+/* Returns an answer with room for len bytes, which the caller fills in. The caller is its first
+ * user. With a NULL ledger the bytes are not counted. Returns NULL when the ledger refuses or
+ * memory is short. */
 struct answer *answer_new(struct ledger *ledger, int owner, size_t len);
 
-/* A short text of our own, which nobody counts; the caller is its user. */
+/* Makes an answer from a short text of Hermes. Its bytes are not counted. The caller is its
+ * first user. */
 struct answer *answer_of_text(const char *text);
 
-/* One more user; false when nobody counted the bytes any more and the ledger refuses. */
+/* Adds a user. If the answer had no user left, its bytes are counted again; returns false when
+ * the ledger refuses that. */
 bool answer_use(struct answer *answer);
 void answer_release(struct answer *answer); /* accepts NULL */
 
-/* One more keeper; returns the answer. */
+/* Adds a keeper and returns the answer. */
 struct answer *answer_keep(struct answer *answer);
 void answer_drop(struct answer *answer); /* accepts NULL */

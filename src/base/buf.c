@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Bounded bytes. Everything whose size a stranger chooses is held in one of these, so memory
- * use has a ceiling that the code which creates the buffer can see. Capacity doubles up to the
- * ceiling and always has room for a NUL past the last byte; exhaustion is an error here and not
- * the end of the program, because a large maximum is legitimate and may not be available. */
+/* Bounded bytes. Everything whose size a stranger chooses is held in one of these buffers, so
+ * the code that creates a buffer also sets the ceiling of its memory use. Capacity doubles up
+ * to the ceiling and always has room for a NUL past the last byte. Exhaustion is an error here
+ * and does not end the program, because a large maximum is legitimate and may not be
+ * available. */
 
 #include "base/buf.h"
 
@@ -19,8 +20,8 @@
 
 enum {
     MIN_CAP = 64,
-    /* read(2) is given at most this much room, so that a small answer on a descriptor does not
-     * cost a buffer of the maximum size. */
+    /* Bytes. The most room that read(2) is given, so that a small answer on a descriptor does
+     * not cost a buffer of the maximum size. */
     MAX_READ = 1 << 20,
 };
 

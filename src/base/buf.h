@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Growable bytes with a mandatory maximum: what a stranger sizes lives here. Once an append
- * does not fit, nothing of it is stored and -EMSGSIZE is returned; the buffer stays usable.
- * -ENOMEM when the host has no memory for it, or its purse has none left. */
+/* Growable bytes with a mandatory maximum, for everything whose size a stranger chooses. An
+ * append that does not fit stores nothing and returns -EMSGSIZE; the buffer stays usable.
+ * -ENOMEM means that the host has no memory or that the purse refused. */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Counts what buffers take: `take` comes before the bytes are allocated and may refuse, `give`
- * after they were freed. base/ledger.h has one. */
+/* Counts the memory of buffers. `take` is called before bytes are allocated and may refuse;
+ * `give` is called after bytes were freed. base/ledger.h implements it. */
 struct buf_purse {
     bool (*take)(struct buf_purse *purse, size_t bytes);
     void (*give)(struct buf_purse *purse, size_t bytes);
@@ -21,8 +21,8 @@ struct buf {
     size_t len;
     size_t cap;
     size_t max;              /* most bytes it may hold, without the NUL */
-    struct buf_purse *purse; /* set it after buf_init() and before the first byte; or NULL */
-    bool is_starved;         /* there was no memory for something that is within max */
+    struct buf_purse *purse; /* set between buf_init() and the first byte, or NULL */
+    bool is_starved;         /* memory for data within max was refused */
 };
 
 void buf_init(struct buf *b, size_t max);
@@ -39,8 +39,8 @@ size_t buf_append_some(struct buf *b, const void *data, size_t len);
  * file, -EMSGSIZE when full, or negative errno (-EAGAIN included). */
 ssize_t buf_read_fd(struct buf *b, int fd, size_t want);
 
-/* Hands the bytes over; the caller frees, and counts them from now on. The buffer is empty
- * afterwards. Never NULL. */
+/* Hands the bytes over. The caller frees them, and the purse no longer counts them. The buffer
+ * is empty afterwards. Never returns NULL. */
 char *buf_take(struct buf *b, size_t *ret_len);
 
 #define cleanup_buf __attribute__((cleanup(buf_done)))

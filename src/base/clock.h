@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Limits use CLOCK_MONOTONIC only: no step of the wall clock can make or break one. */
+/* Time. Limits use CLOCK_MONOTONIC only, so a step of the wall clock cannot shorten or extend a
+ * limit. */
 
 #include <stdint.h>
 #include <time.h>
@@ -18,7 +19,7 @@ static inline uint64_t clock_ms(void)
     return clock_ns() / 1000000u;
 }
 
-/* Of the wall clock, for people and for what outlives this program. */
+/* Wall-clock time, for display and for values that outlive this process. */
 static inline int64_t clock_wall_ms(void)
 {
     struct timespec ts;

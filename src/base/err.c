@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Errors as values. err_table is the only place where a code meets its name in JSON, its HTTP
+/* Errors as values. err_table is the only place that maps a code to its name in JSON, its HTTP
  * status and the exit status of the command line: 2 when the request has to change, 125 when
- * Hermes could not do its job. Messages quote names that strangers chose, so whatever is not
- * printable UTF-8 is replaced here once, and every message is one line that JSON can carry. */
+ * Hermes could not do its job. Messages quote names that strangers chose. Therefore this file
+ * replaces everything that is not printable UTF-8, so that every message is one line that JSON
+ * can carry. */
 
 #include "base/err.h"
 
@@ -87,7 +88,7 @@ static void set_message(struct err *err, const char *fmt, va_list args)
 
     if (vsnprintf(text, sizeof(text), fmt, args) < 0)
         text[0] = '\0';
-    /* A code point that the cut went through would show as an invalid byte. */
+    /* vsnprintf() may have cut through a code point; its first bytes would show as invalid. */
     text[utf8_floor(text, strlen(text))] = '\0';
     set_line(err->message, sizeof(err->message), text);
 }
@@ -148,7 +149,7 @@ int err_wrap(struct err *err, int ret, const char *fmt, ...)
     if (!err)
         return ret;
 
-    /* A failure that came up without filling in err must not look like success. */
+    /* A failure whose function did not fill in err must not look like success. */
     if (err->code == ERR_NONE) {
         (void)err_set(
             err, ERR_INTERNAL, -ret, "%s", ret < 0 ? strerror(-ret) : "unknown error");

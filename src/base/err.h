@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a user may see fail. The caller owns a struct err on its stack; functions that take one
- * return 0 or a negative errno and fill it in on failure only. A user program that fails is not
- * an error: that is a run_result. */
+/* Errors that a user may see. The caller owns a struct err on its stack. Functions that take
+ * one return 0 or a negative errno and fill it in on failure only. A user program that fails is
+ * not an error but a run_result. */
 
 #include <stddef.h>
 
@@ -37,7 +37,7 @@ struct err {
     char message[512]; /* one line: what happened and what to do next */
 };
 
-/* One row per code: err_table[code]. The only place that maps a code outward. */
+/* One row per code, err_table[code]: the only mapping of a code to the outside. */
 struct err_info {
     const char *name; /* "invalid_request": the code in JSON */
     int http_status;
@@ -51,14 +51,15 @@ extern const struct err_info err_table[ERR_CODE_COUNT];
 int err_set(struct err *err, enum err_code code, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same, naming the request field at fault. */
+/* The same with ERR_INVALID and EINVAL, and with the name of the request field at fault. */
 int err_field(struct err *err, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The code for a system call that failed: ERR_UNAVAILABLE when the machine only lacks something
- * for the moment (descriptors, processes, memory, room), which is no fault of ours. */
+/* The code for a system call that failed. ERR_UNAVAILABLE when the machine is only short of
+ * something for the moment (descriptors, processes, memory, space); otherwise ERR_INTERNAL. */
 enum err_code err_code_of(int errnum);
 
-/* Prefixes "context: " to the message that is already there; returns ret unchanged. */
+/* Puts "context: " in front of the message in err; returns ret unchanged. An err that is still
+ * ERR_NONE becomes ERR_INTERNAL first. */
 int err_wrap(struct err *err, int ret, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See fdpass.h. */
+/* See fdpass.h. The receiving end trusts nobody: descriptors that were not asked for are
+ * closed. */
 
 #include "base/fdpass.h"
 
@@ -53,12 +54,13 @@ int fdpass_send_now(
     return send_with(socket, data, size, fds, fd_count, MSG_DONTWAIT);
 }
 
-/* Whoever has the other end of our socket may have the kernel add one to each packet. */
+/* A peer that holds the other end of the socket can make the kernel add a pidfd to each packet.
+ * take_fds() closes these. */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4
 #endif
 
-/* Keeps at most `max`; false when there were more. */
+/* Keeps at most `max` descriptors and closes the rest; false when there were more. */
 static bool take_fds(struct msghdr *msg, int *fds, unsigned max, unsigned *ret_count)
 {
     bool fits = !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Debian's libjansson.a and libnettle.a are compiled for glibc, and `hermes` is linked with
- * musl. All they call has the same shape in both, but a few names that glibc's headers make of
- * ordinary calls where the room is known, and which musl has not. */
+/* Fortified names for musl. Debian's libjansson.a and libnettle.a are compiled for glibc, but
+ * `hermes` is linked with musl. Their calls have the same ABI in both libraries, with one
+ * exception: where a buffer's size is known, glibc's headers turn ordinary calls into __*_chk
+ * functions, which musl lacks. This file defines those that the two libraries use. */
 
 #include <stdarg.h>
 #include <stdio.h>

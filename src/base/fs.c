@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* File access for the trusted side. Two ideas carry this file. Names are resolved one
- * descriptor at a time and links are never followed where a stranger may have placed one, so
- * nothing that is swapped behind our back leads outside. And whatever a stranger can make deep,
- * long or large is walked with a fixed number of descriptors and a fixed amount of memory. */
+/* File access for the trusted side. Two rules shape this file. Names are resolved one
+ * descriptor at a time, and links are never followed where a stranger may have placed one, so
+ * swapping a name behind our back cannot lead outside. And trees that a stranger can make deep,
+ * long or large are walked with a fixed number of descriptors and a fixed amount of memory. */
 
 #include "base/fs.h"
 
@@ -27,7 +27,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 
-/* A mount, as far as the kernel tells: before Linux 5.8 only the file system. */
+/* Identifies a mount. Before Linux 5.8 only the file system is known and id is 0. */
 struct mount_id {
     dev_t dev;
     uint64_t id;
@@ -60,8 +60,8 @@ static bool is_link_at(int dir_fd, const char *name)
     return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
 }
 
-/* openat without following a link in `name`, which is one component. Where the kernel calls a
- * link "not a directory" this says -ELOOP, as openat2 does. */
+/* openat() of one component without following a link. Returns -ELOOP for a link where the
+ * kernel would say "not a directory", as openat2 does. */
 static int open_component(int dir_fd, const char *name, int flags, mode_t mode)
 {
     int fd = openat(dir_fd, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
@@ -96,8 +96,8 @@ static int open_last(
     return take_fd(&fd);
 }
 
-/* What openat2 does, for kernels and system call filters that lack it. The path has been
- * checked to be relative, without ".." and without a trailing slash. */
+/* Does what openat2 does, for kernels and system call filters that lack it. The caller has
+ * checked that the path is relative, without ".." and without a trailing slash. */
 static int open_by_walk(int dir_fd, const char *path, int flags, mode_t mode)
 {
     cleanup_close int current = openat(dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -187,8 +187,8 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
     return -errno;
 }
 
-/* Reads to the end of file; one byte more than fits is looked for, never stored. Room is made
- * for the size the file has; files of /proc have none. */
+/* Reads to the end of the file. To find out whether there is one byte too many, that byte is
+ * read but not stored. The first read asks for the file's size; files of /proc report 0. */
 int fs_read_to_end(int fd, size_t size, struct buf *b)
 {
     for (size_t want = size ? size + 1 : SSIZE_MAX;;) {
@@ -210,7 +210,7 @@ int fs_read_to_end(int fd, size_t size, struct buf *b)
 
 int fs_read_file(int dir_fd, const char *path, struct buf *b)
 {
-    /* O_NONBLOCK: opening a fifo that nobody writes to must not hang before it is refused. */
+    /* O_NONBLOCK: opening a fifo without a writer must not hang before the fifo is refused. */
     cleanup_close int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
     size_t before = b->len;
@@ -290,24 +290,24 @@ int fs_mkdirs_beneath(int dir_fd, const char *path, mode_t mode)
     return 0;
 }
 
-/* How fs_remove_tree walks: down to REMOVE_DEPTH directories are open at once. Whatever lies
- * deeper is moved up into the tree's top directory under a new name, to be found there later;
- * so no depth needs more descriptors, and no way back up by "..", which leads elsewhere when a
- * directory is moved meanwhile. */
+/* fs_remove_tree() keeps at most REMOVE_DEPTH directories open. It moves deeper ones up into
+ * the top directory of the tree, under a new name, and removes them there later. So no depth
+ * needs more descriptors, and the walk never uses "..", which leads elsewhere when a directory
+ * is moved meanwhile. */
 enum { REMOVE_DEPTH = 16 };
 
 struct remove_level {
     DIR *dir;
-    bool has_progressed; /* something of this directory went away in this pass */
+    bool has_progressed; /* an entry of this directory was removed in this pass */
     char name[NAME_MAX + 1];
 };
 
 struct removal {
     struct remove_level levels[REMOVE_DEPTH];
     int depth; /* levels in use */
-    int error; /* the first one, negative */
+    int error; /* the first error, negative, or 0 */
     struct mount_id mount;
-    uint64_t moved; /* makes the names of moved directories */
+    uint64_t moved; /* number for the next name of a moved directory */
 };
 
 static void note_error(struct removal *rm, int error)
@@ -321,8 +321,8 @@ static bool is_not_empty(int errnum)
     return errnum == ENOTEMPTY || errnum == EEXIST;
 }
 
-/* Opens a directory for emptying. One that its owner has closed to himself is opened up: a box
- * that runs with our own uid can leave such. */
+/* Opens a directory for emptying. Adds the owner's permissions where they are missing: a box
+ * that runs with our own uid can leave a directory without them. */
 static int open_to_empty(int dir_fd, const char *name, const struct mount_id *mount)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_NOCTTY;
@@ -359,13 +359,14 @@ static int push_level(struct removal *rm, int fd, const char *name)
     return 0;
 }
 
-/* Moves a directory that is too deep into the top one. */
+/* Moves a directory that is too deep into the top directory. */
 static int move_up(struct removal *rm, int dir_fd, const char *name)
 {
     int top_fd = dirfd(rm->levels[0].dir);
     char fresh[sizeof(".hermes-removed-") + 20];
 
-    /* Taken names are skipped. An empty directory in the way is replaced, which is as good. */
+    /* Skips names that are in use. renameat() replaces an empty directory, which does no
+     * harm. */
     do {
         (void)snprintf(
             fresh, sizeof(fresh), ".hermes-removed-%llu", (unsigned long long)rm->moved++);
@@ -377,8 +378,9 @@ static int move_up(struct removal *rm, int dir_fd, const char *name)
     return -errno;
 }
 
-/* Removes a file or an empty directory. -ENOTEMPTY for a directory with something in it. rmdir
- * comes before any look inside: it tells a mount point (EBUSY) from a full directory. */
+/* Removes a file or an empty directory; -ENOTEMPTY for a directory with entries. Tries rmdir
+ * before looking inside: its errno distinguishes a mount point (EBUSY) from a full
+ * directory. */
 static int remove_one(int dir_fd, const char *name, unsigned char type)
 {
     int r = -ENOTDIR;
@@ -392,7 +394,7 @@ static int remove_one(int dir_fd, const char *name, unsigned char type)
     }
     if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
         return 0;
-    if (errno == ENOTDIR && type == DT_DIR) /* it was one when the directory was read */
+    if (errno == ENOTDIR && type == DT_DIR) /* replaced since readdir() */
         return unlinkat(dir_fd, name, 0) == 0 ? 0 : -errno;
     if (errno == ENOTDIR)
         return r;
@@ -407,7 +409,8 @@ static void remove_entry(struct removal *rm, const char *name, unsigned char typ
     int r = remove_one(dir_fd, name, type);
 
     if (r == -ENOTEMPTY) {
-        /* Opened even when it is only moved: moving takes write permission in it. */
+        /* Opened even when it is only moved: moving a directory needs write permission in it,
+         * and open_to_empty() adds it. */
         cleanup_close int fd = open_to_empty(dir_fd, name, &rm->mount);
         if (fd >= 0 && rm->depth < REMOVE_DEPTH) {
             r = push_level(rm, take_fd(&fd), name);
@@ -423,8 +426,9 @@ static void remove_entry(struct removal *rm, const char *name, unsigned char typ
         note_error(rm, r);
 }
 
-/* At the end of a directory: removes it and returns to the one above, or reads it once more
- * when entries were added (move_up) or skipped (by file systems, while others went). */
+/* At the end of a directory: removes it and returns to the one above. Reads it again when
+ * move_up() added entries, or when the file system skipped entries because others were
+ * removed. */
 static void leave_level(struct removal *rm, int top_dir_fd, const char *top_name)
 {
     struct remove_level *level = &rm->levels[rm->depth - 1];
@@ -441,7 +445,7 @@ static void leave_level(struct removal *rm, int top_dir_fd, const char *top_name
     if (r == 0 && above)
         above->has_progressed = true;
     else if (r == 0)
-        rm->error = 0; /* all is gone, whatever went wrong on the way */
+        rm->error = 0; /* all is gone, despite earlier errors */
     else if (r != -ENOENT)
         note_error(rm, r);
     (void)closedir(level->dir);
@@ -487,8 +491,8 @@ int fs_remove_tree(int dir_fd, const char *name)
     return rm.error;
 }
 
-/* A reflink takes the whole file and moves no offsets, so it serves only for a whole copy into
- * an empty file. */
+/* A reflink copies the whole file and moves no offsets. Therefore it is used only for a whole
+ * copy into an empty file. */
 static bool copy_by_reflink(int from_fd, int to_fd)
 {
     struct stat st;
@@ -526,8 +530,9 @@ int fs_copy_fd(int from_fd, int to_fd)
         ssize_t n = copy_file_range(from_fd, NULL, to_fd, NULL, 1u << 30, 0);
         if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
             return -errno;
-        /* Anything else means "not for these files", and so may 0: files of /proc have no size
-         * but content. Reading goes on from the same offsets and finds the end by itself. */
+        /* Any other error means "not for these files". So may 0, because files of /proc have
+         * content but no size. Reading continues from the same offsets and finds the end by
+         * itself. */
         if (n <= 0)
             return copy_by_read(from_fd, to_fd);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Files on the trusted side. Paths that a stranger had a hand in are opened only through
- * fs_open_beneath. Every descriptor is O_CLOEXEC. All return 0 or negative errno, or as said.
- * dir_fd may be AT_FDCWD. */
+/* Files on the trusted side. Open paths that a stranger influenced only with fs_open_beneath().
+ * Every descriptor is O_CLOEXEC. Functions return 0 or negative errno unless their comment says
+ * otherwise. dir_fd may be AT_FDCWD. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,13 +23,14 @@ int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
  * -EINVAL for anything else; b is then as before. Follows links. */
 int fs_read_file(int dir_fd, const char *path, struct buf *b);
 
-/* The same for a file that is obeyed. It has to belong to root, to the user of this process or
- * to the user who became root by sudo, as has a link that leads to it, and others may not write
- * to it: else -EPERM. The message names the file and the remedy. */
+/* The same for a file that Hermes obeys, such as its configuration. The file, and a link that
+ * leads to it, must belong to root, to the user of this process or to the user who became root
+ * by sudo. Others must not be able to write to it. Otherwise -EPERM, and the message names the
+ * file and the remedy. */
 int fs_read_trusted(const char *path, struct buf *b, struct err *err);
 
-/* Appends all there is to read from a descriptor, of `size` bytes where that is known, else 0.
- * -EMSGSIZE when it does not fit. */
+/* Appends everything that can be read from a descriptor. `size` is the expected number of
+ * bytes, or 0 when it is unknown. -EMSGSIZE when it does not fit. */
 int fs_read_to_end(int fd, size_t size, struct buf *b);
 
 /* Writes all bytes, whatever write(2) accepts at once; waits where a descriptor would block. */
@@ -42,31 +43,32 @@ int fs_write_once(int dir_fd, const char *path, const char *text);
  * the length, or -EMSGSIZE when out is too small; out is "" on failure. */
 ssize_t fs_read_small(int dir_fd, const char *path, char *out, size_t out_size);
 
-/* Like mkdir -p; components that exist must be directories (or links to some). */
+/* Like mkdir -p. Components that exist must be directories or links to directories. */
 int fs_mkdirs(int dir_fd, const char *path, mode_t mode);
 
 /* The same beneath dir_fd, for a path that a stranger chose: no component may be a link. */
 int fs_mkdirs_beneath(int dir_fd, const char *path, mode_t mode);
 
-/* Removes a tree, or a single file, without following links or crossing mounts, without
- * recursion, with a fixed number of descriptors whatever the depth. Missing is success; a name
- * that ends in '/', "." or ".." is -EINVAL. Goes on after a failure and returns the first. Its
- * writers should be gone: while new entries appear it does not end. */
+/* Removes a tree or a single file. Does not follow links, cross mounts or recurse, and uses a
+ * fixed number of descriptors at any depth. A missing name is success; a name that ends in '/',
+ * "." or ".." is -EINVAL. Continues after a failure and returns the first one. Processes that
+ * write into the tree should be gone: while new entries appear, the function does not end. */
 int fs_remove_tree(int dir_fd, const char *name);
 
-/* Gives a directory that has another owner, and what this owner has in it, to somebody else:
- * without following links or crossing mounts, to a depth of 32 (else -ELOOP). Entries of others
- * stay as they are: a link of a file into the directory gives nothing away. */
+/* Changes the owner of a directory that does not belong to uid. Entries that belong to the
+ * directory's old owner change too; entries of other users stay, so a hard link to a foreign
+ * file gives nothing away. Does not follow links or cross mounts. -ELOOP below a depth of
+ * 32. */
 int fs_give_tree(int dir_fd, const char *name, uid_t uid, gid_t gid);
 
-/* Copies from the one's offset to its end, to the other's offset: by reflink, copy_file_range
- * or read/write. */
+/* Copies from the offset of from_fd to its end, to the offset of to_fd: by reflink, by
+ * copy_file_range or by read and write. */
 int fs_copy_fd(int from_fd, int to_fd);
 
-/* The path of what lies beside the program that runs, wherever that was started from; the
- * caller frees. NULL where /proc does not tell. */
+/* The path of `name` in the directory of the running program; the caller frees. NULL when
+ * /proc/self/exe cannot be read. */
 char *fs_beside_self(const char *name);
 
-/* A sealed memfd holding these bytes, positioned at 0, open for reading and writing but sealed
- * against both growth and change. Returns the descriptor. */
+/* Returns a sealed memfd with these bytes, positioned at 0. It is open for reading and writing,
+ * but the seals forbid growth and change. */
 int fs_memfd_sealed(const char *name, const void *data, size_t len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Plain reading and writing: what the spawner needs of fs.h, in a file of its own because that
- * program is built with another C library and links little. */
+/* Plain reading and writing: the part of fs.h that the spawner needs. It is a file of its own
+ * because the spawner is built with another C library and links little. */
 
 #include "base/fs.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See fs.h: whose files are believed, and how a tree changes its owner. */
+/* See fs.h. This file decides whose files Hermes obeys (fs_read_trusted) and changes the owner
+ * of a tree (fs_give_tree). */
 
 #include "base/fs.h"
 
@@ -18,9 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Levels of directories. Each level holds descriptors open, so the depth has to be bounded. */
 enum { GIVE_DEPTH = 32 };
 
-/* Root, the user of this process, and who became root by sudo. */
+/* Root, the user of this process, and the user who became root by sudo. */
 static bool is_trusted(uid_t uid)
 {
     const char *sudo = geteuid() == 0 ? getenv("SUDO_UID") : NULL;
@@ -29,7 +31,8 @@ static bool is_trusted(uid_t uid)
            (sudo && str_parse_u32(sudo, &invoker) == 0 && invoker == uid);
 }
 
-/* A group may write where an ordinary user starts us: it is often the user's own. */
+/* Group write permission is accepted when an ordinary user runs Hermes: the group is often the
+ * user's own. */
 static int check_trusted(const struct stat *st, const char *path, struct err *err)
 {
     mode_t others = geteuid() == 0 ? S_IWGRP | S_IWOTH : S_IWOTH;
@@ -55,7 +58,7 @@ int fs_read_trusted(const char *path, struct buf *b, struct err *err)
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, EINVAL, "%s: it is not a file", path);
     int r = check_trusted(&st, path, err);
-    if (r == 0 && S_ISLNK(link.st_mode)) /* its owner chose the file */
+    if (r == 0 && S_ISLNK(link.st_mode)) /* the link's owner chose the file */
         r = check_trusted(&link, path, err);
     if (r < 0)
         return r;
@@ -71,8 +74,9 @@ static bool is_dots(const char *name)
 static int give_entries(
     int dir_fd, const struct stat *top, uid_t from, uid_t uid, gid_t gid, unsigned depth);
 
-/* Gives one entry that `from` owns, and what lies in it; an entry of somebody else stays. A
- * directory goes after its entries, so that a walk that broke off is done again. */
+/* Changes the owner of one entry that `from` owns, and of the entries below it; an entry of
+ * another user stays. A directory changes after its entries, so that a walk that failed halfway
+ * is repeated. */
 static int give_one(int dir_fd, const char *name, const struct stat *top, uid_t from, uid_t uid,
     gid_t gid, unsigned depth)
 {

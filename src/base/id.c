@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Identifiers that cannot be guessed or collide: knowing one is part of the right to use what
- * it names. Crockford's alphabet has no i, l, o, u, so one can be read out over a phone. */
+/* Identifiers that cannot be guessed and do not collide: knowing an id is part of the right to
+ * use the object. Crockford's alphabet has no i, l, o, u, so an id can be read out over a
+ * phone. */
 
 #include "base/id.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ledger.h. A run comes here a handful of times, for nanoseconds: one lock is enough. */
+/* See ledger.h. One lock is enough: a run takes it a handful of times, for nanoseconds. */
 
 #include "base/ledger.h"
 
@@ -17,7 +17,7 @@ struct ledger {
     size_t peak;
     bool is_shut;
     size_t owners;
-    size_t held[]; /* by owner + 1 */
+    size_t held[]; /* indexed by owner + 1 */
 };
 
 struct ledger *ledger_new(size_t max, size_t owners)
@@ -66,7 +66,7 @@ static size_t *share_of(struct ledger *l, int owner)
     return &l->held[owner >= 0 && (size_t)owner < l->owners ? owner + 1 : 0];
 }
 
-/* The lock is held. */
+/* Call with the lock held. */
 static bool has_room(struct ledger *l, int owner, size_t bytes)
 {
     size_t room = l->sum < l->max ? l->max - l->sum : 0;

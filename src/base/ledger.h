@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Counts what strangers make a server hold, before it is held, and refuses what is past the
- * bound. Each owner (a key; -1 for callers without one) may hold at most as much as it leaves
- * free: half of the bound when it is alone, a third beside another one that does the same, and
- * so on. There is always room for the next owner, whatever the others do. Any thread may call
- * any function. */
+/* Counts the memory that strangers make a server hold, before the server holds it, and refuses
+ * what exceeds the bound. An owner is a key, or -1 for callers without one. An owner may hold
+ * at most as much as it leaves free: half of the bound when it is alone, a third beside one
+ * other owner that does the same, and so on. So there is always room for the next owner. Any
+ * thread may call any function. */
 
 #include "base/buf.h"
 
@@ -21,24 +21,26 @@ size_t ledger_sum(struct ledger *ledger);
 /* The largest sum since the last call. */
 size_t ledger_peak(struct ledger *ledger);
 
-/* Refuses everything until it is told otherwise: the machine has less than was counted on. */
+/* While shut, the ledger refuses everything: the machine has less memory than the bound
+ * assumes. */
 void ledger_shut(struct ledger *ledger, bool is_shut);
 
-/* What one request, run or exec holds. Must not move while buffers use it. A zeroed one counts
- * nothing and refuses nothing. */
+/* The memory that one request, run or exec holds. Must not move while buffers use it. A zeroed
+ * purse counts nothing and refuses nothing. */
 struct purse {
-    struct buf_purse counts; /* for struct buf */
+    struct buf_purse counts; /* lets a struct buf use this purse */
     struct ledger *ledger;
     int owner;
-    size_t bytes; /* with the ledger's lock */
+    size_t bytes; /* guarded by the ledger's lock */
 };
 
 void purse_open(struct purse *purse, struct ledger *ledger, int owner);
 bool purse_take(struct purse *purse, size_t bytes);
 void purse_give(struct purse *purse, size_t bytes);
 
-/* What it holds is this owner's from now on, also when that is more than the owner may have. */
+/* Charges the bytes of the purse to this owner, even if that exceeds what the owner may
+ * have. */
 void purse_hand_to(struct purse *purse, int owner);
 
-/* Gives back all that it still holds. */
+/* Gives back everything that the purse still holds. */
 void purse_close(struct purse *purse);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One event, one line, one write(2). A line is at most PIPE_BUF long, which the kernel writes
- * to a pipe in one piece, so lines of several threads and processes never mix; values that do
- * not fit are cut. A log that cannot be written is dropped: logging must not stop a run. */
+/* One event, one line, one write(2). A line is at most PIPE_BUF long. The kernel writes that
+ * much to a pipe in one piece, so lines of several threads and processes never mix. Values that
+ * do not fit are cut. A line that cannot be written is dropped: logging must not stop a run. */
 
 #include "base/log.h"
 
@@ -32,7 +32,7 @@ struct line {
     size_t len;
 };
 
-/* Kept free at the end of a line for what closes it: quote, brace, newline. */
+/* Bytes kept free at the end of a line for its closing quote, brace and newline. */
 enum { LINE_TAIL = 3 };
 
 int log_set_level(const char *name)
@@ -76,7 +76,7 @@ static bool add(struct line *line, const char *text, size_t len)
     return true;
 }
 
-/* The JSON form of one code point; returns its length in out. */
+/* Writes the JSON form of one code point to out; returns its length. */
 static size_t escape(uint32_t code, const char *bytes, size_t len, char out[8])
 {
     if (code == UTF8_INVALID)
@@ -117,7 +117,7 @@ static void add_quoted(struct line *line, const char *s)
 /* Adds ,"name":"value" if there is room for the name and an empty value at least. */
 static bool add_field(struct line *line, const char *name, const char *value)
 {
-    /* Six bytes an input byte is the most that escaping can make of a name. */
+    /* Escaping makes at most six bytes of one input byte. */
     size_t worst = strlen(name) * 6 + strlen(",\"\":null");
 
     if (worst > room(line))

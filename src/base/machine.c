@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See machine.h. */
+/* See machine.h. Limits come from /proc and from our control group and all groups above it, in
+ * cgroup v1 and v2. */
 
 #include "base/machine.h"
 
@@ -31,7 +32,7 @@ static uint64_t read_kb(const char *path, const char *name)
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-/* The number that a file consists of; UINT64_MAX when it has none ("max") or does not exist. */
+/* The number in a file; UINT64_MAX when the file says "max" or does not exist. */
 static uint64_t read_number(const char *path)
 {
     char text[64];
@@ -42,8 +43,8 @@ static uint64_t read_number(const char *path)
     return str_parse_u64(text, &number) == 0 ? number : UINT64_MAX;
 }
 
-/* The smallest value that the file `name` has in a control group and in the groups above it.
- * `path` comes from /proc/self/cgroup and lies below the mount point `top`. */
+/* The smallest value of the file `name` in a control group and in the groups above it. `path`
+ * comes from /proc/self/cgroup and lies below the mount point `top`. */
 static uint64_t least_limit(const char *top, const char *path, const char *name)
 {
     cleanup_free char *dir = xasprintf("%s%s", top, path);
@@ -61,8 +62,8 @@ static uint64_t least_limit(const char *top, const char *path, const char *name)
     }
 }
 
-/* The limit that our own control groups set: `v1_name` in the hierarchy of `controller`,
- * `v2_name` in the unified one. UINT64_MAX when there is none. */
+/* The limit that our own control groups set: `v1_name` in the v1 hierarchy of `controller`,
+ * `v2_name` in the unified hierarchy. UINT64_MAX when there is none. */
 static uint64_t cgroup_limit(const char *controller, const char *v1_name, const char *v2_name)
 {
     char text[8192];
@@ -99,7 +100,7 @@ uint64_t machine_processes(void)
     const uint64_t limits[] = {read_number("/proc/sys/kernel/pid_max"),
         read_number("/proc/sys/kernel/threads-max"),
         cgroup_limit("pids", "pids.max", "pids.max")};
-    uint64_t least = 32768; /* what every kernel allows, for a /proc without these files */
+    uint64_t least = 32768; /* the default of every kernel, for a /proc without these files */
     bool is_known = false;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         if (limits[i] == UINT64_MAX || (is_known && limits[i] >= least))

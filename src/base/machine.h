@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What this machine has, or the control group that we are in where that allows less. */
+/* Resources of this machine, or of our control group where that allows less. */
 
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Processors that this process may run on, by its affinity. */
 unsigned machine_cores(void);
 uint64_t machine_memory_mb(void);
 
-/* How many processes and threads may exist at one time. */
+/* The most processes and threads at one time. */
 uint64_t machine_processes(void);

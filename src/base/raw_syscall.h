@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A system call whose failure is its result, negative errno: for a child that shares its
- * parent's memory, and with that errno, while both are at work. */
+/* Makes a system call and returns its result or negative errno, without touching errno. For a
+ * child that shares its parent's memory, and so also errno, while both run. */
 static inline long raw_syscall3(long number, long a, long b, long c)
 {
 #if defined(__x86_64__)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Strict readings of short text: numbers, sizes, durations, file names, glob patterns. strtol
- * and friends skip spaces, accept signs and stop early, so digits are counted by hand here, in
- * 128 bits where a fraction meets a unit. Glob patterns come from strangers: they are run as a
- * set of states over the path, which cannot blow up as backtracking can. */
+/* Strict parsing of short text: numbers, sizes, durations, file names, glob patterns. strtol
+ * and its relatives skip spaces, accept signs and stop early, so this file counts digits by
+ * hand, in 128 bits where a fraction meets a unit. Glob patterns come from strangers. They run
+ * as a set of states over the path, which cannot blow up as backtracking can. */
 
 #include "base/str.h"
 
@@ -26,8 +26,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads the digits at *s and moves past them. Reads on after an overflow, so that trailing
- * rubbish is reported as such and not as a number out of range. */
+/* Reads the digits at *s and moves past them. Continues after an overflow, so that trailing
+ * garbage is reported as garbage and not as a number out of range. */
 static int parse_digits(const char **s, uint64_t *ret_value)
 {
     uint64_t value = 0;
@@ -90,7 +90,7 @@ int str_parse_u32(const char *s, uint32_t *ret_value)
 struct unit {
     const char *name;
     uint64_t factor;
-    bool is_whole; /* takes no fraction: there is nothing smaller */
+    bool is_whole; /* takes no fraction: there is no smaller unit */
 };
 
 static const struct unit size_units[] = {
@@ -167,7 +167,7 @@ static int parse_quantity(
     return 0;
 }
 
-/* strcasecmp follows the locale, in which "K" might not be the upper case of "k". */
+/* strcasecmp follows the locale, and in some locales "K" is not the upper case of "k". */
 static int compare_ascii_case(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -282,8 +282,8 @@ const char *str_name_problem(const char *name, size_t len)
     return problem;
 }
 
-/* One element of a glob pattern, and whether the match has come to it: before and after the
- * character of the path that is being taken. */
+/* One element of a glob pattern. The flags say whether the match has reached this element,
+ * before (is_active) and after (is_next) the current character of the path. */
 struct token {
     enum {
         TOKEN_CHAR,
@@ -300,15 +300,16 @@ struct token {
     bool is_next;
 };
 
-/* A character that a backslash may quote. Returns the bytes it takes; p < end. */
+/* Reads one character, which may be quoted by a backslash. Returns the bytes it takes; p <
+ * end. */
 static size_t read_char(const char *p, const char *end, uint32_t *ret_code)
 {
     size_t quote = p[0] == '\\' && p + 1 < end ? 1 : 0;
     return quote + utf8_next(p + quote, (size_t)(end - p) - quote, ret_code);
 }
 
-/* Reads a class from behind its bracket. Returns where it ends, NULL when it never does. Says
- * in *ret_has whether code is a member. */
+/* Reads a class from behind its bracket. Returns its end, or NULL when it is not closed.
+ * *ret_has says whether code is a member. */
 static const char *read_class(const char *p, const char *end, uint32_t code, bool *ret_has)
 {
     bool is_negated = p < end && (*p == '!' || *p == '^');
@@ -351,7 +352,7 @@ static const char *read_stars(const char *pattern, const char *p, struct token *
 /* Fills in one token for each element and TOKEN_END. */
 static void read_pattern(const char *pattern, const char *end, struct token *tokens)
 {
-    /* When one class never closes no later one does, and looking again for each bracket would
+    /* When one class is not closed, no later one is. Searching again for each bracket would
      * take quadratic time. */
     bool has_classes = true;
 
@@ -380,7 +381,7 @@ static void read_pattern(const char *pattern, const char *end, struct token *tok
     tokens->kind = TOKEN_END;
 }
 
-/* Comes to a token, and to those behind it that may match nothing. */
+/* Marks a token as reached, and the tokens behind it that may match nothing. */
 static void enter(struct token *token)
 {
     while (!token->is_next) {
@@ -391,7 +392,7 @@ static void enter(struct token *token)
     }
 }
 
-/* Takes one character of the path at an active token. */
+/* Advances an active token by one character of the path. */
 static void take_char(struct token *token, const char *end, uint32_t code)
 {
     bool has = false;
@@ -414,8 +415,8 @@ static void take_char(struct token *token, const char *end, uint32_t code)
         enter(token);
         return;
     case TOKEN_DIRS:
-        /* What follows may begin only where a component does. Tokens are visited in order, so
-         * whatever enters this one from before has done so by now. */
+        /* The tokens behind may begin only where a component begins. Tokens are visited in
+         * order, so every token before this one has already entered it. */
         token->is_next = true;
         has = code == '/';
         break;
@@ -426,7 +427,7 @@ static void take_char(struct token *token, const char *end, uint32_t code)
         enter(token + 1);
 }
 
-/* Makes the tokens entered during this step the active ones; false when there are none. */
+/* Makes the tokens that this step entered the active ones; false when there are none. */
 static bool finish_step(struct token *tokens)
 {
     bool is_alive = false;

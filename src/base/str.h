@@ -25,18 +25,18 @@ bool str_eq(const char *a, const char *b);
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 
-/* Joins with `sep`; the caller frees. */
+/* Joins the parts with `sep` between them; the caller frees. */
 char *str_join(const char *const *parts, size_t count, const char *sep);
 
-/* Checks a relative name of a file in a box by the rules of docs/api.md "File names": relative,
- * no empty, "." or ".." component, no NUL or control character, no backslash, valid UTF-8, at
- * most 255 bytes a component, 4096 in all and 32 levels. `len` counts the bytes, so that an
- * embedded NUL is seen. Returns NULL when it is fine, else a short reason. */
+/* Checks the name of a file in a box. It must be relative and valid UTF-8, without empty, "."
+ * or ".." components, NUL, control characters or backslashes; at most 255 bytes a component,
+ * 4096 bytes in all and 32 levels. `len` counts the bytes, so that an embedded NUL is seen.
+ * Returns NULL when the name is valid, else a short reason. */
 const char *str_name_problem(const char *name, size_t len);
 
 /* Shell-style match of a whole relative path: `*` and `?` stop at '/', `**` does not, a leading
  * "**" + "/" also matches no directory at all, `[a-z]`, `[!x]`; `\` quotes. `?` and a class
- * take one code point. At most proportional to the product of both lengths. A pattern of more
- * than STR_GLOB_MAX bytes matches nothing. */
+ * match one code point. The time is at most proportional to the product of both lengths. A
+ * pattern of more than STR_GLOB_MAX bytes matches nothing. */
 enum { STR_GLOB_MAX = 4096 };
 bool str_glob_match(const char *pattern, const char *path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See strv.h. */
+/* See strv.h. Sizes are those of Hermes' own lists, so running out of memory ends the
+ * program. */
 
 #include "base/strv.h"
 
@@ -11,7 +12,8 @@
 
 void strv_add_owned(struct strv *v, char *s)
 {
-    /* The terminator takes a place too, so the count that decides on growth includes it. */
+    /* The terminating NULL takes a place too, so the count that decides on growth includes
+     * it. */
     v->items = xgrow(v->items, v->count + 1, sizeof(*v->items));
     v->items[v->count++] = s;
     v->items[v->count] = NULL;

@@ -2,9 +2,9 @@
 #pragma once
 
 /* System calls that not every C library wraps, as plain functions that return negative errno.
- * The spawner and `hermes` are built with musl where that is installed: its programs start in a
- * third of the time because glibc asks the processor dozens of questions first, each of which
- * leaves a virtual machine. */
+ * The spawner and `hermes` are built with musl where it is installed. Programs linked with musl
+ * start in a third of the time, because glibc executes dozens of CPUID instructions at the
+ * start and each of them traps in a virtual machine. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The same on every architecture since Linux 5.1. */
+/* These numbers are the same on every architecture. */
 enum {
     NR_pidfd_send_signal = 424,
     NR_open_tree = 428,
@@ -35,7 +35,7 @@ enum {
     NR_landlock_restrict_self = 446,
 };
 
-/* Attributes of mounts. */
+/* MOUNT_ATTR_ bits of the kernel. */
 enum {
     ATTR_RDONLY = 1 << 0,
     ATTR_NOSUID = 1 << 1,
@@ -52,7 +52,8 @@ enum {
 #define CLONE_NEWCGROUP 0x02000000
 #endif
 
-/* The kernel's struct clone_args, whose name headers define or not depending on their age. */
+/* The kernel's struct clone_args. It has its own name because only some versions of the headers
+ * define it. */
 struct sys_clone_args {
     uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
         set_tid_size, cgroup;
@@ -68,8 +69,7 @@ static inline int sys_clone3(struct sys_clone_args *args)
     return sys_result(syscall(NR_clone3, args, sizeof(*args)));
 }
 
-/* The same for a child that begins, on a stack of its own, in a function which never returns.
- */
+/* clone3 for a child that starts, on a stack of its own, in a function that never returns. */
 static inline int sys_clone3_run(struct sys_clone_args *args, void (*run)(void))
 {
 #if defined(__x86_64__)
@@ -105,8 +105,8 @@ static inline int sys_clone3_run(struct sys_clone_args *args, void (*run)(void))
 #endif
 }
 
-/* A plain fork without glibc's handlers: the spawner and box init have one thread and no stdio.
- */
+/* A plain fork without glibc's handlers: the spawner and box init have one thread and no
+ * stdio. */
 static inline int sys_fork(void)
 {
     return sys_result(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
@@ -150,7 +150,7 @@ static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)
     return sys_result(syscall(NR_close_range, first, last, flags));
 }
 
-/* Opens beneath dir_fd, never through a link. `resolve` has the kernel's RESOLVE_ bits. */
+/* openat2 with O_CLOEXEC added. `resolve` takes the kernel's RESOLVE_ bits. */
 static inline int sys_openat2(
     int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
@@ -160,7 +160,8 @@ static inline int sys_openat2(
     return sys_result(syscall(NR_openat2, dir_fd, path, &how, sizeof(how)));
 }
 
-/* A file system being configured: open, set options, create, then mount it detached. */
+/* Configures a file system in steps: open it, set options, create it, then mount it
+ * detached. */
 static inline int sys_fs_open(const char *type)
 {
     return sys_result(syscall(NR_fsopen, type, 1 /* FSOPEN_CLOEXEC */));
@@ -188,7 +189,7 @@ static inline int sys_tree_clone(int dir_fd, const char *path)
         1u /* OPEN_TREE_CLONE */ | O_CLOEXEC | 0x8000u /* AT_RECURSIVE */));
 }
 
-/* A detached copy of the one mount at a path, without those below. */
+/* A detached copy of the one mount at a path, without the mounts below it. */
 static inline int sys_mount_clone(int dir_fd, const char *path)
 {
     return sys_result(
@@ -204,7 +205,7 @@ static inline int sys_mount_attach(int mnt_fd, int dir_fd, const char *path)
     return sys_result(syscall(NR_move_mount, mnt_fd, "", dir_fd, path, flags));
 }
 
-/* Sets and clears attributes of a mount, or of it and all below. */
+/* Sets and clears attributes of a mount; if recursive, also of all mounts below it. */
 static inline int sys_mount_attrs(int mnt_fd, unsigned set, unsigned clear, bool recursive)
 {
     const struct {
@@ -214,7 +215,8 @@ static inline int sys_mount_attrs(int mnt_fd, unsigned set, unsigned clear, bool
         0x1000u /* AT_EMPTY_PATH */ | (recursive ? 0x8000u : 0), &attr, sizeof(attr)));
 }
 
-/* Maps the owners of files on a detached mount, and on all below, through a user namespace. */
+/* Maps the owners of files on a detached mount, and on the mounts below it, through a user
+ * namespace. */
 static inline int sys_mount_idmap(int mnt_fd, int userns_fd)
 {
     const struct {
@@ -224,8 +226,8 @@ static inline int sys_mount_idmap(int mnt_fd, int userns_fd)
         0x1000u /* AT_EMPTY_PATH */ | 0x8000u /* AT_RECURSIVE */, &attr, sizeof(attr)));
 }
 
-/* Puts the calling process into the control group whose `tasks` or `cgroup.procs` file this is.
- */
+/* Moves the calling process into a control group. fd is open on the group's `tasks` or
+ * `cgroup.procs` file. */
 static inline int sys_cgroup_join(int fd)
 {
     return write(fd, "0", 1) == 1 ? 0 : -errno;

@@ -15,7 +15,8 @@ static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 enum { REPLACEMENT_LEN = sizeof(replacement) - 1 };
 
-/* How long the sequence is that begins with `first` (0: none does) and what may come second. */
+/* The length of the sequence that begins with `first`, or 0 when none does, and the range of
+ * its second byte. */
 static size_t sequence(unsigned char first, unsigned char *ret_low, unsigned char *ret_high)
 {
     *ret_low = 0x80;
@@ -63,7 +64,7 @@ size_t utf8_next(const char *s, size_t len, uint32_t *ret_code)
     return need;
 }
 
-/* Program output is mostly ASCII: eight bytes at a time. */
+/* Skips eight bytes at a time: the output of programs is mostly ASCII. */
 static size_t ascii_prefix(const char *s, size_t len)
 {
     size_t i = 0;
@@ -132,7 +133,8 @@ size_t utf8_floor(const char *s, size_t len)
 
         if (((unsigned char)*p & 0xc0) == 0x80)
             continue;
-        /* Cut only what more bytes could complete; bytes that are plainly wrong stay. */
+        /* Cut only an incomplete sequence that more bytes could complete; invalid bytes
+         * stay. */
         if (sequence((unsigned char)*p, &low, &high) > back &&
             utf8_next(p, back, &code) == back)
             return len - back;

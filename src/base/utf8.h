@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Program output is bytes; JSON is UTF-8. */
+/* UTF-8 checks and repair: the output of programs is bytes, but JSON is UTF-8. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,8 +9,8 @@
 
 #define UTF8_INVALID UINT32_MAX
 
-/* Decodes what s (len >= 1 bytes) begins with. Returns the bytes it takes, at least 1, and sets
- * *ret_code to the code point, or to UTF8_INVALID for a maximal invalid subpart. */
+/* Decodes the first code point of s (len >= 1 bytes). Returns the bytes it takes, at least 1,
+ * and sets *ret_code to the code point, or to UTF8_INVALID for a maximal invalid subpart. */
 size_t utf8_next(const char *s, size_t len, uint32_t *ret_code);
 
 bool utf8_valid(const char *s, size_t len);

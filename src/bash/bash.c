@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See bash.h. LOOP and SAVE are the shell code that makes a bash work as an interpreter. */
+
 #include "bash/bash.h"
 
 #include <errno.h>
@@ -16,11 +18,11 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 
-/* What bash runs: one line, so that line numbers in messages are the code's own. It is parsed
- * before any alias exists; `builtin` goes past functions. Status and state are told and the
- * next code is read in the condition: `continue` leads there, `break` through the outer loop
- * too, set -e means nothing there, and what the user's traps and traces print there is not
- * shown. */
+/* The program that bash runs. It is one line, so that line numbers in error messages are those
+ * of the user's code. bash parses it before any alias exists, and `builtin` bypasses functions.
+ * Reporting the state and reading the next code happen in the loop's condition: `continue`
+ * leads there, `break` leads there through the outer loop, `set -e` has no effect there, and
+ * its output, also that of the user's traps and traces, is hidden. */
 static const char LOOP[] =
     "builtin trap '\\builtin . /proc/%1$d/fd/%2$d >|/proc/%1$d/fd/%3$d 2>/dev/null' EXIT; "
     "builtin trap '\\builtin exit 130' INT; builtin shopt -s expand_aliases; "
@@ -30,10 +32,10 @@ static const char LOOP[] =
     "} >/dev/null 2>&1; "
     "do builtin eval \"${BASH_EXECUTION_STRING[0]}\" </proc/%1$d/fd/%6$d; done; done";
 
-/* The status and the whole state as text that makes it again: options of shopt before what is
- * parsed under them, functions before aliases, which are last, for they change all that
- * follows. Tracing is off while our own commands run. A sourced file: no DEBUG trap fires in
- * it. */
+/* Reports the status, then the whole state as text that recreates it. shopt options come before
+ * what is parsed under them. Functions come before aliases, and aliases last, because they
+ * change how all later text is parsed. Tracing is off meanwhile. This is a sourced file,
+ * because no DEBUG trap fires in one. */
 static const char SAVE[] =
     "\\builtin printf '%%s R %%d %%s\\0' %1$s \"$?\" \"$-\"\n"
     "\\builtin set +xv\n"
@@ -53,7 +55,7 @@ static const char SAVE[] =
     "\\builtin alias -p || \\builtin :\n"
     "\\builtin printf '\\0'\n";
 
-enum { READS_MAX = 32 };
+enum { READS_MAX = 32 }; /* reads per call, so that a writer without end cannot block us */
 
 static const char FROM_FILE[] =
     "builtin mapfile -t -n 1 -d '' BASH_EXECUTION_STRING </proc/%d/fd/%d; "
@@ -120,8 +122,8 @@ static _Noreturn void be_bash(const struct bash *b, pid_t kernel, bool bare)
         b->report_write, b->go_read, b->stdin_file);
     char *argv[] = {(char *)"bash", (char *)"-c", loop, (char *)"bash", NULL};
     char *none[] = {NULL};
-    /* A SIGINT to the kernel's group that came since the fork was for the shell before: it is
-     * dropped by being ignored. */
+    /* A SIGINT that came to the old process group since the fork was meant for the bash before.
+     * Ignoring SIGINT for a moment discards it. */
     (void)setpgid(0, 0);
     (void)signal(SIGINT, SIG_IGN);
     for (int i = 1; i < NSIG; i++)
@@ -140,7 +142,7 @@ static _Noreturn void be_bash(const struct bash *b, pid_t kernel, bool bare)
 
 int bash_start(struct bash *b, bool bare)
 {
-    /* What the one before left unread or half told is nobody's now. */
+    /* Discard what the bash before left unread or reported in part. */
     char rest[4096];
     int flags = fcntl(b->go_read, F_GETFL);
     (void)fcntl(b->go_read, F_SETFL, flags | O_NONBLOCK);
@@ -185,7 +187,7 @@ int bash_send(struct bash *b, const char *prefix, const char *code, size_t len)
         r = buf_append(&text, "", 1);
     if (r < 0)
         return r;
-    /* A pipe is read byte by byte, a file is not. */
+    /* Bash reads a pipe byte by byte, but a file in blocks. */
     if (text.len <= BASH_CODE_IN_PIPE)
         return fs_write_all(b->go_write, text.data, text.len);
     if ((r = fill_file(b->code_file, text.data, text.len)) < 0)
@@ -206,8 +208,8 @@ int bash_send_state(struct bash *b)
     return fs_write_all(b->go_write, go, (size_t)n + 1);
 }
 
-/* The next message, "TOKEN R ..." or "TOKEN S\n...", NUL-terminated, or NULL. Rubbish before
- * the token (the user's own traps may print here) is skipped. `*at` moves behind it. */
+/* Returns the next message, "R ..." or "S\n...", NUL-terminated, or NULL, and moves *at behind
+ * it. Bytes before the token are skipped: the user's traps may print here. */
 static char *next_message(struct buf *b, size_t *at, const char *token)
 {
     while (*at < b->len) {
@@ -245,8 +247,8 @@ static int take_messages(struct bash *b, struct buf *from, int *ret_status, bool
     return found;
 }
 
-/* Reads what is there, up to a bound: others can write here too, without end. A state that does
- * not fit is no state. */
+/* Reads what is there, up to a bound: user code can write here too, without end. A state that
+ * does not fit is dropped. */
 static int read_pipe(struct bash *b, struct buf *into, int fd, int *ret_status, bool *ret_state)
 {
     int found = 0;

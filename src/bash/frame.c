@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See frame.h. */
+
 #include "bash/frame.h"
 
 #include <errno.h>
@@ -12,7 +14,7 @@
 
 int frame_parse(const struct buf *b, struct frame *ret_frame)
 {
-    enum { HEADER_MAX = FRAME_KIND_MAX + 10 }; /* a space, 8 digits, the newline */
+    enum { HEADER_MAX = FRAME_KIND_MAX + 10 }; /* a space, 8 digits and the newline */
     size_t look = b->len < HEADER_MAX ? b->len : HEADER_MAX;
     const char *end = look ? memchr(b->data, '\n', look) : NULL;
     if (!end)

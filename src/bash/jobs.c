@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See jobs.h. */
+
 #include "bash/jobs.h"
 
 #include <errno.h>
@@ -17,7 +19,7 @@ static bool is_job(const struct process *p, pid_t shell)
     return p->pid != shell && (p->parent == shell || p->parent == getpid());
 }
 
-/* The command line with spaces between the words; returns its length. */
+/* Reads the command line, with spaces between the words. Returns its length. */
 static size_t read_command(pid_t pid, char *out, size_t size)
 {
     char path[32];
@@ -32,8 +34,8 @@ static size_t read_command(pid_t pid, char *out, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* What the shell forked and did not exec has the shell's own command line, which says nothing.
- */
+/* A process that the shell forked without exec has the shell's command line, which would
+ * mislead. */
 static void append_command(struct buf *b, pid_t pid, pid_t shell)
 {
     char text[4096], shells[4096];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-shell: the bash kernel of a session (docs/internals/kernels.md). Holds the channel and
- * runs no user code: that is done by a bash below it, which may end at any time and is
+/* hermes-shell: the interpreter of a bash session (docs/internals/kernels.md). It holds the
+ * channel and runs no user code: a bash below it does, which may end at any time and is then
  * replaced. One thread, one poll(). */
 
 #include <errno.h>
@@ -26,36 +26,35 @@
 
 enum {
     CHANNEL_FD = 3,
-    EXIT_PROTOCOL = 70,
-    EXIT_BROKEN = 72,
-    KILL_AFTER_MS = 1000,   /* of SIGINT: what the code started is killed */
-    REPLACE_AFTER_MS = 400, /* of that: the shell is */
-    START_MAX_MS = 3000, /* a new shell has been given its state by then, or starts without */
-    KILL_JOB_GRACE_MS = 300,
-    FORK_ROUNDS = 100,
-    STARTS_MAX = 4, /* of shells that end before they are idle */
+    EXIT_PROTOCOL = 70,      /* the server sent an invalid frame */
+    EXIT_BROKEN = 72,        /* no bash can be started */
+    KILL_AFTER_MS = 1000,    /* from SIGINT until what the code started is killed */
+    REPLACE_AFTER_MS = 400,  /* from then until the shell itself is killed */
+    START_MAX_MS = 3000,     /* for a new shell to restore its state; else the next has none */
+    KILL_JOB_GRACE_MS = 300, /* from SIGTERM to SIGKILL */
+    FORK_ROUNDS = 100,       /* attempts to free processes before fork() is given up */
+    STARTS_MAX = 4,          /* shells that may end before one is idle */
 };
 
-/* A shell says that it is at the start of a round when it has started, when it has been given a
- * state, and after each exec. SETTLING: an interrupted exec is over, but its SIGINT may still
- * be on the way; the shell is sent a round of nothing, and the next exec waits until that is
- * told. */
+/* A shell reports the start of a round when it has started, after it has restored a state, and
+ * after each exec. SETTLING: an interrupted exec is over, but its SIGINT may still be on its
+ * way. The shell gets an empty round, and the next exec waits until that is reported. */
 enum phase { STARTING, RESTORING, IDLE, RUNNING, SETTLING };
 
 struct kernel {
     struct bash bash;
     enum phase phase;
     bool will_restore;
-    unsigned starts; /* since one was idle */
+    unsigned starts; /* since a shell was last idle */
     int signals;
     struct buf in;
     bool told_ready, has_stdin;
-    bool trace, verbose; /* set -x, set -v: off between execs */
-    /* The exec that runs, or ran in a shell that is being replaced. */
+    bool trace, verbose; /* set -x and set -v; off between execs */
+    /* The exec that runs, or that ran in a shell which is being replaced. */
     bool in_exec;
     unsigned count;
     int status;
-    const char *state; /* as in done */
+    const char *state; /* value of `state` in the frame `done` */
     uint64_t since_ticks;
     bool interrupted;
     uint64_t kill_at_ms, replace_at_ms; /* 0: not set */
@@ -75,7 +74,7 @@ static void send_frame(const char *kind, const struct buf *payload)
         end(0);
 }
 
-/* Where the shell is; what it was when that cannot be told. */
+/* Reads the shell's working directory. Keeps the old value when that fails. */
 static void look_up_cwd(struct kernel *k)
 {
     static const char GONE[] = " (deleted)";
@@ -101,7 +100,8 @@ static void send_ready(struct kernel *k)
     k->told_ready = true;
 }
 
-/* One that is here when an exec ends, or between two, was not meant for the next. */
+/* Discards a SIGINT that is pending when an exec ends or between two execs: it was not meant
+ * for the next one. */
 static void drop_interrupt(void)
 {
     static const struct timespec NOW = {0};
@@ -145,7 +145,8 @@ static void start_bash(struct kernel *k)
     if (++k->starts > STARTS_MAX)
         end(EXIT_BROKEN);
     int r = bash_start(&k->bash, k->will_restore);
-    for (int i = 0; r == -EAGAIN && i < FORK_ROUNDS; i++) { /* the code used up all processes */
+    /* The code has used up all processes. */
+    for (int i = 0; r == -EAGAIN && i < FORK_ROUNDS; i++) {
         tree_kill_since(k->since_ticks, 0);
         r = bash_start(&k->bash, k->will_restore);
     }
@@ -206,14 +207,14 @@ static void on_bash_end(struct kernel *k, int how)
         if (left_state)
             note_flags(k);
     }
-    if (failed) { /* with the state it had, no shell gets to its first round */
+    if (failed) { /* no shell reaches its first round with this state */
         buf_clear(&k->bash.state);
         k->state = "lost";
     }
     start_bash(k);
 }
 
-/* Options that are off while our own commands run, and $? of the exec before. */
+/* Restores the options that are off while our own commands run, and $? of the exec before. */
 static void make_prefix(const struct kernel *k, const struct frame *f, char *out, size_t size)
 {
     out[0] = '\0';
@@ -315,8 +316,9 @@ static void take_frames(struct kernel *k)
     }
 }
 
-/* To the shell's group, and to what this exec started in other groups (set -m, setsid). The
- * shell itself is told once: a second SIGINT would end it while it tells its state. */
+/* Sends SIGINT to the shell's process group and to processes of this exec in other groups (set
+ * -m, setsid). The shell itself gets it only once: a second SIGINT would end it while it
+ * reports its state. */
 static void interrupt(struct kernel *k)
 {
     if (k->phase != RUNNING)
@@ -352,10 +354,10 @@ static void on_signals(struct kernel *k)
         }
     }
     if (ended) {
-        on_report(k); /* what it said before */
+        on_report(k); /* handle its last reports first */
         on_bash_end(k, bash_how);
     } else if (interrupted) {
-        take_frames(k); /* an exec that is already here is the one that is meant */
+        take_frames(k); /* an exec that has already come is the one to interrupt */
         interrupt(k);
     }
 }
@@ -408,7 +410,7 @@ int main(int argc, char **argv)
         struct pollfd fds[] = {
             {.fd = k.signals, .events = POLLIN}, {.fd = k.bash.report_read, .events = POLLIN},
             {.fd = k.bash.exit_read, .events = POLLIN},
-            {.fd = CHANNEL_FD, .events = listens ? POLLIN : 0}, /* its end is always told */
+            {.fd = CHANNEL_FD, .events = listens ? POLLIN : 0}, /* POLLHUP is always reported */
         };
         if (poll(fds, 4, check_deadlines(&k)) < 0 && errno != EINTR)
             end(EXIT_BROKEN);

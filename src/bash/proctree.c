@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See proctree.h. */
+
 #include "bash/proctree.h"
 
 #include <ctype.h>
@@ -19,9 +21,11 @@
 #include "base/clock.h"
 #include "base/fs.h"
 
+/* STEP_MS is the pause between two rounds; a process can fork between two looks, so one round
+ * is not enough. */
 enum { PROCESSES_MAX = 65536, STEP_MS = 5, ROUNDS_MAX = 100, KILL_ROUNDS = 3 };
 
-/* Of /proc/PID/stat, from the state on. */
+/* Field numbers in /proc/PID/stat, counted from the state. */
 enum { STAT_STATE = 0, STAT_PARENT = 1, STAT_GROUP = 2, STAT_START = 19, STAT_FIELDS = 20 };
 
 static bool read_process(int proc_fd, const char *name, struct process *ret_process)
@@ -33,7 +37,8 @@ static bool read_process(int proc_fd, const char *name, struct process *ret_proc
     if (n <= 0)
         return false;
     text[n] = '\0';
-    /* The name may hold anything, brackets too: fields begin after the last one. */
+    /* The command name may contain anything, also brackets: the fields begin after the last
+     * one. */
     char *rest = strrchr(text, ')');
     char *fields[STAT_FIELDS] = {0};
     if (!rest || rest[1] == '\0')
@@ -85,7 +90,7 @@ int tree_read(struct tree *ret_tree)
         if (read_process(dirfd(proc), entry->d_name, &all.all[all.count]))
             all.count++;
     }
-    /* Marked first, moved together after: the way up leads through processes of both kinds. */
+    /* Mark first, compact later: the search for an ancestor needs all processes. */
     cleanup_free bool *below = xcalloc(all.count + 1, sizeof(*below));
     for (size_t i = 0; i < all.count; i++)
         below[i] = all.all[i].pid != getpid() && tree_is_below(&all, all.all[i].pid, getpid());
@@ -117,7 +122,7 @@ static void rest(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
 }
 
-/* Signals the tree as it is now; returns how many processes it had. */
+/* Signals the tree as it is now. Returns its number of processes. */
 static size_t signal_tree(pid_t root, const struct tree *known, int signal_number)
 {
     cleanup_tree struct tree now = {0};
@@ -127,7 +132,8 @@ static size_t signal_tree(pid_t root, const struct tree *known, int signal_numbe
     for (size_t i = 0; i < now.count; i++) {
         pid_t pid = now.all[i].pid;
         bool ours = tree_is_below(&now, pid, root);
-        /* Those whose parent died meanwhile hang elsewhere, and are told by what was seen. */
+        /* A process whose parent has died has a new parent. It is recognized by the earlier
+         * snapshot. */
         for (size_t k = 0; k < known->count && !ours; k++)
             ours = known->all[k].start_ticks == now.all[i].start_ticks &&
                    tree_is_below(&now, pid, known->all[k].pid) &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The processes below this one, from /proc. This process is a subreaper: whatever forks and
- * whichever parent dies, descendants stay descendants. */
+/* The processes below this one, read from /proc. This process is a subreaper: a descendant
+ * stays one when its parent dies. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +12,11 @@
 struct process {
     pid_t pid, parent, group;
     char state;
-    uint64_t start_ticks; /* since boot */
+    uint64_t start_ticks; /* clock ticks since boot */
 };
 
 struct tree {
-    struct process *all; /* descendants of this process, zombies left out */
+    struct process *all; /* descendants of this process without zombies */
     size_t count;
 };
 
@@ -24,13 +24,13 @@ int tree_read(struct tree *ret_tree);
 void tree_done(struct tree *t);
 #define cleanup_tree __attribute__((cleanup(tree_done)))
 
-/* Is `pid` the process `root` or below it? */
+/* Whether `pid` is `root` or one of its descendants. */
 bool tree_is_below(const struct tree *t, pid_t pid, pid_t root);
 uint64_t tree_now_ticks(void);
 
-/* Ends `root` and all below it: SIGTERM, up to grace_ms, SIGKILL until none is left (bounded).
- */
+/* Ends `root` and its descendants: SIGTERM, a wait of up to grace_ms, then SIGKILL until none
+ * is left, for a bounded number of rounds. */
 void tree_end(pid_t root, unsigned grace_ms);
 
-/* Kills all below this process but `spare` that started at `since_ticks` or later. */
+/* Kills all descendants that started at `since_ticks` or later, except `spare`. */
 void tree_kill_since(uint64_t since_ticks, pid_t spare);

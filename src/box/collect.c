@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The collector: after the payload and all it left are dead, a process with the payload's id
- * walks /box and sends back the files whose names match the globs of the job. Links, fifos and
- * devices are named and never opened; depth, count and bytes are capped. Its reader trusts none
- * of it. */
+/* The collector: once the payload and all its processes are dead, a process with the payload's
+ * id walks /box and sends back the files whose names match the globs of the package. Links,
+ * fifos and devices are named and never opened; depth, count and bytes are capped. The reader
+ * trusts none of it. */
 
 #include "box/inside.h"
 
@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* MAX_SEEN: entries of /box that are looked at. CHUNK: bytes per read. */
 enum { MAX_SEEN = 100000, CHUNK = 65536 };
 
 struct collection {

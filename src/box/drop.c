@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Giving up rights: resource limits, ids, capabilities. */
+/* Gives up rights: resource limits, ids, capabilities. */
 
 #include "base/sys.h"
 #include "box/inside.h"
@@ -10,11 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What a program may use before it has a job; payload_begin() takes the rest of it back. */
+/* CPU seconds that a program may use before it has its package; hermes_warm_begin() takes the
+ * rest back. */
 enum { PARK_CPU_S = 60 };
 
-/* Without CAP_SYS_RESOURCE a hard limit cannot be raised above what we were given, so a lower
- * one stays. */
+/* Lowers a limit. Without CAP_SYS_RESOURCE a hard limit cannot be raised, so a lower one
+ * stays. */
 static int drop_rlimit(int resource, rlim_t value)
 {
     struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
@@ -28,19 +29,22 @@ static int drop_rlimit(int resource, rlim_t value)
     return setrlimit((unsigned)resource, &limit) < 0 ? -errno : 0;
 }
 
-/* The second line behind the cgroups. RLIMIT_FSIZE is the payload's alone (payload.c): the
- * files of the run may be larger than what it may write itself. RLIMIT_CORE is 1, not 0: a
- * core_pattern that pipes to a program ignores 0 and takes 1 as "do not dump". */
+/* The second line of defence behind the cgroups. RLIMIT_FSIZE is set later, for the payload
+ * only (payload.c): the files of the run may be larger than what it may write itself.
+ * RLIMIT_CORE is 1, not 0: a core_pattern that pipes to a program ignores 0 and takes 1 as "do
+ * not dump". */
 int drop_rlimits(const struct inside *in)
 {
     const struct spawn_limits *l = &in->box->limits;
     if (in->box->remove & BARRIER_RLIMITS)
         return 0;
-    /* The control group counts box init, this counts by uid: it comes second to the group,
-     * which tells that it was hit, only if it leaves room for an init of the same uid. */
-    bool is_parked = in->hand_fd >= 0; /* the job brings its own (warm.c) */
+    /* The control group counts box init; RLIMIT_NPROC counts by uid. The group should be hit
+     * first, because it reports that. So RLIMIT_NPROC leaves one more, and room for a box init
+     * with the same uid. */
+    bool is_parked = in->hand_fd >= 0; /* the package brings its own limits (warm/warm.c) */
     rlim_t processes = (rlim_t)l->processes + (in->unique_ids ? 1 : 2);
-    if (in->box->flags & BOX_FORKS) /* those of forks count with it, limited by their groups */
+    /* copies count with their original here; their control groups limit them */
+    if (in->box->flags & BOX_FORKS)
         processes *= 1 + SPAWN_MAX_FORKS;
     const struct {
         int resource;
@@ -83,8 +87,8 @@ static int set_capabilities(uint64_t keep, uint64_t inheritable)
     return sys_result(syscall(SYS_capset, &head, data));
 }
 
-/* What init needs to empty the box and to start the collector, or a session's next program,
- * under the payload's id. */
+/* What box init needs to empty the box and to start the collector, or the next program of a
+ * session, under the payload's id. */
 static const uint64_t INIT_CAPS =
     1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
 
@@ -92,7 +96,7 @@ int drop_bounding(const struct inside *in)
 {
     if (in->box->remove & BARRIER_CAPS)
         return 0;
-    /* What may be kept over exec must be inheritable while there is a bounding set. */
+    /* A capability can become inheritable only while it is in the bounding set. */
     int r = in->shares_memory ? set_capabilities(~0ull, INIT_CAPS) : 0;
     if (r < 0)
         return r;
@@ -103,7 +107,7 @@ int drop_bounding(const struct inside *in)
     return 0;
 }
 
-/* A control that shows what capabilities would allow keeps those of its own user namespace
+/* For a control that shows what capabilities would allow: keeps those of its own user namespace
  * across exec, by the ambient set. */
 static int keep_capabilities(void)
 {
@@ -137,7 +141,6 @@ int drop_to_payload(const struct inside *in)
     return set_capabilities(0, 0);
 }
 
-/* Init keeps INIT_CAPS at most. */
 int drop_init(bool starts_another)
 {
     return set_capabilities(starts_another ? INIT_CAPS : 0, 0);
@@ -153,7 +156,7 @@ int drop_keep_over_exec(void)
     return 0;
 }
 
-/* Who watches the shell of a terminal may end it. */
+/* The watcher of a terminal may kill its shell, and nothing else. */
 int drop_watcher(void)
 {
     return set_capabilities(1ull << CAP_KILL, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The helper that reads and writes a session's files (files.h). User code runs at the same
- * time, under the same id, and may swap, grow and remove whatever is looked at here. So paths
- * are resolved component by component from descriptors, never through a link; what is opened is
- * looked at before it is read; every walk has bounds; and whatever goes wrong, this process can
- * do no more than the code it serves. The system call filter has no openat2 for anybody. */
+/* The helper that reads and writes a session's files (proto/files.h). User code runs at the
+ * same time, under the same id, and may swap, grow and remove any file. So paths are resolved
+ * component by component from descriptors, never through a link; a file is checked before it is
+ * read; every walk has bounds. Whatever goes wrong, this process can do no more than the code
+ * that it serves. It does without openat2, which the system call filter refuses. */
 
 #include "box/inside.h"
 
@@ -29,11 +29,11 @@
 #include <unistd.h>
 
 enum {
-    DELETE_MS = 10000,
-    ROOM_RESERVE = 8 << 20, /* of the box's memory, which an upload leaves alone */
+    DELETE_MS = 10000,      /* most time for one recursive delete */
+    ROOM_RESERVE = 8 << 20, /* bytes of the box's memory that an upload must leave free */
 };
 
-/* One helper serves one socket, so there is one of each. */
+/* One helper serves one socket, so all state is static. */
 static struct {
     int fd;
     uint64_t room_bytes;
@@ -48,7 +48,7 @@ static int64_t time_ns(struct timespec ts)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Whoever does not want the answer any more has ended our work. */
+/* Sends the buffer. If the server has closed the socket, the helper is done. */
 static void flush(void)
 {
     for (size_t done = 0; done < talk.out_len;) {
@@ -75,7 +75,7 @@ static bool receive(void *to, size_t len)
     return true;
 }
 
-/* Room for a record and so many bytes more. */
+/* Makes room in the buffer for len bytes. */
 static char *reserve(size_t len)
 {
     if (talk.out_len + len > sizeof(talk.out))
@@ -122,7 +122,7 @@ static int add_content(int fd, uint64_t size)
     return 0;
 }
 
-/* A directory in `at`. Where the kernel calls a link "not a directory" this says -ELOOP. */
+/* Opens a directory in `at`. For a link the kernel says "not a directory"; this says -ELOOP. */
 static int open_dir(int at, const char *name, int flags)
 {
     struct stat st;
@@ -136,8 +136,8 @@ static int open_dir(int at, const char *name, int flags)
                : r;
 }
 
-/* The directory that holds what the request names; *ret_last is the name in it. With `make`
- * directories on the way are made. */
+/* Opens the directory that holds what the request names; *ret_last is the name in it. With
+ * `make` missing directories are made. */
 static int open_parent(bool make, const char **ret_last)
 {
     char part[NAME_MAX + 1];
@@ -161,7 +161,8 @@ static int open_parent(bool make, const char **ret_last)
     return take_fd(&fd);
 }
 
-/* Looks before it opens, which wakes who waits at the other end of a fifo, and again after. */
+/* Checks before opening, because opening a fifo wakes a process at its other end, and again
+ * afterwards. */
 static int open_regular(int dir_fd, const char *name, struct stat *ret)
 {
     if (fstatat(dir_fd, name, ret, AT_SYMLINK_NOFOLLOW) < 0)
@@ -192,7 +193,7 @@ static int serve_get(void)
     return add_content(fd, (uint64_t)st.st_size);
 }
 
-/* Whether the name can become a file: it is one, or there is none. */
+/* Whether the name can become a file: it is a regular file, or does not exist. */
 static int check_target(void)
 {
     const char *last;
@@ -221,7 +222,6 @@ static uint64_t upload_limit(int fd)
     return limit;
 }
 
-/* Takes the pieces. */
 static int take_pieces(int fd, uint64_t limit)
 {
     static char piece[FILES_PIECE_MAX];
@@ -243,8 +243,8 @@ static int take_pieces(int fd, uint64_t limit)
     }
 }
 
-/* Gives the nameless file its name, in the place of one that has it. In between it has a name
- * of its own in the same directory. */
+/* Gives the nameless file its name. If a file has that name already, the new one first gets a
+ * temporary name in the same directory and then replaces it. */
 static int put_in_place(int fd, bool *ret_is_new)
 {
     char own[48];
@@ -355,7 +355,7 @@ static int list_entry(struct walk *walk, int dir_fd, const char *name, unsigned 
     cleanup_close int fd = -1;
     if (flags & FILES_CONTENT && S_ISREG(st.st_mode) &&
         (fd = open_regular(dir_fd, name, &st)) < 0) {
-        walk->cut = true; /* gone, or not to be read */
+        walk->cut = true; /* gone, or not readable */
         return 0;
     }
     add_entry(&st, walk->path);
@@ -385,7 +385,7 @@ static int serve_list(int64_t *ret_stamp_ns)
     return r < 0 ? r : walk.cut ? -E2BIG : 0;
 }
 
-/* The name as the server has checked it; nothing here relies on that. */
+/* Reads the name. The server has checked it; the helper checks it again. */
 static bool take_name(void)
 {
     uint32_t len = talk.request.name_len;
@@ -421,7 +421,7 @@ static void serve(void)
             .kind = FILES_END, .error = r, .mode = is_new, .mtime_ns = stamp_ns},
         "");
     flush();
-    /* What an upload that failed still sends would be taken for a request. */
+    /* What the server still sends of a failed upload would be taken for a request. */
     if (r < 0 && talk.request.op == FILES_PUT)
         _exit(0);
 }
@@ -435,7 +435,8 @@ static int keep_only(int fd)
 
 void files_run(const struct inside *in, int fd, uint64_t room_bytes)
 {
-    /* First of all: a fork's helper comes from the spawner, with all its descriptors. */
+    /* First of all: the helper of a copy comes from the spawner and holds all its
+     * descriptors. */
     if (keep_only(fd) < 0 || drop_to_payload(in) < 0 ||
         landlock_restrict(in->landlock_abi, NULL, 0) < 0)
         _exit(1);

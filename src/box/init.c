@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Box init once the box is made: starts the program, reaps, follows a session's orders, has
- * files collected, and tells the spawner how the program ended. */
+/* Box init once the box is made: starts the program, reaps, follows the orders for a session,
+ * has files collected, and reports to the spawner how the program ended. */
 
 #include "box/init.h"
 
@@ -41,14 +41,15 @@ static void empty_box(void)
         ;
 }
 
-/* What cannot wait comes to a session's init as a signal: nobody inside may signal it. SIGCHLD
- * is let through only where it waits for its children and the spawner's orders. */
+/* Urgent orders come to box init of a session as signals; no process inside can signal it.
+ * SIGCHLD is unblocked only while box init waits for children and orders. */
 static pid_t program;
 static bool has_program;
 static const struct inside *own;
 
-/* Once the program was forked, others live here that are not its own: then it is the spawner
- * who ends what belongs to it, by its control group, which we have left. */
+/* True once the program was copied: then processes live in this pid namespace that are not the
+ * program's. The spawner ends those of the program by its control group, which box init has
+ * left. */
 static bool has_forks;
 
 static void on_signal(int signal)
@@ -82,8 +83,8 @@ static void mask_signals(int how, bool with_child)
     (void)sigprocmask(how, &set, NULL);
 }
 
-/* Forks in a session's init. Signals that come meanwhile wait; its handlers are not for the
- * child. */
+/* Forks in box init of a session. Signals that come meanwhile stay pending; the child gets
+ * default handlers. */
 static int fork_quietly(pid_t *ret_pid)
 {
     mask_signals(SIG_BLOCK, true);
@@ -100,7 +101,7 @@ static int fork_quietly(pid_t *ret_pid)
     return pid;
 }
 
-/* A helper for files of a session. */
+/* Starts a helper for files. */
 static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
 {
     int pid = fork_quietly(NULL);
@@ -110,7 +111,7 @@ static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
         files_refuse(fd, -EUSERS);
 }
 
-/* A terminal, which ends with the program: there is none without. */
+/* Starts a terminal. It ends with the program, so there is none without a program. */
 static void fork_terminal(const struct inside *in, const int *fds, unsigned count)
 {
     struct terminal_order order = {.fd = fds[0], .job_fd = fds[1], .join_count = count - 2};
@@ -122,7 +123,7 @@ static void fork_terminal(const struct inside *in, const int *fds, unsigned coun
         terminal_refuse(order.fd, pid == -ESRCH ? pid : -EUSERS);
 }
 
-/* Gives a session its next program. */
+/* Takes the descriptors for the next program of a session. */
 static bool take_restart(struct inside *in, const int fds[4])
 {
     close_fd(&in->job_fd);
@@ -133,9 +134,9 @@ static bool take_restart(struct inside *in, const int fds[4])
     return true;
 }
 
-/* Waits in a session until a child may have ended, or for the spawner's next order and follows
- * it; true when that was to start another program. Whoever is gone without one has killed us.
- */
+/* Waits until a child may have ended or an order comes, and follows the order. Returns true
+ * when the order was to start another program. When the link closes, the spawner has killed
+ * this box or is gone: exits. */
 static bool follow_order(struct inside *in)
 {
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
@@ -148,8 +149,9 @@ static bool follow_order(struct inside *in)
         return false;
     ssize_t n =
         fdpass_receive(in->link_fd, &order, sizeof(order), fds, 2 + CGROUP_MAX_TREES, &count);
-    if (n ==
-        -EMSGSIZE) /* more descriptors than this box may have: the sender sees them close */
+    /* More descriptors than this box may have: the kernel closed them, and the server sees
+     * that. */
+    if (n == -EMSGSIZE)
         return false;
     if (n != (ssize_t)sizeof(order))
         _exit(1);
@@ -167,10 +169,10 @@ static bool follow_order(struct inside *in)
     return false;
 }
 
-/* Reaps until the payload has ended, then reports its status. Nothing else of a session is left
- * alive by then: its files wait for the next program. Returns whether init has to
- * stay until the spawner has passed the report on: the end of a warm box takes the memory of
- * its program apart (hermes_warm_exit()), which would delay the answer. */
+/* Reaps until the payload has ended, then reports its status. In a session every other process
+ * is killed first; the files stay for the next program. Returns whether box init must stay
+ * until the spawner has reported the end: when it exits, the kernel frees the memory of a warm
+ * program (hermes_warm_exit()), and that would delay the answer. */
 static bool watch_payload(struct inside *in, pid_t payload)
 {
     bool is_session = in->box->flags & BOX_CHANNEL;
@@ -202,7 +204,7 @@ static bool watch_payload(struct inside *in, pid_t payload)
 }
 
 /* Kills what the payload left, waits until the box is empty, and only then lets a helper with
- * the payload's id read its files: nobody is there to race it. */
+ * the payload's id read the files: no process is left to race with it. */
 static void collect_files(const struct inside *in)
 {
     empty_box();
@@ -213,8 +215,8 @@ static void collect_files(const struct inside *in)
         ;
 }
 
-/* A parked box hears only with its job whether files are wanted. It was sent before the job, so
- * by now it is there or will not come. */
+/* A ready box learns only with its package whether files are wanted. The descriptors were sent
+ * on the link before the package, so they are there by now or will not come. */
 static void take_collect(struct inside *in)
 {
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
@@ -228,7 +230,7 @@ static void take_collect(struct inside *in)
     }
 }
 
-/* Our copies of the box's ends would keep its pipes open after everybody else is gone. */
+/* Box init's copies would keep the pipes open after every other process is gone. */
 static void close_ends(struct inside *in)
 {
     close_fd(&in->stdout_fd);
@@ -238,7 +240,6 @@ static void close_ends(struct inside *in)
     close_fd(&in->channel_fd);
 }
 
-/* Forks the program's process. */
 static int fork_program(struct inside *in)
 {
     in->init_cpu_ns = inside_cpu_ns();
@@ -249,7 +250,7 @@ static int fork_program(struct inside *in)
     return fork_quietly(&program);
 }
 
-/* Reaps what is left to reap until a session gets another program. */
+/* Reaps until an order brings the next program of a session. */
 static bool wait_restart(struct inside *in)
 {
     do {

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Box init, from the moment the box is made. */
+/* Box init (pid 1), once the box is made. Separate from inside.h, because a warm box runs this
+ * part as a program of its own. */
 
 #include "box/inside.h"
 
-/* Starts the program, and the next ones of a session. Returns 0 in the program's process, and
- * does not return in init. */
+/* Forks the program's process and watches it; in a session, also each next program. Returns 0
+ * in the program's process. Never returns in box init. */
 int init_run(struct inside *in);
 
-/* Watches the program to its end, tells of it, and has files collected. `is_parked`: whether
- * any are wanted comes with the job. */
+/* Watches the program to its end, reports the end, and has files collected. `is_parked`: a
+ * ready box, which learns only with its package whether files are wanted. */
 void init_watch(struct inside *in, int payload, bool is_parked);
 
-/* Init of a warm box is born in the zygote's memory, which costs less than a copy, and goes on
- * as this program (init_main.c), which is in the box's tree. Its arguments are numbers; of the
- * descriptors it gets the link, those for collecting files, and the gate, at which the
- * program's process waits until init has told the processor time that it took so far. */
+/* Box init of a warm run is born in the zygote's memory, which costs less than a copy, and then
+ * executes this program (init_main.c), which lies in the box's root tree. Its arguments are
+ * numbers. It inherits the init link, the descriptors for collecting files, and the gate. The
+ * program's process waits at the gate until box init has written to it how much CPU time the
+ * set-up took. */
 #define INIT_PROGRAM "/usr/lib/hermes/hermes-init"
 enum init_arg {
     INIT_LINK = 1,
@@ -29,5 +31,5 @@ enum init_arg {
     INIT_ARGC
 };
 
-/* Becomes it. Returns only negative errno. */
+/* Executes INIT_PROGRAM. Returns only on failure, with negative errno. */
 int init_exec(const struct inside *in, int payload, int gate);

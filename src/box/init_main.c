@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-init: pid 1 of a warm box, from the moment its program's process exists (init.h). Who
- * else starts it has no use for it. */
+/* hermes-init: pid 1 of a warm run, from the moment its program's process exists (init.h). A
+ * separate static program, so that box init does not keep the zygote's memory. It is useless to
+ * any other caller. */
 
 #include "box/init.h"
 
@@ -13,8 +14,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* As take_identity() had it. Exec has left us the wish to die with the spawner: asked for
- * again, it could come too late. */
+/* Repeats what take_identity() set. Exec has kept the request to die with the spawner. It is
+ * only checked: asking again could come too late. */
 static bool protect(void)
 {
     int signal = 0;

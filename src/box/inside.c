@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The making of a box, step by step, by its pid 1, which init.c then goes on as. It never reads
- * a stranger's byte: the job is read by payload.c and collect.c, in processes with the
- * payload's uid and no capability.
+/* Makes a box, step by step, as its pid 1; init.c continues. Pid 1 never reads an untrusted
+ * byte: payload.c and collect.c read the package, in processes with the payload's uid and no
+ * capability.
  *
- * It has an id of its own, is not dumpable and ignores signals from inside (the kernel does
- * that for pid 1), so the payload can neither trace, signal nor read it. */
+ * Pid 1 has an id of its own, is not dumpable and ignores signals from inside (the kernel does
+ * that for pid 1). So the payload can neither trace, signal nor read it. */
 
 #include "box/inside.h"
 
@@ -72,7 +72,7 @@ int inside_die_first(void)
     return fs_write_once(AT_FDCWD, "/proc/self/oom_score_adj", "500");
 }
 
-/* First of all: everything from here on is accounted and limited. */
+/* First step: from here on everything is accounted and limited. */
 static int join_cgroups(const struct inside *in)
 {
     int r = 0;
@@ -100,8 +100,8 @@ int inside_close_others(int *keep, size_t count)
     return sys_close_range(from, ~0u, 0);
 }
 
-/* Closes every descriptor but the box's own ends: the spawner's locks, sockets and
- * control groups must not live on in a box. */
+/* Closes every descriptor but the box's own ends: locks, sockets and control groups of the
+ * spawner must not stay open in a box. */
 static int close_foreign(const struct inside *in)
 {
     int keep[9 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->life_fd, in->job_fd, in->stdin_fd,
@@ -119,8 +119,8 @@ int inside_wait_go(const struct inside *in)
     return n == 1 ? 0 : n == 0 ? -EPIPE : -errno;
 }
 
-/* Until the zygote has written the id maps, or cannot. Should it die meanwhile, nobody wakes
- * us, but the spawner lets go of the link. */
+/* Waits until the zygote has written the id maps or has failed. If the zygote dies meanwhile,
+ * the futex is never woken, but the spawner closes the link. */
 static int wait_maps(const struct inside *in)
 {
     const struct timespec nap = {.tv_nsec = 100000000};
@@ -133,8 +133,9 @@ static int wait_maps(const struct inside *in)
     return atomic_load(in->maps) > 0 ? 0 : -EPERM;
 }
 
-/* Waits until the id maps are written. The spawner, who did it, gives the go-ahead at once;
- * where it was the zygote, whom others wait for, that comes when we have left its memory. */
+/* Waits until the id maps are written. The go-ahead comes after them, so most boxes wait for
+ * that. A warm run keeps its zygote from making other boxes, so it waits for the maps only; it
+ * takes its go-ahead after it has left the zygote's memory. */
 static int wait_release(const struct inside *in)
 {
     if (in->maps)
@@ -143,9 +144,9 @@ static int wait_release(const struct inside *in)
     return r < 0 ? r : inside_wait_go(in);
 }
 
-/* The kernel's view of us: first to die when the host runs out of memory (a zygote is that, and
- * who is born of it), and no user namespace below this one; a fork raises the limit for the
- * moment that it needs (fork.h). Both files are the host's /proc, still visible here. */
+/* Makes the box one of the first to die when the host is out of memory (children of a zygote
+ * inherit that), and forbids further user namespaces. Copying a session raises that limit for a
+ * moment (spawn/copy.h). Both files are in the host's /proc, which is still visible here. */
 static int limit_self(const struct inside *in)
 {
     int r = in->is_warm ? 0 : inside_die_first();
@@ -156,7 +157,7 @@ static int limit_self(const struct inside *in)
     return fs_write_once(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
 }
 
-/* From here on nothing waits or runs that the spawner's end would not kill. */
+/* Takes box init's id. From here on the kernel kills box init when the spawner ends. */
 static int take_identity(const struct inside *in)
 {
     unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
@@ -181,8 +182,8 @@ static int start_session(const struct inside *in)
     return 0;
 }
 
-/* Not in clone3: there the v1 groups, which are joined afterwards, would show the host's paths.
- */
+/* Not by a flag of clone3: the v1 groups are joined after it, and the namespace would show host
+ * paths. */
 static int hide_cgroups(const struct inside *in)
 {
     if (in->box->remove & BARRIER_CGROUPNS)
@@ -202,8 +203,9 @@ static int set_no_new_privs(const struct inside *in)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Loaded in init, before the fork: from here on every process of the box is filtered, also
- * those that read the job. The steps that follow need nothing the filter refuses. */
+/* Loaded in box init, before the fork: from here on every process of the box is filtered,
+ * including those that read the package. The remaining steps need nothing that the filter
+ * refuses. */
 static int load_filter(const struct inside *in)
 {
     return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
@@ -230,7 +232,7 @@ static const struct {
       {STEP_SECCOMP, load_filter},
 };
 
-/* The process that is, or becomes, the program. */
+/* Runs in the process that is, or becomes, the program. */
 static void be_payload(const struct inside *in)
 {
     struct payload_words words;
@@ -244,7 +246,7 @@ static void be_payload(const struct inside *in)
     payload_exec(in, &words);
 }
 
-/* Waits until init is a program of its own, and hears what processor time that took. */
+/* Waits until box init is a program of its own, and reads how much CPU time the set-up took. */
 static void wait_at_gate(struct inside *in, int gate)
 {
     ssize_t n;
@@ -255,8 +257,9 @@ static void wait_at_gate(struct inside *in, int gate)
     (void)close(gate);
 }
 
-/* The memory that we share with the zygote is what the program gets a copy of. Ourselves, we
- * leave it for that of a small program, before anything of a stranger's runs. */
+/* Box init shares the zygote's memory. It forks the program's process, which gets a copy of
+ * that memory. Then it leaves the memory itself by executing a small program, before any
+ * untrusted code runs. */
 static void leave_memory(struct inside *in)
 {
     int gate[2];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See landlock.h. Below ABI 3 a ruleset could not tell truncation and would forbid renames
- * across directories, which breaks ordinary programs: there it is left out and the level says
- * so. */
+/* See landlock.h. Below ABI 2 a ruleset would forbid renames across directories, which breaks
+ * ordinary programs: there none is used and the isolation level says so. ABI 2 cannot control
+ * truncation yet; ABI 3 can. */
 
 #include "box/landlock.h"
 
@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Rights by the ABI that brought them; older kernel headers know fewer names. */
+/* Rights and scopes, defined here because older kernel headers know fewer names. */
 enum {
     FS_EXECUTE = 1 << 0,
     FS_WRITE_FILE = 1 << 1,

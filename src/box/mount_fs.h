@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* File systems of a box's own, as detached mounts. Both return the descriptor or negative
- * errno. */
+/* File systems that belong to one box, as detached mounts. Both functions return the descriptor
+ * or negative errno. */
 
 #include <stdint.h>
 
@@ -11,5 +11,5 @@
 int mount_fs_tmpfs(
     uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);
 
-/* Terminals: at most `max` of them. Each belongs to the process that opens it. */
+/* A devpts with at most `max` terminals. Each terminal belongs to the process that opens it. */
 int mount_fs_devpts(unsigned max);

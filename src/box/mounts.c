@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The file system of one box. We are in a copy of the runtime's mount namespace (tree.h): the
- * tree is cloned, the box's own file systems are put on it, and the box moves in. Targets are
- * addressed from the descriptor of the tree. Nothing a stranger made exists yet but in shared
- * directories, where another run may have planted links, and may swap one in at any moment: so
- * the places below them are walked by descriptor, one component at a time, and no link is
- * followed. */
+/* The file system of one box. Box init is in a copy of the root's mount namespace
+ * (spawn/rootfs.h): it clones the tree, mounts the box's own file systems on it, and moves in.
+ * Targets are opened from the descriptor of the tree. Untrusted files exist only in shared
+ * directories, where another run may have planted links and may add one at any moment. So paths
+ * below them are walked by descriptor, one component at a time, and no link is followed. */
 
 #include "box/inside.h"
 
@@ -23,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the copy of the tree is attached until we pivot into it. */
+/* Where the copy of the tree is attached before the pivot. */
 #define NEW_ROOT "new"
 
 static int clone_tree(int *ret_fd)
@@ -38,7 +37,7 @@ static int clone_tree(int *ret_fd)
     return 0;
 }
 
-/* By mount(2), which is one call where fsopen() and what follows it are eleven: every box has
+/* Uses mount(2), which is one call where fsopen() and its companions are eleven: every box has
  * three of these. */
 static int mount_tmpfs(
     const char *path, const char *mode, const struct inside *in, unsigned long flags)
@@ -76,8 +75,8 @@ static int mount_own(int root_fd, const struct inside *in)
     return r;
 }
 
-/* A path for a shared directory: below /box or /mnt, plain components only. The server has
- * checked it too; the spawner believes nobody. */
+/* Whether this is a valid path for a shared directory: below /box or /mnt, plain components
+ * only. The server has checked it, too, but may have been taken over. */
 static bool mount_path_ok(const char path[SPAWN_PATH_MAX])
 {
     if (!memchr(path, 0, SPAWN_PATH_MAX) ||
@@ -92,7 +91,7 @@ static int open_dir(int dir_fd, const char *name)
         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
-/* Makes the place for a shared directory or file, if it is not there, and opens it. */
+/* Makes the mount point for a shared directory or file, if it does not exist, and opens it. */
 static int open_target(int root_fd, const char *path, bool is_dir)
 {
     char parts[SPAWN_PATH_MAX];
@@ -116,7 +115,8 @@ static int open_target(int root_fd, const char *path, bool is_dir)
     return take_fd(&at);
 }
 
-/* A writable one the spawner may have made already, with its owners mapped (idmap.h). */
+/* made_fd: a writable directory that the spawner has prepared with its owner mapped
+ * (spawn/idmap.h), or -1. */
 static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_fd)
 {
     char source[16];
@@ -134,7 +134,7 @@ static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_f
     return target < 0 ? target : sys_mount_attach(fd, target, "");
 }
 
-/* *ret_which: the number of the one that failed, from 1 on. */
+/* *ret_which is the number of the directory that failed, from 1 on. */
 static int mount_all_shared(int root_fd, const struct inside *in, uint32_t *ret_which)
 {
     bool in_mnt = false;
@@ -150,8 +150,8 @@ static int mount_all_shared(int root_fd, const struct inside *in, uint32_t *ret_
     return r;
 }
 
-/* A /proc of the box's own pid namespace: other users' processes (init) hidden, nothing but
- * processes in it, not writable. */
+/* Mounts a /proc of the box's own pid namespace: processes of other users (box init) are
+ * hidden, nothing but processes is in it, and it is read-only. */
 static int mount_proc(int root_fd, const struct inside *in)
 {
     cleanup_close int fs = sys_fs_open("proc");
@@ -166,7 +166,7 @@ static int mount_proc(int root_fd, const struct inside *in)
     return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "proc");
 }
 
-/* Pivots onto the tree and lets go of the old root, host /proc and all. */
+/* Pivots onto the tree and detaches the old root with the host's /proc. */
 static int pivot(int root_fd)
 {
     if (fchdir(root_fd) < 0)

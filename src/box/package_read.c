@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See job_read.h. Pure functions over bytes apart from job_open(), so that tests/fuzz can feed
+/* See package_read.h. Pure functions over bytes, except job_open(), so that tests/fuzz can feed
  * them anything. */
 
 #include "box/package_read.h"

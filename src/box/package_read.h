@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Reading a job (job.h) in a process that has nothing left to lose: every length is checked
- * against the mapping, because whoever filled it may have been taken over. */
+/* Reads a package (proto/package.h), in a process that has no rights left to lose. Every length
+ * is checked against the mapping, because its writer may have been taken over. */
 
 #include "proto/package.h"
 
@@ -17,13 +17,13 @@ struct job {
     size_t files_at; /* offset of the first struct job_file */
 };
 
-/* Checks bytes and splits off the header. -EBADMSG when anything does not add up. */
+/* Checks the header and the strings. -EBADMSG when anything does not add up. */
 int job_parse(const void *data, size_t size, struct job *ret);
 
-/* Maps a sealed memfd and parses it. */
+/* Maps a sealed memfd and parses it. The mapping stays. */
 int job_open(int fd, struct job *ret);
 
-/* The next string of the block; *at is its offset and moves on. NULL past the end. */
+/* The next string; *at is its offset, begins at 0 and moves on. NULL past the end. */
 const char *job_string(const struct job *job, size_t *at);
 
 /* The next file; *at begins as files_at. Returns 1, 0 at the end, -EBADMSG. */

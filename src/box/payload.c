@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The process that becomes the program. It takes the payload's id, drops every capability,
- * fences itself in with Landlock (the filter is loaded already), and only then reads the job:
- * writes the files of the run with no more rights than the program will have, and executes it.
- */
+ * restricts itself with Landlock (the filter is loaded already), and only then reads the
+ * package. It writes the files of the run with no more rights than the program will have, and
+ * executes the program. */
 
 #include "box/inside.h"
 
@@ -28,8 +28,9 @@ int payload_fence(const struct inside *in)
     size_t count = 0;
     if (in->box->remove & (BARRIER_LANDLOCK | BARRIER_NNP))
         return 0;
-    /* A fork inherits our rules, and its own file systems do not exist yet: rules on ours would
-     * leave it none to write to. Everything else in a box is mounted read-only. */
+    /* A copy of the session inherits these rules, but its own file systems do not exist yet:
+     * rules for /box, /tmp and /dev/shm would leave it no place to write to. Everything else in
+     * a box is mounted read-only. */
     if (in->box->flags & BOX_FORKS)
         writable[count++] = "/";
     for (uint32_t i = 0; i < in->box->mount_count; i++) {
@@ -91,7 +92,8 @@ int payload_limit_files(const struct inside *in)
     return setrlimit(RLIMIT_FSIZE, &limit) < 0 ? -errno : 0;
 }
 
-/* A session of its own too: a signal to the program's group reaches nobody else. */
+/* Also makes a new process session: a signal to the program's group reaches no other
+ * process. */
 static int connect_stdio(const struct inside *in)
 {
     if (setsid() < 0)
@@ -100,17 +102,18 @@ static int connect_stdio(const struct inside *in)
     if (dup2(in->stdin_fd < 0 ? null : in->stdin_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 ||
         dup2(in->stderr_fd, 2) < 0)
         return -errno;
-    close_fd(&null); /* it may have the channel's number */
+    close_fd(&null); /* its number may be that of the channel */
     unsigned from = 3;
     if (in->channel_fd >= 0) {
-        /* The link, opened by who has that number taken, is another one. */
+        /* Descriptor 3 was taken in the spawner and in the zygote, so the link never has this
+         * number. */
         if (in->link_fd == CHANNEL_FD)
             return -EBADF;
         if (dup2(in->channel_fd, CHANNEL_FD) < 0 || fcntl(CHANNEL_FD, F_SETFD, 0) < 0)
             return -errno;
         from = CHANNEL_FD + 1;
     }
-    /* Everything else goes at exec; the link stays until then to tell of a failure. */
+    /* Everything else closes at exec; until then the link can still report a failure. */
     if (in->box->remove & BARRIER_FDS)
         return fcntl(in->link_fd, F_SETFD, 0) < 0 ? -errno : 0;
     return sys_close_range(from, ~0u, CLOSE_AT_EXEC);
@@ -144,7 +147,7 @@ void payload_enter(const struct inside *in)
         inside_fail(in, STEP_DROP, r);
     if ((r = payload_fence(in)) < 0)
         inside_fail(in, STEP_LANDLOCK, r);
-    /* As exec would: the program may look at itself in /proc. */
+    /* As exec would do: the program may look at itself in /proc. */
     if (in->is_warm && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         inside_fail(in, STEP_DROP, -errno);
 }
@@ -162,12 +165,13 @@ void payload_begin(const struct inside *in, struct payload_words *ret)
     split_strings(&job, ret);
     struct link_record start = {
         .kind = LINK_START, .ns = clock_ns(), .cpu_ns = in->init_cpu_ns + inside_cpu_ns()};
-    /* A start that nobody hears of would be one without time limits. */
+    /* A start that is not reported would have no time limits. */
     if ((r = inside_send(in, &start)) < 0)
         inside_fail(in, STEP_RELEASE, r);
 }
 
-/* Descriptors 0, 1 and 2 are /dev/null since the spawner's start. */
+/* Puts package socket and init link at their fixed numbers. Descriptors 0, 1 and 2 are the
+ * spawner's /dev/null. */
 static int arrange_parked(const struct inside *in)
 {
     int hand = fcntl(in->hand_fd, F_DUPFD_CLOEXEC, PARK_LINK_FD + 1);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Loads the filter that seccomp_gen made. The bytes are constant: the kernel copies, checks and
- * translates them, which is all a box pays for.
+/* Loads the filter that seccomp/gen.c made. The bytes are constant: a box pays only for the
+ * kernel's copying, checking and translating them.
  *
  * No flags, deliberately. SPEC_ALLOW would switch off, on kernels before 5.16 or where the
  * operator chose spectre_v2_user=seccomp, the branch-predictor barriers between this process
- * and others; boxes are each other's strangers, so it stays as the operator has it (on newer
- * kernels the flag changes nothing). TSYNC is for processes with more threads than the one that
- * calls. */
+ * and others. Boxes do not trust each other, so the barriers stay as the operator has them (on
+ * newer kernels the flag changes nothing). TSYNC is for processes with several threads. */
 
 #include "box/seccomp.h"
 
@@ -24,8 +23,8 @@ _Static_assert(FILTER_COUNT <= BPF_MAXINSNS, "the kernel takes no longer filter"
 
 int seccomp_load(void)
 {
-    /* Root may load a filter without it, and would then gain rights by exec of a set-uid file.
-     */
+    /* Root may load a filter without no_new_privs, and could then gain rights by executing a
+     * set-uid file. */
     if (prctl(PR_GET_NO_NEW_PRIVS, 0L, 0L, 0L, 0L) != 1)
         return -EACCES;
 

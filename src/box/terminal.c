@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See terminal.h. The watcher keeps init's id, so that nobody in the box can signal it, and no
- * right but to end the shell. It reads nothing.
+/* See proto/terminal.h. The watcher keeps box init's id, so that no process in the box can
+ * signal it, and no capability but the one to kill the shell. It reads nothing.
  *
- * The filter forbids TIOCSCTTY to everybody. A session leader that opens a terminal which is
- * nobody's has it as its controlling terminal all the same. */
+ * The filter forbids TIOCSCTTY. But a session leader that opens a terminal which controls no
+ * session yet gets it as its controlling terminal anyway. */
 
 #include "box/inside.h"
 
@@ -27,6 +27,8 @@
 #define TIOCGPTPEER 0x5441
 #endif
 
+/* HANGUP_MS: time for the shell to end after the hangup. EXIT_FAILED: the status that shells
+ * use for a command that was not found. */
 enum { HANGUP_MS = 1000, EXIT_FAILED = 127 };
 
 static void say(int fd, uint32_t kind, int32_t value)
@@ -40,7 +42,7 @@ void terminal_refuse(int fd, int error)
     say(fd, TERMINAL_FAILED, error);
 }
 
-/* A zygote is an interpreter, which ignores some. */
+/* A zygote is an interpreter, and those ignore some signals. */
 static void reset_signals(void)
 {
     sigset_t none;
@@ -50,7 +52,8 @@ static void reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Opens a terminal, gives its other end away, and makes it ours: *ret_fd. */
+/* Opens a terminal, sends its master end to the server, and returns the slave end in
+ * *ret_fd. */
 static int open_terminal(int fd, int *ret_fd)
 {
     const struct terminal_word word = {.kind = TERMINAL_MASTER};
@@ -64,7 +67,7 @@ static int open_terminal(int fd, int *ret_fd)
     if (r < 0)
         return r;
     if (recv(fd, &go, 1, 0) != 1 || go != TERMINAL_GO)
-        _exit(EXIT_FAILED); /* nobody wants it any more */
+        _exit(EXIT_FAILED); /* the server has closed the socket */
     cleanup_close int slave = ioctl(master, TIOCGPTPEER, O_RDWR);
     if (slave < 0 || tcgetattr(slave, &modes) < 0)
         return -errno;
@@ -84,8 +87,8 @@ static int connect_terminal(int fd)
     return sys_close_range(3, ~0u, CLOSE_AT_EXEC);
 }
 
-/* The process that becomes the shell: confined as the program is, before it reads a byte that a
- * stranger chose. */
+/* The process that becomes the shell. It is confined like the program before it reads an
+ * untrusted byte. */
 static int become_shell(const struct inside *in, const struct terminal_order *order,
     int (*prepare)(const struct inside *in))
 {
@@ -111,8 +114,8 @@ static int become_shell(const struct inside *in, const struct terminal_order *or
     return -errno;
 }
 
-/* Waits for the end of the shell, or of who has its terminal: that hangs up, which ends most
- * shells, and those it can they tell. */
+/* Waits for the end of the shell, or until the server closes the socket. Closing the master end
+ * hangs up, which ends most shells; a shell that is still alive after HANGUP_MS is killed. */
 static int watch(int fd, pid_t pid)
 {
     int status = 0;

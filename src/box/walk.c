@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See walk.h. A stack of open directories instead of recursion: its size is what bounds the
- * depth. */
+/* See walk.h. Uses a stack of open directories instead of recursion; the size of the stack
+ * bounds the depth. */
 
 #include "box/walk.h"
 
@@ -16,8 +16,8 @@
 
 struct level {
     DIR *dir;
-    size_t name_at; /* of its own name, in the path */
-    size_t end;     /* of its own path */
+    size_t name_at; /* offset of its name in the path */
+    size_t end;     /* end of its path */
 };
 
 static bool is_over(const struct walk *walk)
@@ -26,7 +26,8 @@ static bool is_over(const struct walk *walk)
            (walk->until_ms && walk->seen % 64 == 0 && clock_ms() >= walk->until_ms);
 }
 
-/* Puts the entry's name behind that of its directory; its offset, or 0 when it does not fit. */
+/* Appends the entry's name to the path of its directory; *ret_at is its offset. False when it
+ * does not fit. */
 static bool append_name(struct walk *walk, size_t end, const char *name, size_t *ret_at)
 {
     size_t at = end ? end + 1 : 0;
@@ -40,7 +41,7 @@ static bool append_name(struct walk *walk, size_t end, const char *name, size_t 
     return true;
 }
 
-/* -1 when it is none, or none any more. */
+/* NULL when it is not a directory, or not any more. */
 static DIR *open_below(DIR *above, const char *name)
 {
     int fd = openat(
@@ -51,7 +52,7 @@ static DIR *open_below(DIR *above, const char *name)
     return dir;
 }
 
-/* One entry; goes down into a directory. */
+/* Handles one entry; goes down into a directory. */
 static int step(struct walk *walk, struct level *levels, unsigned *depth, struct dirent *e)
 {
     const struct level *level = &levels[*depth - 1];
@@ -76,7 +77,7 @@ static int step(struct walk *walk, struct level *levels, unsigned *depth, struct
     return 0;
 }
 
-/* Goes up again. */
+/* Goes up one level. */
 static int leave(struct walk *walk, struct level *levels, unsigned *depth)
 {
     struct level level = levels[--*depth];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Leaves of boxes. A small table says which file of which tree carries each limit, so that v1,
- * v2 and hybrid machines run the same code; cgroup_host.c finds the trees.
+ * v2 and hybrid machines run the same code; host.c finds the trees.
  *
  * A v1 memory group kills one process when the limit is reached, a v2 group (memory.oom.group)
- * all of them. To make both mean the same, the v1 leaf has an eventfd that tells the spawner,
- * which looks, and then kills the box. */
+ * kills all of them. To make both behave the same, the v1 leaf has an eventfd that wakes the
+ * spawner. The spawner checks and then kills the box. */
 
 #include "cgroup/cgroup.h"
 
@@ -24,29 +24,33 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a box that is gone may leave charged, mostly what the kernel keeps for later: no more
- * than what its memory may be measured wrongly by. */
+/* Most memory in bytes that may still be charged to a leaf when another box takes it, mostly
+ * what the kernel caches. It adds to the measured memory of the next box, so it must be
+ * small. */
 enum { LEFT_MAX = 512 << 10 };
 
-/* A charge of the largest size that the kernel kills for, eight pages, fails no further from
- * the limit than this (of pages of 64 KiB). */
+/* Bytes. The largest charge that the kernel kills for is eight pages (of up to 64 KiB), so a
+ * kill happens at most this far below the limit. */
 enum { LARGEST_CHARGE = 8 * 65536 };
 
+/* CPU_PERIOD_US: the kernel's default period of a quota. FREEZE_*: cgroup_leaf_settle() looks
+ * 10,000 times, every 50 us: half a second. */
 enum { CPU_PERIOD_US = 100000, FREEZE_TRIES = 10000, FREEZE_NAP_NS = 50000 };
 
-/* A limit file: written when the tree has the use and is of that version. */
+/* A limit file: written in trees that have the use and the version. */
 struct limit_file {
     unsigned use;
     bool v2;
-    uint32_t barrier;    /* enum spawn_barrier that leaves it out */
-    const char *missing; /* NULL: must be there. "": need not, swap accounting is not always
-                            built in. A file: that is set to 0 instead */
+    uint32_t barrier; /* enum spawn_barrier that leaves it out */
+    /* if the file does not exist: NULL is an error, "" is ignored (swap accounting is not
+     * always built in), and another file gets 0 instead */
+    const char *missing;
     const char *file;
     void (*format)(char *out, size_t size, const struct spawn_limits *limits);
 };
 
-/* The quota of a box that may use every core is no limit, and setting one costs the kernel a
- * code patch when it is the first on the machine. */
+/* The quota of a box that may use every core is no limit. The first quota on a machine costs
+ * the kernel a code patch. */
 static bool quota_needed(const struct spawn_limits *limits)
 {
     static unsigned cores;
@@ -95,11 +99,10 @@ static void format_one(char *out, size_t size, const struct spawn_limits *l)
 
 static const struct limit_file limit_files[] = {
     {TREE_MEMORY, false, BARRIER_MEMORY, NULL, "memory.limit_in_bytes", format_memory},
-    /* Where swap is not counted, none is used: what was swapped out would be beyond the limit.
-     */
+    /* Where swap is not counted, none may be used: swapped memory would escape the limit. */
     {TREE_MEMORY, false, BARRIER_MEMORY, "memory.swappiness", "memory.memsw.limit_in_bytes",
         format_memory},
-    /* Buffers of sockets: v2 counts them with the rest, v1 apart and without limit. */
+    /* Socket buffers: v2 counts them with the rest, v1 apart and without limit. */
     {TREE_MEMORY, false, BARRIER_MEMORY, "", "memory.kmem.tcp.limit_in_bytes", format_memory},
     {TREE_PIDS, false, BARRIER_PIDS, NULL, "pids.max", format_pids},
     {TREE_CPU, false, BARRIER_CPU, NULL, "cpu.cfs_quota_us", format_cpu_v1},
@@ -110,8 +113,9 @@ static const struct limit_file limit_files[] = {
     {TREE_CPU, true, BARRIER_CPU, NULL, "cpu.max", format_cpu_v2},
 };
 
-/* `old` are the limits that the leaf has, or NULL. On v1 that of memory is never above that of
- * memory and swap, which comes after it in the table: what grows is written from the end. */
+/* `old` are the limits that the leaf has, or NULL. On v1 the memory limit must never exceed the
+ * limit of memory plus swap, which comes after it in the table. So when the limit grows, the
+ * table is written from its end. */
 static int write_limits(const struct cgroup_tree *tree, int leaf_fd,
     const struct spawn_limits *limits, const struct spawn_limits *old, uint32_t skip)
 {
@@ -318,7 +322,7 @@ int cgroup_leaf_lend(const struct cgroup_host *host, struct cgroup_leaf *leaf,
 void cgroup_leaf_weigh(
     const struct cgroup_host *host, struct cgroup_leaf *leaf, uint32_t weight)
 {
-    enum { SHARES_MIN = 2, V2_MAX = 10000 }; /* the kernel's */
+    enum { SHARES_MIN = 2, V2_MAX = 10000 }; /* limits of the kernel */
     int i = cgroup_tree_with(host, TREE_CPU);
     if (i < 0 || leaf->fds[i] < 0 || leaf->weight == weight || !cgroup_host_is_nested(host))
         return;
@@ -343,8 +347,8 @@ int cgroup_leaf_kill(const struct cgroup_host *host, const struct cgroup_leaf *l
     return fs_write_once(leaf->fds[i], "cgroup.kill", "1");
 }
 
-/* Where the kernel counts what, by version. `key` starts the line, or is NULL when the number
- * is all there is. */
+/* Which file and line holds each counter, for v1 and v2. `key` starts the line, or is NULL when
+ * the file is one number. */
 static const struct counter {
     unsigned use;
     const char *file[2], *key[2];
@@ -376,13 +380,13 @@ static int open_counter(
     const char *file = tree < 0 ? NULL : c->file[host->trees[tree].v2];
     if (!file)
         return -1;
-    /* To be set back, where the kernel can. */
+    /* Writable if possible: writing resets the peak. */
     int fd = which == COUNTER_PEAK ? openat(leaf->fds[tree], file, O_RDWR | O_CLOEXEC) : -1;
     return fd >= 0 ? fd : openat(leaf->fds[tree], file, O_RDONLY | O_CLOEXEC);
 }
 
-/* The number behind "key " at the start of a line, or the first line when key is NULL; 0 when
- * there is none. */
+/* The number after "key " at the start of a line, or the first number line when key is NULL; 0
+ * when there is none. */
 static uint64_t find_number(char *text, const char *key)
 {
     for (char *line = text; line && *line;) {
@@ -408,7 +412,7 @@ static uint64_t read_number(int dir_fd, const char *file, const char *key)
     return fs_read_small(dir_fd, file, text, sizeof(text)) < 0 ? 0 : find_number(text, key);
 }
 
-/* `key` instead of the counter's own, or NULL. */
+/* `key` replaces the counter's own key, unless it is NULL. */
 static bool get_keyed(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     enum cgroup_counter which, const char *key, uint64_t *ret)
 {
@@ -430,7 +434,7 @@ static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf
     return get_keyed(host, leaf, which, NULL, ret);
 }
 
-/* 0 when it cannot be read: usage is for reports and may not fail a run. */
+/* 0 when it cannot be read: usage is only reported, and must not fail a run. */
 static uint64_t read_counter(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
 {
@@ -486,21 +490,21 @@ uint64_t cgroup_leaf_room(const struct cgroup_host *host, const struct cgroup_le
         return 0;
     uint64_t limit = find_number(text, NULL); /* 0 for "max" */
     uint64_t used = cgroup_leaf_memory(host, leaf);
-    /* The kernel gives these up before it kills anybody. */
+    /* The kernel drops these pages before it kills a process. */
     uint64_t cached = read_number(fd, "memory.stat", "inactive_file") +
                       read_number(fd, "memory.stat", "active_file");
     used -= cached < used ? cached : used;
     return limit == 0 ? UINT64_MAX : used < limit ? limit - used : 0;
 }
 
-/* Of all boxes that had it. */
+/* CPU time of all boxes that had the leaf. */
 static uint64_t read_cpu_ns(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     return read_counter(host, leaf, COUNTER_CPU) * (host->use & TREE_KILL ? 1000 : 1);
 }
 
-/* Whether it was the leaf's own limit that left no memory. v2 counts that; v1 tells the most
- * that was ever used. */
+/* Whether the leaf's own limit caused the lack of memory. v2 counts that; v1 only knows the
+ * peak. */
 static bool has_reached_limit(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, uint64_t peak_bytes)
 {
@@ -516,17 +520,18 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
     return get_counter(host, leaf, COUNTER_OOM, &kills);
 }
 
-/* Whether a group has had about as many processes as it may. The kernel notes the most without
- * a lock, and refuses several that come at once although one of them had room. Before Linux 6.1
- * it does not tell: then the group counts as full, and a refusal as the box's own. */
+/* Whether a group has had about as many processes as it may have. The margin is needed because
+ * the kernel updates the peak without a lock, and refuses several forks at once although one of
+ * them had room. Before Linux 6.1 there is no peak: then the group counts as full, and a
+ * refusal as the box's own. */
 static bool was_full(int fd, uint64_t limit)
 {
     uint64_t peak = read_number(fd, "pids.peak", NULL);
     return !peak || peak + 1 + limit / 8 > limit;
 }
 
-/* A refused process is counted where it was asked for (v1, and v2 before Linux 6.11), whichever
- * group above had no room. */
+/* Whether the group of all boxes refused a process of this leaf. v1, and v2 before Linux 6.11,
+ * count the refusal in the leaf, whichever group above had no room. */
 static bool is_crowded(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = cgroup_tree_with(host, TREE_PIDS);
@@ -564,8 +569,8 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     } bounds[] = {
         {COUNTER_TASKS, 0}, {COUNTER_MEMORY, LEFT_MAX}, {COUNTER_OOM, 0}, {COUNTER_PIDS, 0}};
     uint64_t value;
-    /* An event that is still there would be the next box's. The kernel may tell of a limit that
-     * was reached without counting a victim. */
+    /* A pending event would count for the next box. The kernel may report a limit that was
+     * reached without counting a kill. */
     if (leaf->oom_fd >= 0 && read(leaf->oom_fd, &value, sizeof(value)) > 0)
         return false;
     for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
@@ -638,8 +643,8 @@ int cgroup_leaf_remove(const struct cgroup_host *host, struct cgroup_leaf *leaf)
     close_lent(leaf);
     for (unsigned i = host->count; i-- > 0;) {
         close_fd(&leaf->fds[i]);
-        /* The first tree last, and only when nothing is left in the others: clean-up looks
-         * there for what the next spawner has to remove. */
+        /* The first tree last, and only if nothing is left in the others: the sweep of the next
+         * spawner looks there. */
         if (i == 0 && result < 0)
             break;
         if (unlinkat(host->trees[i].fd, leaf->name, AT_REMOVEDIR) < 0 && errno != ENOENT)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Finding the control group trees of this machine, and clearing away what killed spawners left
- * in them (cgroup.h says how a dead leaf is told from a live one). */
+/* Finds the cgroup trees of this machine, makes the spawner's own group, and removes what
+ * killed spawners left (cgroup.h says how a dead leaf is recognized). Separate from cgroup.c,
+ * which handles leaves in trees that were found. */
 
 #include "cgroup/cgroup.h"
 
@@ -25,13 +26,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SERVICE_LEAF                                                                           \
-    "hermes.svc" /* where processes go that stood in the way of a v2 parent                    \
-                  */
+/* The leaf for processes that stood in the way of a v2 group with limited children. */
+#define SERVICE_LEAF "hermes.svc"
 
+/* TEXT_MAX: bytes of a file in /proc or a cgroup that are read. STALE_WAIT_MS: how long the
+ * sweep waits for the processes of one dead leaf. */
 enum { TEXT_MAX = 65536, STALE_WAIT_MS = 1000 };
 
-/* Root on the host, not merely in a user namespace of our own; set by cgroup_host_open(). */
+/* Whether we are root on the host, not merely in our own user namespace; set by
+ * cgroup_host_open(). */
 static bool is_root;
 
 struct mount_line {
@@ -85,8 +88,8 @@ static unsigned use_of_options(const char *options)
     return use;
 }
 
-/* Our own path in a tree, from the text of /proc/self/cgroup: the v2 line begins "0::", a v1
- * line lists the controller between colons. */
+/* Our own path in a tree, from the text of /proc/self/cgroup. The v2 line begins with "0::"; a
+ * v1 line lists the controllers between colons. */
 static bool own_path(const char *text, bool v2, unsigned use, char *out, size_t size)
 {
     for (const char *line = text; line && *line; line = strchr(line, '\n')) {
@@ -105,8 +108,8 @@ static bool own_path(const char *text, bool v2, unsigned use, char *out, size_t 
     return false;
 }
 
-/* 1 or 0, or negative errno when the kernel would not say: to guess could put boxes into a
- * group that is not ours. */
+/* Whether the group was delegated to us: 1 or 0, or negative errno. A wrong guess could put
+ * boxes into a group that is not ours. */
 static int is_delegated(int fd)
 {
     static const char *const names[] = {"user.delegate", "trusted.delegate"};
@@ -130,8 +133,8 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* Whether a v2 group may be given children with limits as it is: writable, and handing on the
- * controllers that matter. */
+/* Whether a v2 group can have children with limits as it is: it is writable and has the
+ * controllers enabled for its children. */
 static bool hands_on(int fd)
 {
     char enabled[512];
@@ -141,11 +144,11 @@ static bool hands_on(int fd)
            list_has(enabled, "memory") && list_has(enabled, "pids");
 }
 
-/* Opens the directory in which leaves are made: for root the top of what is mounted (in a
- * container that is the container's own group), where every later instance finds what a killed
- * one left, unless our group was delegated to us. Others have only their own group or, on v2,
- * where a group with processes in it cannot have limited children, the one above when that is
- * theirs and ready. */
+/* Opens the directory in which leaves are made. For root it is the top of the mount (in a
+ * container, the container's own group), where every later instance finds what a killed one
+ * left, unless our group was delegated to us. Others have only their own group. On v2 a group
+ * with processes in it cannot have limited children, so they use the group above it if that one
+ * is theirs and ready. */
 static int open_parent(const struct mount_line *m, const char *own)
 {
     char path[4096];
@@ -167,7 +170,8 @@ static int open_parent(const struct mount_line *m, const char *own)
         if (own_group != 0)
             return own_group < 0 ? own_group : take_fd(&fd);
         int one_above = above >= 0 ? is_delegated(above) : 0;
-        if (one_above != 0) /* an earlier instance moved us into a leaf */
+        /* an earlier instance moved us into a leaf of the delegated group */
+        if (one_above != 0)
             return one_above < 0 ? one_above : take_fd(&above);
         close_fd(&fd);
         fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -177,8 +181,8 @@ static int open_parent(const struct mount_line *m, const char *own)
     return fd < 0 ? -errno : take_fd(&fd);
 }
 
-/* Moves the processes of a v2 group into a leaf of their own, which is what the kernel asks for
- * before it lets the group limit its children. */
+/* Moves the processes of a v2 group into a leaf of their own. The kernel requires that before
+ * the group may limit its children. */
 static int move_processes(int fd)
 {
     if (mkdirat(fd, SERVICE_LEAF, 0755) < 0 && errno != EEXIST)
@@ -206,7 +210,7 @@ static const struct {
     {"cpu", "+cpu", TREE_CPU},
 };
 
-/* Lets the children of a v2 group have the controllers it has; returns which those are. */
+/* Enables for the children of a v2 group the controllers that it has; *ret_use says which. */
 static int enable_controllers(int fd, unsigned *ret_use)
 {
     char have[512];
@@ -230,9 +234,9 @@ static int enable_controllers(int fd, unsigned *ret_use)
     return 0;
 }
 
-/* Docker mounts the container's own groups read-only, v1 as v2. With CAP_SYS_ADMIN they can be
- * made writable in our mount namespace, which nobody else sees. The open directory is on the
- * same mount and changes with it. */
+/* Docker mounts the container's own groups read-only, v1 and v2. With CAP_SYS_ADMIN they can be
+ * made writable in our mount namespace, which no other process sees. The directory that is open
+ * already lies on the same mount and changes with it. */
 static void make_writable(const char *point)
 {
     (void)mount(
@@ -250,7 +254,8 @@ static int add_tree(
         return fd;
     if (fstatfs(fd, &fs) < 0)
         return -errno;
-    if (fs.f_type != (m->v2 ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC)) /* covered */
+    /* something else is mounted over it */
+    if (fs.f_type != (m->v2 ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC))
         return -ENOENT;
     int locked = faccessat(fd, ".", W_OK, AT_EACCESS) < 0 ? -errno : 0;
     if (locked == -EROFS) {
@@ -258,7 +263,7 @@ static int add_tree(
         locked = faccessat(fd, ".", W_OK, AT_EACCESS) < 0 ? -errno : 0;
     }
     int r = m->v2 ? enable_controllers(fd, &use) : 0;
-    if (r < 0 || locked < 0) /* nobody delegated it */
+    if (r < 0 || locked < 0) /* not delegated to us */
         return r < 0 ? r : locked;
     host->trees[host->count++] =
         (struct cgroup_tree){.use = use & ~host->use, .v2 = m->v2, .fd = fd, .top_fd = fd};
@@ -267,7 +272,7 @@ static int add_tree(
     return 0;
 }
 
-/* Uses a mounted tree if it adds something; `self` is the text of /proc/self/cgroup. */
+/* Uses a mounted tree if it adds a use; `self` is the text of /proc/self/cgroup. */
 static void consider(struct cgroup_host *host, const struct mount_line *m, const char *self)
 {
     char own[4096];
@@ -279,8 +284,8 @@ static void consider(struct cgroup_host *host, const struct mount_line *m, const
         host->reason = r;
 }
 
-/* The places where every distribution mounts the trees, for the lines of /proc/self/cgroup.
- * What the kernel tells of all mounts takes it 0.1 ms here, and far more on hosts with
+/* Looks at the places where distributions mount the trees, for each line of /proc/self/cgroup.
+ * Reading /proc/self/mountinfo instead takes 0.1 ms here, and far more on hosts with
  * containers. */
 static void find_in_layout(struct cgroup_host *host, const char *self)
 {
@@ -299,13 +304,14 @@ static void find_in_layout(struct cgroup_host *host, const char *self)
             : v2    ? "unified"
                     : names);
         struct mount_line m = {.root = (char *)"/", .point = point, .v2 = v2, .options = names};
-        /* On a hybrid machine the v2 line comes last: accounts are kept there. */
+        /* A tree for cpuacct alone is not needed: on a hybrid machine the v2 line comes last
+         * and counts CPU time. */
         if ((v2 || !unified) && use_of_options(names) != TREE_CPUACCT)
             consider(host, &m, self);
     }
 }
 
-/* Wherever they are mounted. */
+/* Looks at all mounts. */
 static void find_in_mounts(struct cgroup_host *host, const char *self)
 {
     static char mounts[TEXT_MAX * 4];
@@ -313,7 +319,7 @@ static void find_in_mounts(struct cgroup_host *host, const char *self)
         host->reason = -errno;
         return;
     }
-    /* cpuacct alone is worth a tree only where no v2 tree keeps accounts. */
+    /* A tree for cpuacct alone is worth it only where no v2 tree counts CPU time. */
     struct mount_line accounts = {0};
     char *save = NULL;
     for (char *line = strtok_r(mounts, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -357,7 +363,6 @@ static void find_trees(struct cgroup_host *host)
     host->mode = v2 && v1 ? CGROUP_HYBRID : v2 ? CGROUP_V2 : v1 ? CGROUP_V1 : CGROUP_NONE;
 }
 
-/* Opens a directory of groups to be read. */
 static DIR *open_groups(int parent_fd, const char *name)
 {
     int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -367,7 +372,7 @@ static DIR *open_groups(int parent_fd, const char *name)
     return dir;
 }
 
-/* Kills whatever is in a group; on v2 also in those below it. */
+/* Kills every process in a group; on v2 also in the groups below it. */
 static void kill_in(int fd)
 {
     char text[TEXT_MAX];
@@ -382,7 +387,7 @@ static void kill_in(int fd)
     }
 }
 
-/* Removes the leaves in the group of a spawner; with what is in them if `kills`. */
+/* Removes the leaves in a spawner's group; kills what is in them if `kills`. */
 static void remove_children(int fd, bool kills)
 {
     cleanup_closedir DIR *dir = open_groups(fd, ".");
@@ -397,8 +402,8 @@ static void remove_children(int fd, bool kills)
     }
 }
 
-/* Kills whatever is in a group and those in it, and removes it, waiting a little for the dying.
- */
+/* Kills everything in a group and in the groups below it, and removes it. Waits a little for
+ * dying processes. */
 static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
 {
     cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -414,8 +419,8 @@ static void remove_group(int parent_fd, const char *name, uint64_t deadline_ms)
     }
 }
 
-/* Removes a leaf unless one of its directories is locked by its live owner. The lock in the
- * first tree is looked at first, which is all that live leaves cost. */
+/* Removes a leaf unless its live owner holds the lock on one of its directories. The lock in
+ * the first tree is tried first; for a live leaf that is all. */
 static void remove_if_stale(const struct cgroup_host *host, const char *name)
 {
     int locks[CGROUP_MAX_TREES];
@@ -423,7 +428,7 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
     for (unsigned i = 0; i < host->count; i++) {
         locks[i] =
             live ? -1 : openat(host->trees[i].top_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        /* One that cannot be looked at may be alive. */
+        /* A group that cannot be opened may be alive. */
         live =
             live || (locks[i] < 0 ? errno != ENOENT : flock(locks[i], LOCK_EX | LOCK_NB) < 0);
     }
@@ -435,9 +440,9 @@ static void remove_if_stale(const struct cgroup_host *host, const char *name)
     }
 }
 
-/* A leaf, or the group of a spawner's own with all its leaves, is made in the first tree first
- * and removed there last, so all are found there. In the v2 tree, which comes last and goes
- * first, one write kills all at once; what earlier versions left is in that tree alone. */
+/* A leaf, or a spawner's own group with all its leaves, is made in the first tree first and
+ * removed there last, so all are found there. The v2 tree comes last and goes first: one write
+ * there kills everything. Leaves of earlier versions exist in that tree alone. */
 void cgroup_host_sweep(const struct cgroup_host *host)
 {
     for (unsigned i = host->count; i-- > 0;) {
@@ -458,7 +463,7 @@ void cgroup_host_open(struct cgroup_host *host, bool rootless)
     find_trees(host);
 }
 
-/* What a group of our own is given; a value of 0 is not written. */
+/* Sets the limits of our own group; a value of 0 is not written. */
 static int limit_group(const struct cgroup_tree *tree, int fd, uint32_t processes)
 {
     enum { SHARES_USUAL = 1024, SHARES_MAX = 262144, V2_USUAL = 100, V2_MAX = 10000 };
@@ -491,7 +496,8 @@ static int nest_tree(
     cleanup_close int fd = -1;
     unsigned use;
     *ret_step = STEP_CGROUP;
-    memcpy(tree->name, name, sizeof(tree->name)); /* whatever follows, it is to be removed */
+    /* from here on cgroup_host_unnest() removes it */
+    memcpy(tree->name, name, sizeof(tree->name));
     int r = cgroup_make_locked(tree, name, &fd);
     if (r == 0 && tree->v2)
         r = enable_controllers(fd, &use);
@@ -522,7 +528,7 @@ int cgroup_host_nest(
     return r;
 }
 
-/* The first tree last, as with leaves. */
+/* The first tree goes last, as with leaves. */
 int cgroup_host_unnest(struct cgroup_host *host)
 {
     for (unsigned i = host->count; i-- > 0;) {

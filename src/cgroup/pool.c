@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See pool.h. */
 #include "cgroup/pool.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@ void leaves_remove(struct leaves *l, const struct cgroup_host *host, struct cgro
         l->dying[l->dying_count++] = *leaf;
 }
 
-/* The one that has waited longest: what its box left has had the most time to go. */
+/* Takes the leaf that has waited longest: what its box left has had the most time to go. */
 static struct cgroup_leaf pick_used(struct leaves *l)
 {
     struct cgroup_leaf leaf = l->used[0];

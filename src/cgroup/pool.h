@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The control groups that no box has: made ahead, left by a box and good for another, or not
- * removed yet because somebody in them is still dying. */
+/* The leaves that no box has: spare ones made ahead, used ones that a box has left and another
+ * may take, and dying ones that cannot be removed yet because a process in them is still
+ * dying. */
 
 #include "cgroup/cgroup.h"
 
+/* Number of leaves of each kind. LEAVES_DYING: leaves beyond it are left to the sweep of the
+ * next spawner. */
 enum { LEAVES_SPARE = 4, LEAVES_USED = 32, LEAVES_DYING = 256 };
 
 struct leaves {
@@ -13,28 +16,28 @@ struct leaves {
     unsigned spare_count;
     struct cgroup_leaf used[LEAVES_USED]; /* oldest first */
     unsigned used_count;
-    unsigned used_max; /* fewer where descriptors are few */
+    unsigned used_max; /* at most LEAVES_USED; fewer where descriptors are few */
     struct cgroup_leaf dying[LEAVES_DYING];
     unsigned dying_count;
 };
 
-/* One with these limits if it served before, one without any if it was made ahead; none, and
- * cgroup_leaf_make() makes it, if there is neither. */
+/* Fills *leaf with a used leaf that got these limits, else with a spare leaf without limits. If
+ * there is neither, *leaf stays empty and cgroup_leaf_make() makes one. */
 void leaves_take(struct leaves *l, const struct cgroup_host *host,
     const struct spawn_limits *limits, struct cgroup_leaf *leaf);
 
-/* Takes one that a box has left, for another. Nobody listens to its events any more. */
+/* Keeps a leaf that a box has left. Its descriptors must not be in epoll any more. */
 void leaves_keep(
     struct leaves *l, const struct cgroup_host *host, const struct cgroup_leaf *leaf);
 
-/* Removes one, now or once it can be. */
+/* Removes a leaf, now or as soon as possible. */
 void leaves_remove(struct leaves *l, const struct cgroup_host *host, struct cgroup_leaf *leaf);
 
-/* Makes one ahead; false when there are enough. */
+/* Makes one spare leaf; false when there are enough or it failed. */
 bool leaves_prepare(struct leaves *l, const struct cgroup_host *host);
 
-/* Tries again to remove those that could not be. */
+/* Tries again to remove the dying leaves. */
 void leaves_sweep(struct leaves *l, const struct cgroup_host *host);
 
-/* Removes all. */
+/* Removes all spare and used leaves. */
 void leaves_clear(struct leaves *l, const struct cgroup_host *host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A user who is not root has limits only in a control group that was delegated. On a machine
- * with cgroup v2 and a systemd user session that is one call away, so Hermes makes it: it
- * executes itself again in a transient scope. */
+/* A user who is not root needs a delegated control group for limits. With cgroup v2 and a
+ * systemd user session, systemd-run can make one, so Hermes executes itself again in a
+ * transient scope. */
 
 #include "cli/cli.h"
 
@@ -27,7 +27,7 @@ static bool is_pure_v2(const char *mount)
     return statfs(mount, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-/* Whether our own group or the one above it can be written to: somebody delegated it. */
+/* Whether our own group or the group above it is writable, that is, delegated to us. */
 static bool has_group(const char *mount)
 {
     char text[MAX_TEXT];
@@ -67,5 +67,5 @@ void cli_delegate(int argc, char **argv)
         all[count + 1 + (size_t)i] = argv[i];
     (void)setenv("HERMES_SCOPE", "1", 1);
     (void)execvp(all[0], (char **)all);
-    free(all); /* no systemd-run: the refusal that follows says what to do */
+    free(all); /* without systemd-run, the refusal that follows says what to do */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes doctor: tries every feature a box is made of and says, line by line, what is enforced
- * here, why not, and what to do. */
+/* hermes doctor: tries every feature that a box uses. Prints for each whether it is enforced on
+ * this host, why not, and what to do. */
 
 #include "cli/cli.h"
 
@@ -30,7 +30,7 @@ static const struct option_table table = {
 
 static void take_option(void *json, int key, char *arg)
 {
-    *(bool *)json = true; /* there is no other */
+    *(bool *)json = true; /* there is no other option */
 }
 
 static void print_report(const struct spawn_reply *reply)

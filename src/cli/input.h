@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Files that the command line names: of any kind, `-` for stdin, and of a size that is bounded.
- */
+/* Reads files that the command line names: any kind of file, `-` for stdin, of bounded size. */
 
 #include "base/buf.h"
 #include "base/err.h"
 
-/* A descriptor to read from, which the caller closes. */
+/* Returns a descriptor to read from. The caller closes it. */
 int input_open(const char *path, struct err *err);
 
-/* Reads it to its end into *to, which it makes; path is for messages. ERR_TOO_LARGE past max.
- */
+/* Initializes *to and reads the descriptor to its end. `path` is for messages. ERR_TOO_LARGE
+ * above max bytes. */
 int input_take(int fd, const char *path, size_t max, struct buf *to, struct err *err);
 
-/* Both. */
+/* input_open() and input_take(). */
 int input_read(const char *path, size_t max, struct buf *to, struct err *err);

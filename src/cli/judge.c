@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes judge: a solution against a problem's folder, without a server. One line per test as
- * it is decided, or the whole answer as JSON. */
+/* hermes judge: judges a solution against a problem's folder, without a server. Prints one line
+ * per test as it is decided, or the whole answer as JSON. */
 
 #include "cli/cli.h"
 
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
+/* NETWORKS_READY: tests run in parallel. */
 enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
 
 static const struct option_row options[] = {
@@ -90,7 +91,7 @@ static void take_option(void *to, int key, char *arg)
     }
 }
 
-/* Twice the cores, as a server does: while one box is being made another one runs. */
+/* Twice the cores, as the server does: one box is prepared while another runs. */
 static unsigned usual_parallel(void)
 {
     cpu_set_t set;
@@ -98,7 +99,7 @@ static unsigned usual_parallel(void)
     return count < 2 ? 2 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
 }
 
-/* A message of a stranger's on one line of a terminal. */
+/* Prints a message from an untrusted program as one line, without control characters. */
 static void print_clean(const char *text)
 {
     for (; *text && *text != '\n'; text++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See problem.h. The folder becomes the body of a POST /v1/judge without tests, which the same
- * decoder reads; tests stay files until they run. */
+/* See judge_folder.h. The folder becomes the body of a POST /v1/judge without tests, which the
+ * server's decoder reads. Tests stay in their files until they run. */
 
 #include "cli/judge_folder.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SOURCE_MAX = 16 << 20 };
+enum { SOURCE_MAX = 16 << 20 }; /* bytes of one file */
 
 void problem_done(struct problem *problem)
 {
@@ -26,7 +26,7 @@ void problem_done(struct problem *problem)
     runtime_registry_done(&problem->runtimes);
 }
 
-/* Adds the language that `hint` (a name or a file's name) needs; tells its name. */
+/* Loads the language that `hint` (a language or a file name) needs. *ret_name is its name. */
 static int add_runtime(
     struct problem *p, const char *hint, const char **ret_name, struct err *err)
 {
@@ -61,7 +61,7 @@ static int add_file(json_t *files, const char *path, const char *name, struct er
     return 0;
 }
 
-/* Puts language, files and entry of a program into `to`. Headers of the folder go along. */
+/* Adds language, files and entry of a program to `to`, together with the folder's headers. */
 static int add_program(struct problem *p, json_t *to, const char *path, const char *language,
     const struct strv *headers, const char *dir, struct err *err)
 {
@@ -86,7 +86,7 @@ static int add_program(struct problem *p, json_t *to, const char *path, const ch
     return 0;
 }
 
-/* problem.json, or an empty object when there is none. */
+/* Reads problem.json; an empty object when there is none. */
 static int read_settings(const char *dir, json_t **ret, struct err *err)
 {
     static const char *const from_files[] = {
@@ -112,11 +112,11 @@ static int read_settings(const char *dir, json_t **ret, struct err *err)
     return 0;
 }
 
-/* What the folder holds. */
+/* What the folder contains. */
 struct listing {
-    struct strv inputs; /* NAME of NAME.in */
+    struct strv inputs; /* NAME of each NAME.in */
     struct strv headers;
-    char *checker, *interactor; /* names of files, or NULL */
+    char *checker, *interactor; /* file names, or NULL */
 };
 
 static void listing_done(struct listing *listing)
@@ -158,7 +158,7 @@ static int list(const char *dir, struct listing *ret, struct err *err)
     return 0;
 }
 
-/* The file DIR/NAME+ending; false when there is none. */
+/* Finds the file DIR/NAME+ending. False when there is none. */
 static bool find_text(
     const char *dir, const char *name, const char *ending, struct judge_text *ret)
 {
@@ -196,7 +196,7 @@ static int add_tests(
     return judge_spec_settle(spec, err);
 }
 
-/* The object under `key` without that key in body, or a new one. */
+/* Takes the object `key` out of body, or makes a new one. */
 static json_t *take_object(json_t *body, const char *key)
 {
     json_t *object = json_object_get(body, key);

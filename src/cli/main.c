@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The command line: finds the command in the table and calls it. */
+/* The program `hermes`: finds the command in the table and calls it. */
 
 #include "cli/cli.h"
 
@@ -76,7 +76,7 @@ unsigned cli_min_level(const char *command, const char *value)
     return level;
 }
 
-/* A caller may have closed 0, 1 or 2. What is opened next would get that number, and a
+/* The caller may have closed 0, 1 or 2. The next opened file would get that number, and a
  * program's output would go to it. */
 static void open_standard_fds(void)
 {

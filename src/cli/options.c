@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See options.h. Not argp: musl has none, and `hermes` starts in a third of the time with it.
- */
+/* See options.h. Does not use argp: musl has none, and with musl `hermes` starts in a third of
+ * the time. */
 
 #include "cli/options.h"
 
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Columns of the --help text. */
 enum { WIDTH = 79, TEXT_COLUMN = 29, KEY_HELP = 'h' };
 
 static const struct option_row help_row = {"help", KEY_HELP, NULL, "print this text"};
@@ -42,7 +43,7 @@ void options_misuse(const char *command, const char *format, ...)
 
 void options_wrong(const char *command, const char *option, const char *value, const char *why)
 {
-    struct err err = {0}; /* which makes it printable */
+    struct err err = {0}; /* err_set() makes the value printable */
     (void)err_set(&err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
     (void)fprintf(stderr, "%s: %s\n", command, err.message);
     exit(EXIT_USAGE);
@@ -59,7 +60,8 @@ uint32_t options_number(
     return number;
 }
 
-/* Breaks lines between words; further lines begin at `indent`. Lines of the text stay lines. */
+/* Breaks lines between words; further lines begin at column `indent`. Newlines of the text
+ * stay. */
 static void print_wrapped(const char *text, int column, int indent)
 {
     while (*text) {
@@ -102,7 +104,8 @@ static _Noreturn void print_help(const struct option_table *table)
     exit(output_end(table->command, 0));
 }
 
-/* One row for getopt_long(): its long form, and its letter at *letters. */
+/* Converts one row for getopt_long(): returns its long form and appends its letter to *letters.
+ */
 static struct option add_row(const struct option_row *row, char **letters)
 {
     if (row->key < 256) {

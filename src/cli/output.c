@@ -31,7 +31,7 @@ int output_end(const char *command, int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    /* It may have been an earlier write that failed, of which only that is known: another one
-     * tells why. */
+    /* An earlier write may have failed without an errno that we know. Another write shows the
+     * reason. */
     return output_fail(command, write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO);
 }

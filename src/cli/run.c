@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes run: one program in one box, streamed, without a server. The exit status is the
+/* hermes run: runs one program in a box, streamed, without a server. The exit status is the
  * program's own, or says what stopped it. */
 
 #include "cli/cli.h"
@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* In bytes. Files from MAP_FROM on are mapped instead of read. */
 enum { MAX_FILE = 512 << 20, MAP_FROM = 128 << 10 };
 #define DEFAULT_OUT "hermes-out"
 
@@ -103,7 +104,7 @@ struct run_args {
     const char *language;
     const char *out_dir;
     struct run_spec spec;
-    struct strv files; /* of -f */
+    struct strv files; /* values of -f */
     struct engine_options engine;
     struct runtime_registry registry;
     bool json;
@@ -111,7 +112,7 @@ struct run_args {
     bool no_cache;
 };
 
-/* The limits that are one flag each: how the text is read and in which unit it is kept. */
+/* Limits with one option each: how the text is parsed and the unit of the value. */
 static const struct limit_flag {
     int option;
     const char *name;
@@ -136,7 +137,7 @@ static int read_limit(const struct limit_flag *flag, const char *text, uint64_t 
     int r;
     switch (flag->read) {
     case READ_MS:
-    case READ_CPUS: /* "0.5" read as seconds is 500 thousandths */
+    case READ_CPUS: /* "0.5" parsed as seconds is 500 thousandths */
         r = str_parse_duration_ms(text, &value);
         if (flag->read == READ_CPUS && text[strcspn(text, "hms")])
             r = -EINVAL;
@@ -186,7 +187,7 @@ static void take_env(struct run_args *args, const char *text)
     strv_add(&args->spec.env, text);
 }
 
-/* DIR or DIR:PATH. Without PATH a box sees it at /mnt/NAME. */
+/* Takes DIR or DIR:PATH. Without PATH the box sees it at /mnt/NAME. */
 static void take_mount(struct run_args *args, const char *text, bool writable)
 {
     const char *option = writable ? "rw" : "ro";
@@ -269,7 +270,7 @@ static void take_option(void *to, int key, char *arg)
     }
 }
 
-/* Maps a large file instead of reading it; a zero page follows, so that it ends in NUL. */
+/* Maps a large file instead of reading it. A zero page follows, so that it ends with a NUL. */
 static bool map_file(int fd, size_t size, struct run_file *ret)
 {
     const size_t page = 4096;
@@ -287,7 +288,7 @@ static bool map_file(int fd, size_t size, struct run_file *ret)
     return true;
 }
 
-/* Reads a whole file or, for "-", stdin into *ret, which has no name yet. */
+/* Reads a whole file, or stdin for "-", into *ret, which has no name yet. */
 static int read_source(const char *path, struct run_file *ret, struct err *err)
 {
     cleanup_buf struct buf b = {0};
@@ -311,7 +312,7 @@ static int read_source(const char *path, struct run_file *ret, struct err *err)
     return r;
 }
 
-/* A program that everybody may execute is shown to the box instead of being copied into it. */
+/* Mounts a world-readable and world-executable program into the box instead of copying it. */
 static void mount_program(struct run_args *args, const char *path, mode_t mode)
 {
     size_t n = args->spec.mount_count;
@@ -329,7 +330,7 @@ static void mount_program(struct run_args *args, const char *path, mode_t mode)
     files->items[files->count - 1].mounted = true;
 }
 
-/* Takes the content of *file. */
+/* Adds a file and takes its content. */
 static int add_file(
     struct run_args *args, const char *name, const struct run_file *file, struct err *err)
 {
@@ -340,7 +341,7 @@ static int add_file(
     return problem ? err_set(err, ERR_INVALID, EINVAL, "file name `%s`: %s", name, problem) : 0;
 }
 
-/* -f FILE or FILE:NAME. */
+/* Adds a file of -f: FILE or FILE:NAME. */
 static int add_extra(struct run_args *args, const char *text, struct err *err)
 {
     const char *colon = strrchr(text, ':');
@@ -352,7 +353,7 @@ static int add_extra(struct run_args *args, const char *text, struct err *err)
     return r < 0 ? r : add_file(args, name, &file, err);
 }
 
-/* The language of a file without a telling name: ELF, or what its first line says. */
+/* Guesses the language of a file without an extension: ELF, or from its #! line. */
 static char *guess_language(const char *data, size_t len)
 {
     if (len >= 4 && memcmp(data, "\177ELF", 4) == 0)
@@ -426,10 +427,9 @@ static int prepare(struct run_args *args, struct runtime_registry *registry, str
     return 0;
 }
 
-/* Writes what came back, beneath one directory and nowhere else: names are the program's
- * choice. It is not the working directory unless asked for, links in it are not followed, and
- * nothing becomes executable, so that no program can plant a hook for its caller to trip over.
- */
+/* Writes a collected file. The program chose the name, so the file stays below one directory,
+ * which is not the working directory by default. Links are not followed and nothing becomes
+ * executable: a program must not be able to plant a hook for its caller. */
 static int save_file(int dir_fd, const struct run_file *file)
 {
     const char *slash = strrchr(file->name, '/');
@@ -456,7 +456,7 @@ static int save_files(
         if (!problem && (r = save_file(dir_fd, file)) < 0)
             problem = strerror(-r);
         if (problem) {
-            /* err_set makes the name printable */
+            /* err_set makes the name printable. */
             (void)err_set(
                 err, ERR_INVALID, r < 0 ? -r : 0, "%s not collected: %s", file->name, problem);
             (void)fprintf(stderr, "hermes run: %s\n", err->message);
@@ -465,7 +465,7 @@ static int save_files(
     return r;
 }
 
-/* What a person at a terminal wants to know beside the program's own output. */
+/* Prints what a person at a terminal wants to know beside the program's output. */
 static void tell(const struct run_result *result)
 {
     const struct stage_result *run = &result->run;
@@ -485,7 +485,7 @@ static int run_prepared(
     struct run_result result;
     run_result_init(&result, 1 << 20);
     static const int sinks[] = {STDOUT_FILENO, STDERR_FILENO};
-    int output_error = 0; /* negative errno once the program's could not be passed on */
+    int output_error = 0; /* negative errno once the program's output could not be written */
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
         .sink_error = &output_error,
         .cancel_fd = signal_fd};
@@ -496,7 +496,7 @@ static int run_prepared(
     int status;
     if (r < 0) {
         status = cli_fail("run", err);
-        /* What this host cannot do at all is no answer to the run. */
+        /* An unsupported host is not a result of the run. */
         if (args->json && err->code != ERR_UNSUPPORTED &&
             err_table[err->code].exit_status == EXIT_HERMES)
             output_json(result_json_error(&result, err), RESULT_JSON_FLAGS);
@@ -542,6 +542,6 @@ int cmd_run(int argc, char **argv)
         options_misuse(table.command, "which FILE? `-` reads the code from stdin");
     struct err err = {0};
     int status = run_all(&args, &err);
-    /* Nothing is freed: somebody waits for our end, and the kernel is quicker. */
+    /* Free nothing: the caller waits for our end, and Linux frees memory faster. */
     _exit(status);
 }

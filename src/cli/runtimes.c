@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes runtimes: the languages, the versions found on this host and, for those that are not
- * there, the package to install. */
+/* hermes runtimes: lists the languages, their versions on this host and, for missing ones, the
+ * package to install. */
 
 #include "cli/cli.h"
 
@@ -31,7 +31,7 @@ static const struct option_table table = {
 
 static void take_option(void *json, int key, char *arg)
 {
-    *(bool *)json = true; /* there is no other */
+    *(bool *)json = true; /* there is no other option */
 }
 
 static char *join(const struct strv *v)

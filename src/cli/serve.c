@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Commands that are programs of their own, which lie beside this one: `hermes serve` becomes
- * hermes-monitor, `hermes session` hermes-session. */
+/* Commands that are separate programs in the same directory: `hermes serve` executes
+ * hermes-monitor, `hermes session` executes hermes-session. */
 
 #include "cli/cli.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes verify: whether an answer of POST /v1/judge is as the server signed it. */
+/* hermes verify: checks that an answer of POST /v1/judge is what the server signed. */
 
 #include "cli/cli.h"
 
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 enum { OPT_KEY_FILE = 256, OPT_REQUEST };
+/* In bytes. */
 enum { ANSWER_MAX = 1 << 30, KEY_MAX = 4096 };
 enum { EXIT_FORGED = 1 };
 
@@ -62,7 +63,7 @@ static void take_option(void *to, int key, char *arg)
     }
 }
 
-/* The key as one line, or from the environment. */
+/* Reads the key from the file, without its newline, or from the environment. */
 static int read_key(const struct verify_args *args, struct buf *to, struct err *err)
 {
     const char *from_env = getenv("HERMES_SIGNING_KEY");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A look at the copy from outside, while it cannot move (fork.h). What it may have is listed;
- * everything else is refused. */
+/* Checks the copy from outside while it cannot run (spawn/copy.h). What it may have is listed
+ * here; everything else is refused. */
 
 #include "spawn/copy.h"
 
@@ -33,8 +33,9 @@ static const char *const status_lines[] = {
 
 enum { MEMORY_DEVICES = 1 };
 
-/* The terminal that controls it is none: /dev/tty would lead there. After the name of the
- * program, which may be anything, come its state, parent, group, session, terminal. */
+/* Whether the copy has no controlling terminal: /dev/tty would lead there. In /proc/PID/stat
+ * the name of the program, which may be anything, is followed by state, parent, group, session,
+ * terminal. */
 static int check_terminal(const struct fork_work *w)
 {
     char text[1024];
@@ -58,7 +59,8 @@ static int differs(const struct fork_work *w, const char *name)
     return own.st_ino != original.st_ino ? 0 : -EPERM;
 }
 
-/* All four user and group ids are its own, seen from the host, and it is in no other group. */
+/* Whether all four user and group ids are the copy's own, seen from the host, and it is in no
+ * other group. */
 static bool has_own_ids(const struct fork_work *w, const char *text)
 {
     char lines[128];
@@ -69,7 +71,8 @@ static bool has_own_ids(const struct fork_work *w, const char *text)
     return strstr(text, lines) && strstr(text, "\nGroups:\t \n");
 }
 
-/* It has as many filters as init, from whom all of the box have theirs. */
+/* Whether the copy has as many filters as box init. All processes of the box inherit theirs
+ * from it. */
 static int check_filters(const struct fork_work *w, const char *text)
 {
     static const char name[] = "\nSeccomp_filters:\t";
@@ -102,7 +105,7 @@ int fork_check_rights(const struct fork_work *w)
     return differs(w, "ns/mnt");
 }
 
-/* The file systems of the original, and of the copy. */
+/* Devices of the three file systems of the original, and of the copy. */
 struct places {
     dev_t original[3];
     dev_t own[3];
@@ -130,9 +133,9 @@ static int find_places(const struct fork_work *w, struct places *ret)
                : 0;
 }
 
-/* From a directory outside its own file systems one could walk to the original's, whose mounts
- * it is part of; a file there is harmless if nobody can write to it. Files of /proc may be the
- * original's memory. */
+/* Whether the copy may keep this descriptor. A directory outside its own file systems leads to
+ * those of the original, because it belongs to the original's mounts. A regular file outside is
+ * harmless if it is read-only. Files of /proc may be the original's memory. */
 static bool is_harmless(const struct places *places, const struct stat *st, int fd)
 {
     struct statfs fs;
@@ -140,7 +143,7 @@ static bool is_harmless(const struct places *places, const struct stat *st, int 
         return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
     if (has(places->original, st->st_dev) || fstatfs(fd, &fs) < 0)
         return false;
-    if (S_ISCHR(st->st_mode)) /* null, zero and the like; a terminal is shared */
+    if (S_ISCHR(st->st_mode)) /* null, zero and the like; a terminal would be shared */
         return major(st->st_rdev) == MEMORY_DEVICES;
     return S_ISREG(st->st_mode) && fs.f_flags & ST_RDONLY && fs.f_type != PROC_SUPER_MAGIC;
 }
@@ -183,7 +186,8 @@ static int check_cwd(const struct fork_work *w, const struct places *places)
     return has(places->original, st.st_dev) ? -EPERM : 0;
 }
 
-/* Shared memory is not copied by a fork: only what nobody can write to may be shared. */
+/* A fork does not copy shared memory. So only mappings that no process can write to may be
+ * shared. */
 static bool is_mapping_ok(const struct places *places, char *line)
 {
     char mode[5];
@@ -192,7 +196,7 @@ static bool is_mapping_ok(const struct places *places, char *line)
     size_t len = strlen(line);
     while (len && line[len - 1] == '\n')
         line[--len] = '\0';
-    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+    /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
     if (sscanf(line, "%*x-%*x %4s %*x %x:%x", mode, &major_number, &minor_number) != 3)
         return false;
     return mode[3] != 's' || (mode[1] != 'w' && !str_has_suffix(line, " (deleted)") &&

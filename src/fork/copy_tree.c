@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See copy_tree.h. */
+/* See copy_tree.h. Recursive, with one open directory per level in each tree. */
 
 #include "fork/copy_tree.h"
 
@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* DEPTH_MAX: levels of directories; each has descriptors open in both trees. */
 enum { DEPTH_MAX = 200, MODE_BITS = 07777 };
 
 static int keep_mode(int fd, const struct stat *st)
@@ -23,7 +24,7 @@ static int keep_mode(int fd, const struct stat *st)
     return fchmod(fd, st->st_mode & MODE_BITS) < 0 || futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* The bytes of one piece without holes. */
+/* Copies one range without holes. */
 static int copy_piece(int from, int to, off_t at, off_t end)
 {
     if (lseek(to, at, SEEK_SET) < 0)

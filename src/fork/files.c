@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files of a fork (files.h). Box init serves those of a session; a fork has none in its
- * namespaces, so the helper is a child of the spawner that enters them, and gives up there
- * whatever init's helper would not have, before it reads the first byte. */
+/* COMMAND_FILES for a copy (proto/files.h). Box init serves the files of a session, but a copy
+ * has no box init in its user and mount namespaces. So the helper is a child of the spawner
+ * that enters them. There it gives up every right that box init's helper would not have, before
+ * it reads the first byte. */
 
 #include "spawn/copy.h"
 
@@ -39,7 +40,7 @@ static int open_spaces(const struct box *box, int fds[SPACES])
         if ((fds[i] = open(path, O_RDONLY | O_CLOEXEC)) < 0)
             r = -errno;
     }
-    /* The pid is the process we know if that is still alive now. */
+    /* If the process we know is still alive now, the pid was its own. */
     if (r == 0 && sys_pidfd_send_signal(box->pidfd, 0) < 0)
         r = -ESRCH;
     if (r < 0)
@@ -47,10 +48,10 @@ static int open_spaces(const struct box *box, int fds[SPACES])
     return r;
 }
 
-/* A process enters a pid namespace with its children only. So we point there for one fork: the
- * helper is then our own child, and it is not up to the host's init to reap it, for whom the
- * end of the namespace would wait. A spawner that could not come back would give the next box
- * this one's. */
+/* Forks a child into another pid namespace. A process cannot enter one itself, only its
+ * children can, so the spawner points there for one fork. The child is then the spawner's own.
+ * If the host's init had to reap it, the end of that pid namespace would wait for that. A
+ * spawner that cannot switch back is lost: its next box would be born in this namespace. */
 int fork_there(struct spawner *s, int there)
 {
     cleanup_close int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
@@ -121,7 +122,7 @@ void fork_serve_files(struct spawner *s, struct box *box, int fd)
         }
         if (r > 0)
             box->servers[i] = r;
-        else /* the fork is ending, or the machine has no process to spare */
+        else /* the copy is ending, or the machine has no process to spare */
             files_refuse(fd, -EPIPE);
         return;
     }

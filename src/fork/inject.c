@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See inject.h. The process is a stranger's: every byte of its memory, its registers and its
- * signal handlers were chosen to lead us astray. What has to hold, and where it is made to:
+/* See inject.h. The process is hostile: its memory, its registers and its signal handlers may
+ * have been prepared to mislead us. The following must hold; the function that ensures it is in
+ * parentheses.
  *
- * 1. Without its filter it executes nothing. The filter is suspended at the entry stop of a
- *    call whose number, arguments, ABI and place were compared, and is back at the exit stop.
- *    Between these two stops it is in the kernel. (inject_call)
+ * 1. Without its filter the process executes nothing. The filter is suspended at the entry stop
+ *    of a call whose number, arguments, ABI and place were compared, and is back at the exit
+ *    stop. Between these two stops the process is in the kernel. (inject_call)
  * 2. From inject_ready() to inject_detach() it executes one instruction per call. It resumes at
  *    `syscall` in its vDSO, in 64-bit mode, and each entry and exit stop must show that place
  *    and its stack pointer. Nothing else can lead it away:
- *    - Nobody changes the instruction. The vDSO must be private and not writable, and has no
- *      file that somebody could write to or cut short. Nobody shares the memory. (find_memory)
+ *    - Nothing changes the instruction. The vDSO must be private and not writable, and there is
+ *      no file behind it that could be written to or cut short. No process shares the memory.
+ *      (find_memory)
  *    - No handler runs. Signals are blocked. What cannot be blocked (SIGSTOP, a fault, SIGSYS
- *      of a system-call user dispatch) is a stop before a handler is, and ends it. (run_to)
+ *      of a system-call user dispatch) causes a stop before a handler runs, and ends the
+ *      process. (run_to)
  *    - No restartable sequence is aborted: its descriptor is cleared before each call. The area
- *      is in private memory too. (clear_rseq)
- *    - Breakpoints and probes are root's to set, and a process has one tracer.
+ *      is in private memory, too. (clear_rseq)
+ *    - Only root can set breakpoints and probes, and a process has one tracer.
  * 3. What a call reads from memory is written at its entry stop, into private memory without a
  *    file. Nothing can change it before the kernel reads it. (inject_call)
- * 4. A surprise is the end. The state is TRACEE_LOST, no function resumes or detaches it, and
- *    EXITKILL kills it before the kernel lets it go. */
+ * 4. A surprise is the end. The state is TRACEE_LOST, no function resumes or detaches the
+ *    process, and EXITKILL kills it before the kernel lets it go. */
 
 #include "fork/inject.h"
 
@@ -49,17 +52,18 @@ static_assert(sizeof(struct user_regs_struct) <= sizeof(((struct tracee *)0)->re
 enum {
     OPTIONS = 1 | 1 << 20, /* TRACESYSGOOD, EXITKILL */
     OPTION_SUSPEND_SECCOMP = 1 << 21,
-    EVENT_STOP = 128, /* of PTRACE_INTERRUPT */
+    EVENT_STOP = 128, /* event of the stop that PTRACE_INTERRUPT causes */
     SYSCALL_STOP = SIGTRAP | 0x80,
-    ATTEMPTS = 200,
-    STACK_MARGIN = 128 + 64, /* what the ABI lets a function use below the stack pointer */
-    CODE_64 = 0x33,          /* the kernel's segments of 64-bit programs */
+    ATTEMPTS = 200, /* every 0.1 ms, to find the process in its read() */
+    /* bytes below the stack pointer: the red zone of the ABI, 128, and some more */
+    STACK_MARGIN = 128 + 64,
+    CODE_64 = 0x33, /* the kernel's segment selectors for 64-bit programs */
     DATA_64 = 0x2b,
-    RESTART = 512, /* the kernel's ERESTARTSYS */
-    RSEQ_CS = 8,   /* where the kernel's struct rseq has the pointer to a sequence */
+    RESTART = 512, /* ERESTARTSYS in the kernel */
+    RSEQ_CS = 8,   /* offset of rseq_cs in the kernel's struct rseq */
     RSEQ_SIZE = 32,
     VDSO_MAX = 16384,
-    CALL_SIZE = 2, /* of the instruction `syscall` */
+    CALL_SIZE = 2, /* bytes of the instruction `syscall` */
 };
 
 static int result(long r)
@@ -87,15 +91,15 @@ static int set_registers(const struct tracee *t, const struct user_regs_struct *
     return result(ptrace(PTRACE_SETREGS, t->pid, 0, regs));
 }
 
-/* Whether it waits in read(), by a 64-bit program's call that is to be made again. */
+/* Whether the process is in a read() of a 64-bit program that the kernel will restart. */
 static bool is_waiting(const struct user_regs_struct *regs)
 {
     return regs->cs == CODE_64 && regs->ss == DATA_64 && regs->orig_rax == SYS_read &&
            -(long long)regs->rax == RESTART;
 }
 
-/* Stops it; 1 when it is where it is to be, else 0. A stop may be that of a signal, which it
- * gets when it goes on. */
+/* Stops the process. Returns 1 when it is in its read(), else 0. The stop may be that of a
+ * signal; the process gets the signal when it goes on. */
 static int stop(const struct tracee *t, struct user_regs_struct *ret, int *ret_signal)
 {
     int status;
@@ -108,8 +112,7 @@ static int stop(const struct tracee *t, struct user_regs_struct *ret, int *ret_s
     return is_ours && is_waiting(ret);
 }
 
-/* The first stop(). Another process may have got the number before we came: it is let go
- * unharmed. */
+/* The first stop(). If another process has got the pid meanwhile, it is let go unharmed. */
 static int seize(
     const struct tracee *t, int pidfd, struct user_regs_struct *ret, int *ret_signal)
 {
@@ -133,7 +136,7 @@ int inject_attach(struct tracee *t, pid_t pid, int pidfd)
     *t = (struct tracee){.pid = pid};
     int r = seize(t, pidfd, &regs, &signal);
     for (int i = 0; r == 0 && i < ATTEMPTS; i++) {
-        /* It has just said hello and is not yet where it waits. */
+        /* It has just said hello and is not in its read() yet. */
         r = result(ptrace(PTRACE_CONT, t->pid, 0, (void *)(long)signal));
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         r = r < 0 ? r : stop(t, &regs, &signal);
@@ -160,7 +163,7 @@ static int clear_rseq(const struct tracee *t)
     return t->rseq ? write_memory(t, t->rseq + RSEQ_CS, &none, sizeof(none)) : 0;
 }
 
-/* A kernel without them does not know the request. */
+/* A kernel without restartable sequences does not know the request. */
 static int find_rseq(struct tracee *t)
 {
     struct __ptrace_rseq_configuration config = {0};
@@ -179,11 +182,11 @@ struct mapping {
     int name_at;
 };
 
-/* Whether it is memory of its own: private, and no file behind it. */
+/* Whether the mapping is private memory without a file. */
 static bool read_own(const char *line, struct mapping *ret)
 {
     *ret = (struct mapping){0};
-    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+    /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
     int found = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu %n", &ret->from, &ret->to, ret->mode,
         &ret->major, &ret->minor, &ret->inode, &ret->name_at);
     return found == 6 && ret->mode[3] == 'p' && !ret->major && !ret->minor && !ret->inode;
@@ -251,8 +254,8 @@ int inject_ready(struct tracee *t, int proc_fd)
     return 0;
 }
 
-/* Runs it to its next stop, which has to be the entry or exit of a system call, made by the
- * instruction at our site. */
+/* Runs the process to its next stop. That must be the entry or exit of a system call, made by
+ * the instruction at our site. */
 static int run_to(const struct tracee *t, int op, struct __ptrace_syscall_info *ret)
 {
     struct user_regs_struct own;
@@ -278,7 +281,7 @@ static int run_to_entry(const struct tracee *t, const struct inject_call *call)
     struct user_regs_struct regs;
     memcpy(&regs, t->registers, sizeof(regs));
     regs.rip = t->site;
-    regs.orig_rax = (unsigned long long)-1; /* no call that the kernel would make again */
+    regs.orig_rax = (unsigned long long)-1; /* no call that the kernel would restart */
     regs.rax = (unsigned long long)call->number;
     regs.rdi = call->args[0];
     regs.rsi = call->args[1];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The process that makes one fork (fork.h). It is root outside the box, as the spawner is; what
- * touches names and bytes of the box is done by children of it that have entered the box's user
- * namespace first. It may be killed at any moment: then the copy dies, and the spawner lets the
- * original go on. */
+/* The process that makes one copy of a session (spawn/copy.h), forked by the spawner. It is
+ * root outside the box, as the spawner is. Children of it that first enter the box's user
+ * namespace do whatever touches names and bytes of the box. It may be killed at any moment:
+ * then the copy dies, and the spawner lets the original go on. */
 
 #include "spawn/copy.h"
 
@@ -35,16 +35,16 @@
 #include <unistd.h>
 
 enum {
-    HELLO_S = 20,  /* for the original to fork */
-    CONFINE_S = 5, /* from there to the files */
-    COPY_S = 60,
-    READY_MS = 5000,
-    SPACE_ATTEMPTS = 20,
-    PIDS_MAX = 2048,
+    HELLO_S = 20,        /* seconds for the original to fork and the copy to say hello */
+    CONFINE_S = 5,       /* seconds from hello to the files */
+    COPY_S = 60,         /* seconds for the files */
+    READY_MS = 5000,     /* for the copy to move its descriptors over */
+    SPACE_ATTEMPTS = 20, /* of make_spaces() */
+    PIDS_MAX = 2048,     /* most processes of a session that can be copied */
     KCMP_VM = 1,
     KCMP_FILES = 2,
     KCMP_FS = 3,
-    SCOPED = 3, /* Landlock: abstract sockets and signals */
+    SCOPED = 3, /* Landlock scopes: abstract sockets and signals */
 };
 
 static int open_proc(pid_t pid, const char *name, int flags)
@@ -55,7 +55,7 @@ static int open_proc(pid_t pid, const char *name, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* Whether two processes are in the same namespace of a kind. */
+/* Whether two processes are in the same namespace of one kind. */
 static int same_ns(pid_t a, pid_t b, const char *name, bool *ret)
 {
     struct stat first;
@@ -76,7 +76,7 @@ static void set_alarm(time_t seconds)
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Runs a part in a child of its own, which leaves its namespaces and rights there. */
+/* Runs a part in a child: namespaces and rights that the part gives up are the child's. */
 static int in_child(const struct fork_work *w, int (*part)(const struct fork_work *w))
 {
     int status;
@@ -94,7 +94,7 @@ static int in_child(const struct fork_work *w, int (*part)(const struct fork_wor
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
 }
 
-/* The byte that the copy sends, with the pid that the kernel says it came from. */
+/* Reads the byte that the copy sends. The kernel adds the pid of its sender. */
 static int hear_hello(struct fork_work *w)
 {
     char byte;
@@ -123,8 +123,9 @@ static int hear_hello(struct fork_work *w)
     return w->pidfd < 0 ? w->pidfd : 0;
 }
 
-/* The process that said hello is one of the original's: not init, not of another session, and
- * the one behind the pidfd. */
+/* Whether the process that said hello belongs to the original's box: it is in the pid namespace
+ * of its box init and in the original's control group, not box init, not the original itself,
+ * and still the process behind the pidfd. */
 static int know_copy(struct fork_work *w)
 {
     static pid_t pids[PIDS_MAX];
@@ -143,9 +144,9 @@ static int know_copy(struct fork_work *w)
     return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
 }
 
-/* How many threads a process has, none of which shares memory, descriptors or directories with
- * the copy; the copy's own are not compared. The first thread may have ended: it has no memory
- * any more, while the others have theirs. */
+/* Counts the threads of a process. Fails if one of them shares memory, descriptors or
+ * directories with the copy; the copy's own threads are not compared. Each thread is compared
+ * because the first one may have ended and then has no memory, while the others do. */
 static int count_threads(const struct fork_work *w, pid_t pid)
 {
     int fd = open_proc(pid, "task", O_RDONLY | O_DIRECTORY);
@@ -154,7 +155,7 @@ static int count_threads(const struct fork_work *w, pid_t pid)
     uint64_t thread;
     int count = 0;
     if (!dir)
-        return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* a dead one */
+        return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* the process is dead */
     while ((entry = readdir(dir))) {
         if (str_parse_u64(entry->d_name, &thread) < 0)
             continue;
@@ -168,8 +169,8 @@ static int count_threads(const struct fork_work *w, pid_t pid)
     return count;
 }
 
-/* Nobody in the original's group shares memory, descriptors or directories with the copy, which
- * has one thread and is alone in its own. */
+/* Whether no process in the original's group shares memory, descriptors or directories with the
+ * copy, and the copy has one thread and is alone in its own group. */
 static int is_alone(const struct fork_work *w)
 {
     static pid_t pids[PIDS_MAX];
@@ -185,7 +186,7 @@ static int is_alone(const struct fork_work *w)
     return count == 1 && pids[0] == w->pid && count_threads(w, w->pid) == 1 ? 0 : -EPERM;
 }
 
-/* The writable places of a process, as it sees them. */
+/* Opens /box, /tmp and /dev/shm as a process sees them. */
 static int open_places(pid_t pid, int flags, int ret_fds[3])
 {
     static const char *const names[] = {"root/box", "root/tmp", "root/dev/shm"};
@@ -197,9 +198,8 @@ static int open_places(pid_t pid, int flags, int ret_fds[3])
     return 0;
 }
 
-/* The first change of a group after a pause waits for the kernel to prepare for that, for
- * milliseconds; those that follow do not. So one goes ahead while the original is busy forking.
- */
+/* The first move between control groups after a pause waits milliseconds for the kernel; the
+ * next ones do not. So a child makes one move ahead, while the original is busy forking. */
 static _Noreturn void warm_up(const struct fork_work *w)
 {
     int fds[CGROUP_MAX_TREES];
@@ -240,7 +240,8 @@ static int stop_copy(struct fork_work *w)
     return open_places(w->parent_pid, O_RDONLY, w->from_fds);
 }
 
-/* The copy's ids: its own as everybody's 1000, those of forks it may have as themselves. */
+/* Writes the id maps of the copy: its own id appears as 1000, and ids of copies that it may
+ * have itself appear unchanged. */
 static int write_maps(const struct fork_work *w)
 {
     char map[1024];
@@ -255,7 +256,7 @@ static int write_maps(const struct fork_work *w)
             used += snprintf(map + used, sizeof(map) - (size_t)used, "\n%d %d %d",
                 BOX_PAYLOAD_ID + first, BOX_PAYLOAD_ID + first, i - first);
     }
-    /* The kernel takes them from a process in the parent namespace only. */
+    /* The kernel accepts the maps only from a process in the parent user namespace. */
     if (ns < 0 || setns(ns, CLONE_NEWUSER) < 0)
         return ns < 0 ? ns : -errno;
     int r = fs_write_once(w->proc_fd, "setgroups", "deny");
@@ -269,9 +270,9 @@ static long make_call(struct tracee *t, long number, uint64_t a, uint64_t b, uin
     return inject_call(t, &(struct inject_call){.number = number, .args = {a, b, c}});
 }
 
-/* The one call that its filter refuses. No process of the family can make a user namespace but
- * now. Copies of one family are made side by side: one may lower the limit again when another
- * has just raised it. */
+/* The one injected call that the filter refuses. Only now can a process of the family make a
+ * user namespace. Copies of one family are made in parallel: one may lower the limit just after
+ * another has raised it, hence the attempts. */
 static int make_spaces(struct fork_work *w)
 {
     const struct inject_call call = {
@@ -309,8 +310,8 @@ static int drop_rights(struct tracee *t)
     return (int)inject_call(t, &drop);
 }
 
-/* A layer of its own, so that it can signal nobody outside it. That it is there shows nowhere:
- * these calls, compared at their entries, are the proof. */
+/* Adds a Landlock layer, so that the copy can signal no process outside it. The layer is
+ * visible nowhere: these calls, compared at their entries, are the proof. */
 static int add_layer(struct tracee *t)
 {
     const struct {
@@ -328,7 +329,8 @@ static int add_layer(struct tracee *t)
     return (int)(done < 0 ? done : closed);
 }
 
-/* The kernel would do nothing and answer 0. */
+/* Makes a call that the filter must refuse. Without the filter the kernel would do nothing and
+ * return 0. */
 static int prove_filter(struct tracee *t)
 {
     long r = make_call(t, SYS_unshare, 0, 0, 0);
@@ -339,7 +341,8 @@ static int confine(struct fork_work *w)
 {
     struct tracee *t = &w->copy;
     int r = inject_ready(t, w->proc_fd);
-    long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0); /* not of the original's group */
+    /* leaves the original's process group */
+    long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0);
     if (done < 0 && done != -EPERM)
         return (int)done;
     if ((r = make_spaces(w)) < 0 || (r = in_child(w, write_maps)) < 0 ||
@@ -349,8 +352,8 @@ static int confine(struct fork_work *w)
     return inject_detach(t);
 }
 
-/* Becomes the copy's id in the original's user namespace, with no right but to read what
- * belongs to the original. */
+/* Becomes the copy's id in the original's user namespace, with no right but to read the
+ * original's files. */
 static int become_reader(const struct fork_work *w)
 {
     const unsigned id = (unsigned)(BOX_PAYLOAD_ID + w->box->fork_number);
@@ -380,14 +383,15 @@ static int mount_places(const struct fork_work *w, const int targets[3], int ret
     return 0;
 }
 
-/* Terminals are not copied: the copy has some of its own. */
+/* Terminals are not copied: the copy has a devpts of its own. */
 static int mount_terminals(int target)
 {
     cleanup_close int fd = mount_fs_devpts(TERMINAL_PTYS);
     return fd < 0 ? fd : sys_mount_attach(fd, target, "");
 }
 
-/* In the copy's group, so that its files are charged to it. */
+/* Mounts and fills the copy's file systems. Runs in the copy's control group, so that the files
+ * are charged to it. */
 static int fill_places(const struct fork_work *w)
 {
     int joins[CGROUP_MAX_TREES];
@@ -422,7 +426,7 @@ static int fill_places(const struct fork_work *w)
     return r;
 }
 
-/* Tells the copy to move over, and hears that it has. */
+/* Tells the copy to move over, and waits until it reports that it has. */
 static int move_over(const struct fork_work *w)
 {
     struct pollfd ready = {.fd = w->hello_fd, .events = POLLIN};
@@ -431,7 +435,7 @@ static int move_over(const struct fork_work *w)
         return -errno;
     if (poll(&ready, 1, READY_MS) != 1)
         return -ETIMEDOUT;
-    /* Descriptors that come along have no room here and are closed. */
+    /* Descriptors that come along are closed by the kernel: recv() has no room for them. */
     return recv(w->hello_fd, &word, 1, MSG_DONTWAIT) == 1 && word == 'r' ? 0 : -EPROTO;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Terminals of a fork (terminal.h). Box init starts those of a session; a fork has none in its
- * namespaces, so the watcher is a child of the spawner that enters them, all of them, and the
- * shell gives up whatever init's child would not have. */
+/* COMMAND_TERMINAL for a copy (proto/terminal.h). Box init starts the terminals of a session,
+ * but a copy has no box init in its user and mount namespaces. So the watcher is a child of the
+ * spawner that enters all of them, and the shell gives up every right that a child of box init
+ * would not have. */
 
 #include "spawn/copy.h"
 
@@ -17,7 +18,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Where the fork's family lives, beside the pid namespace, and where it lives itself. */
+/* Namespaces that the copy shares with its family, besides the pid namespace, and its own. */
 enum {
     FAMILY_SPACES = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
     OWN_SPACES = CLONE_NEWUSER | CLONE_NEWNS,
@@ -34,14 +35,15 @@ static int enter_fork(const struct spawner *s, const struct box *box)
         if ((r = sys_cgroup_join(joins[i])) < 0)
             return r;
     }
-    /* In this order: in its own user namespace we have no right to those of the family. */
+    /* In this order: from inside the copy's user namespace we could not enter the family's
+     * namespaces. */
     if (setns(box->pidfd, FAMILY_SPACES) < 0 || setns(box->pidfd, OWN_SPACES) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return -errno;
     return 0;
 }
 
-/* In the process of the shell: what a box's init has done before it forks. */
+/* In the shell's process: the steps that box init does before it forks. */
 static int confine(const struct inside *in)
 {
     const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See auth.h. Keys come as `Authorization: Bearer KEY` or `X-API-Key: KEY`; without any key in
- * the settings everybody is the same nameless owner. Runs before the body is read. */
+/* See auth.h. A key comes as `Authorization: Bearer KEY` or `X-API-Key: KEY`. On a server
+ * without keys all callers are the same unnamed owner. These checks run before the body is
+ * read. */
 
 #include "http/auth.h"
 
@@ -40,16 +41,16 @@ static int find(const struct http_request *req, const char *secret)
     return secret && *secret ? keys_find(&req->state->keys, secret, strlen(secret)) : -1;
 }
 
-/* An allowed origin. A page without one ("null") may be anybody's, a program's output in a
- * frame included: only a key can tell. */
+/* Whether an origin is allowed. The origin "null" can be any page, even a program's output
+ * shown in a frame: it is allowed only on servers with keys. */
 static bool is_allowed(const struct http_request *req, const char *origin)
 {
     return origin_is_listed(origin, req->state->config.allowed_origin) &&
            (req->state->keys.count || !str_eq(origin, "null"));
 }
 
-/* A link that a person followed: a page of another site leads here, but sees nothing of the
- * answer. No GET changes anything. */
+/* Whether a person followed a link. The other site's page led here but cannot read the answer,
+ * and no GET changes anything. */
 static bool is_link(const struct http_request *req)
 {
     const char *mode = http_header(req, "Sec-Fetch-Mode");
@@ -71,7 +72,7 @@ bool auth_is_foreign(const struct http_request *req)
            (origin || !is_link(req));
 }
 
-/* Nobody reaches a unix socket by a name, so any Host will do there. */
+/* A unix socket is not reached by a host name, so any Host is accepted there. */
 static int check_host(const struct http_request *req, struct err *err)
 {
     const char *hosts = req->state->config.hosts;
@@ -117,7 +118,7 @@ int auth_check(struct http_request *req, struct err *err)
     if (req->owner >= 0)
         return 0;
     if (class == AUTH_LOCAL && req->is_local)
-        return check_page(req, err); /* the browser of a local person is local, too */
+        return check_page(req, err); /* a web page in a local browser is a local client too */
     if (class == AUTH_RUNNER && c.api_keys)
         return err_set(err, ERR_FORBIDDEN, EACCES, "Invalid API Key");
     if (class == AUTH_RUNNER)

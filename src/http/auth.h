@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Who asks, and from which web pages. */
+/* Checks a request's key, and whether a web page of another origin may send it. */
 
 #include "http/http.h"
 #include "http/routes.h"
 
-/* Sets req->owner, or refuses with ERR_UNAUTHORIZED (ERR_FORBIDDEN where the route says so). */
+/* Sets req->owner, or refuses with ERR_UNAUTHORIZED (with AUTH_RUNNER and a wrong X-API-Key,
+ * ERR_FORBIDDEN). */
 int auth_check(struct http_request *req, struct err *err);
 
-/* Whether a page of another origin asks that may not, by what the browser says of the page. A
- * request that no browser made says nothing, and is not foreign. */
+/* Whether a web page of another origin sent the request, judged by the browser's headers, and
+ * that origin is not allowed. Requests without these headers come from no browser and are not
+ * foreign. */
 bool auth_is_foreign(const struct http_request *req);
 
-/* Before the route is looked up. Where no key keeps pages of others out, refuses what such a
- * page sends (ERR_FORBIDDEN) and names that may be a stranger's (ERR_MISDIRECTED); the second
- * also with keys, where `hosts` is set. */
+/* Call this before the route is looked up. On a server without keys it refuses requests of
+ * foreign pages (ERR_FORBIDDEN) and Host names that may not be this server's (ERR_MISDIRECTED).
+ * With keys it only checks Host, and only if the setting `hosts` is not empty. */
 int auth_check_page(const struct http_request *req, struct err *err);
 
 /* Adds the headers that let the configured origins read the reply. */

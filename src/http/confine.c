@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See confine.h. The monitor already chose what the server can reach: a sealed spawner and
- * listening sockets. This takes away the rest, so that a server which is taken over can start
- * boxes, read what its callers keep in it, and nothing more. */
+/* See confine.h. The monitor chose what the server can reach: a sealed spawner and listening
+ * sockets. This file takes away the rest. An attacker who takes over the server can start boxes
+ * and read what callers keep in it, and nothing more. */
 
 #include "http/confine.h"
 
@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Older kernel headers know fewer names. */
+/* Landlock constants that older Linux headers lack. */
 enum {
     FS_READ = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR,
     FS_ALL = (1 << 13) - 1, /* ABI 1 */
@@ -62,7 +62,8 @@ static int drop_capabilities(void)
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {0};
     for (int cap = 0; cap < 64; cap++)
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* refused once there is no right to it */
+        /* Fails without CAP_SETPCAP; nothing is left to drop then. */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
     return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
 }
 
@@ -97,7 +98,7 @@ static int allow(int ruleset, const char *path, uint64_t rights)
         return errno == ENOENT || errno == EACCES ? 0 : -errno;
     struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
     long r = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-    if (r < 0 && errno == EINVAL) { /* a file takes no rights of directories */
+    if (r < 0 && errno == EINVAL) { /* a file accepts no directory rights */
         rule.allowed_access &= ~(uint64_t)LANDLOCK_ACCESS_FS_READ_DIR;
         r = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
     }
@@ -109,7 +110,7 @@ static int restrict_files(const char *state_dir, const struct runtime_registry *
     int abi =
         (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
-        return 0; /* the kernel has none: user and system calls remain */
+        return 0; /* Linux without Landlock: the user and the system call filter remain */
     uint64_t all = FS_ALL | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0);
     struct ruleset_attr attr = {.fs = all, .net = abi >= 4 ? NET_BIND_AND_CONNECT : 0};
     cleanup_close int ruleset = (int)syscall(
@@ -130,7 +131,7 @@ static int restrict_files(const char *state_dir, const struct runtime_registry *
     return r;
 }
 
-/* What HTTP, SQLite, threads and the conversation with the spawner need. */
+/* System calls of libmicrohttpd, SQLite, threads and the sockets to the spawner. */
 static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SYS(brk),
     SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep), SCMP_SYS(close),
     SCMP_SYS(dup3), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_pwait),
@@ -158,12 +159,12 @@ static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SY
     SCMP_SYS(utimensat), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(copy_file_range),
     SCMP_SYS(prctl)};
 
-/* No memory becomes executable; clone makes threads only; ioctl asks about
- * sockets and files, and sets the size of a terminal. */
+/* Memory never becomes executable. clone only makes threads. ioctl only reads a byte count
+ * (FIONREAD) and sets the size of a terminal (TIOCSWINSZ). */
 static int add_conditional(scmp_filter_ctx filter)
 {
-    const uint64_t exec = 4; /* PROT_EXEC */
-    const uint64_t thread = 0x00010000;
+    const uint64_t exec = 4;            /* PROT_EXEC */
+    const uint64_t thread = 0x00010000; /* CLONE_THREAD */
     int r = seccomp_rule_add(
         filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, exec, 0));
     if (r == 0)
@@ -172,7 +173,7 @@ static int add_conditional(scmp_filter_ctx filter)
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
             SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread));
-    if (r == 0) /* glibc falls back to clone, whose flags a filter can see */
+    if (r == 0) /* glibc falls back to clone, whose flags a filter can check */
         r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
@@ -190,7 +191,7 @@ static int restrict_calls(void)
         return -ENOMEM;
     int r = add_conditional(filter);
     for (size_t i = 0; r == 0 && i < sizeof(allowed_calls) / sizeof(allowed_calls[0]); i++) {
-        if (allowed_calls[i] >= 0) /* this machine may lack one */
+        if (allowed_calls[i] >= 0) /* this architecture may lack one */
             r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
     }
     if (r == 0)
@@ -207,7 +208,7 @@ int confine_rest(
     int r = restrict_files(state_dir, runtimes);
     if (r < 0)
         return fail(err, -r, "cannot restrict files with Landlock");
-#ifndef HERMES_SANITIZED /* sanitizers make calls of their own */
+#ifndef HERMES_SANITIZED /* sanitizers need more system calls */
     if ((r = restrict_calls()) < 0)
         return fail(err, -r, "cannot restrict system calls");
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the server gives up before it hears the first byte of a stranger. */
+/* Gives up every right that the server does not need, before it reads the first byte from a
+ * client. */
 
 #include "base/err.h"
 #include "lang/runtime.h"
 
-/* As root: becomes this user (a name or a number) for good, without capabilities. Otherwise
- * only makes sure that nothing can be gained. */
+/* As root: becomes this user (a name or a number) for good. Always: drops all capabilities and
+ * sets no_new_privs. */
 int confine_identity(const char *user, struct err *err);
 
-/* Files: this directory for reading and writing, the runtimes for reading, nothing else; no
- * TCP connections of its own. System calls: a list without exec, ptrace, mounts, namespaces,
- * identities. Before the first thread is made. */
+/* Restricts files with Landlock: state_dir for reading and writing, the runtimes for reading,
+ * nothing else, and no TCP connections. Restricts system calls to a list without exec, ptrace,
+ * mounts, namespaces and identities. Call it before the first thread is made. */
 int confine_rest(
     const char *state_dir, const struct runtime_registry *runtimes, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See connection.h. Records live in one array for good; an event of epoll names place and
- * generation, so that one which comes late for a connection that is gone does nothing. All is
- * behind one lock but the phase, which changes several times a request and is one word. */
+/* See connection.h. All records live in one array for good. An epoll event carries index and
+ * generation, so a late event for a closed connection has no effect. One lock protects
+ * everything but the phase, which changes several times per request and is one atomic word. */
 
 #include "http/connection.h"
 
@@ -26,17 +26,19 @@
 #include <unistd.h>
 
 enum {
-    PHASE_BITS = 3,
-    TICK_MS = 500,
-    EVENTS = 64,
-    REPLY_TIMEOUT_MS = 60000,
+    PHASE_BITS = 3, /* enough for enum phase */
+    TICK_MS = 500,  /* between two looks at the deadlines; also drives service_tick() */
+    EVENTS = 64,    /* per epoll_wait() */
+    REPLY_TIMEOUT_MS = 60000, /* for a client to read a piece of its reply */
+    /* Bounds of extra_places(). */
     EXTRA_MIN = 64,
     EXTRA_MAX = 512,
-    SPARE = 16, /* places that are left when strangers have to go at once */
-    SHARE_MIN = 16,
-    SILENT_MS = 2000,
+    SPARE = 16,       /* when fewer places are left, strangers are closed at once */
+    SHARE_MIN = 16,   /* places of strangers, if a quarter of all is not less */
+    SILENT_MS = 2000, /* a stranger is safe for so long, so that honest clients get through */
+    /* Deadline of a stranger for its headers, with keys also for its body. */
     STRANGER_MS = 5000,
-    CROWDS = 1024, /* addresses are counted by their hash */
+    CROWDS = 1024, /* counters of strangers by address; the address is hashed */
 };
 
 struct connection {
@@ -47,13 +49,14 @@ struct connection {
     bool is_open;
     bool is_proven;
     bool is_unix;
-    bool is_closing; /* told to, but its thread still has it */
+    bool is_closing; /* shut down, but its thread has not ended yet */
     int fd;
-    int owner;      /* of a proven one: index of its key, -1 without keys */
-    uint16_t crowd; /* of its address */
+    int owner;      /* key of a proven connection, -1 without keys */
+    uint16_t crowd; /* counter of its address */
     uint64_t begun_ms;
-    _Atomic uint64_t phase_since; /* milliseconds and, in the lowest bits, the phase */
-    int cancel_fd;                /* -1: nobody is told */
+    /* Milliseconds, with the phase in the lowest PHASE_BITS bits. */
+    _Atomic uint64_t phase_since;
+    int cancel_fd; /* -1: no run is followed */
     bool is_gone;
 };
 
@@ -63,13 +66,13 @@ struct connections {
     unsigned count;
     unsigned open;
     unsigned max;
-    unsigned share;     /* of max, for strangers */
-    unsigned strangers; /* neither counts those that are closing */
+    unsigned share;     /* places of max that strangers may have */
+    unsigned strangers; /* neither count includes closing connections */
     unsigned proven;
-    unsigned *of_key; /* of those, by owner + 1 */
-    unsigned most;    /* of one key, where there are several */
+    unsigned *of_key; /* proven connections by owner + 1 */
+    unsigned most;    /* proven connections that one key may have */
     struct siphash_key secret;
-    unsigned crowds[CROWDS]; /* strangers by their address */
+    unsigned crowds[CROWDS]; /* strangers by hash of their address */
     struct connection *free_list;
     pthread_mutex_t lock;
     pthread_t thread;
@@ -78,7 +81,8 @@ struct connections {
     int stop_fd;
 };
 
-/* Without keys a stranger's first body may take its time: it gives way when others come. */
+/* Whether the short deadline applies. Without keys a stranger's first body may take longer: it
+ * is closed anyway when other clients need the place. */
 static bool is_hurried(const struct connection *c, enum phase phase)
 {
     bool is_asking = phase == PHASE_HEADERS || phase == PHASE_NEXT;
@@ -114,7 +118,7 @@ static enum phase phase_of(const struct connection *c)
     return (enum phase)(c->phase_since & ((1u << PHASE_BITS) - 1));
 }
 
-/* The connection's own thread sees the end of the socket and closes it. */
+/* Only shuts the socket down. The connection's own thread notices that and closes it. */
 static void close_late(struct connections *all)
 {
     uint64_t now = clock_ms();
@@ -137,7 +141,7 @@ static void tell_cancel(const struct connection *c)
     const uint64_t one = 1;
     if (c->cancel_fd >= 0) {
         ssize_t n = write(c->cancel_fd, &one, sizeof(one));
-        (void)n; /* readable already */
+        (void)n; /* fails only when it is readable already */
     }
 }
 
@@ -187,8 +191,8 @@ static int start(struct connections *all)
     return -r;
 }
 
-/* Places beside max: a connection that was closed keeps its own until its thread has run, which
- * takes time on a busy machine. As many as the descriptors allow. */
+/* Places beyond max. A closed connection keeps its place until its thread has run, which takes
+ * time on a busy machine. The number depends on the descriptor limit. */
 static unsigned extra_places(unsigned max)
 {
     struct rlimit fds;
@@ -246,9 +250,8 @@ void connections_close(struct connections *all)
     free(all);
 }
 
-/* Whether a connection that proved itself may go for another: it has no request under way.
- * Without keys to prove itself by, one that sends its request or takes its reply slowly may go
- * as well. */
+/* Whether a proven connection may be closed for another: it has no request in progress. Without
+ * keys, a connection that sends or reads slowly may be closed too. */
 static bool is_idle(const struct connection *c, uint64_t now)
 {
     enum phase phase = phase_of(c);
@@ -267,8 +270,8 @@ static void count_out(struct connection *c)
     all->crowds[c->crowd] -= !c->is_proven;
 }
 
-/* A client whose first request is not there yet may be honest and slow: it is asked to come
- * again. */
+/* A client whose first request has not come yet may be honest but slow: it gets 503, so that it
+ * tries again. */
 static void push_out(struct connection *c)
 {
     count_out(c);
@@ -280,8 +283,8 @@ static void push_out(struct connection *c)
 
 enum { ANY_KEY = -2 };
 
-/* Closes the connection, of one key or of any, that has been idle for longest; false when none
- * is. */
+/* Closes the connection of a key (or ANY_KEY) that has been idle longest. False when none is
+ * idle. */
 static bool close_idlest(struct connections *all, int owner)
 {
     struct connection *idlest = NULL;
@@ -298,7 +301,8 @@ static bool close_idlest(struct connections *all, int owner)
     return idlest;
 }
 
-/* Closes a stranger that began before, of the largest crowd, and there the oldest. */
+/* Closes the oldest stranger of the address with the most strangers, among those that began
+ * before before_ms. */
 static void close_stranger(struct connections *all, uint64_t before_ms)
 {
     struct connection *worst = NULL;
@@ -315,8 +319,8 @@ static void close_stranger(struct connections *all, uint64_t before_ms)
         push_out(worst);
 }
 
-/* By a secret: nobody can choose addresses that are counted as another's. One person has all
- * addresses of an IPv6 network. */
+/* The hash is keyed with a secret, so that no client can choose addresses that collide with
+ * another's. All addresses of an IPv6 /64 network count as one. */
 static uint16_t crowd_of(const struct connections *all, const struct sockaddr *from)
 {
     struct siphash hash;
@@ -424,7 +428,8 @@ int connection_fd(const struct connection *c)
     return c->fd;
 }
 
-/* Half-closing counts as leaving: a client that wants its answer keeps its side open. */
+/* A half-closed connection counts as left: a client that wants its answer keeps its side open.
+ */
 void connection_follow(struct connection *c, int cancel_fd)
 {
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLONESHOT,

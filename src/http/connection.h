@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Every open connection and what it is waiting for. A thread closes those that are late in
- * total, which the library's idle timeouts cannot, and notices clients that leave while a run
- * goes on. */
+/* Every open connection and what it waits for. A thread closes connections that exceed a total
+ * deadline, which the library's idle timeouts cannot do. It also notices clients that leave
+ * while their run goes on. */
 
 #include "service/service.h"
 
@@ -12,42 +12,44 @@
 
 enum phase {
     PHASE_HEADERS,  /* of the first request of a connection */
-    PHASE_IDLE,     /* between requests; the next one's headers included */
+    PHASE_IDLE,     /* between requests, including the headers of the next one */
     PHASE_NEXT,     /* headers of a later request, from its first line on */
     PHASE_BODY,     /* of a request */
-    PHASE_HANDLING, /* ours: no deadline but the run's own */
-    PHASE_REPLY,    /* the client takes what we send */
-    PHASE_TAKEN,    /* no HTTP any more: as long as both sides like */
+    PHASE_HANDLING, /* the server works: no deadline but the run's own */
+    PHASE_REPLY,    /* the client reads the reply */
+    PHASE_TAKEN,    /* no HTTP any more: no deadline */
 };
 
-/* A connection is a stranger's until it has proven itself: by a key, or, on a server without
- * keys, by a whole request that makes sense. Strangers have a share of the connections to
- * themselves, and the least patience. */
+/* A connection is a stranger's until it has proven itself: with a key, or, on a server without
+ * keys, with a complete valid request. Strangers get a share of the connections and the
+ * shortest deadlines. */
 struct connections;
 struct connection;
 struct sockaddr;
 
-/* Beside max there is room for some more while others are being closed. */
+/* Makes room for `max` connections, and some more that are still being closed. */
 int connections_open(
     struct connections **ret, struct state *state, unsigned max, struct err *err);
 
-/* Stops the thread; no connection may be open. */
+/* Stops the thread. No connection may be open. */
 void connections_close(struct connections *all);
 
-/* A stranger's. Past their share the oldest stranger of the address that has the most of them
- * goes, whatever it is at, if it had two seconds; where places run out altogether, at once.
- * NULL when there is no place. `from` may be NULL. */
+/* Counts a new connection as a stranger's. When strangers exceed their share, the oldest
+ * stranger of the address with the most strangers is closed, whatever it does, if it has had
+ * two seconds. When almost no place is left, it is closed at once. NULL when there is no place.
+ * `from` may be NULL. */
 struct connection *connection_begin(
     struct connections *all, int fd, const struct sockaddr *from);
 void connection_end(struct connection *c);
 
-/* It is no stranger's from here on, and no stranger can push it out: its caller has the key
- * `owner` (-1 where there are no keys). One of several keys may have three quarters of these
- * places. Where all places that the key may have are taken, the connection that has waited
- * longest for its next request is closed; false when none waits: the request gets 503. */
+/* Marks a connection as proven, so that strangers cannot push it out. `owner` is its key (-1 on
+ * a server without keys). With several keys, one key may have three quarters of the proven
+ * places. When the key, or all keys together, have no place left, the connection that has
+ * waited longest for its next request is closed. False when there is none: the request gets
+ * 503. */
 bool connection_prove(struct connection *c, int owner);
 
-/* Whether it ever got as far as a request line. */
+/* Whether a request line has ever come on this connection. */
 bool connection_has_spoken(const struct connection *c);
 
 void connection_phase(struct connection *c, enum phase phase);
@@ -57,9 +59,9 @@ void connection_follow(struct connection *c, int cancel_fd);
 void connection_unfollow(struct connection *c);
 bool connection_is_gone(const struct connection *c);
 
-/* Tells every run that is followed to cancel itself. */
+/* Writes to the cancel descriptor of every followed request. */
 void connections_cancel_all(struct connections *all);
 
-/* Connections that have a request under way: one that we work on, or, with `slow`, also one
- * whose client still sends or has not taken its reply, or that is no HTTP any more. */
+/* Number of connections with a request in progress: the server works on it, or, with `slow`,
+ * the client still sends it, has not read its reply, or uses another protocol. */
 unsigned connections_busy(struct connections *all, bool slow);

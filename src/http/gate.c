@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See gate.h. libmicrohttpd 0.9.75 takes duplicate and conflicting lengths, spaces before the
- * colon and unknown codings; a proxy in front may read the same bytes differently. What remains
- * (bare LF, folded headers) is listed in docs/security.md. */
+/* See gate.h. libmicrohttpd 0.9.75 accepts duplicate and conflicting lengths, spaces before the
+ * colon and unknown codings. A proxy in front may read the same bytes differently. What is
+ * still accepted (bare LF, folded headers) is listed in docs/security.md. */
 
 #include "http/gate.h"
 
@@ -13,15 +13,16 @@
 #include <string.h>
 #include <strings.h>
 
+/* TARGET_MAX is in bytes; longer targets are not from honest clients. */
 enum { TARGET_MAX = 8192, HEADERS_MAX = 100 };
 
-/* Headers that a request has once at most: of two, a proxy, a browser and this server might
- * each believe another one. */
+/* Headers that may occur once at most. With two of them, a proxy, a browser and this server
+ * could each use a different one. */
 enum single { HOST, LENGTH, CODING, TYPE, ORIGIN, SITE, SINGLES };
 static const char *const single_names[SINGLES] = {
     "Host", "Content-Length", "Transfer-Encoding", "Content-Type", "Origin", "Sec-Fetch-Site"};
 
-/* What the walk over the headers finds. */
+/* Results of the walk over the headers. */
 struct findings {
     unsigned count;
     unsigned singles[SINGLES];
@@ -110,7 +111,8 @@ int gate_check(struct http_request *req, const char *version, struct err *err)
 {
     struct findings f = {0};
     bool is_1_1 = str_eq(version, "HTTP/1.1");
-    req->declares_body = true; /* until it is known better: the connection closes */
+    /* Until the headers are checked: a refusal then closes the connection. */
+    req->declares_body = true;
     if (!is_1_1 && !str_eq(version, "HTTP/1.0"))
         return err_set(err, ERR_INVALID, EINVAL, "the HTTP version is not 1.1");
     int r = gate_check_target(req->target, err);

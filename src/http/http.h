@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a handler sees of HTTP: nothing of the library below. */
+/* What a handler sees of HTTP. The library below stays hidden. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -16,8 +16,8 @@ struct connection;
 struct route;
 struct http_reply;
 
-/* Where the body of a request goes that is not kept in memory (BODY_STREAM). `write` and
- * `finish` return 0 or negative errno with err; `done` is called once, whatever happens. */
+/* Receives the body of a BODY_STREAM request piece by piece, so that it is not kept in memory.
+ * `write` and `finish` return 0, or negative errno with err. `done` is called exactly once. */
 struct http_sink {
     int (*write)(void *context, const char *data, size_t len, struct err *err);
     int (*finish)(void *context, struct http_reply *reply, struct err *err);
@@ -29,27 +29,29 @@ enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8 };
 
 struct http_request {
     struct state *state;
-    const char *method; /* HEAD is shown as GET */
-    char *target;       /* as it came: path and query */
+    const char *method; /* HEAD appears as GET */
+    char *target;       /* as received: path and query */
     size_t path_len;
-    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX]; /* {id} of the route's pattern, in order */
-    const char *rest; /* what {path...} of the pattern took, as it came; in target */
+    /* Values of {id} and the like in the route's pattern, in order. */
+    char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX];
+    /* What {path...} of the pattern matched, as received; points into target. */
+    const char *rest;
     size_t rest_len;
     const struct route *route;
     int owner; /* index of the caller's key, -1 without one */
     struct buf body;
     struct http_sink sink;
-    uint64_t sunk;       /* bytes that went there */
+    uint64_t sunk;       /* bytes that went to the sink */
     char run_id[ID_MAX]; /* set by handlers, for the log */
-    bool is_local;       /* loopback or unix socket */
+    bool is_local;       /* from loopback or a unix socket */
     bool is_unix;
     bool is_head;
     bool declares_body;
     bool is_answered;
-    bool is_begun; /* the headers were looked at */
-    bool is_read;  /* so was the whole body */
+    bool is_begun; /* the headers were checked */
+    bool is_read;  /* the whole body was read */
     uint64_t began_ns;
-    struct purse purse; /* counts what is held of it, and of its reply */
+    struct purse purse; /* counts the memory of the request and its reply */
     struct connection *connection;
     struct MHD_Connection *mhd;
 };
@@ -60,7 +62,7 @@ const char *http_header(const struct http_request *req, const char *name);
 /* An argument of the query, decoded, or NULL. */
 const char *http_query(const struct http_request *req, const char *name);
 
-/* The same with its length, for what may have a NUL in it. */
+/* The same with its length, for values that may contain a NUL. */
 const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len);
 
 /* Whether a Content-Type is JSON: application/json or application/x+json, with or without
@@ -73,21 +75,21 @@ bool http_accepts(const struct http_request *req, const char *type);
 struct http_reply {
     int status;
     const char *content_type; /* NULL: application/json */
-    char *body;               /* owned by the reply; NULL: empty */
+    char *body;               /* owned; NULL: empty */
     size_t body_len;
-    struct answer *answer;  /* instead of a body; the reply is its user */
+    struct answer *answer;  /* instead of a body; the reply is a user of it */
     unsigned retry_after_s; /* with 429 and 503 */
-    bool close;             /* the connection ends with this reply */
+    bool close;             /* close the connection after this reply */
     struct {
         const char *name;
         char value[160];
     } headers[HTTP_MAX_HEADERS];
     size_t header_count;
 
-    /* A stream instead of a body: `read` fills in to and returns 1, 0 at the end or a negative
-     * errno; it may block for a while. `done` is called once, whatever happens. With `is_exact`
-     * an error breaks the connection, so that the client does not take it for the end;
-     * has_size: the stream has so many bytes. */
+    /* A stream instead of a body. `read` appends to `to` and returns 1, 0 at the end, or
+     * negative errno; it may block for a while. `done` is called exactly once. With `is_exact`
+     * an error breaks the connection, so that the client does not mistake it for the end. With
+     * `has_size` the stream has `size` bytes. */
     bool is_exact;
     bool has_size;
     uint64_t size;
@@ -95,16 +97,16 @@ struct http_reply {
     void (*done)(void *context);
     void *context;
 
-    /* Another protocol after this reply, whose status is 101 and which has no body: `serve` has
-     * the connection's socket until it returns, which ends the connection. `done` follows. */
+    /* Another protocol after this reply, which has status 101 and no body. `serve` owns the
+     * socket until it returns; then the connection is closed and `done` is called. */
     void (*serve)(void *context, struct http_request *req, int fd);
 };
 
-/* Gives back body and answer. */
+/* Frees body and answer. */
 void reply_clear(struct http_reply *reply);
 
-/* Returns 0 with the reply filled in, or negative errno with err, which becomes the reply; a
- * retry_after_s that was set before is kept then. */
+/* Returns 0 with the reply filled in, or negative errno with err. err then becomes the reply; a
+ * retry_after_s that the handler has set is kept. */
 typedef int http_handler(struct http_request *req, struct http_reply *reply, struct err *err);
 
 void reply_header(struct http_reply *reply, const char *name, const char *value);
@@ -112,17 +114,16 @@ void reply_header(struct http_reply *reply, const char *name, const char *value)
 /* Takes the caller's use of the answer. */
 void reply_answer(struct http_reply *reply, int status, struct answer *answer);
 
-/* Takes text. */
+/* Takes `text`. */
 void reply_json(struct http_reply *reply, int status, char *text, size_t len);
 void reply_text(struct http_reply *reply, int status, const char *type, const char *text);
 
-/* {"error": {...}} with the matching status. */
+/* Fills in {"error": {...}} with the status of the error. */
 void reply_error(struct http_reply *reply, const struct err *err);
 
-/* From now on fd (an eventfd, borrowed) is written to when the client leaves, until
- * http_unfollow(). */
+/* Writes to `fd` (a borrowed eventfd, or -1) when the client leaves, until http_unfollow(). */
 void http_follow(struct http_request *req, int fd);
 void http_unfollow(struct http_request *req);
 
-/* Whether the client has left; for streams. */
+/* Whether the client has left. Needs http_follow() before. */
 bool http_is_gone(const struct http_request *req);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-server: started by hermes-monitor with a socket to it on descriptor 3. It takes what
- * the monitor hands over, gives up every right it does not need, and serves until it is told to
- * stop or the monitor is gone. */
+/* hermes-server. hermes-monitor starts it with a socket on descriptor 3. The server receives
+ * its sockets and settings there, gives up every right it does not need, and serves until it
+ * gets a signal or the monitor is gone. */
 
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Used by keep_heaps_small(): bytes, and the number of malloc arenas. */
 enum { LARGE_BLOCK = 256 << 10, HEAPS = 4 };
 
 struct hello {
@@ -64,8 +65,8 @@ static int read_settings(struct state *s, const struct hello *hello, struct err 
     return r;
 }
 
-/* The order matters: what needs the file system of root first, then the identity, then the
- * files that belong to it, and no thread before the last step of confinement. */
+/* The order matters. First what needs root's view of the file system, then the change of user,
+ * then the files that belong to that user. No thread may exist before confine_rest(). */
 static int prepare(struct state *s, struct hello *hello, struct err *err)
 {
     cleanup_buf struct buf table;
@@ -93,7 +94,7 @@ static int prepare(struct state *s, struct hello *hello, struct err *err)
     return service_open(s, err);
 }
 
-/* As many descriptors as we may have: a run takes about ten. */
+/* Raises the descriptor limit to its maximum: a run takes about ten descriptors. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -103,10 +104,9 @@ static void raise_descriptors(void)
     }
 }
 
-/* Output and bodies of megabytes come and go on hundreds of threads. glibc would keep them in
- * the heaps of those threads once it has seen a few; from their own mappings they go back at
- * once.
- */
+/* Output and bodies of several megabytes are allocated and freed on hundreds of threads. By
+ * default glibc raises its mmap threshold and keeps such blocks in the arenas. With a fixed
+ * threshold they are mapped, and unmapped at once. */
 static void keep_heaps_small(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
@@ -126,7 +126,7 @@ static int block_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-/* A message of the monitor; false when it is gone. */
+/* Handles a message from the monitor. False when the monitor is gone. */
 static bool on_monitor(struct state *s)
 {
     enum handover_kind kind;
@@ -143,7 +143,8 @@ static bool on_monitor(struct state *s)
     return true;
 }
 
-/* Serves until told to stop; returns the grace period. */
+/* Serves until a signal comes or the monitor is gone. Returns the grace period in milliseconds.
+ */
 static uint64_t serve(struct state *s, int signal_fd)
 {
     struct pollfd fds[] = {{HANDOVER_FD, POLLIN, 0}, {signal_fd, POLLIN, 0}};
@@ -165,7 +166,7 @@ int main(int argc, char **argv)
     struct server *server = NULL;
     int signal_fd = block_signals();
     (void)umask(077);
-    /* Names in archives are UTF-8. Nothing else here depends on a locale. */
+    /* libarchive needs a UTF-8 locale for file names. Nothing else depends on the locale. */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     (void)fcntl(HANDOVER_FD, F_SETFD, FD_CLOEXEC);
     raise_descriptors();

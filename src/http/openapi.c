@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* GET /openapi.json, made from the table of routes: a route cannot be missing in it. */
+/* GET /openapi.json, generated from the table of routes, so that no route can be missing. */
 
 #include "http/routes.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* "/v1/runs/{id}" has the parameter id, and "{path...}" is path. */
+/* "/v1/runs/{id}" has the parameter `id`, "{path...}" the parameter `path`. */
 static json_t *parameters_json(const char *path)
 {
     json_t *list = json_array();

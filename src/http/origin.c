@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See origin.h. Only spellings that browsers send are understood. Another spelling is nobody's:
- * "127.1" or "0x7f000001" is no address here, and "localhost@evil.example" is no name. */
+/* See origin.h. Only the spellings that browsers send are accepted. "127.1" and "0x7f000001"
+ * are not addresses here, and "localhost@evil.example" is not a name. */
 
 #include "http/origin.h"
 
@@ -15,8 +15,8 @@ enum { NAME_MAX_LEN = 255, PORT_DIGITS = 5 };
 
 /* "name", "name:80", "[::1]:80". */
 struct authority {
-    char name[NAME_MAX_LEN + 1]; /* without brackets and without the dot at its end */
-    uint32_t port;               /* 0: none is named */
+    char name[NAME_MAX_LEN + 1]; /* without brackets and trailing dot */
+    uint32_t port;               /* 0: no port */
     bool is_address;
 };
 
@@ -67,7 +67,7 @@ static bool parse_authority(struct authority *ret, const char *text)
     return parse_name(ret, text, len) && parse_port(text + len, &ret->port);
 }
 
-/* Takes the next item of a list with commas between; false at its end. */
+/* Takes the next item of a comma-separated list. False at its end. */
 static bool next_item(const char **list, const char **ret, size_t *ret_len)
 {
     *list += strspn(*list, ", ");
@@ -107,8 +107,8 @@ bool host_is_ours(const char *host, const char *hosts)
     return a.is_address || is_local || is_named(&a, hosts);
 }
 
-/* Where neither names a port, it is the one of the page's scheme: a proxy in front of us may
- * speak TLS. */
+/* Without a port, the default of the page's scheme applies to both: a proxy in front of the
+ * server may do TLS. */
 bool origin_is_host(const char *origin, const char *host)
 {
     static const struct {

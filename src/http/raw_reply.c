@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+/* In bytes. Lingering ends after LINGER_MS or LINGER_BYTES, whichever comes first. */
 enum { TEXT_MAX = 1 << 20, LINGER_MS = 1000, LINGER_BYTES = 8 << 20 };
 
 void raw_linger(int fd)
@@ -62,8 +63,8 @@ void raw_switch(int fd, const struct http_reply *reply)
     (void)send(fd, text.data, text.len, MSG_NOSIGNAL);
 }
 
-/* Reads once what has come already: closing a socket with unread bytes would reset it, and the
- * client might never see why. */
+/* First reads what has come already: closing a socket with unread bytes resets the connection,
+ * and the client might never see the reply. */
 void raw_unavailable(int fd)
 {
     static const char text[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The few shapes that replies have; http/request.c sends them. */
+/* Fills in the common forms of replies; request.c sends them. */
 
 #include "http/http.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See request.h. The path of a request: request line (request_begin), headers (on_headers:
- * gate, route, key, size: all before the body), body, handler, reply. */
+/* See request.h. The way of a request: request line (request_begin), headers (on_headers: gate,
+ * route, key and size, all before the body), body, handler, reply. */
 
 #include "http/request.h"
 
@@ -25,6 +25,8 @@
 #include <string.h>
 #include <strings.h>
 
+/* In bytes. SMALL_BODY is the limit for an ignored body, SMALL_REPLY needs no memory budget,
+ * and SINK_STEP is what must arrive within request_timeout_s. */
 enum { SMALL_BODY = 64 << 10, SMALL_REPLY = 64 << 10, SINK_STEP = 64 << 10 };
 
 const char *http_header(const struct http_request *req, const char *name)
@@ -190,8 +192,9 @@ static enum MHD_Result send_reply(struct http_request *req, struct http_reply *r
     return r;
 }
 
-/* Answers a request whose body is not read to its end. The library cannot do that in the middle
- * of a body, and before it resets the connection too soon: the reply goes out by hand. */
+/* Answers a request whose body is not read to its end. libmicrohttpd cannot do that in the
+ * middle of a body, and before it would reset the connection too early. So this sends the reply
+ * itself. */
 static enum MHD_Result cut_off(struct http_request *req, struct http_reply *reply)
 {
     metrics_count_request(&req->state->metrics, reply->status);
@@ -202,9 +205,9 @@ static enum MHD_Result cut_off(struct http_request *req, struct http_reply *repl
     return MHD_NO;
 }
 
-/* Gives the connection to another protocol. This thread is the connection's own, and may stay
- * there: MHD_NO then closes it. The library could hand the socket over itself, but would keep
- * such connections in a list of its own that has to be empty before it stops. */
+/* Hands the connection over to another protocol. This thread belongs to the connection and may
+ * stay in serve(); MHD_NO then closes it. libmicrohttpd could hand over the socket itself, but
+ * keeps such connections in a list that must be empty before it can stop. */
 static enum MHD_Result hand_over(struct http_request *req, struct http_reply *reply)
 {
     int fd = connection_fd(req->connection);
@@ -217,7 +220,7 @@ static enum MHD_Result hand_over(struct http_request *req, struct http_reply *re
     return MHD_NO;
 }
 
-/* Sends a refusal: by hand when there is a body that was not read. */
+/* Sends a refusal. When there is an unread body, cut_off() sends it. */
 static enum MHD_Result send_refusal(struct http_request *req, struct http_reply *reply)
 {
     auth_cors(req, reply);
@@ -240,7 +243,7 @@ static enum MHD_Result refuse(struct http_request *req, const struct err *err)
     return send_refusal(req, &reply);
 }
 
-/* Whether there is a place for the connection of a caller that has proven itself. */
+/* Whether a caller that has proven itself gets a place for its connection. */
 static bool has_place(const struct http_request *req)
 {
     bool is_proof = req->owner >= 0 || req->state->keys.count == 0;
@@ -256,8 +259,8 @@ static enum MHD_Result refuse_full(struct http_request *req)
     return send_refusal(req, &reply);
 }
 
-/* A reply is held until the client has taken it. An answer is counted already; a short text of
- * ours belongs to the connection (core/memory_plan.c). */
+/* A reply stays in memory until the client has read it. Answers are counted already; short
+ * texts are part of the connection's budget (state/memory_plan.c). */
 static void hold_reply(struct http_request *req, struct http_reply *reply)
 {
     struct err err = {0};
@@ -268,7 +271,8 @@ static void hold_reply(struct http_request *req, struct http_reply *reply)
     fill_error(req->route, reply, &err);
 }
 
-/* The rest of a request whose body went, or goes now, where its handler wants it. */
+/* Finishes a request whose body goes to a sink. The body may already be there, or part of it.
+ */
 static int finish_sink(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct http_sink *sink = &req->sink;
@@ -278,15 +282,15 @@ static int finish_sink(struct http_request *req, struct http_reply *reply, struc
     return r < 0 ? r : sink->finish(sink->context, reply, err);
 }
 
-/* A body is there once more when it is read and once more when a box gets it, and small values
- * take far more memory than text. */
+/* A body exists again when it is parsed and again when a box gets it. Small JSON values take
+ * far more memory than their text. */
 static int count_body(struct http_request *req, struct err *err)
 {
     size_t bytes = 0;
     purse_hand_to(&req->purse, req->owner);
     if (req->sink.done || !req->body.len)
         return 0;
-    struct err ignored = {0}; /* the handler says what is wrong, in its own form */
+    struct err ignored = {0}; /* the handler reports parse errors in its own form */
     (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
     return purse_take(&req->purse, bytes + req->body.len) ? 0 : state_full(err);
 }
@@ -317,7 +321,8 @@ static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
 {
     struct http_reply reply = {0};
     struct err err = {0};
-    const struct route *other = NULL; /* of another method */
+    /* The route of an allowed method, for the form of its errors. */
+    const struct route *other = NULL;
     if (allow[0]) {
         char method[16];
         char rest[64];
@@ -333,7 +338,7 @@ static enum MHD_Result refuse_route(struct http_request *req, const char *allow)
     return send_refusal(req, &reply);
 }
 
-/* Any OPTIONS is answered for the browser: what may be called is decided by the call itself. */
+/* Every OPTIONS request gets the same answer: the real request is checked anyway. */
 static enum MHD_Result answer_preflight(struct http_request *req)
 {
     struct http_reply reply = {.status = 200};
@@ -366,8 +371,8 @@ static int check_body(struct http_request *req, struct err *err)
     return 0;
 }
 
-/* Route, key and size: everything that can be refused without the body. Returns true when the
- * request may go on; otherwise it has its answer, and *ret is for the library. */
+/* Checks route, key and size: everything that can be refused without the body. When it returns
+ * false, the request was answered and *ret is the result for libmicrohttpd. */
 static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
 {
     struct err err = {0};
@@ -394,7 +399,7 @@ static bool is_welcome(struct http_request *req, enum MHD_Result *ret)
     return true;
 }
 
-/* A large body that its handler takes as it comes. */
+/* Begins a large body that its handler takes piece by piece. */
 static enum MHD_Result begin_sink(struct http_request *req)
 {
     struct http_reply reply = {0};
@@ -408,7 +413,6 @@ static enum MHD_Result begin_sink(struct http_request *req)
     return MHD_YES;
 }
 
-/* The headers are there. */
 static enum MHD_Result on_headers(
     struct http_request *req, const char *method, const char *version)
 {
@@ -432,7 +436,7 @@ static enum MHD_Result on_headers(
     return MHD_YES;
 }
 
-/* A sender has request_timeout_s for each SINK_STEP bytes, not for all of them. */
+/* A client has request_timeout_s for each SINK_STEP bytes, not for the whole body. */
 static enum MHD_Result on_sink(struct http_request *req, const char *data, size_t size)
 {
     struct err err = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See routes.h. Paths are compared as they came, without decoding: no spelling of a path leads
- * around a check that was made for another. */
+/* See routes.h. Paths are compared without decoding, so that no other spelling of a path can
+ * bypass a check. */
 
 #include "http/routes.h"
 
@@ -133,8 +133,8 @@ const struct route route_table[] = {
 };
 const size_t route_count = sizeof(route_table) / sizeof(route_table[0]);
 
-/* Matches path against pattern; {name} takes one non-empty component, {path...} at the end all
- * that is left. */
+/* Matches a path against a pattern. {name} matches one non-empty component, {path...} at the
+ * end matches the whole rest. */
 static bool match(const char *pattern, const char *path, size_t len,
     char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], const char **ret_rest)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The table of routes. To add one: a row here and a handler in a file of its group. */
+/* The table of routes. To add a route, add a row in routes.c and a handler in a file of its
+ * group. */
 
 #include "http/http.h"
 
@@ -13,11 +14,11 @@ enum auth_class {
 };
 
 enum body_kind {
-    BODY_NONE,       /* one that comes is ignored up to a small cap */
-    BODY_JSON,       /* where there is one, another content type or none is 415 */
-    BODY_TYPED_JSON, /* no body and no type is 415 as well */
+    BODY_NONE,       /* a body is ignored up to a small limit */
+    BODY_JSON,       /* a body must have a JSON content type, else 415 */
+    BODY_TYPED_JSON, /* a missing body or content type is 415 too */
     BODY_ANY,        /* the handler decides */
-    BODY_STREAM,     /* of any size: the handler sets req->sink, perhaps before it has come */
+    BODY_STREAM, /* any size: the handler sets req->sink, possibly before the body has come */
 };
 
 /* Fills in the reply to a refused request. */
@@ -32,14 +33,14 @@ struct route {
     http_handler *handle;
     const char *summary;
     const char *answers;  /* "200 400 401": statuses for /openapi.json */
-    http_refusal *refuse; /* what its errors look like; NULL: reply_error() */
+    http_refusal *refuse; /* form of its errors; NULL: reply_error() */
 };
 extern const struct route route_table[];
 extern const size_t route_count;
 
-/* The route of method and path (path_len bytes); fills in params, and *ret_rest with what
- * {path...} took, or NULL. NULL when there is none; then
- * *ret_allow (out_size bytes) lists the methods of the path, "" when the path is unknown. */
+/* Finds the route of a method and a path of path_len bytes. Fills in params, and *ret_rest with
+ * what {path...} matched, or NULL. When there is no route, returns NULL and writes the methods
+ * of the path to ret_allow (allow_size bytes), "" when the path is unknown. */
 const struct route *route_find(const char *method, const char *path, size_t path_len,
     char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX], const char **ret_rest, char *ret_allow,
     size_t allow_size);
@@ -60,5 +61,5 @@ http_refusal refuse_execute, refuse_execute_files;
 http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,
     handle_runner_prebuilds, handle_runner_cleanup;
 
-/* compat/pydantic.c: an error in the form of FastAPI, {"detail": message}. */
+/* compat/pydantic.c: an error in FastAPI's form, {"detail": message}. */
 void fastapi_error(struct http_reply *reply, const struct err *err);

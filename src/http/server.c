@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See server.h. The library listens and has a thread for each connection; what happens to a
- * request is in http/request.c. Its own timeouts are off: http/connection.c closes what is late
- * in total. */
+/* See server.h. libmicrohttpd listens and makes a thread for each connection; request.c handles
+ * its requests. The library's own timeouts are off: connection.c enforces total deadlines. */
 
 #include "http/server.h"
 
@@ -25,11 +24,12 @@
 #include <unistd.h>
 
 enum {
-    MAX_DAEMONS = 32,
+    MAX_DAEMONS = 32,      /* listening sockets */
     POOL_BYTES = 32 << 10, /* request line and headers of a connection */
     STACK_BYTES = 512 << 10,
     CANCEL_MS = 6000, /* for cancelled runs to end */
-    REPLY_MS = 1000,  /* for the last replies to be taken */
+    REPLY_MS = 1000,  /* for clients to read the last replies */
+    /* Descriptors that connection_limit() keeps free. */
     FDS_OF_SERVER = 128,
     FDS_PER_RUN = 12,
     FDS_PER_WAITER = 2,
@@ -60,7 +60,8 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **sock
             (void)shutdown(info->connect_fd, SHUT_RDWR);
         }
     } else if (*socket_context) {
-        /* The library had no thread for it, or nobody reads this any more. */
+        /* Either libmicrohttpd had no thread for it, or the client is gone and this has no
+         * effect. */
         if (!connection_has_spoken(*socket_context))
             raw_unavailable(connection_fd(*socket_context));
         connection_end(*socket_context);
@@ -76,7 +77,8 @@ static void on_log(void *context, const char *format, va_list args)
     log_event(LOG_DEBUG, "http", "detail", text, (char *)NULL);
 }
 
-/* As many connections as leave descriptors for the runs and for those who wait. */
+/* Limits connections so that descriptors are left for runs, waiting requests, sessions and
+ * terminals. */
 static unsigned connection_limit(const struct state *state)
 {
     struct admit_state now;
@@ -102,7 +104,8 @@ static unsigned connection_limit(const struct state *state)
     return (unsigned)room;
 }
 
-/* The library closes what is past its own limit without a word; ours is in connection.c. */
+/* The library silently closes connections above its own limit, so it gets none. connection.c
+ * has ours. */
 static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
 {
     const unsigned no_limit = INT_MAX;
@@ -161,8 +164,8 @@ void server_stop(struct server *server, uint64_t grace_ms)
     }
     if (server->connections) {
         wait_until_idle(server, grace_ms, true);
-        /* Who still waits is sent away and who runs is cancelled; readers get the end of their
-         * run. Whoever is left then is woken, and clients have a moment for their reply. */
+        /* Refuse waiting requests and cancel running ones; readers get the end of their run.
+         * Then wake the remaining readers and leave clients a moment for their reply. */
         admit_close(state->admit);
         sessions_stop(state->sessions);
         connections_cancel_all(server->connections);

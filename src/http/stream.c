@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See stream.h. Between two pieces the connection waits for us, with a piece for the client:
- * that decides which of its deadlines holds. */
+/* See stream.h. While the server waits for the next piece the phase is PHASE_HANDLING, while
+ * the client reads one it is PHASE_REPLY. The phase decides which deadline applies. */
 
 #include "http/stream.h"
 
@@ -13,14 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In bytes. The purse bounds `pending` much earlier than PENDING_MAX. */
 enum { BLOCK = 64 << 10, PENDING_MAX = 512 << 20 };
 
-/* A stream on its way: the reply's reader and what it read but the library has not taken. */
+/* A stream in progress: the reader, and data that the library has not taken yet. */
 struct stream {
     struct state *state;
     struct http_request *req;
     struct buf pending;
-    struct purse purse; /* for pending */
+    struct purse purse; /* counts `pending` */
     bool is_exact;
     size_t at;
     int (*read)(void *context, struct http_request *req, struct buf *to);
@@ -28,8 +29,8 @@ struct stream {
     void *context;
 };
 
-/* A reader that does not read holds what it was last given. Where there is no memory for that,
- * the stream breaks off; the client can take it up again. */
+/* A client that does not read keeps one piece in memory. When there is no memory for it, the
+ * stream breaks off; the client can resume it. */
 static ssize_t stream_read(void *context, uint64_t position, char *out, size_t max)
 {
     struct stream *s = context;

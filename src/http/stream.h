@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A reply whose body comes from reply->read, piece by piece, on the connection's thread. */
+/* Replies whose body comes from reply->read, piece by piece, on the connection's thread. */
 
 #include "http/http.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What request bodies have in common: JSON of a stranger and base64. */
+/* See body.h. json/read.c parses; this file adds the messages and decodes base64. */
 
 #include "json/body.h"
 
@@ -40,7 +40,8 @@ int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err)
     return 0;
 }
 
-/* Four digits to three bytes; false when one is none. `values` has the value of each, and 1. */
+/* Decodes four digits into three bytes; false when one is not a digit. `values` maps a
+ * character to its value plus 1, and to 0 when it is not a digit. */
 static bool decode_four(const unsigned char values[256], const char in[4], char out[3])
 {
     unsigned word = 0;

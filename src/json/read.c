@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* See read.h. A recursive descent parser, whose depth JSON_READ_DEPTH bounds. It skips ordinary
+ * characters of strings eight at a time, because strings are most of a request. */
+
 #include "json/read.h"
 
 #include "base/cleanup.h"
@@ -17,8 +20,8 @@
 _Static_assert(JSON_READ_DEPTH == 64 && JSON_READ_VALUES == 100000, "as the texts say");
 
 enum {
-    VALUE_COST = 128,     /* a value with its name, beside the bytes of strings */
-    CONTAINER_COST = 512, /* an empty one */
+    VALUE_COST = 128,     /* bytes for a value with its name, without the bytes of strings */
+    CONTAINER_COST = 512, /* bytes for an empty object or array */
 };
 
 struct reader {
@@ -29,7 +32,8 @@ struct reader {
 
 static json_t *read_value(struct reader *r);
 
-/* The first problem counts; what follows from it does not. Returns NULL, also for false. */
+/* Records the first problem only; later ones follow from it. Returns NULL, which callers also
+ * use as false. */
 static void *fail(struct reader *r, const char *at, const char *text)
 {
     if (!r->problem.text)
@@ -42,14 +46,15 @@ static json_t *check_made(struct reader *r, json_t *value)
     return value ? value : fail(r, r->at, "no memory");
 }
 
-/* Neither a control character, a quote, a backslash nor beyond ASCII. */
+/* ASCII other than control characters, quote and backslash. */
 static bool is_plain(unsigned char c)
 {
     return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* The end of what is plain, eight bytes at a time: each of the four tests leaves the highest
- * bit of a byte set (where the lower bytes have none, which is all that is used). */
+/* Skips plain characters, eight at a time. Each of the four tests sets the highest bit of a
+ * byte that is not plain. It may also set it in a byte above one that is not plain, which does
+ * no harm: the loop only asks whether any bit is set. */
 static const char *skip_plain(const char *at, const char *end)
 {
     const uint64_t ones = 0x0101010101010101u;
@@ -93,7 +98,7 @@ static int hex_value(char c)
     return found ? (int)(found - digits) % 16 : -1;
 }
 
-/* The number of \uXXXX at `at`, or -1. */
+/* The code unit of \uXXXX at `at`, or -1. */
 static long read_unit(const char *at, const char *end)
 {
     long unit = 0;
@@ -118,8 +123,8 @@ static char *put_utf8(char *to, unsigned long code)
     return to + count;
 }
 
-/* One escape, which is at least as long as what it stands for. Moves *at past it. Returns the
- * end of what was put, or NULL. */
+/* Decodes one escape, which is at least as long as its result. Moves *at past it. Returns the
+ * end of the result, or NULL. */
 static char *unescape(char *to, const char **at, const char *end)
 {
     static const char from[] = "\"\\/bfnrt";
@@ -143,7 +148,7 @@ static char *unescape(char *to, const char **at, const char *end)
                                                          : put_utf8(to, (unsigned long)code);
 }
 
-/* Finds the quote at the end of a string and checks its bytes, but not its escapes. */
+/* Finds the closing quote of a string. Checks the bytes but not the escapes. */
 static const char *find_quote(struct reader *r, bool *ret_has_escapes)
 {
     const char *at = r->at;
@@ -166,7 +171,7 @@ static const char *find_quote(struct reader *r, bool *ret_has_escapes)
     return at < r->end && *at == '"' ? at : fail(r, r->at - 1, "string without an end");
 }
 
-/* The string from `at` to `end`, in which there are escapes. */
+/* Makes the string between `at` and `end`, which contains escapes. */
 static json_t *unescape_all(struct reader *r, const char *at, const char *end)
 {
     cleanup_free char *text = malloc((size_t)(end - at));
@@ -183,7 +188,7 @@ static json_t *unescape_all(struct reader *r, const char *at, const char *end)
     return check_made(r, text ? json_stringn_nocheck(text, (size_t)(to - text)) : NULL);
 }
 
-/* After its quote. */
+/* Reads a string; the opening quote was taken. */
 static json_t *read_string(struct reader *r)
 {
     bool has_escapes;
@@ -206,7 +211,8 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* The end of the number at `at`, or NULL; whether it has a fraction or an exponent. */
+/* Returns the end of the number at `at`, or NULL. *ret_is_real says whether it has a fraction
+ * or an exponent. */
 static const char *find_number_end(const char *at, const char *end, bool *ret_is_real)
 {
     at += at < end && *at == '-';
@@ -239,7 +245,7 @@ static json_t *read_number(struct reader *r)
     const char *end = find_number_end(at, r->end, &is_real);
     if (!end)
         return fail(r, at, at < r->end ? "invalid token" : "the text ends too early");
-    cleanup_free char *text = strndup(at, (size_t)(end - at)); /* for the NUL at its end */
+    cleanup_free char *text = strndup(at, (size_t)(end - at)); /* with a NUL at the end */
     if (!text)
         return check_made(r, NULL);
     errno = 0;
@@ -278,7 +284,7 @@ static bool read_item(struct reader *r, json_t *array)
     return value && json_array_append_new(array, value) == 0;
 }
 
-/* What lies between brackets, the first of which was taken. */
+/* Reads the members or items up to the closing bracket; the opening bracket was taken. */
 static json_t *read_all(struct reader *r, json_t *container, char close,
     bool (*read_one)(struct reader *r, json_t *container))
 {
@@ -344,7 +350,7 @@ json_t *json_read(const char *text, size_t len, struct json_problem *ret)
     return NULL;
 }
 
-/* The end of a string, after its quote. */
+/* Returns the end of a string whose opening quote was taken. */
 static const char *skip_string(const char *at, const char *end)
 {
     while ((at = skip_plain(at, end)) < end && *at != '"')
@@ -369,8 +375,8 @@ int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err)
         depth += c == '[' || c == '{';
         depth -= (c == ']' || c == '}') && depth > 0;
     }
-    /* More of them than that is malformed. The longest string is there twice while it is read.
-     */
+    /* Well-formed text has no more containers and colons than this. The longest string exists
+     * twice while it is read, hence 2 * len. */
     containers = containers < commas + JSON_READ_DEPTH ? containers : commas + JSON_READ_DEPTH;
     colons = colons < commas + JSON_READ_DEPTH ? colons : commas + JSON_READ_DEPTH;
     *ret = 2 * len + (commas + colons) * VALUE_COST + containers * CONTAINER_COST;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_text.h. The form is that of jansson's json_dumps(JSON_COMPACT), byte for byte. */
+/* See text.h. The form is that of jansson's json_dumps(JSON_COMPACT), byte for byte. */
 
 #include "json/text.h"
 
@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* SMALL: bytes on the stack that a short answer is written to. DIGITS: significant digits of a
+ * real number. */
 enum { SMALL = 4096, DIGITS = 12 };
 
 static void put(struct json_text *t, const char *data, size_t len)
@@ -21,7 +23,8 @@ static void put(struct json_text *t, const char *data, size_t len)
     t->len += len;
 }
 
-/* Most answers are small: those are written while they are measured. */
+/* Most answers are small and are written while they are measured; only larger ones take a
+ * second pass. */
 struct answer *json_text_answer(
     struct ledger *ledger, int owner, json_writer *write, const void *context)
 {
@@ -54,9 +57,9 @@ void json_text_add(struct json_text *t, const char *text)
     put(t, text, strlen(text));
 }
 
-/* Bytes at the beginning that stand for themselves, eight at a time: each of the four tests
- * leaves the highest bit of a byte set (where the lower bytes have none, which is all that is
- * used). */
+/* The number of leading bytes that need no escape, tested eight at a time. Each of the four
+ * tests sets the highest bit of a byte that needs one. It may also set it in a byte above such
+ * a byte, which does no harm: the loop only asks whether any bit is set. */
 static size_t plain_prefix(const char *s, size_t len)
 {
     const uint64_t ones = 0x0101010101010101u;
@@ -86,7 +89,7 @@ static void put_escaped(struct json_text *t, unsigned char c)
     put(t, text, found ? 2 : sizeof(text));
 }
 
-/* One code point or invalid part; returns the bytes it takes. */
+/* Writes one code point or invalid part; returns the bytes it takes. */
 static size_t put_point(struct json_text *t, const char *data, size_t len)
 {
     uint32_t code;
@@ -100,8 +103,8 @@ static size_t put_point(struct json_text *t, const char *data, size_t len)
     return n;
 }
 
-/* Puts what waits of the last part together with this one; returns how many bytes of this one
- * are done with. */
+/* Completes the code point that the last part began. Returns how many bytes of this part it
+ * used. */
 static size_t join(struct json_text *t, const char *data, size_t len)
 {
     char joined[8];
@@ -182,7 +185,7 @@ void json_text_base64(struct json_text *t, const void *data, size_t len)
 {
     const unsigned char *in = data;
     json_text_add(t, "\"");
-    if (t->len > t->room) /* no need to look at the bytes to measure them */
+    if (t->len > t->room) /* the length is enough to measure; the bytes need no look */
         t->len += (len + 2) / 3 * 4;
     else
         for (size_t i = 0; i < len; i += 3)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See compare.h. Both texts are read as: gap, token, gap, token, ... gap. The output pushes its
- * pieces and the expected text is pulled along, so one pass tells three answers at once:
- * whether the bytes, the trimmed lines or only the tokens agree. A gap or a token of any length
- * is kept as its first bytes and a keyed hash of the rest. The key is random and the program
- * does not see it: it cannot aim at a collision. */
+/* See compare.h. Both texts are read as gap, token, gap, token, ... gap. The output pushes its
+ * pieces and pulls the expected text along. So one pass finds out whether the bytes, the
+ * trimmed lines or only the tokens agree. Of a gap or token of any length only the first bytes
+ * and a keyed hash of the rest are kept. The key is random and unknown to the program, so it
+ * cannot aim at a collision. */
 
 #include "judge/compare.h"
 
@@ -20,15 +20,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a gap or token that are kept as they are; bytes of one read of the expected file;
+ * the result of expected_peek() after the last byte. */
 enum { RUN_HEAD = 256, EXPECTED_CHUNK = 65536, END = -1 };
 
 const char *const compare_names[COMPARE_KINDS] = {
     "exact", "trim", "tokens", "float", "unordered"};
 
-/* Bytes of any number. */
+/* A sequence of bytes of any length. */
 struct run {
     uint64_t len;
-    struct siphash rest; /* of what does not fit into head */
+    struct siphash rest; /* hash of the bytes beyond head */
     char head[RUN_HEAD];
 };
 
@@ -42,8 +44,8 @@ struct gap {
 struct lines {
     uint64_t count;
     uint64_t sum[2];
-    struct siphash now;  /* of this line so far */
-    struct siphash kept; /* up to the last byte that is not white space */
+    struct siphash now;  /* hash of the current line so far */
+    struct siphash kept; /* the same up to the last byte that is not white space */
 };
 
 struct compare {
@@ -53,16 +55,16 @@ struct compare {
     char why[128];
     int error;
 
-    /* The output. */
+    /* State of the output. */
     bool in_token;
     struct gap gap;
     struct run token;
     struct lines lines;
     uint64_t line, column;
 
-    /* What is expected. */
+    /* State of the expected text. */
     struct compare_text expected;
-    size_t taken; /* bytes of the file that were read */
+    size_t taken; /* bytes read from the file */
     const char *at, *end;
     char *chunk;
     struct gap expected_gap;
@@ -142,7 +144,7 @@ void compare_free(struct compare *compare)
     free(compare);
 }
 
-/* The next byte of the expected text, which stays where it is; END after the last. */
+/* Returns the next byte of the expected text without taking it; END after the last. */
 static int expected_peek(struct compare *c)
 {
     if (c->at < c->end)
@@ -187,7 +189,7 @@ static bool expected_skip_gap(struct compare *c)
     return byte != END;
 }
 
-/* The output comes to a token, or with `at_end` to its end. */
+/* Call when the output reaches a token, or, with `at_end`, its end. */
 static void meet_gap(struct compare *c, bool at_end)
 {
     bool more = expected_skip_gap(c);
@@ -207,7 +209,8 @@ static void meet_gap(struct compare *c, bool at_end)
     gap_clear(&c->expected_gap);
 }
 
-/* Compares as long as both are inside a token; returns how many bytes of data that were. */
+/* Compares while both texts are inside a token. Returns how many bytes of data were
+ * compared. */
 static size_t meet_token(struct compare *c, const char *data, size_t len)
 {
     size_t i = 0;
@@ -238,7 +241,7 @@ static void feed_words(struct compare *c, const char *data, size_t len)
 {
     for (size_t i = 0; i < len && c->tokens_same;) {
         if (is_space((unsigned char)data[i])) {
-            /* A token ends; the expected one must end here too. */
+            /* The output's token ends; the expected token must end here too. */
             if (c->in_token && !is_space(expected_peek(c)) && expected_peek(c) != END) {
                 differ(c, "differs from what is expected");
                 return;
@@ -257,7 +260,8 @@ static void feed_words(struct compare *c, const char *data, size_t len)
     }
 }
 
-/* Digits with an optional point and exponent, and nothing else that strtod() would take. */
+/* Accepts digits with an optional sign, point and exponent, and nothing else that strtod()
+ * would take. */
 static bool read_number(const struct run *run, double *ret)
 {
     char text[RUN_HEAD + 1];
@@ -292,7 +296,7 @@ static bool close_enough(const struct compare_rule *rule, double got, double wan
     return got == want || off <= rule->absolute || off <= rule->relative * fabs(want);
 }
 
-/* The output's token is whole: the next one of the expected text must be as good. */
+/* The output's token is complete: compares it with the next token of the expected text. */
 static void meet_number(struct compare *c)
 {
     double got;

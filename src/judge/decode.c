@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_judge.h. A program (solution, checker, interactor) is a part of the body of
- * POST /v1/runs and is decoded by the same code; one row per field for the rest. */
+/* See decode.h. A program (solution, checker, interactor) is a part of the body of POST
+ * /v1/runs and is decoded by run/decode.c. The other fields have one row each. */
 
 #include "judge/decode.h"
 
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Most bytes of a name; most strings of a list. */
 enum { NAME_BYTES = 200, ARGS_MAX = 256 };
 #define POINTS_MAX 1e9
 
@@ -29,7 +30,7 @@ struct decoding {
     struct err *err;
 };
 
-/* What a program may have of a run's fields. */
+/* The fields of a run that a program may have. */
 static const char *const program_fields[] = {"language", "code", "files", "entry", "env",
     "compile_args", "limits", "compile_limits", NULL};
 
@@ -40,7 +41,7 @@ static bool is_among(const char *name, const char *const *names)
     return *names;
 }
 
-/* "tests[3]" and "points" give "tests[3].points". */
+/* Joins "tests[3]" and "points" to "tests[3].points". */
 static const char *below(char out[96], const char *where, const char *key)
 {
     (void)snprintf(out, 96, "%.60s%s%.32s", where, where[0] ? "." : "", key);
@@ -63,7 +64,7 @@ static int check_keys(
     return 0;
 }
 
-/* Decodes a program from the fields of `from` that belong to one. */
+/* Decodes a program from those fields of `from` that belong to one. */
 static int get_program(
     struct decoding *d, const json_t *from, const char *where, struct run_spec *ret)
 {
@@ -251,7 +252,7 @@ static int take_groups(struct decoding *d, const char *field, const json_t *valu
     return r;
 }
 
-/* 1e-6, or {"absolute": 1e-6, "relative": 1e-9}. */
+/* Reads 1e-6 or {"absolute": 1e-6, "relative": 1e-9}. */
 static int get_tolerance(struct decoding *d, const json_t *value)
 {
     static const char *const known[] = {"absolute", "relative", NULL};
@@ -343,7 +344,7 @@ static int take_async(struct decoding *d, const char *field, const json_t *value
     return get_bool(d, field, value, &d->judge->is_async);
 }
 
-/* Beside those of the solution. */
+/* The fields besides those of the solution. */
 static const struct {
     const char *name;
     int (*take)(struct decoding *d, const char *field, const json_t *value);

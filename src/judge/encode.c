@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See judge_json.h. What is signed is the answer itself, read and written again in one way:
- * whoever stored it with other spaces or another order of keys can still verify it. */
+/* See encode.h. The signature covers the answer in a canonical form. So an answer that was
+ * stored with other spaces or another order of keys can still be verified. */
 
 #include "judge/encode.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 3, not 3.0. */
+/* Prints 3, not 3.0. */
 static json_t *points_json(double points)
 {
     double rounded = round(points * 1e6) / 1e6;
@@ -112,14 +112,15 @@ void judge_hash(const void *data, size_t len, char ret[JUDGE_HASH_HEX])
     to_hex(digest, ret);
 }
 
-/* What the signature of this answer should be. */
+/* Computes the signature of this answer. */
 static void make_signature(const json_t *answer, const char *key, char ret[JUDGE_HASH_HEX])
 {
     json_t *copy = json_deep_copy(answer);
     struct hmac_sha256_ctx ctx;
     uint8_t digest[SHA256_DIGEST_SIZE];
     (void)json_object_del(json_object_get(copy, "signature"), "value");
-    /* As text and back: a number that was just made has more digits than one that was read. */
+    /* Converts to text and back, because a newly made number has more digits than one that was
+     * read. */
     char *text = json_dumps(copy, JSON_COMPACT | RESULT_JSON_FLAGS);
     json_decref(copy);
     copy = text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See judge.h. The programs are made ready once; then threads take the tests in their order. A
- * test is decided when it and all before it are done: what is skipped does not depend on which
- * thread was faster. Whoever finds Hermes failing tries again, and then says so: that is no
- * verdict on the solution. */
+/* See judge.h. The programs are prepared once; then threads take the tests in their order. A
+ * test is decided when it and all tests before it are done, so the skipped tests do not depend
+ * on which thread was faster. Failures of Hermes are retried and then reported as
+ * internal_error; they are not verdicts on the solution. */
 
 #include "judge/judge.h"
 
@@ -21,7 +21,7 @@
 
 enum {
     ATTEMPTS = 3,
-    SPAWNER_WAIT_MS = 5000, /* one that died is replaced within a moment */
+    SPAWNER_WAIT_MS = 5000, /* a spawner that died is replaced sooner */
     PAUSE_MS = 20,
     THREAD_STACK = 512 << 10,
 };
@@ -74,10 +74,10 @@ void judge_result_done(struct judge_result *result)
 
 enum state { OPEN, RUNNING, DONE, TOLD };
 
-/* How far a group is. */
+/* The progress of a group. */
 struct progress {
-    size_t open;      /* tests that are not told */
-    bool rejected;    /* one that is told was not accepted */
+    size_t open;      /* tests that are not decided */
+    bool rejected;    /* a decided test was not accepted */
     size_t failed_at; /* first test that failed, or SIZE_MAX */
 };
 
@@ -90,10 +90,10 @@ struct judging {
     pthread_cond_t changed;
     enum state *states;
     struct progress *groups;
-    size_t told;      /* tests before this one are decided */
+    size_t told;      /* all tests before this one are decided */
     size_t failed_at; /* first test that failed, or SIZE_MAX */
     unsigned running;
-    unsigned workers; /* threads under way beside the first */
+    unsigned workers; /* threads besides the first */
     pthread_t threads[JUDGE_MAX_PARALLEL];
     unsigned thread_count;
 };
@@ -110,14 +110,14 @@ static bool is_failure(enum judge_verdict verdict)
            verdict != JUDGE_INTERNAL_ERROR;
 }
 
-/* Whether trying again can help. */
+/* Whether the failure is temporary, so that another attempt can help. */
 static bool is_passing(const struct err *err)
 {
     return err->code == ERR_INTERNAL || err->code == ERR_UNAVAILABLE ||
            err->code == ERR_NO_SPACE;
 }
 
-/* Waits for a spawner that was replaced; false when there is no use in another attempt. */
+/* Waits for the next spawner when the old one died. False when another attempt is useless. */
 static bool may_retry(const struct judging *j, const struct err *err, unsigned attempt)
 {
     if (!is_passing(err) || attempt >= ATTEMPTS)
@@ -152,7 +152,8 @@ static void judge_one(struct judging *j, size_t at)
     }
 }
 
-/* Whether a test before this one makes it needless. Verdicts before it may still be open. */
+/* Whether a failed test before this one makes this one unnecessary. Earlier tests may still be
+ * undecided. */
 static bool is_stopped(const struct judging *j, size_t at)
 {
     const struct judge_spec *spec = j->bench.spec;
@@ -162,7 +163,7 @@ static bool is_stopped(const struct judging *j, size_t at)
     return spec->stop == STOP_AT_FIRST && j->failed_at < at;
 }
 
-/* May it run (1), need it not (-1), or is that not known yet (0)? */
+/* 1: the test may run; -1: it need not run; 0: not known yet. */
 static int is_wanted(const struct judging *j, size_t at)
 {
     const struct judge_spec *spec = j->bench.spec;
@@ -179,7 +180,7 @@ static int is_wanted(const struct judging *j, size_t at)
     return wanted;
 }
 
-/* Decides tests in their order, as far as all before them are done. */
+/* Decides tests in their order, as far as all tests before them are done. */
 static void tell(struct judging *j)
 {
     struct judge_result *result = j->result;
@@ -190,7 +191,7 @@ static void tell(struct judging *j)
             j->states[at] = DONE;
         if (j->states[at] != DONE)
             return;
-        /* It ran before a test ahead of it had failed. */
+        /* This test ran before an earlier test had failed. */
         if (test->attempts && is_stopped(j, at)) {
             result->cpu_ms += test->run.run.usage.cpu_ms + test->other_cpu_ms;
             test_result_clear(test);
@@ -208,7 +209,8 @@ static void tell(struct judging *j)
     }
 }
 
-/* The next test to run, SIZE_MAX for none; *ret_wait when one may turn up later. */
+/* Returns the next test to run, or SIZE_MAX for none. Sets *ret_wait when a test may become
+ * available later. */
 static size_t pick(struct judging *j, bool *ret_wait)
 {
     *ret_wait = false;
@@ -243,7 +245,7 @@ static void note_done(struct judging *j, size_t at)
 
 static void add_workers(struct judging *j);
 
-/* Takes tests until there is none left; called and left with the lock held. */
+/* Takes tests until none is left. Called with the lock held, and returns with it held. */
 static void work(struct judging *j, bool is_first)
 {
     for (;;) {
@@ -280,7 +282,7 @@ static void *work_beside(void *arg)
     return NULL;
 }
 
-/* As many threads as may be and as there are tests for. */
+/* Starts as many threads as are allowed and as there are tests for. */
 static void add_workers(struct judging *j)
 {
     const struct judge_watch *watch = j->watch;
@@ -316,8 +318,8 @@ static void run_tests(struct judging *j)
         (void)pthread_join(j->threads[i], NULL);
 }
 
-/* Points of a group: all or nothing of its own, times what its worst test has of its points;
- * without points of its own, those of its tests. */
+/* Points of a group. With points of its own: these, times the share of points that its worst
+ * test got. Without: the sum of its tests. */
 static void count_group(const struct judge_spec *spec, size_t at, struct judge_result *result)
 {
     const struct judge_group *group = &spec->groups[at];
@@ -369,7 +371,7 @@ static void count_all(const struct judge_spec *spec, struct judge_result *result
     }
 }
 
-/* Compiles, again if that was Hermes' failure. *ret is NULL when there is no program. */
+/* Compiles, and retries a failure of Hermes. *ret is NULL when there is no program. */
 static int prepare(struct judging *j, const struct run_spec *spec, struct run_result *result,
     struct engine_program **ret, struct err *err)
 {
@@ -401,7 +403,7 @@ static int prepare_other(struct judging *j, const char *who, const struct run_sp
     return r < 0 ? err_wrap(err, r, "%s", who) : 0;
 }
 
-/* True when there is everything to run tests with. */
+/* *ret_go_on becomes true when all programs are ready. */
 static int prepare_all(struct judging *j, bool *ret_go_on, struct err *err)
 {
     const struct judge_spec *spec = j->bench.spec;

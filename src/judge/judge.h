@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Judging: one solution, compiled once, against many tests. A test is a box of its own; so is
- * the checker that looks at its output, and the interactor that talks to it. What a test
- * expects never enters the solution's box. docs/judging.md has the rules. */
+/* Judging: one solution, compiled once, against many tests. Each test runs in a box of its own;
+ * so do the checker that examines its output and the interactor that talks to it. The expected
+ * output of a test never enters the solution's box. docs/judging.md has the rules. */
 
 #include "judge/compare.h"
 #include "run/engine.h"
@@ -23,8 +23,8 @@ enum judge_verdict {
     JUDGE_RUNTIME_ERROR,
     JUDGE_SIGNALED,
     JUDGE_COMPILE_ERROR,
-    JUDGE_INTERNAL_ERROR, /* Hermes, a checker or an interactor failed: says nothing of the code
-                           */
+    JUDGE_INTERNAL_ERROR, /* Hermes, a checker or an interactor failed: not a verdict on the
+                             code */
     JUDGE_SKIPPED,
     JUDGE_VERDICTS
 };
@@ -35,11 +35,11 @@ enum {
     JUDGE_MAX_GROUPS = 256,
     JUDGE_MAX_PARALLEL = 64,
     JUDGE_KEPT_OUTPUT = 4096, /* bytes of a test's stdout and stderr in the answer */
-    JUDGE_KEPT_TALK = 65536,  /* bytes of a transcript */
+    JUDGE_KEPT_TALK = 65536,  /* bytes of a transcript in the answer */
     JUDGE_NO_GROUP = -1,
 };
 
-/* Bytes in memory, or a file of the operator's. */
+/* Bytes in memory, or a file of the operator. */
 struct judge_text {
     char *data;
     size_t size;
@@ -61,9 +61,9 @@ struct judge_group {
     char *name;
     struct strv tests;   /* globs of test names */
     struct strv depends; /* names of groups */
-    bool has_points;     /* all or nothing; else its tests count one by one */
+    bool has_points;     /* points for the whole group; otherwise its tests count one by one */
     double points;
-    size_t depend_at[16]; /* set by judge_spec_settle() */
+    size_t depend_at[16]; /* indices of `depends`; set by judge_spec_settle() */
 };
 
 enum judge_stop { STOP_NEVER, STOP_AT_FIRST, STOP_IN_GROUP };
@@ -72,14 +72,14 @@ struct judge_spec {
     struct run_spec solution;
     bool has_checker, has_interactor;
     struct run_spec checker, interactor;
-    struct compare_rule rule; /* without a checker */
+    struct compare_rule rule; /* used when there is no checker */
     struct judge_test *tests;
     size_t test_count;
     struct judge_group *groups;
     size_t group_count;
     enum judge_stop stop;
     unsigned parallel; /* tests at one time */
-    bool transcript;   /* keep what solution and interactor say to each other */
+    bool transcript;   /* keep the messages between solution and interactor */
 };
 
 void judge_spec_init(struct judge_spec *spec);
@@ -87,8 +87,8 @@ void judge_spec_done(struct judge_spec *spec);
 struct judge_test *judge_spec_add_test(struct judge_spec *spec);
 struct judge_group *judge_spec_add_group(struct judge_spec *spec);
 
-/* Names tests that have none by their number, finds the group of each, and checks what depends
- * on what; every refusal names the field. To be called once all is filled in. */
+/* Call when everything is filled in. Names unnamed tests by their number, finds the group of
+ * each test and checks the dependencies between groups. Every refusal names the field. */
 int judge_spec_settle(struct judge_spec *spec, struct err *err);
 
 /* A piece of a transcript. */
@@ -101,18 +101,18 @@ struct judge_talk {
 struct judge_test_result {
     enum judge_verdict verdict;
     double points;
-    struct run_result run; /* of the solution; its stdout cut to JUDGE_KEPT_OUTPUT */
+    struct run_result run; /* the solution; its stdout is cut to JUDGE_KEPT_OUTPUT */
     bool ran;
     char message[512];
     unsigned attempts;
-    double other_cpu_ms; /* of checker and interactor */
+    double other_cpu_ms; /* CPU time of checker and interactor */
     struct judge_talk *talk;
     size_t talk_count;
     bool talk_truncated;
 };
 
 struct judge_group_result {
-    enum judge_verdict verdict; /* of the first test that was not accepted */
+    enum judge_verdict verdict; /* of the first test that was not accepted, or internal_error */
     double points, max_points;
 };
 
@@ -122,38 +122,41 @@ struct judge_result {
     bool cancelled;
     double points, max_points;
     char message[512];
-    struct run_result compile;       /* of the solution; only its compile stage is filled in */
+    struct run_result compile;       /* the solution; only its compile stage is filled in */
     struct judge_test_result *tests; /* as many as in the spec */
     size_t test_count;
     struct judge_group_result *groups;
-    size_t failed_by_us; /* tests with internal_error */
+    size_t failed_by_us; /* number of tests with internal_error */
     double cpu_ms;       /* of all boxes */
 };
 void judge_result_done(struct judge_result *result);
 
-/* How the caller follows it and shares the machine; all but cancel_fd may be zero. */
+/* Callbacks for following a judgement and for sharing the machine; all but cancel_fd may be
+ * zero. */
 struct judge_watch {
     void *context;
-    void (*started)(void *context); /* once, when the first box may run */
-    /* A test is decided. Called in the order of the tests, never twice at a time. */
+    void (*started)(void *context); /* called once, before the programs are compiled */
+    /* A test is decided. Called in the order of the tests, never by two threads at once. */
     void (*tested)(void *context, size_t index, const struct judge_test_result *test);
-    /* Whether one more test may run beside the others; whether it still may (asked between two
-     * tests); it no longer does. Without these as many run as spec->parallel says. */
+    /* `more` asks whether one more test may run beside the others; `keep` asks, between two
+     * tests, whether it still may; `less` reports that it has stopped. Without these callbacks
+     * spec->parallel tests run. */
     bool (*more)(void *context);
     bool (*keep)(void *context);
     void (*less)(void *context);
     int cancel_fd;           /* -1 for none */
-    struct buf_purse *purse; /* counts what is kept; outlives the result; or NULL */
+    struct buf_purse *purse; /* counts the memory kept; outlives the result; or NULL */
 };
 
-/* Bytes that a judgement's own records take, beside what its programs write. */
+/* Bytes of a judgement's own records, without the output of its programs. */
 size_t judge_records_size(const struct judge_spec *spec);
 
-/* What one test may take at one time. Checks the programs as engine_weigh() does. */
+/* The most that one test needs at one time. Also fits limits that the request left open to the
+ * tests, and checks the programs as engine_weigh() does. */
 int judge_weigh(
     struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err);
 
-/* Judges. Returns 0 with the result, or negative errno with err when nothing could be told of
- * any test. result must be zeroed; it is given to judge_result_done() in any case. */
+/* Judges. Returns 0 with the result, or negative errno with err when no test could be judged.
+ * result must be zeroed. The caller must call judge_result_done(), also after an error. */
 int judge_run(struct engine *engine, const struct judge_spec *spec,
     const struct judge_watch *watch, struct judge_result *result, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* SipHash-2-4 with 128 bits of result (Aumasson and Bernstein), a byte at a time. The state may
- * be copied to hash what goes on in two ways. */
+/* SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein), fed byte by byte. The state
+ * may be copied to continue in two ways. */
 
 #include <stdint.h>
 
@@ -12,7 +12,7 @@ struct siphash_key {
 
 struct siphash {
     uint64_t v0, v1, v2, v3;
-    uint64_t word; /* the bytes of the last, unfinished block */
+    uint64_t word; /* the bytes of the last, incomplete block */
     uint64_t len;
 };
 
@@ -60,7 +60,7 @@ static inline void siphash_add(struct siphash *s, unsigned char byte)
         siphash_block(s);
 }
 
-/* Takes a copy: the caller's state may go on. */
+/* Takes a copy, so the caller can continue with its state. */
 static inline void siphash_end(struct siphash s, uint64_t ret[2])
 {
     s.word |= s.len << 56;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is asked of a judgement: its lists, and the checks that need all of it. */
+/* See judge.h. The lists of a judgement's request, the checks that need the whole request, and
+ * the limits that depend on the tests. */
 
 #include "judge/judge.h"
 
@@ -12,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Wall time for each unit of a named CPU time; milliseconds that an interactor has beyond the
+ * solution's wall time; most steps of matching test names with patterns. */
 enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000, MATCH_MAX = 500000000 };
 
 void judge_spec_init(struct judge_spec *spec)
@@ -75,7 +78,8 @@ static int find_group(const struct judge_spec *spec, const char *name, size_t be
     return -1;
 }
 
-/* Tests are decided in their order, so what a group depends on has its tests before it. */
+/* Tests are decided in their order. Therefore the tests of a group must come after the tests of
+ * the groups that it depends on. */
 static int check_order(const struct judge_spec *spec, size_t at, struct err *err)
 {
     const struct judge_group *group = &spec->groups[at];
@@ -146,7 +150,8 @@ static int settle_test(struct judge_spec *spec, size_t at, struct err *err)
     return 0;
 }
 
-/* Matching takes up to the product of the lengths; a request must not buy hours with that. */
+/* Matching takes up to the product of the lengths. A request must not be able to occupy the
+ * server for hours. */
 static int check_patterns(const struct judge_spec *spec, struct err *err)
 {
     uint64_t names = 0;
@@ -178,7 +183,8 @@ int judge_spec_settle(struct judge_spec *spec, struct err *err)
     return r;
 }
 
-/* Memory of one box, by the runtime's default when the request names none. */
+/* The memory and processes of one box, with the runtime's defaults for limits that the request
+ * does not name. */
 static int weigh(struct engine *engine, const struct run_spec *spec, const char *who,
     struct box_need *ret, struct err *err)
 {
@@ -193,7 +199,7 @@ static int weigh(struct engine *engine, const struct run_spec *spec, const char 
     return r;
 }
 
-/* Tests run beside each other: who names a limit on CPU time alone means that one, and not the
+/* Tests run in parallel. A request that names only a limit of CPU time should not fail by the
  * wall clock of a busy machine. */
 static void fit_wall(struct run_spec *spec, const struct run_limits *maxima)
 {
@@ -207,8 +213,9 @@ static void fit_wall(struct run_spec *spec, const struct run_limits *maxima)
     limits->wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
 }
 
-/* The files of a test live in the checker's memory. Unless the request says otherwise there is
- * room for the largest, and a solution that waits is stopped before its interactor is. */
+/* The files of a test live in the memory of the checker and the interactor. Limits that the
+ * request does not name leave room for the largest test. The interactor gets more wall time
+ * than the solution, so that a solution that waits is stopped first. */
 static void fit_limits(struct judge_spec *spec, const struct run_limits *maxima)
 {
     uint64_t most = 0;

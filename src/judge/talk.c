@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Solution and interactor, each in its own box, joined by two pipes. Without a transcript the
- * boxes hold the ends of the same pipes and nobody stands between them: a round costs what it
- * costs two processes of the host. With one, every byte passes a thread of ours, in both
- * directions at once, which waits where a reader waits and so keeps no more than a pipe does.
+/* Runs solution and interactor, each in its own box, joined by two pipes. Without a transcript
+ * the boxes hold the ends of the same pipes, so a round trip costs what it costs two processes
+ * of the host. With a transcript, a thread of ours copies every byte, in both directions. It
+ * reads only when it has written, so it buffers no more than a pipe.
  *
- * Nobody is killed by the other's leaving: the reading ends stay open here and what is still
- * written to them is thrown away, so that whoever is left reads the end of its input and ends
- * by its own decision. Who is to blame is decided by who ended first (docs/judging.md). */
+ * A box is not killed by SIGPIPE when the other one leaves: the reading ends stay open here,
+ * and output that arrives later is discarded. The remaining program reads the end of its input
+ * and ends by its own decision. The order of the ends decides which one is to blame
+ * (docs/judging.md). */
 
 #include "judge/test.h"
 
@@ -27,15 +28,15 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 65536,
+    CHUNK = 65536, /* bytes of one read */
     THREAD_STACK = 512 << 10,
-    SILENCE_MS = 100,
-    SILENCES = 3,
-    WORD_COST = 32, /* of a message beside its bytes */
+    SILENCE_MS = 100, /* milliseconds between two checks of watch_silence() */
+    SILENCES = 3,     /* checks without input for the solution until its stdin may end */
+    WORD_COST = 32,   /* bytes of a message's record */
 };
 
-/* One direction. Without a transcript both boxes have ends of one pipe and `read_fd` is only
- * kept to drain it; with one, `write_fd` leads to the next pipe. */
+/* One direction. Without a transcript both boxes hold ends of one pipe, and `read_fd` is kept
+ * only to drain it. With a transcript, `write_fd` leads to a second pipe. */
 struct way {
     bool from_solution;
     int read_fd;
@@ -48,13 +49,13 @@ struct talk {
     const struct judge_bench *bench;
     struct judge_test_result *result;
     size_t kept;
-    struct way ways[2];     /* 0: from the solution */
-    int box_fds[2][2];      /* stdin and stdout of the solution, of the interactor */
+    struct way ways[2];     /* [0]: from the solution */
+    int box_fds[2][2];      /* stdin and stdout of the solution, and of the interactor */
     int solution_cancel_fd; /* eventfd */
     pthread_mutex_t lock;
-    int held_fd;    /* what keeps the solution's stdin from ending, or -1 */
-    bool was_quiet; /* it was let go while both went on */
-    int over_fd;    /* eventfd: both have ended */
+    int held_fd;    /* writing end that keeps the solution's stdin from ending, or -1 */
+    bool was_quiet; /* held_fd was closed by watch_silence() */
+    int over_fd;    /* eventfd: both programs have ended */
     struct run_variant solution_variant;
     int solution_r;
     struct err solution_err;
@@ -72,7 +73,7 @@ static int open_way(struct talk *talk, bool from_solution, bool pumped)
         return -errno;
     *writer = near[1];
     way->read_fd = near[0];
-    /* Both boxes may open their end by name (/dev/stdin); the kernel asks for the mode. */
+    /* A box may open its end by name (/dev/stdin), for which the kernel checks the mode. */
     (void)fchmod(near[0], 0666);
     if (!from_solution && !pumped && (talk->held_fd = fcntl(near[1], F_DUPFD_CLOEXEC, 3)) < 0)
         return -errno;
@@ -134,7 +135,7 @@ static void record(struct talk *talk, const struct way *way)
     talk->kept += len;
 }
 
-/* Moves what goes without waiting. */
+/* Moves bytes as far as possible without waiting. */
 static void move(
     struct talk *talk, struct way *way, const struct pollfd *in, const struct pollfd *out)
 {
@@ -155,7 +156,7 @@ static void move(
         if (n > 0)
             way->at += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR)
-            close_fd(&way->write_fd); /* the reader has left */
+            close_fd(&way->write_fd); /* the reader has closed its end */
     }
     if (way->write_fd < 0)
         way->at = way->len;
@@ -163,7 +164,7 @@ static void move(
         close_fd(&way->write_fd);
 }
 
-/* Until both directions have ended, which they do with the boxes that write to them. */
+/* Runs until both directions have ended, which happens when the writing boxes end. */
 static void *pump(void *arg)
 {
     struct talk *talk = arg;
@@ -183,7 +184,7 @@ static void *pump(void *arg)
     return NULL;
 }
 
-/* Throws away what a box goes on writing to one that is gone. */
+/* Discards output for a box that has ended. */
 static void drain(const struct way *way)
 {
     char waste[4096];
@@ -193,7 +194,7 @@ static void drain(const struct way *way)
         ;
 }
 
-/* From now on the end of the interactor's output is the end of the solution's input. */
+/* After this, the end of the interactor's output is the end of the solution's input. */
 static void let_go(struct talk *talk)
 {
     (void)pthread_mutex_lock(&talk->lock);
@@ -201,7 +202,7 @@ static void let_go(struct talk *talk)
     (void)pthread_mutex_unlock(&talk->lock);
 }
 
-/* Lets go when nothing was said to the solution for a while. */
+/* Closes held_fd when nothing was sent to the solution for SILENCES * SILENCE_MS. */
 static void *watch_silence(void *arg)
 {
     struct talk *talk = arg;
@@ -256,7 +257,7 @@ static void raise_event(int fd)
     (void)n; /* an eventfd that was never written to takes a 1 */
 }
 
-/* The threads beside that of the interactor, in the order in which they are started. */
+/* The threads besides the interactor's, in the order in which they are started. */
 enum { THREAD_SILENCE, THREAD_PUMP, THREAD_SOLUTION, THREADS };
 
 static int start_others(struct talk *talk, pthread_t threads[THREADS], struct err *err)
@@ -273,7 +274,7 @@ static int start_others(struct talk *talk, pthread_t threads[THREADS], struct er
     }
     if (r == 0)
         return 0;
-    for (size_t i = 0; i < 2; i++) { /* nobody writes: the pump ends */
+    for (size_t i = 0; i < 2; i++) { /* no writer is left, so the pump ends */
         close_fd(&talk->box_fds[i][0]);
         close_fd(&talk->box_fds[i][1]);
     }
@@ -285,7 +286,8 @@ static int start_others(struct talk *talk, pthread_t threads[THREADS], struct er
     return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this test");
 }
 
-/* Interactor here, solution on a thread of its own. The engine takes the boxes' ends. */
+/* Runs the interactor on this thread and the solution on a thread of its own. The engine takes
+ * the boxes' ends of the pipes. */
 static int run_both(struct talk *talk, struct run_variant *interactor_variant,
     struct run_result *interactor, struct err *err)
 {
@@ -324,10 +326,11 @@ static bool is_limit(enum run_status status)
     return status == RUN_TIME_LIMIT || status == RUN_MEMORY_LIMIT || status == RUN_OUTPUT_LIMIT;
 }
 
-/* The rule: a solution that reached a limit is to blame for that. An interactor that failed
- * says nothing of the solution, which may have failed because of it. A solution that failed
- * before the interactor ended, or after it accepted, is to blame for that; else the interactor
- * is believed. A solution that it rejected was cancelled: that has no limit to reach. */
+/* The rules. A solution that reached a limit is to blame. An interactor that failed says
+ * nothing about the solution, which may have failed because of it. A solution that failed
+ * before the interactor ended, or after the interactor accepted, is to blame. Otherwise the
+ * interactor decides. A solution that the interactor rejected was cancelled and has reached no
+ * limit. */
 static void blame(const struct talk *talk, const struct judge_test *test,
     const struct stage_result *interactor)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See judge_test.h. A comparer reads the output while it comes and keeps none of it; a checker
- * gets it as a file, so then it is kept whole, within the solution's output limit. */
+/* See test.h. A comparer reads the output while it comes and keeps none of it. A checker gets
+ * the output as a file, so in that case all of it is kept, within the solution's output
+ * limit. */
 
 #include "judge/test.h"
 
@@ -21,9 +22,9 @@
 #include <unistd.h>
 
 enum {
-    STDIN_IN_MEMORY = 16 << 20, /* a larger input file is pumped */
-    FILE_MAX = 512 << 20,       /* of what a checker sees */
-    OUTPUT_SLACK = 64 << 10,
+    STDIN_IN_MEMORY = 16 << 20, /* bytes; a larger file goes through a pipe */
+    FILE_MAX = 512 << 20,       /* bytes of a file for a checker or interactor */
+    OUTPUT_SLACK = 64 << 10,    /* bytes beyond twice the expected text */
 };
 
 static void say(struct judge_test_result *result, enum judge_verdict verdict, const char *fmt,
@@ -76,7 +77,7 @@ void judge_fill_file(struct run_file *file, const char *name, const char *data, 
         .name = (char *)name, .content = (char *)(data ? data : ""), .size = size};
 }
 
-/* "points 3.5 text" or "3.5 text", as testlib's quitp() writes it. */
+/* Reads "points 3.5 text" or "3.5 text", as testlib's quitp() writes it. */
 static bool read_points(const char *text, double *ret)
 {
     char *end;
@@ -95,8 +96,8 @@ static const struct {
     enum judge_verdict verdict;
 } opinions[] = {
     {0, JUDGE_ACCEPTED}, {1, JUDGE_WRONG_ANSWER}, {2, JUDGE_PRESENTATION_ERROR},
-    {4, JUDGE_PRESENTATION_ERROR}, /* something follows the output */
-    {7, JUDGE_WRONG_ANSWER},       /* some points */
+    {4, JUDGE_PRESENTATION_ERROR}, /* extra output after the answer */
+    {7, JUDGE_WRONG_ANSWER},       /* partial points */
     {8, JUDGE_PRESENTATION_ERROR}, /* the output ends too early */
 };
 
@@ -137,7 +138,8 @@ void judge_note_opinion(const char *who, const struct stage_result *stage, doubl
         result->verdict = JUDGE_ACCEPTED;
 }
 
-/* A text as bytes in memory; *ret is to be freed when it is not the text's own. */
+/* Returns a text as bytes in memory. unload() frees *ret when it is not the text's own
+ * memory. */
 static int load(const struct judge_text *text, struct judge_text *ret, struct err *err)
 {
     cleanup_buf struct buf b = {.max = FILE_MAX};
@@ -158,7 +160,8 @@ static void unload(const struct judge_text *text, struct judge_text *loaded)
         free(loaded->data);
 }
 
-/* How many bytes a test may write: what was asked for, else enough for any right answer. */
+/* The most bytes that a test may write: the limit of the request, else enough for any right
+ * answer. */
 static uint64_t stdout_max(const struct judge_bench *bench, const struct judge_test *test)
 {
     uint64_t named = bench->spec->solution.limits.output_kb << 10;
@@ -216,7 +219,7 @@ static void note_comparison(
     result->points = answer == COMPARE_SAME ? test->points : 0;
 }
 
-/* The solution alone, its output to a comparer (may be NULL) or kept. */
+/* Runs the solution alone. Its output goes to a comparer, or is kept when compare is NULL. */
 static int run_solution(const struct judge_bench *bench, const struct judge_test *test,
     const struct judge_files *files, struct compare *compare, struct judge_test_result *result,
     struct err *err)
@@ -247,7 +250,7 @@ static int run_solution(const struct judge_bench *bench, const struct judge_test
     return r;
 }
 
-/* Of the output only the beginning goes into the answer. */
+/* Only the beginning of the output goes into the answer. */
 static void cut_output(struct stage_result *stage)
 {
     struct buf *outs[] = {&stage->out, &stage->err};
@@ -292,7 +295,8 @@ static int run_checked(const struct judge_bench *bench, const struct judge_test 
     return r;
 }
 
-/* The interactor has the last word, or a checker that looks at what it wrote to output.txt. */
+/* The interactor decides. If there is a checker and the interactor accepted, the checker
+ * decides on the interactor's output.txt. */
 static int run_interactive(const struct judge_bench *bench, const struct judge_test *test,
     const struct judge_files *files, struct judge_test_result *result, struct err *err)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The environment of every box: constants, nothing of the host's. LC_ALL stays unset so that a
+/* The environment of every box: constants, nothing of the host. LC_ALL stays unset so that a
  * program may still choose single categories. */
 static const char *const base_env[] = {
     "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -67,7 +67,7 @@ void plan_parked(const struct runtime *rt, const struct stage_def *def,
 
     for (size_t i = 0; i < def->argv.count; i++) {
         if (template_expand(def->argv.items[i], &vars, ret_argv, &name) < 0)
-            break; /* here the request begins */
+            break; /* from here on arguments depend on the request */
     }
     strv_add_all(ret_argv, &def->park.args);
     plan_environment(def, limits, ret_env);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Environment and arguments of a stage that depend on no request. */
+/* The parts of a stage's environment and arguments that do not depend on a request. */
 
 #include "lang/runtime.h"
 
-/* The environment of a stage before any request: the base and runtime.json's. */
+/* The environment of a stage without a request: the base environment and that of
+ * runtime.json. */
 void plan_environment(
     const struct stage_def *def, const struct run_limits *limits, struct strv *ret);
 
 /* Sets KEY=value, replacing an earlier value of KEY. */
 void plan_set_env(struct strv *env, const char *assignment);
-/* What a program that waits for its job is started with. */
+/* Arguments and environment for a program that is started ahead and waits for its package: the
+ * arguments of argv up to the first that depends on the request, then those of `park`. */
 void plan_parked(const struct runtime *rt, const struct stage_def *def,
     const struct run_limits *limits, struct strv *ret_argv, struct strv *ret_env);
 

@@ -34,8 +34,8 @@ struct run_file *run_files_find(const struct run_files *files, const char *name)
     return NULL;
 }
 
-/* By name, with '/' before every other character: a file and what lies below it are neighbours.
- */
+/* Orders by name, with '/' before every other character, so that a file and the files below it
+ * are neighbours. */
 static int by_path(const void *a, const void *b)
 {
     const char *x = *(const char *const *)a;

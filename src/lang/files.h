@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Files that a run is given, makes or returns: a name and its bytes. */
+/* Files that a run receives, makes or returns: a name and its bytes. */
 
 #include "base/err.h"
 
@@ -14,23 +14,23 @@ struct run_file {
     size_t size;
     bool executable;
     size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
-    bool borrowed;      /* content lies in the list's backing */
-    bool mounted;       /* one of the run's mounts shows it: it is not copied into the box */
-    const char
-        *error; /* of a collected file: "not_regular", "too_large", "unreadable"; else NULL */
+    bool borrowed;      /* content points into the list's backing */
+    bool mounted;       /* a mount of the run shows the file: it is not copied into the box */
+    const char *error;  /* why a collected file has no content: "not_regular", "too_large",
+                           "unreadable", "bad_name"; else NULL */
 };
 
 struct run_files {
     struct run_file *items;
     size_t count;
-    void *backing; /* owned bytes that borrowed contents point into, or NULL */
+    void *backing; /* owned bytes that the borrowed contents point into, or NULL */
 };
 /* Takes content and copies name. */
 void run_files_add(
     struct run_files *files, const char *name, char *content, size_t size, bool executable);
 struct run_file *run_files_find(const struct run_files *files, const char *name);
-/* -EINVAL with field `files` when a name is none by str_name_problem(), two have one name, or
- * one is where another needs a directory. The engine asks for every run, whichever the front
- * door. */
+/* -EINVAL with field `files` when a name is invalid by str_name_problem(), when two files have
+ * the same name, or when a file stands where another one needs a directory. The engine checks
+ * every run, whichever front door it came through. */
 int run_files_check(const struct run_files *files, struct err *err);
 void run_files_done(struct run_files *files);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* glob(3) is not used: its tilde support pulls the name service into a static program. Patterns
- * come from trusted files, so the walk is a plain recursion over the components of the pattern.
- */
+/* See hostpath.h. glob(3) is not used: its tilde support pulls the name service into a static
+ * program. Patterns come from trusted files, so the walk is a plain recursion over the
+ * components of the pattern. */
 
 #include "lang/hostpath.h"
 
@@ -30,7 +30,7 @@ char *hostpath_expand(const char *path)
 {
     cleanup_free char *full = NULL;
 
-    if (str_has_prefix(path, "{bin}/")) /* where the rest of Hermes lies too */
+    if (str_has_prefix(path, "{bin}/")) /* the directory of the other Hermes programs */
         return fs_beside_self(path + strlen("{bin}/"));
     if (path[0] == '~' && path[1] == '/') {
         const char *home = getenv("HOME");
@@ -78,8 +78,8 @@ static void match_names(const char *dir, const char *component, struct strv *ret
         qsort(ret->items, ret->count, sizeof(*ret->items), newest_first);
 }
 
-/* base is what was matched so far, without a trailing slash; rest begins with '/' or is empty.
- */
+/* `base` is the part matched so far, without a trailing slash. `rest` begins with '/' or is
+ * empty. */
 static void walk(const char *base, const char *rest, struct strv *ret)
 {
     if (*rest == '\0') {

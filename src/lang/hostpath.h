@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Patterns for paths of the host, as runtime.json and base.json write them. */
+/* Patterns for paths of the host, as written in runtime.json and base.json. */
 
 #include "base/strv.h"
 
 #include <stdbool.h>
 
-/* A copy in which a leading "~/" became $HOME (or /root for root without one) and {multiarch}
- * the directory name of this machine's libraries (x86_64-linux-gnu). NULL when there is no
- * home. */
+/* Returns a copy with placeholders replaced: a leading "~/" by $HOME (/root when root has no
+ * HOME), a leading "{bin}/" by the directory of the running program, and {multiarch} by the
+ * name of this machine's library directory (x86_64-linux-gnu). NULL when there is no home. */
 char *hostpath_expand(const char *path);
 
 /* Adds every existing path that the absolute pattern matches: `*`, `?` and `[...]` within one

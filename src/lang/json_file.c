@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_file.h. jansson parses; this file knows the few shapes that runtime.json and
- * base.json are made of. Used by lang/runtime_file.c and lang/rootfs_build.c only, on files
- * that the operator owns; requests of strangers are decoded by the front doors. */
+/* See json_file.h. jansson parses; this file knows the few shapes of runtime.json and
+ * base.json. Only lang/runtime_file.c and lang/rootfs_build.c use it, on files of the operator.
+ * Requests of strangers are parsed by json/read.c instead. */
 
 #include "lang/json_file.h"
 
@@ -51,7 +51,7 @@ int json_file_problem(const struct json_file *f, const char *field, const char *
     return err_field(f->err, field, "%s: %s: %s", f->path, field, text);
 }
 
-/* "compile" and "argv" make "compile.argv". */
+/* Joins "compile" and "argv" to "compile.argv". */
 static const char *field_name(struct json_at at, const char *key, char out[96])
 {
     (void)snprintf(out, 96, "%s%s%s", at.name, at.name[0] != '\0' ? "." : "", key);
@@ -174,7 +174,7 @@ int json_at_limits(struct json_at at, const char *key, struct run_limits *ret)
     return 0;
 }
 
-/* {home} and {dir} stand at the beginning; `in_box` chooses what the box calls its home. */
+/* Expands {home} or {dir} at the beginning. `in_box` selects the home as the box sees it. */
 static char *expand_place(const char *text, const struct runtime *rt, bool in_box)
 {
     const char *value = NULL;

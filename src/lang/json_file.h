@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Strict reading of the JSON files that ship with Hermes or that an operator adds: unknown
- * fields, wrong types and duplicate keys are refused with a message that names file and field.
- */
+/* Strict reading of the JSON files that ship with Hermes or that an operator adds. Unknown
+ * fields, wrong types and duplicate keys are refused with a message that names file and
+ * field. */
 
 #include "base/err.h"
 #include "lang/runtime.h"
@@ -13,7 +13,7 @@
 
 struct json_file {
     const char *path; /* for messages; borrowed */
-    struct err *err;  /* where problems go; borrowed */
+    struct err *err;  /* receives problems; borrowed */
     json_t *root;
 };
 
@@ -22,11 +22,11 @@ int json_file_parse(
     struct json_file *f, const char *path, const char *text, size_t len, struct err *err);
 void json_file_done(struct json_file *f);
 
-/* Reports a problem of one field: "PATH: FIELD: message". Returns -EINVAL. */
+/* Reports a problem with one field: "PATH: FIELD: message". Returns -EINVAL. */
 int json_file_problem(const struct json_file *f, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A place in the file: an object and the dotted name that leads to it ("" for the root). */
+/* A place in the file: an object and its dotted name ("" for the root). */
 struct json_at {
     const struct json_file *file;
     json_t *object;
@@ -36,7 +36,7 @@ struct json_at {
 /* Refuses keys that are not in the list, which ends with NULL. */
 int json_at_keys(struct json_at at, const char *const *keys);
 
-/* All of these leave *ret as it is when the key is missing and not required. Strings are
+/* These functions leave *ret as it is when the key is missing and not required. Strings are
  * copied. */
 int json_at_string(struct json_at at, const char *key, bool required, char **ret);
 int json_at_strv(struct json_at at, const char *key, struct strv *ret);
@@ -44,12 +44,12 @@ int json_at_map(struct json_at at, const char *key, struct strv *ret); /* "KEY=v
 int json_at_count(struct json_at at, const char *key, uint32_t max, uint32_t *ret);
 int json_at_limits(struct json_at at, const char *key, struct run_limits *ret);
 
-/* Paths: "/usr/lib/x", or {"host": ..., "box": ..., "optional": true,
- * "copy": true}. Added to *root. Text is
- * expanded by hostpath_expand() and {home} and {dir} from rt (rt may be NULL). */
+/* Adds a list of paths to *root. A path is "/usr/lib/x" or {"host": ..., "box": ...,
+ * "optional": true, "copy": true}. hostpath_expand() expands its text, and {home} and {dir}
+ * come from rt (rt may be NULL). */
 int json_at_paths(
     struct json_at at, const char *key, const struct runtime *rt, struct root_spec *root);
 
-/* The object under key, or an `at` whose object is NULL when it is missing. `name_buf` holds
- * the dotted name for as long as the result is used. */
+/* Returns the object under key, or an `at` whose object is NULL when the key is missing.
+ * `name_buf` holds the dotted name and must live as long as the result. */
 int json_at_object(struct json_at at, const char *key, char name_buf[96], struct json_at *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of limits and the two things done with it: filling in what a request left out, and
- * checking what it named. Adding a limit means a member, a row here, and the code that enforces
+/* The table of limits and its uses: reading limits, filling in those that a request left out,
+ * and checking those it named. A new limit needs a member, a row here, and code that enforces
  * it in the spawner or the engine. */
 
 #include "lang/limits.h"
@@ -20,6 +20,7 @@
         .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says)                       \
     }
 
+/* MiB. Also the largest memory that fit_defaults() grants for a named disk_mb. */
 enum { MEMORY_MAX_MB = 16384 };
 
 const struct limit_info limit_table[] = {
@@ -64,9 +65,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A default must neither cut short nor make invalid what the caller named: someone who asks for
- * a minute of wall time means a minute of work, and someone who asks for 32 MiB of memory did
- * not ask for more disk than that. */
+/* A default must neither cut short nor invalidate what the caller named. A caller who asks for
+ * a minute of wall time means a minute of work; a caller who asks for 32 MiB of memory did not
+ * ask for more disk than that. */
 static void fit_defaults(struct run_limits *limits, const struct run_limits *named)
 {
     if (named->cpu_ms == 0)
@@ -128,7 +129,7 @@ void limits_cap(struct run_limits *defaults, const struct run_limits *maxima)
     }
 }
 
-/* Numbers are shown the way the field is written: 0.05 cpus, not 50. */
+/* Prints a number the way the field is written: 0.05 cpus, not 50. */
 static void show(const struct limit_info *info, uint64_t value, char *out, size_t out_size)
 {
     if (info->scale == 1)
@@ -167,7 +168,7 @@ int limits_check(const struct run_limits *limits, const struct run_limits *maxim
     return 0;
 }
 
-/* One number of a limits object in units of the table. */
+/* Reads one number of a limits object, in the units of the member. */
 static int get_limit(const struct limit_info *info, const char *field, const json_t *value,
     uint64_t *ret, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Limits of one box: their names, defaults, maxima and the one table that ties JSON field,
- * command line flag and struct member together. */
+/* Limits of one box: names, defaults and maxima, in one table that ties JSON field, command
+ * line flag and struct member together. */
 
 #include "base/err.h"
 
@@ -19,29 +19,29 @@ struct run_limits {
     uint64_t disk_mb;
     uint64_t file_size_mb;
     uint64_t stack_mb;
-    uint64_t output_kb; /* per stream */
+    uint64_t output_kb; /* of each stream */
     uint64_t cpu_milli; /* "cpus" times 1000 */
 };
 
-/* What a box may take of the budgets that all boxes share (core/admit.h). */
+/* What a box may take of the budgets that all boxes share (state/admit.h). */
 struct box_need {
     uint64_t memory_mb;
     uint64_t processes;
 };
 struct box_need limits_need(const struct run_limits *limits);
 
-/* Of boxes that exist one after the other, and at one time. */
+/* For two boxes that exist one after the other (larger), or at the same time (sum). */
 struct box_need box_need_larger(struct box_need a, struct box_need b);
 struct box_need box_need_sum(struct box_need a, struct box_need b);
 
-/* One row per limit. `scale` is what one unit of the JSON number is in the member (1, or 1000
- * for cpus, which may have a fraction). */
+/* One row per limit. `scale` converts one unit of the JSON number to the member: 1, or 1000 for
+ * cpus, which may have a fraction. */
 struct limit_info {
     const char *name; /* JSON field: "wall_ms" ... "cpus" */
     size_t offset;
     uint64_t min;
     uint64_t max;      /* the server's maximum unless configured */
-    uint64_t fallback; /* when neither request nor runtime names it */
+    uint64_t fallback; /* used when neither the request nor the runtime names the limit */
     unsigned scale;
     const char *text;
 };
@@ -54,18 +54,22 @@ uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info)
 void limits_maxima(struct run_limits *ret);
 
 /* Fills zero members of limits from defaults (may be NULL), then from the table's fallback. A
- * default gives way to what was named: cpu_ms is at least a named wall_ms and the other way
- * round, disk_mb at most memory_mb, stack_mb at most half of it. */
+ * default adapts to the values that the caller named: cpu_ms is at least a named wall_ms and
+ * vice versa, disk_mb at most memory_mb, memory_mb and file_size_mb at least a named disk_mb,
+ * stack_mb at most half of memory_mb. */
 void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
 
-/* Lowers defaults to maxima, so that a request which names nothing is never refused for it. */
+/* Lowers defaults to the maxima, so that a request that names no limits is never refused
+ * because of them. */
 void limits_cap(struct run_limits *defaults, const struct run_limits *maxima);
 
-/* Checks every member against [min, max of maxima], naming field prefix + name, and what hangs
- * together (the files of a box live in its memory: disk_mb may not exceed memory_mb). */
+/* Checks every member against [min, max of maxima] and names the field as prefix + name. Also
+ * checks that disk_mb does not exceed memory_mb, because the files of a box live in its
+ * memory. */
 int limits_check(const struct run_limits *limits, const struct run_limits *maxima,
     const char *prefix, struct err *err);
 
-/* A `limits` object by the table; `prefix` is "limits." in messages. */
+/* Reads a `limits` object by the table. `prefix` comes before field names in messages:
+ * "limits." or "compile_limits.". */
 int limits_decode(
     const json_t *value, const char *prefix, struct run_limits *ret, struct err *err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Keeps one directory per root under $HERMES_STATE_DIR/roots: NAME-KEY, where KEY is a hash
- * over everything the result depends on, so a directory is never changed once it has its name
- * and a new one appears when the host's packages change. It is built under a temporary name and
- * renamed; whoever loses that race uses the winner's.
+/* Keeps one directory per root tree under $HERMES_STATE_DIR/roots. Its name is NAME-KEY, where
+ * KEY is a hash of everything the result depends on. So a directory never changes once it has
+ * its name, and a new one appears when the host's packages change. A builder uses a temporary
+ * name and renames; the loser of that race uses the winner's directory.
  *
- * A bind keeps the directory alive but not the names in it, so a stale one may only be emptied
- * when nobody runs boxes on it: users hold a shared flock on it, the cleaner asks for an
- * exclusive one and leaves the directory alone when it cannot have it. */
+ * A bind mount keeps a directory alive, but not the names in it. So a stale directory may only
+ * be emptied when no box uses it. Users hold a shared flock on it. The cleaner tries an
+ * exclusive one and leaves the directory alone when it fails. */
 
 #include "lang/rootfs.h"
 
@@ -35,13 +35,13 @@
 #include <unistd.h>
 
 enum {
-    ROOT_FORMAT = 3, /* counts changes of what root_build() makes */
-    KEY_LEN = 32,
-    BASE_MAX = 64 * 1024,
-    STALE_TEMPORARY_S = 60,
+    ROOT_FORMAT = 3,        /* increase when the output of root_build() changes */
+    KEY_LEN = 32,           /* hexadecimal digits of a 128-bit hash */
+    BASE_MAX = 64 * 1024,   /* bytes of base.json */
+    STALE_TEMPORARY_S = 60, /* seconds; a build takes far less */
 };
 
-/* File "entries" of a directory: this header, then the array as the spawner takes it. */
+/* The file "entries" of a directory: this header, then the array in the spawner's format. */
 struct entries_header {
     char magic[8];
     uint32_t format;
@@ -50,7 +50,8 @@ struct entries_header {
 };
 static const char entries_magic[8] = "HROOT\n";
 
-/* FNV-1a with 128 bits: the inputs are the operator's, so chance is the only adversary. */
+/* FNV-1a with 128 bits. The operator chooses the inputs, so only accidental collisions
+ * matter. */
 __extension__ typedef unsigned __int128 hash128;
 
 static void hash_bytes(hash128 *hash, const void *data, size_t len)
@@ -69,8 +70,8 @@ static void hash_text(hash128 *hash, const char *text)
     hash_bytes(hash, text, strlen(text) + 1);
 }
 
-/* Identity and last change of a path; the directory above the first wildcard stands for a
- * pattern, since that is where a new match appears. */
+/* Hashes identity and last change of a path. For a pattern this is the directory above the
+ * first wildcard, where a new match would appear. */
 static void hash_path(hash128 *hash, const char *path)
 {
     cleanup_free char *fixed = xstrdup(path);
@@ -126,7 +127,7 @@ int root_state_dir(char **ret_path, struct err *err)
             "there is no HOME for the state directory; set HERMES_STATE_DIR");
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        /* The parents as usual, the directory itself for its owner only. */
+        /* Parents get the usual mode; the directory itself is for its owner only. */
         int r = fs_mkdirs(AT_FDCWD, path, 0755);
         if (r == 0 && chmod(path, 0700) < 0)
             r = -errno;
@@ -150,7 +151,7 @@ int root_state_dir(char **ret_path, struct err *err)
     return take_fd(&fd);
 }
 
-/* What one call of root_describe works with. */
+/* The state of one call of root_describe(). */
 struct root_job {
     const struct root_spec *spec;
     const char *name;
@@ -220,8 +221,8 @@ static int open_job(struct root_job *job, struct err *err)
     return 0;
 }
 
-/* Opens and locks a finished directory. A cleaner may have renamed it between the two steps;
- * then the name no longer leads to what was locked. */
+/* Opens and locks a finished directory. A cleaner may rename it between the two steps; then the
+ * name no longer leads to the locked directory, and the result is -ENOENT. */
 static int lock_dir(const struct root_job *job)
 {
     cleanup_close int fd =
@@ -235,7 +236,8 @@ static int lock_dir(const struct root_job *job)
     return by_fd.st_ino == by_name.st_ino ? take_fd(&fd) : -ENOENT;
 }
 
-/* -ENOENT when it is not there yet. */
+/* Reads a finished directory. -ENOENT when it does not exist yet, -EBADMSG when its entries are
+ * damaged. */
 static int reuse(const struct root_job *job, struct root_entries *ret)
 {
     CLEANUP(root_entries_done) struct root_entries entries;
@@ -286,8 +288,8 @@ static int save_entries(int dir_fd, const struct root_entries *entries)
     return r;
 }
 
-/* Removes a directory unless someone holds a lock on it. It loses its name first, so that
- * nobody can find it half empty. */
+/* Removes a directory unless it is locked. Renames it first, so that nobody can find it half
+ * empty. */
 static void remove_unused(int roots_fd, const char *name)
 {
     cleanup_close int fd = openat(roots_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -300,7 +302,8 @@ static void remove_unused(int roots_fd, const char *name)
         (void)fs_remove_tree(roots_fd, trash);
 }
 
-/* Names with a dot are temporary and left over from a crash once they are a minute old. */
+/* Names with a leading dot are temporary. After STALE_TEMPORARY_S they are left over from a
+ * crash. */
 static bool is_left_over(int roots_fd, const char *name)
 {
     struct stat st;
@@ -310,7 +313,8 @@ static bool is_left_over(int roots_fd, const char *name)
            time(NULL) - st.st_mtim.tv_sec > STALE_TEMPORARY_S;
 }
 
-/* Other keys of this name are stale. */
+/* Removes directories of the same name with other keys, which are stale, and leftovers of
+ * crashes. */
 static void remove_stale(const struct root_job *job)
 {
     cleanup_close int fd = openat(job->roots_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -332,7 +336,7 @@ static void remove_stale(const struct root_job *job)
     }
 }
 
-/* Builds in the temporary directory `name` and gives it its final name. */
+/* Builds in the temporary directory `name`, then renames it to its final name. */
 static int build_in(const struct root_job *job, const char *name, struct err *err)
 {
     cleanup_close int fd =
@@ -372,21 +376,21 @@ static int build(const struct root_job *job, struct err *err)
     char name[ID_MAX + 8];
 
     id_make(".new-", name);
-    /* The box's user must be able to read what is made now, whatever ours wants for his own. */
+    /* The user of the box must be able to read the new files, whatever our umask is. */
     mode_t mask = umask(022);
     int r = mkdirat(job->roots_fd, name, 0755) < 0
                 ? err_set(err, ERR_INTERNAL, errno, "%s/roots: %s", job->state, strerror(errno))
                 : build_in(job, name, err);
     (void)umask(mask);
-    /* After a lost race or an error it is still there under its temporary name. */
+    /* After a lost race or an error the directory still has its temporary name. */
     (void)fs_remove_tree(job->roots_fd, name);
     if (r == 0)
         remove_stale(job);
     return r;
 }
 
-/* The programs of a root are no part of its directory, so that all languages which need nothing
- * but the base tree share one. */
+/* The programs of a root are not part of its directory. So all languages that need only the
+ * base tree share one directory. */
 static int add_execs(struct root_entries *entries, const struct strv *execs, struct err *err)
 {
     int r = execs->count > SPAWN_MAX_EXECS ? -E2BIG : 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The curated tree that a box sees. The programs of /usr/bin are links (or copies, where links
- * are not possible) collected once in $HERMES_STATE_DIR/roots, so that a box sees the listed
- * tools and never the host's /usr/bin with its set-uid programs; libraries and language
- * directories are bound read-only; /etc is made up. What every box has is runtimes/base.json.
- */
+/* The root tree of a box. Its /usr/bin holds links (or copies, where links are not possible) of
+ * the listed programs only, so a box never sees the host's /usr/bin with its set-uid programs.
+ * Libraries and language directories are bound read-only; /etc is generated. The result is kept
+ * in $HERMES_STATE_DIR/roots. runtimes/base.json lists what every box has. */
 
 #include "base/err.h"
 #include "lang/runtime.h"
@@ -14,21 +13,22 @@
 struct root_entries {
     struct spawn_entry *items;
     size_t count;
-    int lock_fd;  /* keeps the tool directory from being cleaned up as stale */
-    char key[96]; /* name of the tool directory: another one when the toolchain changes */
+    int lock_fd;  /* shared lock: keeps the directory from being removed as stale */
+    char key[96]; /* name of the directory; it changes when the toolchain changes */
 };
 
-/* Releases the lock too: call it when no box of this root can be running any more. Accepts a
- * struct that root_entries_init made. */
+/* root_entries_done() also releases the lock: call it when no box of this root can be running
+ * any more. It accepts a struct that root_entries_init() made. */
 void root_entries_init(struct root_entries *entries);
 void root_entries_done(struct root_entries *entries);
 
-/* $HERMES_STATE_DIR, else /var/lib/hermes as root, else $XDG_STATE_HOME/hermes or
- * ~/.local/state/hermes. Created 0700 if missing. Returns a descriptor and the path. */
+/* Opens $HERMES_STATE_DIR, else /var/lib/hermes as root, else $XDG_STATE_HOME/hermes or
+ * ~/.local/state/hermes. Creates it with mode 0700 if missing. Returns a descriptor and the
+ * path. */
 int root_state_dir(char **ret_path, struct err *err);
 
-/* Entries for SPAWN_ROOT. Builds or reuses the tool directory; safe against concurrent builders
- * and kill -9 (made under a temporary name and renamed into place). `name` is a short word for
- * the directory's name, such as "c-compile". */
+/* Returns the entries for SPAWN_ROOT. Builds the directory or reuses it. Concurrent builders
+ * and kill -9 do no harm: the directory is made under a temporary name and renamed into place.
+ * `name` is a short word for the directory's name, such as "c-compile". */
 int root_describe(
     const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err);

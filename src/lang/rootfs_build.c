@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See root_build.h. Runs once per root, host and Hermes version, with all the time it needs:
- * what it finds out is written down by lang/rootfs.c and read back in microseconds later.
- * Everything it reads is the operator's: base.json, runtime.json and the host's own
- * directories. */
+/* See rootfs_build.h. Runs once per root tree, host and Hermes version, and may take its time:
+ * lang/rootfs.c saves the result and reads it back in microseconds later. All inputs belong to
+ * the operator: base.json, runtime.json and the host's own directories. */
 
 #include "lang/rootfs_build.h"
 
@@ -70,7 +69,7 @@ static int read_base(const struct root_build *build, struct base_def *base, stru
     return r;
 }
 
-/* Whether executing the file would give more than its caller has. */
+/* Whether executing the file gives the caller more privileges. */
 static bool is_privileged(const char *path, const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
@@ -80,8 +79,8 @@ static bool is_privileged(const char *path, const struct stat *st)
     return (st->st_mode & 0111) != 0 && lgetxattr(path, "security.capability", NULL, 0) > 0;
 }
 
-/* A hard link where possible; a copy across file systems, or where the kernel forbids links to
- * files of other owners (fs.protected_hardlinks). */
+/* Makes a hard link where possible, else a copy: across file systems, or where the kernel
+ * forbids links to files of other owners (fs.protected_hardlinks). */
 static int place_file(const char *source, int dir_fd, const char *name)
 {
     if (linkat(AT_FDCWD, source, dir_fd, name, 0) == 0 || errno == EEXIST)
@@ -98,9 +97,9 @@ static int place_file(const char *source, int dir_fd, const char *name)
     return r;
 }
 
-/* Adds one program under its own name, or under NAME when written "NAME=program", whatever
- * chain of links (/etc/alternatives) leads to it. A program that the host lacks is left out:
- * the toolchain's presence was checked before. */
+/* Adds one program under its own name, or under NAME when written "NAME=program", and follows
+ * any chain of links (/etc/alternatives) to it. Leaves out a program that the host lacks: the
+ * presence of the toolchain was checked before. */
 static int add_tool(const char *tool, int bin_fd, struct err *err)
 {
     static const char *const dirs[] = {"/usr/bin", "/bin", "/usr/sbin", "/sbin"};
@@ -152,8 +151,8 @@ static int fill_bin(
 
     if (bin_fd < 0)
         return fail(err, r < 0 ? r : -errno, "/usr/bin");
-    /* The runtime's own come first, so that its `python3` wins over a base tool of that name.
-     */
+    /* The runtime's programs come first, so that its `python3` wins over a base tool of that
+     * name. */
     for (size_t i = 0; r == 0 && i < build->spec->tools.count; i++)
         r = add_tool(build->spec->tools.items[i], bin_fd, err);
     for (size_t i = 0; r == 0 && i < base->tools.count; i++)
@@ -161,7 +160,7 @@ static int fill_bin(
     return r;
 }
 
-/* Entries written as "path=rest". */
+/* Adds entries written as "path=rest". */
 static int add_pairs(int tree_fd, const struct strv *pairs,
     int (*add)(int tree_fd, const char *path, const char *rest), struct err *err)
 {
@@ -176,8 +175,8 @@ static int add_pairs(int tree_fd, const struct strv *pairs,
     return 0;
 }
 
-/* Binds `source` at `path` and makes the place for it. Below another bind the place is what
- * that one shows; ours is hidden by it and does no harm. */
+/* Binds `source` at `path` and makes the mount point. Below another bind, the mount point is in
+ * that bind's source; ours is hidden and does no harm. */
 static int add_bind(const struct root_build *build, struct root_entries *entries,
     const char *path, const char *source, bool is_dir, struct err *err)
 {
@@ -189,8 +188,8 @@ static int add_bind(const struct root_build *build, struct root_entries *entries
     return r < 0 ? fail(err, r, path) : 0;
 }
 
-/* The dynamic loader's fixed name (/lib64/ld-linux-x86-64.so.2) is a link into the library
- * directory on Debian; the link is repeated rather than its directory bound. */
+/* On Debian the fixed name of the dynamic loader (/lib64/ld-linux-x86-64.so.2) is a link into
+ * the library directory. The link is copied, rather than its directory bound. */
 static int add_loaders(const struct root_build *build, struct root_entries *entries,
     const struct strv *patterns, struct err *err)
 {
@@ -221,7 +220,7 @@ static int mask_file(const struct root_build *build, struct root_entries *entrie
     return r < 0 ? fail(err, r, box_path) : 0;
 }
 
-/* Looks below a bound directory for files that must not be seen with their privileges. */
+/* Covers the privileged files below a bound directory. */
 static int mask_tree(const struct root_build *build, struct root_entries *entries,
     const char *host, const char *box, struct err *err)
 {
@@ -247,7 +246,7 @@ static int mask_tree(const struct root_build *build, struct root_entries *entrie
     return r;
 }
 
-/* Puts a file, a link or a directory with all below it into the tree. */
+/* Puts a file, a link or a whole directory into the tree. */
 static int copy_one(
     const struct root_build *build, const char *host, const char *box, struct err *err)
 {
@@ -256,9 +255,9 @@ static int copy_one(
     int r;
 
     if (lstat(host, &st) < 0)
-        return 0; /* gone while we looked */
+        return 0; /* removed since readdir() */
     if (S_ISLNK(st.st_mode)) {
-        /* A hard link to the link, where possible: no inode of its own. */
+        /* A hard link to the link, where possible: it needs no inode of its own. */
         r = root_tree_parents(build->tree_fd, box);
         if (r == 0 && linkat(AT_FDCWD, host, build->tree_fd, box + 1, 0) < 0) {
             ssize_t n = readlink(host, target, sizeof(target) - 1);
@@ -314,7 +313,7 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
         if (found.count == 0 && !path->optional)
             return err_set(err, ERR_UNAVAILABLE, ENOENT,
                 "%s is missing on this host but a box needs it", path->host);
-        /* With a fixed place in the box only the newest match can have it. */
+        /* With a fixed place in the box, only the newest match is used. */
         size_t count = path->box != NULL && found.count > 1 ? 1 : found.count;
         for (size_t k = 0; r == 0 && k < count; k++) {
             const char *box = path->box != NULL ? path->box : found.items[k];
@@ -325,7 +324,7 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
     return r;
 }
 
-/* What base.json and runtime.json describe. */
+/* Adds everything that base.json and runtime.json describe. */
 static int add_curated(
     const struct root_build *build, struct root_entries *entries, struct err *err)
 {
@@ -346,7 +345,7 @@ static int add_curated(
     return bind_paths(build, build->spec, entries, err);
 }
 
-/* The host's whole tree in place of a curated one: for controls. */
+/* Adds the host's whole tree instead of a curated one, for the controls of the selftest. */
 static int add_host(
     const struct root_build *build, struct root_entries *entries, struct err *err)
 {

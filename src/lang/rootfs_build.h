@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Makes the tree of a root and the list of its entries; lang/rootfs.c decides when. */
+/* Makes a root tree and the list of its entries. lang/rootfs.c decides when. */
 
 #include "base/err.h"
 #include "lang/rootfs.h"
 
-/* Fills the empty directory tree_fd, which the spawner will find later as DIR_PATH/tree beside
- * an empty file DIR_PATH/empty, and lists the entries. `base_path` and `base_text` are
- * base.json. Set-uid files, set-gid files and files with capabilities do not get into the tree
- * and are covered by the empty file where a bound directory has one. */
+/* Fills the empty directory tree_fd and lists the entries. The spawner will find it as
+ * DIR_PATH/tree, beside an empty file DIR_PATH/empty. `base_path` and `base_text` are those of
+ * base.json. Set-uid files, set-gid files and files with capabilities are left out of the tree;
+ * in a bound directory the empty file covers them. */
 struct root_build {
     const struct root_spec *spec;
     const char *base_path;

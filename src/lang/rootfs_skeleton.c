@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See root_tree.h. Made once per root and mounted ever after: a box costs one mount instead of
- * forty directories, links and files. */
+/* See rootfs_skeleton.h. The tree is made once per root and mounted for every box: a box costs
+ * one mount instead of forty directories, links and files. */
 
 #include "lang/rootfs_skeleton.h"
 
@@ -23,7 +23,7 @@ static const struct {
     const char *path, *target;
 } fixed_links[] = {
     {"/dev/fd", "/proc/self/fd"},
-    {"/dev/ptmx", "pts/ptmx"}, /* there in sessions only */
+    {"/dev/ptmx", "pts/ptmx"}, /* /dev/pts is mounted in sessions only */
     {"/dev/stdin", "/proc/self/fd/0"},
     {"/dev/stdout", "/proc/self/fd/1"},
     {"/dev/stderr", "/proc/self/fd/2"},
@@ -35,7 +35,7 @@ static const struct {
 } devices[] = {
     {"/dev/null", 1, 3}, {"/dev/zero", 1, 5}, {"/dev/full", 1, 7}, {"/dev/random", 1, 8},
     {"/dev/urandom", 1, 9},
-    {"/dev/tty", 5, 0}, /* whoever has one: nobody but who sits at a session's terminal */
+    {"/dev/tty", 5, 0}, /* needs a controlling terminal, which only sessions have */
 };
 
 int root_entry_add(
@@ -85,17 +85,18 @@ int root_tree_file(int tree_fd, const char *path, const char *text)
     return fd < 0 ? fd : fs_write_all(fd, text, strlen(text));
 }
 
+/* The major number of /dev/null, /dev/zero and the like. */
 enum { MEMORY_DEVICES = 1 };
 
-/* Root makes the nodes: one mount less to copy for every box each. In a user namespace, or
- * without CAP_MKNOD, they can only be bound. */
+/* Root makes the nodes, which saves every box one mount for each. In a user namespace, or
+ * without CAP_MKNOD, the nodes of the host can only be bound. */
 static int add_device(
     int tree_fd, struct root_entries *entries, const char *path, dev_t number, bool *ret_made)
 {
     *ret_made = mknodat(tree_fd, path + 1, S_IFCHR | 0666, number) == 0;
     if (*ret_made)
         return fchmodat(tree_fd, path + 1, 0666, 0) < 0 ? -errno : 0;
-    if (major(number) != MEMORY_DEVICES) /* one can do without */
+    if (major(number) != MEMORY_DEVICES) /* /dev/tty is optional */
         return 0;
     int r = root_tree_file(tree_fd, path, "");
     return r < 0 ? r : root_entry_add(entries, ENTRY_DEVICE, path, path);

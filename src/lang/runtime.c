@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The registry: which directories hold runtimes, and loading all of them or just one. `hermes
- * run` needs one language and must start at once, so the others are not parsed: a file is read
- * whole only if its text contains the wanted word in quotes, which costs a few microseconds per
- * file and needs no index that could fall out of step. */
+/* The registry: finds the directories that hold runtimes and loads all runtimes or just one.
+ * `hermes run` needs one language and must start at once, so other files are not parsed: a file
+ * is parsed only if its text contains the wanted word in quotes. That costs a few microseconds
+ * per file and needs no index that could fall out of step. */
 
 #include "lang/runtime.h"
 
@@ -22,9 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a runtime.json, bytes of an sdk file, characters of a runtime's name. */
 enum { RUNTIME_FILE_MAX = 64 * 1024, SDK_FILE_MAX = 64 * 1024, NAME_LEN_MAX = 64 };
 
-/* What is looked for; all NULL means everything. */
+/* The runtime to load; all NULL: every runtime. */
 struct wanted {
     const char *word;      /* a name or alias */
     const char *extension; /* ".py", or NULL */
@@ -47,8 +48,8 @@ const struct runtime *runtime_find(const struct runtime_registry *reg, const cha
     return NULL;
 }
 
-/* base.json lies beside the runtimes of every installation, so it tells one from a directory
- * that only happens to be called runtimes. */
+/* Every installation has base.json beside its runtimes. So its presence tells such a directory
+ * from one that only happens to be called runtimes. */
 static bool is_main_dir(const char *dir)
 {
     cleanup_free char *base = xasprintf("%s/base.json", dir);
@@ -116,8 +117,8 @@ static bool matches(const struct runtime *rt, const struct wanted *wanted)
            (wanted->extension != NULL && strv_has(&rt->extensions, wanted->extension));
 }
 
-/* A name or alias may stand for one runtime only; an operator's directory cannot take one over.
- */
+/* A name or alias may stand for one runtime only: an operator's directory cannot replace a
+ * runtime. */
 static int check_unique(
     const struct runtime_registry *reg, const struct runtime *rt, struct err *err)
 {
@@ -133,7 +134,7 @@ static int check_unique(
     return 0;
 }
 
-/* Adds dir/name/runtime.json if it is what is wanted. A directory without one is no runtime. */
+/* Adds dir/name/runtime.json if it is wanted. Ignores a directory without that file. */
 static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, const char *name,
     const struct wanted *wanted, struct err *err)
 {
@@ -182,7 +183,7 @@ static int load_dir(
     if (d == NULL)
         return err_set(
             err, ERR_INVALID, errno, "%s: cannot list runtimes: %s", dir, strerror(errno));
-    /* A name needs no search. */
+    /* A runtime's name is the name of its directory: no search is needed. */
     if (wanted->word != NULL && is_plain_name(wanted->word))
         r = load_one(reg, dirfd(d), dir, wanted->word, wanted, err);
     if (r < 0 || (wanted->word != NULL && reg->count > 0))

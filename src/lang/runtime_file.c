@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Turns runtime.json into a struct runtime. The toolchain is looked for before paths are read,
- * because {home} in them stands for the directory that was found; where nothing was found the
- * roots stay empty and `missing` says what to install. Nothing is executed here. */
+ * because {home} in paths stands for its directory. When no toolchain is found, the roots stay
+ * empty and `missing` says what to install. Nothing is executed here. */
 
 #include "lang/runtime_file.h"
 
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Most ready boxes of one stage, and most MiB of base_mb. */
 enum { PARK_MAX = 64, PARK_BASE_MAX_MB = 1024 };
 
 static void root_spec_done(struct root_spec *spec)
@@ -70,7 +71,7 @@ void runtime_done(struct runtime *rt)
     *rt = (struct runtime){0};
 }
 
-/* The first file of `requires` that is missing; NULL when all are there. */
+/* The first missing file of `requires`; NULL when all exist. */
 static const char *missing_file(const struct strv *requires)
 {
     for (size_t i = 0; i < requires->count; i++) {
@@ -80,7 +81,7 @@ static const char *missing_file(const struct strv *requires)
     return NULL;
 }
 
-/* Looks for HOME/program along the pattern of one candidate. */
+/* Returns the first directory that matches the pattern and contains the program. */
 static char *find_home(const char *pattern, const char *program)
 {
     cleanup_free char *expanded = hostpath_expand(pattern);
@@ -98,9 +99,9 @@ static char *find_home(const char *pattern, const char *program)
     return NULL;
 }
 
-/* Tries one candidate; on success takes over its home, and its own tools, paths and variables
- * go into the stage that uses the toolchain (their templates are checked with that stage's).
- * Returns 1 when it is there, 0 when not. */
+/* Tries one candidate. On success the runtime gets its home, and the candidate's tools, paths
+ * and variables go into the stage that uses the toolchain. Templates are checked with that
+ * stage's. Returns 1 when the toolchain exists, 0 when not. */
 static int try_candidate(struct json_at at, struct runtime *rt)
 {
     static const char *const keys[] = {
@@ -177,7 +178,8 @@ static int check_templates(
     return 0;
 }
 
-/* argv[0] becomes a program of the root: a fixed absolute path, with {home} at most. */
+/* Makes argv[0] a program of the root. It must be a fixed absolute path; {home} is allowed at
+ * its beginning. */
 static int add_exec(struct json_at at, const char *key, const struct strv *argv,
     const struct runtime *rt, struct root_spec *root)
 {
@@ -220,7 +222,7 @@ static int read_project(struct json_at at, const struct runtime *rt, struct stag
     return add_exec(project, "argv", &stage->project_argv, rt, root);
 }
 
-/* A program of its own comes before sh, which is the last. */
+/* Reads `park`. Its program is added before sh, which must be the last program of the root. */
 static int read_park(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {

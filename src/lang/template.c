@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See template.h. Templates are checked when a runtime.json is loaded, so expansion can only
- * fail for a value that the request did not bring. */
+/* See template.h. Templates are checked when runtime.json is loaded, so expansion fails only
+ * for a value that the request did not provide, or for a result that is too long. */
 
 #include "lang/template.h"
 
@@ -15,12 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of one expanded argument. */
 enum { TEMPLATE_MAX = 64 * 1024 };
 
 struct word {
     const char *name;
     size_t offset;
-    bool is_file; /* a name from the request: made safe before use */
+    bool is_file; /* the value is a file name of the request: template_safe_name() applies */
 };
 
 static const struct word words[] = {
@@ -66,7 +67,7 @@ static size_t name_length(const char *s)
     return len;
 }
 
-/* Applies "*3/4" up to the closing brace. Returns where it stopped: at '}' when well formed. */
+/* Applies "*3/4" up to the closing brace. Returns the end, which is at '}' when well formed. */
 static const char *arithmetic(const char *s, uint64_t *value)
 {
     while (*s != '\0' && strchr("*/+-", *s) != NULL && isdigit((unsigned char)s[1])) {
@@ -87,7 +88,7 @@ static const char *arithmetic(const char *s, uint64_t *value)
     return s;
 }
 
-/* A whole-argument list such as {args}; NULL when text is none. */
+/* The list when text is exactly one list such as {args}, else NULL. */
 static const struct word *whole_list(const char *text)
 {
     size_t len = text[0] == '{' ? name_length(text + 1) : 0;
@@ -177,7 +178,7 @@ static uint64_t limit_number(const struct limit_info *info, const struct run_lim
     return (value + info->scale - 1) / info->scale;
 }
 
-/* Appends what {name...} stands for; *at points behind '{' and is moved onto '}'. */
+/* Appends the value of {name...}. *at points behind '{' and moves to '}'. */
 static int expand_word(
     const char **at, const struct template_vars *vars, struct buf *out, const char **ret_name)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Versions of the toolchains, for `hermes runtimes` and GET /v1/runtimes. Commands are the
- * operator's (runtime.json) and run on the host, without a shell and with an empty environment,
- * all at once; R alone takes a quarter of a second. What they said is kept in the state
- * directory together with the program's inode, size and time, and asked again when one of these
- * changes. */
+/* Versions of the toolchains, for `hermes runtimes` and GET /v1/runtimes. The commands come
+ * from the operator (runtime.json). They run on the host, without a shell and with a fixed
+ * small environment, all at once, because R alone takes a quarter of a second. Results are kept
+ * in the state directory together with the program's inode, size and time, and are renewed when
+ * one of these changes. */
 
 #include "lang/runtime.h"
 
@@ -33,10 +33,10 @@
 
 enum { VERSION_TIMEOUT_MS = 10000, VERSION_TEXT_MAX = 4096, CACHE_MAX = 256 * 1024 };
 
-/* One command under way. */
+/* One running command. */
 struct query {
     struct runtime *rt;
-    char identity[96]; /* of the program's file */
+    char identity[96]; /* inode, size and time of the program's file */
     struct strv argv;
     struct buf text;
     pid_t pid;
@@ -50,7 +50,7 @@ static void query_done(struct query *q)
     close_fd(&q->fd);
 }
 
-/* {home} at the beginning of the program is the only placeholder here. */
+/* Builds the argument list. {home} at the beginning of the program is the only placeholder. */
 static int make_argv(struct query *q)
 {
     const struct strv *templates = &q->rt->version_argv;
@@ -73,7 +73,7 @@ static int make_argv(struct query *q)
 
 static void start(struct query *q)
 {
-    /* Not a directory that is missing: go would make it, to keep its counters there. */
+    /* HOME is not a missing directory: go would create one for its counters. */
     static char *const env[] = {(char *)"PATH=/usr/bin:/bin", (char *)"HOME=/dev/null",
         (char *)"LANG=C.UTF-8", (char *)"DENO_NO_UPDATE_CHECK=1", (char *)"NO_COLOR=1", NULL};
     posix_spawn_file_actions_t actions;
@@ -111,7 +111,7 @@ static char *find_number(const char *text)
     return NULL;
 }
 
-/* Reads all answers until every command has ended or time is up. */
+/* Reads all output until every command has ended or VERSION_TIMEOUT_MS have passed. */
 static void read_answers(struct query *queries, size_t count)
 {
     uint64_t end_ms = clock_ms() + VERSION_TIMEOUT_MS;

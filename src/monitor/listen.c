@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Listening sockets. They belong to the monitor, so that ports below 1024 need no right of the
- * server's and a restart of the server refuses nobody: who connects meanwhile waits. */
+/* Listening sockets. The monitor owns them. So the server needs no right for ports below 1024,
+ * and clients that connect while the server restarts wait instead of being refused. */
 
 #include "monitor/monitor.h"
 
@@ -24,7 +24,7 @@
 
 enum { BACKLOG = 4096, SYSTEMD_FIRST_FD = 3 };
 
-/* Calls fn for every "ADDR:PORT" of the settings; stops at a negative answer. */
+/* Calls fn for every "ADDR:PORT" of the settings. Stops when fn returns a negative value. */
 static int each_address(const struct config *c, int (*fn)(void *, const char *), void *context)
 {
     if (!c->listen[0]) {
@@ -75,7 +75,8 @@ static bool is_loopback(const struct sockaddr *addr)
     "is not loopback and there is no key: set API_TOKEN or keys_file, or "                     \
     "HERMES_ALLOW_UNAUTHENTICATED=1 to serve everybody"
 
-/* Addresses that strangers reach are served with keys only, unless the operator insists. */
+/* An address that others can reach needs a key, unless the operator has set
+ * allow_unauthenticated. */
 static bool may_serve(const struct monitor *m, const struct sockaddr *addr)
 {
     return m->keys.count || m->config.allow_unauthenticated || is_loopback(addr);
@@ -171,7 +172,8 @@ static int open_one(void *context, const char *text)
                : 0;
 }
 
-/* Removes the socket that a killed monitor left; one that answers stays. */
+/* Removes the socket file of a monitor that was killed. A socket that accepts connections
+ * stays. */
 static int clear_path(const struct sockaddr_un *addr)
 {
     struct stat st;
@@ -211,8 +213,8 @@ static int open_unix(struct monitor *m, struct err *err)
     return 0;
 }
 
-/* How many sockets the service manager opened for us, from descriptor 3 on. The variables name
- * the process they are meant for; those of somebody above us are not ours. */
+/* Number of sockets that the service manager opened for this process, from descriptor 3 on.
+ * LISTEN_PID names the process they are for; variables inherited from a parent are ignored. */
 static uint32_t count_activated(void)
 {
     const char *pid = getenv("LISTEN_PID");
@@ -257,7 +259,7 @@ static int take_activated(struct monitor *m, uint32_t count, struct err *err)
         int r = check_activated(m, fd, err);
         if (r < 0)
             return r;
-        /* Out of the low numbers, which children use for themselves. */
+        /* Children use low descriptor numbers for other purposes. */
         int moved = fcntl(fd, F_DUPFD_CLOEXEC, 64);
         if (moved < 0 || fcntl(moved, F_SETFL, fcntl(moved, F_GETFL) | O_NONBLOCK) < 0)
             return err_set(err, ERR_INTERNAL, errno, "LISTEN_FDS: %s", strerror(errno));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-monitor, which `hermes serve` becomes. Everything that can be wrong with the settings
- * is said at once, before anything is started. */
+/* hermes-monitor: `hermes serve` executes it. It reports all problems of the settings at once,
+ * before it starts anything. */
 
 #include "monitor/monitor.h"
 
@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Namespaces waiting for their box: enough for a burst, each costs the kernel some 100 KiB. */
+/* Network namespaces kept ready. Enough for a burst; each costs Linux about 100 KiB. */
 enum { NETWORKS_READY = 4 };
 
 enum {
@@ -46,7 +46,7 @@ static void print_text(int (*write_text)(struct buf *to), const char *before)
     (void)printf("%s%s", before, text.data ? text.data : "");
 }
 
-/* `--help` and `--settings` (the table of docs/configuration.md). */
+/* Answers `--help` and `--settings` (the table of docs/configuration.md). */
 static bool answer_only(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -63,9 +63,9 @@ static bool answer_only(int argc, char **argv)
     return false;
 }
 
-/* An id that is nobody's. Not `nobody`: other services run as that, and could read what the
- * server keeps. These are left free by distributions (systemd's table of uids, Debian's policy)
- * and exist in a container with 65,536 ids, too. */
+/* An unused user id. Not `nobody`: other services run as that user and could read the server's
+ * files. Distributions leave these ids free (systemd's table of uids, Debian's policy), and
+ * they exist in a container with 65,536 ids too. */
 static uid_t find_free_id(void)
 {
     for (uid_t id = FREE_ID_FIRST; id <= FREE_ID_LAST; id++) {
@@ -75,7 +75,7 @@ static uid_t find_free_id(void)
     return 0;
 }
 
-/* The user of the server: the one named, else `hermes`, else an id of its own. */
+/* Chooses the server's user: the configured one, else `hermes`, else an unused id. */
 static void choose_user(struct monitor *m, struct strv *problems)
 {
     m->uid = geteuid();
@@ -103,7 +103,7 @@ static void choose_user(struct monitor *m, struct strv *problems)
     m->config.user = chosen;
 }
 
-/* Everything that the settings alone can have wrong. */
+/* Reports everything that is wrong with the settings themselves. */
 static int read_settings(struct monitor *m, int argc, char **argv)
 {
     struct strv problems = {0};
@@ -118,8 +118,8 @@ static int read_settings(struct monitor *m, int argc, char **argv)
     return bad ? -EINVAL : 0;
 }
 
-/* The state directory is ours; only `server` in it belongs to the server, which could otherwise
- * exchange the trees that boxes see. */
+/* The state directory belongs to root. Only `server` in it belongs to the server: otherwise the
+ * server could replace the root trees that boxes see. */
 static int open_state(struct monitor *m, struct err *err)
 {
     cleanup_free char *state = NULL;
@@ -147,7 +147,7 @@ static int open_state(struct monitor *m, struct err *err)
     return 0;
 }
 
-/* No box may be promised more than there is, and the host keeps processes for itself. */
+/* Bounds the maxima by the machine, and leaves processes to the host. */
 static void fit_machine(struct config *c)
 {
     if (!c->memory_mb)

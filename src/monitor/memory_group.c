@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The server's own control group: the bound behind the count of core/memory_plan.h. It is named
- * and locked like the leaves of boxes (spawn/cgroup.h), so a free lock means a dead owner, and
- * the next monitor removes what a killed one left. It lies in the monitor's own group where
- * that can have children with limits: limits above it hold for the server as well. */
+/* The server's own control group. It backs up the server's own memory count
+ * (state/memory_plan.h). The group is named and locked like the leaves of boxes
+ * (cgroup/cgroup.h): a free lock means that its owner is dead, and the next monitor removes it.
+ * If possible the group lies in the monitor's own group, so that limits above apply to the
+ * server too. */
 
 #include "monitor/monitor.h"
 
@@ -30,12 +31,12 @@
 
 enum { HEX_DIGITS = 32 };
 
-/* Where the limit is written; those that are not there are done without, but for the first. */
+/* Files that take the limit. Only the first must exist. */
 static const char *const v1_files[] = {
     "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"};
 static const char *const v2_files[] = {"memory.max"};
 
-/* Our path in the tree of the controller, from the text of /proc/self/cgroup; NULL for none. */
+/* The path of our group, from the text of /proc/self/cgroup; NULL when there is none. */
 static char *own_path(const char *text, bool v2)
 {
     const char *mark = v2 ? "0::" : ":memory:";
@@ -51,7 +52,8 @@ static bool is_group(const char *name)
     return str_has_prefix(name, PREFIX) && strlen(name) == strlen(PREFIX) + HEX_DIGITS;
 }
 
-/* Removes groups of dead monitors; with processes in them they stay for the next time. */
+/* Removes groups of dead monitors. A group that still has processes stays until the next time.
+ */
 static void sweep(int parent_fd)
 {
     int fd = openat(parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -89,7 +91,7 @@ static int write_limit(int fd, bool v2, uint64_t bytes)
     return 0;
 }
 
-/* Makes the group below a directory. On v2 that has to hand on the controller. */
+/* Makes the group below a directory. On v2 that directory must enable the memory controller. */
 static int make_below(struct memory_group *g, const char *dir, bool v2, uint64_t bytes)
 {
     char enabled[512];
@@ -115,8 +117,8 @@ static int make_below(struct memory_group *g, const char *dir, bool v2, uint64_t
     return 0;
 }
 
-/* In our own group, the one above it (boxes have moved us into a leaf then) or, for root, at
- * the top: the first that can. */
+/* Tries our own group, then the group above it (the spawner may have moved us into a leaf),
+ * then, for root, the top. */
 static int make_group(struct memory_group *g, uint64_t bytes)
 {
     char text[8192];

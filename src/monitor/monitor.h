@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* hermes-monitor: root, or the user who starts it; reads settings and keys, binds, starts the
- * spawner and the server, and starts either again when it dies. */
+/* hermes-monitor runs as root, or as the user who starts it. It reads settings and keys, opens
+ * the listening sockets, starts the spawner and the server, and restarts either when it dies.
+ */
 
 #include "base/err.h"
 #include "run/engine.h"
@@ -22,37 +23,39 @@ struct memory_group {
 };
 
 struct monitor {
-    struct config config; /* as the server gets it */
+    struct config config; /* what the server will get */
     struct keys keys;
     struct runtime_registry runtimes;
     struct engine *engine;
     struct engine_options engine_options;
-    struct buf table; /* of the engine that the server knows */
+    struct buf table; /* the engine table that the server has */
     int listen_fds[MONITOR_MAX_LISTEN];
     unsigned listen_count;
-    char *unix_path;  /* to be removed at the end; "" for none */
-    char *server_dir; /* what the server may write to */
+    char *unix_path;  /* socket file to remove at the end; NULL for none */
+    char *server_dir; /* directory that the server may write to */
     int lock_fd;
     struct memory_group memory_group;
-    uid_t uid; /* of the server */
+    uid_t uid; /* user and group of the server */
     gid_t gid;
 };
 
-/* listen.c: binds what the settings name, or takes the sockets of the service manager. */
+/* listen.c: opens the addresses of the settings, or takes the sockets of the service manager.
+ */
 int listen_open(struct monitor *m, struct err *err);
 void listen_close(struct monitor *m);
 
-/* Adds a problem for every address that is not loopback while there is no key. */
+/* Adds a problem for every invalid address, and for every address that is not loopback when
+ * there is no key. */
 void listen_check(const struct monitor *m, struct strv *problems);
 
-/* memory_group.c: makes the group, or says in the log why there is none. On v2 a spawner must
- * have been started, which prepares the group above. */
+/* memory_group.c: makes the control group, or logs why there is none. On cgroup v2 the spawner
+ * must have started before: it prepares the group above. */
 void memory_group_open(struct memory_group *g, uint64_t limit_mb);
-int memory_group_join(const struct memory_group *g); /* the caller enters it */
-void memory_group_close(struct memory_group *g);     /* nobody may be in it any more */
+int memory_group_join(const struct memory_group *g); /* moves the calling process into it */
+void memory_group_close(struct memory_group *g);     /* no process may be in it any more */
 
-/* notify.c: tells the service manager, if there is one: "READY=1". */
+/* notify.c: sends a state such as "READY=1" to the service manager, if there is one. */
 void notify_send(const char *state);
 
-/* supervise.c: starts both and watches them until SIGTERM; returns the exit status. */
+/* supervise.c: starts both programs and watches them until SIGTERM. Returns the exit status. */
 int supervise(struct monitor *m);

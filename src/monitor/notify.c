@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* systemd's notification protocol: one datagram. A library for this would be larger than the
- * program. */
+/* systemd's notification protocol. It is one datagram, for which a library is not worth it. */
 
 #include "monitor/monitor.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starting the two programs, and starting either again. The spawner's table is registered and
- * sealed before the server exists; a new spawner gets the same table, and the server learns its
+/* Starts the spawner and the server, and restarts either. The spawner's table is registered and
+ * sealed before the server exists. A new spawner gets the same table, and the server gets its
  * control socket. One poll() covers signals, the server's socket and the next restart. */
 
 #include "monitor/monitor.h"
@@ -29,30 +29,32 @@
 extern char **environ;
 
 enum {
+    /* A program that dies is restarted after BACKOFF_MIN_MS. The wait doubles with each death
+     * up to BACKOFF_MAX_MS, and starts over after STABLE_MS without one. */
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 10000,
     STABLE_MS = 30000,
-    STOP_EXTRA_MS = 10000,
+    STOP_EXTRA_MS = 10000, /* beyond the grace period, before SIGKILL */
     KILL_AGAIN_MS = 1000
 };
 
-/* When something that died may be started again. */
+/* When a program that died may be restarted. */
 struct backoff {
     uint64_t started_ms;
     uint64_t wait_ms;
-    uint64_t due_ms; /* 0: it runs */
+    uint64_t due_ms; /* 0: it is running */
 };
 
 struct supervisor {
     struct monitor *monitor;
     int signal_fd;
-    int channel; /* to the server; -1 without one */
+    int channel; /* handover socket to the server; -1 without one */
     pid_t server;
-    bool is_ready;  /* the server said so */
-    bool was_ready; /* some server did */
+    bool is_ready;  /* this server has sent HANDOVER_READY */
+    bool was_ready; /* an earlier server did */
     bool is_stopping;
-    uint64_t kill_ms; /* when a server that does not stop is killed */
-    int status;       /* of the monitor when it gives up */
+    uint64_t kill_ms; /* when a server that does not stop gets SIGKILL */
+    int status;       /* exit status of the monitor */
     struct backoff server_backoff, spawner_backoff;
 };
 
@@ -72,8 +74,8 @@ static void backoff_died(struct backoff *b)
     b->due_ms = now + b->wait_ms;
 }
 
-/* Starts a spawner, registers and seals. *ret_changed tells whether its table is another than
- * the one the server knows. */
+/* Starts a spawner, registers and seals its table. *ret_changed says whether the table differs
+ * from the one that the server has. */
 static int start_spawner(struct supervisor *s, bool *ret_changed)
 {
     struct monitor *m = s->monitor;
@@ -99,7 +101,7 @@ static int start_spawner(struct supervisor *s, bool *ret_changed)
     return 0;
 }
 
-/* The server's environment: ours without secrets. */
+/* Our environment without secret settings, for the server. */
 static char **server_environment(void)
 {
     size_t count = 0;
@@ -192,7 +194,7 @@ static int start_server(struct supervisor *s)
     backoff_began(&s->server_backoff);
     int r = send_hello(s->monitor, s->channel);
     if (r < 0)
-        close_fd(&s->channel); /* it waits for nothing then and ends */
+        close_fd(&s->channel); /* the server then reads end of file and exits */
     return r;
 }
 
@@ -217,7 +219,7 @@ static void on_server_end(struct supervisor *s, int status)
     s->server = -1;
     if (s->is_stopping)
         return;
-    if (!s->was_ready) { /* it said why; trying again would not help */
+    if (!s->was_ready) { /* the server has logged why; a restart would not help */
         s->status = WIFEXITED(status) ? WEXITSTATUS(status) : 125;
         s->is_stopping = true;
         return;
@@ -266,9 +268,9 @@ static void on_channel(struct supervisor *s)
     unsigned count = 0;
     int r = handover_receive(s->channel, &kind, fds, &count);
     for (unsigned i = 0; r > 0 && i < count; i++)
-        (void)close(fds[i]); /* a server has nothing to give us */
+        (void)close(fds[i]); /* a server never sends descriptors */
     if (r <= 0) {
-        close_fd(&s->channel); /* SIGCHLD tells the rest */
+        close_fd(&s->channel); /* SIGCHLD follows */
     } else if (kind == HANDOVER_READY && !s->is_ready) {
         s->is_ready = true;
         notify_send("READY=1");
@@ -277,7 +279,8 @@ static void on_channel(struct supervisor *s)
     }
 }
 
-/* Starts what is due. A server whose table is no longer right is replaced with the spawner. */
+/* Starts what is due. A server whose table is outdated is stopped, and then restarted with the
+ * new one. */
 static void restart(struct supervisor *s)
 {
     uint64_t now = clock_ms();
@@ -322,7 +325,7 @@ static int block_signals(void)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGHUP); /* the terminal is gone */
+    (void)sigaddset(&set, SIGHUP); /* the terminal was closed */
     (void)sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -346,7 +349,8 @@ int supervise(struct monitor *m)
             on_signal(&s);
         if (s.is_stopping && s.server > 0 && clock_ms() >= s.kill_ms) {
             (void)kill(s.server, SIGKILL);
-            s.kill_ms = clock_ms() + KILL_AGAIN_MS; /* the kernel may hold it for a while */
+            /* The process may be stuck in Linux for a while. */
+            s.kill_ms = clock_ms() + KILL_AGAIN_MS;
         }
     }
     engine_close(m->engine);

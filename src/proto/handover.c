@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See handover.h. Used by the monitor and by hermes-server's main. */
+/* See handover.h. Linked into the monitor and hermes-server. */
 
 #include "proto/handover.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a stranger gave for one box: arguments, environment, files to write, globs to collect.
- * It travels in a sealed memfd that only processes read which have the payload's uid and no
- * capability left (payload.c, collect.c). run/package.c writes it.
+/* The package of one box: arguments, environment, files to write, globs to collect. All of it
+ * is untrusted. It travels in a sealed memfd, and only processes with the payload's uid and no
+ * capability parse it (box/payload.c, box/collect.c). run/package.c writes it. A zygote has a
+ * package too, written by the trusted side.
  *
  * Layout, all integers native: struct job_header; argc + envc + globc strings, each ending in
  * NUL, in that order (strings_len bytes in all); padding to 8; then for each file struct
@@ -36,15 +37,17 @@ struct job_file {
     uint64_t size;
 };
 
-/* What comes back on the collect pipe, and is hostile to its reader: a sequence of struct
- * collect_record, each followed by name_len bytes of name (no NUL) and size bytes of content,
- * closed by one of kind COLLECT_END. */
+/* What the collector sends back on the collect pipe: a sequence of struct collect_record, each
+ * followed by name_len bytes of name (no NUL) and size bytes of content, closed by one of kind
+ * COLLECT_END. The reader must not trust it. */
 enum collect_kind {
     COLLECT_FILE = 1,
     COLLECT_NOT_REGULAR, /* a link, fifo, socket or device: named, never opened */
-    COLLECT_TOO_LARGE,   /* past the byte limit: named, size says how large, no content */
-    COLLECT_UNREADABLE,  /* error has the errno */
-    COLLECT_END,         /* error is 0, or -E2BIG when a cap cut the walk short */
+    COLLECT_TOO_LARGE, /* larger than what is left of collect_max_bytes: size says how large, no
+                          content */
+    COLLECT_UNREADABLE, /* error has the errno */
+    COLLECT_END, /* error is 0, -E2BIG when a cap cut the walk short, or another negative errno
+                  */
 };
 
 struct collect_record {
@@ -52,5 +55,5 @@ struct collect_record {
     uint32_t name_len;
     uint32_t executable;
     int32_t error;
-    uint64_t size; /* COLLECT_TOO_LARGE: of the file, and no bytes follow */
+    uint64_t size; /* COLLECT_TOO_LARGE: size of the file; no bytes follow */
 };

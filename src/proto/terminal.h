@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A terminal in a session: what the server and two processes in the box (terminal.c) say to
- * each other over a unix stream socket. Box init forks a watcher on COMMAND_TERMINAL, and that
- * the process that becomes the shell, which opens the terminal while it still is code of ours.
+/* A terminal in a session: the messages between the server and two processes in the box
+ * (box/terminal.c) over a unix stream socket. On COMMAND_TERMINAL box init forks a watcher. The
+ * watcher forks the process that becomes the shell. That process opens the terminal before it
+ * executes the shell.
  *
- *   TERMINAL_MASTER, with the terminal's other end; the server sends TERMINAL_GO when it has
- *   set it up, and the shell is executed, or
- *   TERMINAL_FAILED with a negative errno;
- *   TERMINAL_ENDED with the shell's wait status.
+ *   TERMINAL_MASTER  with the master end of the terminal. The server sets the terminal up and
+ *                    sends TERMINAL_GO; then the shell is executed
+ *   TERMINAL_FAILED  with a negative errno
+ *   TERMINAL_ENDED   with the shell's wait status
  *
- * When the server closes the socket, a shell that its hangup has not ended is killed. */
+ * When the server closes the socket, the terminal hangs up. A shell that survives the hangup is
+ * killed. */
 
 #include <stdint.h>
 
@@ -22,6 +24,6 @@ struct terminal_word {
 };
 
 enum {
-    TERMINAL_PTYS = 8, /* of one box, those that its code opens included */
+    TERMINAL_PTYS = 8, /* terminals of one box, including those that user code opens */
     TERMINAL_GO = 'g',
 };

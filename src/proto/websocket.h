@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What both sides of a WebSocket's opening (RFC 6455) compute; the frames are libwslay's. */
+/* The handshake of a WebSocket (RFC 6455), for client and server. libwslay does the frames. */
 
 #include <stdbool.h>
 
 enum { WEBSOCKET_ACCEPT = 29 };
 
-/* The answer to a client's key; false when it is none. */
+/* Computes Sec-WebSocket-Accept from Sec-WebSocket-Key; false when the key is malformed. */
 bool websocket_accept(const char *key, char ret[WEBSOCKET_ACCEPT]);
 
-/* Whether a header that is a list, or NULL, has this word. */
+/* Whether a comma-separated header value contains `word`, in any case. `list` may be NULL. */
 bool websocket_has_word(const char *list, const char *word);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the spawner (spawn/zygote.c) and the library that an interpreter loads (warm/warm.c) say
- * to each other, over descriptor 3 of a zygote or over the socket of a parked box. */
+/* The messages between the spawner (spawn/zygote.c, spawn/box_parked.c) and the library that an
+ * interpreter loads (warm/warm.c): on descriptor 3 of a zygote, and on the package socket of a
+ * ready box. */
 
 #include "proto/spawn.h"
 
@@ -10,15 +11,17 @@
 
 enum {
     ZYGOTE_SOCKET_FD = 3,
-    ZYGOTE_STAGE_FD, /* the top of the root's mount namespace, outside the zygote's own / */
-    ZYGOTE_LIFE_FD,  /* the spawner's, for boxes: inside_follow() */
+    ZYGOTE_STAGE_FD, /* the top of the root's mount namespace; the zygote itself is in a chroot
+                        below it */
+    ZYGOTE_LIFE_FD,  /* the spawner's life file, for inside_follow() in boxes */
 };
 
-/* Descriptors: the box's link, `join_count` control groups to be joined, the one to be cloned
- * into if has_into, the network namespace if has_network, then either the socket on which the
- * job will come (parked) or the job, stdout, stderr, stdin if BOX_STDIN, and the collect pipe
- * if BOX_COLLECT or the channel if BOX_CHANNEL. Answered by struct zygote_reply, with a pidfd
- * when pid is positive, and the network namespace if that is new. */
+/* Request for one box. Descriptors: the box's end of the init link, `join_count` control groups
+ * to join, the one to clone into if has_into, the network namespace if has_network. A ready box
+ * (is_parked) then gets its end of the package socket. Any other box gets the package, stdout,
+ * stderr, stdin if BOX_STDIN, and the collect pipe if BOX_COLLECT or the channel if
+ * BOX_CHANNEL. The answer is a struct zygote_reply, with a pidfd if a process was cloned, and
+ * with the network namespace if the clone made a new one. */
 struct zygote_request {
     struct spawn_box box;
     uint32_t payload_uid;
@@ -34,11 +37,12 @@ struct zygote_reply {
     int32_t pid; /* or negative errno */
 };
 
-/* On the socket of a parked box: flags of struct spawn_box, with job, stdout, stderr, stdin if
- * BOX_STDIN and the channel if BOX_CHANNEL. */
+/* On the package socket of a ready box: flags of struct spawn_box, with the package, stdout,
+ * stderr, stdin if BOX_STDIN and the channel if BOX_CHANNEL. */
 struct zygote_hand {
     uint32_t flags;
-    uint32_t cpu_s; /* of spawn_limits; who was made ahead does not know them */
+    uint32_t cpu_s; /* these three are limits of the request; a ready box was made before they
+                       were known */
     uint64_t file_bytes;
     uint64_t stack_bytes;
 };

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See cache.h. Entries appear by rename and are never changed, so readers need no lock and a
- * writer that is killed leaves at most a file in tmp/, which a later writer removes.
+/* See cache.h. Entries appear by rename and never change. So readers need no lock, and a writer
+ * that is killed leaves at most a file in tmp/, which a later writer removes.
  *
- * How much there is stands in the file `total`, mapped and counted with atomic additions before
- * an entry appears: it is never less than the truth but by what an operator does by hand, and a
- * scan of the whole directory, which sets it right, happens only once it exceeds the maximum.
- * That scan goes down to seven eighths, so the next one is an eighth of the maximum away. */
+ * The file `total` holds the bytes of all entries. It is mapped, and writers add to it
+ * atomically before an entry appears, so it is normally not less than the truth. A scan of the
+ * whole directory corrects it, and happens only when it exceeds the maximum. The scan removes
+ * entries down to seven eighths of the maximum, so the next scan is an eighth of the maximum
+ * away. */
 
 #include "run/cache.h"
 
@@ -29,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Default of HERMES_CACHE_MB; seconds after which a file in tmp/ is left over from a killed
+ * writer; hexadecimal digits of a key. */
 enum { DEFAULT_MB = 1024, STALE_TEMPORARY_S = 60, HEX_LEN = 2 * CACHE_KEY_SIZE };
 
 struct cache {
@@ -64,7 +67,7 @@ static void entry_path(const struct cache_key *key, char out[HEX_LEN + 4])
         at += snprintf(out + at, 3, "%02x", key->bytes[i]);
 }
 
-/* Nobody but us may have made or may read the secret. */
+/* Only this user may have made the secret or may read it. */
 static int read_secret(int state_fd, const char *name, uint8_t ret[CACHE_SECRET_SIZE])
 {
     cleanup_close int fd =
@@ -78,7 +81,8 @@ static int read_secret(int state_fd, const char *name, uint8_t ret[CACHE_SECRET_
     return read(fd, ret, CACHE_SECRET_SIZE) == CACHE_SECRET_SIZE ? 0 : -EBADMSG;
 }
 
-/* Written whole under another name first; whoever links it to its own name first wins. */
+/* Writes the secret under a temporary name, then links it to its own name. The first link
+ * wins. */
 static int make_secret(int state_fd, const char *name)
 {
     uint8_t secret[CACHE_SECRET_SIZE];
@@ -125,8 +129,8 @@ static int open_dir(int at_fd, const char *name)
     return fd;
 }
 
-/* In a state directory of someone else (root looking into the server's) our cache has a name of
- * its own: neither can then feed the other. */
+/* In a state directory that belongs to another user (root looking into the server's) the cache
+ * has a name of its own, so that neither user can feed the other. */
 int cache_open(struct cache **ret, const struct cache_settings *settings, struct err *err)
 {
     cleanup_free char *state = NULL;
@@ -198,14 +202,14 @@ int cache_get(struct cache *cache, const struct cache_key *key, struct buf_purse
     return 0;
 }
 
-/* What an entry takes on disk. */
+/* The bytes of an entry on disk. */
 static uint64_t weight(uint64_t size)
 {
     return (size + 4095) / 4096 * 4096;
 }
 
-/* The counter of bytes, shared by everybody who uses the directory. NULL when it cannot be had.
- * A new one says "full": the first writer then counts what is there. */
+/* Maps the counter of bytes, which all users of the directory share. NULL when it is not
+ * available. A new counter says "full", so the first writer counts the existing entries. */
 static uint64_t *map_total(const struct cache *cache)
 {
     cleanup_close int fd = openat(cache->dir_fd, "total", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -267,7 +271,8 @@ static int by_use(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* One at a time; who finds another at it goes on, the next writer will look again. */
+/* Scans and removes old entries. Only one process does so at a time; others skip it, and the
+ * next writer checks again. */
 static void evict(const struct cache *cache, uint64_t *total)
 {
     cleanup_close int lock = openat(cache->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -290,11 +295,11 @@ static void evict(const struct cache *cache, uint64_t *total)
         }
     }
     free(scan.items);
-    /* What others added meanwhile stays counted. */
+    /* Bytes that others added during the scan stay counted. */
     (void)__atomic_add_fetch(total, scan.bytes - before, __ATOMIC_SEQ_CST);
 }
 
-/* Files that a killed writer left. */
+/* Removes files that a killed writer left. */
 static void clean_temporary(int tmp_fd)
 {
     int fd = openat(tmp_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

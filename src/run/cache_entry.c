@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See cache_entry.h. The layout is that of this machine; a header of another layout or version
- * has another magic or fails the MAC. The parser trusts no length, although it only ever sees
- * what passed the MAC: a key that leaks must not become a hole in the server.
+/* See cache_entry.h. The layout is that of this machine; an entry of another layout or version
+ * has another magic or fails the MAC. The parser trusts no length, although it only sees bytes
+ * that passed the MAC: a leaked key must not become a hole in the server.
  *
- *   magic, MAC, struct head, stdout, stderr, then per file struct file_head, name, NUL, bytes,
- *   NUL */
+ * Layout: magic, MAC, struct head, stdout, stderr, then per file struct file_head, name, NUL,
+ * bytes, NUL */
 
 #include "run/cache_entry.h"
 
@@ -41,7 +41,7 @@ void cache_entry_done(struct cache_entry *entry)
     *entry = (struct cache_entry){0};
 }
 
-/* Over the key too: an entry that was given another one's name is worth nothing. */
+/* The MAC covers the key too, so an entry under another key's name is invalid. */
 static void make_mac(const struct cache_key *key, const uint8_t secret[CACHE_SECRET_SIZE],
     const struct buf *b, size_t from, uint8_t ret[MAC_SIZE])
 {
@@ -90,13 +90,13 @@ int cache_entry_write(const struct cache_entry *entry, const struct cache_key *k
     return r;
 }
 
-/* The bytes that are left to parse. */
+/* The bytes still to parse. */
 struct rest {
     char *at;
     size_t len;
 };
 
-/* Takes n bytes off the front; NULL when there are fewer. */
+/* Takes n bytes off the front; NULL when fewer are left. */
 static char *take(struct rest *rest, uint64_t n)
 {
     char *taken = rest->at;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the result of a compiler depends on, as one hash. Every part is preceded by its length,
- * so that no two questions give the same bytes. Toolchains are told apart by the key of the
- * box's root (lang/rootfs.c: packages, directories, tools) and by the compiler's own file,
- * which is looked at each time: a server runs longer than a package stays. */
+/* One hash of everything that the result of a compiler depends on. A length precedes every
+ * part, so that no two questions give the same bytes. Toolchains differ by the key of the box's
+ * root tree (lang/rootfs.c: packages, directories, tools) and by the compiler's own file. That
+ * file is examined each time: a server may run longer than a version of a package is
+ * installed. */
 
 #include "run/cache.h"
 
@@ -18,7 +19,7 @@
 #include <cpuid.h>
 #endif
 
-enum { KEY_FORMAT = 1 }; /* counts changes of what goes into a key */
+enum { KEY_FORMAT = 1 }; /* increase when the parts of a key change */
 
 static void add_bytes(struct sha256_ctx *ctx, const void *data, size_t len)
 {
@@ -57,7 +58,7 @@ static void add_files(struct sha256_ctx *ctx, const struct run_files *files)
     }
 }
 
-/* Path, inode, size and last change of a file of the host. */
+/* Adds path, device, inode, size and last change of a file of the host. */
 static void add_host_file(struct sha256_ctx *ctx, const char *path)
 {
     struct stat st = {0};
@@ -72,8 +73,8 @@ static void add_host_file(struct sha256_ctx *ctx, const char *path)
     add_number(ctx, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-/* The compiler on the host: the last and innermost bind that shows it to the box, or else the
- * tree, leads there. */
+/* Adds the compiler's file on the host. Its path follows from the last and innermost bind that
+ * shows the compiler to the box, or else from the tree. */
 static void add_compiler(
     struct sha256_ctx *ctx, const struct root_entries *root, const char *exec_path)
 {
@@ -93,8 +94,8 @@ static void add_compiler(
     add_host_file(ctx, host);
 }
 
-/* Matters for -march=native alone. Asking the processor is slow in a virtual machine (it leaves
- * it), so no more is asked than names the model and its features. */
+/* Matters for -march=native only. CPUID traps in a virtual machine and is slow there, so only
+ * the leaves that name the model and its features are read. */
 static void add_processor(struct sha256_ctx *ctx)
 {
     add_number(ctx, getauxval(AT_HWCAP));
@@ -103,8 +104,8 @@ static void add_processor(struct sha256_ctx *ctx)
     unsigned words[8] = {0};
 
     (void)__get_cpuid(1, &words[0], &words[1], &words[2], &words[3]);
-    words[1] &= 0xffff;      /* the upper half says which processor of the machine we are on */
-    words[2] &= ~(1u << 27); /* OSXSAVE: the operating system's */
+    words[1] &= 0xffff;      /* the upper half is the number of the current processor */
+    words[2] &= ~(1u << 27); /* OSXSAVE: set by the operating system */
     (void)__get_cpuid_count(7, 0, &words[4], &words[5], &words[6], &words[7]);
     add_bytes(ctx, words, sizeof(words));
 #else

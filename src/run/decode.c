@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_run.h. One row per field of the request; a field without a row is refused. The parts
- * that other requests share are in json/body.c. */
+/* See decode.h. One row per field of the request; a field without a row is refused. json/body.c
+ * has the parts that other requests share. */
 
 #include "run/decode.h"
 
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Most items of a list (files, arguments, variables), and most globs to collect. */
 enum { LIST_MAX = 4096, GLOBS_MAX = 256 };
 
 void json_run_done(struct json_run *run)
@@ -21,7 +22,7 @@ void json_run_done(struct json_run *run)
     run_spec_done(&run->spec);
 }
 
-/* What the fields work on. */
+/* The state of one call, for the functions of the fields. */
 struct decoding {
     struct json_run *run;
     const json_t *body;
@@ -35,7 +36,7 @@ static int wrong_type(struct decoding *d, const char *field, const char *want)
     return err_field(d->err, field, "%s must be %s", field, want);
 }
 
-/* A string without NUL, or a complaint. */
+/* Gets a string without NUL. */
 static int get_text(
     struct decoding *d, const char *field, const json_t *value, const char **ret)
 {
@@ -55,7 +56,7 @@ static int get_bool(struct decoding *d, const char *field, const json_t *value, 
     return 0;
 }
 
-/* Copies content that is utf8 or base64, as `encoding` says (NULL: utf8). */
+/* Copies content in the encoding that `encoding` names: utf8 (also when NULL) or base64. */
 static int get_content(struct decoding *d, const char *field, const json_t *value,
     const json_t *encoding, char **ret, size_t *ret_len)
 {
@@ -83,7 +84,7 @@ static int get_content(struct decoding *d, const char *field, const json_t *valu
     return r < 0 ? err_field(d->err, field, "%s is not valid base64", field) : 0;
 }
 
-/* A list of strings into *ret. */
+/* Appends a list of strings to *ret. */
 static int get_list(
     struct decoding *d, const char *field, const json_t *value, size_t max, struct strv *ret)
 {
@@ -180,7 +181,8 @@ static int take_entry(struct decoding *d, const char *field, const json_t *value
     return 0;
 }
 
-/* `code` is the entry file; it needs the language and `entry`, which come before it. */
+/* `code` becomes the entry file. It needs `language` and `entry`, which are decoded before
+ * it. */
 static int take_code(struct decoding *d, const char *field, const json_t *value)
 {
     struct run_spec *spec = &d->run->spec;
@@ -266,7 +268,7 @@ static int take_compile_limits(struct decoding *d, const char *field, const json
     return limits_decode(value, "compile_limits.", &d->run->spec.compile_limits, d->err);
 }
 
-/* The place of the operator's directory of this name. */
+/* The index of the operator's directory of this name. */
 static int find_mount(struct decoding *d, const char *name)
 {
     for (size_t i = 0; d->mounts && i < d->mounts->count; i++) {
@@ -359,7 +361,7 @@ static int take_async(struct decoding *d, const char *field, const json_t *value
     return get_bool(d, field, value, &d->run->is_async);
 }
 
-/* In this order, whatever the order in the request. */
+/* Fields are decoded in this order, whatever their order in the request. */
 static const struct {
     const char *name;
     int (*take)(struct decoding *d, const char *field, const json_t *value);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The body of POST /v1/runs, strictly: bytes of a stranger -> struct run_spec. Every refusal
- * names the field. */
+/* Decodes the body of POST /v1/runs, strictly: a stranger's JSON becomes a struct run_spec.
+ * Every refusal names the field. */
 
 #include "base/err.h"
 #include "lang/runtime.h"
@@ -22,7 +22,7 @@ struct json_run {
 
 void json_run_done(struct json_run *run);
 
-/* Fills in *ret, which the caller gives to json_run_done() in any case. `mounts` are the
- * directories that the operator named (NULL: none), in the engine's order. */
+/* Fills in *ret. The caller must call json_run_done(), also after an error. `mounts` are the
+ * directories of the operator (NULL: none), in the engine's order. */
 int json_run_decode(const json_t *body, const struct runtime_registry *runtimes,
     const struct mount_table *mounts, struct json_run *ret, struct err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See result.h. Output is bytes: it is repaired or encoded here, once, and nowhere else. */
+/* See encode.h. Output is bytes. It is repaired (UTF-8) or encoded (base64) here, once, and
+ * nowhere else. */
 
 #include "run/encode.h"
 
@@ -54,7 +55,7 @@ static void write_text(
         json_text_string(t, data ? data : "", len);
 }
 
-/* Three decimals are what the clocks are good for. */
+/* The clocks are good for three decimals. */
 static void write_ms(struct json_text *t, const char *name, double ms)
 {
     json_text_add(t, name);
@@ -86,7 +87,7 @@ void result_write_hits(struct json_text *t, unsigned hits)
     json_text_add(t, "]");
 }
 
-/* The members that the compile stage and the run have in common. */
+/* Writes the members that the compile stage and the run share. */
 static void write_stage(struct json_text *t, const struct stage_result *s, const char *status,
     const char *message, enum result_encoding encoding)
 {
@@ -113,11 +114,11 @@ static void write_stage(struct json_text *t, const struct stage_result *s, const
     json_text_bool(t, s->err_truncated);
 }
 
-/* A result and how it is to be told. */
+/* The arguments of the writers below. */
 struct telling {
     const struct run_result *result;
     enum result_encoding encoding;
-    const struct err *err; /* why Hermes failed, or NULL */
+    const struct err *err; /* the failure of Hermes, or NULL */
 };
 
 static void write_compile(struct json_text *t, const void *context)
@@ -156,7 +157,7 @@ static void write_file(struct json_text *t, const struct run_file *file)
     json_text_add(t, "}");
 }
 
-/* Whether every box of the run was there before it; a compilation that was kept had none. */
+/* Whether every box of the run was started ahead. A cached compilation needs no box. */
 static bool is_warm(const struct run_result *r)
 {
     bool compiled = r->has_compile && !r->compile_cached;

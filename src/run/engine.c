@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See engine.h. A run is: plan, check limits, compile box if the language has one, run box.
- * Between the two boxes only named plain files move, as bytes. run/register.c has what was
- * done before the first one. */
+/* See engine.h. A run is: plan, check of the limits, compile box if the language has one, run
+ * box. Only named plain files move between the two boxes, as bytes. run/register.c has the
+ * steps before the first run. */
 
 #include "run/engine.h"
 
@@ -19,15 +19,16 @@
 #include <string.h>
 
 enum {
-    COLLECT_MAX_FILES = 256,
-    COLLECT_MAX_BYTES = 16 << 20,
-    ARTEFACT_MAX_FILES = 4000,
-    WARM_WORDS_MAX = 100000, /* of arguments and environment: what is too much, exec tells */
+    COLLECT_MAX_FILES = 256,      /* files that one run returns */
+    COLLECT_MAX_BYTES = 16 << 20, /* bytes of them */
+    ARTEFACT_MAX_FILES = 4000,    /* files from the compile box to the run box */
+    WARM_WORDS_MAX = 100000, /* bytes of arguments and environment; longer ones start cold, so
+                                that execve reports E2BIG */
 };
 
 static const struct run_watch no_watch = {.cancel_fd = -1};
 
-/* One run on its way: what every step needs. */
+/* The state of one run. */
 struct running {
     struct engine *engine;
     const struct run_spec *spec;
@@ -38,8 +39,8 @@ struct running {
     struct collect_reader artefacts;
     struct run_result *result;
     const struct run_variant *variant;
-    bool is_program; /* to be run many times */
-    int job_fd;      /* of it, or -1 */
+    bool is_program; /* belongs to an engine_program and is run many times */
+    int job_fd;      /* its package, or -1 */
 };
 
 static unsigned pick_root(const struct running *run, bool compile)
@@ -51,7 +52,7 @@ static unsigned pick_root(const struct running *run, bool compile)
     return (unsigned)run->roots[kind];
 }
 
-/* A failed or stopped compilation is the run's verdict. */
+/* A compilation that failed or was stopped decides the run. */
 static void conclude_compile(struct run_result *result, const char *why)
 {
     struct stage_result *run = &result->run;
@@ -90,7 +91,7 @@ bool engine_fits_warm(const struct strv *argv, const struct strv *env, const str
     return true;
 }
 
-/* `given` are the variables that the request brings, or NULL. */
+/* `given` are the variables of the request, or NULL. */
 static bool may_be_warm(
     const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
 {
@@ -126,7 +127,7 @@ static int compile_in_box(struct running *run, struct err *err)
     return r < 0 ? err_wrap(err, r, "compile stage") : 0;
 }
 
-/* What may be kept for the next time: all went well, and nothing of it was cut off. */
+/* Whether the result may be kept in the cache: everything succeeded and nothing was cut off. */
 static bool is_complete(const struct running *run)
 {
     const struct stage_result *c = &run->result->compile;
@@ -138,7 +139,7 @@ static bool is_complete(const struct running *run)
     return complete;
 }
 
-/* False when the cache has no answer that fits the limits of this run. */
+/* False when the cache has no entry that fits the limits of this run. */
 static bool take_cached(struct running *run, const struct cache_key *key)
 {
     const struct run_limits *limits = &run->plan.compile.limits;
@@ -181,7 +182,7 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     const struct engine *e = run->engine;
     struct run_result *result = run->result;
     struct cache_key key;
-    /* A control's box is not like the others, so its results are not theirs. */
+    /* The box of a control lacks barriers, so its results must not be shared. */
     bool use_cache =
         e->cache && run->spec->cache_scope && !run->watch->remove && !run->watch->host_root;
     result->has_compile = true;
@@ -234,7 +235,8 @@ static int execute(struct running *run, struct err *err)
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
-    /* Runs that are compared with each other are alike: a pool would serve the first few. */
+    /* The runs of a program are compared with each other and must be alike. A pool would serve
+     * only the first few of them. */
     bool drains = run->is_program && run->runtime->run.park.max;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
@@ -296,7 +298,7 @@ static int check_plan(const struct engine *e, const struct run_spec *spec,
     return r < 0 ? r : check_mounts(e, spec, err);
 }
 
-/* Everything before the run box. */
+/* Does everything that comes before the run box. */
 static int make_ready(struct running *run, bool *ret_go_on, struct err *err)
 {
     int r = check_plan(run->engine, run->spec, &run->plan, err);
@@ -329,7 +331,8 @@ static void finish(struct running *run)
     collect_reader_done(&run->artefacts);
 }
 
-/* Known at the latest now: the first run may have begun before the seal was answered. */
+/* Called at the end of a run: the first run may begin before the spawner has answered the
+ * seal. */
 static void tell_isolation(const struct engine *engine, struct run_result *result)
 {
     result->level = engine->spawner.seal.level;
@@ -386,7 +389,7 @@ int engine_prepare(struct engine *engine, const struct run_spec *spec,
     int r = begin(&program->run, engine, spec, watch, result, err);
     program->run.variant = &plain;
     program->run.is_program = true;
-    if (r == 0) /* only one thread may wait for the seal's answer */
+    if (r == 0) /* only one thread may wait for the answer to the seal */
         r = spawner_ready(&engine->spawner, err);
     if (r == 0)
         r = make_ready(&program->run, &go_on, err);

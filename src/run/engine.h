@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The engine: runs a run_spec in boxes and fills in a run_result. One call of engine_run() is
- * one run from validation to result, on the caller's thread; any number may be under way at
- * once. */
+/* The engine runs a run_spec in boxes and fills in a run_result. One call of engine_run() is
+ * one run from validation to result, on the caller's thread. Any number of runs may be under
+ * way at once. */
 
 #include "base/err.h"
 #include "lang/rootfs.h"
@@ -18,49 +18,49 @@
 struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
     unsigned min_level;                      /* enum spawn_level */
-    unsigned networks;                       /* to keep ready, see spawn/network.h */
-    bool zygotes;                            /* start those that the runtimes have */
-    unsigned park;                           /* boxes of each zygote to keep ready, and at most
-                                                of each pool */
-    unsigned park_free_percent;              /* none while less of the host's memory is free */
-    unsigned session_park;                   /* boxes of each zygote of sessions */
-    bool session_warm;   /* zygotes of sessions start with the engine, not with the first one */
-    bool allow_controls; /* selftest: boxes may leave barriers out */
-    bool host_roots;     /* selftest: also register each root with the host's
-                            whole tree, for controls */
+    unsigned networks;          /* network namespaces to keep ready, see spawn/network.h */
+    bool zygotes;               /* start the zygotes and pools of the runtimes */
+    unsigned park;              /* ready boxes of each zygote, and the most of each pool */
+    unsigned park_free_percent; /* keep no ready boxes while less memory of the host is free */
+    unsigned session_park;      /* ready boxes of each zygote of sessions */
+    bool session_warm;          /* start zygotes of sessions now, not with the first session */
+    bool allow_controls;        /* selftest: boxes may leave barriers out */
+    bool host_roots; /* selftest: also register each root with the host's whole tree, for
+                        controls */
     struct run_limits maxima;
-    uint32_t processes_total; /* of all boxes together; 0: no limit but each box's own */
+    uint32_t processes_total; /* of all boxes together; 0: only the limits of the boxes */
     struct {
         const char *path;
         bool writable;
-    } sources[SPAWN_MAX_SOURCES]; /* directories for run_mount.source */
+    } sources[SPAWN_MAX_SOURCES]; /* directories that run_mount.source refers to */
     size_t source_count;
-    struct cache_settings cache; /* zero: compile results are not kept */
+    struct cache_settings cache; /* zeroed: compile results are not kept */
 };
 
 struct engine;
 
-/* Starts the spawner and registers the roots. The error tells, feature by feature, what the
- * host lacks for the minimum level. */
+/* Starts the spawner, registers the roots and waits for the spawner's reply. The error lists
+ * the features that the host lacks for the minimum level. */
 int engine_open(struct engine **ret, const struct engine_options *options, struct err *err);
 
-/* The same in two steps, for a program in a hurry: the spawner starts while options.runtimes,
- * sources and cache are still being found out. What the host lacks then shows in engine_run().
- * The second step moves the caller into an empty network namespace, if it may, and gives that
- * to the first box. After a failure the engine is to be closed. */
+/* The same in two steps, for a program that must start fast: the spawner starts while the
+ * caller still finds out options.runtimes, sources and cache. Features that the host lacks are
+ * reported by the first run. Without options.networks, the first run also moves the caller into
+ * an empty network namespace, if it may, and gives that namespace to the first box. After a
+ * failure of engine_register() the caller closes the engine. */
 int engine_start(struct engine **ret, const struct engine_options *options, struct err *err);
 int engine_register(
     struct engine *engine, const struct engine_options *options, struct err *err);
 void engine_close(struct engine *engine);
 
-/* The same for a program that ends now: no box is left, but the spawner is not waited for while
- * it removes the last control group and ends, a millisecond or two later. */
+/* The same for a program that is about to exit. No box is left, but this does not wait for the
+ * spawner, which removes the last control group and ends a millisecond or two later. */
 void engine_leave(struct engine *engine);
 
-/* For the privilege split: the monitor opens the engine, hands the control socket and this
- * table (what is registered where) to the server, which attaches with its own copy of the
- * runtimes. Versions of the runtimes travel along and are filled into `runtimes`. Attaching
- * takes control_fd. */
+/* For the privilege split. The monitor opens the engine and hands the control socket and this
+ * table (which root belongs to which runtime) to the server. The server attaches with its own
+ * copy of the runtimes; their versions come with the table and are filled into `runtimes`.
+ * engine_attach() takes control_fd. */
 int engine_write_table(const struct engine *engine, struct buf *to);
 int engine_control_fd(const struct engine *engine);
 pid_t engine_spawner_pid(const struct engine *engine);
@@ -68,64 +68,66 @@ int engine_attach(struct engine **ret, const struct engine_options *options,
     struct runtime_registry *runtimes, int control_fd, const struct buf *table,
     struct err *err);
 
-/* Takes control_fd in place of that of a spawner which died; it has the same table. Runs may be
- * under way. */
+/* Takes control_fd in place of the control socket of a spawner that died. The new spawner has
+ * the same table. Runs may be under way. */
 int engine_reattach(struct engine *engine, int control_fd);
 
-/* False from the moment the spawner is gone until the next one is attached. */
+/* False from the end of the spawner until the next one is attached. */
 bool engine_is_alive(const struct engine *engine);
 
-/* What the host enforces. */
+/* The features that the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
 
-/* The most that any run may ask for. */
+/* The largest limits that a run may ask for. */
 const struct run_limits *engine_maxima(const struct engine *engine);
 
 enum run_stream { STREAM_STDOUT, STREAM_STDERR };
 
-/* How the caller follows a run; all may be zero. Called on the thread of engine_run(). */
+/* Callbacks and descriptors for following a run; all members but cancel_fd may be zero.
+ * Callbacks run on the thread of engine_run(). */
 struct run_watch {
     void *context;
     void (*started)(void *context);
     void (*output)(void *context, enum run_stream stream, const char *data, size_t len);
-    const int *sink_fds; /* two descriptors that get stdout and stderr as they come, or NULL;
-                            when one takes no more, the run is cancelled */
-    int *sink_error;     /* gets the negative errno then; may be NULL */
-    int cancel_fd; /* the run is cancelled when this becomes readable or hangs up; -1 for none
-                    */
-    struct buf_purse *purse; /* counts what is kept of the run; outlives the result; or NULL */
-    uint32_t remove;         /* enum spawn_barrier bits to leave out: selftest only */
-    bool host_root;          /* use the host's tree: selftest only */
+    const int *sink_fds; /* two descriptors that receive stdout and stderr as they come, or
+                            NULL; a failed write cancels the run */
+    int *sink_error;     /* receives the negative errno of that write; may be NULL */
+    int cancel_fd;       /* cancels the run when it becomes readable or hangs up; -1 for none */
+    struct buf_purse *purse; /* counts memory kept for the run; outlives the result; or NULL */
+    uint32_t remove;         /* selftest only: enum spawn_barrier bits to leave out */
+    bool host_root;          /* selftest only: use the host's tree */
 };
 
-/* Returns 0 with result filled in (a failing program is a result), or negative errno with err:
- * ERR_INVALID for a bad spec, else Hermes could not do its job. result must be initialised. */
+/* Returns 0 with result filled in (a failing program is a result), or negative errno with err.
+ * ERR_INVALID means a bad spec; otherwise Hermes could not do its job. result must be
+ * initialised. */
 int engine_run(struct engine *engine, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err);
 
-/* A program that is ready to be run many times, by any number of threads at once: planned,
- * compiled if its language is, its files in one sealed job. */
+/* A program that can be run many times, by any number of threads at once: planned, compiled if
+ * its language needs it, its files in one sealed package. */
 struct engine_program;
 
-/* The compile stage of engine_run(). With 0, *ret is NULL when there is no program, and result
- * says why (compile_error or cancelled). spec is borrowed until engine_program_free(). */
+/* The compile stage of engine_run(). When 0 is returned and *ret is NULL there is no program,
+ * and result says why (compile_error or cancelled). spec is borrowed until
+ * engine_program_free(). */
 int engine_prepare(struct engine *engine, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
     struct err *err);
 
-/* What one run of a program has of its own; its stdin is not that of the spec. */
+/* The parts that differ between runs of one program. The stdin of the spec is not used. */
 struct run_variant {
-    const struct strv *args;       /* NULL: those of the spec */
+    const struct strv *args;       /* NULL: the arguments of the spec */
     const struct run_files *files; /* more files for the box, or NULL */
-    const struct strv *collect;    /* or NULL */
+    const struct strv *collect;    /* globs of files to return, or NULL */
     const char *stdin_data;        /* whole stdin, or NULL */
     size_t stdin_size;
-    int stdin_fd;        /* pumped when >= 0, borrowed */
-    int box_stdin_fd;    /* ends of pipes that become the box's own, taken; -1 for none. The */
-    int box_stdout_fd;   /* output limit does not see what goes through them */
-    uint64_t stdout_max; /* 0: limits.output_kb, all kept. Else so many bytes are within the
-                            limit and go to watch->output; only the first stdout_kept are in
-                            the result */
+    int stdin_fd;        /* >= 0: copied into the box as it comes; borrowed */
+    int box_stdin_fd;    /* ends of pipes that the box gets; taken; -1 for none. The */
+    int box_stdout_fd;   /* output limit does not apply to these pipes */
+    uint64_t stdout_max; /* 0: limits.output_kb, and everything is kept. Otherwise the limit of
+                            stdout in bytes; all of it goes to watch->output, and the first
+                            stdout_kept bytes are in the result */
     uint64_t stdout_kept;
 };
 
@@ -135,6 +137,7 @@ int engine_execute(const struct engine_program *program, const struct run_varian
 const struct run_limits *engine_program_limits(const struct engine_program *program);
 void engine_program_free(struct engine_program *program); /* accepts NULL */
 
-/* Checks spec as engine_run() would, without running it, and tells the memory it may take. */
+/* Checks spec as engine_run() does, without running it. *ret is the memory and the processes of
+ * the larger of its stages. */
 int engine_weigh(
     struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err);

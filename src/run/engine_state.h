@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What core/engine*.c know about an engine. */
+/* The inside of an engine, for run/engine.c, run/register.c and run/handed_over.c, and for
+ * session/box.c and service/calibrate.c. */
 
 #include "run/engine.h"
 
@@ -14,21 +15,22 @@ struct engine {
     struct cache *cache; /* or NULL */
     bool cache_shared;
     size_t source_count;
-    _Atomic uint64_t *warm_base_kb; /* per runtime: calibrate.h */
-    int (*roots)[ROOT_KINDS];       /* per runtime: index at the spawner, or -1 */
+    _Atomic uint64_t *warm_base_kb; /* per runtime: see service/calibrate.h */
+    int (*roots)[ROOT_KINDS]; /* per runtime: index of the root in the spawner's table, or -1 */
     struct root_entries registered[SPAWN_MAX_ROOTS];
     size_t registered_count;
 };
 
-/* Limits of a session's box in the spawner's units: CPU time is counted by exec, not by box, so
- * that boxes kept ready fit whatever a session says about it. */
+/* Converts the limits of a session's box to the spawner's units. CPU time is limited for each
+ * exec, not for the box, so that ready boxes fit any session. */
 void engine_session_limits(const struct run_limits *from, struct spawn_limits *to);
 
-/* What the box of a session is asked for with. */
+/* The flags of a request for the box of a session. */
 uint32_t engine_session_flags(const struct runtime *rt);
 
-/* An interpreter that runs already has read its environment: what would have changed it then
- * (among the variables that were asked for) needs a new one. */
+/* Whether a running interpreter can serve the request. It has already read its environment, so
+ * variables in `asked` that matter at its start need a cold box. So do arguments and variables
+ * that are very long. */
 bool engine_fits_warm(
     const struct strv *argv, const struct strv *env, const struct strv *asked);
 

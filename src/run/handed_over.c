@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Handing an engine from the monitor, which may register roots, to the server, which may only
- * ask for boxes. The table is plain memory of the same build on both sides; it says which root
- * of the spawner belongs to which runtime and what is in it (the compile cache's key depends on
- * that). */
+/* Hands an engine from the monitor, which may register roots, to the server, which may only ask
+ * for boxes. The table is plain memory of the same build on both sides. It says which root of
+ * the spawner belongs to which runtime, and what each root contains (the key of the compile
+ * cache depends on that). */
 
 #include "run/engine_state.h"
 
@@ -56,7 +56,7 @@ int engine_write_table(const struct engine *engine, struct buf *to)
     return r;
 }
 
-/* Copies the next bytes of the table; false when it is too short. */
+/* Copies the next bytes of the table; false when the table is too short. */
 static bool take(const struct buf *table, size_t *at, void *to, size_t size)
 {
     if (size > table->len - *at)
@@ -154,7 +154,7 @@ pid_t engine_spawner_pid(const struct engine *engine)
     return engine->spawner.pid;
 }
 
-/* The number of the descriptor stays: threads that are about to send on it need no lock. */
+/* Keeps the number of the descriptor, so threads that are about to send on it need no lock. */
 int engine_reattach(struct engine *engine, int control_fd)
 {
     int r = dup3(control_fd, engine->spawner.control_fd, O_CLOEXEC) < 0 ? -errno : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A tokenizer rather than a pattern: `class` inside a comment, a string or a text block is not
- * a class. Words and single punctuation characters are the tokens; braces are counted to tell a
- * top-level type from a nested one. Text is a stranger's, so nothing recurses and every read is
- * bounded by the end. */
+/* See java_source.h. A tokenizer rather than a pattern: `class` inside a comment, a string or a
+ * text block is not a class. Tokens are words and single punctuation characters. Counting
+ * braces tells a top-level type from a nested one. The text is a stranger's, so nothing
+ * recurses and every read is bounded by the end. */
 
 #include "run/java_source.h"
 
@@ -147,7 +147,7 @@ static void see_token(struct scan *s, struct token t)
             s->is_public = true;
         else if (is(t, ";"))
             s->is_public = false;
-        /* `@interface` is a type too; `record` and `enum` are words of their own elsewhere. */
+        /* `@interface` is a type too. `record` and `enum` can be ordinary words elsewhere. */
         else if (is_type_word(s->last) && is_word_char((unsigned char)*t.at))
             begin_type(s, t);
     } else if (s->depth == 1 && is(t, "(") && is(s->last, "main") &&

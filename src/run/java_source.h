@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What Hermes must know of a Java file before javac sees it: which class to start and what the
- * file must be called. */
+/* Finds out what Hermes must know about a Java file before javac sees it: the class to start
+ * and the name that the file must have. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ struct java_source {
     char *first_type;  /* first top-level type, or NULL */
 };
 
-/* Reads the text as far as it can; source that does not compile gives whatever was found, and
- * javac will say the rest. */
+/* Reads the text as far as possible. For source that does not compile it returns what it found;
+ * javac reports the errors. */
 void java_source_scan(const char *text, size_t len, struct java_source *ret);
 void java_source_done(struct java_source *source);

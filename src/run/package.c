@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See job.h. A job is written once into a memfd and sealed; nothing is built in memory first,
- * so a large file costs one copy. */
+/* See package.h. A package is written once into a memfd and sealed. Large files go straight
+ * into the memfd, so they are copied once. */
 
 #include "run/package.h"
 
@@ -27,7 +27,7 @@ static size_t padding(size_t n)
     return (8 - n % 8) % 8;
 }
 
-/* Whether another file stands for this name: that of a later list, or the program. */
+/* Whether another file takes this name: one of a later list, or the program. */
 static bool is_replaced(const struct job_spec *spec, size_t list, const char *name)
 {
     if (spec->program && str_eq(name, "main") && !str_eq(spec->program, "main"))
@@ -70,7 +70,7 @@ static int weigh_file(void *context, const struct run_file *file)
     w->inodes++;
     w->files++;
     for (const char *p = file->name; *p; p++)
-        w->inodes += *p == '/'; /* at most one directory each */
+        w->inodes += *p == '/'; /* at most one directory per slash */
     return 0;
 }
 
@@ -82,13 +82,14 @@ void job_weigh(const struct job_spec *spec, uint64_t *ret_bytes, uint64_t *ret_i
     *ret_inodes = w.inodes;
 }
 
-/* What is small is written in one go: each call costs more than the copy. */
+/* Small parts are collected up to this many bytes and written together: each write(2) costs
+ * more than the copy. */
 enum { GATHER_MAX = 16384 };
 
 struct writer {
     int fd;
     const char *program;
-    struct buf *small; /* to be written before all else */
+    struct buf *small; /* parts to write before the next large one */
 };
 
 static int flush_small(struct writer *w)
@@ -139,7 +140,7 @@ static int append_strings(struct buf *b, const struct strv *v)
     return 0;
 }
 
-/* Leaves it to be written, whatever its size. */
+/* Puts the header and the strings into b; the caller writes b, whatever its size. */
 static int make_head(const struct job_spec *spec, struct buf *b)
 {
     struct weight w = {0};
@@ -189,6 +190,7 @@ int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
     return 0;
 }
 
+/* The longest name of a file, and the bytes that the purse is charged for a file's record. */
 enum { NAME_MAX_BYTES = 4096, FILE_COST = 256 };
 
 void collect_reader_init(struct collect_reader *reader, uint32_t max_files, uint64_t max_bytes)
@@ -222,7 +224,8 @@ static const char *error_word(uint32_t kind)
     }
 }
 
-/* Memory for a file, which is there twice once another box gets it, and its record. */
+/* Allocates memory for a file. The purse is charged twice the size, because the file exists
+ * twice once another box gets it, plus its record. */
 static char *allocate(struct collect_reader *reader, size_t size)
 {
     char *bytes = NULL;
@@ -232,7 +235,8 @@ static char *allocate(struct collect_reader *reader, size_t size)
     return bytes;
 }
 
-/* Stores one complete record; a name that is no name of ours is listed but not to be used. */
+/* Stores one complete record. A file with an invalid name is listed as "bad_name", without
+ * content. */
 static int store(struct collect_reader *reader, const struct collect_record *record,
     const char *name, const char *content)
 {
@@ -254,7 +258,8 @@ static int store(struct collect_reader *reader, const struct collect_record *rec
     return 0;
 }
 
-/* Takes one record off the front of pending. Returns bytes used, 0 when it is not whole yet. */
+/* Takes one record off the front of pending. Returns the bytes used, 0 when the record is not
+ * complete yet. */
 static ssize_t take_record(struct collect_reader *reader, const char *data, size_t len)
 {
     struct collect_record record;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Writing a job (proto/package.h) and reading what the collector sends back. */
+/* Writes a package (proto/package.h) and reads the records that the collector of a box sends
+ * back. In identifiers a package is called `job`. */
 
 #include "base/err.h"
 #include "run/run.h"
 
 enum { JOB_FILE_LISTS = 4 };
 
-/* Files of a job, in order; a later list replaces earlier files of the same name. */
+/* The content of a package. A file of a later list replaces files of the same name in earlier
+ * lists. */
 struct job_spec {
     const struct strv *argv;
     const struct strv *env;
@@ -16,30 +18,33 @@ struct job_spec {
     const struct run_files *files[JOB_FILE_LISTS]; /* each may be NULL */
     uint32_t collect_max_files;
     uint64_t collect_max_bytes;
-    const char *program; /* this file is written as an executable named "main", or NULL */
+    const char *program; /* name of the file that becomes the executable "main", or NULL */
 };
 
-/* Returns a sealed memfd in *ret_fd. */
+/* Writes the package into a sealed memfd and returns it in *ret_fd. */
 int job_write(const struct job_spec *spec, int *ret_fd, struct err *err);
 
-/* Bytes and inodes that the files need in the box. */
+/* Computes the bytes and inodes that the files need in the box. */
 void job_weigh(const struct job_spec *spec, uint64_t *ret_bytes, uint64_t *ret_inodes);
 
-/* The collector's records, fed as they arrive. Hostile: every length is bounded by the caps. */
+/* Parses the collector's records as they arrive. The records are hostile: every length is
+ * bounded by the caps. */
 struct collect_reader {
     struct buf pending;
     struct run_files files;
     uint64_t bytes_left;
     uint32_t files_left;
     bool ended;
-    bool cut; /* a cap was reached */
+    bool cut; /* the collector reached a cap */
     struct buf_purse *purse;
-    bool is_starved; /* there was no memory for a file */
+    bool is_starved; /* memory for a file was refused */
 };
 void collect_reader_init(struct collect_reader *reader, uint32_t max_files, uint64_t max_bytes);
-/* Has it count what it keeps; it is not given back, so the purse is the run's own. */
+/* Charges the files to the purse. They are not given back, so the purse must belong to the
+ * run. */
 void collect_reader_count(struct collect_reader *reader, struct buf_purse *purse);
 void collect_reader_done(struct collect_reader *reader);
 
-/* Takes the next bytes; -EBADMSG when they make no sense (the rest is ignored then). */
+/* Takes the next bytes. -EBADMSG when they are malformed or too long; the caller then stops
+ * feeding. */
 int collect_reader_feed(struct collect_reader *reader, const char *data, size_t len);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* From a request to two argument lists. The order matters: the entry file and the sources are
- * settled first, then a rule of run/prepare.c may add to them, then the templates are
- * expanded. What the request named reaches a program only as one argument or one variable each.
- */
+/* Turns a request into argument lists. The order matters: first the entry file and the sources
+ * are chosen, then a rule of run/prepare.c may change them, then the templates are expanded. A
+ * value of the request reaches a program only as one argument or one variable. */
 
 #include "run/plan.h"
 
@@ -53,8 +52,8 @@ static bool has_extension(const char *name, const struct strv *extensions)
     return false;
 }
 
-/* The entry named, else the main file, else the only file of this language; may stay NULL for
- * languages that compile all their sources together. */
+/* Chooses the named entry, else the main file, else the only file of this language. The entry
+ * may stay NULL for languages that compile all their sources together. */
 static int choose_entry(struct plan_draft *draft, struct err *err)
 {
     const struct run_files *files = &draft->spec->files;
@@ -174,7 +173,7 @@ static int expand_stage(const struct plan_draft *draft, const struct stage_def *
 }
 
 /* The compile stage does not see the request's environment: variables such as CPATH or
- * RUSTFLAGS would be compiler options that no allow list has looked at. */
+ * RUSTFLAGS would be compiler options that no allow list has checked. */
 static int plan_compile(struct plan_draft *draft, struct err *err)
 {
     const struct stage_def *def = &draft->rt->compile;
@@ -205,8 +204,9 @@ static int plan_run(struct plan_draft *draft, struct err *err)
     return r;
 }
 
-/* A command line of the request's own: no entry, no compile stage, but what a compiler and its
- * programs need. It is run like any other code, by a shell that is the box's program. */
+/* Plans a command line of the request. There is no entry and no compile stage, but the box has
+ * the toolchain. The box's program is sh, and the command line runs under the same limits as
+ * any other code. */
 static int plan_shell(struct plan_draft *draft, struct err *err)
 {
     const struct runtime *rt = draft->rt;

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a run will do, worked out once from runtime.json and the request: argument lists,
- * environment and limits of each stage. */
+/* The plan of a run, made once from runtime.json and the request: argument lists, environment
+ * and limits of each stage. */
 
 #include "lang/environment.h"
 #include "lang/runtime.h"
 #include "run/run.h"
 
-/* One stage ready for a box: a program of the stage's root and what it is given. */
+/* One stage, ready for a box: a program of the stage's root and its arguments, environment and
+ * files. */
 struct run_stage {
     size_t exec;       /* index into the root's programs */
-    bool in_toolchain; /* of run: the box has the compile stage's root */
+    bool in_toolchain; /* run stage: use the root of the compile stage */
     struct strv argv;
     struct strv env;
-    struct strv artefacts;  /* compile: globs of what moves on to the run box */
-    char *program;          /* file that becomes the executable "main" of the run box, or NULL:
-                               of compile an artefact, of run one of the user's files */
-    struct run_files files; /* made by Hermes; they replace the user's files of the same name */
+    struct strv artefacts; /* compile: globs of the files that move to the run box */
+    char *program; /* file that becomes the executable "main" of the run box, or NULL: an
+                      artefact for compile, one of the user's files for run */
+    struct run_files files; /* made by Hermes; replace the user's files of the same name */
     struct run_limits limits;
 };
 
 /* The compile box gets the user's files and compile.files. The run box gets the user's files,
- * the artefacts and run.files, each replacing what came before it. */
+ * the artefacts and run.files; later files replace earlier ones of the same name. */
 struct run_plan {
     bool has_compile;
     struct run_stage compile;
@@ -36,7 +37,7 @@ void run_plan_done(struct run_plan *plan);
 int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
     struct err *err);
 
-/* What plan.c and the rules of prepare.c share while a plan is made. */
+/* The state that plan.c and the rules of prepare.c share while a plan is made. */
 struct plan_draft {
     const struct runtime *rt;
     const struct run_spec *spec;
@@ -45,5 +46,5 @@ struct plan_draft {
     char *entry_dir;  /* "." or "./dir" */
     char *main_class; /* Java, or NULL */
     struct strv sources;
-    bool is_project; /* the file that selects project_argv is there */
+    bool is_project; /* project_file is among the files, so project_argv is used */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See prepare.h. A rule looks at the request's files and may settle the entry, the sources and
- * the main class, and add files of Hermes' own to a stage. It runs on the trusted side, so it
- * only ever reads text and never starts anything. */
+/* See prepare.h. A rule examines the files of the request. It may choose the entry, the sources
+ * and the main class, and add files to a stage. It runs on the trusted side, so it only reads
+ * text and never starts a program. */
 
 #include "run/prepare.h"
 
@@ -36,7 +36,7 @@ static void set_entry(struct plan_draft *draft, const char *name)
     draft->entry = xstrdup(name);
 }
 
-/* Without an entry named, the first source with a main method is meant. */
+/* When the request names no entry, takes the first source with a main method. */
 static void find_java_entry(struct plan_draft *draft)
 {
     for (size_t i = 0; i < draft->sources.count; i++) {
@@ -52,8 +52,8 @@ static void find_java_entry(struct plan_draft *draft)
     }
 }
 
-/* javac wants a public class in a file of its name. Code often comes without a file name, so
- * the entry is given a second name that fits, unless the user has a file there already. */
+/* javac wants a public class in a file of the same name. Code often comes without a file name,
+ * so the entry gets a second, fitting name, unless the user has a file of that name. */
 static void name_java_entry(
     struct plan_draft *draft, const struct run_file *file, const char *public_type)
 {
@@ -97,8 +97,8 @@ static int prepare_java(struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-/* "go1.26.8" in the toolchain's VERSION gives "1.26": the language version of a go.mod that we
- * make. A go.mod without one would mean Go 1.16. */
+/* Turns "go1.26.8" in the toolchain's VERSION into "1.26", the language version of the go.mod
+ * that Hermes makes. A go.mod without a version would mean Go 1.16. */
 static void go_version(const struct runtime *rt, char out[16])
 {
     cleanup_free char *path = xasprintf("%s/VERSION", rt->home);
@@ -129,8 +129,7 @@ static int prepare_go(struct plan_draft *draft, struct err *err)
 }
 
 /* The value of `name = "..."` in the first table of Cargo.toml called `table`; the caller
- * frees. Only what cargo itself writes is understood; anything else ends as NULL and an error.
- */
+ * frees. Understands only the form that cargo itself writes; otherwise returns NULL. */
 static char *toml_name(const char *text, const char *table)
 {
     bool inside = false;
@@ -160,7 +159,7 @@ static char *toml_name(const char *text, const char *table)
     return NULL;
 }
 
-/* Cargo names the program after the package; the run box wants it as main. */
+/* Cargo names the program after the package; in the run box it must be called main. */
 static int prepare_rust(struct plan_draft *draft, struct err *err)
 {
     if (!draft->is_project)
@@ -178,7 +177,8 @@ static int prepare_rust(struct plan_draft *draft, struct err *err)
     return 0;
 }
 
-/* The program of the root is fixed, so the entry appears under that name, executable. */
+/* The program of the root is fixed, so the entry gets that name in the box and becomes
+ * executable. */
 static int prepare_native(struct plan_draft *draft, struct err *err)
 {
     if (draft->entry == NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The few rules of languages that data cannot say. One row and one function each, named by
- * "prepare" in runtime.json. */
+/* Rules of languages that data cannot express. Each has one row and one function; "prepare" in
+ * runtime.json names it. */
 
 #include "base/err.h"
 #include "run/plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See pump.h. The caller's descriptors are shared with its shell and stay blocking: a write to
- * one is at most PIPE_BUF bytes, which poll() promises room for. */
+/* See pump.h. The caller's descriptors are shared with its shell and stay blocking. Therefore a
+ * write is at most PIPE_BUF bytes, for which poll() guarantees room. */
 
 #include "run/pump.h"
 
@@ -42,7 +42,7 @@ void pump_in_move(struct pump_in *pump, const struct pollfd *source, const struc
         if (n > 0)
             pump->at += (size_t)n;
     }
-    /* The program closed its stdin, or all of it is there. */
+    /* The program closed its stdin, or all input was written. */
     if ((box->revents & (POLLERR | POLLNVAL)) || (pump->source_fd < 0 && pump->at == pump->len))
         close_fd(&pump->box_fd);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An engine comes and goes: opening registers a root per stage of every available runtime with
- * the spawner, the zygotes and pools of those that have some, and seals the table. */
+/* Opens and closes an engine. Opening registers with the spawner a root for each stage of every
+ * available runtime and the zygotes and pools, and seals the table. */
 
 #include "run/engine.h"
 
@@ -29,7 +29,8 @@ const struct run_limits *engine_maxima(const struct engine *engine)
     return &engine->maxima;
 }
 
-/* Registers entries unless the same root is there already; returns its index. Takes entries. */
+/* Registers entries, unless the same root is registered already; returns its index. Takes
+ * entries. */
 static int register_root(struct engine *e, struct root_entries *entries, struct err *err)
 {
     for (size_t i = 0; i < e->registered_count; i++) {
@@ -104,7 +105,8 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     return 0;
 }
 
-/* Whether what Hermes itself puts into the tree to start ahead of requests was built. */
+/* Whether the files of Hermes that a warm start needs (/usr/lib/hermes/ in the box) were
+ * built. */
 static bool has_warm_parts(const struct root_spec *root)
 {
     for (size_t i = 0; i < root->path_count; i++) {
@@ -116,7 +118,7 @@ static bool has_warm_parts(const struct root_spec *root)
     return true;
 }
 
-/* The pool of a stage whose program is started ahead. */
+/* Registers the pool of a stage whose program is started ahead. */
 static int register_pool(
     struct engine *e, size_t index, bool compile, unsigned max, struct err *err)
 {
@@ -156,7 +158,7 @@ uint32_t engine_session_flags(const struct runtime *rt)
     return BOX_CHANNEL | (rt->run.session_forks ? BOX_FORKS : 0);
 }
 
-/* The zygote of a runtime that has one, of programs or of sessions; it is started like a
+/* Registers a zygote of a runtime: one for programs, or one for sessions. It is started like a
  * program without arguments. */
 static int register_zygote(struct engine *e, size_t index, const struct engine_options *options,
     bool is_session, struct err *err)
@@ -220,7 +222,7 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         engine_close(e);
         return r;
     }
-    if (!options->networks) /* for one run, in which we and the spawner work side by side */
+    if (!options->networks) /* a single run: this program and the spawner work in parallel */
         spawner_send_away(&e->spawner);
     *ret = e;
     return 0;
@@ -248,7 +250,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
 int engine_register(struct engine *e, const struct engine_options *options, struct err *err)
 {
     int r = engine_fill(e, options, err);
-    if (r == 0 && !options->networks) /* else a helper of the spawner's makes them */
+    if (r == 0 && !options->networks) /* otherwise a helper of the spawner makes them */
         r = spawner_add_network(&e->spawner, err);
     return r < 0 ? r : spawner_seal(&e->spawner, err);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The plain data of a run: lists of strings and files, life cycle of run_spec and run_result,
- * the words for status and limits. Nothing here decides anything; run/engine.c and the front
- * doors fill these structures and hand them on. */
+/* The plain data of a run: life cycle of run_spec and run_result, and the names of statuses,
+ * limits and signals. This file decides nothing; run/engine.c and the front doors fill these
+ * structures. */
 
 #include "run/run.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The words of a run: what is asked (run_spec), how it went (run_result). The same names stand
- * in JSON, on the command line and in the docs (docs/api.md sections 1 and 2.1). */
+/* The types of a run: the request (run_spec) and the result (run_result). JSON, the command
+ * line and docs/api.md use the same names. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -50,7 +50,7 @@ const char *run_hit_name(unsigned bit_index); /* 0 -> "wall" */
 /* "SIGSEGV", "SIGRTMIN+1". */
 const char *run_signal_name(int signal);
 
-/* The directories that the operator named, which requests may ask for by name. */
+/* The operator's directories, which requests may name. */
 enum { MOUNT_TABLE_MAX = 32 };
 struct mount_def {
     char *name;
@@ -62,39 +62,41 @@ struct mount_table {
     size_t count;
 };
 
+/* A directory of the operator in a box. */
 struct run_mount {
     unsigned source; /* index of the directory in the engine's table */
     bool writable;
-    char path[256]; /* where the box sees it */
+    char path[256]; /* path in the box */
 };
 
 struct run_spec {
     const struct runtime *runtime;
     struct run_files files; /* `code` of a request is already the entry file here */
     char *entry;            /* name of the file to run; NULL means the runtime's main file */
-    char *shell; /* a command line for the box's sh, which takes the place of compiling and
-                    running; the box has the toolchain then. NULL: none */
+    char *shell; /* a command line for the box's sh, instead of compiling and running; the box
+                    then has the toolchain. NULL: none */
     struct strv args;
     struct strv env; /* "KEY=value", keys checked by run_env_problem() */
     struct strv compile_args;
     struct strv collect;
-    struct run_limits limits; /* zero fields mean the runtime's default */
+    struct run_limits limits; /* 0: the runtime's default */
     struct run_limits compile_limits;
     struct run_mount mounts[8];
     size_t mount_count;
     char *stdin_data; /* whole stdin, or NULL */
     size_t stdin_size;
-    int stdin_fd;      /* pumped into the box when >= 0; borrowed */
-    uint32_t owner;    /* whose processors its boxes use (spawn/shares.h); 0: nobody's */
-    char *cache_scope; /* who shares compile results with this run (the API key's name); NULL:
-                          it neither uses nor feeds the cache */
+    int stdin_fd;   /* >= 0: copied into the box as it comes; borrowed */
+    uint32_t owner; /* owner of its boxes' share of the processors (spawn/shares.h); 0: none */
+    char *cache_scope; /* runs with the same scope (the API key's name) share compile results;
+                          NULL: the run does not use the cache */
 };
 
 void run_spec_init(struct run_spec *spec);
 void run_spec_done(struct run_spec *spec);
 
-/* NULL when key may name a variable of the box: [A-Za-z_][A-Za-z0-9_]*, at most 128 bytes, not
- * HERMES_*; value without NUL. Else a short reason. */
+/* NULL when key and value are a valid variable of a box: key matches [A-Za-z_][A-Za-z0-9_]*,
+ * has at most 128 bytes and does not begin with HERMES_; value has no NUL. Else a short
+ * reason. */
 const char *run_env_problem(const char *key, const char *value, size_t value_len);
 
 struct run_usage {
@@ -105,13 +107,13 @@ struct run_usage {
     double setup_ms;
 };
 
-/* How one box went: the compile stage or the run itself. */
+/* The result of one box: of the compile stage or of the run stage. */
 struct stage_result {
     enum run_status status;
-    bool is_warm;  /* a zygote or a parked box served it */
+    bool is_warm;  /* a zygote or a ready box served it */
     int exit_code; /* valid when exited */
     bool exited;
-    int signal; /* 0 unless the program died of one */
+    int signal; /* 0 unless a signal ended the program */
     unsigned limits_hit;
     char message[256];
     struct buf out;
@@ -136,9 +138,8 @@ struct run_result {
 };
 void run_result_init(struct run_result *result, uint64_t output_max);
 
-/* One number for how it ended, as a shell has it: the program's own, 128+N for signal N, 124
- * time limit, 137 memory limit, 153 output limit (128 + SIGXFSZ), the compiler's or 1 when it
- * made no program, 125 when Hermes failed. A cancelled run counts as killed by
- * `cancel_signal`, 0 for SIGINT. */
+/* An exit status for a shell: the program's own, 128+N for signal N, 124 time limit, 137 memory
+ * limit, 153 output limit (128 + SIGXFSZ), the compiler's or 1 when there is no program, 125
+ * when Hermes failed. A cancelled run counts as killed by `cancel_signal` (0: SIGINT). */
 int run_exit_status(const struct run_result *result, int cancel_signal);
 void run_result_done(struct run_result *result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See spawner.h. Registration is one way: the messages go out back to back and the first thing
- * that went wrong comes in the answer to the seal. */
+/* See spawner.h. Registration is one way: the messages go out back to back, and the answer to
+ * the seal reports the first failure. */
 
 #include "run/spawner.h"
 
@@ -113,7 +113,7 @@ int spawner_level_parse(const char *name, unsigned *ret_level)
     return -EINVAL;
 }
 
-/* hermes-spawn lies beside the program that runs, wherever it was started from. */
+/* hermes-spawn lies in the directory of the running program. */
 static char *program_path(void)
 {
     const char *override = getenv("HERMES_SPAWN");
@@ -123,11 +123,11 @@ static char *program_path(void)
     return path ? path : xstrdup("hermes-spawn");
 }
 
-/* What the child works with, in our memory, until it is another program. */
+/* Memory that the child uses until it executes hermes-spawn. The child shares our memory. */
 struct birth {
     char *path;
     int control_fd;
-    int error; /* errno when it became none */
+    int error; /* errno when the child could not execute hermes-spawn */
     char stack[16384] __attribute__((aligned(16)));
 };
 
@@ -144,8 +144,9 @@ static int lost(const struct spawner_client *c, struct err *err, int error)
 
 enum { NOT_EXECUTED = 127, SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8 };
 
-/* As a new program should have them, also those that the C library keeps for itself and that a
- * caller may ignore all the same. */
+/* Resets all signals to their defaults, also those that the C library keeps for itself: a
+ * caller may have ignored them, and ignored signals survive exec. The C library does not let us
+ * reset those, hence the raw system call. */
 static void reset_signals(void)
 {
     static const struct {
@@ -153,7 +154,7 @@ static void reset_signals(void)
         unsigned long flags;
         void *restorer;
         uint64_t mask;
-    } as_usual; /* the kernel's own struct sigaction: SIG_DFL */
+    } as_usual; /* SIG_DFL, in the kernel's own struct sigaction */
     sigset_t none;
     for (int number = 1; number <= SIGNALS; number++) {
         if (number != SIGKILL && number != SIGSTOP)
@@ -163,8 +164,8 @@ static void reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Programs in boxes inherit what is not reset here. Nothing fails on the way to exec, and that
- * tells without errno, which is our parent's, who is at work. */
+/* Runs in the child. Boxes inherit everything that is not reset here. Uses raw system calls
+ * because the child shares errno with the parent, which is running. */
 static int become_spawner(void *context)
 {
     struct birth *birth = context;
@@ -177,12 +178,12 @@ static int become_spawner(void *context)
                                     : raw_syscall3(SYS_dup3, fd, SPAWN_CONTROL_FD, 0);
     if (r >= 0)
         r = raw_syscall3(SYS_execve, (long)birth->path, (long)argv, (long)env);
-    birth->error = (int)-r; /* before it ends, and with that the socket, by which we are told */
+    birth->error = (int)-r; /* set before the exit closes the socket, which tells the parent */
     return NOT_EXECUTED;
 }
 
-/* As posix_spawn() does it, but that returns when the program was executed, and we have work to
- * do meanwhile. */
+/* Like posix_spawn(), except that it does not wait until the program was executed: the caller
+ * has other work meanwhile. */
 static int start_program(struct spawner_client *c, int control_fd)
 {
     struct birth *birth = c->birth = xmalloc(sizeof(*birth));
@@ -191,7 +192,7 @@ static int start_program(struct spawner_client *c, int control_fd)
     birth->control_fd = control_fd;
     birth->error = 0;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_BLOCK, &all, &old); /* handlers are ours, not the child's */
+    (void)sigprocmask(SIG_BLOCK, &all, &old); /* no handler of ours may run in the child */
     pid_t pid =
         clone(become_spawner, birth->stack + sizeof(birth->stack), CLONE_VM | SIGCHLD, birth);
     int r = pid < 0 ? -errno : 0;
@@ -201,7 +202,7 @@ static int start_program(struct spawner_client *c, int control_fd)
     return r;
 }
 
-/* Once the spawner has answered, or is dead. */
+/* Call when the spawner has answered, or is dead. */
 static void forget_birth(struct spawner_client *c)
 {
     if (c->birth)
@@ -290,7 +291,7 @@ int spawner_add_network(struct spawner_client *c, struct err *err)
     return r < 0 ? lost(c, err, r) : 0;
 }
 
-/* Where we may not make one the spawner does it, as soon as this socket closes. */
+/* If we may not make a namespace, the spawner does so when this socket closes. */
 static void give_network(struct spawner_client *c)
 {
     cleanup_close int fd = c->network_fd < 0 ? -EBADF : netns_make();
@@ -316,7 +317,8 @@ static int hear(struct spawner_client *c, struct spawn_reply *ret, struct err *e
     return 0;
 }
 
-/* "user_namespace (Operation not permitted), memory_limit (...)": what is not enforced. */
+/* Lists the features that are not enforced: "user_namespace (Operation not permitted),
+ * memory_limit (...)". */
 static void list_missing(const struct spawn_reply *reply, struct buf *out)
 {
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
@@ -326,7 +328,7 @@ static void list_missing(const struct spawn_reply *reply, struct buf *out)
     }
 }
 
-/* What to do about the first thing missing that no level above `process` can be without. */
+/* The remedy for the first missing feature that levels above `process` need. */
 static const char *first_fix(const struct spawn_reply *reply)
 {
     static const enum spawn_feature needed[] = {FEATURE_USERNS, FEATURE_NAMESPACES,
@@ -360,7 +362,7 @@ int spawner_ready(struct spawner_client *c, struct err *err)
     const struct spawn_reply *reply = &c->seal;
     if (reply->error == -EPERM && reply->step == STEP_SPAWNER && !reply->detail[0]) {
         cleanup_buf struct buf missing;
-        buf_init(&missing, 250); /* leaves room for the fix */
+        buf_init(&missing, 250); /* leaves room for the remedy */
         list_missing(reply, &missing);
         return err_set(err, ERR_UNSUPPORTED, EPERM,
             "this host enforces only level `%s`; not enforced: %s; %s; `hermes doctor` tells "

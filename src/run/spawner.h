@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The client's side of proto/spawn.h: starts hermes-spawn, registers, seals, asks for boxes.
- */
+/* The client side of proto/spawn.h: starts hermes-spawn, registers roots, seals the table, asks
+ * for boxes. */
 
 #include "base/err.h"
 #include "proto/spawn.h"
@@ -15,20 +15,21 @@
 struct spawner_client {
     int control_fd;
     pid_t pid;
-    bool is_away; /* until the seal, which lets it have these again: */
+    bool is_away; /* spawner_send_away() changed its processors; the seal restores `cpus` */
     cpu_set_t cpus;
-    struct birth *birth;     /* what the new process needs until it is the spawner, or NULL */
-    int network_fd;          /* where the spawner waits for the first network, or -1 */
-    bool is_ready;           /* the seal was answered well */
-    struct spawn_reply seal; /* what the host enforces; valid once that is so */
+    struct birth *birth; /* memory that the new process uses until it has executed hermes-spawn,
+                            or NULL */
+    int network_fd;      /* the socket on which the spawner expects the first network, or -1 */
+    bool is_ready;       /* the seal was answered without an error */
+    struct spawn_reply seal; /* the features that the host enforces; valid when is_ready */
 };
 
-/* Starts the program beside ours ($HERMES_SPAWN overrides), with no signal blocked or ignored,
- * and sends the setup. */
+/* Starts hermes-spawn from the directory of this program ($HERMES_SPAWN overrides), with no
+ * signal blocked or ignored, and sends the setup. */
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
 
-/* Has the spawner work on other processors than ours until the seal, where there are any: the
- * kernel tends to let it wait for us on the one where it was forked. */
+/* Keeps the spawner off our processor until the seal, if there are others. Otherwise the kernel
+ * tends to leave it waiting for us on the processor where it was forked. */
 void spawner_send_away(struct spawner_client *c);
 
 int spawner_add_source(
@@ -36,7 +37,7 @@ int spawner_add_source(
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
-/* A zygote of a root that was added before; job_fd stays the caller's. */
+/* Registers a zygote for a root that was added before. The caller keeps job_fd. */
 int spawner_add_zygote(
     struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err);
 
@@ -45,19 +46,20 @@ int spawner_add_pool(
     struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err);
 
 /* Promises a network namespace for the first box. spawner_ready() makes it, while the spawner
- * is busy with the rest, and moves us into it too. */
+ * is busy with the rest, and moves the caller into it too. */
 int spawner_add_network(struct spawner_client *c, struct err *err);
 
-/* Ends the registration. Boxes may be asked for at once; whether there will be any is what
- * spawner_ready() waits for. It fails with everything that is missing when the host cannot
- * enforce the minimum level. */
+/* spawner_seal() ends the registration; boxes may be requested at once. spawner_ready() waits
+ * for the answer. It fails when the host cannot enforce the minimum level, and lists the
+ * missing features. */
 int spawner_seal(struct spawner_client *c, struct err *err);
 int spawner_ready(struct spawner_client *c, struct err *err);
 
-/* Has every feature tried instead of sealing. */
+/* Makes the spawner test every feature, instead of sealing. */
 int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err *err);
 
-/* Asks for a box; fds as in struct spawn_box, the first being the box's socket. Thread-safe. */
+/* Asks for a box. fds are those of struct spawn_box; the first is the box's socket.
+ * Thread-safe. */
 int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int *fds,
     unsigned fd_count, struct err *err);
 
@@ -70,10 +72,10 @@ void spawner_leave(struct spawner_client *c);
 const char *spawner_step_text(unsigned step);
 const char *spawner_level_name(unsigned level);
 const char *spawner_cgroup_name(unsigned cgroup);
-/* "full" ... "none"; -EINVAL otherwise. */
+/* Parses "full" to "none"; -EINVAL otherwise. */
 int spawner_level_parse(const char *name, unsigned *ret_level);
 
-/* One row per feature: name, what it is for, what to do when it is missing. */
+/* One row per feature: its name, its purpose, and the remedy when it is missing. */
 struct feature_info {
     const char *name;
     const char *text;

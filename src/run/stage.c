@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See stage.h. One poll() covers the box's socket, its streams, its files, the caller's wish to
- * cancel and the next deadline. The spawner tells when the program may run and how the box
- * ended; this file decides when to kill and what the verdict is.
+/* See stage.h. One poll() covers the box's socket, its streams, its files, the cancellation and
+ * the next deadline. The spawner reports when the program may run and how the box ended; this
+ * file decides when to kill and what the verdict is.
  *
- * CPU time is asked for when it can have run out at the earliest: what is left, divided by the
- * cores the box may use. */
+ * CPU time is checked at the earliest time at which it can have run out: the time left, divided
+ * by the cores that the box may use. */
 
 #include "run/stage.h"
 
@@ -26,12 +26,12 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 16384,
-    CPU_STEP_NS = 2000000, /* least time between two looks at the CPU counter */
-    COLLECT_MS = 10000,    /* most time for collecting files */
+    CHUNK = 16384,         /* bytes of one read */
+    CPU_STEP_NS = 2000000, /* least time between two checks of the CPU time */
+    COLLECT_MS = 10000,    /* most time for collecting files, after the program ended */
     START_MS = 30000,      /* most time for the set-up of a box */
     KILL_MS = 10000,       /* most time for a killed box to be gone */
-    INODES_PER_MB = 128,
+    INODES_PER_MB = 128,   /* the spawner's limit of inodes follows from disk_mb */
 };
 
 enum kill_reason { KILL_NONE, KILL_WALL, KILL_CPU, KILL_OUTPUT, KILL_CANCEL, KILL_LATE };
@@ -51,11 +51,11 @@ struct stage {
     uint64_t wall_deadline_ns;
     uint64_t cpu_check_ns;
     bool cpu_asked;
-    uint64_t other_deadline_ns; /* set-up, collection, dying */
+    uint64_t other_deadline_ns; /* for set-up, collection and the end of a killed box */
     uint64_t stdout_bytes;
     struct spawn_event end;
     bool ended;
-    char *chunk; /* CHUNK bytes for what is read */
+    char *chunk; /* CHUNK bytes to read into */
 };
 
 void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
@@ -74,7 +74,7 @@ void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
     };
 }
 
-/* A pipe whose box end has just one owner: the box. Our end does not block. */
+/* Makes a pipe. Only the box will hold its end. Our end does not block. */
 static int open_pipe(bool box_writes, int *ret_ours, int *ret_box)
 {
     int fds[2];
@@ -176,7 +176,7 @@ static void kill_for(struct stage *st, enum kill_reason reason)
     send_command(st, COMMAND_KILL);
 }
 
-/* When the CPU limit can be reached at the earliest. */
+/* Plans the next check for the earliest time at which the CPU limit can be reached. */
 static void plan_cpu_check(struct stage *st, uint64_t used_ns)
 {
     uint64_t limit_ns = st->spec->limits.cpu_ms * 1000000ull;
@@ -218,13 +218,14 @@ static void on_event(struct stage *st, const struct spawn_event *event)
     }
 }
 
-/* Reads what the spawner says; its silence is a failure of ours, never of the program. */
+/* Reads an event of the spawner. A broken socket is a failure of Hermes, never of the
+ * program. */
 static void read_socket(struct stage *st)
 {
     struct spawn_event event;
     ssize_t n = recv(st->socket, &event, sizeof(event), MSG_DONTWAIT);
-    /* A spawner that has told the end closes its side, perhaps before it read a command of
-     * ours. The kernel reports that first, and what it told after that. */
+    /* A spawner that has reported the end closes its socket, perhaps before it read our last
+     * command. The kernel then returns ECONNRESET once, and the event after that. */
     if (n < 0 && errno == ECONNRESET)
         n = recv(st->socket, &event, sizeof(event), MSG_DONTWAIT);
     if (n == (ssize_t)sizeof(event)) {
@@ -236,8 +237,8 @@ static void read_socket(struct stage *st)
     }
 }
 
-/* How many of the next n bytes of a stream are within its limit. Keeps them, or with stdout_max
- * as many as there is room for. */
+/* Returns how many of the next n bytes of a stream are within its limit. Keeps those that fit
+ * into the result. */
 static size_t keep_output(struct stage *st, enum run_stream stream, const char *data, size_t n)
 {
     struct buf *to = stream == STREAM_STDOUT ? &st->result->out : &st->result->err;
@@ -254,8 +255,8 @@ static size_t keep_output(struct stage *st, enum run_stream stream, const char *
     return within;
 }
 
-/* Reads once from a stream; false when nothing is there now. Past the cap the run ends; what
- * came before it is kept. */
+/* Reads once from a stream; false when nothing is there now. Output beyond the limit ends the
+ * run; the output before it is kept. */
 static bool read_stream(struct stage *st, enum run_stream stream)
 {
     int *fd = stream == STREAM_STDOUT ? &st->out_fd : &st->err_fd;
@@ -294,7 +295,7 @@ static bool read_collected(struct stage *st)
     return true;
 }
 
-/* The next moment something must happen, in ns from now; -1 for never. */
+/* Time until the next deadline, in ns; -1 for none. */
 static int64_t next_deadline(const struct stage *st, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -376,8 +377,8 @@ static void poll_once(struct stage *st)
         read_socket(st);
 }
 
-/* Everybody who could write is dead, or about to be: what is in the pipes now is all that
- * counts. */
+/* Every process that could write is dead or dying, so only the bytes that are in the pipes now
+ * count. */
 static void drain(struct stage *st)
 {
     while (st->out_fd >= 0 && read_stream(st, STREAM_STDOUT))
@@ -409,7 +410,7 @@ static void say(struct stage_result *result, const char *fmt, ...)
     va_end(args);
 }
 
-/* How the program ended when no limit did it. */
+/* The verdict when the program ended without reaching a limit. */
 static void judge_exit(struct stage_result *result, int status)
 {
     if (WIFEXITED(status)) {
@@ -434,7 +435,7 @@ static void judge(struct stage *st)
         *hit |= HIT_DISK;
     if (end->flags & ENDED_OOM)
         *hit |= HIT_MEMORY;
-    /* A program that ended by itself is judged by what was measured: the order to kill it may
+    /* A program that ended by itself is judged by the measured usage: our order to kill it may
      * have come too late to matter. */
     bool exited = end->flags & ENDED_EXITED;
     if ((st->kill == KILL_WALL && !exited) || result->usage.wall_ms >= (double)limits->wall_ms)
@@ -473,15 +474,15 @@ static void judge(struct stage *st)
         say(result, "not all files could be collected");
 }
 
-/* Errors of execve that only the machine can be the reason for; all others a file of the user's
- * can be, one that is no program or asks for too much. */
+/* Errors of execve that only the machine can cause. All others can be caused by a file of the
+ * user, for example one that is not a program. */
 static bool is_host_error(int error)
 {
     return error == -EAGAIN || error == -EINTR || error == -EIO || error == -EMFILE ||
            error == -ENFILE || error == -ENOSPC;
 }
 
-/* A directory of the run that could not be mounted. Another run may have put a link there. */
+/* A directory of the run could not be mounted. Another run may have put a link in its place. */
 static int fail_mount(const struct stage *st, const struct run_mount *mount, struct err *err)
 {
     int error = -st->end.error;
@@ -491,7 +492,7 @@ static int fail_mount(const struct stage *st, const struct run_mount *mount, str
         is_blocked ? "a link or a file is in the way" : strerror(error));
 }
 
-/* Turns the end of the box into a result, or into an error when it was our doing. */
+/* Turns the end of the box into a result, or into an error when Hermes failed. */
 static int conclude(struct stage *st, struct err *err)
 {
     struct stage_result *result = st->result;
@@ -546,8 +547,8 @@ static int conclude(struct stage *st, struct err *err)
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err)
 {
-    /* A small one: a server has hundreds of threads that each ran something once. malloc()
-     * would tidy up first, each time. */
+    /* A small buffer on the stack: hundreds of threads of a server run stages, and malloc() of
+     * this size would consolidate its free lists each time. */
     char chunk[CHUNK];
     cleanup_free char *pump = spec->stdin_fd >= 0 ? xmalloc(PUMP_BUFFER) : NULL;
     const int *sinks = spec->watch->sink_fds;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Build-time program: turns seccomp_policy.h into classic BPF (--header) and into the published
- * list (--markdown; --check FILE compares). The filter tests the architecture, then x32, then
- * finds the number by a balanced binary search over ranges with the same answer; rules about
+/* Build-time program: turns policy.h into classic BPF (--header) and into the published list
+ * (--markdown; --check FILE compares). The filter tests the architecture, then x32, then finds
+ * the number by a balanced binary search over ranges with the same answer; rules about
  * arguments are blocks behind the search. Code is emitted from its last instruction to its
  * first: every jump target is then known when the jump is written, so there are no labels to
  * resolve, and a target out of reach of the 8-bit offsets gets a 32-bit jump on the way. */
@@ -30,7 +30,7 @@ static const struct {
     [ARCH_AARCH64] = {"aarch64", AUDIT_ARCH_AARCH64},
 };
 
-/* The table, once per kind of row. */
+/* The table is included once per kind of row. */
 
 enum rule {
 #define RULE(rule, text) RULE_##rule,
@@ -99,8 +99,8 @@ static unsigned emit(uint16_t op, unsigned jt, unsigned jf, uint32_t k)
     return code.count;
 }
 
-/* A position from which `to` is reached and which the instruction emitted next, or the one
- * after it, can reach. */
+/* A position that leads to `to` and that the instruction emitted next, or the one after it, can
+ * reach. */
 static unsigned near(unsigned to)
 {
     if (code.count - to < REACH)
@@ -223,7 +223,8 @@ static void emit_filter(enum arch arch)
 
     memset(&code, 0, sizeof(code));
     code.kill = emit(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
-    /* Returns first, that is last; then the rules; the search stays in one piece. */
+    /* Returns are emitted first, so they come last in the code; then the rules. The search
+     * stays in one piece. */
     for (size_t i = 0; i < count; i++)
         if (ranges[i].answer < RULE_BASE)
             answer_at(ranges[i].answer);
@@ -232,7 +233,8 @@ static void emit_filter(enum arch arch)
 
     unsigned search = emit_search(ranges, count);
     if (arch == ARCH_X86_64) {
-        /* -1 is no x32 call but what `#define __NR_new -1` fallbacks pass: ENOSYS, as ever. */
+        /* -1 is not an x32 call: fallbacks like `#define __NR_new -1` pass it and expect
+         * ENOSYS. */
         unsigned high = emit_branch(BPF_JEQ, UINT32_MAX, answer_at(ENOSYS), code.kill);
         emit_branch(BPF_JGE, X32_BIT, high, search);
     } else if (search != code.count) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The system-call policy of a box: the one table that the filter, docs/seccomp.md and the tests
- * are made from (seccomp_gen.c, tests/unit/test_seccomp.c). It is an allow list: a number that
- * no row names answers ENOSYS, so libc falls back as it would on an older kernel. Before any
- * row, a foreign architecture (int 0x80) and x32 numbers kill the process: their numbering
- * differs, every row would be void. EPERM is for calls whose callers know refusal, ENOSYS for
- * those whose callers have a fallback.
+ * are made from (gen.c, tests/unit/test_seccomp.c). It is an allow list: a number that no row
+ * names answers ENOSYS, so libc falls back as it would on an older kernel. Before any row, a
+ * foreign architecture (int 0x80) and x32 numbers kill the process: their numbering differs, so
+ * the rows would not apply. EPERM is for calls whose callers handle refusal, ENOSYS for those
+ * whose callers have a fallback.
  *
  * There is no include guard around the rows: define GROUP, CALL, RULE and WHEN (those not
  * defined vanish), include the file, repeat. Rows are:
@@ -18,9 +18,10 @@
  *       the first WHEN of a rule whose tests all hold decides; if none does: ALLOW
  *
  * Tests look at the low 32 bits of an argument wherever the kernel takes an int, because it
- * ignores the upper half: AF_VSOCK | 1 << 32 is AF_VSOCK. Only NOT_NULL reads all 64 bits.
- * Numbers stand here, not SYS_ names, since the headers of a build machine are older than the
- * kernels Hermes meets; the unit test compares them with the headers where those know them. */
+ * ignores the upper half: AF_VSOCK | 1 << 32 is AF_VSOCK. Only NOT_NULL reads all 64 bits. The
+ * rows have numbers, not SYS_ names, because the headers of a build machine may be older than
+ * the kernels that Hermes runs on; the unit test compares the numbers with the headers where
+ * those know them. */
 
 #ifndef SECCOMP_POLICY_WORDS
 #define SECCOMP_POLICY_WORDS
@@ -52,8 +53,8 @@ enum {
 };
 #define BY(rule) (RULE_BASE + RULE_##rule)
 
-/* Holds when (argument & mask) is one of the values; the reverse with negate. With wide set it
- * holds when the whole 64-bit argument is not 0, and nothing else counts. */
+/* Holds when (argument & mask) is one of the values; with negate, when it is none of them. With
+ * wide it holds when the whole 64-bit argument is not 0, and the other fields do not count. */
 struct seccomp_test {
     uint32_t mask;
     uint32_t values[TEST_MAX_VALUES];
@@ -76,7 +77,7 @@ struct seccomp_test {
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x80
 #endif
-/* The bit of O_TMPFILE that is its own; the rest of it is O_DIRECTORY. */
+/* The bit that O_TMPFILE does not share with O_DIRECTORY. */
 #define SECCOMP_O_TMPFILE 020000000
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE 62
@@ -90,8 +91,8 @@ enum {
     SECCOMP_TCP_ULP = 31,
     SECCOMP_UDP_ENCAP = 100,
     SECCOMP_MADV_MERGEABLE = 12,
-    /* Types of ioctls, as they stand in a request: reflinks and btrfs, extents and flags of
-     * files, XFS and quotas of files. */
+    /* Types of ioctls, as they stand in a request: reflinks and btrfs; extents and flags of
+     * files; XFS and quotas of files. */
     SECCOMP_IOC_TYPE = 0xff00,
     SECCOMP_IOC_CLONE = 0x9400,
     SECCOMP_IOC_FLAGS = 'f' << 8,

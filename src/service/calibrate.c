@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See calibrate.h. */
+/* See calibrate.h. A variable that begins with LC_ makes a run cold (engine_fits_warm()). */
 
 #include "service/calibrate.h"
 
@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* Runs for a median; milliseconds until it gives up; first pause after a run that was not
+ * served as wanted; longest nap between two checks of *stop. */
 enum { ROUNDS = 5, PATIENCE_MS = 30000, PAUSE_MS = 50, NAP_MS = 10 };
 
-/* Peak of an empty program; false when it was not served as wanted. */
+/* The peak of an empty program; false when the run was not warm or cold as wanted. */
 static bool measure(
     struct engine *e, const struct runtime *rt, bool want_warm, uint64_t *ret_peak_kb)
 {
@@ -47,8 +49,8 @@ static void pause_until(uint64_t until_ms, const atomic_bool *stop)
         (void)nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
 }
 
-/* The median of some runs; false when the zygote does not come up. Asked less and less often:
- * where it never will, each question is a run for nothing. */
+/* The median of ROUNDS runs; false when the zygote does not start. The pauses double: if it
+ * never starts, each attempt is a wasted run. */
 static bool median(struct engine *e, const struct runtime *rt, bool warm,
     const atomic_bool *stop, uint64_t *ret)
 {

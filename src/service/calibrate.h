@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What an interpreter itself takes. A cold box is charged for it, a warm one shares it with its
- * zygote; so that the same program shows the same memory either way, the difference between
- * the two for an empty program is measured once and added to warm runs. */
+/* Measures the memory of an interpreter itself. A cold box is charged for it; a warm box shares
+ * it with its zygote. So that the same program reports the same memory in both, the difference
+ * is measured once with an empty program and added to the figures of warm runs. */
 
 #include "run/engine.h"
 
 #include <stdatomic.h>
 
-/* Measures it for every runtime that has a zygote. Takes a few short runs, or half a minute
- * when a zygote does not come up; call it on a thread of its own. Ends soon after *stop. */
+/* Measures every runtime that has a zygote. Takes a few short runs for each, or half a minute
+ * when a zygote does not start; call it on a thread of its own. Ends soon after *stop becomes
+ * true. */
 void calibrate_warm(struct engine *engine, const atomic_bool *stop);

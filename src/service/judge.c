@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Judgements of a server. One takes a place like a run does; further tests run beside it while
- * places are free and nobody waits for one, and give theirs back when somebody does. */
+/* Judgements on a server. A judgement takes a place as a run does. Further tests run in
+ * parallel while places are free and nobody waits for one; they give their places back when
+ * somebody does. */
 
 #include "service/judge.h"
 
@@ -18,11 +19,11 @@
 #include <string.h>
 
 enum {
-    THREAD_STACK = 512 << 10,
-    LATER_WAIT_MS = 3600 * 1000,
-    LATER_COST = 64 << 10,
-    TEST_COST = 8 << 10, /* of a test's values, beside its texts */
-    TALK_COST = 1 << 10, /* of a message's */
+    THREAD_STACK = 512 << 10,    /* bytes */
+    LATER_WAIT_MS = 3600 * 1000, /* milliseconds; no client holds a connection open for these */
+    LATER_COST = 64 << 10,       /* bytes of the thread and the record */
+    TEST_COST = 8 << 10,         /* bytes of a test's JSON values, without its texts */
+    TALK_COST = 1 << 10,         /* bytes of a message's JSON values */
 };
 
 /* A judgement under way. */
@@ -32,7 +33,7 @@ struct under_way {
     struct history_run *record;
     struct admit_ticket ticket;
     struct admit_need need;
-    struct purse purse; /* what is kept of the request and of its programs' output */
+    struct purse purse; /* memory of the request and of its programs' output */
     bool on_thread;     /* this struct and the judgement belong to its thread */
 };
 
@@ -47,7 +48,7 @@ static size_t text_bytes(const struct stage_result *stage)
     return stage->out.len + stage->err.len;
 }
 
-/* What a test's values take while an answer is made of them: invalid bytes become three. */
+/* The memory of a test's JSON values. An invalid byte becomes three bytes of U+FFFD. */
 static size_t test_weight(const struct judge_test_result *test)
 {
     size_t bytes = 3 * text_bytes(&test->run.run) + TEST_COST + test->talk_count * TALK_COST;
@@ -56,8 +57,8 @@ static size_t test_weight(const struct judge_test_result *test)
     return bytes;
 }
 
-/* The same of all; a signature needs two more copies, and both as text (each value as text is
- * at most twice as long). */
+/* The same for all tests. A signature needs two more copies, and each of the two as text (a
+ * value is at most twice as long as text). */
 static size_t result_weight(const struct judge_result *result, bool is_signed)
 {
     size_t bytes = 3 * text_bytes(&result->compile.compile) + TEST_COST;
@@ -81,7 +82,7 @@ static void on_tested(void *context, size_t index, const struct judge_test_resul
             test->run.run.usage.wall_ms);
     size_t weight = test_weight(test);
     if (history_is_quiet(u->record) || !purse_take(&u->purse, weight))
-        return; /* the answer will have it */
+        return; /* the answer will contain it */
     json_t *json = judge_json_test(&judge->spec, index, test, judge->encoding);
     struct answer *text = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
     json_decref(json);
@@ -104,7 +105,7 @@ static bool on_keep(void *context)
     return !admit_is_wanted(u->state->admit, &u->ticket);
 }
 
-/* What was used is charged with the judgement's own place. */
+/* CPU time of these tests is charged with the judgement's own place. */
 static void on_less(void *context)
 {
     struct under_way *u = context;
@@ -120,7 +121,7 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     purse_open(&u->purse, s->ledger, owner);
     if (!purse_take(&u->purse, LATER_COST + u->judgement->bytes + judge_records_size(spec)))
         return state_full(err);
-    if (!spec->parallel) /* while one box is being made another one runs */
+    if (!spec->parallel) /* one box runs while another one is being made */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
     struct box_need box;
@@ -147,7 +148,7 @@ static int encode(struct under_way *u, const struct judge_result *result,
     return *ret_answer ? 0 : state_full(err);
 }
 
-/* Waits for the place, judges and makes the answer: also of a failure when that is ours. */
+/* Waits for the place, judges and makes the answer. */
 static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_answer,
     enum run_status *ret_status, unsigned *ret_retry_s, struct err *err)
 {
@@ -244,7 +245,7 @@ int service_judge_later(struct state *state, struct service_judgement *judgement
         free(u);
         return r;
     }
-    /* The thread has its own copy; the caller keeps an empty one. */
+    /* The thread gets its own copy; the caller keeps an empty one. */
     u->judgement = xmalloc(sizeof(*judgement));
     *u->judgement = *judgement;
     state->background++;

@@ -9,19 +9,19 @@
 
 struct service_judgement {
     struct json_judge judge;
-    size_t bytes; /* what was read of the request takes so much memory */
+    size_t bytes; /* memory that the decoded request takes */
     char request_hash[JUDGE_HASH_HEX];
 };
 
-/* Judges on this thread. Returns 0 with the answer, of which the caller is a user, or an error;
- * with ERR_BUSY *ret_retry_s says when to come again. */
+/* Judges on this thread. Returns 0 with the answer, whose user the caller is, or an error. With
+ * ERR_BUSY, *ret_retry_s says when to try again. */
 int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
     unsigned *ret_retry_s, struct err *err);
 
-/* The same on a thread of its own, told to `record`. Fails at once when the request is bad or
- * there is no place in the queue. On success takes the judgement's content and the reference to
- * record. */
+/* Judges on a thread of its own and reports to `record`. Fails at once when the request is
+ * invalid or the queue is full. On success takes the content of the judgement and the reference
+ * to record. */
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, unsigned *ret_retry_s, struct err *err);
 

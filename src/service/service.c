@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See service.h. A run waits for its place, then for a spawner if that is just being replaced,
- * then has a box. Asynchronous and streamed runs do the same on a thread of their own and write
- * what happens into the history, from which any number of clients read. */
+/* See service.h. A run waits for its place, then for the spawner if that is just being
+ * replaced, then gets a box. Asynchronous and streamed runs do the same on a thread of their
+ * own and write events into the history, from which any number of clients read. */
 
 #include "service/service.h"
 
@@ -28,16 +28,16 @@
 #include <unistd.h>
 
 enum {
-    MEMORY_SHARE = 80,  /* percent of the machine that boxes may be promised */
-    SESSION_SHARE = 75, /* and of that, sessions */
-    PROCESSES_SHARE = 50,
-    SPILLS_SHARE = 4, /* times history_max: disk for outputs on their way into a box */
-    TRIM_BYTES = 32 << 20,
+    MEMORY_SHARE = 80,    /* percent of the machine's memory that is promised to boxes */
+    SESSION_SHARE = 75,   /* percent of that for sessions */
+    PROCESSES_SHARE = 50, /* percent of the machine's processes for boxes */
+    SPILLS_SHARE = 4, /* times history_max: disk for outputs that do not fit into an answer */
+    TRIM_BYTES = 32 << 20, /* bytes freed in the ledger after which the heap is trimmed */
     THREAD_STACK = 512 << 10,
-    LATER_WAIT_MS = 3600 * 1000, /* nobody holds a connection open for these */
-    LATER_COST = 64 << 10,
-    ITEM_COST = 32, /* of a word beside its bytes */
-    FILE_COST = 256,
+    LATER_WAIT_MS = 3600 * 1000, /* no client holds a connection open for these */
+    LATER_COST = 64 << 10,       /* bytes of the thread and the record */
+    ITEM_COST = 32,              /* bytes of a string besides its text */
+    FILE_COST = 256,             /* bytes of a file's record */
 };
 
 static int open_history(struct state *s, uint64_t memory_bytes, struct err *err)
@@ -57,7 +57,8 @@ static int open_history(struct state *s, uint64_t memory_bytes, struct err *err)
     return 0;
 }
 
-/* The operator, or the share of a key, may allow less than a runtime asks for. */
+/* Lowers the limits of runtimes to the maxima of the operator and to the largest box of one
+ * key. */
 static void cap_runtimes(struct state *s)
 {
     struct run_limits *maxima = &s->config.maxima;
@@ -140,7 +141,7 @@ int service_open(struct state *state, struct err *err)
 
 void service_close(struct state *state)
 {
-    /* Threads of background runs hold references into all of this. */
+    /* Background threads use all of this, so nothing is freed while one is left. */
     for (int i = 0; state->background && i < 1000; i++)
         (void)poll(NULL, 0, 10);
     if (state->background)
@@ -220,7 +221,7 @@ int service_run(struct state *state, const struct service_call *call, struct run
     return r < 0 ? r : finish_run(state, call, &ticket, 0, result, ret_retry_s, err);
 }
 
-/* A run in the background: what its thread owns. */
+/* A run in the background; its thread owns this. */
 struct later {
     struct state *state;
     struct run_spec spec;
@@ -228,7 +229,7 @@ struct later {
     enum result_encoding encoding;
     struct history_run *run;
     struct admit_ticket ticket;
-    struct purse purse; /* what is kept of the request and of its output */
+    struct purse purse; /* memory of the request and of its output */
 };
 
 static void on_started(void *context)
@@ -241,7 +242,7 @@ static void on_output(void *context, enum run_stream stream, const char *data, s
     history_output(context, stream, data, len);
 }
 
-/* The answer of a run that is over; of its failure where Hermes failed, or has no memory for
+/* Makes the answer of a finished run, or of its failure when Hermes failed or has no memory for
  * the answer. */
 static struct answer *encode_later(
     const struct later *later, struct run_result *result, struct err *err)
@@ -314,7 +315,8 @@ static size_t list_bytes(const struct strv *list)
     return bytes;
 }
 
-/* What a run takes while it waits, thread and record included, and its box's copy of it. */
+/* The memory that a run takes while it waits: the thread and the record, the request, and the
+ * copy of the request for its box. */
 static size_t spec_bytes(const struct run_spec *spec)
 {
     size_t bytes = spec->stdin_size + list_bytes(&spec->args) + list_bytes(&spec->env) +
@@ -356,9 +358,9 @@ int service_run_later(struct state *state, struct run_spec *spec, int owner,
     return 0;
 }
 
-/* The second line, should the count be wrong somewhere: past seven eighths of the server's own
- * limit requests are refused, before the kernel ends the server. After large answers the heaps
- * give back what they keep. */
+/* A second line of defence in case the ledger counts too little: when the server uses more than
+ * seven eighths of its memory limit, the ledger refuses requests, before the kernel kills the
+ * server. After large answers the heap returns free memory. */
 static void watch_memory(struct state *s)
 {
     char text[128];
@@ -368,7 +370,7 @@ static void watch_memory(struct state *s)
     if (peak > ledger_sum(s->ledger) + TRIM_BYTES)
         (void)malloc_trim(0);
     if (fs_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) > 0) {
-        (void)strtoull(text, &rest, 10); /* the whole address space */
+        (void)strtoull(text, &rest, 10); /* skips the size of the address space */
         resident = strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
     }
     ledger_shut(s->ledger, resident > s->memory_max / 8 * 7);

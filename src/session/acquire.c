@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Turns: one caller at a time holds a session, the others wait in the order they came or are
- * sent away. */
+/* Turns: one caller at a time holds a session. Other callers wait in the order they came, or
+ * get ERR_CONFLICT. */
 
 #include "session/internal.h"
 
@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <time.h>
 
+/* NAP_MS bounds how late a waiting caller notices that its client has left. */
 enum { WAITERS_MAX = 32, NAP_MS = 100 };
 
-/* Whether it is this one's turn; without a waiter, whether nobody waits. */
+/* Whether it is this waiter's turn. With NULL: whether no one is waiting. */
 static bool is_turn(const struct session *s, const struct session_waiter *waiter)
 {
     return s->waiters == waiter;
@@ -43,7 +44,7 @@ static int enter_queue(struct session *s, struct session_waiter *waiter, struct 
     return 0;
 }
 
-/* Why it cannot be taken now or ever; 0 when it only is not this caller's turn yet. */
+/* Why the session cannot be taken. 0 when the caller only has to wait for its turn. */
 static int why_not(const struct session *s, bool also_dead, struct err *err)
 {
     if (s->is_deleted)
@@ -102,7 +103,7 @@ bool session_nap(struct session *s, int cancel_fd)
 int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err)
 {
     struct session_waiter waiter = {0};
-    struct session_waiter *place = NULL; /* in the queue */
+    struct session_waiter *place = NULL; /* its entry in the queue, once it has one */
     uint64_t until_ms = clock_ms() + s->all->state->config.queue_wait_s * 1000;
     int r = 0;
     (void)pthread_mutex_lock(&s->lock);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A directory of a session as tar or zip, made piece by piece while it is sent. The names come
- * out of the box: one that would not be taken in a request does not get into an archive that
- * somebody unpacks elsewhere. libarchive writes, and reads nothing. */
+/* Sends a directory of a session as tar or zip, made piece by piece while it is sent. Names
+ * come from the box: a name that a request may not use does not get into the archive either,
+ * because someone unpacks it elsewhere. libarchive only writes here; it never parses hostile
+ * data. */
 
 #include "session/transfer.h"
 
@@ -17,17 +18,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* CONTENT_MAX_GB bounds the content of one archive. ARCHIVE_COST is the memory in bytes that
+ * libarchive is counted with. */
 enum { CONTENT_MAX_GB = 16, ARCHIVE_COST = 1 << 20 };
 
 struct session_archive {
     struct transfer *t;
     struct archive *archive;
     struct archive_entry *entry;
-    struct buf *out;  /* of the call that is under way */
-    uint64_t left;    /* of the file whose content comes */
-    uint64_t content; /* of all of them so far */
-    bool is_skipped;  /* that file is not in the archive */
-    bool is_cut;      /* so something is missing */
+    struct buf *out;  /* output buffer of the current call */
+    uint64_t left;    /* bytes of the current file that have not come yet */
+    uint64_t content; /* bytes of all files so far */
+    bool is_skipped;  /* the current file does not go into the archive */
+    bool is_cut;      /* something was left out */
     bool is_over;
     char name[FILES_NAME_MAX + 1];
     char bytes[FILES_PIECE_MAX];
@@ -36,7 +39,7 @@ struct session_archive {
 static la_ssize_t on_write(struct archive *archive, void *context, const void *data, size_t len)
 {
     struct session_archive *a = context;
-    if (!a->out) /* it is being given up */
+    if (!a->out) /* the archive is being discarded */
         return (la_ssize_t)len;
     return buf_append(a->out, data, len) < 0 ? -1 : (la_ssize_t)len;
 }
@@ -49,7 +52,7 @@ static int open_writer(struct session_archive *a, enum archive_format format)
         return -ENOMEM;
     int r = format == ARCHIVE_ZIP ? archive_write_set_format_zip(a->archive)
                                   : archive_write_set_format_gnutar(a->archive);
-    /* It is made while the caller waits, on a machine with other things to do. */
+    /* Level 1: the caller waits, and other work needs the processors. */
     if (r == ARCHIVE_OK && format == ARCHIVE_ZIP)
         r = archive_write_set_options(a->archive, "zip:compression-level=1");
     (void)archive_write_set_bytes_per_block(a->archive, 0);
@@ -74,7 +77,7 @@ int session_archive_open(struct session *s, const char *dir, enum archive_format
     if (r == 0 && !purse_take(&a->t->purse, ARCHIVE_COST))
         r = state_full(err);
     if (r == 0 && (r = transfer_ask(a->t, request, dir)) == 0) {
-        /* Whether there is such a directory is known before the answer begins. */
+        /* Report a missing directory before the reply begins. */
         struct files_record first;
         r = transfer_peek(a->t, &first);
         if (r == 0 && first.kind == FILES_END && first.error < 0 && first.error != -E2BIG)
@@ -133,7 +136,7 @@ static int on_data(struct session_archive *a, const struct files_record *record)
     return archive_write_data(a->archive, a->bytes, (size_t)record->size) < 0 ? -EIO : 0;
 }
 
-/* What is missing is told in the archive itself: its reader has nothing else. */
+/* Incomplete content is reported in the archive itself: its reader sees nothing else. */
 static int on_end(struct session_archive *a, const struct files_record *record)
 {
     static const char text[] =

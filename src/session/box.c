@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_box.h. */
+/* See box.h. */
 
 #include "session/box.h"
 
@@ -17,10 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What a program is given, and our ends of it. */
+/* The package and both ends of the pipes and the channel of one payload. */
 struct ends {
     int job;
-    int out[2]; /* ours, the box's */
+    int out[2]; /* the server's end, the box's end */
     int err[2];
     int channel[2];
     uint32_t exec;
@@ -63,7 +63,7 @@ static int write_words(const struct session_box_spec *spec, struct ends *ends, s
     return job_write(&(struct job_spec){.argv = &argv, .env = &env}, &ends->job, err);
 }
 
-/* Without a spec there is no job. */
+/* Without a spec no package is written: a copy needs none. */
 static int open_ends(const struct session_box_spec *spec, struct ends *ends, struct err *err)
 {
     *ends = (struct ends){-1, {-1, -1}, {-1, -1}, {-1, -1}, 0, false};
@@ -194,8 +194,8 @@ int session_box_event(const struct session_box *box, struct spawn_event *ret)
     if (box->socket < 0)
         return -EPIPE;
     ssize_t n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
-    /* The spawner closes its side perhaps before it read a command of ours; the kernel reports
-     * that first, and what was told after that. */
+    /* When the spawner closes its side before it has read a command, Linux first reports
+     * ECONNRESET and then delivers the events that were sent before. */
     if (n < 0 && errno == ECONNRESET)
         n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
     if (n == (ssize_t)sizeof(*ret))

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The live box of a session, seen from the server: its socket at the spawner, what its program
- * prints, and the channel to the kernel. */
+/* The server's side of a session's box: the control descriptors, the output pipes and the
+ * channel. It only opens, restarts, copies and closes boxes; what a session does with its box
+ * is in the other files of this folder. */
 
 #include "base/err.h"
 #include "run/engine.h"
 
 struct session_box_spec {
     const struct runtime *runtime;
-    const struct strv *env; /* asked for, beside the runtime's own */
-    uint32_t owner;         /* spawn/shares.h; copies have their original's */
+    const struct strv *env; /* the caller's variables; the runtime adds its own */
+    uint32_t owner;         /* key number for spawn/shares.h; a copy has its original's */
     struct run_limits limits;
 };
 
-/* All -1 without a box. None of them blocks. */
+/* All descriptors are -1 while the session has no box. All are non-blocking. */
 struct session_box {
-    int socket; /* its end is the end of the box */
+    /* Carries spawn_command and spawn_event; end of file means that the box is gone. */
+    int socket;
     int out_fd;
     int err_fd;
     int channel_fd;
@@ -24,33 +26,35 @@ struct session_box {
 
 void session_box_init(struct session_box *box);
 
-/* Asks for a box; EVENT_STARTED or EVENT_FAILED follows on the socket. */
+/* Asks the spawner for a box. EVENT_STARTED or EVENT_FAILED follows on box->socket. */
 int session_box_open(struct engine *engine, const struct session_box_spec *spec,
     struct session_box *box, struct err *err);
 
-/* Gives a box whose program has ended (EVENT_EXITED) another one, with pipes and a channel of
- * its own. */
+/* Starts a new payload in a box whose payload has ended (EVENT_EXITED). The payload gets new
+ * pipes and a new channel. */
 int session_box_restart(struct engine *engine, const struct session_box_spec *spec,
     struct session_box *box, struct err *err);
 
-/* Asks for a box that becomes a copy of another. The spawner answers on its socket, by
- * EVENT_FORKING with the last of the descriptors (stdout, stderr, channel, hello) that the
- * original's kernel needs for the copy, or EVENT_FAILED. */
+/* Asks the spawner to make a box that becomes a copy of `original`. The interpreter of the
+ * original needs four descriptors for its copy: stdout, stderr, channel and hello.
+ * session_box_fork() fills in the first three. session_box_hello() waits for the spawner's
+ * answer: EVENT_FORKING comes with the fourth, EVENT_FAILED without. */
 enum { SESSION_FORK_FDS = 4 };
 int session_box_fork(const struct session_box *original, struct session_box *box,
     int ret_fds[SESSION_FORK_FDS], struct err *err);
 int session_box_hello(
     const struct session_box *box, int wait_ms, struct spawn_event *ret, int *ret_fd);
 
-/* enum spawn_command_kind, without descriptors. */
+/* Sends a command that carries no descriptors (enum spawn_command_kind). Errors are ignored:
+ * the end of the box shows on its socket. */
 void session_box_command(const struct session_box *box, uint32_t kind);
 
-/* COMMAND_USAGE, after which the box is busy or idle (spawn/shares.h). Any other command makes
- * it busy. */
+/* Sends COMMAND_USAGE. The spawner then counts the box as idle or busy (spawn/shares.h). Every
+ * other command makes the box busy. */
 void session_box_ask_usage(const struct session_box *box, bool is_idle);
 
-/* The next event: 1, 0 when there is none now, -EPIPE when there will be none. */
+/* Takes the next event: 1 with *ret, 0 when none is there now, -EPIPE when the box is gone. */
 int session_box_event(const struct session_box *box, struct spawn_event *ret);
 
-/* Has everything in the box killed. */
+/* Closes all descriptors. The spawner then kills everything in the box. */
 void session_box_close(struct session_box *box);

@@ -26,7 +26,7 @@ void capture_done(struct capture *c)
     *c = (struct capture){0};
 }
 
-/* Makes the ring; false without memory. */
+/* Allocates the ring. False without memory. */
 static bool make_tail(struct capture *c)
 {
     if (c->purse && !c->purse->take(c->purse, c->tail_max))
@@ -40,7 +40,7 @@ static bool make_tail(struct capture *c)
 static void add_tail(struct capture *c, const char *data, size_t len)
 {
     if (!c->tail && !make_tail(c))
-        return; /* as if it had been left out */
+        return; /* counted as dropped */
     if (len > c->tail_max) {
         data += len - c->tail_max;
         len = c->tail_max;
@@ -70,8 +70,8 @@ static struct iovec piece(const char *data, size_t len)
     return (struct iovec){.iov_base = (void *)data, .iov_len = len};
 }
 
-/* Takes bytes off the beginning of the ring that belong to a code point which began before it;
- * returns how many. */
+/* Removes bytes from the beginning of the ring that belong to a code point cut in two. Returns
+ * their number. */
 static size_t skip_broken(struct iovec *first, struct iovec *second)
 {
     size_t n = 0;

@@ -16,10 +16,11 @@
 #include <unistd.h>
 
 enum {
-    HEAD_MAX = 32,
+    /* All sizes in bytes. */
+    HEAD_MAX = 32, /* of a line `KIND LENGTH` */
     READ_STEP = 16 << 10,
-    REST_BYTES = 16 << 10,
-    OUT_MAX = 128 << 20,
+    REST_BYTES = 16 << 10, /* larger buffers are freed between execs */
+    OUT_MAX = 128 << 20,   /* code, stdin, tools and tool answers */
     STARVED_MS = 50
 };
 
@@ -91,7 +92,7 @@ int channel_read(struct channel *c)
     return n == -EAGAIN || n == -EINTR ? 0 : -EPIPE;
 }
 
-/* The kind of a head line (without its end), and the length it announces. */
+/* Parses a head line without its newline: kind and announced length. */
 static int parse_head(
     const char *line, size_t len, enum channel_kind *ret_kind, size_t *ret_len)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The channel between the server and the kernel of a session (docs/internals/kernels.md):
- * frames of a line `KIND LENGTH` and LENGTH bytes, both ways. What comes from the kernel is
- * hostile: user code lives in the same process. */
+/* The channel between the server and the interpreter of a session (docs/internals/kernels.md).
+ * A frame is a line `KIND LENGTH` and LENGTH bytes, in both directions. Frames from the
+ * interpreter are hostile: user code runs in the same process. */
 
 #include "base/buf.h"
 
@@ -24,44 +24,46 @@ enum channel_kind {
     FRAME_KINDS
 };
 
-enum { CHANNEL_FRAME_MAX = 16 << 20 };
+enum { CHANNEL_FRAME_MAX = 16 << 20 }; /* bytes; the limit in docs/internals/kernels.md */
 
 struct channel {
-    int fd; /* borrowed, does not block */
+    int fd; /* borrowed, non-blocking */
     struct buf in;
-    size_t in_at; /* what lies before it was taken */
+    size_t in_at; /* bytes before this index are consumed */
     struct buf out;
     size_t out_at;
 };
 
 struct channel_frame {
     enum channel_kind kind;
-    const char *data; /* until the next call on this channel */
+    const char *data; /* valid until the next call on this channel */
     size_t len;
 };
 
-void channel_init(struct channel *c, int fd, struct buf_purse *purse); /* or NULL */
+void channel_init(struct channel *c, int fd, struct buf_purse *purse); /* purse may be NULL */
 void channel_done(struct channel *c);
 
-/* Queues a frame; channel_write() sends what goes without waiting. -EPIPE when the kernel no
- * longer listens. */
+/* channel_queue() appends a frame to the output buffer: -ENOMEM or -EMSGSIZE when it has no
+ * room. channel_write() sends what the socket takes without blocking: -EPIPE when the
+ * interpreter has closed the channel. */
 int channel_queue(struct channel *c, const char *kind, const void *data, size_t len);
 int channel_write(struct channel *c);
-bool channel_has_more(const struct channel *c); /* to write */
+bool channel_has_more(const struct channel *c); /* output that is not sent yet */
 
-/* Reads once: 1, 0 when nothing is there now, -EPIPE at the end, -ENOMEM when there is no
- * memory for what is there: it can be tried again. */
+/* Reads once: 1, 0 when there is nothing to read now, -EPIPE at end of file, -ENOMEM when there
+ * is no memory for the data (the caller can try again). */
 int channel_read(struct channel *c);
 
-/* Takes the next whole frame: 1, 0 when there is none yet, -EBADMSG when this is no frame. */
+/* Takes the next complete frame: 1, 0 when it is not complete yet, -EBADMSG when the data is
+ * not a valid frame. */
 int channel_next(struct channel *c, struct channel_frame *ret);
 
-/* Sends what is queued and waits for the next whole frame: 0, -ETIMEDOUT when it is not there
- * within that time, or as above. Nothing else may wait for the kernel meanwhile. */
+/* Sends the queued frames and waits for the next complete frame: 0, -ETIMEDOUT after wait_ms,
+ * or an error of the functions above. No other thread may read from the channel meanwhile. */
 int channel_await(struct channel *c, uint64_t wait_ms, struct channel_frame *ret);
 
-/* Whether bytes came that belong to no frame taken so far. */
+/* Whether no received byte is left over: every one belongs to a frame that was taken. */
 bool channel_is_clean(const struct channel *c);
 
-/* Gives back the memory of large frames. */
+/* Frees the memory that large frames needed. */
 void channel_rest(struct channel *c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Checkpoints: forks of a session that stand still. One is in the list of sessions, where it
- * counts like any other, but nobody can find it there; it belongs to the session that it was
- * made of and goes with it. */
+/* Checkpoints: paused copies of a session. A checkpoint is in the list of sessions and counts
+ * against the same budgets, but no request can find it there. It belongs to the session that it
+ * was copied from and is deleted with it. */
 
 #include "session/internal.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The checkpoint of this name, or any with NULL. The caller owns a reference. */
+/* Finds the checkpoint of this name, or any with NULL. The caller owns a reference. */
 static struct session *find(struct session *s, const char *name)
 {
     struct sessions *all = s->all;
@@ -69,7 +69,8 @@ json_t *session_checkpoints(struct session *s)
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *at = all->first; at; at = at->next) {
         if (at->checkpoint[0] && str_eq(at->origin, s->id) && at->has_kernel)
-            (void)json_array_insert_new(list, 0, to_json(at)); /* the newest are listed first */
+            /* The list has the newest first. */
+            (void)json_array_insert_new(list, 0, to_json(at));
     }
     (void)pthread_mutex_unlock(&all->lock);
     return list;
@@ -106,7 +107,8 @@ int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_
     session_give(s);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&copy->lock); /* it is listed, and may be ended already */
+    /* It is listed: another thread may have ended it already. */
+    (void)pthread_mutex_lock(&copy->lock);
     session_box_command(&copy->box, COMMAND_PAUSE);
     (void)pthread_mutex_unlock(&copy->lock);
     *ret = to_json(copy);
@@ -131,8 +133,8 @@ int session_checkpoint_delete(struct session *s, const char *name, struct err *e
         (b) = kept_;                                                                           \
     } while (0)
 
-/* The session gets the copy's box and all that goes with it; the copy, which is about to be
- * deleted, gets what the session had. Both are held. */
+/* Gives the session the copy's box and all state that belongs to the box. The copy, which will
+ * be deleted, gets the session's. The caller holds both. */
 static void exchange(struct session *s, struct session *copy)
 {
     (void)pthread_mutex_lock(&s->lock);
@@ -146,12 +148,12 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->is_fork, copy->is_fork);
     SWAP(s->cwd, copy->cwd);
     SWAP(s->told_pids, copy->told_pids);
-    close_fd(&s->watcher.fd); /* of the old box; another is asked for when it is needed */
+    close_fd(&s->watcher.fd); /* belongs to the old box; opened again when needed */
     s->execution_count = copy->execution_count;
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* A copy of the checkpoint, which stands still again afterwards. The caller holds the copy. */
+/* Copies a checkpoint and pauses it again. The caller holds the copy. */
 static int copy_checkpoint(struct session *c, int cancel_fd, struct session **ret,
     unsigned *ret_retry_s, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Copies of live sessions (spawn/copy.h). The server asks the kernel whether it can be copied,
- * the spawner for a box, and gives the kernel what the copy needs; then the copy is a session
- * that starts like any other. */
+/* Copies live sessions (spawn/copy.h). The server asks the interpreter whether it can be
+ * copied, asks the spawner for a box, and passes the interpreter the descriptors of the copy.
+ * From then on the copy starts like any other session. */
 
 #include "session/internal.h"
 
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* ANSWER_MS waits for the interpreter's answer, SPAWNER_MS for the spawner's. */
 enum { ANSWER_MS = 10000, SPAWNER_MS = 5000 };
 
 void session_unshare(struct sessions *all, struct session_share *share)
@@ -42,7 +43,7 @@ static struct session_share *share_new(const struct session *s, struct session_s
     return share;
 }
 
-/* The copy's own promise, which keeps the original's. */
+/* The copy has a promise of its own and keeps the original's. */
 static void share_memory(struct session *original, struct session *copy)
 {
     if (!original->share)
@@ -51,7 +52,7 @@ static void share_memory(struct session *original, struct session *copy)
     (void)atomic_fetch_add(&original->share->refs, 1);
 }
 
-/* Waits for the kernel's answer: the reason it refuses for, or "" when it does not. */
+/* Waits for the interpreter's frame `fork`. ret_reason is why it refuses, or "". */
 static int hear(struct session *s, char *ret_reason, size_t size)
 {
     struct channel_frame frame;
@@ -72,7 +73,7 @@ static int hear(struct session *s, char *ret_reason, size_t size)
     return r;
 }
 
-/* Asks the kernel whether it can be copied now. It waits for the descriptors afterwards. */
+/* Asks the interpreter whether it can be copied now. If so, it waits for the descriptors. */
 static int ask_kernel(struct session *s, struct err *err)
 {
     char reason[400];
@@ -84,7 +85,7 @@ static int ask_kernel(struct session *s, struct err *err)
     return r;
 }
 
-/* Why the spawner will not. */
+/* Explains why the spawner refused. */
 static int refused(const struct spawn_event *event, struct err *err)
 {
     static const struct {
@@ -112,8 +113,8 @@ static int refused(const struct spawn_event *event, struct err *err)
         err, ERR_UNAVAILABLE, error, "the spawner cannot make a copy: %s", strerror(error));
 }
 
-/* Gets a box for the copy and hands over to the kernel what the copy needs; then hears that it
- * has forked. -EBADMSG and the like when the kernel does not do its part. */
+/* Gets a box for the copy, sends its descriptors to the interpreter and waits until it has
+ * forked. Returns an error without setting err when the interpreter did not do its part. */
 static int fork_kernel(struct session *s, struct session *copy, struct err *err)
 {
     char reason[400];
@@ -137,7 +138,7 @@ static int fork_kernel(struct session *s, struct session *copy, struct err *err)
     return r;
 }
 
-/* A session like another, with nothing in it yet. */
+/* Makes a session with the settings of `s` and no box yet. */
 static struct session *new_copy(struct session *s, const char *checkpoint)
 {
     struct session_spec spec = {.runtime = s->spec.runtime, .limits = s->spec.limits};
@@ -155,7 +156,7 @@ static struct session *new_copy(struct session *s, const char *checkpoint)
     return copy;
 }
 
-/* The original is held; the copy is in state starting. */
+/* The caller holds the original. The copy is in state starting. */
 static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
     unsigned *ret_retry_s, struct err *err)
 {
@@ -167,7 +168,7 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
     copy->promised = promised;
     share_memory(s, copy);
     (void)pthread_mutex_unlock(&s->lock);
-    session_box_ask_usage(&s->box, false); /* it is busy from now on */
+    session_box_ask_usage(&s->box, false); /* makes the box busy (spawn/shares.h) */
     r = ask_kernel(s, err);
     if (r == 0)
         r = fork_kernel(s, copy, err);

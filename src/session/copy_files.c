@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Copies of sessions whose memory cannot be copied: a fresh one with the same files. They go
- * through the server piece by piece, as a download and an upload would. */
+/* Copies a session whose memory cannot be copied: makes a new session and copies the files.
+ * They go through the server piece by piece, as a download and an upload. */
 
 #include "session/internal.h"
 
@@ -14,12 +14,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A copy under way. */
 struct copying {
     struct session *to;
     struct transfer *from;
-    struct transfer *file; /* that is being written, or NULL */
-    uint64_t left;         /* of its content */
+    struct transfer *file; /* being written now, or NULL */
+    uint64_t left;         /* bytes of the current file that have not come yet */
     bool is_whole;
     char name[FILES_NAME_MAX + 1];
     char bytes[FILES_PIECE_MAX];
@@ -44,7 +43,7 @@ static int on_entry(struct copying *c, const struct files_record *record, struct
         c->is_whole = false;
         return 0;
     }
-    /* It may become shorter while it is read. */
+    /* Size unknown: the file may become shorter while it is read. */
     return session_file_put(c->to, c->name, UINT64_MAX, record->mode & 0111, &c->file, err);
 }
 
@@ -57,7 +56,7 @@ static int on_data(struct copying *c, const struct files_record *record, struct 
     return r < 0 || !c->file ? r : transfer_write(c->file, c->bytes, (size_t)record->size, err);
 }
 
-/* Takes one record: 1 when it was the last. */
+/* Takes one record: 1 after the last one. */
 static int take(struct copying *c, struct err *err)
 {
     struct files_record record;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See json_session.h. What a session has in common with a run is decoded as that of a run. */
+/* See decode.h. Fields that a session shares with a run are decoded by run/decode.c. */
 
 #include "session/decode.h"
 
@@ -16,11 +16,11 @@
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 enum {
-    SECONDS_MAX = 31536000,
-    TOOL_CALLS_DEFAULT = 50,
+    SECONDS_MAX = 31536000,  /* one year; start.c applies the configured limits */
+    TOOL_CALLS_DEFAULT = 50, /* per exec */
     TOOL_CALLS_MAX = 10000,
     TOOL_TIMEOUT_DEFAULT_MS = 300000,
-    TOOL_NAME_MAX = 64,
+    TOOL_NAME_MAX = 64, /* bytes */
 };
 
 static int get_number(
@@ -48,7 +48,7 @@ static int get_bool(const json_t *body, const char *field, bool *ret, struct err
     return 0;
 }
 
-/* Refuses fields that are in neither list; both end with NULL. */
+/* Refuses fields that are in neither list. Both lists end with NULL. */
 static int check_known(
     const json_t *body, const char *const *own, const char *const *shared, struct err *err)
 {

@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The bodies of /v1/sessions, strictly. Every refusal names the field. */
+/* Decodes the request bodies of /v1/sessions. Unknown fields are refused; every refusal names
+ * the field. */
 
 #include "run/decode.h"
 #include "session/session.h"
 #include "state/config.h"
 
+/* TOOL_RESULT_MAX is the largest body of a tool's answer in bytes; TOOLS_MAX is the number of
+ * tools that one exec can offer. */
 enum { TOOL_RESULT_MAX = 1 << 20, TOOLS_MAX = 128 };
 
-/* Fills in *ret; the caller frees its env in any case. */
+/* Fills in *ret. The caller frees ret->env, also after an error. */
 int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
     const struct config *config, struct session_spec *ret, struct err *err);
 
-/* Fills in *ret, which the caller gives to exec_spec_done() in any case. `streams`: the caller
- * will see events, so that tools can be offered. */
+/* Fills in *ret. The caller calls exec_spec_done(), also after an error. `streams` says that
+ * the caller receives events; tools are refused without them. */
 int json_exec_decode(const json_t *body, const struct config *config, bool streams,
     struct exec_spec *ret, struct err *err);
 
-/* Checks {id, output} or {id, error}. */
+/* Checks a body {id, output} or {id, error}. */
 int json_tool_result_check(const json_t *body, size_t body_len, struct err *err);
 
-/* The body of a fork, which may be empty. */
+/* Decodes the body of a fork. An empty body means one copy. */
 int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err);
 
-/* The body of a checkpoint or a rollback: the name in `field`, "" when it is left out. */
+/* Decodes the body of a checkpoint or a rollback. `ret` becomes the value of `field`, "" when
+ * the field is missing and not required. */
 int json_checkpoint_decode(const char *data, size_t len, const char *field, bool required,
     char ret[CHECKPOINT_NAME_MAX + 1], struct err *err);

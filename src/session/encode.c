@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sessions and results of execs as the JSON of docs/sessions.md. */
+/* Encodes sessions and exec results as the JSON of docs/sessions.md. */
 
 #include "session/internal.h"
 
@@ -33,7 +33,7 @@ static json_t *time_json(int64_t seconds)
     return json_string(text);
 }
 
-/* When it will be gone if nobody uses it any more. */
+/* When the session will expire if it is not used any more. */
 static int64_t expires_s(const struct session *s)
 {
     uint64_t now = clock_ms();
@@ -110,7 +110,7 @@ void exec_result_done(struct exec_result *result)
     *result = (struct exec_result){0};
 }
 
-/* A result and the error that stands in it, if it is not the code's. */
+/* A result, and an error of Hermes itself (or NULL) that replaces the code's error. */
 struct telling {
     const struct exec_result *result;
     const json_t *error;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Room for a session or a run that is within the share of its key: the sessions of a key above
- * its share that have been idle for longest are ended. A session that runs code never is. */
+/* Makes room for a session or a run that is within the share of its key. It ends idle sessions
+ * of keys above their share, starting with the key furthest above and its longest idle session.
+ * A session that runs code is never ended. */
 
 #include "session/internal.h"
 
@@ -12,9 +13,10 @@
 
 #include <errno.h>
 
+/* Sessions ended for one request; the bound only keeps the loop finite. */
 enum { TRIES = 256 };
 
-/* Whether `a` is to go rather than `b`. */
+/* Whether `a` should be ended before `b`. */
 static bool goes_before(const struct session *a, uint64_t excess_a, uint64_t used_a,
     const struct session *b, uint64_t excess_b, uint64_t used_b)
 {
@@ -23,7 +25,7 @@ static bool goes_before(const struct session *a, uint64_t excess_a, uint64_t use
     return excess_a > excess_b;
 }
 
-/* The session that is to go, or NULL. The caller owns a reference. */
+/* Chooses the session to end, or NULL. The caller owns a reference. */
 static struct session *choose(struct sessions *all, const uint64_t *excess)
 {
     struct session *chosen = NULL;
@@ -49,7 +51,7 @@ static struct session *choose(struct sessions *all, const uint64_t *excess)
     return chosen;
 }
 
-/* Ends one session of a key above its share; false when there is none. */
+/* Ends one session of a key above its share. False when there is none. */
 static bool evict_one(struct sessions *all, const uint64_t *excess)
 {
     struct err ignored = {0};

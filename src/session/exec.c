@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One piece of code in a session, from the frame `exec` to the frame `done`. One poll() covers
- * the channel, what the code prints, the spawner's word, the caller and the next deadline.
+/* Runs one piece of code in a session, from the frame `exec` to the frame `done`. One poll()
+ * covers the channel, the output, the spawner's events, the caller and the next deadline.
  *
- * Code that has to stop is interrupted first. An interpreter that answers keeps its state; one
- * that does not within the grace is killed, and the session is dead then. So is one that says
- * anything on the channel which is not its turn or no frame: the code found the channel. */
+ * Code that must stop is interrupted first. An interpreter that then sends `done` keeps its
+ * state. One that does not within the grace period is killed, and the session is dead. The same
+ * happens when a frame is invalid or out of turn: then user code has written to the channel. */
 
 #include "session/internal.h"
 #include "session/overflow.h"
@@ -28,14 +28,16 @@
 #define FOREIGN_WORDS "something wrote to the interpreter's channel to the server"
 
 enum {
-    CHUNK = 64 << 10,
-    GRACE_MS = 2000,
-    WORD_MS = 10000,       /* for an answer of the spawner's, on a machine however busy */
-    SETTLED_MS = 5000,     /* for the kernel's, between two execs */
-    DRAIN_MAX = 4 << 20,   /* after `done`: more is not this exec's */
-    OUTPUT_MAX = 64 << 20, /* more may not be printed, or four times what is kept */
-    CPU_STEP_MS = 2,
-    STARVED_MS = 50,
+    CHUNK = 64 << 10,  /* bytes per read */
+    GRACE_MS = 2000,   /* from the interrupt to the kill */
+    WORD_MS = 10000,   /* for an event of the spawner; generous, for a very busy machine */
+    SETTLED_MS = 5000, /* for the frame `settled`, between two execs */
+    /* Bytes read after `done`; a background process may print without end. */
+    DRAIN_MAX = 4 << 20,
+    /* Bytes; printing more than this and four times the kept output stops the code. */
+    OUTPUT_MAX = 64 << 20,
+    CPU_STEP_MS = 2, /* shortest time between two questions about CPU time */
+    STARVED_MS = 50, /* pause before the channel is read again, when memory was short */
 };
 
 enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
@@ -43,7 +45,7 @@ enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUS
 static const struct {
     enum run_status status;
     unsigned hit;
-    const char *reason; /* of the session's death, if it comes to that */
+    const char *reason; /* of the session's death, if it dies from this */
     const char *message;
 } causes[] = {
     [CAUSE_WALL] = {RUN_TIME_LIMIT, HIT_WALL, "time_limit", "stopped at its timeout"},
@@ -60,25 +62,25 @@ struct exec {
     const struct exec_watch *watch;
     struct exec_result *result;
     struct exec_frames frames;
-    enum cause cause; /* why it is being stopped */
-    bool is_lost;     /* the kernel is gone or was given up */
-    bool is_failure;  /* through no fault of the code's */
+    enum cause cause; /* why the code is being stopped */
+    bool is_lost;     /* the interpreter is gone or was given up */
+    bool is_failure;  /* Hermes failed, not the code */
     bool out_ended, err_ended, channel_ended;
-    bool is_starved; /* there was no memory for what the kernel says: it has to wait */
+    bool is_starved; /* there was no memory for a frame: read it later */
     uint64_t streamed[2];
     struct session_changes changes;
     struct spill spills[2]; /* stdout, stderr */
     uint64_t begin_ns;
     uint64_t deadline_ms;
-    uint64_t grace_ms;     /* end of it, once interrupted */
-    uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or asked already */
-    unsigned usages;       /* answers of the spawner's that are to come */
-    bool is_interrupting;  /* a signal is on its way */
-    bool was_interrupted;  /* one was sent */
-    bool is_repeated;      /* a second one was sent */
+    uint64_t grace_ms;     /* end of the grace period, once stopped */
+    uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or the question is already sent */
+    unsigned usages;       /* answers to COMMAND_USAGE that have not come yet */
+    bool is_interrupting;  /* EVENT_INTERRUPTED has not come yet */
+    bool was_interrupted;  /* at least one SIGINT was sent */
+    bool is_repeated;      /* the second SIGINT was sent */
     bool has_base;
     uint64_t base_cpu_ns;
-    struct spawn_event usage; /* the last */
+    struct spawn_event usage; /* the latest answer */
     char chunk[CHUNK];
 };
 
@@ -90,7 +92,8 @@ void exec_spec_done(struct exec_spec *spec)
     *spec = (struct exec_spec){0};
 }
 
-/* Signals of one kind do not add up on their way, so there is never a second one. */
+/* Linux merges pending signals of one kind. So wait until the last one is confirmed before the
+ * next one is sent. */
 static void interrupt(struct exec *e)
 {
     if (!e->is_interrupting)
@@ -111,7 +114,7 @@ static void stop_for(struct exec *e, enum cause cause)
 static void ask_usage(struct exec *e, bool is_last)
 {
     struct session *s = e->s;
-    (void)pthread_mutex_lock(&s->lock); /* a terminal may come or go */
+    (void)pthread_mutex_lock(&s->lock); /* terminals may open or close on other threads */
     session_box_ask_usage(&s->box, is_last && !s->terminals && !e->was_interrupted);
     (void)pthread_mutex_unlock(&s->lock);
     e->usages++;
@@ -122,7 +125,7 @@ static uint64_t used_cpu_ns(const struct exec *e)
     return e->usage.cpu_ns > e->base_cpu_ns ? e->usage.cpu_ns - e->base_cpu_ns : 0;
 }
 
-/* When the CPU limit can be reached at the earliest. */
+/* Sets the next check to the earliest time at which the CPU limit can be reached. */
 static void plan_cpu_check(struct exec *e)
 {
     const struct run_limits *limits = &e->s->spec.limits;
@@ -194,7 +197,7 @@ static void on_box(struct exec *e)
     }
 }
 
-/* Reads once; false when nothing is there now. */
+/* Reads once. False when there is nothing to read now. */
 static bool read_stream(struct exec *e, enum run_stream stream)
 {
     bool is_out = stream == STREAM_STDOUT;
@@ -216,7 +219,7 @@ static bool read_stream(struct exec *e, enum run_stream stream)
     return true;
 }
 
-/* What the code printed before it was done. */
+/* Reads what the code printed before `done`. */
 static void drain(struct exec *e)
 {
     for (size_t i = 0; i < DRAIN_MAX / CHUNK && read_stream(e, STREAM_STDOUT); i++)
@@ -225,7 +228,7 @@ static void drain(struct exec *e)
         ;
 }
 
-/* Reads once and takes what is whole. -EBADMSG for what no kernel says. */
+/* Reads once and handles the complete frames. -EBADMSG for an invalid one. */
 static int on_channel(struct exec *e)
 {
     struct channel *c = &e->s->channel;
@@ -240,7 +243,7 @@ static int on_channel(struct exec *e)
     return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
 }
 
-/* Ends the interpreter, and with it what the spawner was to tell. */
+/* Ends the interpreter. Outstanding answers of the spawner will not come any more. */
 static void end_kernel(struct exec *e)
 {
     session_stop_kernel(e->s);
@@ -277,7 +280,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Acts on what is due; returns when something will be next. */
+/* Acts on deadlines that have passed. Returns the time of the next one. */
 static uint64_t check_deadlines(struct exec *e)
 {
     struct session *s = e->s;
@@ -290,7 +293,7 @@ static uint64_t check_deadlines(struct exec *e)
         e->cpu_check_ms = UINT64_MAX;
         ask_usage(e, false);
     }
-    /* A signal can be lost in the interpreter, or be caught by the code once. */
+    /* The interpreter may lose a signal, or the code may catch one: send a second. */
     if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
         now + GRACE_MS / 2 >= e->grace_ms) {
         e->is_repeated = true;
@@ -356,14 +359,14 @@ static void poll_once(struct exec *e)
     if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
         r = channel_write(&s->channel);
     e->is_starved = r == -ENOMEM;
-    e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner will tell why */
+    e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner's event says why */
     if (r == -EBADMSG)
         lose_for_protocol(e, FOREIGN_WORDS);
     else if (fds[WATCH_BOX].revents && !e->frames.is_done)
         on_box(e);
 }
 
-/* Queues what an exec begins with. */
+/* Queues the frames that begin an exec. */
 static int send_code(struct exec *e)
 {
     struct channel *c = &e->s->channel;
@@ -380,8 +383,7 @@ static int send_code(struct exec *e)
     return r < 0 ? r : channel_write(c);
 }
 
-/* Asks what was used so far, and waits until the spawner has answered that and everything
- * before. */
+/* Asks for the usage and waits until the spawner has answered this and everything before it. */
 static void settle(struct exec *e, bool is_last)
 {
     uint64_t until_ms = clock_ms() + WORD_MS;
@@ -395,8 +397,8 @@ static void settle(struct exec *e, bool is_last)
     }
 }
 
-/* A signal that was sent lies before the kernel now, but the kernel may not have looked. Until
- * it says that it has, the next exec would be hit. */
+/* The signal was delivered, but the interpreter may not have handled it yet. Wait until it has,
+ * or the signal would interrupt the next exec. */
 static void let_signal_pass(struct exec *e)
 {
     struct channel_frame answer = {0};
@@ -406,7 +408,7 @@ static void let_signal_pass(struct exec *e)
     if (r == 0)
         r = channel_await(&e->s->channel, SETTLED_MS, &answer);
     if (r == -EPIPE)
-        return; /* the next exec tells */
+        return; /* the next exec reports that the interpreter is gone */
     if (r == -ETIMEDOUT)
         lose_for_protocol(e, "the interpreter did not answer after it was interrupted");
     else if (r < 0 || answer.kind != FRAME_SETTLED || !channel_is_clean(&e->s->channel))
@@ -428,7 +430,7 @@ static void fill_usage(struct exec *e)
         e->result->limits_hit |= HIT_OUTPUT;
 }
 
-/* What became of it, when it was not left to end by itself. */
+/* Sets status and message of an exec that was stopped or lost its interpreter. */
 static void judge(struct exec *e)
 {
     struct exec_result *result = e->result;
@@ -482,7 +484,7 @@ void session_abandon(struct session *s)
     session_give(s);
 }
 
-/* The whole of what the answer has only both ends of. */
+/* Writes the whole output into the box when the answer has only both ends of it. */
 static void deliver_output(struct exec *e)
 {
     struct exec_result *result = e->result;
@@ -500,7 +502,7 @@ static void finish(struct exec *e)
     struct exec_result *result = e->result;
     drain(e);
     session_changes_ask(s, &e->changes);
-    settle(e, true); /* an interrupt that is still on its way would hit the next exec */
+    settle(e, true); /* a signal that is still on its way would interrupt the next exec */
     let_signal_pass(e);
     result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
     result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
@@ -530,13 +532,13 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     size_t output_max = s->spec.limits.output_kb << 10;
     *result = (struct exec_result){.displays = json_array(), .status = RUN_INTERNAL_ERROR};
     purse_open(&result->purse, s->all->state->ledger, s->owner_index);
-    /* What is there before the code runs is nobody's. */
+    /* Output from before this exec does not belong to it. */
     session_discard_output(s);
     capture_init(&result->out, output_max, &result->purse.counts);
     capture_init(&result->err, output_max, &result->purse.counts);
     tools_begin(s, spec);
     session_changes_begin(s, &e->changes);
-    settle(e, false); /* what background processes have used is not this exec's */
+    settle(e, false); /* sets the base: CPU time of background processes is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
     while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);

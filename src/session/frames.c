@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a kernel says during an exec, checked as what it is: words of a stranger. Anything that
- * a kernel does not say is -EBADMSG. */
+/* Handles the frames that an interpreter sends during an exec. They are hostile: a frame that
+ * does not have the documented form (docs/internals/kernels.md) is -EBADMSG. */
 
 #include "session/internal.h"
 
@@ -14,11 +14,10 @@
 #include <stdio.h>
 
 enum {
-    DISPLAYS_MAX = 256,
-    DISPLAY_BYTES_MAX = 32 << 20,
-    BUNDLE_MAX = 64,
-    SMALL_WEIGHT =
-        256 << 10, /* a frame that is looked at even if there is no memory to keep it */
+    DISPLAYS_MAX = 256,           /* per exec */
+    DISPLAY_BYTES_MAX = 32 << 20, /* all displays of an exec together */
+    BUNDLE_MAX = 64,              /* MIME types in one bundle */
+    SMALL_WEIGHT = 256 << 10, /* bytes; smaller frames are parsed even if they cannot be kept */
 };
 
 static void tell(const struct exec_frames *f, const char *name, const json_t *value)
@@ -146,7 +145,7 @@ static int take(struct exec_frames *f, const struct channel_frame *frame, json_t
     }
 }
 
-/* Without memory for it a value to show is left out; the code goes on. */
+/* When there is no memory to keep a value, the value is left out and the code goes on. */
 int frames_take(struct exec_frames *f, const struct channel_frame *frame)
 {
     json_t *value = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What core/session*.c know about a session.
+/* The session struct and the functions that the files of this folder share.
  *
- * Who holds a session (state starting or busy) alone reads from its box; others only send it
- * commands, and only with the lock held, under which the descriptors change. */
+ * Only the holder of a session (state starting or busy) reads from its box. Other threads may
+ * only send commands, and must hold the session's lock: descriptors change under that lock. */
 
 #include "session/box.h"
 #include "session/channel.h"
@@ -16,224 +16,238 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* TOOL_CALLS_PENDING calls can be unanswered at one time. TOOL_ID_MAX and TOOL_INPUT_MAX are in
+ * bytes. */
 enum { TOOL_CALLS_PENDING = 32, TOOL_ID_MAX = 64, TOOL_INPUT_MAX = 1 << 20 };
 
-/* Calls of tools by the exec under way; with the session's lock. */
+/* Tool calls of the running exec. Protected by the session's lock. */
 struct session_tools {
     const json_t *offered; /* borrowed from the exec_spec, NULL without tools */
-    unsigned budget;       /* calls left */
+    unsigned budget;       /* calls that are left */
     uint64_t timeout_ms;
     unsigned made;
     struct tool_call {
-        char id[TOOL_ID_MAX + 1]; /* "" for a free place */
+        char id[TOOL_ID_MAX + 1]; /* "" for an unused entry */
         uint64_t deadline_ms;
-        json_t *answer; /* NULL until it is there */
-        size_t weight;  /* of the answer, counted */
+        json_t *answer; /* NULL until the caller has answered */
+        size_t weight;  /* bytes of the answer, counted in the session's purse */
     } calls[TOOL_CALLS_PENDING];
 };
 
-/* The place of the exec under way; of the caller that holds the session. */
+/* The admission place of the running exec. Only the holder of the session uses it. */
 struct session_place {
     struct admit_ticket ticket;
-    enum { EXEC_INSIDE, EXEC_AWAY, EXEC_RETURNING } state; /* away: it waits for a tool */
-    uint64_t since_ms; /* when it began to wait for a tool, or for the place */
-    unsigned calls;    /* of tools, at that time */
+    /* EXEC_AWAY: it gave its place back while it waits for a tool */
+    enum { EXEC_INSIDE, EXEC_AWAY, EXEC_RETURNING } state;
+    uint64_t since_ms; /* when it began to wait for a tool or for its place */
+    unsigned calls;    /* number of tool calls made at that time */
 };
 
-/* Somebody who waits for a turn; on its own stack. */
+/* A caller that waits for its turn. Lives on the caller's stack. */
 struct session_waiter {
     struct session_waiter *next;
 };
 
 struct session {
     struct sessions *all;
-    struct session *next; /* in the list of all */
-    unsigned refs;        /* with the list's lock */
+    struct session *next; /* in the list of all sessions */
+    unsigned refs;        /* protected by the list's lock */
     char id[ID_MAX];
     char owner[KEY_NAME_MAX];
     int owner_index;
     char name[SESSION_NAME_MAX + 1];
     struct strv env;
-    struct session_box_spec spec; /* env is the one above */
-    bool names_cpu;               /* limits.cpu_ms was asked for */
-    bool is_plain;                /* no limit and no variable was asked for */
+    struct session_box_spec spec; /* its env points to the one above */
+    bool names_cpu;               /* the caller set limits.cpu_ms */
+    bool is_plain;                /* the caller set no limit and no variable */
     int64_t created_s;            /* wall clock */
     uint64_t idle_ms;
-    uint64_t end_ms; /* of its lifetime, by clock_ms() */
+    uint64_t end_ms; /* end of its lifetime, by clock_ms() */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum session_state state;
-    const char *reason; /* of dead and expired ones: one word */
+    const char *reason; /* why it is dead or expired: one word */
     char message[200];
     struct session_waiter *waiters;
     bool is_deleted;
-    bool is_past;    /* of a server before this one: nothing can be done with it */
-    bool is_over;    /* to be ended by whoever holds it: its lifetime is over */
-    bool has_kernel; /* an interpreter that can be given code */
-    bool is_resting; /* the box is there without any program */
+    /* It belonged to an earlier server process and only answers that it is dead. */
+    bool is_past;
+    bool is_over;    /* its lifetime has ended; the holder must end it */
+    bool has_kernel; /* an interpreter runs and accepts code */
+    bool is_resting; /* the box exists, but no payload runs in it */
     bool is_warm;
     struct admit_need promised;
-    struct session_share *share; /* its promise, when it was forked or is a fork */
+    struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
-    char origin[ID_MAX];                      /* what a fork was copied from */
-    char checkpoint[CHECKPOINT_NAME_MAX + 1]; /* its name as one: nobody's session, but kept for
-                                                 origin; else "" */
-    uint64_t charged_ns; /* CPU time of the box that its key has paid for */
-    uint64_t asked_ms;   /* when the tick asked for it last */
+    char origin[ID_MAX]; /* id of the session that it is a copy of */
+    /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
+     * list that a caller sees. */
+    char checkpoint[CHECKPOINT_NAME_MAX + 1];
+    uint64_t charged_ns; /* CPU time of the box that its key was charged for */
+    uint64_t asked_ms;   /* when the tick last asked for that CPU time */
     uint64_t used_ms;    /* last use, by clock_ms() */
     char *cwd;
     int64_t execution_count;
     struct session_box box;
     struct channel channel;
-    int wake_fd;        /* an eventfd for whoever holds it */
-    struct purse purse; /* what the channel and answers of tools take */
+    int wake_fd;        /* eventfd that wakes the holder */
+    struct purse purse; /* counts the memory of the channel and of tool answers */
     struct session_tools tools;
     struct session_place place;
-    bool told_pids;
-    unsigned interrupts;     /* asked for, and not yet sent by whoever holds it */
-    unsigned transfers;      /* of files, going on */
+    bool told_pids;          /* HIT_PROCESSES was reported once for this box */
+    unsigned interrupts;     /* requested, but not sent by the holder yet */
+    unsigned transfers;      /* file transfers in progress */
     unsigned terminals;      /* open */
-    uint64_t uploading;      /* bytes that uploads of known length have not sent yet */
-    int64_t stamp_ns;        /* of the last change that is known of, by the clock of files */
-    struct transfer watcher; /* tells what execs change; fd -1 without */
+    uint64_t uploading;      /* bytes that uploads of known size have not sent yet */
+    int64_t stamp_ns;        /* newest known change of a file, by the clock that stamps files */
+    struct transfer watcher; /* reports which files an exec changes; fd -1 when not open */
 };
 
 struct sessions {
     struct state *state;
-    pthread_mutex_t lock; /* before a session's own */
+    pthread_mutex_t lock; /* take it before a session's lock */
     struct session *first;
     atomic_bool is_stopping;
-    atomic_uint terminals; /* of all sessions */
+    atomic_uint terminals; /* open in all sessions */
 };
 
-/* Memory that is promised to a session and the copies of it: they share pages, which stay
- * charged to it when it is gone, so its promise lasts as long as they do. */
+/* Memory that is promised to a session and to its copies. They share pages. Those pages stay
+ * charged to the original after it has ended, so its promise lasts until the last copy is gone.
+ */
 struct session_share {
     atomic_uint refs;
     int owner;
-    struct admit_need promised;   /* the memory */
-    struct session_share *origin; /* or NULL */
+    struct admit_need promised;   /* only its two memory budgets */
+    struct session_share *origin; /* share of the original, or NULL */
 };
-void session_unshare(struct sessions *all, struct session_share *share); /* session_fork.c */
+void session_unshare(struct sessions *all, struct session_share *share); /* copy.c */
 
-/* session_turn.c: takes an idle (with `also_dead`: or dead) session; it is busy then. */
+/* acquire.c: takes an idle session (with `also_dead`, also a dead one), which becomes busy.
+ * With `wait`, waits for its turn. */
 int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, struct err *err);
 
-/* Whether something beside its turn can reach the box of the session: with `also_dead` the box
- * alone, else an interpreter too. The lock is held. */
+/* 0 when a caller that does not hold the session can use its box. Without `also_dead` an
+ * interpreter must run too. The lock is held. */
 int session_reach(struct session *s, bool also_dead, struct err *err);
 
-/* Gives it back: idle while it has a kernel, else dead. */
+/* Gives a held session back. It becomes idle when its interpreter runs, else dead. */
 void session_give(struct session *s);
 
-/* The interpreter is gone, for this reason; its box stays. Held by the caller. */
+/* Records that the interpreter is gone, and why. The box stays. The caller holds the session.
+ */
 void session_lose(struct session *s, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same by the spawner's word, EVENT_EXITED or EVENT_ENDED; any other: the box is lost. */
+/* Does the same for an event of the spawner. After EVENT_EXITED the box stays; any other event
+ * means that the box is gone, and drops it. */
 void session_note_end(struct session *s, const struct spawn_event *event);
 
-/* Ends the box of a session that the caller holds and gives the session back, expired. The
- * reason and the message are kept, not copied. */
+/* Ends the box of a held session and gives the session back as expired. `reason` is not copied
+ * and must stay valid; `message` is copied. */
 void session_end_held(struct session *s, const char *reason, const char *message);
 
-/* So is the box; nothing of it is promised any more. */
+/* Closes the box and gives back what was promised to it. */
 void session_drop_box(struct session *s);
 
 void session_wake(struct session *s);
 
-/* Charges the key for what the box used since the last time: this is all it has used. */
+/* Charges the key for the CPU time since the last charge. `cpu_ns` is the total of the box. */
 void session_charge(struct session *s, uint64_t cpu_ns);
 
-/* Ends every process of the box and waits for that; the box is dropped when it does not go as
- * it should. The session is held. */
+/* Ends all processes of the box and waits for that. Drops the box when it does not answer in
+ * time. The caller holds the session. */
 void session_stop_kernel(struct session *s);
 
-/* Whether a held session is to be ended at once. */
+/* Whether the holder must end the session at once. */
 bool session_must_end(struct session *s);
 
-/* session_frames.c: takes what the kernel says during one exec. */
+/* frames.c: handles the frames that the interpreter sends during one exec. */
 struct exec_frames {
     struct session *s;
     const struct exec_watch *watch;
     struct exec_result *result;
     size_t display_bytes;
-    bool is_counted; /* the value that is looked at may be kept, */
-    bool is_kept;    /* and is */
-    bool is_done;    /* the kernel said so */
+    bool is_counted; /* there is memory to keep the current frame's value */
+    bool is_kept;    /* the current frame's value was kept */
+    bool is_done;    /* the frame `done` has come */
 };
 int frames_take(struct exec_frames *f, const struct channel_frame *frame);
 
-/* session_tools.c: all but tools_begin() and tools_end() with the session's lock. */
+/* tools.c: tool calls. The caller holds the session's lock, except for tools_begin() and
+ * tools_end(). */
 void tools_begin(struct session *s, const struct exec_spec *spec);
 void tools_end(struct session *s);
-/* A tool_call frame of so many bytes: queues a refusal on the channel, or takes the call down
- * for the caller to be asked. -EBADMSG when the frame is rubbish. */
+/* Handles a tool_call frame of `bytes` bytes. Records the call (*ret_is_asked), or queues a
+ * refusal on the channel. -EBADMSG when the frame is invalid. */
 int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_asked);
-/* Passes answers on to the kernel, and refusals of calls that took too long. */
+/* Sends answers, and refusals of calls past their deadline, to the interpreter. */
 int tools_pass(struct session *s);
-/* Whether it would pass something on now. */
+/* Whether tools_pass() would send something now. */
 bool tools_have_news(const struct session *s);
-/* When the next call is late, by clock_ms(); UINT64_MAX for never. */
+/* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
 uint64_t tools_deadline_ms(const struct session *s);
 
-/* session_place.c: the place of an exec. The session is held. place_tend() passes on what tools
- * answered and gives the place back while they do not; it returns when to call it again, and
- * puts a deadline off by the time that the exec waited for its place. */
+/* place.c: the admission place of an exec. The caller holds the session. place_tend() sends
+ * tool answers to the interpreter and gives the place back while the exec waits for them. It
+ * returns when to call it next, and moves *deadline_ms by the time the exec waited for its
+ * place. */
 int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err);
 void place_leave(struct session *s);
 uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms);
 bool place_is_returning(const struct session *s);
-int place_fd(const struct session *s); /* readable when place_tend() is to be called, or -1 */
+int place_fd(const struct session *s); /* readable when place_tend() must be called, or -1 */
 
-/* session_evict.c: what a box of this session needs, or ERR_BUSY. Idle sessions of other keys
- * may end for it. */
+/* evict.c: reserves what a box of this session needs; ERR_BUSY when there is no room. It may
+ * end idle sessions of other keys. */
 int session_reserve(
     struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err);
 
-/* What background processes print while nobody runs anything is thrown away, at a pace that
- * keeps a quiet one from stopping and makes a noisy one wait. */
+/* Throws away what background processes printed between execs. Each call drains a limited
+ * number of bytes: a quiet process never blocks on a full pipe, a noisy one has to wait. */
 void session_discard_output(const struct session *s);
 
-/* session_start.c: lists a new session; waits until its kernel is ready. */
+/* start.c: session_enlist() puts a new session into the list. session_wait_ready() waits until
+ * its interpreter is ready. */
 void session_enlist(struct sessions *all, struct session *s);
 int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
 
-/* session_fork.c: a copy of a session that the caller holds, under a name as its checkpoint or
- * with "" as a session of its own. The caller owns a reference. */
+/* copy.c: copies a held session. With a name the copy is a checkpoint of it, with "" a session
+ * of its own. The caller owns a reference. */
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
     unsigned *ret_retry_s, struct err *err);
 
-/* session_fork_files.c: a fresh session with the same files; *ret_is_whole becomes false when
- * some are left out. */
+/* copy_files.c: a new session with copies of the files. *ret_is_whole becomes false when files
+ * were left out. */
 int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
     bool *ret_is_whole, unsigned *ret_retry_s, struct err *err);
 
-/* 0, or ERR_UNSUPPORTED. */
+/* 0, or ERR_UNSUPPORTED when the memory of this language's sessions cannot be copied. */
 int session_can_fork(const struct session *s, struct err *err);
 
-/* session_checkpoint.c: ends those of a session that is gone. */
+/* checkpoint.c: deletes the checkpoints of a session that has ended. */
 void session_drop_checkpoints(struct session *s);
 
-/* A session that is not listed; the references of list and caller. Takes the spec's env. */
+/* Makes a session that is not listed yet, with two references: the list's and the caller's.
+ * Takes spec->env. */
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);
 
-/* session_recall.c: what outlives the server. session_recall() makes a dead session, listed by
- * the caller, of one that a server before this one had. */
+/* remembered.c: what outlives the server process. session_recall() makes a dead session from
+ * the stored record of an earlier server process. The caller lists it. */
 void session_remember(struct session *s);
 void session_forget(struct session *s);
 struct session *session_recall(struct sessions *all, const char *id, int owner);
 
-/* Takes it out of the list, whose lock is held. */
+/* Removes the session from the list. The list's lock is held. */
 void session_unlist(struct sessions *all, struct session *s);
 
-/* Notes the member `cwd` of a frame. */
+/* Stores the member `cwd` of a frame. */
 void session_set_cwd(struct session *s, const json_t *frame);
 
-/* Looks whether an idle session is still alive, or a dead one still has its box. The lock is
- * held. */
+/* Updates the state from the box: whether the interpreter of an idle session still lives, and
+ * whether a dead session still has its box. The lock is held. */
 void session_refresh(struct session *s);
 
-/* A short sleep until something changes; the lock is held. False when cancel_fd is readable. */
+/* Sleeps for a short time or until the session changes. The lock is held. Returns false when
+ * cancel_fd is readable. */
 bool session_nap(struct session *s, int cancel_fd);

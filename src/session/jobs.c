@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Background jobs of a shell: a question to its kernel while nothing else goes on. */
+/* Background jobs of a shell session: asks its interpreter while no exec is running. */
 
 #include "session/internal.h"
 
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* JOBS_MAX bounds the list that a hostile interpreter can make the server keep. */
 enum { ANSWER_MS = 5000, JOBS_MAX = 1024 };
 
 static bool is_job(json_t *job)
@@ -31,7 +32,7 @@ static bool are_jobs(const json_t *list)
     return ok;
 }
 
-/* The answer has to be the list of jobs. */
+/* Sends a question. Its answer must be the list of jobs. */
 static int ask(struct session *s, const char *question, const char *id, json_t **ret)
 {
     struct channel_frame frame;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What lies in a session's /box: listings for callers, and what an exec changed. */
+/* Lists files below /box: for callers, and to find out what an exec changed. */
 
 #include "session/transfer.h"
 
@@ -19,14 +19,15 @@
 #include <time.h>
 
 enum {
-    LIST_MAX = 10000,
-    ITEM_COST = 1536, /* bytes that an entry takes as values, beside its name */
-    LIST_NAME_BYTES = 4 << 20,
-    LIST_MS = 5000,
-    CHANGED_MAX = 1000,
+    LIST_MAX = 10000, /* entries of a listing */
+    ITEM_COST = 1536, /* bytes of memory that an entry takes as JSON values, beside its name */
+    LIST_NAME_BYTES = 4 << 20, /* all names together */
+    LIST_MS = 5000,            /* the helper stops walking after this */
+    CHANGED_MAX = 1000,        /* entries of files_changed */
     CHANGED_NAME_BYTES = 256 << 10,
-    CHANGED_MS = 200,
-    WATCHER_STALL_MS = 2000,
+    CHANGED_MS = 200,        /* short: every exec waits for this walk */
+    WATCHER_STALL_MS = 2000, /* the watcher is given up after this */
+    /* Waits for the next file stamp: 40 steps of 0.5 ms, longer than a clock tick. */
     STAMP_STEPS = 40,
     STAMP_STEP_NS = 500000,
 };
@@ -66,8 +67,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct item *)a)->name, ((const struct item *)b)->name);
 }
 
-/* Takes the entries of an answer up to its end. A helper that sends more than it was asked for
- * is cut off by the caller, who ends the conversation then. */
+/* Takes the entries of an answer up to its end. When a helper sends more than it was asked for,
+ * the caller ends the conversation. */
 static int take_items(struct transfer *t, size_t max, size_t max_bytes, struct items *items)
 {
     char name[FILES_NAME_MAX + 1];
@@ -162,7 +163,7 @@ int session_file_list(
     return r;
 }
 
-/* One helper stays with the session for this: an exec does not wait for a fork. */
+/* Each session keeps one helper for this, so that an exec does not wait for a fork. */
 static int watcher_open(struct session *s)
 {
     s->watcher.s = s;
@@ -188,8 +189,9 @@ void session_changes_note(struct session *s, int64_t stamp_ns)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* The clock that stamps files goes in steps of milliseconds. What is known to have changed in
- * the present one is waited for, so that this exec is not said to have changed it too. */
+/* The clock that stamps files advances in steps of milliseconds. A known change may have the
+ * current stamp. Wait for the next stamp then, or the change would be attributed to this exec.
+ */
 void session_changes_begin(struct session *s, struct session_changes *changes)
 {
     (void)pthread_mutex_lock(&s->lock);
@@ -216,7 +218,7 @@ static int ask_changes(struct session *s, const struct session_changes *changes)
         "");
 }
 
-/* Asks before the end of the exec has been settled, reads after: the helper works meanwhile. */
+/* Asks early and reads late: the helper walks while the server settles the end of the exec. */
 void session_changes_ask(struct session *s, struct session_changes *changes)
 {
     changes->is_asked = s->watcher.fd >= 0 && ask_changes(s, changes) == 0;
@@ -228,7 +230,8 @@ json_t *session_changes_end(
     CLEANUP(items_done) struct items items = {0};
     int r = changes->is_asked ? take_items(&s->watcher, CHANGED_MAX, CHANGED_NAME_BYTES, &items)
                               : -EPIPE;
-    /* Ended with the program or by the code: another one, if there is still a box. */
+    /* The helper ended with the interpreter, or user code killed it. Start another one if there
+     * is still a box. */
     if (r == -EPIPE && items.count == 0) {
         close_fd(&s->watcher.fd);
         r = watcher_open(s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The whole of an output that is too long for the answer. It goes to a file of the server's
- * that has no name, and from there into the box: the caller fetches it, the code can read it,
- * and it counts against the session's own limits. */
+/* Keeps the whole of an output that is too long for the answer. The bytes go to an unlinked
+ * file of the server, and after the exec into the box: there the caller can fetch it, the code
+ * can read it, and it counts against the session's own limits. */
 
 #include "session/overflow.h"
 
@@ -22,9 +22,9 @@
 
 enum {
     CHUNK = 64 << 10,
-    SPILL_MAX = 64 << 20,
-    STEP = 4 << 20, /* taken of the disk at one time */
-    FREE_MIN = 1 << 30,
+    SPILL_MAX = 64 << 20, /* bytes per stream; a longer output is not kept */
+    STEP = 4 << 20,       /* bytes reserved on the disk at one time */
+    FREE_MIN = 1 << 30,   /* bytes that must stay free on the disk */
 };
 
 void spill_init(struct spill *spill, struct ledger *disk, int owner)
@@ -50,8 +50,8 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
-/* The disk is there for more important things: it is asked before each step, and what others
- * are about to write is counted. */
+/* The disk holds more important data. So free space is checked before each step, and space that
+ * other spills have reserved counts as used. */
 static int take_room(struct spill *spill, uint64_t size)
 {
     struct statfs fs;
@@ -71,7 +71,7 @@ static int append(struct spill *spill, const char *data, size_t len)
     return r < 0 ? r : fs_write_all(spill->fd, data, len);
 }
 
-/* Begins with what was captured so far. */
+/* Starts the file with what the capture has. */
 static int begin(struct spill *spill, const struct capture *c, const char *dir)
 {
     char notice[CAPTURE_NOTICE];

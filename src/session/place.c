@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An exec has a place as a run has. It takes the session first: a caller that holds a place
- * then never waits for a session, so that nothing waits in a circle.
+/* An exec needs an admission place, as a run does. It takes the session first and the place
+ * second. So no holder of a place ever waits for a session, and there is no deadlock.
  *
- * An exec that waits for the answer of a tool gives its place back after a moment: the answer
- * may take minutes, and the tool itself may need a place. The answer is passed on when the exec
- * has a place again. */
+ * An exec that waits for a tool's answer gives its place back after a moment: the answer may
+ * take minutes, and the tool itself may need a place. The interpreter gets the answer when the
+ * exec has a place again. */
 
 #include "session/internal.h"
 
@@ -16,9 +16,9 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { AWAY_MS = 1000 }; /* of waiting for a tool, until the place is given back */
+enum { AWAY_MS = 1000 }; /* waiting for a tool for so long gives the place back */
 
-/* What may wake a caller that waits for a place. 0 to go on waiting. */
+/* Handles a wake-up while waiting for a place: 0 to go on waiting. */
 static int look(struct session *s, struct err *err)
 {
     uint64_t count;
@@ -75,7 +75,7 @@ static void pass(struct session *s, uint64_t now)
     s->place.since_ms = now;
 }
 
-/* True when the place is there again, or the server stops and there will be none. */
+/* True when the exec has its place again, or the server is stopping and no place will come. */
 static bool is_back(struct session *s)
 {
     struct admit_ticket *ticket = &s->place.ticket;
@@ -88,7 +88,7 @@ static bool is_back(struct session *s)
     return true;
 }
 
-/* The exec has its place; when a tool takes long it gives the place back. */
+/* The exec has its place. Sends tool answers; gives the place back when a tool takes long. */
 static uint64_t tend_inside(struct session *s, uint64_t now, bool is_waiting, bool has_news)
 {
     struct session_place *p = &s->place;
@@ -122,7 +122,7 @@ uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms)
     }
     if (p->state == EXEC_RETURNING && is_back(s)) {
         p->state = EXEC_INSIDE;
-        *deadline_ms += now - p->since_ms; /* it is no fault of the code's */
+        *deadline_ms += now - p->since_ms; /* the code is not charged for this wait */
     }
     if (p->state == EXEC_RETURNING && is_stopping && has_news)
         pass(s, now);

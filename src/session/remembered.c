@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sessions do not outlive their server, but what is known of them does: who asks for one after
- * a restart hears that it is dead, not that it never was. Kept in the store beside runs. */
+/* Sessions end with their server process, but their records do not. After a restart, a request
+ * for an old session is answered with "dead" instead of "not found". The records are in the
+ * store, beside those of runs. */
 
 #include "session/internal.h"
 
@@ -41,7 +42,7 @@ void session_forget(struct session *s)
         run_store_remove(s->all->state->store, s->id);
 }
 
-/* A dead session from what was kept of it. */
+/* Makes a dead session from its stored record. */
 static struct session *revive(
     struct sessions *all, const char *id, int owner, const json_t *kept)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session.h. The list of sessions, their life and their end; session/exec.c runs code
- * in them. One list, scanned: there are hundreds, not millions.
+/* See session.h. The list of sessions, how they live and how they end; exec.c runs code in
+ * them. The list is scanned: there are hundreds of sessions, not millions.
  *
- * Nobody waits for idle sessions. Whoever looks at one, and the tick, asks the spawner's socket
- * whether the interpreter still lives. */
+ * No thread waits on idle sessions. The tick, and every caller that looks at a session, checks
+ * the spawner's socket to see whether the interpreter still lives. */
 
 #include "session/internal.h"
 
@@ -27,10 +27,10 @@
 #include <unistd.h>
 
 enum {
-    STOP_MS = 10000,
-    ASK_MS = 10000, /* time between two looks at what background processes use */
-    DELETE_MS = 2000,
-    DRAIN_BYTES = 64 << 10,
+    STOP_MS = 10000,  /* for EVENT_EXITED after COMMAND_STOP */
+    ASK_MS = 10000,   /* between two questions about the CPU time of background processes */
+    DELETE_MS = 2000, /* for EVENT_ENDED after COMMAND_KILL */
+    DRAIN_BYTES = 64 << 10, /* of each stream, in one session_discard_output() */
 };
 
 struct sessions *sessions_new(struct state *state)
@@ -103,7 +103,7 @@ void session_wake(struct session *s)
 {
     const uint64_t one = 1;
     ssize_t n = write(s->wake_fd, &one, sizeof(one));
-    (void)n; /* readable already */
+    (void)n; /* fails only when it is readable already */
 }
 
 void sessions_stop(struct sessions *all)
@@ -130,7 +130,7 @@ void session_drop_box(struct session *s)
     s->charged_ns = 0;
     s->has_kernel = false;
     s->is_resting = false;
-    if (s->share) { /* which gives the memory back, when the last copy is gone */
+    if (s->share) { /* the share gives the memory back when the last copy is gone */
         session_unshare(s->all, s->share);
         s->promised.of[BUDGET_MEMORY] = s->promised.of[BUDGET_SESSION_MEMORY] = 0;
     }
@@ -162,7 +162,7 @@ void session_lose(struct session *s, const char *reason, const char *fmt, ...)
     log_event(LOG_INFO, "session lost", "session", s->id, "reason", reason, (char *)NULL);
 }
 
-/* What the spawner's word means for a session; the lock is held, or the session is. */
+/* Sets reason and message from an event. The caller holds the lock or the session. */
 static void note_end(struct session *s, const struct spawn_event *event)
 {
     s->has_kernel = false;
@@ -238,7 +238,8 @@ void session_refresh(struct session *s)
     } else if (r != 0) {
         s->is_resting = true;
     } else if (r == 0 && is_speaking) {
-        /* Its end, of which the spawner will tell in a moment, or a word out of turn. */
+        /* End of file: the spawner's event will follow, so wait for it. A byte: user code wrote
+         * to the channel. */
         char byte;
         if (recv(s->box.channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             return;
@@ -286,7 +287,7 @@ static bool is_owner(const struct session *s, const char *owner)
     return str_eq(s->owner, owner);
 }
 
-/* The lock is held; the caller gets a reference. */
+/* The list's lock is held. The caller owns a reference. */
 static struct session *find_listed(struct sessions *all, const char *id, const char *owner)
 {
     struct session *s = all->first;
@@ -307,7 +308,7 @@ struct session *session_find(struct sessions *all, const char *id, int owner)
     if (!past)
         return s;
     (void)pthread_mutex_lock(&all->lock);
-    s = find_listed(all, id, name); /* somebody else may have recalled it */
+    s = find_listed(all, id, name); /* another thread may have recalled it meanwhile */
     if (s) {
         past->refs = 1;
         unref_locked(past);
@@ -337,7 +338,7 @@ unsigned sessions_count(struct sessions *all)
     return count;
 }
 
-/* Kills and waits for the spawner's word that all of it is gone. */
+/* Kills the box and waits for EVENT_ENDED. */
 static void await_end(struct session *s)
 {
     struct spawn_event event = {0};
@@ -403,7 +404,8 @@ int session_interrupt(struct session *s, struct err *err)
     return r;
 }
 
-/* Whether it is a checkpoint of a session that is no more. The list's lock is held. */
+/* Whether a checkpoint's session has ended or is not listed any more. The list's lock is held.
+ */
 static bool is_orphan(const struct sessions *all, const struct session *s)
 {
     struct session *at = all->first;
@@ -417,13 +419,14 @@ static bool is_orphan(const struct sessions *all, const struct session *s)
     return is_over;
 }
 
-/* Expiry and death of one session; true when it can be forgotten. */
+/* Handles expiry and death of one session. True when it can be removed from the list. */
 static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
 {
     bool is_checkpoint = s->checkpoint[0];
     bool is_alone = is_checkpoint && is_orphan(all, s);
     (void)pthread_mutex_lock(&s->lock);
-    uint64_t now = clock_ms(); /* not before: it may have been used a moment ago */
+    /* Read it after taking the lock, or used_ms could be later than now. */
+    uint64_t now = clock_ms();
     session_refresh(s);
     bool is_late = now >= s->end_ms;
     bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;

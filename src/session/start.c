@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How a session begins, and begins again: quotas, memory, a box, and the kernel's word that it
- * is ready. */
+/* How a session starts, and starts again after a reset: reserve memory, get a box, wait until
+ * its interpreter is ready. */
 
 #include "session/internal.h"
 
@@ -22,14 +22,13 @@
 #include <unistd.h>
 
 enum {
-    START_MS = 30000,
-    WORD_MS = 1000,       /* for an answer of the spawner's */
-    EXEC_WALL_MS = 30000, /* of an exec, when neither session nor exec says */
-    DEAD_MAX = 64,        /* dead and expired sessions of one key that are remembered */
-    CWD_MAX = 4096,
+    START_MS = 30000,     /* for EVENT_STARTED and the frame `ready` */
+    WORD_MS = 1000,       /* for the spawner's event after the channel has closed */
+    EXEC_WALL_MS = 30000, /* of an exec when neither the session nor the exec names one */
+    DEAD_MAX = 64,        /* dead and expired sessions of one key that stay listed */
+    CWD_MAX = 4096,       /* bytes; PATH_MAX of Linux */
 };
 
-/* The `cwd` of a frame; a kernel that has none to tell says "". */
 void session_set_cwd(struct session *s, const json_t *frame)
 {
     const json_t *cwd = json_object_get(frame, "cwd");
@@ -42,7 +41,7 @@ void session_set_cwd(struct session *s, const json_t *frame)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* The last line that it wrote to stderr, or "". */
+/* Copies the last line that the interpreter wrote to stderr, or "". */
 static void last_words(const struct session *s, char *out, size_t size)
 {
     char text[4096];
@@ -55,8 +54,8 @@ static void last_words(const struct session *s, char *out, size_t size)
     (void)snprintf(out, size, "%.160s", line ? line + 1 : text);
 }
 
-/* A kernel that never got ready: whose doing that is depends on whether the caller asked for
- * anything unusual. */
+/* Explains why the interpreter never became ready. It is the caller's fault (limits, env)
+ * unless the caller set nothing unusual. */
 static int no_kernel(struct session *s, const struct spawn_event *event, struct err *err)
 {
     const struct runtime *rt = s->spec.runtime;
@@ -91,7 +90,7 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
     return -ECHILD;
 }
 
-/* What the spawner says of a box that starts: 1 when it has. */
+/* Handles an event while the box starts: 1 when it has started. */
 static int on_event(struct session *s, struct err *err)
 {
     struct spawn_event event = {.kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
@@ -105,7 +104,7 @@ static int on_event(struct session *s, struct err *err)
     return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
 }
 
-/* Takes the frame `ready`: 1 when it was there. */
+/* Takes the frame `ready`: 1 when it has come. */
 static int on_channel(struct session *s, struct err *err)
 {
     struct channel_frame frame;
@@ -115,7 +114,7 @@ static int on_channel(struct session *s, struct err *err)
     if (n == -ENOMEM)
         return state_full(err);
     if (n < 0)
-        return 0; /* the spawner tells why */
+        return 0; /* the spawner's event says why */
     int r = channel_next(&s->channel, &frame);
     if (r == 1 && (frame.kind != FRAME_READY ||
                       json_run_parse(frame.data, frame.len, &ready, &ignored) < 0))
@@ -158,15 +157,14 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
             return err_set(err, ERR_CONFLICT, ECANCELED, "the session was deleted");
         if (fds[3].revents)
             return err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
-        if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's word is on its way */
+        if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's event is on its way */
             (void)poll(fds, 1, WORD_MS);
     }
     session_box_ask_usage(&s->box, true);
     return 0;
 }
 
-/* Waits for the kernel of a box that is on its way, `r` telling whether it is; without one the
- * box goes. */
+/* Waits for the interpreter. `r` is the result of starting the box. Drops the box on error. */
 static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err)
 {
     if (r == 0)
@@ -179,7 +177,7 @@ static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err
     return r;
 }
 
-/* Memory, a box and a kernel in it. The session is held. */
+/* Reserves memory, opens a box and waits for its interpreter. The caller holds the session. */
 static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
 {
     struct state *state = s->all->state;
@@ -234,7 +232,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     return s;
 }
 
-/* Lists it. Of dead sessions of a key only so many are kept. */
+/* Only DEAD_MAX dead sessions of a key stay in the list. */
 void session_enlist(struct sessions *all, struct session *s)
 {
     unsigned dead = 0;
@@ -246,7 +244,7 @@ void session_enlist(struct sessions *all, struct session *s)
         bool is_live = at->promised.of[BUDGET_SESSIONS] || at->state == SESSION_STARTING;
         (void)pthread_mutex_unlock(&at->lock);
         dead += !is_live && is_own;
-        if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first */
+        if (!is_live && is_own && dead > DEAD_MAX) { /* the newest come first in the list */
             session_forget(at);
             session_unlist(all, at);
         }
@@ -313,7 +311,7 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     return 0;
 }
 
-/* Another kernel in a box that stands ready for one. */
+/* Starts another interpreter in a box whose payload has ended. */
 static int restart(struct session *s, int cancel_fd, struct err *err)
 {
     struct session_box box = s->box;

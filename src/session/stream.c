@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_stream.h. */
+/* See stream.h. */
 
 #include "session/stream.h"
 
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In bytes. LATER_COST is counted for each exec: thread, record and buffers. */
 enum { THREAD_STACK = 512 << 10, LATER_COST = 64 << 10 };
 
 struct later {
@@ -20,7 +21,7 @@ struct later {
     struct session *session;
     struct exec_spec spec;
     struct history_run *record;
-    struct purse purse; /* what is kept of the request */
+    struct purse purse; /* counts the request's code and stdin */
 };
 
 static void on_output(void *context, enum run_stream stream, const char *data, size_t len)
@@ -50,7 +51,7 @@ static json_t *error_json(const struct err *err)
         err->message, "traceback");
 }
 
-/* What the reader gets when there is no memory for the answer. */
+/* The answer when there is no memory for the real one. */
 static struct answer *starved_answer(void)
 {
     struct err err = {0};

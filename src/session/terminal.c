@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_terminal.h. */
+/* See terminal.h. */
 
 #include "session/terminal.h"
 
@@ -27,16 +27,17 @@
 #include <unistd.h>
 
 enum {
-    OPEN_MS = 5000,
-    RETRY_S = 5,
-    CONNECTIONS_PER_TERMINAL = 4,
+    OPEN_MS = 5000,               /* for the terminal from the box */
+    RETRY_S = 5,                  /* hint for a refused client */
+    CONNECTIONS_PER_TERMINAL = 4, /* terminals may use a quarter of the connections */
+    /* Device number of /dev/ptmx. */
     PTMX_MAJOR = 5,
     PTMX_MINOR = 2,
-    STATUS_KILLED = 137,
+    STATUS_KILLED = 137, /* 128 + SIGKILL */
 };
 
-/* The environment of the kernel, and what a shell at a terminal wants beside it. The user's own
- * comes last. */
+/* Writes the package of the shell: the interpreter's environment and what a shell at a terminal
+ * needs. The caller's variables come last. */
 static int write_job(const struct session *s, int *ret_fd, struct err *err)
 {
     static const char *const more[] = {
@@ -53,8 +54,8 @@ static int write_job(const struct session *s, int *ret_fd, struct err *err)
     return job_write(&(struct job_spec){.argv = &argv, .env = &env}, ret_fd, err);
 }
 
-/* Takes a place among the terminals of the session, whose lock is held, and of the server,
- * whose other sessions do so at the same time. */
+/* Counts a terminal in the session, whose lock is held, and in the server. Other sessions
+ * change the server's count at the same time. */
 static int take_place(struct terminal *t, struct err *err)
 {
     struct sessions *all = t->s->all;
@@ -72,7 +73,7 @@ static int take_place(struct terminal *t, struct err *err)
     return 0;
 }
 
-/* Has a terminal made. A place that was taken is given back by session_terminal_close(). */
+/* Sends COMMAND_TERMINAL. session_terminal_close() takes back the count of take_place(). */
 static int ask(struct terminal *t, int job_fd, struct err *err)
 {
     const struct spawn_command command = {.kind = COMMAND_TERMINAL};
@@ -95,8 +96,8 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
     return r;
 }
 
-/* Waits for the terminal's other end. It comes from code of ours, before the shell exists; what
- * it is, is looked at all the same. */
+/* Waits for the master end. Our own code in the box sends it before the shell exists, but it is
+ * checked all the same. */
 static int receive(struct terminal *t)
 {
     struct terminal_word word = {0};
@@ -209,7 +210,7 @@ bool terminal_has_ended(const struct terminal *t, int *ret_exit_code)
         return false;
     *ret_exit_code = STATUS_KILLED;
     if (n == (ssize_t)sizeof(word) && word.kind == TERMINAL_FAILED)
-        *ret_exit_code = 127; /* it was not executed */
+        *ret_exit_code = 127; /* the shell could not be executed */
     if (n == (ssize_t)sizeof(word) && word.kind == TERMINAL_ENDED)
         *ret_exit_code =
             WIFEXITED(word.value) ? WEXITSTATUS(word.value) : 128 + WTERMSIG(word.value);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a client says about its terminal, and how long it may say nothing (session_terminal.h).
- */
+/* Control messages of a terminal's client, and the detection of dead clients (terminal.h). */
 
 #include "base/str.h"
 #include "session/terminal.h"
@@ -9,6 +8,7 @@
 #include <errno.h>
 #include <jansson.h>
 
+/* A client is pinged after so long without a message. */
 enum { PING_MS = 20000 };
 
 int terminal_side(const char *name, int64_t value, unsigned *ret, struct err *err)
@@ -19,7 +19,7 @@ int terminal_side(const char *name, int64_t value, unsigned *ret, struct err *er
     return 0;
 }
 
-/* 0, which no side may be, when it is no whole number. */
+/* A value that is not an integer becomes 0, which terminal_side() refuses. */
 static int get_side(const json_t *object, const char *field, unsigned *ret, struct err *err)
 {
     return terminal_side(field, json_integer_value(json_object_get(object, field)), ret, err);
@@ -53,7 +53,8 @@ enum terminal_verdict terminal_judge(
     struct terminal_silence *s, bool is_listening, uint64_t now_ms)
 {
     if (!is_listening)
-        s->since_ms = now_ms; /* that he is not heard is not his fault */
+        /* The server does not read now, so silence is not the client's fault. */
+        s->since_ms = now_ms;
     if (now_ms - s->since_ms >= TERMINAL_SILENT_MS)
         return TERMINAL_GIVE_UP;
     if (now_ms - s->asked_ms < PING_MS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tools that the caller of an exec offers to its code. The code calls by name; only a name that
- * was offered, within the budget, reaches the caller. Whatever is refused is told to the code
- * as an error of that call. */
+/* Tools that the caller of an exec offers to its code. The code calls a tool by name. A call
+ * reaches the caller only if its name was offered and the budget allows it. The code gets every
+ * refusal as an error of that call. */
 
 #include "session/internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_transfer.h and session_files.h. */
+/* See transfer.h and files.h. */
 
 #include "session/transfer.h"
 
@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 enum {
-    STALL_MS = 15000, /* a helper that does nothing for so long is given up */
-    NAP_MS = 200,     /* how soon the end of the session is noticed */
-    TRANSFERS_MAX = 16,
-    TRANSFER_COST = 128 << 10, /* a piece on its way */
+    STALL_MS = 15000,          /* without progress, before the helper is given up */
+    NAP_MS = 200,              /* bounds how late the end of the session is noticed */
+    TRANSFERS_MAX = 16,        /* per session, at one time */
+    TRANSFER_COST = 128 << 10, /* bytes of memory counted per transfer: a piece on its way */
 };
 
 int transfer_connect(struct transfer *t)
@@ -91,7 +91,7 @@ void transfer_done(struct transfer *t)
     free(t);
 }
 
-/* Waits until the helper does something. */
+/* Waits until the socket is ready, for NAP_MS at most. */
 static int wait_for(struct transfer *t, short events, uint64_t until_ms)
 {
     struct pollfd ready = {.fd = t->fd, .events = events};
@@ -108,7 +108,8 @@ int transfer_receive(struct transfer *t, void *to, size_t len)
     uint64_t until_ms = clock_ms() + t->stall_ms;
     for (size_t done = 0; done < len;) {
         ssize_t n = recv(t->fd, (char *)to + done, len - done, 0);
-        /* The helper ended before it had read all: that is told first, what it said after. */
+        /* When the helper ended before it had read everything, Linux first reports ECONNRESET
+         * and then delivers what the helper had sent. */
         if (n < 0 && errno == ECONNRESET)
             n = recv(t->fd, (char *)to + done, len - done, 0);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -125,8 +126,8 @@ int transfer_receive(struct transfer *t, void *to, size_t len)
     return 0;
 }
 
-/* Sends, unless the helper has something to say, which can only be that it gives up: then
- * -EPIPE, and its word can be read. */
+/* Sends, unless the helper has sent something. During a request that can only be its error:
+ * then -EPIPE, and the error can be read. */
 static int send_all(struct transfer *t, const void *data, size_t len)
 {
     uint64_t until_ms = clock_ms() + t->stall_ms;
@@ -231,7 +232,7 @@ int transfer_error(const struct transfer *t, int error, struct err *err)
     return err_set(err, ERR_CONFLICT, EIO, "%.128s: the box could not do it", t->name);
 }
 
-/* Takes the record that ends an answer; anything else is nonsense. */
+/* Takes the record that ends an answer. Any other record is -EBADMSG. */
 static int take_end(struct transfer *t, struct files_record *ret)
 {
     char name[FILES_NAME_MAX + 1];
@@ -241,7 +242,7 @@ static int take_end(struct transfer *t, struct files_record *ret)
     return r < 0 ? r : ret->error < 0 ? ret->error : 0;
 }
 
-/* Takes the entry that an answer begins with, or its end with an error. */
+/* Takes the entry that begins an answer, or the end record with an error. */
 static int take_entry(struct transfer *t, struct files_record *ret)
 {
     char name[FILES_NAME_MAX + 1];
@@ -251,7 +252,7 @@ static int take_entry(struct transfer *t, struct files_record *ret)
     return ret->kind == FILES_END && ret->error < 0 ? ret->error : -EBADMSG;
 }
 
-/* Opens a transfer, asks, and takes what `answer` does of the answer. */
+/* Opens a transfer, sends the request, and takes the first record with `answer`. */
 static int begin(struct session *s, struct files_request request, const char *name,
     int (*answer)(struct transfer *t, struct files_record *ret), struct files_record *ret,
     struct transfer **ret_transfer, struct err *err)
@@ -324,7 +325,7 @@ int session_file_put(struct session *s, const char *name, uint64_t size, bool ex
     return begin(s, request, name, take_entry, &entry, ret, err);
 }
 
-/* The helper gave up: its own word says why. */
+/* When the helper has given up, its end record says why. */
 static int upload_error(struct transfer *t, int error, struct err *err)
 {
     struct files_record end = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The conversation with the helper of proto/files.h, for core/session_*.c. */
+/* One conversation with the file helper in the box (proto/files.h), for the files of this
+ * folder. */
 
 #include "proto/files.h"
 #include "session/files.h"
@@ -9,50 +10,55 @@
 struct transfer {
     struct session *s;
     int fd;
-    unsigned stall_ms;  /* a helper that does nothing for so long is given up */
-    bool is_counted;    /* among the session's transfers */
-    uint64_t pending;   /* of an upload: counted in the session's, and not sent yet */
-    uint64_t left;      /* of a download */
-    struct purse purse; /* what it takes of the server's memory */
+    unsigned stall_ms; /* longest time without progress before the helper is given up */
+    bool is_counted;   /* it is counted in the session's `transfers` */
+    /* Upload: bytes not sent yet, also counted in the session's `uploading`. */
+    uint64_t pending;
+    uint64_t left;      /* download: bytes not received yet */
+    struct purse purse; /* counts its memory in the server's ledger */
     bool has_peeked;
     struct files_record peeked;
     char name[FILES_NAME_MAX + 1];
 };
 
-/* Has a helper started. The caller owns *ret. */
+/* Starts a helper in the box. The caller owns *ret. */
 int transfer_open(struct session *s, struct transfer **ret, struct err *err);
 
-/* The same for one that the session keeps, whose lock is held; -EPIPE. */
+/* Does the same for a transfer that the session itself keeps. The session's lock is held.
+ * Returns negative errno; -EPIPE when the box is gone. */
 int transfer_connect(struct transfer *t);
 
-/* Sends a request and its name, which is kept for messages. */
+/* Sends a request and its name. The name is kept for error messages. */
 int transfer_ask(struct transfer *t, struct files_request request, const char *name);
 
-/* The next record; the name of an entry goes to `name`, with a NUL. -EBADMSG for what no helper
- * says, -EPIPE when it ended, -ETIMEDOUT when it does nothing any more. */
+/* Takes the next record. The name of an entry goes to `name`, with a NUL. -EBADMSG for an
+ * invalid record, -EPIPE when the helper has ended, -ETIMEDOUT when it makes no progress. */
 int transfer_next(struct transfer *t, struct files_record *ret, char name[FILES_NAME_MAX + 1]);
 
-/* The next record without taking it. */
+/* Reads the next record but leaves it for transfer_next(). */
 int transfer_peek(struct transfer *t, struct files_record *ret);
 
-/* Exactly so many bytes of content. */
+/* Receives exactly `len` bytes of content. */
 int transfer_receive(struct transfer *t, void *to, size_t len);
 
-/* What an exec changed below /box; used by who holds the session. `since_ns` is the beginning.
- */
+/* What an exec changed below /box. Only the holder of the session uses it. `since_ns` is the
+ * beginning of the exec. */
 struct session_changes {
     int64_t since_ns;
     bool is_asked;
 };
 
-/* A change with this stamp is known of. */
+/* Records that a known change, made by the server itself or already reported, has this stamp.
+ */
 void session_changes_note(struct session *s, int64_t stamp_ns);
+/* session_changes_begin() comes before the code runs. session_changes_ask() sends the request
+ * after it, session_changes_end() takes the answer. */
 void session_changes_begin(struct session *s, struct session_changes *changes);
 void session_changes_ask(struct session *s, struct session_changes *changes);
 
-/* A list of names, or NULL when nobody knows. */
+/* Returns a list of names, or NULL when the changes are not known. */
 json_t *session_changes_end(
     struct session *s, const struct session_changes *changes, bool *ret_cut);
 
-/* What an error of the helper's or of the above means to the caller. */
+/* Turns an error of the helper or of a function above into an error for the caller. */
 int transfer_error(const struct transfer *t, int error, struct err *err);

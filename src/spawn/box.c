@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See box.h. The order of box_start() is the order of the construction in docs/security.md:
- * group with its limits first, then clone into it, then ids, then the go-ahead. Until that byte
- * is sent the child does nothing; when we fail before it, it dies without having run anything.
- */
+/* See box.h. Makes boxes in the order that docs/security.md describes: the control group with
+ * its limits first, then the clone into it, then the id maps, then the go-ahead byte. Box init
+ * lets no program run before that byte. If the spawner fails earlier, box init dies and nothing
+ * of the package has been read. */
 
 #include "spawn/box_parts.h"
 
@@ -29,7 +29,7 @@ void box_tell(int socket, const struct spawn_event *event)
     (void)send(socket, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Programs open /dev/stdout and the like by name, which the kernel allows the owner only. */
+/* Programs open /dev/stdout and the like by name. The kernel allows that to the owner only. */
 int box_give_pipes(
     const struct spawner *s, const struct box *box, const int *fds, unsigned count)
 {
@@ -79,8 +79,9 @@ static int clone_init(const struct spawner *s, struct box *box, struct inside *i
     return pid;
 }
 
-/* The same from within a network namespace that was made ahead, if there is one. A spawner that
- * could not come back would give the next box this one's network. */
+/* Clones box init from within a network namespace that was made ahead, if there is one. A
+ * spawner that cannot leave this namespace is lost: its next box would get this one's
+ * network. */
 static int clone_in_network(struct spawner *s, struct box *box, struct inside *in)
 {
     if (!(in->box->remove & BARRIER_NETNS))
@@ -128,7 +129,8 @@ static void close_mounts(struct inside *in)
         close_fd(&in->mount_fds[i]);
 }
 
-/* Writable directories for a payload with an id of its own. We are in the root's namespace. */
+/* Opens the writable directories of the operator with their owner mapped to the payload. The
+ * caller is in the root's mount namespace. */
 static int open_mounts(const struct spawner *s, const struct box *box, struct inside *in)
 {
     for (unsigned i = 0; i < SPAWN_MAX_BOX_MOUNTS; i++)
@@ -145,7 +147,8 @@ static int open_mounts(const struct spawner *s, const struct box *box, struct in
     return 0;
 }
 
-/* Slot, group with its limits, link. *ret_link is the box's end of the link. */
+/* Claims the slot, makes the control group with its limits and the init link. *ret_link is the
+ * box's end of the link. */
 static int open_box(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *ret_link, uint32_t *ret_step)
 {
@@ -157,7 +160,7 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
     if ((r = ids_claim(&s->ids, request->flags & BOX_FORKS)) < 0)
         return r;
     box->slot = r;
-    if (!request->remove) /* a control may go without limits */
+    if (!request->remove) /* a control of a test may go without limits */
         leaves_take(&s->leaves, &s->cgroups, &request->limits, &box->leaf);
     if ((r = cgroup_leaf_make(
              &s->cgroups, &request->limits, request->remove, &box->leaf, ret_step)) < 0)
@@ -168,11 +171,11 @@ static int open_box(struct spawner *s, struct box *box, const struct spawn_box *
         return -errno;
     box->link = pair[0];
     *ret_link = pair[1];
-    /* A box that does not listen must not make us wait. */
+    /* A box init that does not read must not block the spawner. */
     return fcntl(box->link, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* The way of a job into a box that is made ahead. */
+/* Makes the package socket of a ready box. */
 static int open_hand(struct box *box, int *ret_theirs)
 {
     int pair[2];
@@ -183,7 +186,7 @@ static int open_hand(struct box *box, int *ret_theirs)
     return 0;
 }
 
-/* `fds` as for a request, or NULL for a box that is parked until it gets them by box->hand. */
+/* `fds` are those of the request, or NULL for a ready box, which gets them by box->hand. */
 static int start_cold(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
 {
@@ -263,12 +266,12 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     return r < 0 ? r : 0;
 }
 
-/* The last of box_build(): the box is watched, and may go on. */
+/* Last part of making a box: watches it and sends the go-ahead byte. */
 static int release_init(struct spawner *s, struct box *box, uint32_t remove, uint32_t *ret_step)
 {
     int r;
     *ret_step = STEP_CGROUP_LIMIT;
-    /* The counters are for the end, when somebody waits. */
+    /* Opened now and not at the end of the box, when the client waits for the answer. */
     if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, remove)) < 0 ||
         (r = cgroup_leaf_open_counters(&s->cgroups, &box->leaf)) < 0)
         return r;
@@ -280,8 +283,6 @@ static int release_init(struct spawner *s, struct box *box, uint32_t remove, uin
     return 0;
 }
 
-/* From the group to the go-ahead, or to the zygote's turn. On failure *ret_step names the step;
- * the caller cleans up. */
 int box_build(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, uint32_t *ret_step)
 {
@@ -325,7 +326,8 @@ static void refuse_request(int *fds, unsigned fd_count, int error)
             &(struct spawn_event){.kind = EVENT_FAILED, .step = STEP_REQUEST, .error = error});
 }
 
-/* A session lives long and mostly idle: it is none of the boxes that others wait for. */
+/* A session lives long and is mostly idle. It does not count as running, so it does not hold
+ * back the making of ready boxes. */
 static void note_kind(struct spawner *s, struct box *box, const struct spawn_box *request)
 {
     box->collects = request->flags & BOX_COLLECT;
@@ -334,21 +336,22 @@ static void note_kind(struct spawner *s, struct box *box, const struct spawn_box
     shares_enter(s, box, request->owner);
 }
 
-/* The zygote could not: a cold box can. */
+/* Starts cold what the zygote could not make. */
 static void build_cold(struct spawner *s, struct box *unborn, const struct spawn_box *request,
     const int *fds, unsigned fd_count)
 {
     uint32_t step;
     int socket = take_fd(&unborn->socket);
     box_release(s, unborn);
-    struct box *box = box_new(s, socket, -1); /* there is room: for one, its own */
+    struct box *box = box_new(s, socket, -1); /* there is room: the box released above */
     note_kind(s, box, request);
     int r = box_build(s, box, request, fds, fd_count, &step);
     if (r < 0)
         box_fail(s, box, step, r);
 }
 
-/* What a cold box would need; closed when the zygote has made its own. */
+/* Keeps the descriptors of the request until the zygote has answered: a cold start needs
+ * them. */
 static void keep_ends(struct box *box, int *fds, unsigned fd_count)
 {
     box->kept_count = fd_count;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Boxes seen from their parent, the spawner: start, watch, kill, account, clean up. */
+/* Boxes seen from the spawner: start, watch, kill, account, clean up. Also the state of the
+ * whole spawner (struct spawner). */
 
 #include "cgroup/cgroup.h"
 #include "cgroup/pool.h"
@@ -17,25 +18,29 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Helpers for files and terminals that one copy may have at a time. */
 enum { FORK_MAX_SERVERS = 12 };
+/* BOX_MAX_FDS: the most descriptors of a request (struct spawn_box). */
 enum { MAX_BOXES = 4096, BOX_MAX_FDS = 6 };
 
 struct box {
     bool used;
-    int socket;  /* to whoever asked for it */
-    int link;    /* to box init */
-    int hand;    /* to the program of a parked box until it has its job, to a fork's copy */
-    int network; /* its network namespace, if that can serve again */
-    uint32_t network_owner; /* network.h */
+    int socket;  /* to the server or `hermes run`; -1 for a ready box */
+    int link;    /* init link, to box init; of a copy: to the process that makes it */
+    int hand;    /* package socket of a ready box until it has its package; of a copy: the hello
+                    socket */
+    int network; /* its network namespace, if another box can use it afterwards; else -1 */
+    uint32_t network_owner; /* NETWORK_OURS or the serial number of its zygote (network.h) */
     int pidfd;
     int slot;
-    int zygote;            /* whose child it is; -1 for a cold box */
-    int pool;              /* which keeps or kept it; -1 for none */
-    bool is_unborn;        /* the zygote was asked for it; meanwhile nobody else looks at it */
-    int kept[BOX_MAX_FDS]; /* what it will not need then */
+    int zygote;            /* index of the zygote that clones it; -1 for a cold box */
+    int pool;              /* index of the pool that keeps or kept it; -1 for none */
+    bool is_unborn;        /* the zygote has not answered yet; nothing of the box is watched */
+    int kept[BOX_MAX_FDS]; /* descriptors of the request while is_unborn, in case the box must
+                              be started cold */
     unsigned kept_count;
-    bool is_parked; /* waits for a job */
-    bool is_ready;  /* and its program too */
+    bool is_parked; /* made ahead, waits for a package */
+    bool is_ready;  /* its program has started and waits, too */
     struct cgroup_leaf leaf;
     struct cgroup_usage at_exit;
     uint64_t request_ns;
@@ -43,7 +48,8 @@ struct box {
     uint64_t end_ns;
     uint64_t base_cpu_ns;
     uint64_t base_memory;
-    uint64_t init_cpu_ns; /* of the payload and its children as init saw it; without a cgroup */
+    uint64_t init_cpu_ns; /* CPU time of the payload and its children as box init saw it; used
+                             where no cgroup counts */
     uint64_t init_rss;
     int32_t status;
     int32_t error;
@@ -52,52 +58,55 @@ struct box {
     bool failed;
     bool exited;
     bool killed;
-    bool watched;   /* epoll will tell of the end of init */
-    bool told;      /* the end was reported; only the remains are left to clear away */
-    bool oom_event; /* v1: there was reason to look for a kill by the memory limit */
-    bool oom_kill;  /* there was one, and all of the box was killed */
+    bool watched;   /* epoll reports the end of box init */
+    bool told;      /* the end was reported; only the cleaning up is left */
+    bool oom_event; /* v1: the memory group raised an event; look for a kill */
+    bool oom_kill;  /* the memory limit killed a process, and the whole box was killed */
     bool disk_full;
     bool collects;
     bool is_session;
-    bool is_resting; /* a session without a program */
-    uint32_t owner;  /* whose it is (shares.h), */
-    bool has_owner;  /* if it is somebody's: a parked box is not */
+    bool is_resting; /* a session whose program has ended */
+    uint32_t owner;  /* number of the owner (shares.h), valid if has_owner */
+    bool has_owner;  /* false for a ready box */
     bool is_busy;
-    uint64_t idle_ms; /* when it will not be any more; 0: that was not said */
+    uint64_t idle_ms; /* when the box stops being busy, clock_ms(); 0: no idle command came */
 
-    /* Forks (fork.h). Of a box that can be forked: */
+    /* Copies of sessions (copy.h). Fields of a box that can be copied: */
     uint32_t flags;
     struct spawn_limits limits;
-    bool is_aside;            /* init is in a group of its own, */
-    struct cgroup_leaf aside; /* this one */
-    int users_fd;             /* how many user namespaces there may be: fork_limit_users() */
-    unsigned forks;           /* alive */
-    uint32_t fork_ids;        /* their numbers */
+    bool is_aside; /* box init is in the control group `aside` */
+    struct cgroup_leaf aside;
+    int users_fd;      /* max_user_namespaces of the box, see fork_limit_users() */
+    unsigned forks;    /* live copies */
+    uint32_t fork_ids; /* bit per number in use */
     unsigned next_fork;
     bool init_gone;
-    struct box *copy; /* the fork of it that is being made */
-    /* Of a fork; pid and lineage also of what it was forked from. */
+    struct box *copy; /* the copy that is being made, or NULL */
+    /* Fields of a copy. `pid` and `lineage` are also set in the box that it comes from. */
     bool is_fork;
     bool is_paused;     /* COMMAND_PAUSE */
-    bool is_known;      /* pid and pidfd are what they should be */
-    int root;           /* the box whose init it has */
-    int parent;         /* the box it was copied from, */
-    uint64_t parent_ns; /* as long as that has this request_ns */
-    int fork_number;    /* its uid, above the root's payload's */
-    uint32_t lineage;   /* bits of its own number and those of its ancestors */
+    bool is_known;      /* pid and pidfd were checked: the process may be killed */
+    int root;           /* index of the box whose box init it has */
+    int parent;         /* index of the box that it was copied from */
+    uint64_t parent_ns; /* request_ns of that box; another value there means that the index was
+                           used again */
+    int fork_number;    /* the copy's uid is the host id of the root's payload plus this */
+    uint32_t lineage;   /* bits of its own number and of its ancestors' numbers */
     unsigned depth;
     pid_t pid;
-    pid_t helper;                    /* fork_work() */
-    pid_t servers[FORK_MAX_SERVERS]; /* fork_files.c */
+    pid_t helper;                    /* the process that runs fork_work() */
+    pid_t servers[FORK_MAX_SERVERS]; /* helpers for files and terminals (fork/files.c,
+                                        fork/terminal.c) */
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 
-/* Everything the spawner knows. Filled before the seal, read-only afterwards but for the boxes.
- */
+/* All state of the spawner. The setup, roots, sources, and the lists of zygotes and pools are
+ * complete at the seal; the rest changes with every box. */
 struct spawner {
     struct spawn_setup setup;
     bool sealed;
-    bool is_lost; /* could not leave a box's network: nothing may be started any more */
+    bool is_lost; /* the spawner could not leave a namespace of a box: it starts nothing more
+                     and ends */
     struct ids ids;
     struct cgroup_host cgroups;
     struct network network;
@@ -109,66 +118,69 @@ struct spawner {
     uint32_t zygote_count;
     struct zygote zygotes[SPAWN_MAX_ZYGOTES];
     uint32_t zygote_serial;
-    gid_t zygote_gid; /* of all zygotes, or 0: each has its own */
+    gid_t zygote_gid; /* group of all zygotes; 0: each has a group of its own */
     uint32_t pool_count;
     struct pool pools[SPAWN_MAX_POOLS];
-    int meminfo_fd;     /* the host's /proc/meminfo */
-    bool is_short;      /* of memory: nothing is parked */
-    uint64_t memory_ms; /* when to look again */
-    uint64_t oom_ms;    /* until when to look for kills in boxes with an oom_event */
-    int current_ns;     /* mount namespace we are in */
+    int meminfo_fd;     /* /proc/meminfo of the host */
+    bool is_short;      /* the host is short of memory: no ready box is kept */
+    uint64_t memory_ms; /* when to read meminfo again, clock_ms() */
+    uint64_t oom_ms; /* until when to look for kills in boxes with an oom_event, clock_ms(); 0:
+                        not now */
+    int current_ns;  /* the mount namespace that the spawner is in */
     int epoll_fd;
-    int life_fd;         /* inside_follow() */
-    int fd_end;          /* descriptors from here on are for requests to be received with */
-    uint64_t refusals;   /* cgroup_host_refusals() when somebody looked, */
-    uint64_t refused_ns; /* and when they had become more */
+    int life_fd; /* the life file, see inside_follow() */
+    int fd_end;  /* descriptors from this number on are a reserve for receiving requests */
+    uint64_t refusals;   /* last value of cgroup_host_refusals() */
+    uint64_t refused_ns; /* when that value last grew, clock_ns() */
     struct leaves leaves;
     struct shares shares;
-    unsigned running; /* boxes that are not parked */
+    unsigned running; /* runs that have a box; sessions and ready boxes do not count */
     unsigned box_end; /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 
-/* What an epoll event is about; the box's index is in the upper bits of the data. */
+/* What an epoll event is about. The event's data is index * TAG_COUNT + tag; the index is that
+ * of a box, or of a zygote for TAG_ZYGOTE. */
 enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
 
-/* Takes a request, a command or an answer with all its descriptors, `max` or less and at most
- * BOX_MAX_FDS, even where nothing else could be opened any more: who asked must be told. Waits
- * for nobody; see fdpass_receive_now(). */
+/* Receives a request, a command or an answer with its descriptors, at most `max` and at most
+ * BOX_MAX_FDS. Works even when no other descriptor is free, because the sender needs an answer.
+ * Does not wait: fdpass_receive_now(). */
 ssize_t box_receive(const struct spawner *s, int socket, void *data, size_t size, int *fds,
     unsigned max, unsigned *ret_count);
 
-/* Whether one of them is in that reserve, and may not be kept. */
+/* Whether one of the descriptors comes from that reserve and must be closed again. */
 bool box_fds_spare(const struct spawner *s, const int *fds, unsigned fd_count);
 
-/* Starts a box from a request and its descriptors, all of which it takes. What fails is
- * reported on the box's socket, if there is one. */
+/* Starts a box from a request and its descriptors, all of which it takes. A failure is reported
+ * on the box's socket, if the request has one. */
 void box_start(struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count);
 
-/* Makes a box of a zygote, or of a pool, ahead. */
+/* Make one ready box, of a zygote or of a pool. */
 int box_park(struct spawner *s, int zygote);
 int box_park_program(struct spawner *s, int pool);
 
-/* A zygote's answer for a box that it was asked for: its pidfd, and its network namespace if
- * that is new, both of which it takes, or why there is none. */
+/* The zygote has answered for `box`: with the pidfd of box init and a network namespace, if the
+ * clone made one (takes both), or with an error. After an error a run is started cold. */
 void box_born(struct spawner *s, struct box *box, int error, int pidfd, int network);
 
-/* Ends one parked box of a pool, the one that is not ready first, or with -1 any parked box;
- * false when there is none. */
+/* Ends one ready box of a pool, preferably one whose program is still starting; pool -1: any
+ * ready box. False when there is none. */
 bool box_drop_parked(struct spawner *s, int pool);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 
-/* Ends boxes in which the memory limit has killed. Returns whether to look again soon: the
- * kernel tells before it kills. */
+/* Kills boxes in which the v1 memory limit has killed a process. Returns whether to call again
+ * soon: the kernel sends the event before it kills. */
 bool box_look_for_kills(struct spawner *s);
 
-/* For fork.c too: an empty box, or NULL; a descriptor to listen to; a word to whoever asked for
- * it; the end of one that could not be made. */
+/* Shared with copy.c. box_new(): an empty box, or NULL. box_watch(): adds a descriptor to
+ * epoll. box_tell(): sends an event without waiting. box_fail(): ends a box that could not be
+ * made. */
 struct box *box_new(struct spawner *s, int socket, int zygote);
 int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag);
 void box_tell(int socket, const struct spawn_event *event);
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);
 
-/* Kills every box and waits until nothing is left. */
+/* Kills every box and waits until they are gone, at most 5 s. */
 void box_kill_all(struct spawner *s);

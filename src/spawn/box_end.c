@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The end of a box: killed, accounted, told, cleared away. */
+/* The end of a box: kill it, account for it, report the end, give everything back. Separate
+ * from box.c because a box can end at any point of its life. */
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -14,16 +15,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How long box_kill_all() waits for all boxes together. */
 enum { LAST_WAIT_MS = 5000 };
 
 void box_kill(struct spawner *s, struct box *box)
 {
-    shares_set_busy(s, box); /* dying takes processor time, too */
+    shares_set_busy(s, box); /* dying takes CPU time, too */
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->is_fork)
         fork_helped(s, box);
-    /* Init stays while there are forks, and a fork whose process nobody has looked at is not
-     * ours to kill. */
+    /* Box init stays alive while there are copies. A copy whose process was not checked yet may
+     * be any process: it is not killed by pidfd. */
     if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
@@ -49,8 +51,8 @@ void box_fill_usage(const struct spawner *s, const struct box *box,
         event->memory_bytes = box->init_rss;
 }
 
-/* v1 has told then, perhaps only now. Where it has not, the host had no memory, and the box was
- * just large. */
+/* v1 raises an event when the limit is reached; it may be readable only now. Without an event
+ * the host was out of memory, and the box was only large. */
 bool box_hit_memory(struct box *box, const struct cgroup_usage *usage)
 {
     uint64_t count;
@@ -61,8 +63,8 @@ bool box_hit_memory(struct box *box, const struct cgroup_usage *usage)
     return box->leaf.oom_fd < 0 || box->oom_event;
 }
 
-/* Whether some box was refused a process for want of room in the group of all since this one
- * began. The kernel does not tell which; asked of programs that failed only. */
+/* Whether the limit of all boxes together refused a process since this box began. The kernel
+ * does not say in which box, so this is asked only for programs that failed. */
 static bool was_crowded(struct spawner *s, const struct box *box)
 {
     uint64_t refusals = cgroup_host_refusals(&s->cgroups);
@@ -99,13 +101,13 @@ void box_tell_end(struct spawner *s, struct box *box)
     }
     box->told = true;
     if (box->forks)
-        shares_set_idle(s, box); /* only its init goes on, for them */
+        shares_set_idle(s, box); /* only box init goes on, for the copies */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }
 
-/* Whether the leaf of a box may serve another: that of a plain run that has ended by itself.
- * Who takes it looks at what is left in it. */
+/* Whether another box may use this leaf: only that of a run that ended by itself.
+ * cgroup_leaf_renew() checks later what is left in it. */
 static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
     return s->setup.networks && s->leaves.used_max && box->exited && !box->killed &&
@@ -114,7 +116,8 @@ static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 
 static void release_leaf(struct spawner *s, struct box *box)
 {
-    /* Closing would not be enough: a child that was born a moment ago has it too. */
+    /* Closing is not enough: a child that was forked a moment ago still holds the descriptor,
+     * and epoll would go on reporting it. */
     if (box->leaf.oom_fd >= 0)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->leaf.oom_fd, NULL);
     if (can_keep_leaf(s, box))
@@ -127,7 +130,6 @@ static void release_leaf(struct spawner *s, struct box *box)
 
 static void leave_family(struct spawner *s, const struct box *box);
 
-/* Gives back all a box holds; its processes are dead and reaped. */
 void box_release(struct spawner *s, struct box *box)
 {
     close_fd(&box->link);
@@ -154,7 +156,7 @@ void box_release(struct spawner *s, struct box *box)
     }
 }
 
-/* The last fork of a session that is over takes init along. */
+/* When the last copy of a session that is over has gone, box init goes, too. */
 static void leave_family(struct spawner *s, const struct box *box)
 {
     struct box *root = &s->boxes[box->root];
@@ -174,16 +176,14 @@ static void reap(const struct box *box)
         ;
 }
 
-/* A failure before the go-ahead. A child that exists already is killed; how long the kernel
- * takes for that is not waited for here, where other boxes would wait too: on_end() tells and
- * cleans up.
- */
+/* Ends a box that failed before the go-ahead. A child that exists already is killed, but not
+ * waited for: other boxes would wait, too. on_end() reports and cleans up. */
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
 {
     box->failed = true;
     box->step = step;
     box->error = error;
-    close_fd(&box->link); /* a child that waits for its go-ahead sees the end */
+    close_fd(&box->link); /* a child that waits for its go-ahead sees the end of the link */
     if (box->is_fork)
         box_kill(s, box);
     if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
@@ -196,8 +196,8 @@ void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
     box_release(s, box);
 }
 
-/* What the kernel has not ended after a few seconds is left to it, and its group to the next
- * start: the lock on it goes when we do. */
+/* A box that the kernel has not ended after LAST_WAIT_MS is left alone. The next spawner
+ * removes its control group, because the lock on it goes when this spawner ends. */
 void box_kill_all(struct spawner *s)
 {
     uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
@@ -206,9 +206,11 @@ void box_kill_all(struct spawner *s)
         if (!box->used)
             continue;
         box_kill(s, box);
-        if (box->forks && box->pidfd >= 0) /* box_kill() would leave it to its forks */
+        /* box_kill() spares box init while there are copies */
+        if (box->forks && box->pidfd >= 0)
             (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
-        if (box->is_fork) /* init, which is waited for first, waits for these */
+        if (box->is_fork) /* box init, which is waited for first, cannot end before these
+                             helpers are reaped */
             fork_reap_files(box, true);
     }
     for (unsigned i = 0; i < s->box_end; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What boxes tell (their init over the link, the kernel by pidfd and eventfd), and what the
- * holders of their sockets ask for. A holder may be a server that was taken over: whatever
- * makes no sense ends the box, and nothing here waits for anybody. */
+/* Events of boxes (from box init over the init link, from the kernel by pidfd and eventfd) and
+ * commands from the holders of their sockets. A holder may be a server that was taken over: a
+ * command that makes no sense ends the box. Nothing here waits for a payload or a client; the
+ * only waits are for own children that were just killed (fork_helped(), fork_reap_files()). */
 
 #include "spawn/box_parts.h"
 
@@ -22,11 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* BASE_MEMORY_MAX: most memory in bytes that counts as the box's own, see base_memory().
+ * OOM_LOOK_MS: how long to look for a kill after an event of a v1 memory group. */
 enum { BASE_MEMORY_MAX = 2 << 20, OOM_LOOK_MS = 5000 };
 
-/* What the box holds before its program does anything. A parked box was asked when it got its
- * job; the others are asked a moment after exec, so what they may have is bounded: a late look
- * must not hide the program's own. */
+/* The memory that the box holds before its program does anything. For a ready box it was read
+ * at the hand-over. For others it is read a moment after exec, so it is capped: a late look
+ * must not hide memory of the program. */
 static uint64_t base_memory(const struct spawner *s, const struct box *box)
 {
     if (box->base_memory)
@@ -56,8 +59,8 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
                               .setup_ns = box->start_ns - box->request_ns});
 }
 
-/* A session's program has ended. Where the memory limit killed it, the box ends too: its word
- * may have come before the control group's. */
+/* The program of a session has ended. If the memory limit killed it, the whole box ends. That
+ * is checked here because this record may come before the cgroup's event. */
 static void on_rest(struct spawner *s, struct box *box, const struct link_record *record)
 {
     struct cgroup_usage usage;
@@ -68,10 +71,10 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
     if (box->is_aside)
         (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
     if (box->forks && (box->killed || is_full)) {
-        box_tell_end(s, box); /* init goes on for them */
+        box_tell_end(s, box); /* box init goes on for the copies */
         return;
     }
-    if (box->killed) /* its word came before its own end */
+    if (box->killed) /* box init is about to be killed; on_end() reports */
         return;
     if (is_full) {
         box_kill(s, box);
@@ -82,8 +85,8 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
                               .wait_status = record->status});
 }
 
-/* Whether all that is left beside init is one thread, as hermes_warm_exit() leaves it to give
- * the program's memory back. If it is another one, it has as little time left. */
+/* Whether one thread is left beside box init: the one that hermes_warm_exit() leaves behind to
+ * hold the program's memory. If it is another thread, it dies with box init just as soon. */
 static bool is_only_memory(const struct spawner *s, const struct box *box)
 {
     if (box->zygote < 0 && box->pool < 0)
@@ -103,7 +106,8 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         break;
     case LINK_PARKING:
         box->base_memory = base_memory(s, box);
-        cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX / 4); /* until it is ready */
+        /* low until the program is ready */
+        cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX / 4);
         break;
     case LINK_READY:
         if (box->pool >= 0)
@@ -135,8 +139,8 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
             box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
         } else if (record->is_empty || is_only_memory(s, box)) {
-            /* Nobody is left but init on its way out: no need to wait a millisecond for the
-             * kernel to take the namespaces apart. */
+            /* Only box init is left, on its way out. Reporting now saves the millisecond that
+             * the kernel takes to remove the namespaces. */
             box_tell_end(s, box);
         }
         break;
@@ -152,8 +156,9 @@ static void drain_link(struct spawner *s, struct box *box)
     while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
     if (box->exited || box->failed)
-        (void)shutdown(box->link, SHUT_WR); /* the init of a warm box waits for it */
-    /* It has nothing more to say, but takes its time to die. */
+        (void)shutdown(box->link, SHUT_WR); /* box init of a warm box waits for this */
+    /* Box init has nothing more to say but takes its time to die; a closed link would wake
+     * epoll all that time. */
     if (n == 0 || (box->told && !box->is_session))
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->link, NULL);
 }
@@ -178,7 +183,7 @@ static void tell_usage(struct spawner *s, struct box *box)
     box_tell(box->socket, &event);
 }
 
-/* Gives a session that has no program another one. */
+/* Starts the next program of a session. */
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_RESTART};
@@ -186,8 +191,9 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
         return false;
     box->request_ns = clock_ns();
     int r = box_give_pipes(s, box, fds + 1, fd_count - 1);
-    if (r == 0 &&
-        box->is_aside) /* the program is born where init is; on_start() moves it back */
+    /* The program is born in init's group, so init must be in the program's group.
+     * on_start() moves init out again. */
+    if (r == 0 && box->is_aside)
         r = fork_move_init(s, box, false);
     if (r == 0)
         r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
@@ -195,8 +201,8 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
     return r == 0;
 }
 
-/* Has a session's init start a helper for files. Where it has too many orders to follow
- * already, the socket closes, which tells. */
+/* Tells box init to start a helper for files. If the link is full, the socket closes
+ * unanswered, and the server sees that. */
 static bool start_files(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
@@ -208,8 +214,8 @@ static bool start_files(
     return true;
 }
 
-/* Has a session's init start a terminal. Where init is in a group of its own, the shell enters
- * the program's. */
+/* Tells box init to start a terminal. If box init is in a group of its own, the shell joins the
+ * program's group. */
 static bool start_terminal(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
@@ -217,7 +223,8 @@ static bool start_terminal(
     int send[2 + CGROUP_MAX_TREES];
     if (!request_terminal_ok(fds, fd_count))
         return false;
-    if (box->is_resting) /* its program has ended meanwhile: the socket closes, which tells */
+    if (box->is_resting) /* the program has ended meanwhile: the socket closes unanswered, and
+                            the server sees that */
         return true;
     send[0] = fds[0];
     send[1] = fds[1];
@@ -230,7 +237,7 @@ static bool start_terminal(
     return true;
 }
 
-/* A fork has no init to ask. Stopping it is its end. */
+/* A copy has no box init of its own to ask. COMMAND_STOP ends it. */
 static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
     const int *fds, unsigned fd_count)
 {
@@ -300,20 +307,20 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     ssize_t n =
         box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
-    if (n == -EAGAIN) /* an event of the box that had this place before */
+    if (n == -EAGAIN) /* a stale event of the box that had this index before */
         return;
     if (box->is_fork)
         fork_reap_files(box, false);
     if (command.is_idle || command.kind == COMMAND_PAUSE)
         shares_set_idle(s, box);
-    else /* whatever is asked of a box it does at its owner's full weight */
+    else /* whatever a box is asked to do, it does at its owner's full weight */
         shares_set_busy(s, box);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);
     if (is_obeyed)
         return;
-    /* A kill, the end of the socket, or nonsense: all end the box. Once is enough. */
+    /* A kill, the end of the socket, or nonsense: each ends the box. Once is enough. */
     box->killed = true;
     if (n <= 0)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
@@ -326,7 +333,7 @@ static void on_command(struct spawner *s, struct box *box)
         box_tell_end(s, box);
 }
 
-/* The process of a fork is dead; what it started dies with it. */
+/* The process of a copy is dead. Its children are killed with its group. */
 static void on_fork_end(struct spawner *s, struct box *box)
 {
     struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
@@ -345,18 +352,19 @@ static void on_end(struct spawner *s, struct box *box)
 {
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
-        return; /* an event of the box that had this place before */
+        return; /* a stale event of the box that had this index before */
     drain_link(s, box);
     if (!box->told)
         box_tell_end(s, box);
     box->init_gone = box->forks > 0;
-    if (box->init_gone) /* their ends follow at once */
+    if (box->init_gone) /* the copies die with the pid namespace; their own events follow */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
     else
         box_release(s, box);
 }
 
-/* Whether there is nothing more to look for. A box whose group was taken away has no limits. */
+/* Returns true when there is nothing more to look for. A box whose group was removed has no
+ * limits any more, so it is killed, too. */
 static bool look_for_kill(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -384,12 +392,12 @@ bool box_look_for_kills(struct spawner *s)
     return s->oom_ms > 0;
 }
 
-/* An event means no more than that it is worth a look. */
+/* An event only means that it is worth a look (cgroup_leaf_watch_oom()). */
 static void on_oom(struct spawner *s, struct box *box)
 {
     uint64_t count;
     if (box->leaf.oom_fd < 0 || read(box->leaf.oom_fd, &count, sizeof(count)) < 0)
-        return; /* an event of the box that had this place before */
+        return; /* a stale event of the box that had this index before */
     box->oom_event = true;
     s->oom_ms = clock_ms() + OOM_LOOK_MS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Boxes that are made before anybody asks for them, of a zygote (zygote.h) or with a program of
- * a pool (pool.h), and wait for their job. Each serves one run. */
+/* Ready boxes: made before a request comes, by a zygote (zygote.h) or with the program of a
+ * pool (pool.h). They wait for their package. Each serves one run or session. */
 
 #include "spawn/box_parts.h"
 
@@ -59,7 +59,7 @@ bool box_drop_parked(struct spawner *s, int pool)
     }
     if (!found)
         return false;
-    /* It is nobody's from here on. */
+    /* From here on the box belongs to no pool or zygote. */
     if (found->pool >= 0)
         pool_drop(&s->pools[found->pool], !found->is_ready);
     else
@@ -78,8 +78,8 @@ static bool parked_fits(
     return zygote_fits(s, &s->zygotes[box->zygote], request);
 }
 
-/* Whether a is the better box to serve with: one that waits for its job already, and of those
- * the youngest, which is still in the processor's caches. */
+/* Whether `a` is the better choice: a box that is ready already, and of those the youngest,
+ * which is still in the CPU caches. Of boxes that are not ready the oldest. */
 static bool is_better(const struct box *a, const struct box *b)
 {
     if (a->is_ready != b->is_ready)
@@ -87,7 +87,8 @@ static bool is_better(const struct box *a, const struct box *b)
     return a->is_ready == (a->request_ns > b->request_ns);
 }
 
-/* The parked box for this request: same program, same limits, nothing it was not made with. */
+/* The ready box for this request: same program, fitting limits, nothing that it was not made
+ * with. */
 static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
 {
     struct box *found = NULL;
@@ -100,9 +101,9 @@ static struct box *find_parked(struct spawner *s, const struct spawn_box *reques
     return found;
 }
 
-/* Usage counts from here. What a program that was started ahead holds it holds in a cold box
- * too, so it stays counted, apart from what a rehearsal left; a fork shares most of its
- * zygote's. */
+/* Usage counts from here. The memory of a pool's program counts, because a cold box has it,
+ * too; only what the rehearsal left is subtracted. The memory of a zygote's child is mostly
+ * shared with the zygote and does not count. */
 static void note_base(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
@@ -120,7 +121,7 @@ static void note_base(struct spawner *s, struct box *box)
     s->zygotes[box->zygote].parked--;
 }
 
-/* Gives a parked box its job. From here on it is like any other. */
+/* Gives a ready box its package. From here on it is like any other box. */
 static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *fds, unsigned fd_count)
 {
@@ -152,8 +153,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
     return r;
 }
 
-/* Takes fds[0] when it has one to hand over. A parked box that has died meanwhile is passed
- * over. */
+/* Passes over ready boxes that have died meanwhile. */
 bool box_serve_parked(
     struct spawner *s, const struct spawn_box *request, int *fds, unsigned fd_count)
 {
@@ -162,7 +162,7 @@ bool box_serve_parked(
         int r = hand_over(s, box, request, fds, fd_count);
         if (r == 0)
             return true;
-        /* Not ours any more: the next box is watched by it. */
+        /* The next box will watch the same socket. */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
         fds[0] = take_fd(&box->socket);
         box_fail(s, box, STEP_RELEASE, r);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The spawner's own part of a fork (fork.h): nothing in here waits for anybody. */
+/* The spawner's own part of copying a session (copy.h). It does not wait for the copy or the
+ * original: that is the job of a child process. It waits only for own children, one that opens
+ * a file (open_limit()) and one that it has just killed (fork_helped()). */
 
 #include "spawn/copy.h"
 
@@ -22,9 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEAST_ABI = 6 /* of Landlock: scopes of signals */, SIGNAL_PROCESS_GROUP = 1 << 2 };
+enum { LEAST_ABI = 6 /* Landlock with signal scopes */, SIGNAL_PROCESS_GROUP = 1 << 2 };
 
-/* The pid behind a pidfd, in our namespace. */
+/* The pid behind a pidfd, in the spawner's pid namespace. */
 static int pid_of(int pidfd)
 {
     char path[40];
@@ -40,12 +42,14 @@ static int pid_of(int pidfd)
     return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
 }
 
-/* The limit of user namespaces is a file that shows each process that of its own. A child that
- * enters the box's opens it, and leaves it in our table of descriptors. It waits for nobody. */
+/* max_user_namespaces is a file that each process sees for its own user namespace. So a child
+ * enters the box's user namespace, opens the file there, and leaves the descriptor in the table
+ * that it shares with the spawner. The child waits for nothing. */
 static int open_limit(const struct box *root)
 {
     int status = 0;
-    cleanup_close int fd = fcntl(root->pidfd, F_DUPFD_CLOEXEC, 3); /* a place for it */
+    /* reserves a descriptor number */
+    cleanup_close int fd = fcntl(root->pidfd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return -errno;
     int pid = sys_result(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
@@ -71,8 +75,8 @@ int fork_limit_users(const struct box *root, bool is_raised)
     return n < 0 ? -errno : n == (ssize_t)strlen(text) ? 0 : -EIO;
 }
 
-/* Takes init out of its program's control group, which from now on can be killed alone. It is
- * on its way when this returns; a fork takes longer. */
+/* Takes box init out of its program's control group, so that the group can be killed alone. Box
+ * init may not have moved yet when this returns; making a copy takes longer. */
 static int set_aside(struct spawner *s, struct box *root)
 {
     uint32_t step;
@@ -82,18 +86,17 @@ static int set_aside(struct spawner *s, struct box *root)
     int r = open_limit(root);
     if (r < 0)
         return r;
-    close_fd(&root->users_fd); /* of an attempt that failed below */
+    close_fd(&root->users_fd); /* left by an attempt that failed below */
     root->users_fd = r;
     if ((r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step)) < 0)
         return r;
     root->pid = pid;
-    root->is_aside = true; /* whatever follows, the group is to be removed */
+    root->is_aside = true; /* from here on box_release() removes the group */
     shares_weigh(s, root);
     return fork_move_init(s, root, true);
 }
 
-/* Who moves himself does it in a moment; moving another process takes a lock of the whole
- * machine's. */
+/* Box init moves itself: moving another process takes a global lock of the kernel. */
 int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
 {
     int fds[CGROUP_MAX_TREES];
@@ -108,7 +111,7 @@ int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
     return r;
 }
 
-/* Why a box cannot be forked, or 0 with the number of the fork. */
+/* Returns the number for a new copy, or negative errno when the box cannot be copied. */
 static int find_place(const struct spawner *s, const struct box *root, const struct box *parent)
 {
     if (!(root->flags & BOX_FORKS) || !s->ids.unique || s->ids.rootless ||
@@ -116,8 +119,9 @@ static int find_place(const struct spawner *s, const struct box *root, const str
         return -EOPNOTSUPP;
     if (parent->depth >= SPAWN_FORK_DEPTH)
         return -EMLINK;
-    /* Not one that an ancestor has or had: the copy's namespace would not know it. The lowest
-     * is not taken again at once: what is left of its last owner may still be dying. */
+    /* Not the number of an ancestor: the copy's user namespace would not map it. The search
+     * starts after the last number, because what is left of a number's last owner may still be
+     * dying. */
     for (unsigned i = 0; i < SPAWN_MAX_FORKS; i++) {
         unsigned number = (root->next_fork + i) % SPAWN_MAX_FORKS + 1;
         if (!((root->fork_ids | parent->lineage) & 1u << number))
@@ -143,7 +147,7 @@ static int note_ends(struct box *box, const int *fds)
     return 0;
 }
 
-/* The socket on which the copy will say hello. */
+/* Makes the socket on which the copy will say hello, and sends its other end to the server. */
 static int open_hello(struct box *box)
 {
     int pair[2];
@@ -205,7 +209,7 @@ static int start_work(struct spawner *s, struct box *box, const struct box *pare
     return pid < 0 ? pid : 0;
 }
 
-/* One fork of a box at a time: it freezes the box. */
+/* One copy of a box at a time, because copying freezes the box. */
 static bool is_forkable(const struct box *parent)
 {
     return parent->started && !parent->is_resting && !parent->killed && !parent->failed &&
@@ -257,7 +261,7 @@ static struct box *live_parent(struct spawner *s, const struct box *box)
     return is_same ? parent : NULL;
 }
 
-/* It tells who the copy is, with a pidfd. */
+/* The process that makes the copy has checked it and sends its pid and pidfd. */
 static bool on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
 {
     if (pid <= 1 || *pidfd < 0 || box->pidfd >= 0)
@@ -281,7 +285,7 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
     bool is_fine = n == (ssize_t)sizeof(*ret);
     if (is_fine && ret->kind == LINK_KNOWN)
         is_fine = on_known(s, box, ret->status, &fd);
-    if (!is_fine) /* it ended, and had said nothing of that */
+    if (!is_fine) /* that process ended without a report */
         *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
     close_fd(&fd);
     return true;
@@ -295,8 +299,8 @@ void fork_helped(struct spawner *s, struct box *box)
         while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
             ;
         const struct box *root = &s->boxes[box->root];
-        if (fork_limit_users(root, false) <
-            0) /* it must not live with a limit that is raised */
+        /* The family must not live with a raised limit. */
+        if (fork_limit_users(root, false) < 0)
             (void)sys_pidfd_send_signal(root->pidfd, SIGKILL);
         if (parent && parent->copy == box)
             (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, parent->is_paused);

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Forks: a live session copied, memory and files. The program of a box forks itself, and the
- * copy is made a box of its own: control group, user and mount namespace, uid, Landlock layer,
- * file systems with copies of the files under the same paths. It stays in the pid namespace of
- * the box it comes from, whose init reaps it, and outlives the program it was copied from; it
- * dies with that init, which goes when the last of the family has gone.
+/* Copies of a live session, with memory and files. The interpreter of a box forks itself, and
+ * the child becomes a box of its own: control group, user and mount namespace, uid, Landlock
+ * layer, file systems with copies of the files under the same paths. It stays in the pid
+ * namespace of the box that it comes from. Box init of that box reaps it. The copy outlives the
+ * interpreter that it was copied from, and dies with box init. Box init goes when the last of
+ * the family has gone.
  *
- * The program's part runs in memory that a stranger's code has had its hands in; it is a
- * convenience. What matters is done from outside, by a short-lived process per fork (with an
- * alarm, so that nobody waits for a program that does not do its part), in this order:
+ * The interpreter's part runs in memory that user code could change, so nothing relies on it.
+ * The part that matters is done from outside, by a short-lived process per copy
+ * (src/fork/main.c). An alarm ends that process if the interpreter does not do its part. The
+ * order is:
  *
- *   the program's copy says hello on a socket that tells us its pid
+ *   the copy says hello on a socket that gives us its pid
  *   it is stopped (inject.h) and moved to a control group of its own; the original is frozen,
- *   and nobody in it shares anything with the copy
- *   it is made to make the calls that confine it
+ *   and no process in it may share memory, descriptors or directories with the copy
+ *   system calls injected into the copy confine it
  *   its file systems are made, mounted and filled
- *   it is told to go on, moves its descriptors over, and says so
- *   it is frozen and looked at: no descriptor, directory or shared memory of the original's
+ *   it goes on, moves its descriptors over, and reports that
+ *   it is frozen and checked: no descriptor, directory or shared memory of the original
  *
  * docs/internals/session-fork.md has the reasons. */
 
@@ -25,47 +27,49 @@
 #include "fork/inject.h"
 #include "spawn/box.h"
 
-/* COMMAND_FORK to `parent`: takes fds[0]. False when it makes no sense for that box. */
+/* COMMAND_FORK to `parent`: takes fds[0]. False when the descriptors are wrong. Other failures
+ * are reported on fds[0]. */
 bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count);
 
-/* Takes the next word of the process that makes the fork; false when there is none now. One
- * that is gone has failed. */
+/* Reads the next record of the process that makes the copy; false when there is none now. If
+ * that process is gone, the record is LINK_FAILED. */
 bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret);
 
-/* Has init move to the leaf of its program, or out of it again. */
+/* Tells box init to move out of its program's control group (is_aside), or back into it. */
 int fork_move_init(struct spawner *s, struct box *root, bool is_aside);
 
-/* How many user namespaces the box and its forks may make: none, or for the moment of a fork as
- * many as there may be forks and dead ones. */
+/* Sets how many user namespaces the box and its copies may make: none, or while a copy is made
+ * 128, which is enough for all copies and for dead ones that are still being removed. */
 int fork_limit_users(const struct box *root, bool is_raised);
 
-/* That process has ended; it is reaped, the limit of user namespaces is what it was, and the
- * original may run. */
+/* Ends the process that makes the copy, if there still is one: reaps it, resets the limit of
+ * user namespaces, and lets the original run. */
 void fork_helped(struct spawner *s, struct box *box);
 
-/* COMMAND_INTERRUPT and COMMAND_PAUSE or RESUME to a fork. While a copy of it is made, it is
- * frozen or not as that needs; the command counts afterwards. */
+/* COMMAND_INTERRUPT, and COMMAND_PAUSE or COMMAND_RESUME, to a copy. While a copy of that copy
+ * is made, the pause is only noted; it takes effect afterwards. */
 int fork_interrupt(const struct box *box);
 int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
 
-/* fork_files.c: COMMAND_FILES to a fork; and the ends of those that serve them. */
+/* fork/files.c: COMMAND_FILES to a copy; and reaping the helpers, after killing them if
+ * is_over. */
 void fork_serve_files(struct spawner *s, struct box *box, int fd);
 void fork_reap_files(struct box *box, bool is_over);
 
-/* A child of ours in another pid namespace. */
+/* Forks a child of the spawner into the pid namespace `there`. */
 int fork_there(struct spawner *s, int there);
 
-/* fork_terminal.c: COMMAND_TERMINAL to a fork. Its watcher is one of those servers. */
+/* fork/terminal.c: COMMAND_TERMINAL to a copy. The watcher is one of the helpers above. */
 void fork_serve_terminal(struct spawner *s, struct box *box, const int fds[2]);
 
-/* The child of the spawner; never returns. */
+/* State of the process that makes one copy. fork_work() never returns. */
 struct fork_work {
     const struct spawner *s;
-    const struct box *box;    /* the copy's */
-    const struct box *parent; /* the original's */
+    const struct box *box;    /* the new box */
+    const struct box *parent; /* the box that is copied */
     pid_t init_pid;
-    pid_t parent_pid; /* a process in the original's namespaces */
-    pid_t pid;        /* of the copy, once it is known */
+    pid_t parent_pid; /* a process in the namespaces of the original */
+    pid_t pid;        /* of the copy, once hello has come */
     int pidfd;
     int hello_fd;
     int report_fd;
@@ -73,8 +77,8 @@ struct fork_work {
     struct tracee copy;
     int from_fds[3]; /* the original's /box, /tmp, /dev/shm */
 };
-_Noreturn void fork_work(struct fork_work *w); /* fork_work.c */
+_Noreturn void fork_work(struct fork_work *w); /* fork/main.c */
 
-/* fork_check.c: 0, or negative errno when the copy has something that it may not have. */
+/* fork/check.c: 0, or negative errno when the copy has something that it must not have. */
 int fork_check_rights(const struct fork_work *w);
 int fork_check_reach(const struct fork_work *w);

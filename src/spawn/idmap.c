@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See idmap.h. The kernel takes the map from a user namespace, and a namespace comes with a
- * process: a child that does nothing is made, its map written, its namespace opened, and the
- * child killed. The namespace then lives in the mount alone; nobody is ever inside. */
+/* See idmap.h. The kernel takes the map from a user namespace, and a user namespace needs a
+ * process. So a child that does nothing is made, its map is written, its namespace is opened,
+ * and the child is killed. The namespace then lives in the mount alone; no process is in it. */
 
 #include "spawn/idmap.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ids.h. The lock file is /run/hermes/uids for root; byte N of it, locked, claims block N.
- * A rootless range belongs to its user, so the file is in that user's run-time directory. Locks
- * are of the open file description: they go with the spawner, however it ends. */
+/* See ids.h. Byte N of the lock file, locked, claims block N. For root the file is
+ * /run/hermes/uids. A rootless range belongs to its user, so the file is in that user's
+ * run-time directory. The locks belong to the open file description: they go when the spawner
+ * ends, however it ends. */
 
 #include "spawn/ids.h"
 
@@ -23,10 +24,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Where the search for a free range ends, below 2^31. */
 enum { FURTHEST_BASE = 2000000000 };
 enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536, ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
 
-/* 1 or 0, or negative errno: to take root for somebody else would give boxes other ids. */
+/* 1 or 0, or negative errno: a wrong guess would give boxes wrong ids. */
 static int have_admin(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -49,7 +51,7 @@ static bool read_numbers(char *line, const char *seps, uint64_t *ret, size_t cou
     return true;
 }
 
-/* First and length of the widest run of ids that exist in our user namespace. */
+/* First id and length of the widest range of ids that exist in our user namespace. */
 static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
 {
     char text[4096];
@@ -66,8 +68,8 @@ static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
     }
 }
 
-/* Where subordinate ids of somebody end that are in the range, or 0: that user, and containers
- * of that user, would have the rights of a box. */
+/* Returns the end of a range in `file` (/etc/subuid, /etc/subgid) that overlaps ours, or 0. Its
+ * user, and containers of that user, would have the rights of a box. */
 static uint64_t given_until(const char *file, uint64_t first, uint64_t count)
 {
     static char text[65536];
@@ -84,8 +86,9 @@ static uint64_t given_until(const char *file, uint64_t first, uint64_t count)
     return 0;
 }
 
-/* The first range that nobody was given. Two of them are the same or share no id, since each
- * instance counts its blocks from the start of its range. */
+/* The first range that belongs to no user, in steps of DEFAULT_COUNT. So the ranges of two
+ * instances are the same or share no id; each instance counts its blocks from the start of its
+ * range. */
 static uint64_t free_range(void)
 {
     uint64_t base = DEFAULT_BASE;
@@ -96,8 +99,8 @@ static uint64_t free_range(void)
     return base;
 }
 
-/* Chooses the range: the configured or the usual one when it exists here, else the upper half
- * of what does (in a container with 65,536 ids, say). */
+/* Chooses the range: the configured or the default one if its ids exist here, else the upper
+ * half of the ids that exist (in a container with 65,536 ids, for example). */
 static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
 {
     uint64_t first;
@@ -118,7 +121,7 @@ static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
     return ids->blocks_in_range ? 0 : -ERANGE;
 }
 
-/* Opens the lock file in a directory that only its owner can write. */
+/* Opens the lock file in a directory that only its owner may write to. */
 static int open_lock(const char *dir)
 {
     if (mkdir(dir, 0700) < 0 && errno != EEXIST)
@@ -142,7 +145,8 @@ static int open_user_lock(uid_t uid)
     return open_lock(dir);
 }
 
-/* Runs newuidmap or newgidmap on our own pid: 0 is us, 1.. is the subordinate range. */
+/* Runs newuidmap or newgidmap on `target`: 0 is our own id, 1 and up is the subordinate
+ * range. */
 static int run_map_tool(
     const char *tool, pid_t target, uid_t self, uint64_t first, uint64_t count)
 {
@@ -230,8 +234,8 @@ static int map_self_alone(uid_t uid, gid_t gid)
     return fs_write_once(AT_FDCWD, "/proc/self/gid_map", map);
 }
 
-/* newuidmap must run outside the new namespace, so a child made before it waits there for us.
- */
+/* newuidmap must run outside the new user namespace. So a child is forked before unshare(), and
+ * runs it when the namespace exists. */
 static int map_subordinate(struct ids *ids, uid_t uid, gid_t gid, int *ret_unshared)
 {
     uint64_t ufirst;
@@ -321,7 +325,8 @@ int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count)
     return 0;
 }
 
-/* Claims one more block, beginning at a place of our own so that instances seldom collide. */
+/* Claims one more block. The search starts at a place that depends on the pid, so that
+ * instances seldom collide. */
 static int claim_block(struct ids *ids)
 {
     if (ids->block_count == MAX_BLOCKS)

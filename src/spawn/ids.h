@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Whom boxes run as. Each live box has a slot: two host ids of its own, one for box init and
- * one for the payload, because the kernel counts much per uid (processes, inotify, pipes,
- * keys). Slots are claimed in blocks by locks on one file for the whole host, so that several
- * instances do not meet. A box that can be forked has a whole block: one id for each fork. A
- * rootless spawner first enters a user namespace of its own, where it is root over its
- * subordinate ids or, without any, over its own id alone. */
+/* The host ids that boxes run as. Each live box has a slot: two host ids of its own, one for
+ * box init and one for the payload, because the kernel counts much per uid (processes, inotify,
+ * pipes, keys). Slots are claimed in blocks by locks on one file for the whole host, so that
+ * instances do not use the same ids. A box that can be copied has a whole block: one id for
+ * each copy. A rootless spawner first enters a user namespace of its own, where it is root over
+ * its subordinate ids or, without any, over its own id alone. */
 
 #include "proto/box.h"
 #include "proto/spawn.h"
@@ -20,7 +20,7 @@ enum {
     IDS_PER_SLOT = 2,
     SLOTS_PER_BLOCK = 16,
     IDS_PER_BLOCK = IDS_PER_SLOT * SLOTS_PER_BLOCK,
-    MAX_BLOCKS = 2048, /* of one instance */
+    MAX_BLOCKS = 2048, /* blocks of one instance */
 };
 
 struct id_block {
@@ -36,11 +36,12 @@ struct ids {
     int lock_fd;
     struct id_block blocks[MAX_BLOCKS];
     unsigned block_count;
-    int reason; /* why not unique: negative errno */
+    int reason; /* why ids are not unique: negative errno */
 };
 
-/* Becomes what it needs to be: drops supplementary groups as root, or enters a user namespace.
- * Returns 0 or negative errno (no user namespace to be had). */
+/* Prepares the spawner: root drops its supplementary groups, anyone else enters a user
+ * namespace. Then chooses the range. Returns 0 or negative errno (no user namespace, no usable
+ * range). */
 int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count);
 
 /* Returns a slot number or negative errno (-EAGAIN: every id of the range is taken). */
@@ -50,8 +51,8 @@ void ids_release(struct ids *ids, int slot, bool whole_block);
 /* Host id (in the spawner's user namespace) of the payload of a slot. */
 uid_t ids_payload(const struct ids *ids, int slot);
 
-/* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. One
- * with a whole block has the ids of its forks above the payload's. */
+/* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. With
+ * a whole block the ids above the payload's are mapped, too, for copies. */
 int ids_map(const struct ids *ids, int slot, bool whole_block, int proc_pid_fd);
 
 static_assert(SPAWN_MAX_FORKS == IDS_PER_BLOCK - IDS_PER_SLOT, "one id for each fork");

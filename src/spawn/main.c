@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
- * structs (protocol.h). Until the seal it believes its control socket, which is the monitor's
- * or `hermes run`'s own; after it, whoever holds that socket can start boxes from the sealed
- * table and nothing more. The end of the control socket is the end of every box. */
+/* hermes-spawn: the only program that makes boxes. One thread, one epoll, messages of fixed
+ * size (proto/spawn.h). Until the seal it trusts the control socket, which the monitor or
+ * `hermes run` holds. After the seal the holder of that socket can start boxes from the sealed
+ * table and nothing else. When the control socket closes, every box ends. */
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
@@ -31,12 +31,13 @@ enum {
     MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
 };
 
+/* Pause between two calls of box_look_for_kills(). */
 enum { LOOK_MS = 2 };
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
 
-/* The first thing that went wrong before the seal; told in the answer to it. */
+/* The first failure before the seal; reported in the answer to the seal. */
 static struct spawn_reply problem;
 
 static void note_problem(uint32_t step, int error, const char *detail)
@@ -62,7 +63,7 @@ static void on_setup(const struct spawn_setup *setup)
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
     }
-    if (setup->park_free_percent) /* while /proc is the host's */
+    if (setup->park_free_percent) /* now, while /proc is still the host's */
         s->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (setup->networks && !s->ids.rootless)
         network_keep(&s->network, setup->networks);
@@ -112,7 +113,7 @@ static void on_source(const struct spawn_source *source)
     to->writable = source->writable;
     if (!to->writable || !s->ids.unique || problem.error)
         return;
-    /* Better now than at the first box. */
+    /* A file system without id-mapped mounts should fail here and not at the first box. */
     int fd = idmap_clone(to->path, ids_payload(&s->ids, 0));
     if (fd < 0)
         note_problem(STEP_MOUNT, fd, to->path);
@@ -137,7 +138,7 @@ static void on_pool(const struct spawn_pool *pool, int job_fd)
 
 static _Noreturn void finish(int status);
 
-/* Whoever asked waits for it. When it cannot be sent, the end of the socket is the answer. */
+/* The client waits for the reply. If it cannot be sent, the end of the socket is the answer. */
 static void answer(const struct spawn_reply *reply)
 {
     while (send(SPAWN_CONTROL_FD, reply, sizeof(*reply), MSG_NOSIGNAL) < 0) {
@@ -146,7 +147,8 @@ static void answer(const struct spawn_reply *reply)
     }
 }
 
-/* Answers with what is enforced; below the minimum nothing is sealed and no box can start. */
+/* Answers with what this host enforces. Below the minimum level nothing is sealed and no box
+ * can start. */
 static void on_seal(const struct spawn_seal *seal)
 {
     struct spawner *s = &spawner;
@@ -208,8 +210,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         close_fd(&fds[i]);
 }
 
-/* What can wait until nobody waits for us: before the first box, or after the last when that
- * was asked for at once. */
+/* Slow clean-up that is done once, when the spawner is idle before the first box. If a box was
+ * requested at once, finish() does the part that must be done. */
 static bool is_tidy;
 
 static void tidy_once(void)
@@ -225,7 +227,7 @@ static void tidy_once(void)
     cgroup_host_sweep(&s->cgroups);
 }
 
-/* Everything ends: boxes and their control groups. */
+/* Ends all zygotes and boxes, removes their control groups, and exits. */
 static _Noreturn void finish(int status)
 {
     zygote_kill_all(&spawner);
@@ -253,8 +255,9 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
- * Control groups that wait for one may have a sixth of them, at fifteen each. */
+/* Every live box takes about twenty descriptors; the usual soft limit of 1024 would end at
+ * fifty boxes. Used control groups that are kept may have a sixth of the descriptors, at
+ * fifteen each. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -269,12 +272,13 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* Nothing of our parent's on 0, 1 and 2, which boxes are born with. Signals he has reset. */
+/* Replaces stdio inherited from our parent, because boxes inherit ours. The parent has reset
+ * the signals. */
 static int start_clean(void)
 {
     (void)setsid();
     /* Real-time processes may not enter a CPU control group, and no box should be one. musl's
-     * own function does nothing. */
+     * sched_setscheduler() does nothing, hence the system call. */
     (void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &(struct sched_param){0});
     raise_descriptor_limit();
     int null = open("/dev/null", O_RDWR);
@@ -291,9 +295,10 @@ static int start_clean(void)
     return fcntl(SPAWN_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-/* What children tell our end by (inside_follow()): a lock that the kernel takes from us with
- * our descriptors, before it signals them. It is this process's alone: a child has the file,
- * not the lock. We never close it. */
+/* Makes the life file, by which children notice that the spawner has ended (inside_follow()).
+ * The spawner locks it. When the spawner ends, the kernel drops the lock with the descriptors,
+ * before it signals children. A child inherits the file but not the lock. The spawner never
+ * closes it. */
 static int open_life(void)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -303,7 +308,7 @@ static int open_life(void)
     return take_fd(&fd);
 }
 
-/* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
+/* Called when the spawner is idle: makes one thing that boxes will need. Returns whether it
  * did. */
 static bool tend(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network.h. The helper gets orders, each with the descriptor of a namespace to look at or
- * without one to have one made, and answers each, in their order. It never reads anything else,
- * and ends with the spawner. What it has looked at it does not send back: a descriptor that
- * waits to be read makes the kernel look for cycles whenever a socket is closed anywhere. */
+/* See network.h. The helper gets orders, each with a namespace to inspect or without one to
+ * make a new one, and answers them in order. It reads nothing else and ends with the spawner.
+ * It does not send inspected namespaces back: a descriptor in flight makes the kernel look for
+ * cycles whenever any socket is closed. */
 
 #include "spawn/network.h"
 
@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How long to wait for one answer; a helper that takes longer is replaced. */
 enum { WAIT_MS = 1000 };
 
 enum order { ORDER_MAKE, ORDER_LOOK };
@@ -48,7 +49,7 @@ static _Noreturn void help(int socket, pid_t spawner)
             fd = netns_make();
             if (fd < 0)
                 _exit(1);
-        } else { /* where it is not known how a new one looks, none is new */
+        } else { /* when network_learn() failed, none counts as new */
             answer = can_look && count && network_is_fresh(fd) ? ANSWER_FRESH : ANSWER_USED;
         }
         if (fdpass_send(3, &answer, 1, &fd, answer == ANSWER_MADE) < 0)
@@ -63,7 +64,7 @@ static void drop(struct network_list *l, unsigned i)
     memmove(l->at + i, l->at + i + 1, (--l->count - i) * sizeof(l->at[0]));
 }
 
-/* When there are too many the oldest goes: its owner may be gone too. */
+/* When the list is full, the oldest is closed: its owner may be gone, too. */
 static void add(struct network_list *l, uint32_t owner, int fd)
 {
     if (l->count == NETWORK_POOL_MAX) {
@@ -82,7 +83,7 @@ static unsigned ours_in(const struct network_list *l)
     return ours;
 }
 
-/* Has one of our own made if there are not enough. */
+/* Asks the helper for one more of the spawner's own if there are not enough. */
 static void ask(struct network *n)
 {
     const char order = ORDER_MAKE;
@@ -96,7 +97,7 @@ void network_init(struct network *n)
     *n = (struct network){.home_fd = -1, .socket = -1};
 }
 
-/* Tried once: in a user namespace we may be allowed to go anywhere but back. */
+/* Tests once whether we can return: in a user namespace setns() may lead anywhere but back. */
 static bool know_home(struct network *n)
 {
     if (n->home_fd >= 0)
@@ -128,14 +129,14 @@ void network_keep(struct network *n, uint32_t count)
     if (n->helper == 0)
         help(theirs, self);
     if (n->helper < 0) {
-        n->helper = 0; /* a negative number would name a group of processes to kill() */
+        n->helper = 0; /* kill() takes a negative number for a process group */
         close_fd(&n->socket);
     }
     while (n->socket >= 0 && count-- > 0)
         ask(n);
 }
 
-/* A helper that fails or hangs is replaced by another one, which starts afresh. */
+/* Replaces a helper that fails or hangs. The new one starts from nothing. */
 static void lose_source(struct network *n)
 {
     close_fd(&n->socket);
@@ -148,12 +149,12 @@ static void lose_source(struct network *n)
     (void)kill(n->helper, SIGKILL);
     while (waitpid(n->helper, NULL, 0) < 0 && errno == EINTR)
         ;
-    n->helper = 0; /* the number may be somebody else's now */
+    n->helper = 0; /* the pid may belong to another process now */
     network_keep(n, n->keep);
 }
 
-/* One answer of the helper's, if there is one within that time: 1, 0 when not, -1 when the
- * helper was lost and replaced. */
+/* Takes one answer of the helper, waiting at most wait_ms. Returns 1, 0 when there was none, -1
+ * when the helper was lost and replaced. */
 static int hear(struct network *n, int wait_ms)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
@@ -195,7 +196,7 @@ static int pop(struct network *n, uint32_t owner)
     return -1;
 }
 
-/* The one that our parent sends. */
+/* Waits for the one namespace that `hermes run` sends. */
 static int take_first(struct network *n)
 {
     struct pollfd ready = {.fd = n->socket, .events = POLLIN};
@@ -208,7 +209,7 @@ static int take_first(struct network *n)
     return fd;
 }
 
-/* One that could not be started may be another time. */
+/* Tries again to start a helper that could not be started before. */
 static void revive(struct network *n)
 {
     if (!n->helper && n->keep)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Network namespaces. The kernel takes longer to make and to remove one than all the rest of a
- * box's namespaces together. So somebody makes them while the spawner does something else:
- * `hermes run` itself, over a socket that it hands over before the seal, or for a server a
- * helper process of the spawner. And the helper looks at those whose box is gone: one that
- * cannot be told from a new one, since nobody ever sent a byte in it, serves again
- * (network_fresh.h); the others go.
+/* Network namespaces. The kernel takes longer to make and to remove one than all other
+ * namespaces of a box together. So they are made in parallel to the spawner's work: by `hermes
+ * run` itself, which sends one over a socket that it hands over before the seal, or, for a
+ * server, by a helper process of the spawner. The helper also inspects the namespaces of boxes
+ * that are gone. One that looks like new, because no packet was ever sent in it, is used again
+ * (network_fresh.h); the others are closed.
  *
- * Nobody in a box can change its namespace: it belongs to the user namespace of the spawner, or
- * of the zygote that made the box. Only from there it can be entered, so each has an owner.
+ * The payload cannot change its network namespace: the namespace belongs to the user namespace
+ * of the spawner, or of the zygote that made the box. It can be entered only from there, so
+ * each has an owner.
  *
- * Only root can come back from such a namespace into the host's. Without root, and whenever
- * none is ready, clone3() makes the box's and box init raises its loopback. */
+ * Only root can return from such a namespace to the host's. Without root, and whenever none is
+ * ready, clone3() makes the namespace and box init raises its loopback. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +21,7 @@
 
 enum { NETWORK_POOL_MAX = 32, NETWORK_OURS = 0 };
 
-/* The oldest first. */
+/* Oldest first. */
 struct network_list {
     struct {
         int fd;
@@ -30,30 +31,34 @@ struct network_list {
 };
 
 struct network {
-    int home_fd;    /* the spawner's own namespace */
-    int socket;     /* where they come from; -1 when from nowhere */
-    pid_t helper;   /* who sends them; 0 when it is our parent, who sends one */
-    uint32_t keep;  /* how many of our own shall be ready or on their way */
-    uint32_t asked; /* how many the helper is to make */
-    struct network_list ready, seen; /* as new; and those that the helper is to look at */
+    int home_fd;    /* the spawner's own namespace; -1 when it cannot return to it */
+    int socket;     /* to the helper, or to `hermes run`; -1: no source */
+    pid_t helper;   /* pid of the helper; 0 when there is none and `hermes run` sends one
+                       namespace */
+    uint32_t keep;  /* how many of the spawner's own shall be ready or on their way */
+    uint32_t asked; /* how many the helper still has to make */
+    /* `ready` are as good as new; `seen` are with the helper for inspection */
+    struct network_list ready, seen;
 };
 
 void network_init(struct network *n);
 
-/* Takes the socket on which the namespace of the first box will come. */
+/* Takes the socket on which `hermes run` will send the namespace of the first box. */
 void network_expect(struct network *n, int socket);
 
-/* Starts the helper, which keeps `count` ready. Without one everything works, only slower. */
+/* Starts the helper, which keeps `count` ready. Everything works without it, only slower. */
 void network_keep(struct network *n, uint32_t count);
 
-/* A namespace of that owner's, as new, or -1. For our own the helper is waited for. */
+/* Returns a namespace of that owner that is as good as new, or -1. For NETWORK_OURS it waits up
+ * to 1 s for an answer of the helper or of `hermes run`. */
 int network_take(struct network *n, uint32_t owner);
 
-/* Takes back one whose box is gone. */
+/* Takes back the namespace of a box that is gone. */
 void network_return(struct network *n, uint32_t owner, int fd);
 
-/* Moves the caller into one; negative errno, with nothing changed, when that fails. */
+/* Moves the caller into a namespace. On failure (negative errno) nothing has changed. */
 int network_enter(int fd);
 
-/* Back again. Negative errno when that fails, and then nothing may be started any more. */
+/* Moves the caller back. After a failure (negative errno) the spawner must not start
+ * anything. */
 int network_leave(const struct network *n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_fresh.h. The files stay open for namespaces that serve again: opening one costs
- * four times what reading it does. */
+/* See network_fresh.h. The files of a namespace stay open as long as it looks new and is used
+ * again: opening one costs four times as much as reading it. */
 
 #include "spawn/network_fresh.h"
 
@@ -15,21 +15,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every packet, connection and refused attempt counts in snmp or snmp6 (what counts in netstat,
- * which takes long to read, counts in them too). Whoever uses the network at all has a
- * namespace that nobody gets after him. Flow labels are the one thing that outlives its socket
- * without a packet. Of sockstat only two numbers are the namespace's. */
+/* Every packet, connection and refused attempt counts in snmp or snmp6. (What counts in
+ * netstat, which is slow to read, counts in these, too.) So a namespace in which the network
+ * was used is never used again. Flow labels are the only thing that outlives its socket without
+ * a packet. Of sockstat only two numbers belong to the namespace. */
 enum { FILE_SOCKETS, FILE_V4, FILE_V6, FILE_LABELS, FILE_COUNT, FILE_MAX = 16384 };
 static const char *const paths[FILE_COUNT] = {"/proc/self/net/sockstat", "/proc/self/net/snmp",
     "/proc/self/net/snmp6", "/proc/self/net/ip6_flowlabel"};
 
 struct files {
-    int fds[FILE_COUNT]; /* -1 from FILE_V6 on: a kernel without IPv6 */
+    int fds[FILE_COUNT]; /* -1 from FILE_V6 on where the kernel has no IPv6 */
 };
 
 static struct known {
     struct files files;
-    ino_t ns; /* while the files are open it is nobody else's; 0 for none */
+    ino_t ns; /* inode number; unique while the files are open; 0 for an empty entry */
 } known[NETWORK_KNOWN_MAX];
 static unsigned next_known;
 
@@ -45,7 +45,7 @@ static void close_files(struct files *files)
         close_fd(&files->fds[i]);
 }
 
-/* Those of the namespace that the caller is in. */
+/* Opens the files of the caller's namespace. */
 static int open_files(struct files *ret)
 {
     int r = 0;
@@ -59,8 +59,8 @@ static int open_files(struct files *ret)
     return r;
 }
 
-/* Sockets of the namespace, whatever their kind, and TCP connections in TIME_WAIT. The other
- * numbers of that file are the machine's. */
+/* Reads the number of sockets of any kind, and of TCP connections in TIME_WAIT. The other
+ * numbers of sockstat belong to the machine. */
 static int count_sockets(const struct files *files, unsigned *ret_used, unsigned *ret_waiting)
 {
     char text[512];
@@ -68,7 +68,7 @@ static int count_sockets(const struct files *files, unsigned *ret_used, unsigned
     if (n < 0)
         return -errno;
     text[n] = '\0';
-    /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+    /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
     return sscanf(text, "sockets: used %u TCP: inuse %*u orphan %*u tw %u", ret_used,
                ret_waiting) == 2
                ? 0
@@ -88,7 +88,7 @@ int network_learn(void)
         if (files.fds[i] < 0)
             continue;
         fresh[i].len = pread(files.fds[i], fresh[i].text, FILE_MAX, 0);
-        /* One call must tell all: whoever has more to tell is not new. */
+        /* The whole file must fit: look_fresh() compares one read only. */
         if (fresh[i].len <= 0 || pread(files.fds[i], &more, 1, fresh[i].len) != 0)
             r = -EPROTO;
     }
@@ -119,7 +119,7 @@ static void forget(struct known *k)
     k->ns = 0;
 }
 
-/* The one that was met first makes room. */
+/* Opens the files of a namespace. The entry that was added first makes room. */
 static struct known *meet(int ns_fd, ino_t ns)
 {
     struct known *k = &known[next_known++ % NETWORK_KNOWN_MAX];

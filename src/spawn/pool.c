@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See pool.h. */
+/* See pool.h. Decides when to start and when to end boxes of pools; box_parked.c does it. */
 
 #include "spawn/pool.h"
 
@@ -18,9 +18,9 @@
 enum {
     TICK_MS = 1000,  /* between two looks at the host's memory */
     KEEP_MS = 60000, /* how long a pool stays larger than its minimum after the last miss */
-    RETRY_MS = 1000, /* after the first failure; doubles */
+    RETRY_MS = 1000, /* after the first failure; doubles with each further one */
     RETRY_DOUBLES = 6,
-    PATIENCE_MS = 60000, /* for a program to become ready */
+    PATIENCE_MS = 60000, /* time for a program to become ready */
 };
 
 int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
@@ -79,15 +79,16 @@ void pool_lose(struct pool *p, bool was_starting)
         p->failures++;
 }
 
-/* The number behind a name of /proc/meminfo, in KiB. */
+/* The number after a name in /proc/meminfo, in KiB. */
 static uint64_t meminfo_value(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-/* Read from a descriptor of the host's: the trees we move among have a /proc, but whose depends
- * on where we are. What cannot be read is not short. */
+/* Reads the host's file through a descriptor opened at the set-up: the spawner moves between
+ * root trees, and the /proc that it sees depends on where it is. If it cannot be read, memory
+ * is not short. One percent of hysteresis keeps the answer from flapping. */
 static bool is_memory_short(const struct spawner *s)
 {
     char text[512];
@@ -109,8 +110,8 @@ static void look_at_memory(struct spawner *s)
     s->is_short = s->setup.park_free_percent && is_memory_short(s);
 }
 
-/* To account from the middle of a process on takes counters of the box's own. Rootless servers
- * have no zygotes either. */
+/* Accounting from the middle of a process's life needs counters of the box's own. Rootless
+ * servers have no zygotes either. */
 static bool can_park(const struct spawner *s)
 {
     unsigned use = s->cgroups.use;
@@ -121,7 +122,8 @@ static bool start_one(struct spawner *s, int index)
 {
     struct pool *p = &s->pools[index];
     uint64_t now = clock_ms();
-    /* As for zygotes: while a box runs, only if the pool is nearly empty. */
+    /* As with zygotes: while a run has a box, start one only if less than half of the pool is
+     * left. */
     if (p->is_starting || p->parked >= p->want || now < p->retry_ms ||
         (s->running && p->parked * 2 >= p->want))
         return false;

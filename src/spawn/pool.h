@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Pools: boxes made ahead whose program has started and waits for its job, for interpreters
- * that cannot be forked (node, a JVM; those that can have zygotes, zygote.h). Such a box is a
- * cold box in everything, except that its program begins with code of ours (warm.c), which
- * takes the job from a socket and becomes what a cold box would have executed. Each serves one
- * run.
+/* Pools: ready boxes whose program has started and waits for its package. They are for
+ * interpreters that cannot be forked (Node, a JVM); the others have zygotes (zygote.h). Such a
+ * box is a cold box in everything but one: its program begins with code of ours (warm/warm.c),
+ * which takes the package from a socket and becomes what a cold box would have executed. Each
+ * box serves one run.
  *
- * A pool keeps `min` boxes, more up to `max` when that was not enough a short while ago, and
- * none while the host is short of memory. It starts one at a time, with little weight, when
- * nobody waits for the spawner. */
+ * A pool keeps `min` boxes, more up to `max` for a while after a request found none, and none
+ * while the host is short of memory. It starts one box at a time, with a small CPU weight, when
+ * the spawner is idle. */
 
 #include "proto/spawn.h"
 
@@ -22,35 +22,36 @@ struct pool {
     uint32_t exec;
     uint32_t min;
     uint32_t max;
-    uint32_t want;   /* between the two */
-    uint32_t parked; /* boxes there are, ready or not */
+    uint32_t want;   /* boxes to keep now, from min to max */
+    uint32_t parked; /* boxes that exist, ready or still starting */
     uint64_t base_bytes;
     struct spawn_limits limits;
-    int job_fd;          /* arguments and environment until there is a job */
-    uint64_t missed_ms;  /* when a request last found none */
-    uint64_t started_ms; /* of the box that is not ready yet */
+    int job_fd;          /* package with arguments and environment of the waiting program */
+    uint64_t missed_ms;  /* when a request last found no box */
+    uint64_t started_ms; /* start of the box that is not ready yet */
     uint64_t retry_ms;
     uint32_t failures; /* in a row */
-    bool is_starting;  /* one box is not ready yet */
+    bool is_starting;  /* one box is still starting */
 };
 
-/* Remembers a registration; takes job_fd. */
+/* Adds a pool of the sealed table; takes job_fd. */
 int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd);
 
-/* Whether a parked box of it is what the request asks for. */
+/* Whether a ready box of this pool can serve the request. */
 bool pool_fits(const struct pool *p, const struct spawn_box *request);
 
-/* A request is served cold that a pool could have served. */
+/* Notes that a request starts cold which a pool could have served: the pool grows. */
 void pool_miss(struct spawner *s, const struct spawn_box *request);
 
-/* A box of the pool waits; is no longer the pool's, because it has a job or we ended it; or
- * ended by itself. */
+/* pool_ready(): the program of a box waits. pool_drop(): a box has left the pool, because it
+ * has a package or the spawner ended it. pool_lose(): a box ended by itself; the next start
+ * waits longer. */
 void pool_ready(struct pool *p);
 void pool_drop(struct pool *p, bool was_starting);
 void pool_lose(struct pool *p, bool was_starting);
 
-/* Called when nobody waits for us: does one thing, returns whether there is more to do. */
+/* Called when the spawner is idle: does one thing, returns whether there may be more to do. */
 bool pool_tend(struct spawner *s);
 
-/* Milliseconds until it should be called again though nothing happens, or -1. */
+/* Milliseconds until pool_tend() must be called again even if nothing happens, or -1. */
 int pool_pause_ms(const struct spawner *s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See probe.h. One row per attempt, run in a child that is thrown away, so that none changes
- * the spawner; a feature is there when none of its rows fails. Versions are never looked at. */
+/* See probe.h. One row per attempt. Each attempt runs in a child that is thrown away, so that
+ * none changes the spawner. A feature is enforced when none of its rows fails. Kernel versions
+ * are never looked at. */
 
 #include "spawn/probe.h"
 
@@ -21,7 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Tries below run with every capability in a fresh user namespace where `flags` says so. */
+/* One attempt. Where `flags` has CLONE_NEWUSER it runs with every capability in a fresh user
+ * namespace. */
 struct attempt {
     enum spawn_feature feature;
     uint64_t flags; /* of clone3 */
@@ -70,15 +72,15 @@ static int try_pivot(void)
     return fchdir(fs) < 0 ? -errno : sys_pivot_root(".", ".");
 }
 
-/* The spawner changes between the trees of its languages, for which root in a container needs
- * CAP_SYS_CHROOT besides CAP_SYS_ADMIN. */
+/* The spawner moves between the root trees of its languages. Root in a container needs
+ * CAP_SYS_CHROOT besides CAP_SYS_ADMIN for that. */
 static int try_enter(void)
 {
     cleanup_close int ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return ns < 0 ? -errno : tree_enter(ns);
 }
 
-/* As box init does; containers often refuse it. */
+/* Box init does this; containers often refuse it. */
 static int try_keyring(void)
 {
     long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
@@ -178,7 +180,7 @@ static bool has(const struct spawn_reply *reply, uint32_t features)
     return (reply->enforced & features) == features;
 }
 
-/* The table of docs/security.md "Isolation levels". */
+/* The table in docs/security.md, "Isolation levels". */
 static enum spawn_level level_of(const struct spawn_reply *reply)
 {
     const uint32_t base =

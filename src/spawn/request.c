@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See request.h. Every number is compared with the table that was sealed, every descriptor with
- * what it has to be; nothing is repaired. */
+/* See request.h. Every number is compared with the sealed table, every descriptor with the kind
+ * that it must have. A bad request is refused, never repaired. */
 
 #include "spawn/request.h"
 
@@ -48,7 +48,7 @@ static bool has_option(int fd, int option, int value)
     return getsockopt(fd, SOL_SOCKET, option, &is, &size) == 0 && is == value;
 }
 
-/* On which a box is commanded, and tells. */
+/* A socket that carries commands and events of one box. */
 static bool is_wire(int fd)
 {
     return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_SEQPACKET) &&
@@ -62,8 +62,8 @@ static bool has_no_name(int fd, int (*ask)(int, struct sockaddr *, socklen_t *))
     return ask(fd, (struct sockaddr *)&name, &size) == 0 && size == sizeof(name.sun_family);
 }
 
-/* An end of a socketpair, which leads nowhere but to whoever sent it. A connection to a service
- * has a name at one of its ends: a server's stderr may be one to the host's journal. */
+/* An unnamed end of a socketpair, which leads only to its sender. A connection to a service has
+ * a name at one end: a server's stderr, for example, may lead to the host's journal. */
 static bool is_channel(int fd)
 {
     return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_STREAM) &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the spawner takes from the holder of its sealed socket, who may be hostile. */
+/* Checks of what the holder of the control socket sends after the seal. The holder may be
+ * hostile. */
 
 #include "spawn/box.h"
 
@@ -9,16 +10,16 @@
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count);
 
-/* The same for what comes with COMMAND_RESTART: job, stdout, stderr, channel. */
+/* Descriptors of COMMAND_RESTART: package, stdout, stderr, channel. */
 bool request_restart_ok(const int *fds, unsigned fd_count);
-bool request_files_ok(const int *fds, unsigned fd_count); /* of COMMAND_FILES */
+bool request_files_ok(const int *fds, unsigned fd_count); /* COMMAND_FILES: a stream socket */
 
-/* And with COMMAND_TERMINAL: a socket, a job. */
+/* Descriptors of COMMAND_TERMINAL: a stream socket, a package. */
 bool request_terminal_ok(const int *fds, unsigned fd_count);
 
-/* And with COMMAND_FORK: the new box's socket, stdout, stderr, channel. */
+/* Descriptors of COMMAND_FORK: the new box's socket, stdout, stderr, channel. */
 bool request_fork_ok(const int *fds, unsigned fd_count);
 
-/* A pipe on pipefs: the only thing whose owner we change, and the only thing a box may write
- * to. A descriptor of anything else (a taken-over server could send one) is refused. */
+/* Whether fd is a pipe on pipefs. Pipes are the only files whose owner the spawner changes, and
+ * stdout and stderr must be pipes. A server that was taken over could send any other file. */
 bool request_is_pipe(int fd);

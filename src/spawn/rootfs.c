@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See tree.h. Everything here happens before the seal, with paths from the runtime table.
- * Targets are addressed from the descriptor of the tree; openat2 refuses to leave it or to
- * follow a link on the way. */
+/* See rootfs.h. All of this happens before the seal, with paths from the runtime table; only
+ * tree_enter() and tree_drop_host() are used later. Targets are opened from the descriptor of
+ * the tree; openat2 refuses to leave it or to follow a link on the way. */
 
 #include "spawn/rootfs.h"
 
@@ -22,15 +22,15 @@
 
 enum { READ_ONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV };
 
-/* The host's namespace, to go back to for the next tree, and whether we are in a copy of it
- * that no tree has been built in yet. */
+/* The host's namespace, to return to for the next tree, and whether we are in a copy of it in
+ * which no tree has been built yet. */
 static int host_ns = -1;
 static bool is_fresh;
 
-/* Containers and service managers cover parts of /proc. The kernel lets a box mount a /proc of
- * its own only where one without such covers can be seen, so ours is laid over it, in our copy
- * of the namespace alone. Rootless, covers are locked and this fails: then the host must not
- * have any. */
+/* Containers and service managers mount over parts of /proc. The kernel lets a box mount a
+ * /proc of its own only where one without such mounts is visible. So another mount of /proc is
+ * laid over it, in our copy of the namespace only. Rootless, those mounts are locked and this
+ * fails; then the host must not have any. */
 static void uncover_proc(void)
 {
     cleanup_close int proc = sys_mount_clone(AT_FDCWD, "/proc");
@@ -49,7 +49,7 @@ static int leave_host(void)
 
 int tree_open(bool rootless)
 {
-    /* Only root may come back to the host's namespace; others come back to a copy of theirs. */
+    /* Only root may return to the host's namespace; others return to a copy of theirs. */
     if (rootless && unshare(CLONE_NEWNS) < 0)
         return -errno;
     host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -61,8 +61,9 @@ int tree_enter(int ns_fd)
     return setns(ns_fd, CLONE_NEWNS) < 0 ? -errno : 0;
 }
 
-/* Attaches a fresh tmpfs to build on, in our private namespace. It has to cover some directory,
- * and the one that nothing is ever bound from is /proc, of which the caller has a copy. */
+/* Attaches a fresh tmpfs to build on, in our private namespace. It has to cover some directory.
+ * It covers /proc, because no root binds anything from there and the caller holds a copy of
+ * it. */
 static int open_stage(void)
 {
     cleanup_close int stage = mount_fs_tmpfs(65536, 64, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
@@ -77,8 +78,8 @@ static int open_in_tree(int root_fd, const char *path)
     return sys_openat2(root_fd, path, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* Shows `source` at `path` of the tree. The place is there: lang/rootfs_skeleton.c made it, or
- * a directory that was bound before has it. */
+/* Shows `source` at `path` of the tree. The mount point exists: lang/rootfs_skeleton.c made it,
+ * or a directory that was bound before has it. */
 static int bind(int root_fd, const char *source, const char *path, unsigned attrs)
 {
     cleanup_close int from = sys_tree_clone(AT_FDCWD, source);
@@ -89,8 +90,8 @@ static int bind(int root_fd, const char *source, const char *path, unsigned attr
     return target < 0 ? target : sys_mount_attach(from, target, "");
 }
 
-/* The tree itself. Its device nodes, which only root can have made, work also where the state
- * directory's file system is mounted without. */
+/* Attaches the tree itself. Its device nodes, which only root can have made, work even if the
+ * file system of the state directory is mounted with nodev. */
 static int add_tree(int stage_fd, const struct spawn_entry *e, int *ret_fd)
 {
     bool devices = e->flags & ENTRY_HAS_DEVICES;
@@ -152,7 +153,7 @@ static int fill_root(struct tree *tree, int stage_fd, const struct spawn_entry *
     return r;
 }
 
-/* Makes the place for an operator's directory or file on the stage, which is our own tmpfs. */
+/* Makes the mount point for a directory or file of the operator on the stage, our own tmpfs. */
 static int make_place(int stage_fd, const char *source, const char *path)
 {
     struct stat st;

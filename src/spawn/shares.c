@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See shares.h. While one owner alone has busy boxes, each of these has the whole weight: they
+/* See shares.h. While only one owner has busy boxes, each of them has the whole weight: they
  * are equal, and nothing is written when they come and go. */
 
 #include "spawn/shares.h"
@@ -10,10 +10,10 @@
 
 enum {
     WHOLE = WEIGHT_MAX,
-    ALL_IDLE = WHOLE / 64, /* of one owner, together */
-    STEP_MS = 20,          /* between two looks at all boxes */
-    CALM_MS = 1000,        /* how long the second owner is remembered */
-    REST_MS = 1000,        /* how long a box stays busy after the word that it is idle */
+    ALL_IDLE = WHOLE / 64, /* of all idle boxes of one owner together */
+    STEP_MS = 20,          /* least time between two passes over all boxes */
+    CALM_MS = 1000, /* time that the second owner is remembered after its last busy box */
+    REST_MS = 1000, /* time that a box stays busy after a command with is_idle */
 };
 
 _Static_assert((int)SHARES_MAX_OWNERS >= (int)MAX_BOXES, "every box may have another owner");
@@ -26,7 +26,7 @@ static struct share *find(struct shares *shares, uint32_t owner)
     return i < shares->count ? &shares->items[i] : NULL;
 }
 
-/* Notes that the numbers have changed. */
+/* Called when the numbers of boxes have changed. */
 static void note(struct shares *shares)
 {
     if (shares->busy_owners > 1) {
@@ -44,8 +44,8 @@ static void count(struct shares *shares, struct share *share, bool is_busy, int 
     shares->busy_owners += !before && share->busy;
     if (before && !share->busy && shares->busy_owners-- == 2)
         shares->contended_ms = clock_ms();
-    shares->is_stale =
-        shares->is_stale || !is_busy; /* idle boxes share what little they have */
+    /* Idle boxes divide ALL_IDLE, so each change concerns all of them. */
+    shares->is_stale = shares->is_stale || !is_busy;
 }
 
 void shares_enter(struct spawner *s, struct box *box, uint32_t owner)
@@ -106,8 +106,8 @@ void shares_leave(struct spawner *s, struct box *box)
         *share = shares->items[--shares->count];
 }
 
-/* What the box should weigh. One that waits for its owner weighs as much as the first run will.
- */
+/* The weight that the box should have. A ready box, which has no owner yet, has the whole
+ * weight. */
 static uint32_t weight_of(struct shares *shares, const struct box *box)
 {
     if (!box->has_owner)
@@ -119,7 +119,7 @@ static uint32_t weight_of(struct shares *shares, const struct box *box)
     return weight ? weight : 1;
 }
 
-/* Small changes are not worth a write. */
+/* Changes of less than a quarter are not worth a write. */
 static void weigh(const struct spawner *s, struct cgroup_leaf *leaf, uint32_t should)
 {
     uint32_t is = leaf->weight;
@@ -135,7 +135,7 @@ void shares_weigh(struct spawner *s, struct box *box)
         weigh(s, &box->aside, should > 4 ? should / 4 : 1);
 }
 
-/* When something is to be done; 0 for never. */
+/* When shares_tend() has something to do, clock_ms(); 0 for never. */
 static uint64_t due_ms(const struct shares *shares)
 {
     bool is_ending = shares->is_contended && shares->busy_owners < 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The spawner's side of zygotes (zygote.h). They are started and restarted, and boxes are
- * parked, when nobody waits for the spawner. A zygote that fails or hangs is killed and started
- * again later; meanwhile boxes start cold. */
+/* The spawner's side of zygotes (zygote.h). Zygotes are started and replaced, and ready boxes
+ * are made, when the spawner is idle. A zygote that fails or hangs is killed and started again
+ * later; meanwhile boxes start cold. */
 
 #include "spawn/zygote.h"
 
@@ -26,26 +26,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Init of a box shares the zygote's memory while it makes the box: if it dies there for want of
- * memory the zygote dies too, and if it has hardly any processor time all others wait. */
+/* Least limits of a box that a zygote makes, in bytes and 1/1000 processor. Box init shares the
+ * zygote's memory while it makes the box. If it dies there for lack of memory, the zygote dies,
+ * too; if it gets hardly any CPU time, all other boxes wait. */
 enum { MEMORY_MIN = 4 << 20, CPU_MILLI_MIN = 200 };
 
-/* A box that waits holds some memory (base_memory), its limit must not fall to that. */
+/* Least memory limit, in bytes above base_memory, that is given to a ready box: the box already
+ * holds base_memory. */
 enum { PARKED_MEMORY_MIN = 16 << 20 };
 
-/* A zygote is replaced after that many boxes, but under load no sooner than that: to start one
- * takes as much processor time as two hundred runs, and slows down those that run meanwhile. */
+/* A zygote is replaced after BOXES_PER_ZYGOTE boxes, but not before LEAST_AGE_MS: starting one
+ * takes as much CPU time as two hundred runs and slows down the runs of that moment. */
 enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 30000 };
 
-/* How long everybody waits for what the old one still owes, and how long one may take to start.
- */
+/* LAST_WORD_MS: how long the spawner waits for an answer that an old zygote still owes.
+ * START_MS: how long a zygote may take to start. */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Its own code alone runs in a zygote, which for a moment has its data twice
- * (warm_gather.c). */
+/* Memory limit of a zygote. Only code of ours runs in it, and for a moment it holds its data
+ * twice (warm/gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 
-/* What a box of a zygote has from its birth. */
+/* Flags that a box of a zygote has from its birth. */
 enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
 
 static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
@@ -60,8 +62,8 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
 }
 
-/* Zygotes clone boxes into control groups, as members of a group of ours that is theirs alone.
- * Where that cannot be, boxes join them. */
+/* Zygotes clone boxes into control groups. For that they need a group id that owns these groups
+ * and belongs to zygotes only. Where that is not possible, boxes join the groups themselves. */
 int zygote_nest_groups(struct spawner *s, uint32_t *ret_step)
 {
     int slot = s->ids.rootless ? -EPERM : ids_claim(&s->ids, false);
@@ -72,7 +74,8 @@ int zygote_nest_groups(struct spawner *s, uint32_t *ret_step)
     return r;
 }
 
-/* One makes one box at a time: that of programs has a twin for when that is not enough. */
+/* A zygote makes one box at a time. A zygote for runs gets a twin, which is started when the
+ * first one is busy. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
@@ -121,8 +124,8 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
     return best;
 }
 
-/* Limits that are set when the job is there (hand_over()) may be others than the box was made
- * with. */
+/* Memory, processors, CPU time, file size and a smaller stack may differ from what the ready
+ * box was made with: hand_over() and the box set them with the package. */
 bool zygote_fits(
     const struct spawner *s, const struct zygote *z, const struct spawn_box *request)
 {
@@ -141,7 +144,7 @@ bool zygote_fits(
            !request->remove && memcmp(&z->limits, &limits, sizeof(limits)) == 0;
 }
 
-/* The ids of every box, each as itself, and one for the zygote as 0. */
+/* Maps the ids of every box to themselves, and the zygote's own id to 0. */
 static int write_map(const struct spawner *s, int proc_fd, const char *file, unsigned own)
 {
     char map[128];
@@ -171,8 +174,8 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
 
 enum { JOB_FD = ZYGOTE_LIFE_FD + 1 };
 
-/* Puts what a zygote has at its places and closes everything else: what it waits for would
- * never end while it had the other end of its own socket. */
+/* Moves the zygote's descriptors to their fixed numbers and closes all others. The zygote must
+ * not hold the spawner's end of its own socket, or it would never see the socket close. */
 static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
 {
     const int from[] = {socket, stage, life_fd, job_fd};
@@ -189,8 +192,8 @@ static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
     return sys_close_range(JOB_FD + 1, ~0u, 0);
 }
 
-/* The child: enters its groups and its tree and becomes the interpreter. It keeps the
- * capabilities it has in its own user namespace: making boxes needs them. */
+/* The child: joins its groups, enters its tree and becomes the interpreter. It keeps the
+ * capabilities in its own user namespace: making boxes needs them. */
 static _Noreturn void be_zygote(
     const struct spawner *s, const struct zygote *z, int socket, const int *joins, int count)
 {
@@ -224,7 +227,8 @@ static void stop(struct spawner *s, struct zygote_process *p)
     siginfo_t info;
     close_fd(&p->socket);
     if (p->pidfd >= 0) {
-        /* Not its group: a box that it just made may not have left that yet. */
+        /* Not by its control group: a box that it has just made may not have left that group
+         * yet. */
         (void)sys_pidfd_send_signal(p->pidfd, SIGKILL);
         while (waitid(P_PIDFD, (id_t)p->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
@@ -285,7 +289,7 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
         p->slot = -1;
         return r;
     }
-    /* Until it is up: others run meanwhile. */
+    /* Low until it is up, because others run meanwhile. */
     cgroup_leaf_weigh(&s->cgroups, &p->leaf, WEIGHT_MAX / 4);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
@@ -324,7 +328,7 @@ static int hear(const struct spawner *s, const struct zygote_process *p, int wai
     return -EPIPE;
 }
 
-/* No descriptor was free for the box: it is a child of ours, and ends here. */
+/* No descriptor is free for the box. Box init is a child of the spawner, and ends here. */
 static int refuse_birth(int fds[2])
 {
     siginfo_t info;
@@ -341,11 +345,11 @@ int zygote_ask(struct zygote *z, const struct zygote_request *request, const int
 {
     struct zygote_process *p = &z->now;
     int r = fdpass_send_now(p->socket, request, sizeof(*request), fds, count);
-    if (r == -EAGAIN) /* it hangs, or has that much to do: others need not wait for it */
+    if (r == -EAGAIN) /* it hangs or has too much to do; the caller starts cold */
         return r;
     if (r < 0) {
         p->is_up = false;
-        p->is_broken = true; /* zygote_tend() clears it away */
+        p->is_broken = true; /* zygote_tend() removes it */
         return r;
     }
     if (!p->birth_count)
@@ -355,7 +359,7 @@ int zygote_ask(struct zygote *z, const struct zygote_request *request, const int
     return 0;
 }
 
-/* The box that the next answer is about. */
+/* Takes the box that the next answer is about off the list. */
 static struct box *next_born(struct spawner *s, struct zygote_process *p)
 {
     struct box *box = &s->boxes[p->births[0]];
@@ -372,8 +376,8 @@ static void give_up(struct spawner *s, struct zygote_process *p, int error)
         box_born(s, next_born(s, p), error, -1, -1);
 }
 
-/* What it says is that it is up, then an answer for each box. False when it has nothing to say.
- */
+/* Takes one message: the first says that the zygote is up, each further one answers for a box.
+ * False when there is none. */
 static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
 {
     struct zygote_reply reply;
@@ -421,18 +425,18 @@ bool zygote_check(struct spawner *s)
     return owes;
 }
 
-/* Making a box ahead while others run takes their processor away: with one it can wait until
- * the pool is half empty, with several until they are done. Boxes on demand cost less in all.
- */
+/* Making a ready box takes CPU time from the runs of that moment. While one run has a box, it
+ * waits until half of the ready boxes are gone; while several have, until they are done. Boxes
+ * on demand cost less in total. */
 static bool wants_more(const struct spawner *s, const struct zygote *z)
 {
     return z->parked < z->park && !s->is_short && !z->now.birth_count &&
            (!s->running || (s->running == 1 && z->parked * 2 < z->park));
 }
 
-/* Boxes of one zygote share the layout of its memory and its hash seed: not for ever. The next
- * one starts beside it, so that nobody has to wait.
- * The boxes that the old one has parked stay. Returns whether something was done. */
+/* Replaces a zygote from time to time, because all its boxes share the layout of its memory and
+ * its hash seed. The next one starts beside it, so that no request waits. Ready boxes of the
+ * old one stay. Returns whether something was done. */
 static bool relieve(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
@@ -497,7 +501,7 @@ bool zygote_tend(struct spawner *s)
 void zygote_kill_all(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
-        s->zygotes[i].now.birth_count = 0; /* box_kill_all() ends them all */
+        s->zygotes[i].now.birth_count = 0; /* box_kill_all() ends these boxes */
         stop(s, &s->zygotes[i].now);
         stop(s, &s->zygotes[i].next);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Zygotes: interpreters that have started and loaded what most programs need, and are forked
+/* Zygotes: interpreters that have started, have loaded what most programs need, and are forked
  * into boxes. A zygote lives in the read-only tree of its root, in a user namespace of its own
- * that holds the ids of every box, and never reads a stranger's byte: the spawner tells it to
- * make a box, it clones one (into fresh namespaces, as a child of the spawner), writes the id
- * maps, and the clone walks the same list of steps as a cold box (inside.h). The job reaches
- * the program's process by descriptor, after all that. */
+ * that maps the ids of every box. It never reads an untrusted byte. On a request of the spawner
+ * it clones a box (into fresh namespaces, as a child of the spawner) and writes the id maps.
+ * The clone runs the same list of steps as a cold box (box/inside.h). Only then does the
+ * program's process get the package, by descriptor. */
 
 #include "cgroup/cgroup.h"
 #include "proto/spawn.h"
@@ -16,68 +16,69 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Boxes that one zygote may have been asked for and not answered yet. */
+/* Requests to one zygote that may be unanswered. */
 enum { ZYGOTE_MAX_BIRTHS = 128 };
 
-/* One start of an interpreter. */
+/* One process of a zygote. */
 struct zygote_process {
     int socket; /* -1 while it does not run */
     int pidfd;
     int slot;
-    uint32_t serial;                    /* of this start, */
-    uint64_t start_ms;                  /* and when that was */
-    uint32_t made;                      /* boxes, since then */
-    bool is_up;                         /* it answers */
-    bool is_broken;                     /* it did not */
-    uint16_t births[ZYGOTE_MAX_BIRTHS]; /* boxes it was asked for, in that order */
+    uint32_t serial;   /* number of this start */
+    uint64_t start_ms; /* when it was started, clock_ms() */
+    uint32_t made;     /* boxes that it was asked for */
+    bool is_up;        /* it has reported that it is up */
+    bool is_broken;    /* it failed or did not answer in time; zygote_tend() removes it */
+    uint16_t births[ZYGOTE_MAX_BIRTHS]; /* indices of the boxes that it was asked for, in that
+                                           order */
     unsigned birth_count;
-    uint64_t asked_ms; /* since when it has owed us an answer */
+    uint64_t asked_ms; /* since when it owes an answer, clock_ms() */
     struct cgroup_leaf leaf;
 };
 
-/* What the spawner knows about one. */
+/* One registered zygote. */
 struct spawner;
 struct zygote {
     uint32_t root;
-    uint32_t flags;  /* BOX_CHANNEL: for sessions; BOX_FORKS */
-    bool is_wanted;  /* somebody has asked for a box of it, or it is always there */
-    uint32_t park;   /* how many parked boxes there shall be */
-    uint32_t parked; /* and are */
+    uint32_t flags;  /* BOX_CHANNEL: for sessions; BOX_FORKS: sessions that can be copied */
+    bool is_wanted;  /* to be started: always, or since a request needed it */
+    uint32_t park;   /* ready boxes to keep */
+    uint32_t parked; /* ready boxes that exist */
     struct spawn_limits limits;
-    int job_fd; /* arguments and environment of the zygote itself */
+    int job_fd; /* package with arguments and environment of the zygote itself */
     struct zygote_process now;
-    struct zygote_process next; /* takes over once it is up */
-    uint64_t base_memory;       /* what the last box held when it got its job */
+    struct zygote_process next; /* replaces `now` once it is up */
+    uint64_t base_memory; /* memory that the last ready box held when it got its package */
     uint64_t retry_ms;
 };
 
-/* Remembers a registration; takes job_fd. */
+/* Adds a zygote of the sealed table; takes job_fd. One for runs also gets a twin. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
 
-/* Makes the group of all boxes of this spawner (cgroup_host_nest()), into whose leaves zygotes
- * may clone. */
+/* Makes the control group of all boxes of this spawner (cgroup_host_nest()), into whose leaves
+ * zygotes may clone. */
 int zygote_nest_groups(struct spawner *s, uint32_t *ret_step);
 
-/* Index of the zygote that can serve a request now, or -1. One that is started on demand will
- * be from now on. */
+/* Index of the zygote that can make a box for the request now, or -1. Marks zygotes that are
+ * started on demand as wanted. */
 int zygote_find(struct spawner *s, const struct spawn_box *request);
 
-/* Whether a parked box of it is what the request asks for. */
+/* Whether a ready box of this zygote can serve the request. */
 bool zygote_fits(
     const struct spawner *s, const struct zygote *z, const struct spawn_box *request);
 
-/* Asks for the clone of a box, by its number, and does not wait: box_born() is called with the
- * answer, or when there is none. */
+/* Asks for the clone of box number `box` and does not wait. box_born() is called with the
+ * answer, or with an error when none comes. */
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, unsigned box);
 
-/* Gives up zygotes that have not answered in time. Returns whether one owes an answer. */
+/* Gives up on zygotes that have not answered in time. Returns whether one owes an answer. */
 bool zygote_check(struct spawner *s);
 
-/* Called when nobody waits for us: starts zygotes and parks boxes, one thing at a time. Returns
- * whether there is more to do. */
+/* Called when the spawner is idle: starts zygotes and makes ready boxes, one thing at a time.
+ * Returns whether there may be more to do. */
 bool zygote_tend(struct spawner *s);
 
-/* A message from, or the end of, a zygote. */
+/* The socket of a zygote is readable: a message, or its end. */
 void zygote_event(struct spawner *s, int index);
 void zygote_kill_all(struct spawner *s);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See admit.h. One lock, one list of waiters per key. Whoever leaves lets in the next ones:
- * keys take turns, those within their share first. A run that does not fit is passed over;
- * within its own key it holds back the runs behind it for a short time. core/admit_share.c
- * tells what fits. A waiter sleeps in poll() on an eventfd of its own and on its client.
+/* See admit.h. One lock, and one list of waiters per key. Each return of a place admits the
+ * next waiters: keys take turns, those within their share first. A run that does not fit is
+ * passed over, but for a short time it holds back the later runs of its own key.
+ * state/admit_share.c decides what fits. A waiter sleeps in poll() on an eventfd of its own and
+ * on its client.
  *
- * When the queue is full, a key with less than its share of it takes the place of the newest
- * waiter of the key with the longest list: one caller cannot lock the others out. */
+ * When the queue is full, a key with a shorter list takes the place of the newest waiter of the
+ * key with the longest list. So one caller cannot lock the others out. */
 
 #include "state/admit_share.h"
 
@@ -36,7 +37,7 @@ static void bucket_fill(struct bucket *b, uint64_t now)
     b->at_ns = now;
 }
 
-/* Seconds until `need` is there; 0 when it is. */
+/* Seconds until `need` is available; 0 when it is. */
 static double bucket_wait_s(struct bucket *b, double need, uint64_t now)
 {
     if (b->size <= 0)
@@ -85,10 +86,10 @@ static void wake(struct admit_ticket *w, enum admit_place place)
     const uint64_t one = 1;
     w->place = place;
     ssize_t n = write(w->wake_fd, &one, sizeof(one));
-    (void)n; /* an eventfd that was never written to takes a 1 */
+    (void)n; /* writing 1 to an eventfd at 0 cannot fail */
 }
 
-/* Takes w out of its list. */
+/* Removes w from its list. */
 static void unlink_waiter(struct admit *a, struct tenant *t, struct admit_ticket *w)
 {
     struct admit_ticket *before = NULL;
@@ -104,7 +105,7 @@ static void unlink_waiter(struct admit *a, struct tenant *t, struct admit_ticket
     share_count_waiter(a, t, -1);
 }
 
-/* Puts w at the end of its list, or before all others. */
+/* Adds w at the end of its list, or before all others. */
 static void link_waiter(struct admit *a, struct tenant *t, struct admit_ticket *w, bool first)
 {
     w->place = PLACE_WAITING;
@@ -128,8 +129,8 @@ static void let_waiter_in(struct admit *a, struct tenant *t, struct admit_ticket
     a->turn = (size_t)(t - a->tenants) + 1;
 }
 
-/* Lets one in: the first, by turns, of those that are within their share, else of the others.
- */
+/* Admits one waiter: in turn, the first that is within its share, else the first of the
+ * others. */
 static bool let_one_in(struct admit *a)
 {
     struct shares now = shares_now(a, NULL);
@@ -158,14 +159,14 @@ static void let_in(struct admit *a)
         ;
 }
 
-/* An honest guess: how long until as many places became free as there are waiters ahead. */
+/* Estimates the time until as many places became free as there are waiters ahead. */
 static unsigned retry_s(const struct admit *a)
 {
     double ms = a->mean_ms * (a->waiting + 1) / a->options.concurrency;
     return ms < 1000 ? 1 : ms > 300000 ? 300 : (unsigned)(ms / 1000 + 0.999);
 }
 
-/* Rate and CPU budget of the key. Takes one run from the rate when all is well. */
+/* Checks rate and CPU budget of the key. On success takes one run from the rate. */
 static int check_quota(struct tenant *t, unsigned *ret_retry_s, struct err *err)
 {
     uint64_t now = clock_ns();
@@ -190,7 +191,8 @@ static int check_quota(struct tenant *t, unsigned *ret_retry_s, struct err *err)
     return 0;
 }
 
-/* Makes room in a full queue for a key that has less than its share of it. */
+/* Makes room in a full queue for a key with a shorter list: evicts the newest waiter of the
+ * longest list. */
 static bool evict_for(struct admit *a, const struct tenant *t)
 {
     struct tenant *longest = NULL;
@@ -229,7 +231,7 @@ static int check_open(const struct admit *a, struct err *err)
     return a->closed ? err_set(err, ERR_UNAVAILABLE, ESHUTDOWN, "the server is stopping") : 0;
 }
 
-/* Queues w or says why not. Called and left with the lock held. */
+/* Queues w, or sets err. Call with the lock held. */
 static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w,
     unsigned *ret_retry_s, struct err *err)
 {
@@ -250,9 +252,8 @@ static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w,
     return 0;
 }
 
-/* Sleeps until w is let in or sent away (0), the client leaves (-ECANCELED), also_fd is
- * readable
- * (-EINTR) or the time is up (-ETIMEDOUT). */
+/* Sleeps until w is admitted or turned away (0), the client leaves (-ECANCELED), also_fd is
+ * readable (-EINTR) or the time is up (-ETIMEDOUT). */
 static int sleep_for_place(const struct admit_ticket *w, int cancel_fd, uint64_t deadline_ms)
 {
     struct pollfd fds[] = {
@@ -267,7 +268,7 @@ static int sleep_for_place(const struct admit_ticket *w, int cancel_fd, uint64_t
     return fds[1].revents ? -ECANCELED : fds[2].revents ? -EINTR : -ETIMEDOUT;
 }
 
-/* Takes a place if that is possible at once. A waiter of the same key comes first. */
+/* Takes a place if that is possible at once. Waiters of the same key come first. */
 static bool take_at_once(struct admit *a, struct tenant *t, struct admit_ticket *w)
 {
     if (t->waiting)
@@ -301,7 +302,7 @@ int admit_begin(struct admit *admit, int owner, const struct admit_need *need,
         r = check_quota(t, ret_retry_s, err);
     if (r == 0 && !take_at_once(admit, t, ret) &&
         (r = enqueue(admit, t, ret, ret_retry_s, err)) == 0)
-        let_in(admit); /* what its key has before it may be passed over */
+        let_in(admit); /* earlier waiters of its key may be passed over */
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }
@@ -327,8 +328,8 @@ bool admit_is_wanted(struct admit *admit, const struct admit_ticket *ticket)
     return is_wanted;
 }
 
-/* What became of a ticket; the lock is held. One that still waits gives up, or goes on to wait
- * when its caller was only interrupted. */
+/* Returns the outcome of a ticket. Call with the lock held. A ticket that still waits gives up,
+ * unless its caller was only interrupted (-EINTR). */
 static int conclude(
     struct admit *a, struct admit_ticket *w, int slept, unsigned *ret_retry_s, struct err *err)
 {
@@ -389,7 +390,7 @@ void admit_resume(struct admit *admit, struct admit_ticket *ticket)
     ticket->unfit_ms = 0;
     ticket->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_lock(&admit->lock);
-    if (admit->closed || ticket->wake_fd < 0) { /* it cannot be refused, so it is let in */
+    if (admit->closed || ticket->wake_fd < 0) { /* it cannot be refused, so it is admitted */
         share_take(admit, t, &ticket->need);
         ticket->place = PLACE_TAKEN;
         close_fd(&ticket->wake_fd);
@@ -429,7 +430,7 @@ int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
         r = refuse_session(admit, t, need, lacks, ret_retry_s, err);
     if (r == 0) {
         share_take(admit, t, need);
-        let_in(admit); /* a run that does not fit any more holds back nobody */
+        let_in(admit); /* a run that no longer fits holds back nobody */
     }
     (void)pthread_mutex_unlock(&admit->lock);
     return r;

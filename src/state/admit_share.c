@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See admit_share.h. Every budget is treated alike: a need fits when the key stays below the
+/* See admit_share.h. All budgets follow the same rule: a need fits when the key stays below the
  * most that one key may have, and all keys together stay below the total. A share is the total
- * divided by the number of keys that hold or want something, and by two at least.
+ * divided by the number of active keys (those that hold or want something), and by two at
+ * least.
  *
  * A key may hold more than its share while no other key wants it. Once a waiter within its
- * share does not fit, keys above their share get nothing more of the budget that it lacks.
- * Shares add up to the total at most, so this waiter fits as soon as enough runs have ended;
- * for sessions, which do not end by themselves, see admit_find_excess().
+ * share does not fit, keys above their share get nothing more of the budget that it lacks. The
+ * shares add up to at most the total, so this waiter fits as soon as enough runs have ended.
+ * Sessions do not end by themselves; for them see admit_find_excess().
  *
  * Places are lent: a key within its share does not wait for places that other keys hold above
  * theirs. Runs of others may last for minutes, and a place is no more than a share of the
- * processors, which the kernel divides. So up to twice as many runs as places go on. */
+ * processors, which the kernel divides. So there can be up to twice as many runs as places. */
 
 #include "state/admit_share.h"
 
@@ -20,16 +21,16 @@
 #include <string.h>
 
 enum {
-    HOLD_MS = 3000,  /* for so long a large run holds back the smaller ones behind it */
-    HOLD_EVERY = 4,  /* again after so many times that time */
-    OVER_COMMIT = 8, /* limits of processes to processes: few boxes use theirs up */
-    EXCESS_ONE = 1 << 16,
+    HOLD_MS = 3000,  /* how long a large run holds back the smaller ones behind it */
+    HOLD_EVERY = 4,  /* it does so again after this many times HOLD_MS */
+    OVER_COMMIT = 8, /* promised processes for each real one: few boxes use all of theirs */
+    EXCESS_ONE = 1 << 16, /* the whole budget, in units of admit_find_excess() */
 };
 
 static const struct {
     const char *unit;
     const char *field;          /* of a request */
-    enum admit_budget sessions; /* the budget that tells what sessions hold of this one */
+    enum admit_budget sessions; /* the budget that counts what sessions hold of this one */
     bool is_lent;
 } rows[BUDGETS] = {
     [BUDGET_PLACES] = {"places", NULL, BUDGETS, true},
@@ -78,8 +79,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The limits of processes of one key add up to less than there are, whatever all keys together
- * are promised: one key cannot use them up. */
+/* The process limits promised to one of several keys add up to less than the machine's
+ * processes, so one key cannot use them all up. The promises to all keys together exceed
+ * them. */
 void share_open(struct admit *a)
 {
     const struct admit_options *o = &a->options;
@@ -216,7 +218,7 @@ static uint64_t held_by_sessions(const struct admit_need *held, size_t b)
     return rows[b].sessions < BUDGETS ? held->of[rows[b].sessions] : 0;
 }
 
-/* Whether a run of t would fit if no other run went on. */
+/* Whether a run of t would fit if all other runs had ended. */
 static bool can_come(
     const struct admit *a, const struct tenant *t, const struct admit_need *need)
 {
@@ -271,8 +273,8 @@ struct shares shares_now(const struct admit *a, const struct tenant *guest)
     return now;
 }
 
-/* A large run that would fit after others have ended gets a chance to: for a short time none
- * behind it is let in, and again later. */
+/* A large run that would fit after others have ended gets a chance: for HOLD_MS no run behind
+ * it is admitted, and again later. */
 static bool is_holding_back(struct admit_ticket *w)
 {
     uint64_t now = clock_ms();
@@ -300,7 +302,7 @@ struct admit_ticket *share_next(
     return NULL;
 }
 
-/* The tenant and the need of a run that waits for sessions to end, or NULL. */
+/* Finds a run that waits for sessions to end. Returns its tenant and its need, or NULL. */
 static const struct tenant *find_wanting(
     const struct admit *a, const struct shares *now, const struct admit_need **ret_need)
 {
@@ -314,8 +316,8 @@ static const struct tenant *find_wanting(
     return NULL;
 }
 
-/* How far the sessions of t are above its share of what `need` lacks, as a part of the budget.
- */
+/* How far the sessions of t are above its share of the budgets that `need` lacks, in parts of
+ * EXCESS_ONE. */
 static uint64_t excess_of(const struct admit *a, const struct shares *now,
     const struct tenant *t, const struct admit_need *need)
 {

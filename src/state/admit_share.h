@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What core/admit*.c know: budgets and the part of them that each key has. All of it with the
- * lock of struct admit. */
+/* The inside of admission, for state/admit.c and state/admit_share.c: budgets, and the part of
+ * them that each key has. Call these functions with the lock of struct admit held, except
+ * share_open(), share_forbids(), share_unit() and share_field(), which use constants only. */
 
 #include "state/admit.h"
 
 #include <pthread.h>
 
 /* A bucket that fills up with time. `level` may fall below zero for budgets that are charged
- * afterwards. */
+ * after use. */
 struct bucket {
     double level;
     double size;
@@ -19,11 +20,11 @@ struct bucket {
 
 /* A key, or all callers without one. */
 struct tenant {
-    struct admit_ticket *first; /* that wait */
+    struct admit_ticket *first; /* list of waiters */
     struct admit_ticket *last;
     uint32_t waiting;
     struct admit_need held;
-    struct admit_need most;            /* that it may ever hold */
+    struct admit_need most;            /* the most that it may ever hold */
     struct bucket per_s, per_m, cpu_s; /* size 0: no limit */
 };
 
@@ -32,54 +33,55 @@ struct admit {
     pthread_mutex_t lock;
     struct tenant *tenants; /* [0] is for callers without a key */
     size_t tenant_count;
-    size_t turn;     /* whose turn it is */
+    size_t turn;     /* index of the tenant whose turn it is */
     bool is_shared;  /* there are several keys */
     uint32_t active; /* keys that hold or want something */
     uint32_t waiting;
     struct admit_need held;
     struct admit_need total;
     uint64_t refused;
-    double mean_ms; /* how long a run holds its place, lately */
+    double mean_ms; /* running mean of the time that a run holds its place */
     bool closed;
 };
 
-/* Budgets and what each key may have of them, from the options. */
+/* Computes the budgets and the most that each key may have, from the options. */
 void share_open(struct admit *a);
 
-/* All changes of what a key holds and how many of its runs wait go through these. */
+/* Every change of what a key holds, or of how many of its runs wait, goes through these
+ * functions. */
 void share_take(struct admit *a, struct tenant *t, const struct admit_need *need);
 void share_return(struct admit *a, struct tenant *t, const struct admit_need *need);
 void share_count_waiter(struct admit *a, struct tenant *t, int change);
 
 /* The state of all shares at one moment. */
 struct shares {
-    uint64_t divisor;     /* a share is a budget divided by this */
+    uint64_t divisor;     /* a share is the budget divided by this */
     uint64_t places_lent; /* places in use, without those that keys hold above their share */
-    unsigned saved;       /* bit by budget: kept for a waiter that is within its share */
+    unsigned saved;       /* one bit per budget: kept for a waiter that is within its share */
 };
 
-/* With `guest` counted among the active keys, or NULL. */
+/* Computes the shares. `guest` (or NULL) is counted as active even if it holds nothing. */
 struct shares shares_now(const struct admit *a, const struct tenant *guest);
 
-/* Whether t would be within its share with this need granted. */
+/* Whether t stays within its share when this need is granted. */
 bool share_is_within(const struct admit *a, const struct shares *now, const struct tenant *t,
     const struct admit_need *need);
 
-/* Whether t holds more than its share of what is needed. */
+/* Whether t holds more than its share of a budget that the need uses. */
 bool share_is_above(
     const struct admit *a, const struct tenant *t, const struct admit_need *need);
 
-/* The budget that keeps a need of t out; BUDGETS when none does. */
+/* The budget that prevents this need of t now; BUDGETS when none does. */
 enum admit_budget share_lacks(const struct admit *a, const struct shares *now,
     const struct tenant *t, const struct admit_need *need);
 
-/* The budget that makes this need impossible for t for ever; BUDGETS when none does. */
+/* The budget of which t can never have enough for this need; BUDGETS when there is none. */
 enum admit_budget share_forbids(const struct tenant *t, const struct admit_need *need);
 
-/* The waiter of t that can be let in, or NULL. */
+/* The next waiter of t that fits now, or NULL. */
 struct admit_ticket *share_next(
     const struct admit *a, const struct shares *now, const struct tenant *t);
 
-/* "MiB of memory" and the field of a request, or NULL. */
+/* The unit for messages ("MiB of memory"), and the field of a request or NULL. */
 const char *share_unit(enum admit_budget budget);
 const char *share_field(enum admit_budget budget);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See config.h. The table is the documentation: docs/configuration.md is checked against it. To
- * add a setting, add a member and a row. What goes wrong is collected, not returned at the
- * first fault, so that an operator mends a file once. */
+/* See config.h. The table is the documentation: docs/configuration.md is checked against it. A
+ * new setting needs a member and a row. All problems are collected, instead of stopping at the
+ * first, so that an operator can correct a file in one go. */
 
 #include "state/config.h"
 
@@ -22,9 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a settings file. */
 enum { FILE_MAX = 1 << 20 };
 
-/* Where the present value of each row comes from: a later source of lower rank is ignored. */
+/* The origin of each row's current value. A value from a source of lower rank is ignored. */
 enum source {
     SOURCE_NONE,
     SOURCE_DEFAULT,
@@ -38,8 +39,8 @@ struct loading {
     struct config *config;
     struct strv *problems;
     enum source set_by[CONFIG_MAX_ROWS];
-    enum source source; /* of what is read now */
-    const char *where;  /* its name in messages */
+    enum source source; /* the source being read */
+    const char *where;  /* its name for messages */
 };
 
 static void complain(struct loading *l, const char *name, const char *why)
@@ -59,7 +60,7 @@ static int parse_bool(const char *text, uint64_t *ret)
     return -EINVAL;
 }
 
-/* Numbers of all kinds as one; -ERANGE and -EINVAL tell what is wrong. */
+/* Parses a value of any kind to a number. -EINVAL: wrong form; -ERANGE: out of range. */
 static int parse_value(const struct config_row *row, const char *text, uint64_t *ret)
 {
     unsigned level;
@@ -117,7 +118,8 @@ static void store_value(struct config *config, const struct config_row *row, uin
         *(uint64_t *)member = value;
 }
 
-/* Sets row from text unless something of higher rank did; `name` is what the user wrote. */
+/* Sets row from text unless a source of higher rank did. `name` is the name that the user
+ * wrote. */
 static void set(
     struct loading *l, const struct config_row *row, const char *name, const char *text)
 {
@@ -207,7 +209,7 @@ static void on_file_entry(
         set(l, row, key, value);
 }
 
-/* A variable of .env that is none of ours belongs to another program. */
+/* Ignores variables in .env that are not settings: they belong to other programs. */
 static void on_env_entry(
     void *context, unsigned line, const char *section, const char *key, const char *value)
 {
@@ -233,7 +235,8 @@ static void read_file(struct loading *l, const char *path, enum ini_form form, b
     struct err err = {0};
     buf_init(&text, FILE_MAX);
     int r = fs_read_trusted(path, &text, &err);
-    /* The machine's own file may be root's alone; who runs Hermes rootless is not meant. */
+    /* Only root may be able to read the machine's own file. It does not apply to a user who
+     * runs Hermes without root. */
     bool is_not_ours = r == -EACCES && form == INI_CONFIG && geteuid() != 0;
     if ((r == -ENOENT || is_not_ours) && !must_exist)
         return;
@@ -245,8 +248,8 @@ static void read_file(struct loading *l, const char *path, enum ini_form form, b
             form == INI_ENV ? on_env_entry : on_file_entry, on_bad_line, l);
 }
 
-/* The native name beats the ones that are kept for compatibility. An empty variable is as good
- * as none. */
+/* The native name wins over the names kept for compatibility. An empty variable counts as
+ * unset. */
 static void read_environment(struct loading *l)
 {
     l->where = "environment";
@@ -260,7 +263,7 @@ static void read_environment(struct loading *l)
     }
 }
 
-/* "--max-body" finds max_body. */
+/* Finds max_body for "--max-body". */
 static const struct config_row *find_flag(const char *flag, size_t len)
 {
     for (size_t i = 0; i < config_count; i++) {
@@ -310,7 +313,7 @@ static void set_defaults(struct loading *l)
         set(l, &config_table[i], config_table[i].key, config_table[i].fallback);
 }
 
-/* What no row can check alone. */
+/* Checks that need more than one row. */
 static void check_whole(struct loading *l)
 {
     const struct config *c = l->config;
@@ -318,7 +321,7 @@ static void check_whole(struct loading *l)
     if (c->max_timeout_s < c->default_timeout_s)
         complain(l, "max_timeout_s", "it is less than default_timeout_s");
     for (char *p = c->log_level; *p; p++)
-        *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is what people have */
+        *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is common */
     if (log_set_level(c->log_level) < 0)
         complain(l, "log_level", "it is error, warn, info or debug");
     for (size_t i = 0; i < c->mounts.count; i++) {

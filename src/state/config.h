@@ -2,7 +2,7 @@
 #pragma once
 
 /* The settings of `hermes serve`: one table for flag, environment, file, default and docs.
- * Flags beat the environment beats .env beats the file beats the default. */
+ * Precedence, highest first: flag, environment, .env, file, default. */
 
 #include "base/buf.h"
 #include "lang/limits.h"
@@ -19,8 +19,7 @@ enum history_kind { HISTORY_MEMORY, HISTORY_SQLITE };
 /* One member per row of config_table; strings are owned, never NULL, "" when unset. */
 struct config {
     char *config_file;
-    char *listen; /* "ADDR:PORT, ..."; "" means host:port, or none when a unix socket is named
-                   */
+    char *listen; /* "ADDR:PORT, ..."; "": host:port, or none when a unix socket is named */
     char *host;
     uint64_t port;
     char *unix_path;
@@ -43,9 +42,9 @@ struct config {
     uint64_t concurrency; /* 0: from the machine */
     uint64_t queue;
     uint64_t queue_wait_s;
-    uint64_t memory_mb;        /* promised to boxes at one time; 0: from the machine */
+    uint64_t memory_mb;        /* MiB promised to boxes at one time; 0: from the machine */
     uint64_t processes_total;  /* of all boxes together; 0: from the machine */
-    uint64_t server_memory_mb; /* limit of the server's control group; 0: as it needs */
+    uint64_t server_memory_mb; /* of the server's control group; 0: computed (memory_plan.h) */
 
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;
@@ -69,7 +68,7 @@ struct config {
     char *api_token;
     char *auth_token;
     char *api_keys;
-    char *signing_key; /* of judgements; "" for none */
+    char *signing_key; /* signs judgements; "" for none */
 
     uint64_t default_timeout_s;
     uint64_t max_timeout_s;
@@ -100,13 +99,13 @@ enum config_kind {
 
 enum config_secrecy {
     CONFIG_PUBLIC,
-    CONFIG_SECRET,        /* never printed or handed on */
-    CONFIG_SERVER_SECRET, /* never printed, handed on to the server only */
+    CONFIG_SECRET,        /* never printed, never passed on */
+    CONFIG_SERVER_SECRET, /* never printed, passed on to the server only */
 };
 
 struct config_row {
     const char *key;                 /* in the file; the flag has dashes: --max-body */
-    const char *env[CONFIG_MAX_ENV]; /* the first is the native one */
+    const char *env[CONFIG_MAX_ENV]; /* the first is the native name */
     enum config_kind kind;
     size_t offset;
     const char *fallback; /* as text */
@@ -117,18 +116,18 @@ struct config_row {
 extern const struct config_row config_table[];
 extern const size_t config_count;
 
-/* Fills in *ret from argv (flags), the environment, ./.env, the file and defaults. Returns
- * -EINVAL when anything is wrong; every problem is then a line in `problems`. */
+/* Fills in *ret from argv (flags), the environment, ./.env, the file and the defaults. Returns
+ * -EINVAL when anything is wrong; `problems` then has one line for each problem. */
 int config_load(struct config *ret, int argc, char **argv, struct strv *problems);
 void config_done(struct config *config);
 
-/* Reads settings that config_write() wrote. */
+/* Reads the settings that config_write() wrote: the monitor passes them to the server. */
 int config_load_text(struct config *ret, const char *text, size_t len, struct strv *problems);
 int config_write(const struct config *config, struct buf *to);
 
-/* The keys that the settings name. */
+/* Collects the keys that the settings name. */
 void config_keys(const struct config *config, struct keys *ret, struct strv *problems);
 
-/* The table as Markdown, for docs/configuration.md, or as help for a terminal. */
+/* The table as Markdown for docs/configuration.md, and as help for a terminal. */
 int config_document(struct buf *to);
 int config_help(struct buf *to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The settings, one row each, and what is printed of them. docs/configuration.md is checked
- * against this table. To add a setting, add a member to struct config and a row here. */
+/* The settings, one row each, and the texts printed from them. docs/configuration.md is checked
+ * against this table. A new setting needs a member of struct config and a row here. */
 
 #include "state/config.h"
 

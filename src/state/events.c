@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See run_events.h. */
+/* See events.h. */
 
 #include "state/events.h"
 
@@ -76,7 +76,7 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
         ;
 }
 
-/* A piece of output, after what is left of the last one. */
+/* A piece of output, and the incomplete code point before it. */
 struct piece {
     const char *data;
     size_t len;
@@ -85,7 +85,7 @@ struct piece {
     size_t before_len;
 };
 
-/* {"data": ...}; what is left of the last code point stays in t. */
+/* Writes {"data": ...}. An incomplete code point at the end stays in t->partial. */
 static void write_piece(struct json_text *t, const struct piece *piece)
 {
     json_text_add(t, "{\"data\": ");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See history.h. Runs lie in a hash table by id and in a list by age, those that are over also
- * in a list of their owner's; one lock covers all and every run with its events. */
+/* See history.h. Runs are in a hash table by id and in a list by age; finished runs are also in
+ * a list of their owner. One lock covers all lists and every run with its events. */
 
 #include "state/history.h"
 
@@ -25,20 +25,20 @@
 enum {
     BUCKETS = 4096,
     RUNS_MAX = 20000,
-    RUN_COST = 1024, /* what a run without answer weighs */
-    STORE_EVERY_MS = 10000,
-    LARGE_MS = 60000,
+    RUN_COST = 1024,        /* bytes that a run without answer counts */
+    STORE_EVERY_MS = 10000, /* milliseconds between two clean-ups of the store */
+    LARGE_MS = 60000, /* milliseconds that a large answer of an async run waits for a client */
     STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
 };
 
-/* What an owner has here. */
+/* The runs of one owner. */
 struct share {
     struct share *next;
     char name[KEY_NAME_MAX];
     uint64_t bytes;
     size_t count;
-    struct history_run *oldest, *newest; /* of those that are over */
-    struct history_run *large;           /* the one whose answer is past the bound; or NULL */
+    struct history_run *oldest, *newest; /* finished runs */
+    struct history_run *large; /* the run whose answer is larger than the bound, or NULL */
 };
 
 struct history_run {
@@ -47,7 +47,7 @@ struct history_run {
     struct history_run *older, *newer;
     struct share *share;
     struct history_run *share_older, *share_newer;
-    unsigned refs; /* one is the table's */
+    unsigned refs; /* one belongs to the table */
     char id[ID_MAX];
     char owner[KEY_NAME_MAX];
     enum run_mode kind;
@@ -56,16 +56,16 @@ struct history_run {
     bool is_listed;
     bool is_over;
     bool from_store;
-    bool is_large;      /* a user of its answer, not a keeper */
-    bool is_stored;     /* the store has the answer, or will */
-    bool is_shed;       /* its events and answer are gone */
-    int64_t created_ms; /* since 1970 */
-    uint64_t over_at_ms;
-    uint64_t unread_since_ms; /* streamed: when the last reader left */
+    bool is_large;            /* this run is a user of its answer, not a keeper */
+    bool is_stored;           /* the store has the answer, or will have it */
+    bool is_shed;             /* its events and answer were dropped */
+    int64_t created_ms;       /* since 1970 */
+    uint64_t over_at_ms;      /* by clock_ms() */
+    uint64_t unread_since_ms; /* by clock_ms(); when the last reader left */
     unsigned readers;
     int cancel_fd;
     struct answer *answer;
-    size_t kept_bytes; /* of the answer, where the bound here counts it */
+    size_t kept_bytes; /* bytes of the answer that count for memory_bytes */
     struct run_events events;
     pthread_cond_t changed;
 };
@@ -123,14 +123,15 @@ static void unref_locked(struct history_run *run)
         run_free(run);
 }
 
-/* Counts what a run has more, or less. */
+/* Adjusts the bytes that a run counts. */
 static void count(struct history_run *run, int64_t bytes)
 {
     run->history->bytes += (uint64_t)bytes;
     run->share->bytes += (uint64_t)bytes;
 }
 
-/* The owner's entry, made if there is none: as many as there are keys. */
+/* Returns the owner's entry, and makes it if necessary. There are at most as many entries as
+ * keys. */
 static struct share *share_of(struct history *h, const char *name)
 {
     struct share *s = h->shares;
@@ -145,7 +146,7 @@ static struct share *share_of(struct history *h, const char *name)
     return s;
 }
 
-/* Puts a run that is over into its owner's list, or takes it out. */
+/* Adds a finished run to its owner's list. */
 static void list_over(struct history_run *run)
 {
     struct share *s = run->share;
@@ -166,8 +167,9 @@ static void unlist_over(struct history_run *run)
         s->large = NULL;
 }
 
-/* Takes a run out of the table. Whoever holds a reference may go on using it, but not what
- * readers of events would hold for as long as they like: they are told to ask again. */
+/* Removes a run from the table. Holders of a reference may go on using the run. But readers of
+ * events would keep its events and answer for as long as they like, so these are dropped and
+ * the readers get -ESTALE. */
 static void unlist(struct history *h, struct history_run *run)
 {
     struct history_run **at = &h->buckets[bucket_of(run->id)];
@@ -210,7 +212,7 @@ void history_free(struct history *history)
     free(history);
 }
 
-/* The owner that has most of those who have a run to be forgotten. */
+/* The owner that has most, among those with a run that can be forgotten. */
 static struct share *largest_share(struct history *h, const struct history_run *latest)
 {
     bool by_count = h->count > RUNS_MAX;
@@ -224,9 +226,9 @@ static struct share *largest_share(struct history *h, const struct history_run *
     return found;
 }
 
-/* Forgets finished runs while there are too many or too large ones: the oldest of the owner
- * that has most, so that nobody's results go because of another's. `latest` stays: its readers
- * have not seen it yet, and what it weighs here is bounded. */
+/* Forgets finished runs while there are too many runs or bytes: the oldest of the owner that
+ * has most, so that nobody loses results because of another owner. Keeps `latest`: its readers
+ * have not seen it yet, and its size is bounded. */
 static void make_room(struct history *h, const struct history_run *latest)
 {
     while (h->count > RUNS_MAX || h->bytes > h->options.memory_bytes) {
@@ -319,7 +321,7 @@ static int no_memory(struct err *err)
         "the server has no memory left for this answer; try again later");
 }
 
-/* The answer of a run that the last server left unfinished. */
+/* The answer of a run that the previous server did not finish. */
 static struct answer *lost_answer(const char *id)
 {
     cleanup_free char *text = xasprintf("{\"id\": \"%s\", \"status\": \"internal_error\", "
@@ -331,7 +333,7 @@ static struct answer *lost_answer(const char *id)
     return answer_of_text(text);
 }
 
-/* A finished run from the store, as a record that nobody else sees. */
+/* Makes a record of a finished run from the store. Only the caller sees this record. */
 static int find_stored(struct history *h, const char *id, struct history_owner owner,
     struct history_run **ret, struct err *err)
 {
@@ -407,8 +409,8 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Adds an event; the lock is held. Where finished runs leave no room for it, the run's own
- * oldest events go. */
+/* Adds an event. Call with the lock held. If forgetting finished runs does not make enough
+ * room, drops the oldest events of this run. */
 static void add_event(struct history_run *run, const char *name, const char *data)
 {
     struct history *h = run->history;
@@ -446,7 +448,7 @@ void history_output(
     struct history *h = run->history;
     if (run->kind == RUN_SYNC)
         return;
-    history_started(run); /* its output may come before the spawner's word that it runs */
+    history_started(run); /* output may arrive before the spawner's EVENT_STARTED */
     cleanup_free char *text = run_events_output(&run->events, run->encoding, stream, data, len);
     if (!text)
         return;
@@ -464,7 +466,7 @@ void history_event(struct history_run *run, const char *name, const char *json)
     (void)pthread_mutex_unlock(&run->history->lock);
 }
 
-/* What is told later of a run whose answer is too large to be kept. */
+/* The answer that replaces one that is too large to keep. */
 static struct answer *large_answer(
     const struct history_run *run, enum run_status status, size_t len)
 {
@@ -476,7 +478,7 @@ static struct answer *large_answer(
     return answer_of_text(text);
 }
 
-/* The lock is not held: this may wait for the disk. */
+/* Call without the lock: this may wait for the disk. */
 static void store_answer(
     const struct history_run *run, enum run_status status, struct answer *answer)
 {
@@ -500,15 +502,17 @@ static void store_result(struct history_run *run, enum run_status status, struct
     run->is_stored = answer->len <= max;
     if (run->is_stored) {
         store_answer(run, status, answer);
-    } else if (run->kind != RUN_SYNC) { /* it was promised */
+    } else if (run->kind != RUN_SYNC) { /* this run was promised to the client */
         struct answer *instead = large_answer(run, status, answer->len);
         store_answer(run, status, instead);
         answer_release(instead);
     }
 }
 
-/* Half of the bound is the most for one answer. A larger one stays counted in the ledger, for
- * those who wait for it: one of each owner, and not where only its own client wanted it. */
+/* One answer may take at most half of the memory bound. A larger answer stays counted in the
+ * ledger, for clients that wait for it. Each owner can have one such answer. The run is
+ * forgotten at once when only its own client wanted the answer (RUN_SYNC), or when the store
+ * has it and there is no reader. */
 static void keep_answer(struct history_run *run, struct answer *answer)
 {
     struct history *h = run->history;
@@ -520,7 +524,7 @@ static void keep_answer(struct history_run *run, struct answer *answer)
             count(run, (int64_t)run->kept_bytes);
         return;
     }
-    if (answer_use(answer)) /* it always is: the caller is a user */
+    if (answer_use(answer)) /* cannot fail: the caller is a user */
         run->answer = answer;
     if (!run->is_listed)
         return;
@@ -535,13 +539,14 @@ static void keep_answer(struct history_run *run, struct answer *answer)
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer)
 {
     struct history *h = run->history;
-    store_result(run, status, answer); /* before anybody can ask for it and not find it */
+    store_result(run, status, answer); /* before any client can ask for it */
     (void)pthread_mutex_lock(&h->lock);
     run->status = status;
     run->is_over = true;
     run->over_at_ms = clock_ms();
     run->events.last_id++;     /* the id of the event `end` */
-    close_fd(&run->cancel_fd); /* thousands of finished runs are kept, and no descriptor */
+    close_fd(&run->cancel_fd); /* thousands of finished runs are kept, but none of their
+                                  descriptors */
     if (run->is_listed)
         list_over(run);
     keep_answer(run, answer);
@@ -566,7 +571,7 @@ static bool cancel_locked(struct history_run *run)
     if (run->is_over || run->cancel_fd < 0)
         return false;
     ssize_t n = write(run->cancel_fd, &one, sizeof(one));
-    (void)n; /* it is readable already then */
+    (void)n; /* a failed write means that it is readable already */
     return true;
 }
 
@@ -630,8 +635,8 @@ static bool has_news(const struct history_run *run, uint64_t after_id)
     return run->is_over || run->events.last_id > after_id;
 }
 
-/* Copies the next piece of the event `end`: the answer may be as large as a stranger likes, and
- * one copy of it is enough. */
+/* Copies the next piece of the event `end`. The answer can be very large, so it is not copied
+ * into an event but read in pieces. */
 static int copy_end(const struct history_run *run, uint64_t end_id,
     struct history_cursor *cursor, struct buf *to)
 {
@@ -650,7 +655,7 @@ static int copy_end(const struct history_run *run, uint64_t end_id,
     return buf_append(to, "\n\n", 2) < 0 ? -ENOMEM : 0;
 }
 
-/* Copies events after the cursor; the lock is held. */
+/* Copies events after the cursor. Call with the lock held. */
 static int copy_events(struct history_run *run, struct history_cursor *cursor, struct buf *to)
 {
     int r = run_events_copy(&run->events, &cursor->after_id, to);
@@ -696,9 +701,9 @@ bool history_is_read(struct history_run *run, uint64_t after_id)
     return all;
 }
 
-/* A large answer that nobody reads takes of what its owner may hold, so it is kept for a while
- * only: as long as a reader may take to come back, or, of an asynchronous run, to ask. The
- * store, or a word on it, takes its place. True when the run is forgotten. */
+/* A large answer without readers uses up what its owner may hold. So it is kept only until a
+ * reader had time to come back, or the client of an async run had time to ask. Then the stored
+ * copy or a short notice replaces it. Returns true when the run is forgotten. */
 static bool let_large_go(struct history_run *run, uint64_t now)
 {
     uint64_t since =

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ini.h. Used by state/config.c for hermes.conf, .env and what the monitor hands the
- * server, and by state/keys.c. A reader of its own because libinih cuts lines at a length fixed
- * when it was built and takes values over several lines, both without saying so. */
+/* See ini.h. state/config.c uses it for hermes.conf, .env and the settings that the monitor
+ * passes to the server; state/keys.c uses it for keys files. libinih is not used: it silently
+ * cuts lines at a length fixed when it was built, and silently accepts values over several
+ * lines. */
 
 #include "state/ini.h"
 
@@ -19,7 +20,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Cuts spaces off both ends, in place. */
+/* Removes spaces at both ends, in place. */
 static char *trim(char *s)
 {
     while (is_space(*s))
@@ -40,7 +41,7 @@ static bool is_printable(const char *s, size_t len)
     return utf8_valid(s, len);
 }
 
-/* "x" and 'x' lose their quotes; false when they do not match. */
+/* Removes the quotes of "x" and 'x'; false when they do not match. */
 static bool unquote(char **value)
 {
     char *s = *value;

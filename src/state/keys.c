@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See keys.h. The monitor reads secrets and hands on hashes: a server that is taken over has no
- * key to give away. */
+/* See keys.h. The monitor reads secrets and passes only hashes to the server, so an attacker
+ * who takes over the server learns no keys. */
 
 #include "state/keys.h"
 
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Bytes of a keys file, and the length of a secret. */
 enum { FILE_MAX = 1 << 20, SECRET_MIN = 1, SECRET_MAX = 512 };
 static const size_t HEX_SIZE = (size_t)KEY_HASH_SIZE * 2;
 
@@ -79,8 +80,8 @@ static bool has_hash(const struct keys *keys, const uint8_t *hash)
     return false;
 }
 
-/* Adds a key whose name and hash are known to be good. The same secret twice would make
- * ownership a matter of order. */
+/* Adds a key whose name and hash were checked. Refuses a secret that another key has: the owner
+ * of a run would then depend on the order of the keys. */
 static void add_checked(
     struct keys *keys, const char *where, const struct key *key, struct strv *problems)
 {
@@ -105,7 +106,7 @@ void keys_add(struct keys *keys, const char *where, const char *name, const char
     }
     memcpy(key.name, name, strlen(name) + 1);
     hash_secret(secret, strlen(secret), key.hash);
-    /* People set API_TOKEN and AUTH_TOKEN to the same value: one key is enough. */
+    /* API_TOKEN and AUTH_TOKEN are often set to the same value: one key is enough. */
     if (!has_hash(keys, key.hash))
         add_checked(keys, where, &key, problems);
 }
@@ -129,12 +130,12 @@ void keys_add_list(struct keys *keys, const char *where, const char *prefix, con
     }
 }
 
-/* One section of a keys file while it is read. */
+/* The section of a keys file that is being read. */
 struct section {
     struct keys *keys;
     const char *where;
     struct strv *problems;
-    struct key key; /* name "" before the first section */
+    struct key key; /* name is "" before the first section */
     bool has_secret;
 };
 

@@ -16,10 +16,10 @@ enum { KEY_HASH_SIZE = 32, KEY_NAME_MAX = 64, KEY_MAX_COUNT = 4096 };
 struct key {
     char name[KEY_NAME_MAX]; /* for logs, metrics and ownership */
     uint8_t hash[KEY_HASH_SIZE];
-    uint32_t concurrency; /* runs at one time; 0 means no limit of its own */
-    uint32_t rate_per_s;  /* runs started; 0 means no limit */
+    uint32_t concurrency; /* runs at one time; 0: no limit of its own */
+    uint32_t rate_per_s;  /* runs started; 0: no limit */
     uint32_t rate_per_m;
-    uint64_t cpu_s_per_hour; /* CPU seconds used; 0 means no limit */
+    uint64_t cpu_s_per_hour; /* CPU seconds used; 0: no limit */
 };
 
 struct keys {
@@ -29,23 +29,24 @@ struct keys {
 
 void keys_done(struct keys *keys);
 
-/* Adds one key unless it is there already. Problems (a name twice, characters that do not fit
- * into a header) are added to `problems` as text that begins with `where`. */
+/* Adds a key, unless one with the same secret exists. Problems (a name used twice, characters
+ * that are not allowed in a header) are added to `problems` as text that begins with
+ * `where`. */
 void keys_add(struct keys *keys, const char *where, const char *name, const char *secret,
     struct strv *problems);
 
-/* "k1, k2": keys named PREFIX-1, PREFIX-2; empty items are left out. */
+/* Adds the keys of a list "k1, k2", named PREFIX-1, PREFIX-2; empty items are skipped. */
 void keys_add_list(struct keys *keys, const char *where, const char *prefix, const char *list,
     struct strv *problems);
 
-/* A keys file: `[NAME]` with `key = SECRET` or `sha256 = HEX`, and optionally `concurrency`,
- * `rate_per_s`, `rate_per_m`, `cpu_s_per_hour`. */
+/* Adds the keys of a keys file: `[NAME]` with `key = SECRET` or `sha256 = HEX`, and optionally
+ * `concurrency`, `rate_per_s`, `rate_per_m`, `cpu_s_per_hour`. */
 void keys_add_file(struct keys *keys, const char *path, struct strv *problems);
 void keys_add_text(
     struct keys *keys, const char *where, const char *text, size_t len, struct strv *problems);
 
-/* The same form, with hashes only. */
+/* Writes the keys in the form of a keys file, with hashes only. */
 int keys_write(const struct keys *keys, struct buf *to);
 
-/* The index of the key with this secret, or -1. Takes the same time wherever it stands. */
+/* The index of the key with this secret, or -1. Takes the same time for every position. */
 int keys_find(const struct keys *keys, const char *secret, size_t len);

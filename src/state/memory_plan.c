@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See memory_plan.h. Beside what is counted there are the program and its libraries, what the
- * store needs to write, and for each connection a thread, its pool and a short reply. Counted
- * bytes get half as much again: heaps have holes, and a socket has buffers. */
+/* See memory_plan.h. Besides the counted bytes there are the program and its libraries, the
+ * memory that the store needs to write, and for each connection a thread, its pool and a short
+ * reply. Held bytes get half as much again, and the history a quarter: heaps have holes, and
+ * sockets have buffers. */
 
 #include "state/memory_plan.h"
 
 #include <errno.h>
 
 enum {
-    HELD_SHARE = 8,              /* an eighth of what boxes are promised */
-    BODIES_HELD = 8,             /* at least so many of the largest bodies */
-    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
-    BASE_BYTES = 384 << 20,      /* the program, and the store's writing */
+    HELD_SHARE = 8,              /* held bytes are an eighth of the memory promised to boxes, */
+    BODIES_HELD = 8,             /* and at least this many of the largest bodies */
+    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept in memory when there is a store */
+    BASE_BYTES = 384 << 20,      /* the program, and writing to the store */
     CONNECTION_BYTES = 128 << 10,
 };
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How much memory the server may take, and what for. Monitor and server plan with the same
- * settings: the one limits the server's control group, the other keeps well below. */
+/* How much memory the server may use, and for what. Monitor and server compute the same plan
+ * from the same settings: the monitor limits the server's control group, and the server stays
+ * well below that limit. */
 
 #include "base/err.h"
 #include "state/config.h"
 
 struct memory_plan {
-    uint64_t held_bytes;    /* of requests, outputs and replies under way (base/ledger.h) */
-    uint64_t history_bytes; /* of results kept in memory */
-    uint64_t limit_mb;      /* of the server's control group */
+    uint64_t held_bytes;    /* requests, outputs and replies under way (base/ledger.h) */
+    uint64_t history_bytes; /* results kept in memory */
+    uint64_t limit_mb;      /* the limit of the server's control group */
 };
 
-/* memory_mb of the settings must be known. ERR_INVALID when server_memory_mb is too little. */
+/* config->memory_mb must not be 0. ERR_INVALID when server_memory_mb is too small. */
 int memory_plan_make(const struct config *config, struct memory_plan *ret, struct err *err);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See metrics.h. Gauges that others know (queue, memory, history) are written by the route. */
+/* See metrics.h. The route of /metrics adds the gauges of other modules (queue, memory,
+ * history). */
 
 #include "state/metrics.h"
+
+/* Upper bounds of the latency histogram, in milliseconds. */
 
 static const double bounds_ms[METRICS_BUCKETS] = {
     1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 5000, 30000};

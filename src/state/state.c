@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 
-/* How long a request waits for a spawner that is being replaced. */
+/* How long a request waits for a spawner that is being replaced. The monitor needs far less. */
 enum { SPAWNER_WAIT_MS = 5000 };
 
 struct history_owner state_owner(const struct state *state, int owner)

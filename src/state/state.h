@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Everything that the parts of a server share. The service opens and closes it
- * (service/service.h). */
+/* The state that all parts of a server share. service_open() and service_close() open and close
+ * it (service/service.h). */
 
 #include "base/ledger.h"
 #include "run/engine.h"
@@ -25,15 +25,15 @@ struct state {
     struct history *history;
     struct run_store *store; /* or NULL */
     struct sessions *sessions;
-    uint64_t terminals_max; /* of all sessions */
+    uint64_t terminals_max; /* of all sessions together */
     struct metrics metrics;
     uint64_t started_ms;
     atomic_bool stopping;
-    atomic_int background; /* runs on threads of their own */
-    struct ledger *ledger; /* memory for requests, outputs and replies under way */
-    struct ledger *spills; /* disk for outputs that do not fit into an answer */
-    uint64_t memory_max;   /* bytes of the server itself, counted or not */
-    uint64_t store_failures;
+    atomic_int background;   /* background threads: runs, judgements, execs, calibration */
+    struct ledger *ledger;   /* memory of requests, outputs and replies under way */
+    struct ledger *spills;   /* disk for outputs that do not fit into an answer */
+    uint64_t memory_max;     /* bytes of the whole server, counted or not */
+    uint64_t store_failures; /* failures of the store at the last tick */
 };
 
 /* Waits while a spawner that died is being replaced. -ECANCELED when cancel_fd (or -1) becomes
@@ -45,7 +45,7 @@ struct history_owner state_owner(const struct state *state, int owner);
 /* The name of a key, "" for none. */
 const char *state_owner_name(const struct state *state, int owner);
 
-/* The error when the ledger refuses. Requests that wait, outputs that grow and replies that
- * nobody reads take memory for as long as their clients like, so all of them are counted in it
- * before they take any. */
+/* Sets the error for a refusal by the ledger. Requests that wait, outputs that grow and replies
+ * that nobody reads can hold memory for as long as their clients like. Therefore all of them
+ * are counted in the ledger before they take any. */
 int state_full(struct err *err);

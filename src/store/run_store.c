@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See run_store.h. All SQL of the run history is here. A commit costs a write to disk, so
- * finished runs wait in a list until the writer thread has put all of them into one
- * transaction; a run that someone will ask for later (async) is written before it is promised.
- * Writing each run by itself would cost a server with one busy client 3 % of its time. */
+ * finished runs wait in a list until the writer thread puts all of them into one transaction. A
+ * run that a client will ask for later (async) is written before it is promised. Writing each
+ * run by itself would cost a server with one busy client 3 % of its time. */
 
 #include "store/run_store.h"
 
@@ -20,9 +20,10 @@
 #include <string.h>
 #include <time.h>
 
-/* Rows that wait to be written; past either bound a run waits for the disk itself. What a full
- * disk refuses is tried again. Who waits for others waits for so many, and so long. A row costs
- * something beside its answer. */
+/* PENDING_MAX and PENDING_BYTES bound the rows that wait for the writer thread; beyond either
+ * bound the caller writes its row itself. The writer waits up to GATHER_MS for GATHER_MAX rows,
+ * to write them in one transaction. After a failure that may pass, such as a full disk, it
+ * tries again after RETRY_MS. ROW_COST is what a row counts besides its answer, in bytes. */
 enum { PENDING_MAX = 4096, PENDING_BYTES = 32 << 20, GATHER_MAX = 64 };
 #define ROW_COST "512"
 static const uint64_t RETRY_MS = 1000, GATHER_MS = 20;
@@ -57,7 +58,7 @@ static const char *const statements[SQL_COUNT] = {
 struct pending {
     struct pending *next;
     struct run_row row;
-    bool is_removed; /* both locks are held to set it, one to read it */
+    bool is_removed; /* set with both locks held; either lock is enough to read it */
 };
 
 struct run_store {
@@ -67,10 +68,10 @@ struct run_store {
     pthread_mutex_t list_lock; /* never held while the database works */
     pthread_cond_t changed;
     struct pending *first, *last;
-    size_t pending_count; /* those that the writer is at included */
+    size_t pending_count; /* includes the batch being written */
     size_t pending_bytes;
-    bool is_hasty;           /* one of the list was promised, or there are enough */
-    struct pending *writing; /* the batch that the writer is at */
+    bool is_hasty;           /* a row of the list was promised, or enough rows wait */
+    struct pending *writing; /* the batch being written */
     bool closing;
     pthread_t writer;
     bool has_writer;
@@ -99,7 +100,7 @@ static size_t row_bytes(const struct run_row *row)
     return row->answer ? row->answer->len : 0;
 }
 
-/* Notes a failure; the list lock must not be held. */
+/* Records a failure. Call without the list lock. */
 static void note_failure(struct run_store *s)
 {
     (void)pthread_mutex_lock(&s->list_lock);
@@ -153,14 +154,15 @@ static void free_list(struct pending *p)
     }
 }
 
-/* What may work in a moment: no room, no memory, a slow disk. */
+/* Failures that may pass: no space, no memory, a slow disk. */
 static bool may_pass(int r)
 {
     return r == SQLITE_FULL || r == SQLITE_IOERR || r == SQLITE_BUSY || r == SQLITE_NOMEM ||
            r == SQLITE_CANTOPEN;
 }
 
-/* The batch is written, or waits for the next attempt before all others. List lock held. */
+/* Ends a batch: frees it, or puts it back before all other rows for the next attempt. Call with
+ * the list lock held. */
 static void end_batch(struct run_store *s, struct pending *batch, int r)
 {
     struct pending *last = batch;
@@ -180,7 +182,8 @@ static void end_batch(struct run_store *s, struct pending *batch, int r)
     free_list(batch);
 }
 
-/* List lock held; the end of the store cuts it short, and haste does if it may. */
+/* Waits. Closing the store ends the wait; so does is_hasty, if may_hurry. Call with the list
+ * lock held. */
 static void wait_a_while(struct run_store *s, uint64_t ms, bool may_hurry)
 {
     struct timespec until;
@@ -349,15 +352,15 @@ void run_store_put_later(
             has_news = store->is_hasty = true;
     }
     (void)pthread_mutex_unlock(&store->list_lock);
-    if (has_news) /* where the lock is free, whom it wakes need not wait */
+    if (has_news) /* signalled without the lock, so that the writer need not wait for it */
         (void)pthread_cond_signal(&store->changed);
-    if (is_full) { /* the disk is slower than the runs: this one waits for it */
+    if (is_full) { /* the disk is slower than the runs, so this caller waits for it */
         (void)run_store_put(store, &p->row, NULL);
         free_list(p);
     }
 }
 
-/* Looks through rows that are not written yet; the list lock is held. */
+/* Searches the rows that are not written yet. Call with the list lock held. */
 static int find_pending(const struct pending *p, const char *id, struct run_row *ret)
 {
     for (; p; p = p->next) {
@@ -376,8 +379,8 @@ static int find_pending(const struct pending *p, const char *id, struct run_row 
     return -ENOENT;
 }
 
-/* Reads the answer of a row into its own bytes: SQLite would make a copy of it first. The
- * database's lock is held. */
+/* Reads the answer of a row as a blob, straight into its own memory: reading it as a column
+ * would make SQLite copy it first. Call with the database lock held. */
 static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *ledger,
     int owner, struct answer **ret)
 {
@@ -396,7 +399,7 @@ static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *
     return r == SQLITE_OK ? -ENOMEM : -ENOENT;
 }
 
-/* The database's lock is held. */
+/* Searches the database. Call with the database lock held. */
 static int find_written(
     struct run_store *s, const char *id, struct ledger *ledger, int owner, struct run_row *ret)
 {
@@ -439,7 +442,8 @@ static void remove_pending(struct pending *p, const char *id)
         p->is_removed = p->is_removed || strcmp(p->row.id, id) == 0;
 }
 
-/* With the database's lock: what waits is not written meanwhile, so it is in one place. */
+/* Holds the database lock, so that no pending row is written meanwhile: the row is either in a
+ * list or in the database. */
 void run_store_remove(struct run_store *store, const char *id)
 {
     (void)pthread_mutex_lock(&store->db_lock);
@@ -453,7 +457,7 @@ void run_store_remove(struct run_store *store, const char *id)
     (void)pthread_mutex_unlock(&store->db_lock);
 }
 
-/* What the owners have, together, and the largest two. */
+/* The bytes of all owners together, and of the two largest. */
 struct shares {
     uint64_t total, most, next;
     char owner[256];
@@ -479,8 +483,8 @@ static bool weigh_owners(struct run_store *s, struct shares *ret)
     return r == SQLITE_DONE;
 }
 
-/* Removes the oldest of the owner that has most, down to what the next one has, until all have
- * little enough. */
+/* Removes the oldest rows of the largest owner, until it has as little as the next one or the
+ * excess is gone. */
 static bool shrink_largest(struct run_store *s, const struct shares *shares, uint64_t excess)
 {
     sqlite3_stmt *sql = s->sql[SQL_OLDEST];

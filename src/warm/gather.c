@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Moves the data of a zygote into huge folios that are mapped page by page. The kernel counts
- * references to a run of such pages at a time and not to each, when a zygote is forked and when
- * a program ends. A page that a program writes to is copied alone, as ever.
+/* Moves the data of a zygote into huge folios that are mapped page by page. When a zygote is
+ * forked, and when a program ends, the kernel then counts references for a run of pages at a
+ * time instead of for each page. A page that a program writes to is still copied alone.
  *
- * Each mapping is copied to a scratch area, which is then made huge, and moved from there to
- * its old place. Meanwhile nothing may write to it: a zygote has one thread, and what this file
- * writes to, its own variables and the stack, stays where it is. Where the kernel has no huge
- * pages to give, everything stays as it was. */
+ * Each mapping is copied to a scratch area, which is then made huge and moved to the old place.
+ * Meanwhile nothing may write to the mapping: a zygote has one thread, and the variables of
+ * this file and the stack are not moved. Where the kernel has no huge pages to give, everything
+ * stays as it was. */
 
 #include "base/fs.h"
 #include "proto/zygote.h"
@@ -28,20 +28,21 @@
 enum {
     PAGE = 4096,
     HUGE = 2 << 20,
-    /* Less is not worth it; memory that fork is to treat in a way of its own
-     * (MADV_WIPEONFORK) is less. */
+    /* Bytes. Smaller mappings are not worth it. Memory with MADV_WIPEONFORK, which would lose
+     * that property, is smaller. */
     PIECE_MIN = 256 << 10,
     PIECE_MAX = 64 << 20,
     PIECES_MAX = 32,
 };
 
 static struct piece {
-    uintptr_t at, end; /* where it is, and */
-    uintptr_t copy;    /* where its copy lies */
+    uintptr_t at, end; /* address of the mapping */
+    uintptr_t copy;    /* address of its copy */
 } pieces[PIECES_MAX];
 static unsigned piece_count;
 
-/* Variables of this library, which may share a mapping with memory of the interpreter above. */
+/* Variables of this library. They may share a mapping with memory of the interpreter that
+ * follows them. */
 extern char __bss_start[] __attribute__((visibility("hidden")));
 extern char _end[] __attribute__((visibility("hidden")));
 
@@ -67,15 +68,15 @@ static void find_pieces(void)
         uintptr_t at, end;
         char rights[5];
         line += *line == '\n';
-        /* NOLINTNEXTLINE(cert-err34-c): numbers of the kernel's */
+        /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
         if (sscanf(line, "%lx-%lx %4s", &at, &end, rights) == 3 && strcmp(rights, "rw-p") == 0)
             add_piece(at, end);
     }
 }
 
-/* Lays the copies out from `to` on, where a huge page begins; returns the end of the last. The
- * kernel moves a huge page as one mapping if it lies in its new place as in the old: no piece
- * may. */
+/* Lays out the copies from `to` on, the start of a huge page; returns the end of the last one.
+ * If a copy lay at the same offset in a huge page as its old place, the kernel would move the
+ * huge page as one mapping. So no copy has the same offset. */
 static uintptr_t lay_out(uintptr_t to)
 {
     for (unsigned i = 0; i < piece_count; i++) {
@@ -86,7 +87,7 @@ static uintptr_t lay_out(uintptr_t to)
     return to;
 }
 
-/* A mapping that cannot be moved may be lost: then so is the zygote. */
+/* If mremap() fails, the old mapping may be gone already: the zygote ends. */
 static void move_back(const struct piece *p)
 {
     void *at = (void *)p->at;
@@ -108,7 +109,8 @@ EXPORT void hermes_warm_gather(void)
     for (unsigned i = 0; i < piece_count; i++)
         memcpy((void *)pieces[i].copy, (void *)pieces[i].at, pieces[i].end - pieces[i].at);
     int r = -1;
-    for (int attempt = 0; r < 0 && attempt < 3; attempt++) /* others may hold a page a moment */
+    /* another process may hold a page for a moment */
+    for (int attempt = 0; r < 0 && attempt < 3; attempt++)
         r = madvise((void *)first, used, MADV_COLLAPSE);
     for (unsigned i = 0; r == 0 && i < piece_count; i++)
         move_back(&pieces[i]);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* hermes-java: a launcher of Java programs that waits between the start of the virtual machine
- * and that of the program (pool.h). It is given what `java` or `javac` would be given in the
- * same box, as far as that does not depend on a request; argv[0] says which of the two it
- * stands for and where the JDK is. Once it has a job it does what the JDK's own launcher does:
- * has the JDK's LauncherHelper load the main class, calls main() from a thread that has no
- * other frame, and ends as that launcher would. So nothing in the program's stack, class path
- * or threads is of Hermes.
+ * and that of the program (spawn/pool.h). It gets the arguments that `java` or `javac` would
+ * get in the same box, as far as they do not depend on a request; argv[0] says which of the two
+ * it replaces and where the JDK is. Once it has its package it does what the JDK's own launcher
+ * does: it lets the JDK's LauncherHelper load the main class, calls main() from a thread that
+ * has no other frame, and ends as that launcher would. So nothing of Hermes is in the program's
+ * stack, class path or threads.
  *
- * Nothing of the JDK is needed to build it: its native interface is a table of functions with
- * fixed places, of which the few used are named below. */
+ * It builds without a JDK: the native interface is a table of functions with fixed indices. The
+ * few that are used are named below. */
 
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -31,10 +31,10 @@
 enum {
     MAX_OPTIONS = 64,
     VERSION_1_6 = 0x00010006,
-    LAUNCH_CLASS = 1, /* LauncherHelper's */
+    LAUNCH_CLASS = 1, /* LauncherHelper's numbers for what to launch */
     LAUNCH_MODULE = 3,
-    STACK_BYTES = 1 << 20, /* HotSpot's own default */
-    REHEARSALS = 3,        /* compilations before the first that counts */
+    STACK_BYTES = 1 << 20, /* bytes; HotSpot's default */
+    REHEARSALS = 3,        /* compilations before the box is ready */
     REHEARSAL_MAX = 1 << 20,
 };
 
@@ -43,7 +43,7 @@ enum {
 #define REHEARSAL_DIR "/tmp/rehearsal"
 #define COMPILER "jdk.compiler/com.sun.tools.javac.Main"
 
-typedef void *ref; /* to an object; null where something was thrown */
+typedef void *ref; /* reference to an object; null after an exception */
 typedef void *const **jni;
 union value {
     uint8_t z;
@@ -51,7 +51,7 @@ union value {
     ref l;
 };
 
-/* Places in the table of struct JNINativeInterface. */
+/* Indices in struct JNINativeInterface. */
 enum {
     JNI_DEFINE_CLASS = 5,
     JNI_FIND_CLASS = 6,
@@ -75,7 +75,7 @@ enum {
     JNI_NEW_BYTE_ARRAY = 176,
     JNI_SET_BYTES = 208,
 };
-enum { VM_DESTROY = 3, VM_DETACH = 5 }; /* in that of struct JNIInvokeInterface */
+enum { VM_DESTROY = 3, VM_DETACH = 5 }; /* indices in struct JNIInvokeInterface */
 
 #define CALL(env, place, type, ...) (((type)(*(env))[place])((env), ##__VA_ARGS__))
 typedef ref fn_ref(jni);
@@ -120,7 +120,8 @@ static void add_option(const char *first, const char *second)
         options[option_count++].text = text;
 }
 
-/* A directory that is not there when the machine starts is taken for an archive later. */
+/* Makes the directories of the class path. The virtual machine takes a directory that does not
+ * exist at its start for an archive later. */
 static void make_class_path(const char *class_path)
 {
     char part[256];
@@ -133,7 +134,7 @@ static void make_class_path(const char *class_path)
     }
 }
 
-/* As the JDK's launchers turn their arguments into options of the machine. */
+/* Turns arguments into options of the virtual machine, as the JDK's launchers do. */
 static void read_options(int argc, char **argv)
 {
     if (is_compiler) {
@@ -180,7 +181,7 @@ static bool has_thrown(jni env)
     return CALL(env, JNI_EXCEPTION_OCCURRED, fn_ref *) != NULL;
 }
 
-/* A string of the job, by the JDK's own rule for arguments. */
+/* Makes a string of the package, by the JDK's own rule for arguments. */
 static ref make_string(jni env, ref helper, const char *text)
 {
     int32_t len = (int32_t)strlen(text);
@@ -193,8 +194,8 @@ static ref make_string(jni env, ref helper, const char *text)
         (union value[]){{.z = 1}, {.l = bytes}});
 }
 
-/* A String[] of words[from...]; those of the compiler's that are for its machine are left out.
- */
+/* Makes a String[] of words[from...]. Leaves out options of the compiler that are for its
+ * virtual machine. */
 static ref make_strings(jni env, ref helper, const char *const *words, unsigned from)
 {
     unsigned count = 0;
@@ -221,8 +222,8 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* Compiles a program that uses what most do, so that the compiler's classes are there and its
- * methods compiled. */
+/* Compiles a program that uses what most programs use, so that the compiler's classes are
+ * loaded and its methods compiled. */
 static void rehearse_compiler(jni env, ref helper)
 {
     static const char *const words[] = {
@@ -247,8 +248,9 @@ static ref define_class(jni env, ref loader, const char *path)
                : NULL;
 }
 
-/* Runs a program that uses what most do, in a class loader of its own. Sorted by name its outer
- * class comes first, and an interface before the class that has it. */
+/* Runs a program that uses what most programs use, in a class loader of its own. glob() sorts
+ * by name, so the outer class comes first, and an interface before the class that implements
+ * it. */
 static void rehearse_program(jni env)
 {
     glob_t found;
@@ -268,7 +270,7 @@ static void rehearse_program(jni env)
         CALL(env, JNI_CALL_STATIC_VOID_A, fn_call_void *, program, main, NULL);
 }
 
-/* Gives memory back that only the rehearsal needed. */
+/* Frees memory that only the rehearsal needed. */
 static void collect_garbage(jni env)
 {
     ref system = find_class(env, "java/lang/System");
@@ -290,7 +292,7 @@ static void rehearse(jni env, ref helper)
     collect_garbage(env);
 }
 
-/* Where the main class stands among the words of `java`. */
+/* Index of the main class among the arguments of `java`. */
 static unsigned find_main(const char *const *words)
 {
     unsigned i = 1;
@@ -299,7 +301,7 @@ static unsigned find_main(const char *const *words)
     return i;
 }
 
-/* What the JDK's launcher tells when it starts: the main class and its arguments. */
+/* Sets sun.java.command as the JDK's launcher does: the main class and its arguments. */
 static void tell_command(jni env, ref helper, const char *const *words, unsigned from)
 {
     char text[4096];
@@ -317,8 +319,8 @@ static void tell_command(jni env, ref helper, const char *const *words, unsigned
             (union value[]){{.l = key}, {.l = value}});
 }
 
-/* What LauncherHelper has found out about main(), where it does: until Java 21 there is but one
- * kind. */
+/* What LauncherHelper has found out about main(). Java versions up to 21 have no such
+ * fields, and only one kind of main(). */
 static bool helper_says(jni env, ref helper, const char *name, bool otherwise)
 {
     void *field = CALL(env, JNI_GET_STATIC_FIELD, fn_method *, helper, name, "Z");
@@ -390,13 +392,14 @@ static void *live(void *unused)
     for (unsigned i = 0; i < 4096 && (words[i] = hermes_warm_arg(i)); i++)
         ;
     status = run_main(env, helper, words);
-    /* The first tells of what main() threw, the second waits for the program's threads. */
+    /* Detaching prints what main() threw; destroying waits for the program's threads. */
     (void)CALL(vm, VM_DETACH, fn_int *);
     (void)CALL(vm, VM_DESTROY, fn_int *);
     return NULL;
 }
 
-/* The machine wants a thread whose stack it can fence: not the first one. */
+/* The virtual machine needs a thread whose stack it can fence off, so it does not run in the
+ * first one. */
 int main(int argc, char **argv)
 {
     char path[4096];

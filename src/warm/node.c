@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* libhermes-warm.so as a module of node (runtimes/javascript/park.js). Node's interface for
- * modules is plain C with a stable ABI; the few functions needed are declared here, weak,
- * because the same library is loaded by Python, where there are none. */
+/* libhermes-warm.so as a module of Node (runtimes/javascript/park.js). Node-API is plain C with
+ * a stable ABI. The few functions that are needed are declared here, weak, because Python loads
+ * the same library and does not have them. */
 
 #include "warm/warm.h"
 
@@ -28,7 +28,8 @@ NODE_API int napi_create_string_utf8(
     napi_env env, const char *text, size_t len, napi_value *ret);
 NODE_API int napi_create_int32(napi_env env, int32_t number, napi_value *ret);
 
-/* park(): waits for the job and returns its arguments; undefined when nobody parked us. */
+/* park(): waits for the package and returns its arguments; undefined when this is not a pool's
+ * box. */
 static napi_value park(napi_env env, napi_info info)
 {
     napi_value list;
@@ -48,7 +49,7 @@ static napi_value park(napi_env env, napi_info info)
     return list;
 }
 
-/* pipe(): both ends of a pipe, which node's own library cannot make, to rehearse with. */
+/* pipe(): both ends of a pipe, to rehearse with. Node's own library cannot make one. */
 static napi_value make_pipe(napi_env env, napi_info info)
 {
     int fds[2];
@@ -64,7 +65,7 @@ static napi_value make_pipe(napi_env env, napi_info info)
     return list;
 }
 
-/* exit(): ends the process well. As node does, leaves the streams as they were. */
+/* exit(): ends the process with status 0. Makes the streams blocking again, as Node does. */
 static napi_value quick_exit(napi_env env, napi_info info)
 {
     for (int fd = 0; fd < 3; fd++) {

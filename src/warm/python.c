@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* libhermes-warm.so as a module of Python (runtimes/python/zygote.py). ctypes would do, but it
- * and libffi are mappings and memory that every box copies. Python's interface for modules has
- * a stable ABI; the few functions and structures needed are declared here, the functions weak,
- * because the same library is loaded by node, where there are none. */
+/* libhermes-warm.so as a module of Python (runtimes/python/zygote.py). ctypes would work, too,
+ * but it and libffi are mappings and memory that every box copies. Python's interface for
+ * modules has a stable ABI. The few functions and structures that are needed are declared here,
+ * the functions weak, because Node loads the same library and does not have them. */
 
 #include "warm/warm.h"
 
@@ -71,7 +71,7 @@ static object *leave(object *self, object *status)
     hermes_warm_exit((int)PyLong_AsLong(status));
 }
 
-/* Bytes, or None past the last. */
+/* An argument as bytes, or None past the last. */
 static object *word(object *self, object *at)
 {
     return Py_BuildValue("y", hermes_warm_arg((unsigned)PyLong_AsLong(at)));

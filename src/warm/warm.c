@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* libhermes-warm.so: what an interpreter loads to become a zygote (zygote.h).
+/* libhermes-warm.so: the library that an interpreter loads to become a zygote (spawn/zygote.h).
  * hermes_warm_serve() makes boxes until the spawner goes away; in the program's process of each
- * box it returns 0, confined. The interpreter then puts itself in order, calls
- * hermes_warm_begin(), which waits for the job if there is none yet, and runs the program.
+ * box it returns 0, confined. The interpreter then prepares itself, calls hermes_warm_begin(),
+ * which waits for the package if there is none yet, and runs the program.
  *
- * One that was executed in a box of its own (pool.h) calls hermes_warm_park() instead of
- * hermes_warm_serve(). It may have threads; a zygote has one. Nothing in this file allocates.
- */
+ * The program of a pool (spawn/pool.h), which was executed in a box of its own, calls
+ * hermes_warm_park() instead of hermes_warm_serve(). It may have threads; a zygote has one.
+ * Only hermes_warm_take_env() allocates memory. */
 
 #include "warm/warm.h"
 #include "base/cleanup.h"
@@ -32,8 +32,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where jobs follow each other faster than this, rehearsing costs more than it saves. Sessions
- * are made one at a time. */
+/* How long a ready box waits for its package before it rehearses. If packages come faster than
+ * this, rehearsing costs more than it saves. Sessions are made one at a time and can wait
+ * less. */
 enum { REHEARSE_AFTER_MS = 100, REHEARSE_SESSION_AFTER_MS = 20 };
 
 enum { REQUEST_MAX_FDS = 3 + CGROUP_MAX_TREES + 5 };
@@ -42,18 +43,20 @@ static struct zygote_request request;
 static struct inside in;
 static struct payload_words words;
 static int into_fd;     /* the control group that the next box is cloned into, or -1 */
-static bool is_program; /* executed ahead, not forked from a zygote */
+static bool is_program; /* program of a pool, not a zygote's child */
 
-/* For box init while it shares our memory. Meanwhile we map its ids, answer, and sleep until it
- * has left: by the time it forks the program's process, our memory is at rest. Only errno is
- * the same one for both, and may then name another failure than its own. */
+/* Stack of box init while it shares the zygote's memory. Meanwhile the zygote maps its ids,
+ * answers the spawner, and sleeps until box init has left: when box init forks the program's
+ * process, the memory is at rest. Only errno is shared by both, so box init may report a wrong
+ * errno. */
 static char stack[64 << 10] __attribute__((aligned(16)));
-static int is_shared; /* cleared by the kernel */
+static int is_shared; /* cleared by the kernel when box init has left the memory */
 static atomic_int maps;
-/* For __builtin_longjmp(): the C library's also looks for clean-ups, in four more pages. */
+/* For __builtin_longjmp(): that of the C library touches four more pages. */
 static void *interpreter[5];
 
-/* Written from here because only a process in the parent user namespace may. */
+/* Writes the id maps of a box. The kernel accepts them only from a process in the parent user
+ * namespace. */
 static int map_ids(int pid, unsigned payload)
 {
     char path[32];
@@ -75,7 +78,8 @@ static int take_next(const int *fds, unsigned count, unsigned *at)
     return *at < count ? fds[(*at)++] : -1;
 }
 
-/* Enters the network namespace that comes along, and stays there: it means nothing to us. */
+/* Enters the network namespace of the next box and stays there: a zygote does not use the
+ * network. */
 static int enter_network(int fd)
 {
     return setns(fd, CLONE_NEWNET) < 0 ? -errno : 0;
@@ -107,7 +111,8 @@ static int fill_inside(const int *fds, unsigned count)
     while (in.join_count < (int)request.join_count && in.join_count < CGROUP_MAX_TREES)
         in.join_fds[in.join_count++] = take_next(fds, count, &at);
     into_fd = request.has_into ? take_next(fds, count, &at) : -1;
-    if (request.has_into && into_fd < 0) /* or it would be in our own group */
+    /* else the box would be born in the zygote's own group */
+    if (request.has_into && into_fd < 0)
         return -EPROTO;
     in.has_network = request.has_network;
     if (in.has_network)
@@ -128,25 +133,25 @@ static int fill_inside(const int *fds, unsigned count)
     return r;
 }
 
-/* The interpreter has loaded all it needs from its tree. Boxes begin at the top of the
- * namespace, and who is in a chroot may not make user namespaces. */
+/* Leaves the chroot: boxes begin at the top of the mount namespace, and a process in a chroot
+ * may not make user namespaces. The interpreter has loaded everything it needs from its
+ * tree. */
 static int leave_root(void)
 {
     return fchdir(ZYGOTE_STAGE_FD) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
-/* Box init, on a stack of its own; in the program's process, which has a copy of ours, the way
- * back to the interpreter. */
+/* Box init, on a stack of its own. In the program's process, which has a copy of the zygote's
+ * memory, inside_run() returns, and this jumps back to the interpreter. */
 static void be_box(void)
 {
     inside_run(&in);
     __builtin_longjmp(interpreter, 1);
 }
 
-/* Clones box init; returns its pid. That of a session keeps a copy of the interpreter as new,
- * for its next program. Others need none: they share our memory until they execute init.h's
- * program.
- */
+/* Clones box init; returns its pid. Box init of a session keeps a copy of the fresh interpreter
+ * for its next program. Box init of a run needs none: it shares the zygote's memory until it
+ * executes INIT_PROGRAM (box/init.h). */
 static int make_box(int *ret_pidfd)
 {
     struct sys_clone_args args = {.flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS |
@@ -163,7 +168,8 @@ static int make_box(int *ret_pidfd)
         args.flags |= CLONE_NEWNET;
     if (in.shares_memory)
         args.flags |= CLONE_VM | CLONE_CHILD_CLEARTID;
-    /* Who shared it last has made it so that its files in /proc belong to root. */
+    /* The last box init has made the shared memory not dumpable; then the files in /proc of the
+     * clone would belong to root. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return -errno;
     is_shared = in.shares_memory;
@@ -174,15 +180,15 @@ static int make_box(int *ret_pidfd)
     return pid;
 }
 
-/* Until nobody shares our memory any more. */
+/* Waits until box init has left the memory. */
 static void wait_until_alone(void)
 {
     while (is_shared)
         (void)syscall(SYS_futex, &is_shared, FUTEX_WAIT, 1, NULL, NULL, 0);
 }
 
-/* Answers the spawner. A network namespace that was made for this box may serve others later.
- */
+/* Answers the spawner. A network namespace that was made for this box is sent, too: others may
+ * use it later. */
 static void reply(int pid, int pidfd)
 {
     struct zygote_reply reply = {.pid = pid};
@@ -232,7 +238,7 @@ EXPORT int hermes_warm_serve(void)
     return -1;
 }
 
-/* Waits, in a parked box, until there is a job. */
+/* Waits, in a ready box, for the package. */
 static void wait_for_job(void)
 {
     const struct link_record ready = {.kind = LINK_READY};
@@ -240,11 +246,11 @@ static void wait_for_job(void)
     int fds[5];
     unsigned count;
     unsigned at = 3;
-    if (!is_program) /* that has told when it was parked */
+    if (!is_program) /* the program of a pool has reported in hermes_warm_park() */
         (void)inside_send(&in, &ready);
     ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 5, &count);
     if (n != (ssize_t)sizeof(hand) || count < 3)
-        _exit(0); /* never used: the spawner has gone, or dropped us */
+        _exit(0); /* never used: the spawner has gone or has ended this box */
     in.job_fd = fds[0];
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
@@ -279,8 +285,8 @@ EXPORT int hermes_warm_park(void)
     return inside_send(&in, &ready);
 }
 
-/* What the job of a box that was made ahead brings. A program that was executed there has used
- * some time already. */
+/* Sets the limits that came with the package. The program of a pool has used some CPU time
+ * already. */
 static void take_limits(void)
 {
     uint64_t used_s = is_program ? inside_cpu_ns() / 1000000000u + 1 : 0;
@@ -305,8 +311,9 @@ static void take_limits(void)
     }
 }
 
-/* As exec would: nothing but stdio and the channel stays open, and what the interpreter opened
- * for itself. */
+/* Closes what exec would close: everything but stdio and the channel. The program of a pool
+ * closes only what belonged to the waiting, because its interpreter has descriptors of its
+ * own. */
 static void close_rest(void)
 {
     if (!is_program) {
@@ -350,7 +357,7 @@ EXPORT int hermes_warm_has_env(void)
     return *have || *want;
 }
 
-/* The words lie in the job, which stays mapped. */
+/* The strings lie in the package, which stays mapped. */
 EXPORT void hermes_warm_take_env(void)
 {
     (void)clearenv();
@@ -368,8 +375,8 @@ EXPORT const char *hermes_warm_env(unsigned i)
     return words.env[i];
 }
 
-/* Holds the program's memory until init, which reports the program's end first, ends the box.
- * Without a holder the kernel takes the memory apart before init learns of the end. */
+/* Holds the program's memory until box init, which first reports the program's end, ends the
+ * box. Without a holder the kernel would free the memory before box init learns of the end. */
 static _Noreturn int hold_memory(void *unused)
 {
     (void)unused;
@@ -378,8 +385,9 @@ static _Noreturn int hold_memory(void *unused)
         (void)pause();
 }
 
-/* Past its own limit of processes the program must not go, or the control group would tell. The
- * resource limit is one above that (drop_rlimits()) and refuses in silence. */
+/* Whether the holder may be cloned. The program must not hit its own process limit here, or the
+ * control group would report that. RLIMIT_NPROC is one above the limit of the program
+ * (drop_rlimits()); lowered by one, it refuses the clone without a report. */
 static bool has_room(void)
 {
     struct rlimit limit;

@@ -1,35 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What an interpreter calls to become the program of a box; warm.c says in which order. */
+/* What an interpreter calls to become the program of a warm box; warm.c says in which order. */
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* As a zygote: makes boxes. Returns 0 in each, negative when there will be none any more. */
+/* In a zygote: makes boxes until the spawner goes away. Returns 0 in the program's process of
+ * each box, negative in the zygote at the end. */
 EXPORT int hermes_warm_serve(void);
 
-/* As a zygote, before that: makes its data cheap to copy. */
+/* In a zygote, before hermes_warm_serve(): rearranges its data so that forking is cheap
+ * (gather.c). */
 EXPORT void hermes_warm_gather(void);
 
-/* As a program of a pool: tells that it waits. Returns 0, or negative when nobody parked it. */
+/* In the program of a pool: reports that it is ready. Returns 0, or negative when it is not in
+ * a pool's box. */
 EXPORT int hermes_warm_park(void);
 
-/* Whether the job is still to come, also after a moment: then there is time to prepare. */
+/* Whether no package has come after waiting a moment: then there is time to rehearse. */
 EXPORT int hermes_warm_is_parked(void);
 
-/* Waits for the job, writes its files, connects stdin, stdout and stderr. From here on it runs
- * a stranger's program. Returns the kind of stdin, as in st_mode. */
+/* Waits for the package, writes its files, connects stdin, stdout and stderr. From here on the
+ * process runs an untrusted program. Returns the file type of stdin, as in st_mode. */
 EXPORT int hermes_warm_begin(void);
 
-/* Arguments and environment of the job; NULL past the last. */
+/* Arguments and environment of the package; NULL past the last. */
 EXPORT const char *hermes_warm_arg(unsigned i);
 EXPORT const char *hermes_warm_env(unsigned i);
 
-/* Whether the job's environment is another than this process has. */
+/* Whether the package's environment differs from that of this process. */
 EXPORT int hermes_warm_has_env(void);
 
-/* Makes the job's environment the process's. */
+/* Replaces the environment of the process by the package's. */
 EXPORT void hermes_warm_take_env(void);
 
-/* Ends the program. The kernel takes its memory apart when the box ends, after the report. */
+/* Ends the program. The kernel frees its memory when the box ends, after the end was
+ * reported. */
 EXPORT _Noreturn void hermes_warm_exit(int status);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes bench: what a box costs on this host. Hello in a language: bare, in a warm box, in a
- * cold one and under other sandboxes that are installed, in turn, in one process, so that
- * whatever else the machine does hits all alike. Then how many get through at once. Times of a
- * machine are its own; ratios to the bare interpreter are what can be compared. */
+/* hermes bench: measures what a box costs on this host. It runs hello in each language bare, in
+ * a warm box, in a cold box and in other installed sandboxes. They take turns in one process,
+ * so that other load on the machine affects all alike. Then it measures runs per second with
+ * several clients. Absolute times depend on the machine; ratios to the bare interpreter can be
+ * compared. */
 
 #include "cli/bench/sides.h"
 #include "cli/cli.h"
@@ -25,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* SECONDS is how long each load measurement runs. */
 enum { ROUNDS = 30, ROUNDS_MAX = 10000, SECONDS = 2, CLIENTS_MAX = 64 };
 
 static const unsigned client_counts[] = {1, 2, 8, 64};
@@ -109,7 +111,7 @@ static double at_share(double *sorted, size_t count, double share)
     return sorted[at < count ? at : count - 1];
 }
 
-/* One row per side: name, p50, p99, ratio to bare. */
+/* Prints one row per side: name, p50, p99, ratio to bare. */
 static void tell_rounds(
     struct bench_args *args, const struct subject *subject, double *ms[SIDE_COUNT])
 {
@@ -138,7 +140,7 @@ static void tell_rounds(
             (json_int_t)args->rounds, "sides", rows));
 }
 
-/* Runs the sides in turn, after one round that does not count. */
+/* Runs the sides in turn. The first round does not count. */
 static int measure(struct bench_args *args, const struct subject *subject)
 {
     double *ms[SIDE_COUNT] = {0};
@@ -190,7 +192,7 @@ static void *be_client(void *context)
     return NULL;
 }
 
-/* How many `count` threads get through in a second. */
+/* Measures how many runs per second `count` threads complete. */
 static int load(struct bench_args *args, const struct subject *subject, unsigned side,
     unsigned count, double *ret)
 {

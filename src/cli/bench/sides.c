@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See bench_sides.h. */
+/* See sides.h. */
 
 #include "cli/bench/sides.h"
 
@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* PARKED and NETWORKS are kept ready. PATIENCE_MS bounds the wait for a warm box of one
+ * language, FILL_MS is then given to fill the pools. */
 enum { OUTPUT_MAX = 4096, PARKED = 16, NETWORKS = 4, PATIENCE_MS = 30000, FILL_MS = 1000 };
 
 static const struct subject subjects[BENCH_SUBJECTS] = {
@@ -30,7 +32,8 @@ static const struct subject subjects[BENCH_SUBJECTS] = {
     {"php", "<?php echo \"hello\\n\";\n", {"/usr/bin/php", "-r", "echo \"hello\\n\";"}},
 };
 
-/* What comes before the interpreter: the same namespaces and file systems as a box has. */
+/* Command lines before the interpreter. They set up the same namespaces and file systems as a
+ * box. */
 static const struct {
     const char *name;
     const char *before[32];
@@ -69,7 +72,7 @@ bool bench_has_side(const struct bench *b, const struct subject *subject, unsign
     return side <= SIDE_COLD || access(sides[side].before[0], X_OK) == 0;
 }
 
-/* A command, with its output read; 0 when it ended well. */
+/* Runs a command and reads its output. 0 when it succeeded. */
 static int run_command(const char *const *argv, char out[OUTPUT_MAX], size_t *ret_len)
 {
     int pair[2];
@@ -149,7 +152,7 @@ int bench_run(const struct bench *b, const struct subject *subject, unsigned sid
     return r;
 }
 
-/* Loads the language; *ret_usable tells whether it is there. */
+/* Loads a language. *ret_usable says whether it is installed. */
 static int add_language(
     struct bench *b, const struct subject *subject, bool *ret_usable, struct err *err)
 {
@@ -204,7 +207,7 @@ static bool can_be_warm(const struct runtime *rt)
     return rt->run.warm.count || rt->run.park.max;
 }
 
-/* Waits until warm boxes serve; without root there are none. */
+/* Waits until runs get warm boxes. Without root there are none. */
 static int wait_warm(struct bench *b, struct err *err)
 {
     bool any = false;
@@ -218,7 +221,7 @@ static int wait_warm(struct bench *b, struct err *err)
             b->is_warm[i] = any = is_warm;
         }
     }
-    if (any) /* and until the pools are full */
+    if (any) /* gives the pools time to fill */
         (void)nanosleep(&(struct timespec){.tv_nsec = FILL_MS * 999999L}, NULL);
     return 0;
 }

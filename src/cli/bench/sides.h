@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What hermes bench compares: one program, started in several ways. */
+/* What hermes bench compares: one program, started in several ways (sides). */
 
 #include "run/engine.h"
 
@@ -11,7 +11,7 @@
 enum { SIDE_BARE, SIDE_WARM, SIDE_COLD, SIDE_BWRAP, SIDE_NSJAIL, SIDE_COUNT };
 const char *bench_side_name(unsigned side);
 
-/* Hello in a language, as a file and for the interpreter's command line. */
+/* A hello program in one language, as a file and as a command line of the interpreter. */
 struct subject {
     const char *language;
     const char *code;
@@ -24,17 +24,17 @@ struct bench {
     struct runtime_registry runtimes;
     struct engine *engine;
     const struct subject *subjects[BENCH_SUBJECTS];
-    bool is_warm[BENCH_SUBJECTS]; /* warm boxes of the subject came up */
+    bool is_warm[BENCH_SUBJECTS]; /* warm boxes for this subject are running */
     size_t count;
 };
 
-/* The subjects of these languages, or of those that are installed when none is named; waits
- * until warm boxes are up. */
+/* Opens the subjects of these languages, or of all installed ones when none is named. Waits
+ * until warm boxes are running. */
 int bench_open(struct bench *b, const struct strv *languages, struct err *err);
 void bench_close(struct bench *b);
 
 bool bench_has_side(const struct bench *b, const struct subject *subject, unsigned side);
 
-/* Once, to its end; it must say hello. Any thread. */
+/* Runs the subject once, to its end. It must print hello. Any thread may call this. */
 int bench_run(const struct bench *b, const struct subject *subject, unsigned side,
     double *ret_ms, struct err *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See canary.h. A file, a directory, TCP listeners on both loopback addresses, a listener on an
- * abstract name, a System V segment and a POSIX object. The token lies in all that can hold
- * one; names and numbers that a probe is told never contain it. */
+/* See canary.h. A set is a file, a directory, TCP listeners on both loopback addresses, a
+ * listener on an abstract socket, a System V segment and a POSIX shared memory object.
+ * Everything that can hold the token does. The names and numbers that a probe gets never
+ * contain it. */
 
 #include "cli/selftest/canary.h"
 
@@ -24,7 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { PORT_TRIES = 20 };
+enum { PORT_TRIES = 20 }; /* for a port that is free on both addresses */
 
 int canary_home_make(struct canary_home *home, struct err *err)
 {
@@ -88,7 +89,7 @@ static int listen_on(const struct sockaddr *address, socklen_t size)
     return fd;
 }
 
-/* The same port on both addresses; a host without IPv6 has just one. */
+/* Listens on the same port of both addresses. A host without IPv6 has only one. */
 static int plant_tcp(struct canary *c)
 {
     int r = -EADDRINUSE;
@@ -169,7 +170,7 @@ void canary_env(const struct canary *c, struct strv *env)
     strv_add_owned(env, xasprintf("CANARY_SHM=%d", c->shm_key));
 }
 
-/* Everything but the time of reading. */
+/* Compares everything but the access time. */
 static bool same_stat(const struct stat *a, const char *path)
 {
     struct stat b;
@@ -187,7 +188,7 @@ static bool same_bytes(const char *path, const char *token)
     return n == (ssize_t)strlen(token) && memcmp(text, token, (size_t)n) == 0;
 }
 
-/* A listener that nobody came to has nothing to accept. */
+/* Whether no client has connected to the listener. */
 static bool alone(int fd)
 {
     cleanup_close int caller = fd < 0 ? -1 : accept4(fd, NULL, NULL, SOCK_CLOEXEC);

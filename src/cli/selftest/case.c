@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See attack_case.h. One table row per key of the header; what is not in the table is refused,
- * so that a misspelt expectation can never pass as none. tests/attacks/check_cases.py checks
- * the same headers, and what hangs together in them, with more patience. */
+/* See case.h. The table has one row per header key. Unknown keys are refused, so that a
+ * misspelt expectation cannot pass unnoticed. tests/attacks/check_cases.py checks the headers
+ * more thoroughly, also how keys depend on each other. */
 
 #include "cli/selftest/case.h"
 
@@ -25,9 +25,8 @@ enum { CASE_MAX_BYTES = 256 << 10 };
 static const struct {
     const char *suffix;
     const char *language;
-    const char *mark; /* begins a line of the header */
-    bool
-        own_limits; /* those of the runtime where a case says nothing: parked boxes have them */
+    const char *mark; /* begins each header line */
+    bool own_limits;  /* unset limits are the runtime's own, because parked boxes have these */
 } languages[] = {
     {".py", "python", "# ", false},
     {".c", "c", "// ", false},
@@ -59,7 +58,7 @@ static const struct {
     {"cgroupns", BARRIER_CGROUPNS},
 };
 
-/* attacks.md: what a case is given unless it says otherwise. */
+/* Limits of a case that sets none (selftest/README.md). */
 static const struct run_limits default_limits = {.wall_ms = 2000,
     .cpu_ms = 1000,
     .memory_mb = 128,
@@ -67,7 +66,7 @@ static const struct run_limits default_limits = {.wall_ms = 2000,
     .disk_mb = 32,
     .output_kb = 64};
 
-/* Calls take() for each part of value between separators, without the spaces around it. */
+/* Calls take() for each part of value between separators, without surrounding spaces. */
 static int each_part(struct attack_case *c, const char *value, const char *separators,
     int (*take)(struct attack_case *c, const char *part, void *to), void *to)
 {
@@ -245,7 +244,7 @@ static int take_control_expect(struct attack_case *c, const char *value, void *t
 
 static int take_text(struct attack_case *c, const char *value, void *to)
 {
-    return 0; /* for people */
+    return 0; /* only for human readers */
 }
 
 #define MEMBER(name) offsetof(struct attack_case, name)
@@ -283,7 +282,7 @@ static const struct {
 };
 enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
 
-/* `key: value` in line, cut in place; false when it is none, which ends the header. */
+/* Splits a line `key: value` in place. False when it is not one, which ends the header. */
 static bool split_line(
     char *line, const char *mark, const char **ret_key, const char **ret_value)
 {
@@ -388,7 +387,7 @@ static int by_id(const void *a, const void *b)
     return strcmp(((const struct attack_case *)a)->id, ((const struct attack_case *)b)->id);
 }
 
-/* The cases of one group: a folder of that name. */
+/* Loads the cases of one group, which is a folder of that name. */
 static int load_group(
     struct attack_cases *cases, int dir_fd, const char *group, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See attack_run.h. A case passes when its verdict is one that the header allows and nothing
- * tells of a breach: no line BREACH, no byte of the canaries' token in any answer, no canary
- * touched, a victim that went on counting. */
+/* See run.h. A case passes when its status is one that the header allows and there is no sign
+ * of a breach: no line BREACH, no canary token in any answer, no canary touched, and a victim
+ * that went on counting. */
 
 #include "cli/selftest/run.h"
 
@@ -24,27 +24,29 @@
 #include <unistd.h>
 
 enum {
-    SLACK_MS = 1000, /* attacks.md U5, on a host that starts a box in QUICK_MS */
-    ZYGOTE_MS = 20000,
-    QUICK_MS = 50,
-    QUICK_CPU_MS = 10, /* that a shell needs to say one word; more means a slow processor */
-    MAX_TIME_SCALE = 8,
-    FILE_MAX_BYTES = 1 << 20,
+    /* Allowed delay of a run's end, on a host that starts a box within QUICK_MS. */
+    SLACK_MS = 1000,
+    ZYGOTE_MS = 20000, /* for the first warm box */
+    QUICK_MS = 50,     /* a box that starts slower raises the allowed delay */
+    /* CPU time of a shell that prints one word; more means a slow processor. */
+    QUICK_CPU_MS = 10,
+    MAX_TIME_SCALE = 8,       /* bound of attack_bench.time_scale */
+    FILE_MAX_BYTES = 1 << 20, /* of sources and outputs */
 };
 
-/* A case on its way. */
+/* A case in progress. */
 struct attack {
     const struct attack_bench *bench;
     const struct attack_case *c;
     bool control;
     struct canary canary;
     struct victim *victim;
-    char *differ[2]; /* of the first and of the second box */
+    char *differ[2]; /* lines of the first and the second box */
     struct attack_outcome *out;
 };
 
-/* The first failure is the one that is told. Output of a probe may be anything: what a terminal
- * would not show as it is becomes a dot. */
+/* Records the first failure only. The text may contain a probe's output, so non-printable bytes
+ * become dots. */
 static void fail(struct attack *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void fail(struct attack *a, const char *fmt, ...)
 {
@@ -62,8 +64,8 @@ static void fail(struct attack *a, const char *fmt, ...)
     }
 }
 
-/* The line that begins with prefix, without its end; NULL when there is none. The caller frees.
- */
+/* Finds a line that begins with prefix (`whole`: that equals it). NULL when there is none. The
+ * caller frees it. */
 static char *find_line(const struct buf *text, const char *prefix, bool whole)
 {
     const char *at = text->data;
@@ -110,7 +112,7 @@ static bool tells_secret(const struct run_result *result, const char *token)
     return strstr(result->run.message, token) || strstr(result->compile.message, token);
 }
 
-/* "ok, runtime_error" for what the case allows. */
+/* The allowed statuses as text: "ok or runtime_error". */
 static char *expected_text(const struct attack_case *c)
 {
     char *text = xstrdup("");
@@ -192,7 +194,7 @@ static void judge_attack(struct attack *a, const struct run_result *result)
     judge_time(a, result);
 }
 
-/* A control that breaks nothing proves nothing. */
+/* A control must break through, or it proves nothing. */
 static void judge_control(struct attack *a, const struct run_result *result)
 {
     const struct attack_case *c = a->c;
@@ -216,7 +218,8 @@ static void judge_control(struct attack *a, const struct run_result *result)
     }
 }
 
-/* The source with @CANARY_FILE@ replaced: a preprocessor knows no environment. */
+/* The source with @CANARY_FILE@ replaced, because a preprocessor cannot read the environment.
+ */
 static char *fill_in(const struct attack *a, size_t *ret_len)
 {
     static const char mark[] = "@CANARY_FILE@";
@@ -283,7 +286,7 @@ static void note_differ(struct attack *a, const struct run_result *result, unsig
         fail(a, "printed no line `%s`", prefix);
 }
 
-/* A parked box serves one run, and the next may not be there yet. */
+/* A parked box serves one run, and the next one may not be ready yet. */
 static int run_box(const struct attack *a, const struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err)
 {
@@ -363,7 +366,7 @@ static void run_probes(struct attack *a)
     }
 }
 
-/* NULL when the case can run here. */
+/* Why the case cannot run on this host, or NULL. */
 static char *skip_reason(
     const struct attack_bench *bench, const struct attack_case *c, bool control)
 {
@@ -413,7 +416,7 @@ void attack_run(const struct attack_bench *bench, const struct attack_case *c, b
         ret->verdict = ATTACK_PASSED;
 }
 
-/* Runs an empty program until a zygote serves it. */
+/* Runs an empty program until it gets a box of a zygote. */
 static int wait_for_zygote(const struct attack_bench *bench, struct err *err)
 {
     uint64_t deadline_ms = clock_ms() + ZYGOTE_MS;

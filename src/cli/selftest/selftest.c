@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes selftest: the attack cases on the user's own host, several at a time, told in the
- * order of their ids. With --controls each case is also run without the barriers that stop it,
- * to show that they do. */
+/* hermes selftest: runs the attack cases on the user's own host, several at a time, and reports
+ * them in the order of their ids. With --controls it also runs each case without the barriers
+ * that stop it, to prove that these barriers do. */
 
 #include "cli/cli.h"
 
@@ -28,9 +28,9 @@
 
 enum {
     EXIT_FAILED = 1,
-    WARM_PARKED = 2,
+    WARM_PARKED = 2, /* ready boxes per language with --warm */
     JOBS_MAX = 64,
-    CPU_TRIES = 3,
+    CPU_TRIES = 3, /* see run_alone() */
     VICTIM_MAX_BYTES = 64 << 10
 };
 
@@ -86,13 +86,13 @@ struct selftest {
     struct canary_home home;
     struct attack_bench bench;
 
-    pthread_rwlock_t cores; /* held for writing by who needs all of them */
-    pthread_mutex_t lock;   /* of all below */
+    pthread_rwlock_t cores; /* a case that needs all cores holds it for writing */
+    pthread_mutex_t lock;   /* protects everything below */
     struct item *items;
     size_t count;
-    size_t next; /* to be started */
+    size_t next; /* index of the next item to start */
     size_t finished;
-    size_t told; /* printed, in order */
+    size_t told; /* items printed so far, in order */
     size_t tally[ATTACK_SKIPPED + 1];
 };
 
@@ -154,13 +154,13 @@ static int select_items(struct selftest *s, struct err *err)
     return s->count ? 0 : err_set(err, ERR_INVALID, ENOENT, "no case is of that id or group");
 }
 
-/* The languages that the chosen cases and the victim are written in, and no others: each is a
- * root for the spawner to build. */
+/* Loads only the languages of the chosen cases and of the victim: the spawner builds a root
+ * tree for each. */
 static int load_runtimes(struct selftest *s, struct err *err)
 {
     static const char *const names[] = {"bash", "c", "cpp", "javascript", "python"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        bool used = str_eq(names[i], "bash"); /* measures the host */
+        bool used = str_eq(names[i], "bash"); /* attack_calibrate() needs it */
         for (size_t k = 0; k < s->count && !used; k++)
             used = str_eq(s->items[k].c->language, names[i]) ||
                    (s->items[k].c->victim && str_eq(names[i], "python"));
@@ -172,14 +172,13 @@ static int load_runtimes(struct selftest *s, struct err *err)
             return r;
         struct runtime_registry *all = &s->runtimes;
         all->items = xreallocarray(all->items, all->count + 1, sizeof(*all->items));
-        all->items[all->count++] =
-            one.items[0]; /* moves: the array is all that is left of one */
+        all->items[all->count++] = one.items[0]; /* moved: only the array of `one` is left */
         free(one.items);
     }
     return 0;
 }
 
-/* Lies beside the directory of cases. */
+/* The victim's source lies beside the directory of cases. */
 static void load_victim(struct selftest *s)
 {
     cleanup_buf struct buf text = {0};
@@ -248,7 +247,7 @@ static void clear_progress(const struct selftest *s)
         (void)fputs("\r\033[K", stderr);
 }
 
-/* Prints whatever is next in order and done. */
+/* Prints the finished items that are next in order. */
 static void tell(struct selftest *s)
 {
     clear_progress(s);
@@ -272,7 +271,7 @@ static bool is_stopped(const struct selftest *s)
     return poll(&fd, 1, 0) > 0;
 }
 
-/* CPU time that the whole host has spent, in seconds. */
+/* CPU time of the whole host since boot, in seconds. */
 static double host_busy_s(void)
 {
     char text[256];
@@ -286,8 +285,8 @@ static double host_busy_s(void)
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The control of the CPU limit has to show that a box can take more than one core. It runs
- * alone, once more if needed, and tells nothing where there is no second core that is free. */
+/* The control of the CPU limit must show that a box can use more than one core. It runs alone,
+ * up to CPU_TRIES times. It is skipped when no two cores of the host were free. */
 static void run_alone(struct selftest *s, const struct item *item, struct attack_outcome *ret)
 {
     const double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);

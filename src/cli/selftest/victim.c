@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See victim.h. The victim's run is on a thread of its own; what it prints is kept here and
- * read by both sides under one lock. It is ended by cancelling the run: any other end is a
- * failure. */
+/* See victim.h. The victim runs on a thread of its own. Its output is kept here, and both
+ * threads use it under one lock. Cancelling the run ends it; any other end is a failure. */
 
 #include "cli/selftest/victim.h"
 
@@ -21,11 +20,11 @@
 #include <unistd.h>
 
 enum {
-    START_S = 30,
-    COUNT_ON_S = 10,
-    LIFE_MS = 120000,
+    START_S = 30,     /* for the first count */
+    COUNT_ON_S = 10,  /* for the next count after an attack */
+    LIFE_MS = 120000, /* longer than any case */
     OUTPUT_MAX = 1 << 20,
-    PORT = 8080, /* a port of the box's own network */
+    PORT = 8080, /* in the box's own network */
 };
 
 struct victim {
@@ -38,7 +37,7 @@ struct victim {
     unsigned count; /* lines `count:` so far */
     bool ended;
     struct run_result result;
-    struct buf text; /* what it printed so far */
+    struct buf text; /* output so far */
     struct err err;
     int failed;
 };
@@ -83,7 +82,7 @@ static void *run_victim(void *context)
     return NULL;
 }
 
-/* False when it did not count on in time. */
+/* Waits for the next count. False when it did not come in time. */
 static bool wait_count(struct victim *v, unsigned seconds)
 {
     struct timespec until;
@@ -157,7 +156,7 @@ void victim_env(const struct victim *v, struct strv *env)
     strv_add_owned(env, xasprintf("VICTIM_PORT=%d", PORT));
 }
 
-/* A line of its output that begins with prefix; the caller frees. */
+/* Finds a line of the output that begins with prefix. The caller frees it. */
 static char *line_of(const struct victim *v, const char *prefix)
 {
     const char *text = v->text.data ? v->text.data : "";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See client.h. HTTP is libcurl's; events are taken from its stream line by line. */
+/* See client.h. libcurl does HTTP. Events are parsed from its stream. */
 
 #include "cli/session/client.h"
 
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ANSWER_MAX is in bytes. */
 enum { ANSWER_MAX = 256 << 20, CONNECT_S = 10 };
 
 struct transfer {
@@ -24,11 +25,11 @@ struct transfer {
     struct curl_slist *headers;
     char *url;
     char *body;
-    struct buf answer; /* or, of a stream, what is not a whole event yet */
+    struct buf answer; /* the answer; for a stream, an incomplete event */
     client_event *on_event;
     void *context;
-    bool has_ended; /* the event `end` came */
-    int fd;         /* of a file that goes up or comes down; else -1 */
+    bool has_ended; /* the event `end` has come */
+    int fd;         /* local file of an upload or download; else -1 */
     int local_error;
 };
 
@@ -41,7 +42,7 @@ static void transfer_done(struct transfer *t)
     buf_done(&t->answer);
 }
 
-/* "event: NAME", "data: JSON" of one block of lines. */
+/* Parses one block with lines "event: NAME" and "data: JSON". */
 static void take_event(struct transfer *t, char *block)
 {
     const char *name = NULL;
@@ -112,7 +113,7 @@ static int prepare(struct transfer *t, const struct client *client, const char *
         add_header(t, "X-API-Key", client->key);
     if (body)
         add_header(t, "Content-Type", "application/json");
-    add_header(t, "Expect", ""); /* no waiting for 100 Continue */
+    add_header(t, "Expect", ""); /* do not wait for 100 Continue */
     (void)curl_easy_setopt(t->curl, CURLOPT_URL, t->url);
     (void)curl_easy_setopt(t->curl, CURLOPT_CUSTOMREQUEST, method);
     (void)curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -132,7 +133,7 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     return 0;
 }
 
-/* Its code is that of the same HTTP status. */
+/* Takes the error code with the same HTTP status. */
 int client_refused(const char *answer, size_t len, long status, struct err *err)
 {
     json_t *json = json_loadb(answer ? answer : "", len, 0, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_files.h. What comes down is written beside its place and moved there when it is
- * whole. */
+/* See files.h. A download goes to a temporary file beside its target and is renamed when it is
+ * complete. */
 
 #include "cli/session/files.h"
 
@@ -22,7 +22,7 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "/files/PATH?QUERY" of a session. */
+/* The path "/files/PATH?QUERY" of a session. */
 static char *file_path(const char *id, const char *path, const char *query, struct err *err)
 {
     cleanup_free char *escaped = client_escape(path);
@@ -62,7 +62,7 @@ int files_put(const struct client *client, const char *id, const char *local, co
               : -EINVAL;
 }
 
-/* Where a directory comes from, and what its archive is called without another name. */
+/* The archive path of a directory. *ret_name is the default name of the archive. */
 static char *archive_path(
     const char *id, const char *path, const char *local, char **ret_name, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-session, which `hermes session` becomes: sessions of a server from the command line.
- * A program of its own because it needs libcurl and libedit, which would cost `hermes run` ten
- * times its start. */
+/* hermes-session: `hermes session` executes it. Sessions of a server from the command line. It
+ * is a separate program because libcurl and libedit would make the start of `hermes run` ten
+ * times slower. */
 
 #include "cli/input.h"
 #include "cli/options.h"
@@ -28,7 +28,7 @@
 #define COMMAND "hermes session"
 #define SESSIONS "/v1/sessions"
 
-enum { TEXT_MAX = 16 << 20 };
+enum { TEXT_MAX = 16 << 20 }; /* bytes of code and stdin, the server's limit */
 
 enum {
     OPT_URL = 256,
@@ -53,8 +53,8 @@ struct args {
     const char *kill_job;
     const char *words[64];
     int count;
-    json_t *session; /* fields of POST /v1/sessions */
-    json_t *exec;    /* and of .../exec */
+    json_t *session; /* body of POST /v1/sessions */
+    json_t *exec;    /* body of POST /v1/sessions/ID/exec */
     bool keep;
     bool recursive;
     uint64_t copies;
@@ -81,7 +81,7 @@ static int command_remove_checkpoint(const struct args *args, struct err *err);
 
 static const struct {
     const char *name;
-    int least, most; /* arguments */
+    int least, most; /* number of arguments */
     int (*run)(const struct args *args, struct err *err);
     const char *text;
 } commands[] = {
@@ -127,7 +127,7 @@ static const struct option_row options[] = {
     {0},
 };
 
-/* Text of the command line for the server, which takes UTF-8 only. */
+/* Converts command-line text to JSON. The server accepts UTF-8 only. */
 static json_t *text_json(const char *what, const char *text)
 {
     json_t *json = json_string(text);
@@ -156,7 +156,7 @@ static uint64_t parse_mb(const char *arg)
     uint64_t bytes = 0;
     if (str_parse_size(arg, &bytes) < 0)
         options_misuse(COMMAND, "`%s` is no size; write 256m or 1g", arg);
-    return (bytes >> 20) + (bytes % (1 << 20) != 0); /* as `hermes run` has it */
+    return (bytes >> 20) + (bytes % (1 << 20) != 0); /* rounded up, as in `hermes run` */
 }
 
 static void add_env(struct args *args, const char *arg)
@@ -169,7 +169,7 @@ static void add_env(struct args *args, const char *arg)
         env = json_object();
         (void)json_object_set_new(args->session, "env", env);
     }
-    json_decref(text_json("--env", arg)); /* the name too */
+    json_decref(text_json("--env", arg)); /* checks the variable's name too */
     cleanup_free char *key = xstrndup(arg, (size_t)(equals - arg));
     (void)json_object_set_new(env, key, json_string(equals + 1));
 }
@@ -241,7 +241,7 @@ static void take_option(void *to, int key, char *arg)
     }
 }
 
-/* The commands, for --help. */
+/* The list of commands, for --help. */
 static char *list_commands(void)
 {
     struct buf out;
@@ -254,8 +254,8 @@ static char *list_commands(void)
     return buf_take(&out, NULL);
 }
 
-/* Calls a route, and prints the answer or has it shown; with neither, nothing is printed. Takes
- * the path, which may be NULL with err, and the body. */
+/* Calls a route. Prints the answer as JSON or with `show`, or not at all. Takes body and path;
+ * path may be NULL with err set. */
 static int call(const struct args *args, const char *method, char *path, json_t *body,
     void (*show)(const json_t *answer), struct err *err)
 {
@@ -293,7 +293,7 @@ static int add_text(
     return r;
 }
 
-/* What an exec is given: the code, and stdin if there is any. */
+/* Reads the code, and stdin if there is any. */
 static int read_code(const struct args *args, struct err *err)
 {
     int r = 0;

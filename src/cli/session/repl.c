@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_repl.h. Lines are libedit's; Ctrl-C while code runs becomes a call of
- * .../interrupt from a thread, because the main one is in the stream. */
+/* See repl.h. libedit reads lines. Ctrl-C while code runs becomes a call of .../interrupt from
+ * another thread, because the main thread waits for the stream. */
 
 #include "cli/session/repl.h"
 
@@ -25,6 +25,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+/* CODE_MAX is in bytes, the server's limit. */
 enum { CODE_MAX = 16 << 20, HISTORY_LINES = 2000, PATH_ROOM = 4096 };
 
 static const struct {
@@ -36,11 +37,11 @@ static const struct {
 struct interrupter {
     const struct client *client;
     char *path;
-    atomic_bool is_running; /* code is */
+    atomic_bool is_running; /* code is running */
     atomic_bool is_over;
 };
 
-/* Waits for SIGINT, which is blocked in every thread, and passes it on. */
+/* Waits for SIGINT, which is blocked in every thread, and interrupts the session. */
 static void *pass_signals(void *arg)
 {
     struct interrupter *in = arg;
@@ -58,8 +59,8 @@ static void *pass_signals(void *arg)
     return NULL;
 }
 
-/* Open brackets outside strings, or an end that asks for more: a guess that is good enough for
- * typing, since an empty line ends the piece in any case. */
+/* Whether the code is incomplete: open brackets outside strings, or an ending that needs more.
+ * This is a guess; an empty line always ends the piece. */
 static bool is_open(const char *language, const char *code)
 {
     int depth = 0;
@@ -82,7 +83,7 @@ static bool is_open(const char *language, const char *code)
     return str_eq(language, "python") && len && (strchr(code, '\n') || code[len - 1] == ':');
 }
 
-/* One piece of code into `to`; false at the end of the input. */
+/* Reads one piece of code into `to`. False at the end of the input. */
 static bool read_piece(
     const char *language, const char *prompt, const char *more, struct buf *to)
 {
@@ -103,7 +104,8 @@ static bool read_piece(
     }
 }
 
-/* $XDG_STATE_HOME/hermes/LANGUAGE.history; the caller frees, NULL without a home. */
+/* $XDG_STATE_HOME/hermes/LANGUAGE.history; NULL without a home directory. The caller frees it.
+ */
 static char *history_path(const char *language)
 {
     const char *state = getenv("XDG_STATE_HOME");
@@ -123,7 +125,7 @@ static char *history_path(const char *language)
     return xasprintf("%s/%s.history", dir, language);
 }
 
-/* Runs `body`, which has the code. */
+/* Runs `body`, which contains the code. */
 static int run_body(struct interrupter *in, const char *path, const json_t *body,
     struct show *show, struct err *err)
 {
@@ -146,7 +148,7 @@ static int run_piece(struct interrupter *in, const char *path, const json_t *exe
     return r;
 }
 
-/* Everything on stdin is one piece. */
+/* Runs everything on stdin as one piece. */
 static int run_input(
     struct interrupter *in, const char *path, const json_t *exec, struct err *err)
 {
@@ -162,8 +164,8 @@ static int run_input(
     return r < 0 ? r : show.exit_status;
 }
 
-/* A Ctrl-D that is typed while code runs is to be read by the next prompt as what it is. The
- * terminal would make an end of file of it, and libedit a NUL of that. */
+/* Keeps a Ctrl-D that is typed while code runs for the next prompt. Otherwise the terminal
+ * turns it into an end of file, which libedit reads as a NUL. */
 static bool keep_end_of_file(struct termios *ret_before)
 {
     if (tcgetattr(STDIN_FILENO, ret_before) < 0)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Talking to a session, line by line. */
+/* Interactive use of a session. */
 
 #include "cli/session/client.h"
 #include "cli/session/show.h"
 
-/* Runs one piece, with all its fields, and shows what comes of it. */
+/* Runs one piece of code and prints its results. `exec` has all fields of the request. */
 int repl_exec(const struct client *client, const char *id, const json_t *exec,
     struct show *show, struct err *err);
 
-/* Reads code from the terminal, with editing and a history kept in the user's state directory,
- * or from stdin when that is none; runs it and shows what comes of it, until the end of the
- * input. Ctrl-C interrupts what runs. `exec` has fields that go along with every piece. Returns
- * the exit status of the last one when stdin is no terminal. */
+/* Reads code from the terminal, with editing and a history in the user's state directory, or
+ * from stdin when it is not a terminal. Runs each piece and prints its results until the input
+ * ends. Ctrl-C interrupts the running piece. The fields of `exec` are sent with every piece.
+ * When stdin is not a terminal, returns the exit status of the last piece. */
 int repl_run(
     const struct client *client, const json_t *session, const json_t *exec, struct err *err);

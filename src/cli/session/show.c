@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_show.h. */
+/* See show.h. */
 
 #include "cli/session/show.h"
 
@@ -61,7 +61,7 @@ void show_jobs(const json_t *answer)
     }
 }
 
-/* A name that would do something to a terminal is shown without that. */
+/* Prints a name without control characters, which could affect the terminal. */
 static void show_name(const char *name)
 {
     for (; *name; name++)
@@ -125,7 +125,7 @@ static void put(FILE *to, const json_t *text)
     (void)fflush(to);
 }
 
-/* The text of a display, or which other kinds it has. */
+/* Prints the text of a display and lists its other types. */
 static void show_bundle(const json_t *bundle)
 {
     const json_t *text = json_object_get(bundle, "text/plain");

@@ -8,7 +8,7 @@
 
 void show_json(const json_t *value);
 
-/* Answers of the server, for people. */
+/* Print answers of the server for people. */
 void show_id(const json_t *session);
 void show_copies(const json_t *answer);
 void show_sessions(const json_t *answer);
@@ -17,10 +17,11 @@ void show_files(const json_t *listing);
 void show_checkpoint(const json_t *checkpoint);
 void show_checkpoints(const json_t *answer);
 
-/* The exit status that an answer of an exec stands for, as `hermes run` has it. */
+/* The exit status for an exec's answer, with the values of `hermes run`. `signaled` is always
+ * 137, because the answer does not name the signal. */
 int show_exit_status(const json_t *answer);
 
-/* Prints events of an exec as they come (client_event of session_client.h). */
+/* Prints the events of an exec as they come (client_event of client.h). */
 struct show {
     int exit_status;
     bool state_lost;

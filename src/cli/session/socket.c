@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_socket.h. The libcurl of Debian 12 speaks no WebSocket; it connects, and the
- * opening is done here. */
+/* See socket.h. The libcurl of Debian 12 has no WebSocket support. It makes the connection, and
+ * this file does the handshake. */
 
 #include "cli/session/socket.h"
 
@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+/* ANSWER_MAX is in bytes; KEY_BYTES is what RFC 6455 says. */
 enum { ANSWER_MAX = 64 << 10, CONNECT_S = 10, ANSWER_MS = 30000, KEY_BYTES = 16 };
 
 void client_socket_done(struct client_socket *s)
@@ -70,7 +71,7 @@ static int connect_to(const struct client *client, struct client_socket *s, stru
     return 0;
 }
 
-/* The request, up to its empty line. */
+/* The whole request. */
 static char *write_request(const struct client *client, const char *path, const char *key)
 {
     CURLU *url = curl_url();
@@ -102,7 +103,7 @@ static int broke_off(struct err *err)
     return err_set(err, ERR_UNAVAILABLE, EPIPE, "the server closed the connection");
 }
 
-/* Reads until `answer` has so many bytes, or its head. */
+/* Reads until `answer` has `want` bytes, or with 0 until its head is complete. */
 static int read_answer(
     struct client_socket *s, struct buf *answer, size_t want, struct err *err)
 {
@@ -118,7 +119,7 @@ static int read_answer(
     return 0;
 }
 
-/* The value of a header, or NULL; ends its line with a NUL. */
+/* The value of a header, or NULL. Ends its line with a NUL. */
 static char *find_header(char *head, const char *name)
 {
     for (char *line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n")) {
@@ -177,7 +178,7 @@ int client_socket_open(
         return r;
     cleanup_free char *request = write_request(client, path, key);
     size_t len = strlen(request);
-    /* A fresh connection takes a request at once. */
+    /* A new connection has room for a whole request. */
     if (client_socket_send(ret, request, len) != (ssize_t)len)
         return broke_off(err);
     return take_answer(ret, key, err);

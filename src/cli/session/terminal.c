@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session_terminal.h. The caller's terminal passes every key on; it is put back in order by
- * whatever way the program ends. */
+/* See terminal.h. The caller's terminal is in raw mode, so every key goes to the shell. It is
+ * restored however the program ends. */
 
 #include "cli/session/terminal.h"
 
@@ -24,19 +24,19 @@
 #include <wslay/wslay.h>
 
 enum {
-    KEY_LEAVE = 0x1d,
+    KEY_LEAVE = 0x1d, /* Ctrl-] */
     INPUT_MAX = 4096,
-    MESSAGE_MAX = 1 << 20,
-    CLOSE_MS = 2000,
-    SIDE_MAX = 1000
+    MESSAGE_MAX = 1 << 20, /* bytes; the server sends smaller ones */
+    CLOSE_MS = 2000,       /* for the server to answer the close frame */
+    SIDE_MAX = 1000        /* the server's limit for rows and columns */
 };
 
 struct attached {
     struct client_socket socket;
     wslay_event_context_ptr ws;
-    bool has_left;   /* he typed Ctrl-], or was told to go */
+    bool has_left;   /* the user typed Ctrl-], or a signal came */
     bool is_broken;  /* the connection is gone */
-    bool has_status; /* the shell ended */
+    bool has_status; /* the shell has ended */
     int status;
 };
 
@@ -60,7 +60,8 @@ static void on_signal(int signal)
         end_signal = signal;
 }
 
-/* Signals come while we wait, and only then. */
+/* Installs the handlers and blocks the signals. ppoll() with *ret_waiting unblocks them, so
+ * that they come only there. */
 static void take_signals(sigset_t *ret_waiting)
 {
     static const int signals[] = {SIGWINCH, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
@@ -176,8 +177,8 @@ static void pass_keys(struct attached *a)
         leave(a);
 }
 
-/* Waits for keys, bytes of the server's, or a signal. Keys are not read before the last ones
- * have gone. */
+/* Waits for keys, data from the server or a signal. New keys are not read before the last ones
+ * are sent. */
 static void wait_and_pass(struct attached *a, const sigset_t *waiting)
 {
     static const struct timespec patience = {.tv_sec = CLOSE_MS / 1000};
@@ -200,7 +201,7 @@ static void wait_and_pass(struct attached *a, const sigset_t *waiting)
 
 static void converse(struct attached *a, const sigset_t *waiting)
 {
-    /* What came with the server's answer is there already. */
+    /* Data that came with the server's reply can be read at once. */
     while (!a->is_broken && wslay_event_recv(a->ws) == 0 && wslay_event_send(a->ws) == 0 &&
            (wslay_event_want_read(a->ws) || wslay_event_want_write(a->ws)))
         wait_and_pass(a, waiting);

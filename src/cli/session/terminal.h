@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A shell in a session's box, on the caller's terminal, until it ends, the connection does, or
- * he types Ctrl-]. */
+/* A shell in a session's box on the caller's terminal. It runs until the shell ends, the
+ * connection ends, or the user types Ctrl-]. */
 
 #include "cli/session/client.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See fastapi.h. Types, texts and the rules by which values are converted are those of pydantic
- * 2, so that clients which look at them need no change. */
+/* See pydantic.h. Types, texts and conversion rules are those of pydantic 2, so that clients
+ * which read them need no change. */
 
 #include "http/compat/pydantic.h"
 
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PROBLEMS_MAX = 100 }; /* a list of more helps nobody, and strangers choose its length */
+enum { PROBLEMS_MAX = 100 }; /* a longer list helps no one, and the client chooses its length */
 
 static const struct {
     const char *type;
@@ -46,7 +46,7 @@ static const char *text_of(const char *type)
     return type;
 }
 
-/* ["body", "files", "a.py"]: at most three steps lead to a field here. */
+/* Makes a path like ["body", "files", "a.py"], of at most three steps. */
 static json_t *place(const char *where, const char *field, const char *below)
 {
     json_t *loc = json_array();
@@ -56,7 +56,7 @@ static json_t *place(const char *where, const char *field, const char *below)
     return loc;
 }
 
-/* Takes loc and ctx, which may be NULL; input stays the caller's, and NULL means null. */
+/* Takes loc and ctx (or NULL). Borrows input; NULL means null. */
 static void complain(json_t *detail, const char *type, json_t *loc, const char *text,
     const json_t *input, json_t *ctx)
 {
@@ -78,7 +78,7 @@ static void complain(json_t *detail, const char *type, json_t *loc, const char *
 void fastapi_value_error(
     json_t *detail, const char *field, const json_t *input, const char *fmt, ...)
 {
-    struct err line; /* its message is one line of text that JSON can carry */
+    struct err line; /* err_set() turns the text into one line that JSON can carry */
     char text[sizeof(line.message)];
     va_list args;
     va_start(args, fmt);
@@ -136,7 +136,7 @@ int fastapi_body(const struct http_request *req, json_t **ret, json_t *detail)
     return -EINVAL;
 }
 
-/* What int() of Python takes, and "7.0"; beyond 18 digits the largest number stands for all. */
+/* Accepts what Python's int() accepts, and "7.0". More than 18 digits become INT64_MAX. */
 static bool parse_number(const char *text, int64_t *ret)
 {
     int64_t value = 0;
@@ -157,7 +157,7 @@ static bool parse_number(const char *text, int64_t *ret)
     return digits && !*p;
 }
 
-/* All of these return NULL or the type of the problem. */
+/* The take functions return NULL or the type of the problem. */
 static const char *take_number(const json_t *value, int64_t *ret)
 {
     if (json_is_integer(value)) {
@@ -203,7 +203,7 @@ static const char *take_bool(const json_t *value, int64_t *ret)
     return json_number_value(value) == *ret ? NULL : "bool_parsing";
 }
 
-/* Problems below a value are told here; "" says that there were some. */
+/* Reports problems of members itself. Returns "" when there were some. */
 static const char *take_texts(const json_t *value, const char *name, json_t *detail)
 {
     const char *problem = NULL;
@@ -222,7 +222,7 @@ static const char *take_texts(const json_t *value, const char *name, json_t *det
     return problem;
 }
 
-/* The members are strings, all required: nothing else is asked for so far. */
+/* All members are required strings; no route needs more yet. */
 static const char *take_object(const json_t *value, const struct field *field, json_t *detail)
 {
     const char *whole = NULL;
@@ -311,6 +311,6 @@ void fastapi_refuse(struct http_reply *reply, const json_t *detail)
 
 void fastapi_error(struct http_reply *reply, const struct err *err)
 {
-    reply_error(reply, err); /* status and headers are the same everywhere */
+    reply_error(reply, err); /* status and headers are the same as for other routes */
     reply_object(reply, reply->status, json_pack("{s:s}", "detail", err->message));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How FastAPI looks at a request and tells what is wrong with it, for surfaces whose users come
- * from there: every problem at once, as {"detail": [{"type", "loc", "msg", "input", "ctx"?}]}
- * with status 422; any other error is {"detail": "text"}. It is lax about types ("10" and 10.0
- * are whole numbers, "yes" and 1 are true) and ignores fields it does not know. */
+/* Checks request fields as FastAPI does, for routes whose users come from there. All problems
+ * are reported at once, as {"detail": [{"type", "loc", "msg", "input", "ctx"?}]} with status
+ * 422; any other error is {"detail": "text"}. Types are lax ("10" and 10.0 are integers, "yes"
+ * and 1 are true) and unknown fields are ignored. */
 
 #include "http/http.h"
 #include "http/routes.h"
@@ -16,7 +16,7 @@
 
 enum field_kind {
     FIELD_TEXT,
-    FIELD_NUMBER, /* whole */
+    FIELD_NUMBER, /* an integer */
     FIELD_BOOL,
     FIELD_TEXTS,  /* an object whose values are strings */
     FIELD_OBJECT, /* an object with `members` */
@@ -26,35 +26,35 @@ struct field {
     const char *name;
     enum field_kind kind;
     bool required;
-    bool nullable;               /* null is as good as left out */
+    bool nullable;               /* null counts as absent */
     const struct field *members; /* of FIELD_OBJECT */
     size_t member_count;
 };
 
 struct field_value {
-    const json_t *json; /* borrowed from the body; NULL when left out, null or not valid */
-    int64_t number;     /* of FIELD_NUMBER, 0 or 1 of FIELD_BOOL */
+    const json_t *json; /* borrowed from the body; NULL when absent, null or invalid */
+    int64_t number;     /* the integer, or 0 and 1 for FIELD_BOOL */
 };
 
-/* Parses the request's body into an object that the caller owns. Otherwise -EINVAL, and the
- * reason is in detail. */
+/* Parses the body of the request into an object that the caller owns. Otherwise returns -EINVAL
+ * and adds the problem to `detail`. */
 int fastapi_body(const struct http_request *req, json_t **ret, json_t *detail);
 
-/* Checks body against `count` fields and fills in as many values. */
+/* Checks the body against `count` fields and fills in `count` values. */
 void fastapi_check(const json_t *body, const struct field *fields, size_t count,
     struct field_value *values, json_t *detail);
 
-/* The whole number `name` of the query; keeps *value when it is not there. */
+/* Reads the integer `name` of the query. Keeps *value when it is absent. */
 void fastapi_query_number(
     const struct http_request *req, const char *name, int64_t *value, json_t *detail);
 
-/* Adds a problem of ["body", field]; `say` is completed by pydantic's "Value error, ". */
+/* Adds a problem of ["body", field]. The text gets pydantic's prefix "Value error, ". */
 void fastapi_value_error(json_t *detail, const char *field, const json_t *input,
     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* Adds a problem of [where, field] when number is outside the bounds. */
+/* Adds a problem of [where, field] when the number is out of range. */
 void fastapi_check_range(json_t *detail, const char *where, const char *field,
     const json_t *input, int64_t number, int64_t least, int64_t most);
 
-/* 422 with the list. */
+/* Replies 422 with the list of problems. */
 void fastapi_refuse(struct http_reply *reply, const json_t *detail);

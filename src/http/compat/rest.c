@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* /execute and /v2/execute, for clients of the Hermes REST engine (docs/compat-rest.md). A body
- * is checked the way that engine does it, put into the words of /v1/runs and run like any other
- * run. What the engine answers in-band (unknown language, bad limit, compile failure) is HTTP
- * 200 here too; its refusals are plain text. */
+/* /execute and /v2/execute, for clients of the Hermes REST engine (docs/compat-rest.md). The
+ * body is checked as that engine does, converted to a body of /v1/runs and run like any other
+ * run. Errors that the engine reports in its answer (unknown language, bad limit, compile
+ * failure) have status 200 here too; its refusals are plain text. */
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -21,14 +21,15 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+/* In bytes: how much of a bad language name is repeated, and what a log gets beside stderr. */
 enum { LANGUAGE_SHOWN = 128, LOG_EXTRA = 4096, STATUS_UNPROCESSABLE = 422 };
 
 static const char plain_text[] = "text/plain; charset=utf-8";
 
-/* The two routes differ in what they take and in the members of their answers. */
+/* The two routes differ in their fields and in the members of their answers. */
 enum form { FORM_CODE, FORM_FILES };
 
-/* Time limits of the engine; every other limit is the runtime's own. */
+/* Default time limits of the engine. All other defaults are the runtime's. */
 static const struct {
     const char *language;
     uint64_t wall_ms, cpu_ms;
@@ -39,18 +40,18 @@ static const struct {
     {"cpp", 5000, 4000},
 };
 
-/* Fields of `limits`. The engine's documentation calls one `process_limit`, its code does not
- * know that name; here both work. */
+/* Fields of `limits`. The engine's documentation says `process_limit`, its code expects
+ * `processes_limit`; both work here. */
 #define ROW(field, says, member, most, unit)                                                   \
     {                                                                                          \
         field, says, offsetof(struct run_limits, member), most, unit                           \
     }
 static const struct limit_field {
     const char *name;
-    const char *word; /* in messages */
+    const char *word; /* name in error messages */
     size_t offset;
     uint64_t max;   /* in the field's unit */
-    uint64_t scale; /* what one is in the member */
+    uint64_t scale; /* units of the member per unit of the field */
 } limit_fields[] = {
     ROW("time_limit", "time", wall_ms, 20, 1000),
     ROW("cpu_time_limit", "cpu time", cpu_ms, 20, 1000),
@@ -63,7 +64,7 @@ static const struct limit_field {
 };
 enum { LIMIT_FIELDS = sizeof(limit_fields) / sizeof(limit_fields[0]) };
 
-/* One request on its way. */
+/* One request in progress. */
 struct call {
     struct http_request *req;
     struct http_reply *reply;
@@ -83,13 +84,13 @@ static struct text text_of(const char *words)
     return (struct text){.data = words, .len = strlen(words)};
 }
 
-/* An answer in the engine's members. */
+/* An answer with the engine's members. */
 struct telling {
     enum form form;
     int code;
     struct text output, log;
     uint64_t ms;
-    const struct err *err; /* also told in the members of every other route; or NULL */
+    const struct err *err; /* also reported in the form of /v1 routes; or NULL */
 };
 
 static void write_text(struct json_text *t, const char *name, const struct text *text)
@@ -136,7 +137,7 @@ static int tell(struct call *c, const struct telling *telling)
     return 0;
 }
 
-/* An answer of the engine that is not a program's. */
+/* Answers with the engine's members when no program ran. */
 static int say(struct call *c, const char *output, const char *log)
 {
     return tell(
@@ -148,7 +149,8 @@ static void refuse(enum form form, struct http_reply *reply, const struct err *e
 {
     reply_error(reply, err);
     if (err->code == ERR_UNAUTHORIZED) {
-        /* HTTP says it, the engine's members say it, and so do those of every other route. */
+        /* Reported three times: as HTTP status, in the engine's members, and as /v1 routes do.
+         */
         cleanup_free char *log = xasprintf("Auth Error: %s", err->message);
         const struct telling telling = {
             .form = form, .code = reply->status, .log = text_of(log), .err = err};
@@ -186,7 +188,7 @@ static int check_string(
     return 0;
 }
 
-/* Absent and null are the same, as in the engine; fields without a row are ignored. */
+/* Absent and null mean the same, as in the engine. Unknown fields are ignored. */
 static int check_limits_types(const json_t *body, struct err *err)
 {
     const json_t *limits = json_object_get(body, "limits");
@@ -234,7 +236,7 @@ static int check_types(const json_t *body, enum form form, struct err *err)
     return r < 0 ? r : check_limits_types(body, err);
 }
 
-/* The engine's checks in its order, and between them the rest of ours on names. */
+/* The engine's checks in its order, with Hermes' own checks of names between them. */
 static int check_files(const json_t *body, struct err *err)
 {
     const json_t *files = json_object_get(body, "files");
@@ -261,7 +263,7 @@ static int check_files(const json_t *body, struct err *err)
                        json_string_value(entry));
 }
 
-/* The body in the words of POST /v1/runs; the caller owns it. */
+/* Converts the body to one of POST /v1/runs. The caller owns it. */
 static json_t *native_body(const json_t *body, enum form form)
 {
     json_t *language = json_object_get(body, "language");
@@ -294,8 +296,8 @@ static uint64_t least(size_t offset)
     return 1;
 }
 
-/* Fills in limits: the engine's defaults, then what the request names. Returns the field whose
- * value is not allowed, or NULL. What is less than a box can have becomes that. */
+/* Sets the engine's default limits, then those of the request. Returns the field with an
+ * invalid value, or NULL. A value below the minimum of a box becomes that minimum. */
 static const struct limit_field *set_limits(struct call *c)
 {
     struct run_limits *limits = &c->run.spec.limits;
@@ -336,7 +338,7 @@ static const char *hits_text(unsigned hits, char *out, size_t out_size)
     return out;
 }
 
-/* DEBUG=true: one line on the stage that the answer is about. */
+/* With DEBUG=true, adds a line about the stage that the answer describes. */
 static void add_debug_line(const struct call *c, const struct run_result *result,
     const struct stage_result *stage, struct buf *log)
 {
@@ -366,7 +368,7 @@ static int answer_result(struct call *c, const struct run_result *result)
         (void)buf_append_str(&log, "Compilation Error:\n");
     if (buf_append(&log, stage->err.data, stage->err.len) < 0)
         return state_full(c->err);
-    /* A compiler that failed by itself has said why; one that was stopped has not. */
+    /* A compiler that failed has written why. One that was stopped has not. */
     if (failed && stage->status != RUN_RUNTIME_ERROR)
         (void)buf_printf(&log, "%s\n", result->run.message);
     if (c->req->state->config.debug)
@@ -378,7 +380,7 @@ static int answer_result(struct call *c, const struct run_result *result)
                        .ms = failed ? 0 : (uint64_t)llround(result->run.usage.wall_ms)});
 }
 
-/* Runs it on this thread; a client that leaves cancels it. */
+/* Runs on this thread. The run is cancelled when the client leaves. */
 static int run_and_answer(struct call *c)
 {
     struct state *s = c->req->state;
@@ -409,8 +411,8 @@ static int run_and_answer(struct call *c)
     return r;
 }
 
-/* What is wrong with the language of the body, or NULL; the caller frees. A toolchain that is
- * not installed is no reason to try again later, as 503 would say. */
+/* What is wrong with the language, or NULL. The caller frees it. A missing toolchain is not a
+ * 503: trying again later would not help. */
 static char *language_problem(const struct call *c)
 {
     const json_t *language = json_object_get(c->body, "language");
@@ -425,14 +427,14 @@ static char *language_problem(const struct call *c)
     return NULL;
 }
 
-/* An answer about the request, not about a program. */
+/* Answers that the request itself is wrong. */
 static int say_problem(struct call *c, const char *problem)
 {
     cleanup_free char *log = xasprintf("%s%s", c->form == FORM_FILES ? "" : "Error: ", problem);
     return say(c, c->form == FORM_FILES ? "Unsupported runtime" : "", log);
 }
 
-/* What is left to check is answered in-band. */
+/* Reports the remaining problems in the answer, with status 200. */
 static int execute_checked(struct call *c)
 {
     cleanup_free char *problem = language_problem(c);
@@ -445,7 +447,7 @@ static int execute_checked(struct call *c)
     if (r < 0)
         return err_wrap(c->err, r, "Preparation Error");
     const struct limit_field *bad = set_limits(c);
-    json_decref(c->body); /* it may be large, and the run may wait */
+    json_decref(c->body); /* it may be large, and the run may wait in the queue */
     c->body = NULL;
     if (bad) {
         problem = xasprintf("%s limit invalid or exceeds max", bad->word);
@@ -464,7 +466,7 @@ static int execute(
     if (r == 0)
         r = check_types(c.body, form, err);
     if (r == -EINVAL && form == FORM_CODE) {
-        /* JSON, but not of the form that is needed: the engine tells the two apart here. */
+        /* Valid JSON of the wrong form. The engine distinguishes the two in /execute. */
         reply_text(reply, STATUS_UNPROCESSABLE, plain_text, err->message);
         r = 0;
     } else {

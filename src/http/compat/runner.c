@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The routes of the quartermaster code runner: decode, run, encode. They differ from /v1/runs
- * in shape only; the run itself goes the same way. Prebuilt images are not there yet: their
- * routes check what they are asked and then say so. */
+/* Routes of the quartermaster code runner: decode, run, encode. They differ from /v1/runs only
+ * in form. Prebuilt images do not exist yet: their routes check the request and then refuse it.
+ */
 
 #include "http/compat/runner.h"
 
@@ -22,7 +22,7 @@
 #include <sys/eventfd.h>
 
 enum {
-    METADATA_MAX = 1 << 20,
+    METADATA_MAX = 1 << 20, /* bytes */
     EXIT_TIMEOUT = -1,
     EXIT_KILLED = 128 + 9,
 };
@@ -69,7 +69,7 @@ int handle_runner_images(struct http_request *req, struct http_reply *reply, str
     return 0;
 }
 
-/* What a stage's end is as an exit status, as Docker and a shell would tell it. */
+/* The end of a stage as an exit status, as Docker and a shell report it. */
 static int exit_code_of(const struct stage_result *stage)
 {
     switch (stage->status) {
@@ -85,7 +85,7 @@ static int exit_code_of(const struct stage_result *stage)
     }
 }
 
-/* Output and, where there is one, our own line after it, as a JSON string. */
+/* Writes output as a JSON string, followed by a line of Hermes itself if there is one. */
 static void quote(struct json_text *t, const struct buf *output, const char *message)
 {
     char line[1024];
@@ -99,7 +99,7 @@ static void quote(struct json_text *t, const struct buf *output, const char *mes
     json_text_close(t);
 }
 
-/* What is told of a run. */
+/* What the answer says about a run. */
 struct telling {
     const struct stage_result *stage;
     const char *message;
@@ -125,8 +125,9 @@ static void write_telling(struct json_text *t, const void *context)
     json_text_add(t, "}");
 }
 
-/* The text of the metadata file when it is JSON, which then stands in the answer as it is: no
- * number loses a digit. NULL otherwise; the file is the program's, so anything may be in it. */
+/* Returns the text of the metadata file if it is valid JSON. The answer contains it unchanged,
+ * so no number loses digits. Otherwise NULL; the program wrote the file, so it may contain
+ * anything. */
 static const char *metadata_of(struct http_request *req, const struct run_result *result)
 {
     const struct run_file *file = run_files_find(&result->files, RUNNER_METADATA);
@@ -157,11 +158,11 @@ static int encode(struct http_request *req, const struct run_result *result, dou
 {
     bool ran = result->run.status != RUN_COMPILE_ERROR;
     const struct stage_result *stage = ran ? &result->run : &result->compile;
-    /* The original says nothing about time and memory; of the other limits it has none. */
+    /* The original says nothing when time or memory runs out. It has no other limits. */
     bool is_told = stage->status == RUN_OUTPUT_LIMIT ||
                    (!ran && (stage->limits_hit || stage->status == RUN_OK));
     int exit_code = exit_code_of(stage);
-    if (!ran && exit_code == 0) /* it ended well and made no program */
+    if (!ran && exit_code == 0) /* the compiler succeeded but made no program */
         exit_code = 1;
     const struct telling telling = {.stage = stage,
         .message = !is_told ? ""
@@ -178,7 +179,7 @@ static int encode(struct http_request *req, const struct run_result *result, dou
     return 0;
 }
 
-/* Runs the request on this thread; it is cancelled when its client leaves. */
+/* Runs the request on this thread. The run is cancelled when the client leaves. */
 static int run_request(struct http_request *req, struct runner_request *request,
     struct http_reply *reply, struct err *err)
 {
@@ -207,7 +208,7 @@ static int run_request(struct http_request *req, struct runner_request *request,
     return r;
 }
 
-/* The answer to a run whose time is over before it begins. */
+/* Answers a run whose timeout is 0 or less. */
 static int answer_late(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct run_result none;

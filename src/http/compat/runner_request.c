@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Bodies of the code runner: first everything that is wrong with the fields, as a list; then,
- * in the order of the original, what makes no sense as a whole; then a run_spec. Values that
- * the request leaves out come from the DEFAULT_* settings and give way to the maxima. */
+/* Decodes bodies of the code runner. First it lists everything that is wrong with the fields.
+ * Then it checks, in the original's order, whether the request as a whole makes sense, and
+ * makes a run_spec. Missing values come from the DEFAULT_* settings, bounded by the maxima. */
 
 #include "http/compat/runner.h"
 
@@ -18,11 +18,11 @@
 enum {
     CODE_MAX = 1 << 20, /* bytes of code and files together */
     FILES_MAX = 4000,
-    SHARES_PER_CORE = 1024,
-    /* The original bounds none of these; a box must. */
+    SHARES_PER_CORE = 1024, /* Docker's default for one container */
+    /* The original does not limit these; a box must. */
     PROCESSES = 256,
     OPEN_FILES = 1024,
-    OUTPUT_KB = 8 << 10,
+    OUTPUT_KB = 8 << 10, /* of each stream */
     MEMORY_MIN_MB = 4,
 };
 
@@ -63,7 +63,7 @@ static const struct field run_fields[RUN_FIELDS] = {
         .member_count = sizeof(spec_members) / sizeof(spec_members[0])},
 };
 
-/* What the steps work on. */
+/* State of one decoding. */
 struct decoding {
     const struct state *state;
     const struct config *config;
@@ -93,7 +93,7 @@ static bool has_nul(const json_t *text)
     return strlen(json_string_value(text)) != json_string_length(text);
 }
 
-/* The original's own variables carry code and files to its containers. */
+/* The reserved names are those by which the original passes code and files to containers. */
 static void check_environment(const struct decoding *d)
 {
     static const char *const reserved[] = {
@@ -117,7 +117,7 @@ static void check_environment(const struct decoding *d)
     }
 }
 
-/* "256m" into MiB, rounded up. 0 when the request names none or it is not valid. */
+/* Converts "256m" to MiB, rounded up. 0 when the request has none or it is invalid. */
 static uint64_t take_size(const struct decoding *d, size_t field, uint64_t least_mb,
     uint64_t most_mb, const char *setting)
 {
@@ -141,8 +141,8 @@ static uint64_t take_size(const struct decoding *d, size_t field, uint64_t least
     return 0;
 }
 
-/* Docker weighs boxes against each other by their shares; here 1024 of them are one core, which
- * holds on an idle machine too. 0 means Docker's default. */
+/* Docker uses shares as relative weights. Here 1024 shares are one core, also on an idle
+ * machine. 0 means Docker's default. */
 static uint64_t take_cores(const struct decoding *d)
 {
     const struct field_value *value = &d->values[RUN_SHARES];
@@ -172,7 +172,7 @@ static uint64_t take_timeout(struct decoding *d)
     return d->request->is_late ? 1 : (uint64_t)value->number * 1000;
 }
 
-/* A default, whoever chose it, is no reason to refuse a run. */
+/* Lowers limits to the maxima: a default must not make a run fail. */
 static void fit(struct run_limits *limits, const struct run_limits *defaults,
     const struct run_limits *maxima)
 {
@@ -184,8 +184,8 @@ static void fit(struct run_limits *limits, const struct run_limits *defaults,
     limits->disk_mb = smaller(limits->disk_mb, limits->memory_mb);
 }
 
-/* The files of a box live in its memory, as Docker's tmpfs does: disk_limit beyond mem_limit is
- * taken and ends at mem_limit. A disk_limit without mem_limit brings the memory it needs. */
+/* Files of a box live in its memory, as with Docker's tmpfs. A disk_limit above mem_limit is
+ * accepted, but ends at mem_limit. A disk_limit without mem_limit raises the memory. */
 static void take_limits(struct decoding *d)
 {
     const struct config *c = d->config;
@@ -251,8 +251,8 @@ static int take_files(struct decoding *d)
     return 0;
 }
 
-/* The sdk lies in the working directory, as in the original. Where the user has something of
- * the same name, that stands. */
+/* Adds the SDK to the working directory, as the original does. Files of the user with the same
+ * name win. */
 static void add_sdk(struct run_files *files, const struct run_files *sdk)
 {
     size_t own = files->count;
@@ -271,7 +271,7 @@ static void add_sdk(struct run_files *files, const struct run_files *sdk)
     }
 }
 
-/* The image by its name, or why it cannot be had: it is missing, or would have to be built. */
+/* Finds the image, or explains why there is none: unknown, or it would have to be built. */
 static int take_image(struct decoding *d)
 {
     const json_t *given = d->values[RUN_IMAGE].json;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Copies of sessions, and kept states of them, which are copies too. */
+/* Handlers for copies of sessions: forks, checkpoints and rollbacks. */
 
 #include "http/v1/sessions.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See events.h. The connection's thread waits in the history for the next event, in short naps
- * so that it sees its client leave, and sends a comment when nothing happened for a while. */
+/* See events.h. The connection's thread waits in the history for the next event. It wakes often
+ * enough to notice that its client has left, and sends a comment after a silence so that
+ * proxies keep the connection open. */
 
 #include "http/v1/events.h"
 
@@ -18,7 +19,7 @@ enum { NAP_MS = 200, COMMENT_MS = 15000 };
 struct reader {
     struct history_run *run;
     struct history_cursor cursor;
-    uint64_t spoke_ms; /* when something was sent last */
+    uint64_t spoke_ms; /* when the last bytes were sent */
     bool is_followed;
 };
 
@@ -65,7 +66,7 @@ void events_reply(struct http_request *req, struct history_run *run, uint64_t af
     reply->done = end_reading;
     reply->context = reader;
     reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
+    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
     reply_header(reply, "X-Run-Id", history_id(run));
 }
 
@@ -81,7 +82,7 @@ int handle_run_events(struct http_request *req, struct http_reply *reply, struct
     if (r < 0)
         return r;
     if (history_is_read(run, after_id)) {
-        reply->status = 204; /* tells a browser not to connect again */
+        reply->status = 204; /* a browser does not reconnect after 204 */
         history_unref(run);
         return 0;
     }

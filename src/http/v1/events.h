@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Events of a run as text/event-stream. */
+/* Sends the events of a run as text/event-stream. */
 
 #include "http/http.h"
 
-/* Makes the reply a stream of the events after after_id. Takes the reference. */
+/* Makes the reply a stream of the events after after_id. Takes the reference to the run. */
 void events_reply(struct http_request *req, struct history_run *run, uint64_t after_id,
     struct http_reply *reply);

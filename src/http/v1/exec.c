@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* POST /v1/sessions/{id}/exec and the answers of tools. A plain exec happens on the
- * connection's own thread, a streamed one on a thread of its own: a client that reads slowly
- * must not keep it from its deadlines. */
+/* POST /v1/sessions/{id}/exec and answers to tool calls. A plain exec runs on the connection's
+ * thread. A streamed exec runs on a thread of its own: a client that reads slowly must not
+ * delay its deadlines. */
 
 #include "base/alloc.h"
 #include "http/routes.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Takes the session while the client waits. */
+/* Takes the session, and gives up when the client leaves. */
 static int begin(struct http_request *req, struct session *s, const struct exec_spec *spec,
     int cancel_fd, struct http_reply *reply, struct err *err)
 {
@@ -26,8 +26,8 @@ static int begin(struct http_request *req, struct session *s, const struct exec_
     return r;
 }
 
-/* The result; where Hermes failed (r < 0) the answer has the shape of an error, and what there
- * is of the result. */
+/* Replies with the result. When Hermes failed (r < 0), the reply has an error status and
+ * contains what there is of the result. */
 static int reply_result(
     struct http_reply *reply, struct exec_result *result, int r, struct err *err)
 {

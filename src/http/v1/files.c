@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files of sessions: /v1/sessions/{id}/files and /archive. Bytes pass through in pieces on the
- * connection's thread; what is refused is refused before the body is read. */
+/* Files of sessions: /v1/sessions/{id}/files and /archive. Bytes pass in pieces through the
+ * connection's thread. Refusals come before the body is read. */
 
 #include "session/files.h"
 #include "base/alloc.h"
@@ -37,7 +37,7 @@ static int check_path(const char *path, size_t len, struct err *err)
     return problem ? bad_path(err, problem) : 0;
 }
 
-/* What follows /files/, decoded once and checked. */
+/* The path after /files/, percent-decoded once and checked. */
 static int path_of(
     const struct http_request *req, char path[PATH_MAX_BYTES + 1], struct err *err)
 {
@@ -60,7 +60,7 @@ static int path_of(
     return check_path(path, len, err);
 }
 
-/* The directory that ?path= names; "" without it. */
+/* The directory of ?path=, or "". */
 static int dir_of(const struct http_request *req, const char **ret, struct err *err)
 {
     size_t len;
@@ -98,7 +98,7 @@ static void describe(struct http_reply *reply, const struct session_file *file)
     reply_header(reply, "X-Hermes-Mode", text);
     if (gmtime_r(&when, &tm) && strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm))
         reply_header(reply, "Last-Modified", text);
-    /* What code made is not a page of this server's. */
+    /* A browser must not show a file from a box as a page of this server. */
     reply_header(reply, "Content-Disposition", "attachment");
 }
 

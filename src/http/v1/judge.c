@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* POST /v1/judge: decode, judge, encode; sync, async and streamed like /v1/runs, whose handlers
- * also tell the state of a judgement, cancel it and read its events. */
+/* POST /v1/judge: decode, judge, encode. It can be plain, async or streamed, as /v1/runs. The
+ * handlers of /v1/runs also return a judgement's state, cancel it and read its events. */
 
 #include "service/judge.h"
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static void keep_retry(struct http_reply *reply, const struct err *err)
         reply->retry_after_s = 0;
 }
 
-/* Judges now and answers with the result. */
+/* Judges on this thread and replies with the result. */
 static int judge_now(struct http_request *req, struct service_judgement *judgement,
     struct http_reply *reply, struct err *err)
 {
@@ -50,7 +50,7 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     return r;
 }
 
-/* Starts it and answers with its id, or with its events. */
+/* Starts the judgement and replies with its id or its events. */
 static int judge_later(struct http_request *req, struct service_judgement *judgement,
     bool stream, struct http_reply *reply, struct err *err)
 {

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { METRICS_MAX = 4 << 20 };
+enum { METRICS_MAX = 4 << 20 }; /* bytes of the text */
 
 int handle_root(struct http_request *req, struct http_reply *reply, struct err *err)
 {
@@ -28,7 +28,7 @@ int handle_root(struct http_request *req, struct http_reply *reply, struct err *
     return 0;
 }
 
-/* Docker is not needed; whether it is there is told for users of the code runner. */
+/* Hermes does not need Docker. Clients of the code runner read whether it is there. */
 static bool has_docker(const struct state *state)
 {
     struct stat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* /v1/runs: decode, run, encode. A plain run happens on the connection's own thread; async and
- * streamed ones on a thread of their own, and this connection becomes one of their readers. */
+/* /v1/runs: decode, run, encode. A plain run happens on the connection's thread. An async or
+ * streamed run gets a thread of its own, and a streaming connection reads its events. */
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -26,7 +26,7 @@ static void on_started(void *context)
     history_started(context);
 }
 
-/* Runs now and answers with the result. */
+/* Runs on this thread and replies with the result. */
 static int run_now(
     struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
 {
@@ -71,7 +71,7 @@ static int run_now(
     return r;
 }
 
-/* Starts it and answers with its id, or with its events. */
+/* Starts the run and replies with its id or its events. */
 static int run_later(struct http_request *req, struct json_run *run, bool stream,
     struct http_reply *reply, struct err *err)
 {

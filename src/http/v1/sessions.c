@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* /v1/sessions: live interpreters and shells. Who asks for another key's session hears what he
- * would of one that never was. http/v1/exec.c has what runs code in them. */
+/* /v1/sessions: live interpreters and shells. A session of another key is answered exactly like
+ * one that does not exist. exec.c has the handlers that run code. */
 
 #include "http/v1/sessions.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* GET /v1/sessions/{id}/pty: a terminal in a session, as a WebSocket. Both sides are strangers:
- * the client, and what runs on the terminal. Neither is waited for. No more is read from one
- * than the other has room for, so a talk holds a few pieces, whatever either side does.
+/* GET /v1/sessions/{id}/pty: a terminal in a session, as a WebSocket. Both sides are untrusted:
+ * the client, and the programs on the terminal. The server never blocks on either, and reads
+ * from one only what the other has room for. So a connection holds a few pieces of data at
+ * most.
  *
- * It happens on the connection's own thread. */
+ * It runs on the connection's own thread. */
 
 #include "session/terminal.h"
 #include "base/alloc.h"
@@ -27,16 +28,16 @@
 #include <wslay/wslay.h>
 
 enum {
-    PIECE = 16 << 10,          /* of output: one message */
-    INPUT_MAX = 16 << 10,      /* more than libwslay takes at a time */
-    MESSAGE_MAX = 1 << 20,     /* from the client; it is passed on in pieces */
-    QUEUE_MAX = 16,            /* messages to the client, pongs mostly */
-    LAST_OUTPUT_MAX = 1 << 20, /* taken after the end of the shell */
-    TICK_MS = 250,
-    TOUCH_MS = 1000,
-    LAST_MS = 5000,  /* for the client to take what is left */
-    CLOSE_MS = 2000, /* for the client to close */
-    REASON_MAX = 120,
+    PIECE = 16 << 10,          /* bytes of output per message */
+    INPUT_MAX = 16 << 10,      /* bytes; more than libwslay reads at a time */
+    MESSAGE_MAX = 1 << 20,     /* bytes of a client's message, which is passed on in pieces */
+    QUEUE_MAX = 16,            /* messages to the client, mostly pongs */
+    LAST_OUTPUT_MAX = 1 << 20, /* bytes read after the shell has ended */
+    TICK_MS = 250,             /* longest wait, so that deadlines are checked */
+    TOUCH_MS = 1000,           /* shortest time between two calls of session_touch() */
+    LAST_MS = 5000,            /* for the client to read the rest of the output */
+    CLOSE_MS = 2000,           /* for the client to answer the close frame */
+    REASON_MAX = 120,          /* bytes; a close frame has room for 123 */
 };
 
 struct talk {
@@ -44,21 +45,21 @@ struct talk {
     struct state *state;
     int fd;
     wslay_event_context_ptr ws;
-    uint8_t frame; /* opcode of the frame that comes, */
-    bool is_text;  /* and of the message that it is part of */
+    uint8_t frame; /* opcode of the current frame */
+    bool is_text;  /* the current message is a text message */
     uint64_t message_len;
     char control[TERMINAL_CONTROL_MAX + 1];
     size_t control_len;
-    char input[INPUT_MAX]; /* to the terminal */
+    char input[INPUT_MAX]; /* waits to be written to the terminal */
     size_t input_at, input_len;
-    size_t last_bytes;               /* of output, after the end */
-    struct terminal_silence silence; /* of the client */
-    uint64_t touched_ms;             /* when the session was last told that it is used */
-    uint64_t until_ms;               /* of the end, or of the closing; 0 before */
-    bool is_broken;                  /* the client is gone */
-    bool is_silent; /* the terminal is closed on the other side; it may be opened again */
-    bool has_ended; /* the shell has, */
-    bool is_told;   /* and the client knows */
+    size_t last_bytes; /* bytes of output since the shell ended */
+    struct terminal_silence silence;
+    uint64_t touched_ms; /* when session_touch() was last called */
+    uint64_t until_ms;   /* end of LAST_MS or CLOSE_MS; 0 before */
+    bool is_broken;      /* the client is gone */
+    bool is_silent;      /* no process has the terminal open now; it may be opened again */
+    bool has_ended;      /* the shell has ended */
+    bool is_told;        /* the client was sent its exit code */
     bool is_closing;
     int exit_code;
 };
@@ -68,7 +69,7 @@ static bool has_input(const struct talk *t)
     return t->input_at < t->input_len;
 }
 
-/* Whether the client may say more: there is room for it, and for our answers. */
+/* Whether to read from the client: there is room for its input and for our answers. */
 static bool is_listening(const struct talk *t)
 {
     return !has_input(t) && wslay_event_get_queued_msg_count(t->ws) < QUEUE_MAX;
@@ -133,7 +134,7 @@ static void on_frame(wslay_event_context_ptr ws,
         t->control_len = 0;
         t->message_len = 0;
     }
-    /* libwslay looks at each frame alone, as long as it does not keep them. */
+    /* Without buffering, libwslay checks the length of single frames only, not of messages. */
     if (!wslay_is_ctrl_frame(arg->opcode))
         t->message_len += arg->payload_length;
     if (t->message_len > MESSAGE_MAX)
@@ -150,7 +151,7 @@ static void on_chunk(wslay_event_context_ptr ws,
         t->input_len += arg->data_length;
         touch(t);
     } else if (is_data && !t->is_text) {
-        t->is_broken = true; /* cannot be: we do not listen while there is input left */
+        t->is_broken = true; /* impossible: the server does not read while input is left */
     } else if (is_data) {
         size_t room = sizeof(t->control) - t->control_len;
         size_t len = arg->data_length < room ? arg->data_length : room;
@@ -183,8 +184,8 @@ static int queue(struct talk *t, uint8_t opcode, const char *data, size_t len)
     return wslay_event_queue_msg(t->ws, &message);
 }
 
-/* Passes what the client typed on to the terminal, as far as that takes it. What it refuses for
- * good is lost, as on any terminal that is closed. */
+/* Writes the client's input to the terminal as far as it accepts it. Input that it refuses for
+ * good is lost, as on any closed terminal. */
 static void pass_input(struct talk *t)
 {
     while (has_input(t)) {
@@ -199,8 +200,8 @@ static void pass_input(struct talk *t)
     t->input_at = t->input_len = 0;
 }
 
-/* The shell has ended and its output is taken. The closing waits until that is sent: libwslay
- * sends it before everything else. */
+/* The shell has ended and its output was read. Sends the exit code first and closes in a later
+ * call: libwslay sends a close frame before all other messages. */
 static void tell_end(struct talk *t)
 {
     char text[64];
@@ -214,7 +215,7 @@ static void tell_end(struct talk *t)
     (void)queue(t, WSLAY_TEXT_FRAME, text, (size_t)len);
 }
 
-/* Takes a piece of output, if the one before has gone. */
+/* Reads a piece of output when the one before was sent. */
 static void pass_output(struct talk *t)
 {
     char bytes[PIECE];
@@ -242,18 +243,19 @@ static void keep_time(struct talk *t)
         close_talk(t, WSLAY_CODE_GOING_AWAY, "the server stops");
     if (t->is_closing && now >= t->until_ms)
         t->is_broken = true;
-    if (t->has_ended && !t->is_closing && now >= t->until_ms) /* he does not take the rest */
+    /* The client does not read the rest. */
+    if (t->has_ended && !t->is_closing && now >= t->until_ms)
         close_talk(t, WSLAY_CODE_NORMAL_CLOSURE, "the shell has ended");
     enum terminal_verdict verdict = terminal_judge(&t->silence, is_listening(t), now);
     if (verdict == TERMINAL_GIVE_UP)
         t->is_broken = true;
-    /* While something is on its way to him, that asks as well as a ping does. */
+    /* A message on its way to the client checks the connection as well as a ping does. */
     if (verdict == TERMINAL_PING && !t->is_closing &&
         wslay_event_get_queued_msg_count(t->ws) == 0)
         (void)queue(t, WSLAY_PING, "", 0);
 }
 
-/* Waits until one of the three has something, or can take something. */
+/* Waits until the client, the terminal or the shell has something to handle. */
 static void wait_for(struct talk *t)
 {
     bool is_full = wslay_event_get_queued_msg_count(t->ws) > 0;
@@ -267,11 +269,11 @@ static void wait_for(struct talk *t)
         {.fd = t->has_ended ? -1 : t->terminal->socket, .events = POLLIN},
     };
     int n = poll(fds, 3, TICK_MS);
-    t->is_silent = t->is_silent && n > 0; /* looked at again with each tick */
+    t->is_silent = t->is_silent && n > 0; /* try again after each tick */
     if (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP))
         t->is_broken = true;
     if (fds[1].revents & POLLHUP && !(fds[1].revents & POLLIN) && has_input(t))
-        t->input_at = t->input_len; /* nobody is there to read it */
+        t->input_at = t->input_len; /* no process reads from the terminal any more */
     if (fds[2].revents && terminal_has_ended(t->terminal, &t->exit_code)) {
         t->has_ended = true;
         t->input_at = t->input_len = 0;
@@ -290,7 +292,7 @@ static void converse(struct talk *t)
     while (goes_on(t)) {
         wait_for(t);
         if (!t->is_broken && wslay_event_recv(t->ws) < 0 && !t->is_broken) {
-            /* Against the rules: the closing is queued. */
+            /* Protocol violation: libwslay has queued a close frame. */
             (void)wslay_event_send(t->ws);
             break;
         }
@@ -304,8 +306,8 @@ static void converse(struct talk *t)
         raw_linger(t->fd);
 }
 
-/* Of a connection over TCP. Without the second one the kernel would go on for a quarter of an
- * hour to send to a client that vanished; it is how that is noticed while we do not listen. */
+/* For TCP connections. Without TCP_USER_TIMEOUT Linux would try for a quarter of an hour to
+ * send to a client that vanished. It also detects that while the server does not read. */
 static const struct {
     int name;
     int value;

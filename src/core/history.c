@@ -28,6 +28,7 @@ enum {
     RUN_COST = 1024, /* what a run without answer weighs */
     STORE_EVERY_MS = 10000,
     LARGE_MS = 60000,
+    SMALL_EVENT = 128 << 10,
     STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
 };
 
@@ -407,21 +408,30 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Adds an event; the lock is held. Where finished runs leave no room for it, the run's own
- * oldest events go. */
-static void add_event(struct history_run *run, const char *name, const char *data)
+/* Where finished runs leave no room for an event, the run's own oldest go; a large one, which a
+ * value to show can be, goes itself: the answer will have it. */
+static void shed_events(struct history_run *run)
 {
     struct history *h = run->history;
+    size_t before = run->events.bytes;
+    make_room(h, run);
+    uint64_t excess =
+        h->bytes > h->options.memory_bytes ? h->bytes - h->options.memory_bytes : 0;
+    while (before - run->events.bytes < excess && run_events_shed(&run->events))
+        ;
+    if (before - run->events.bytes < excess && run->events.bytes > SMALL_EVENT)
+        run_events_drop(&run->events);
+    count(run, (int64_t)run->events.bytes - (int64_t)before);
+}
+
+/* Adds an event; the lock is held. */
+static void add_event(struct history_run *run, const char *name, const char *data)
+{
     size_t before = run->events.bytes;
     run_events_add(&run->events, name, data);
     if (run->is_listed) {
         count(run, (int64_t)run->events.bytes - (int64_t)before);
-        make_room(h, run);
-        for (bool sheds = true; sheds && h->bytes > h->options.memory_bytes;) {
-            before = run->events.bytes;
-            sheds = run_events_shed(&run->events);
-            count(run, (int64_t)run->events.bytes - (int64_t)before);
-        }
+        shed_events(run);
     }
     (void)pthread_cond_broadcast(&run->changed);
 }

@@ -315,6 +315,40 @@ static void a_large_answer_stays_counted(void **state)
     ledger_free(l);
 }
 
+/* Events of runs that go on are bounded with the rest, however large one of them is. */
+static void events_of_running_ones_are_bounded_too(void **state)
+{
+    enum { MAX = 1 << 20, LARGE = 700 << 10 };
+    struct history *h = make(NULL, MAX);
+    struct history_run *runs[8];
+    struct err err = {0};
+    char *large = xcalloc(LARGE, 1);
+    uint64_t bytes;
+    size_t count;
+    memset(large, '1', LARGE - 1);
+    for (int i = 0; i < 8; i++) {
+        cleanup_free char *id = xasprintf("run_%d", i);
+        assert_int_equal(
+            history_add(h, id, owner("a"), RUN_STREAMED, ENCODE_UTF8, &runs[i], &err), 0);
+        history_event(runs[i], "display", large);
+        history_output(runs[i], STREAM_STDOUT, "x", 1);
+        history_get_size(h, &count, &bytes);
+        assert_in_range(bytes, LARGE, MAX); /* the control: the first one is there */
+    }
+    for (int i = 0; i < 8; i++) {
+        struct history_cursor cursor = {0};
+        struct buf out;
+        buf_init(&out, 2 * MAX);
+        assert_int_equal(history_read(runs[i], &cursor, 10, &out), 1);
+        assert_non_null(strstr(out.data, i == 0 ? "event: display" : "no longer kept"));
+        buf_done(&out);
+        finish(runs[i], "{}");
+        history_unref(runs[i]);
+    }
+    history_free(h);
+    free(large);
+}
+
 /* A reader gets a large answer in pieces. */
 static void the_end_comes_in_pieces(void **state)
 {
@@ -553,6 +587,7 @@ int main(void)
         cmocka_unit_test(nobodys_results_go_because_of_anothers),
         cmocka_unit_test(tiny_results_of_one_owner_leave_those_of_others),
         cmocka_unit_test(a_large_answer_stays_counted),
+        cmocka_unit_test(events_of_running_ones_are_bounded_too),
         cmocka_unit_test(the_end_comes_in_pieces),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),

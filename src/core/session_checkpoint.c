@@ -133,11 +133,20 @@ int session_checkpoint_delete(struct session *s, const char *name, struct err *e
 
 /* The session gets the copy's box and all that goes with it; the copy, which is about to be
  * deleted, gets what the session had. Both are held. */
+/* The buffers of a channel are counted in the purse of their own session, so they are never
+ * exchanged. Both sessions are idle: nothing of a frame is in them. */
+static void renew_channel(struct session *s)
+{
+    channel_done(&s->channel);
+    channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
+}
+
 static void exchange(struct session *s, struct session *copy)
 {
     (void)pthread_mutex_lock(&s->lock);
     SWAP(s->box, copy->box);
-    SWAP(s->channel, copy->channel);
+    renew_channel(s);
+    renew_channel(copy);
     SWAP(s->share, copy->share);
     SWAP(s->promised, copy->promised);
     SWAP(s->charged_ns, copy->charged_ns);

@@ -212,7 +212,7 @@ int service_admit(struct service *service, int owner, const struct admit_need *n
 {
     int r = admit_begin(service->admit, owner, need, ret, ret_retry_s, err);
     if (r == 0 && ret->wake_fd >= 0)
-        sessions_make_room(service->sessions);
+        sessions_make_room(service->sessions, (unsigned)service->config.max_sessions);
     return r;
 }
 
@@ -404,13 +404,14 @@ static void watch_memory(struct service *s)
     char *rest;
     uint64_t resident = 0;
     size_t peak = ledger_peak(s->ledger);
-    if (peak > ledger_sum(s->ledger) + TRIM_BYTES)
-        (void)malloc_trim(0);
     if (fs_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) > 0) {
         (void)strtoull(text, &rest, 10); /* the whole address space */
         resident = strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
     }
-    ledger_shut(s->ledger, resident > s->memory_max / 8 * 7);
+    bool is_large = resident > s->memory_max / 8 * 7;
+    if (is_large || peak > ledger_sum(s->ledger) + TRIM_BYTES)
+        (void)malloc_trim(0);
+    ledger_shut(s->ledger, is_large);
 }
 
 void service_tick(struct service *service)

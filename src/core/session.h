@@ -47,8 +47,9 @@ void sessions_free(struct sessions *all);
 /* About once a second: notices death, lets sessions expire, forgets dead ones. */
 void sessions_tick(struct sessions *all);
 
-/* Ends idle sessions that hold what a waiting run of another key has a right to. */
-void sessions_make_room(struct sessions *all);
+/* Ends at most so many idle sessions that hold what a waiting run of another key has a right
+ * to. Each may take two seconds. */
+void sessions_make_room(struct sessions *all, unsigned most);
 
 /* Execs under way are ended without grace from now on. */
 void sessions_stop(struct sessions *all);

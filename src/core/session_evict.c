@@ -72,11 +72,11 @@ static uint64_t *excess_new(const struct sessions *all)
     return xcalloc(all->service->keys.count + 1, sizeof(uint64_t));
 }
 
-void sessions_make_room(struct sessions *all)
+void sessions_make_room(struct sessions *all, unsigned most)
 {
     struct admit *admit = all->service->admit;
     cleanup_free uint64_t *excess = excess_new(all);
-    for (unsigned i = 0; i < TRIES; i++) {
+    for (unsigned i = 0; i < most; i++) {
         if (!admit_find_excess(admit, -1, NULL, excess) || !evict_one(all, excess))
             return;
     }

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/memory_plan.h"
 #include "core/session_terminal.h"
 
 #include <errno.h>
@@ -102,6 +103,16 @@ static unsigned connection_limit(const struct service *service)
     return (unsigned)room;
 }
 
+/* Bounds what the kernel keeps for a client that does not read, or that sends ahead: without
+ * this it is up to ten megabytes a connection, which nobody counts (core/memory_plan.c).
+ * Sockets that are accepted inherit it. */
+static void bound_buffers(int listen_fd)
+{
+    const int bytes = SOCKET_BUFFER; /* the kernel doubles it */
+    (void)setsockopt(listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(listen_fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
 /* The library closes what is past its own limit without a word; ours is in connection.c. */
 static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
 {
@@ -128,6 +139,7 @@ int server_start(struct server **ret, struct service *service, const int *listen
     service->terminals_max = terminals_max(&service->config, limit);
     int r = connections_open(&server->connections, service, limit, err);
     for (unsigned i = 0; r == 0 && i < count; i++) {
+        bound_buffers(listen_fds[i]);
         server->daemons[i] = start_daemon(server, listen_fds[i]);
         if (server->daemons[i])
             server->count++;

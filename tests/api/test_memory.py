@@ -393,10 +393,10 @@ def memory_group(server):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: control groups")
 def test_the_server_has_a_group_of_its_own(keyed):
-    server = keyed(HERMES_SERVER_MEMORY_MB="1500")
+    server = keyed(HERMES_SERVER_MEMORY_MB="3000")
     group, file = memory_group(server)
     assert re.fullmatch("hermes-[0-9a-f]{32}", group.name)
-    assert int((group / file).read_text()) == 1500 << 20
+    assert int((group / file).read_text()) == 3000 << 20
     procs = set(map(int, (group / "cgroup.procs").read_text().split()))
     assert procs == {server.child("hermes-server")}  # neither boxes nor the spawner
     os.kill(server.child("hermes-server"), signal.SIGKILL)  # the next one is in it again

@@ -33,8 +33,22 @@ PR_SET_CHILD_SUBREAPER = 36
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: zygotes, control groups")
 
 
+OTHERS = set()
+
+
+def own():
+    """Our children, without those of other tests."""
+    return set(children(os.getpid())) - OTHERS
+
+
+def descendants_of_ours():
+    return [pid for child in own() for pid in [child, *descendants(child)]]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def heir():
+    """Orphans become ours. Servers of other tests, which live in the same process, are left alone."""
+    OTHERS.update(children(os.getpid()))
     libc = ctypes.CDLL(None)
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield
@@ -52,17 +66,17 @@ def inject():
 
 def reap():
     """Whether nobody is left below us; the dead are taken notice of."""
-    try:
-        while os.waitpid(-1, os.WNOHANG | 0x40000000)[0]:  # __WALL
+    for pid in own():
+        try:
+            os.waitpid(pid, os.WNOHANG | 0x40000000)  # __WALL
+        except ChildProcessError:
             pass
-    except ChildProcessError:
-        return True
-    return False
+    return not own()
 
 
 def end_all():
     """Who should not be there any more would stay for good."""
-    left = [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+    left = [(pid, name_of(pid)) for pid in descendants_of_ours()]
     for pid, _ in left:
         os.kill(pid, signal.SIGKILL)
     return left
@@ -126,7 +140,7 @@ class Scene:
 
 
 def sleeps():
-    return any(name_of(pid) == "sleep" for pid in descendants(os.getpid()))
+    return any(name_of(pid) == "sleep" for pid in descendants_of_ours())
 
 
 def sites_of(inject, kind):
@@ -140,7 +154,7 @@ def sites_of(inject, kind):
 
     assert wait_until(sleeps, 60)
     scene.close()
-    assert wait_until(reap, 60), descendants(os.getpid())
+    assert wait_until(reap, 60), descendants_of_ours()
     sites, cloned, ended, after = [], False, False, 0
     for line in log.read_text().splitlines():
         role, number, n = line.split()
@@ -199,8 +213,8 @@ def test_killed_at_any_moment(inject):
 
             def is_over():
                 reap()
-                return set(children(os.getpid())) <= {p.pid for p in busy}
-            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+                return own() <= {p.pid for p in busy}
+            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants_of_ours()]
             scene.close()
     finally:
         end_all()
@@ -244,13 +258,10 @@ def test_killed_with_zygotes_and_sessions():
             os.kill(spawner, signal.SIGKILL)
 
             def is_over():
-                try:
-                    while os.waitpid(-1, os.WNOHANG)[0] not in (0, server.process.pid):
-                        pass
-                except ChildProcessError:
-                    return False
-                return children(os.getpid()) == [server.process.pid]
-            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+                for pid in own() - {server.process.pid}:
+                    os.waitpid(pid, os.WNOHANG)
+                return own() == {server.process.pid}
+            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants_of_ours()]
             assert wait_until(lambda: server.child("hermes-spawn") not in (None, spawner), 20)
             for thread in threads:
                 thread.join()

@@ -27,7 +27,7 @@ struct run_store;
  * internal_error, no answer. A file that is not a database is moved aside (NAME.bad). */
 int run_store_open(struct run_store **ret, const char *path, struct err *err);
 
-/* Writes what is pending and closes. */
+/* Writes what is pending, removes what is to expire, and closes. */
 void run_store_close(struct run_store *store);
 
 /* Writes now; ERR_NO_SPACE when the disk is full. */
@@ -49,8 +49,8 @@ void run_row_release(struct run_row *row); /* of one that run_store_get() made *
 /* Also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);
 
-/* Removes what finished before that time, then, until all answers together have at most
- * max_bytes, the oldest of whichever owner has most. */
+/* Has the writer remove what finished before that time, then, until all answers together have
+ * at most max_bytes, the oldest of whichever owner has most. Does not wait for it. */
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes);
 
 /* How many writes failed so far, and why the last one did. */

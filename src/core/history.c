@@ -336,14 +336,14 @@ static struct answer *lost_answer(const char *id)
 static int find_stored(struct history *h, const char *id, struct history_owner owner,
     struct history_run **ret, struct err *err)
 {
+    const struct run_asker asker = {
+        .name = owner.name, .ledger = h->options.ledger, .index = owner.index};
     struct run_row row;
-    int r = h->options.store
-                ? run_store_get(h->options.store, id, h->options.ledger, owner.index, &row)
-                : -ENOENT;
+    int r = h->options.store ? run_store_get_own(h->options.store, id, &asker, &row) : -ENOENT;
     if (r < 0)
         return r == -ENOMEM ? no_memory(err) : not_found(err);
     bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
-    if (str_eq(row.owner, owner.name) && row.finished_ms && !expired) {
+    if (row.finished_ms && !expired) {
         struct history_run *run = run_new(h, id, owner.name);
         run->is_over = run->from_store = true;
         run->status = RUN_INTERNAL_ERROR;

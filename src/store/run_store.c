@@ -42,7 +42,7 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
                 " status=?3, finished_ms=?5, answer=?6, size=?7",
     [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid"
-                " FROM runs WHERE id=?1",
+                " FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
     [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
     [SQL_SHARES] = "SELECT owner, SUM(size + " ROW_COST ") AS share FROM runs"
                    " WHERE finished_ms > 0 GROUP BY owner ORDER BY share DESC",
@@ -498,11 +498,14 @@ void run_store_put_later(
 }
 
 /* Looks through rows that are not written yet; the list lock is held. */
-static int find_pending(const struct pending *p, const char *id, struct run_row *ret)
+static int find_pending(
+    const struct pending *p, const char *id, const char *name, struct run_row *ret)
 {
     for (; p; p = p->next) {
         if (p->is_removed || strcmp(p->row.id, id) != 0)
             continue;
+        if (name && strcmp(p->row.owner, name) != 0)
+            return -ENOENT;
         if (p->row.answer && !answer_use(p->row.answer))
             return -ENOMEM;
         *ret = (struct run_row){.id = xstrdup(id),
@@ -538,14 +541,15 @@ static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *
 
 /* The database's lock is held. */
 static int find_written(
-    struct run_store *s, const char *id, struct ledger *ledger, int owner, struct run_row *ret)
+    struct run_store *s, const char *id, const struct run_asker *asker, struct run_row *ret)
 {
     sqlite3_stmt *sql = s->sql[SQL_GET];
     struct answer *answer = NULL;
     (void)sqlite3_bind_text(sql, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(sql, 2, asker->name, -1, SQLITE_STATIC); /* NULL is fine */
     int r = sqlite3_step(sql) == SQLITE_ROW ? 0 : -ENOENT;
     if (r == 0 && sqlite3_column_type(sql, 4) != SQLITE_NULL)
-        r = read_answer(s, sqlite3_column_int64(sql, 5), ledger, owner, &answer);
+        r = read_answer(s, sqlite3_column_int64(sql, 5), asker->ledger, asker->index, &answer);
     if (r == 0)
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)),
@@ -554,23 +558,31 @@ static int find_written(
             .finished_ms = sqlite3_column_int64(sql, 3),
             .answer = answer};
     (void)sqlite3_reset(sql);
+    (void)sqlite3_clear_bindings(sql);
+    return r;
+}
+
+int run_store_get_own(
+    struct run_store *store, const char *id, const struct run_asker *asker, struct run_row *ret)
+{
+    (void)pthread_mutex_lock(&store->list_lock);
+    int r = find_pending(store->first, id, asker->name, ret);
+    if (r == -ENOENT)
+        r = find_pending(store->writing, id, asker->name, ret);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (r != -ENOENT)
+        return r;
+    (void)pthread_mutex_lock(&store->db_lock);
+    r = find_written(store, id, asker, ret);
+    (void)pthread_mutex_unlock(&store->db_lock);
     return r;
 }
 
 int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
     struct run_row *ret)
 {
-    (void)pthread_mutex_lock(&store->list_lock);
-    int r = find_pending(store->first, id, ret);
-    if (r == -ENOENT)
-        r = find_pending(store->writing, id, ret);
-    (void)pthread_mutex_unlock(&store->list_lock);
-    if (r != -ENOENT)
-        return r;
-    (void)pthread_mutex_lock(&store->db_lock);
-    r = find_written(store, id, ledger, owner, ret);
-    (void)pthread_mutex_unlock(&store->db_lock);
-    return r;
+    const struct run_asker anybody = {.ledger = ledger, .index = owner};
+    return run_store_get_own(store, id, &anybody, ret);
 }
 
 static void remove_pending(struct pending *p, const char *id)

@@ -44,6 +44,17 @@ void run_store_put_later(
  * of which the row is a user then. */
 int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
     struct run_row *ret);
+
+/* Who asks for a row, and in whose name its answer is counted. */
+struct run_asker {
+    const char *name; /* of the key; NULL: anybody */
+    struct ledger *ledger;
+    int index; /* in the ledger */
+};
+
+/* The same, but -ENOENT for a row of another, of which nothing is read or counted. */
+int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
+    struct run_row *ret);
 void run_row_release(struct run_row *row); /* of one that run_store_get() made */
 
 /* Also one that is not written yet. */

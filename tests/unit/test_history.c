@@ -670,6 +670,32 @@ static void what_is_read_from_the_store_is_counted(void **state)
     ledger_free(l);
 }
 
+/* An answer that does not fit tells its owner so. Anybody else hears the same as of an id that
+ * is not there. */
+static void nothing_is_read_for_another_owner(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct ledger *l = ledger_new(50000, 2);
+    struct run_store *store;
+    struct history_run *run;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    struct history *h = history_new(&(struct history_options){
+        .store = store, .ledger = l, .ttl_ms = 60000, .max_bytes = 1 << 20});
+    put(store, "large", "a", 100000, 1);
+    const struct history_owner a = {.name = "a", .index = 0}, b = {.name = "b", .index = 1};
+    assert_true(history_find(h, "large", a, &run, &err) < 0);
+    assert_int_equal(err.code, ERR_UNAVAILABLE); /* the control */
+    err = (struct err){0};
+    assert_true(history_find(h, "large", b, &run, &err) < 0);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_int_equal(ledger_peak(l), 0);
+    history_free(h);
+    run_store_close(store);
+    ledger_free(l);
+}
+
 static void a_broken_database_is_moved_aside(void **state)
 {
     CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
@@ -708,6 +734,7 @@ int main(void)
         cmocka_unit_test(many_rows_go_in_few_statements),
         cmocka_unit_test(who_lets_rows_expire_does_not_wait),
         cmocka_unit_test(what_is_read_from_the_store_is_counted),
+        cmocka_unit_test(nothing_is_read_for_another_owner),
         cmocka_unit_test(a_broken_database_is_moved_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,7 +290,11 @@ static int count_body(struct http_request *req, struct err *err)
     purse_hand_to(&req->purse, req->owner);
     if (req->sink.done || !req->body.len)
         return 0;
-    struct err ignored = {0}; /* the handler reports parse errors in its own form */
+    if (req->route->body == BODY_NONE) { /* nobody will read it */
+        buf_done(&req->body);
+        return 0;
+    }
+    struct err ignored = {0}; /* the handler says what is wrong, in its own form */
     (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
     return purse_take(&req->purse, bytes + req->body.len) ? 0 : state_full(err);
 }

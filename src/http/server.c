@@ -12,6 +12,7 @@
 #include "http/raw_reply.h"
 #include "http/request.h"
 #include "session/terminal.h"
+#include "state/memory_plan.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -104,8 +105,17 @@ static unsigned connection_limit(const struct state *state)
     return (unsigned)room;
 }
 
-/* The library silently closes connections above its own limit, so it gets none. connection.c
- * has ours. */
+/* Bounds what the kernel keeps for a client that does not read, or that sends ahead: without
+ * this it is up to ten megabytes a connection, which nobody counts (state/memory_plan.c).
+ * Sockets that are accepted inherit it. */
+static void bound_buffers(int listen_fd)
+{
+    const int bytes = SOCKET_BUFFER; /* the kernel doubles it */
+    (void)setsockopt(listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(listen_fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+/* The library closes what is past its own limit without a word; ours is in connection.c. */
 static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
 {
     const unsigned no_limit = INT_MAX;
@@ -131,6 +141,7 @@ int server_start(struct server **ret, struct state *state, const int *listen_fds
     state->terminals_max = terminals_max(&state->config, limit);
     int r = connections_open(&server->connections, state, limit, err);
     for (unsigned i = 0; r == 0 && i < count; i++) {
+        bound_buffers(listen_fds[i]);
         server->daemons[i] = start_daemon(server, listen_fds[i]);
         if (server->daemons[i])
             server->count++;

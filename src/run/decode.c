@@ -14,8 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most items of a list (files, arguments, variables), and most globs to collect. */
-enum { LIST_MAX = 4096, GLOBS_MAX = 256 };
+enum {
+    LIST_MAX = 4096,
+    GLOBS_MAX = 256,
+    WORD_MAX = 128 << 10, /* of an argument or variable: more the kernel does not take */
+};
 
 void json_run_done(struct json_run *run)
 {
@@ -84,7 +87,13 @@ static int get_content(struct decoding *d, const char *field, const json_t *valu
     return r < 0 ? err_field(d->err, field, "%s is not valid base64", field) : 0;
 }
 
-/* Appends a list of strings to *ret. */
+static int too_long(struct decoding *d)
+{
+    return err_set(d->err, ERR_TOO_LARGE, E2BIG,
+        "arguments and variables are too long for a program; give them as files or stdin");
+}
+
+/* A list of strings into *ret. */
 static int get_list(
     struct decoding *d, const char *field, const json_t *value, size_t max, struct strv *ret)
 {
@@ -98,6 +107,8 @@ static int get_list(
         (void)snprintf(name, sizeof(name), "%s[%zu]", field, i);
         if (get_text(d, name, json_array_get(value, i), &text) < 0)
             return -EINVAL;
+        if (json_string_length(json_array_get(value, i)) > WORD_MAX)
+            return too_long(d);
         strv_add(ret, text);
     }
     return 0;
@@ -237,6 +248,8 @@ static int take_env(struct decoding *d, const char *field, const json_t *value)
             run_env_problem(key, json_string_value(item), json_string_length(item));
         if (why)
             return err_field(d->err, name, "%s", why);
+        if (json_string_length(item) > WORD_MAX)
+            return too_long(d);
         strv_add_owned(&d->run->spec.env, xasprintf("%s=%s", key, json_string_value(item)));
     }
     return 0;

@@ -367,13 +367,14 @@ static void watch_memory(struct state *s)
     char *rest;
     uint64_t resident = 0;
     size_t peak = ledger_peak(s->ledger);
-    if (peak > ledger_sum(s->ledger) + TRIM_BYTES)
-        (void)malloc_trim(0);
     if (fs_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) > 0) {
         (void)strtoull(text, &rest, 10); /* skips the size of the address space */
         resident = strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
     }
-    ledger_shut(s->ledger, resident > s->memory_max / 8 * 7);
+    bool is_large = resident > s->memory_max / 8 * 7;
+    if (is_large || peak > ledger_sum(s->ledger) + TRIM_BYTES)
+        (void)malloc_trim(0);
+    ledger_shut(s->ledger, is_large);
 }
 
 void service_tick(struct state *state)

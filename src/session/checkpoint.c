@@ -133,13 +133,22 @@ int session_checkpoint_delete(struct session *s, const char *name, struct err *e
         (b) = kept_;                                                                           \
     } while (0)
 
+/* The buffers of a channel are counted in the purse of their own session, so they are never
+ * exchanged. Both sessions are idle: nothing of a frame is in them. */
+static void renew_channel(struct session *s)
+{
+    channel_done(&s->channel);
+    channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
+}
+
 /* Gives the session the copy's box and all state that belongs to the box. The copy, which will
  * be deleted, gets the session's. The caller holds both. */
 static void exchange(struct session *s, struct session *copy)
 {
     (void)pthread_mutex_lock(&s->lock);
     SWAP(s->box, copy->box);
-    SWAP(s->channel, copy->channel);
+    renew_channel(s);
+    renew_channel(copy);
     SWAP(s->share, copy->share);
     SWAP(s->promised, copy->promised);
     SWAP(s->charged_ns, copy->charged_ns);

@@ -20,7 +20,8 @@ enum {
     TOOL_CALLS_DEFAULT = 50, /* per exec */
     TOOL_CALLS_MAX = 10000,
     TOOL_TIMEOUT_DEFAULT_MS = 300000,
-    TOOL_NAME_MAX = 64, /* bytes */
+    TOOL_NAME_MAX = 64,
+    ENV_MAX = 64 << 10, /* bytes of variables */
 };
 
 static int get_number(
@@ -85,6 +86,15 @@ static int get_name(const json_t *body, struct session_spec *ret, struct err *er
     return 0;
 }
 
+/* They are kept for as long as the session is remembered. */
+static size_t words_size(const struct strv *words)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < words->count; i++)
+        size += strlen(words->items[i]) + 1;
+    return size;
+}
+
 int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
     const struct config *config, struct session_spec *ret, struct err *err)
 {
@@ -110,6 +120,10 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
         run.spec.env = (struct strv){0};
         json_run_done(&run);
     }
+    if (r == 0 && words_size(&ret->env) > ENV_MAX)
+        r = err_set(err, ERR_TOO_LARGE, E2BIG,
+            "the variables of a session have at most %d bytes; give the rest as files",
+            ENV_MAX);
     json_decref(part);
     return r;
 }

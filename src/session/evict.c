@@ -74,11 +74,11 @@ static uint64_t *excess_new(const struct sessions *all)
     return xcalloc(all->state->keys.count + 1, sizeof(uint64_t));
 }
 
-void sessions_make_room(struct sessions *all)
+void sessions_make_room(struct sessions *all, unsigned most)
 {
     struct admit *admit = all->state->admit;
     cleanup_free uint64_t *excess = excess_new(all);
-    for (unsigned i = 0; i < TRIES; i++) {
+    for (unsigned i = 0; i < most; i++) {
         if (!admit_find_excess(admit, -1, NULL, excess) || !evict_one(all, excess))
             return;
     }
@@ -114,6 +114,6 @@ int session_admit(struct state *state, int owner, const struct admit_need *need,
 {
     int r = admit_begin(state->admit, owner, need, ret, ret_retry_s, err);
     if (r == 0 && ret->wake_fd >= 0)
-        sessions_make_room(state->sessions);
+        sessions_make_room(state->sessions, (unsigned)state->config.max_sessions);
     return r;
 }

@@ -471,5 +471,5 @@ void sessions_tick(struct sessions *all)
         }
     }
     (void)pthread_mutex_unlock(&all->lock);
-    sessions_make_room(all);
+    sessions_make_room(all, 1); /* deadlines of connections wait for us */
 }

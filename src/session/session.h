@@ -50,9 +50,9 @@ void sessions_free(struct sessions *all);
  * time or lifetime, and removes old dead ones from the list. */
 void sessions_tick(struct sessions *all);
 
-/* Ends idle sessions of keys above their share when a waiting run of another key has a right to
- * that room. */
-void sessions_make_room(struct sessions *all);
+/* Ends at most so many idle sessions that hold what a waiting run of another key has a right
+ * to. Each may take two seconds. */
+void sessions_make_room(struct sessions *all, unsigned most);
 
 /* Calls admit_begin(). When the run has to wait, calls sessions_make_room(). */
 int session_admit(struct state *state, int owner, const struct admit_need *need,

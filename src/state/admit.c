@@ -407,13 +407,17 @@ static int refuse_session(struct admit *a, const struct tenant *t,
     bool is_own = t->held.of[b] + need->of[b] > t->most.of[b];
     a->refused++;
     *ret_retry_s = retry_s(a);
-    return err_set(err, ERR_BUSY, EAGAIN,
-        "no room for another session: %s %llu of at most %llu %s, and this needs %llu; delete "
-        "one that is not needed, or ask for less",
-        is_own ? "this key has" : "there are in use",
-        (unsigned long long)(is_own ? t->held.of[b] : a->held.of[b]),
-        (unsigned long long)(is_own ? t->most.of[b] : a->total.of[b]), share_unit(b),
-        (unsigned long long)need->of[b]);
+    /* What other keys have in use is not this one's business. */
+    return is_own
+               ? err_set(err, ERR_BUSY, EAGAIN,
+                     "no room for another session: this key has %llu of at most %llu %s, and "
+                     "this needs %llu; delete one that is not needed, or ask for less",
+                     (unsigned long long)t->held.of[b], (unsigned long long)t->most.of[b],
+                     share_unit(b), (unsigned long long)need->of[b])
+               : err_set(err, ERR_BUSY, EAGAIN,
+                     "no room for another session: it needs %llu %s, and the server has fewer "
+                     "left; try again later, or ask for less",
+                     (unsigned long long)need->of[b], share_unit(b));
 }
 
 int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,

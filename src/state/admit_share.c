@@ -267,7 +267,8 @@ struct shares shares_now(const struct admit *a, const struct tenant *guest)
     uint64_t active = a->active + (guest && !is_active(guest));
     if (a->is_shared)
         now.divisor = active > 2 ? active : 2;
-    if (a->is_shared && now.places_lent >= a->total.of[BUDGET_PLACES])
+    uint64_t places = a->total.of[BUDGET_PLACES];
+    if (a->is_shared && now.places_lent >= places && now.places_lent < 2 * places)
         now.places_lent = count_places(a, &now);
     now.saved = a->is_shared ? saved_budgets(a, &now) : 0;
     return now;
@@ -302,22 +303,8 @@ struct admit_ticket *share_next(
     return NULL;
 }
 
-/* Finds a run that waits for sessions to end. Returns its tenant and its need, or NULL. */
-static const struct tenant *find_wanting(
-    const struct admit *a, const struct shares *now, const struct admit_need **ret_need)
-{
-    for (size_t i = 0; a->waiting && i < a->tenant_count; i++) {
-        const struct admit_ticket *w = first_within(a, now, &a->tenants[i]);
-        if (w && !can_come(a, &a->tenants[i], &w->need)) {
-            *ret_need = &w->need;
-            return &a->tenants[i];
-        }
-    }
-    return NULL;
-}
-
-/* How far the sessions of t are above its share of the budgets that `need` lacks, in parts of
- * EXCESS_ONE. */
+/* How far the sessions of t are above its share of what `need` lacks, as a part of the budget.
+ */
 static uint64_t excess_of(const struct admit *a, const struct shares *now,
     const struct tenant *t, const struct admit_need *need)
 {
@@ -335,23 +322,42 @@ static uint64_t excess_of(const struct admit *a, const struct shares *now,
     return most;
 }
 
+/* Adds what keys other than t have above their share of what t's need lacks. */
+static void add_excess(const struct admit *a, const struct shares *now, const struct tenant *t,
+    const struct admit_need *need, uint64_t *excess)
+{
+    for (size_t i = 0; i < a->tenant_count; i++) {
+        uint64_t above = &a->tenants[i] != t ? excess_of(a, now, &a->tenants[i], need) : 0;
+        excess[i] = above > excess[i] ? above : excess[i];
+    }
+}
+
+/* The same for the runs that wait for sessions to end. */
+static void add_excess_for_waiters(
+    const struct admit *a, const struct shares *now, uint64_t *excess)
+{
+    for (size_t i = 0; a->waiting && i < a->tenant_count; i++) {
+        const struct tenant *t = &a->tenants[i];
+        const struct admit_ticket *w = first_within(a, now, t);
+        if (w && !can_come(a, t, &w->need))
+            add_excess(a, now, t, &w->need, excess);
+    }
+}
+
 bool admit_find_excess(
     struct admit *admit, int owner, const struct admit_need *need, uint64_t *ret_excess)
 {
+    const struct tenant *t = need ? &admit->tenants[owner + 1] : NULL;
     bool has_any = false;
     memset(ret_excess, 0, admit->tenant_count * sizeof(*ret_excess));
     (void)pthread_mutex_lock(&admit->lock);
-    const struct tenant *t = need ? &admit->tenants[owner + 1] : NULL;
     struct shares now = shares_now(admit, t);
-    if (!need)
-        t = find_wanting(admit, &now, &need);
-    else if (!share_is_within(admit, &now, t, need))
-        t = NULL;
-    for (size_t i = 0; t && i < admit->tenant_count; i++) {
-        if (&admit->tenants[i] != t)
-            ret_excess[i] = excess_of(admit, &now, &admit->tenants[i], need);
-        has_any = has_any || ret_excess[i];
-    }
+    if (!t)
+        add_excess_for_waiters(admit, &now, ret_excess);
+    else if (share_is_within(admit, &now, t, need))
+        add_excess(admit, &now, t, need, ret_excess);
     (void)pthread_mutex_unlock(&admit->lock);
+    for (size_t i = 0; i < admit->tenant_count; i++)
+        has_any = has_any || ret_excess[i];
     return has_any;
 }

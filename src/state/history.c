@@ -25,9 +25,10 @@
 enum {
     BUCKETS = 4096,
     RUNS_MAX = 20000,
-    RUN_COST = 1024,        /* bytes that a run without answer counts */
-    STORE_EVERY_MS = 10000, /* milliseconds between two clean-ups of the store */
-    LARGE_MS = 60000, /* milliseconds that a large answer of an async run waits for a client */
+    RUN_COST = 1024, /* what a run without answer weighs */
+    STORE_EVERY_MS = 10000,
+    LARGE_MS = 60000,
+    SMALL_EVENT = 128 << 10,
     STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
 };
 
@@ -337,14 +338,14 @@ static struct answer *lost_answer(const char *id)
 static int find_stored(struct history *h, const char *id, struct history_owner owner,
     struct history_run **ret, struct err *err)
 {
+    const struct run_asker asker = {
+        .name = owner.name, .ledger = h->options.ledger, .index = owner.index};
     struct run_row row;
-    int r = h->options.store
-                ? run_store_get(h->options.store, id, h->options.ledger, owner.index, &row)
-                : -ENOENT;
+    int r = h->options.store ? run_store_get_own(h->options.store, id, &asker, &row) : -ENOENT;
     if (r < 0)
         return r == -ENOMEM ? no_memory(err) : not_found(err);
     bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
-    if (str_eq(row.owner, owner.name) && row.finished_ms && !expired) {
+    if (row.finished_ms && !expired) {
         struct history_run *run = run_new(h, id, owner.name);
         run->is_over = run->from_store = true;
         run->status = RUN_INTERNAL_ERROR;
@@ -409,21 +410,30 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Adds an event. Call with the lock held. If forgetting finished runs does not make enough
- * room, drops the oldest events of this run. */
-static void add_event(struct history_run *run, const char *name, const char *data)
+/* Where finished runs leave no room for an event, the run's own oldest go; a large one, which a
+ * value to show can be, goes itself: the answer will have it. */
+static void shed_events(struct history_run *run)
 {
     struct history *h = run->history;
+    size_t before = run->events.bytes;
+    make_room(h, run);
+    uint64_t excess =
+        h->bytes > h->options.memory_bytes ? h->bytes - h->options.memory_bytes : 0;
+    while (before - run->events.bytes < excess && run_events_shed(&run->events))
+        ;
+    if (before - run->events.bytes < excess && run->events.bytes > SMALL_EVENT)
+        run_events_drop(&run->events);
+    count(run, (int64_t)run->events.bytes - (int64_t)before);
+}
+
+/* Adds an event; the lock is held. */
+static void add_event(struct history_run *run, const char *name, const char *data)
+{
     size_t before = run->events.bytes;
     run_events_add(&run->events, name, data);
     if (run->is_listed) {
         count(run, (int64_t)run->events.bytes - (int64_t)before);
-        make_room(h, run);
-        for (bool sheds = true; sheds && h->bytes > h->options.memory_bytes;) {
-            before = run->events.bytes;
-            sheds = run_events_shed(&run->events);
-            count(run, (int64_t)run->events.bytes - (int64_t)before);
-        }
+        shed_events(run);
     }
     (void)pthread_cond_broadcast(&run->changed);
 }

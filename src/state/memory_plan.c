@@ -10,11 +10,12 @@
 #include <errno.h>
 
 enum {
-    HELD_SHARE = 8,              /* held bytes are an eighth of the memory promised to boxes, */
-    BODIES_HELD = 8,             /* and at least this many of the largest bodies */
-    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept in memory when there is a store */
-    BASE_BYTES = 384 << 20,      /* the program, and writing to the store */
-    CONNECTION_BYTES = 128 << 10,
+    HELD_SHARE = 8,              /* an eighth of what boxes are promised */
+    BODIES_HELD = 8,             /* at least so many of the largest bodies */
+    STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
+    BASE_BYTES = 384 << 20,      /* the program, and the store's writing */
+    CONNECTION_BYTES =
+        384 << 10, /* a thread, a short reply, and four SOCKET_BUFFER in the kernel */
 };
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -29,8 +30,9 @@ int memory_plan_make(const struct config *config, struct memory_plan *ret, struc
     uint64_t history = config->history == HISTORY_SQLITE
                            ? smaller(config->history_max, STORED_IN_MEMORY)
                            : config->history_max;
-    uint64_t fixed =
-        BASE_BYTES + config->max_connections * CONNECTION_BYTES + history + history / 4;
+    /* A connection that was closed may still have its thread. */
+    uint64_t connections = config->max_connections + config->max_connections / 8 + 512;
+    uint64_t fixed = BASE_BYTES + connections * CONNECTION_BYTES + history + history / 4;
     held = held > least ? held : least;
     uint64_t limit = config->server_memory_mb << 20;
     if (limit) {

@@ -8,6 +8,9 @@
 #include "base/err.h"
 #include "state/config.h"
 
+/* What the kernel may keep in each direction for one connection; it doubles the number. */
+enum { SOCKET_BUFFER = 64 << 10 };
+
 struct memory_plan {
     uint64_t held_bytes;    /* requests, outputs and replies under way (base/ledger.h) */
     uint64_t history_bytes; /* results kept in memory */

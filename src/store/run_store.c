@@ -43,14 +43,14 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
                 " status=?3, finished_ms=?5, answer=?6, size=?7",
     [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid"
-                " FROM runs WHERE id=?1",
+                " FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
     [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
     [SQL_SHARES] = "SELECT owner, SUM(size + " ROW_COST ") AS share FROM runs"
                    " WHERE finished_ms > 0 GROUP BY owner ORDER BY share DESC",
     [SQL_OLDEST] = "DELETE FROM runs WHERE rowid IN (SELECT rowid FROM (SELECT rowid,"
                    " SUM(size + " ROW_COST ") OVER (ORDER BY finished_ms, rowid)"
                    " - size - " ROW_COST " AS older FROM runs WHERE owner=?1 AND"
-                   " finished_ms > 0) WHERE older < ?2)",
+                   " finished_ms > 0) WHERE older < ?2) RETURNING size + " ROW_COST,
     [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
     [SQL_REMOVE] = "DELETE FROM runs WHERE id=?1",
 };
@@ -59,6 +59,13 @@ struct pending {
     struct pending *next;
     struct run_row row;
     bool is_removed; /* set with both locks held; either lock is enough to read it */
+};
+
+/* What run_store_expire() asks the writer for. */
+struct expiry {
+    bool is_due;
+    int64_t before_ms;
+    uint64_t max_bytes;
 };
 
 struct run_store {
@@ -70,8 +77,9 @@ struct run_store {
     struct pending *first, *last;
     size_t pending_count; /* includes the batch being written */
     size_t pending_bytes;
-    bool is_hasty;           /* a row of the list was promised, or enough rows wait */
-    struct pending *writing; /* the batch being written */
+    bool is_hasty;           /* one of the list was promised, or there are enough */
+    struct pending *writing; /* the batch that the writer is at */
+    struct expiry expiry;
     bool closing;
     pthread_t writer;
     bool has_writer;
@@ -128,18 +136,24 @@ static int put_row(struct run_store *s, const struct run_row *row)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
+/* Commits what went well so far, or takes it back. The database's lock is held. */
+static void end_transaction(struct run_store *s, int *r)
+{
+    if (*r == SQLITE_OK)
+        *r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    if (*r != SQLITE_OK) {
+        note_failure(s);
+        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+}
+
 static int write_batch(struct run_store *s, const struct pending *batch)
 {
     (void)pthread_mutex_lock(&s->db_lock);
     int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
     for (const struct pending *p = batch; r == SQLITE_OK && p; p = p->next)
         r = p->is_removed ? SQLITE_OK : put_row(s, &p->row);
-    if (r == SQLITE_OK)
-        r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
-    if (r != SQLITE_OK) {
-        note_failure(s);
-        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    }
+    end_transaction(s, &r);
     (void)pthread_mutex_unlock(&s->db_lock);
     return r;
 }
@@ -196,25 +210,151 @@ static void wait_a_while(struct run_store *s, uint64_t ms, bool may_hurry)
         ;
 }
 
+/* What an owner has in the database. */
+struct share {
+    char *owner;
+    uint64_t bytes;
+};
+
+struct shares {
+    struct share *list; /* the largest first */
+    size_t count;
+    uint64_t total;
+};
+
+static void shares_done(struct shares *shares)
+{
+    for (size_t i = 0; i < shares->count; i++)
+        free(shares->list[i].owner);
+    free(shares->list);
+}
+
+static int read_shares(struct run_store *s, struct shares *ret)
+{
+    sqlite3_stmt *sql = s->sql[SQL_SHARES];
+    int r;
+    while ((r = sqlite3_step(sql)) == SQLITE_ROW) {
+        uint64_t bytes = (uint64_t)sqlite3_column_int64(sql, 1);
+        ret->list = xreallocarray(ret->list, ret->count + 1, sizeof(*ret->list));
+        ret->list[ret->count++] = (struct share){
+            .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)), .bytes = bytes};
+        ret->total += bytes;
+    }
+    (void)sqlite3_reset(sql);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+/* The most that one owner may have, so that all together have at most max_bytes. Whoever has
+ * less leaves the rest of its part to the others. */
+static uint64_t find_level(const struct shares *shares, uint64_t max_bytes)
+{
+    uint64_t left = max_bytes;
+    for (size_t i = shares->count; i > 0; i--) {
+        if (shares->list[i - 1].bytes > left / i)
+            return left / i;
+        left -= shares->list[i - 1].bytes;
+    }
+    return UINT64_MAX;
+}
+
+/* Removes the oldest rows of an owner that have so many bytes, and adds up what they had. */
+static int remove_oldest(
+    struct run_store *s, const char *owner, uint64_t bytes, uint64_t *removed)
+{
+    sqlite3_stmt *sql = s->sql[SQL_OLDEST];
+    int r;
+    (void)sqlite3_bind_text(sql, 1, owner, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(sql, 2, (sqlite3_int64)bytes);
+    while ((r = sqlite3_step(sql)) == SQLITE_ROW)
+        *removed += (uint64_t)sqlite3_column_int64(sql, 0);
+    (void)sqlite3_reset(sql);
+    (void)sqlite3_clear_bindings(sql);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+/* Brings the owners down to the level, the largest first. It ends where all together have
+ * little enough: a large row may have made more room than its owner's part. */
+static int shrink_owners(struct run_store *s, const struct shares *shares, uint64_t max_bytes)
+{
+    uint64_t excess = shares->total > max_bytes ? shares->total - max_bytes : 0;
+    uint64_t level = find_level(shares, max_bytes), removed = 0;
+    const struct share *end = shares->list + shares->count;
+    int r = SQLITE_OK;
+    for (const struct share *share = shares->list;
+         r == SQLITE_OK && share < end && share->bytes > level && removed < excess; share++) {
+        uint64_t over = share->bytes - level, left = excess - removed;
+        r = remove_oldest(s, share->owner, over < left ? over : left, &removed);
+    }
+    return r;
+}
+
+static int remove_old(struct run_store *s, int64_t before_ms)
+{
+    sqlite3_stmt *sql = s->sql[SQL_EXPIRE];
+    (void)sqlite3_bind_int64(sql, 1, before_ms);
+    int r = sqlite3_step(sql);
+    (void)sqlite3_reset(sql);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+/* In one transaction, and each owner's rows in one statement: the lock is held all the time. */
+static void expire(struct run_store *s, const struct expiry *expiry)
+{
+    struct shares shares = {0};
+    (void)pthread_mutex_lock(&s->db_lock);
+    int before = sqlite3_total_changes(s->db);
+    int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
+    if (r == SQLITE_OK)
+        r = remove_old(s, expiry->before_ms);
+    if (r == SQLITE_OK)
+        r = read_shares(s, &shares);
+    if (r == SQLITE_OK)
+        r = shrink_owners(s, &shares, expiry->max_bytes);
+    end_transaction(s, &r);
+    if (r == SQLITE_OK && sqlite3_total_changes(s->db) != before)
+        (void)sqlite3_exec(s->db, "PRAGMA incremental_vacuum", NULL, NULL, NULL);
+    (void)pthread_mutex_unlock(&s->db_lock);
+    shares_done(&shares);
+}
+
+/* List lock held. */
+static void write_first(struct run_store *s)
+{
+    wait_a_while(s, GATHER_MS, true);
+    s->writing = s->first;
+    s->first = s->last = NULL;
+    s->is_hasty = false;
+    (void)pthread_mutex_unlock(&s->list_lock);
+    int r = write_batch(s, s->writing);
+    (void)pthread_mutex_lock(&s->list_lock);
+    end_batch(s, s->writing, r);
+    if (may_pass(r))
+        wait_a_while(s, RETRY_MS, false);
+}
+
+/* List lock held. */
+static void expire_due(struct run_store *s)
+{
+    struct expiry expiry = s->expiry;
+    s->expiry.is_due = false;
+    (void)pthread_mutex_unlock(&s->list_lock);
+    expire(s, &expiry);
+    (void)pthread_mutex_lock(&s->list_lock);
+}
+
 static void *write_all(void *arg)
 {
     struct run_store *s = arg;
     (void)pthread_mutex_lock(&s->list_lock);
     for (;;) {
-        while (!s->first && !s->closing)
+        while (!s->first && !s->expiry.is_due && !s->closing)
             (void)pthread_cond_wait(&s->changed, &s->list_lock);
-        wait_a_while(s, GATHER_MS, true);
-        if (!s->first)
+        if (!s->first && !s->expiry.is_due)
             break;
-        s->writing = s->first;
-        s->first = s->last = NULL;
-        s->is_hasty = false;
-        (void)pthread_mutex_unlock(&s->list_lock);
-        int r = write_batch(s, s->writing);
-        (void)pthread_mutex_lock(&s->list_lock);
-        end_batch(s, s->writing, r);
-        if (may_pass(r))
-            wait_a_while(s, RETRY_MS, false);
+        if (s->first)
+            write_first(s);
+        if (s->expiry.is_due)
+            expire_due(s);
     }
     (void)pthread_mutex_unlock(&s->list_lock);
     return NULL;
@@ -360,12 +500,15 @@ void run_store_put_later(
     }
 }
 
-/* Searches the rows that are not written yet. Call with the list lock held. */
-static int find_pending(const struct pending *p, const char *id, struct run_row *ret)
+/* Looks through rows that are not written yet; the list lock is held. */
+static int find_pending(
+    const struct pending *p, const char *id, const char *name, struct run_row *ret)
 {
     for (; p; p = p->next) {
         if (p->is_removed || strcmp(p->row.id, id) != 0)
             continue;
+        if (name && strcmp(p->row.owner, name) != 0)
+            return -ENOENT;
         if (p->row.answer && !answer_use(p->row.answer))
             return -ENOMEM;
         *ret = (struct run_row){.id = xstrdup(id),
@@ -401,14 +544,15 @@ static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *
 
 /* Searches the database. Call with the database lock held. */
 static int find_written(
-    struct run_store *s, const char *id, struct ledger *ledger, int owner, struct run_row *ret)
+    struct run_store *s, const char *id, const struct run_asker *asker, struct run_row *ret)
 {
     sqlite3_stmt *sql = s->sql[SQL_GET];
     struct answer *answer = NULL;
     (void)sqlite3_bind_text(sql, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(sql, 2, asker->name, -1, SQLITE_STATIC); /* NULL is fine */
     int r = sqlite3_step(sql) == SQLITE_ROW ? 0 : -ENOENT;
     if (r == 0 && sqlite3_column_type(sql, 4) != SQLITE_NULL)
-        r = read_answer(s, sqlite3_column_int64(sql, 5), ledger, owner, &answer);
+        r = read_answer(s, sqlite3_column_int64(sql, 5), asker->ledger, asker->index, &answer);
     if (r == 0)
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)),
@@ -417,23 +561,31 @@ static int find_written(
             .finished_ms = sqlite3_column_int64(sql, 3),
             .answer = answer};
     (void)sqlite3_reset(sql);
+    (void)sqlite3_clear_bindings(sql);
+    return r;
+}
+
+int run_store_get_own(
+    struct run_store *store, const char *id, const struct run_asker *asker, struct run_row *ret)
+{
+    (void)pthread_mutex_lock(&store->list_lock);
+    int r = find_pending(store->first, id, asker->name, ret);
+    if (r == -ENOENT)
+        r = find_pending(store->writing, id, asker->name, ret);
+    (void)pthread_mutex_unlock(&store->list_lock);
+    if (r != -ENOENT)
+        return r;
+    (void)pthread_mutex_lock(&store->db_lock);
+    r = find_written(store, id, asker, ret);
+    (void)pthread_mutex_unlock(&store->db_lock);
     return r;
 }
 
 int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
     struct run_row *ret)
 {
-    (void)pthread_mutex_lock(&store->list_lock);
-    int r = find_pending(store->first, id, ret);
-    if (r == -ENOENT)
-        r = find_pending(store->writing, id, ret);
-    (void)pthread_mutex_unlock(&store->list_lock);
-    if (r != -ENOENT)
-        return r;
-    (void)pthread_mutex_lock(&store->db_lock);
-    r = find_written(store, id, ledger, owner, ret);
-    (void)pthread_mutex_unlock(&store->db_lock);
-    return r;
+    const struct run_asker anybody = {.ledger = ledger, .index = owner};
+    return run_store_get_own(store, id, &anybody, ret);
 }
 
 static void remove_pending(struct pending *p, const char *id)
@@ -457,62 +609,13 @@ void run_store_remove(struct run_store *store, const char *id)
     (void)pthread_mutex_unlock(&store->db_lock);
 }
 
-/* The bytes of all owners together, and of the two largest. */
-struct shares {
-    uint64_t total, most, next;
-    char owner[256];
-};
-
-static bool weigh_owners(struct run_store *s, struct shares *ret)
-{
-    sqlite3_stmt *sql = s->sql[SQL_SHARES];
-    int r;
-    *ret = (struct shares){0};
-    while ((r = sqlite3_step(sql)) == SQLITE_ROW) {
-        uint64_t share = (uint64_t)sqlite3_column_int64(sql, 1);
-        if (ret->total == 0) {
-            ret->most = share;
-            (void)snprintf(ret->owner, sizeof(ret->owner), "%s",
-                (const char *)sqlite3_column_text(sql, 0));
-        } else if (!ret->next) {
-            ret->next = share;
-        }
-        ret->total += share;
-    }
-    (void)sqlite3_reset(sql);
-    return r == SQLITE_DONE;
-}
-
-/* Removes the oldest rows of the largest owner, until it has as little as the next one or the
- * excess is gone. */
-static bool shrink_largest(struct run_store *s, const struct shares *shares, uint64_t excess)
-{
-    sqlite3_stmt *sql = s->sql[SQL_OLDEST];
-    uint64_t step =
-        shares->most > shares->next ? shares->most - shares->next : shares->most / 8 + 1;
-    (void)sqlite3_bind_text(sql, 1, shares->owner, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(sql, 2, (sqlite3_int64)(step < excess ? step : excess));
-    bool ok = sqlite3_step(sql) == SQLITE_DONE && sqlite3_changes(s->db) > 0;
-    (void)sqlite3_reset(sql);
-    return ok;
-}
-
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes)
 {
-    struct shares shares;
-    (void)pthread_mutex_lock(&store->db_lock);
-    (void)sqlite3_bind_int64(store->sql[SQL_EXPIRE], 1, before_ms);
-    bool ok = sqlite3_step(store->sql[SQL_EXPIRE]) == SQLITE_DONE;
-    bool changed = sqlite3_changes(store->db) > 0;
-    (void)sqlite3_reset(store->sql[SQL_EXPIRE]);
-    for (int round = 0; ok && round < 10000; round++) {
-        ok = weigh_owners(store, &shares) && shares.total > max_bytes &&
-             shrink_largest(store, &shares, shares.total - max_bytes);
-        changed = changed || ok;
-    }
-    if (changed)
-        (void)sqlite3_exec(store->db, "PRAGMA incremental_vacuum", NULL, NULL, NULL);
-    (void)pthread_mutex_unlock(&store->db_lock);
+    (void)pthread_mutex_lock(&store->list_lock);
+    store->expiry =
+        (struct expiry){.is_due = true, .before_ms = before_ms, .max_bytes = max_bytes};
+    (void)pthread_mutex_unlock(&store->list_lock);
+    (void)pthread_cond_signal(&store->changed);
 }
 
 uint64_t run_store_failures(struct run_store *store, char *why, size_t why_size)

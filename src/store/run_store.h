@@ -27,7 +27,7 @@ struct run_store;
  * internal_error, no answer. A file that is not a database is moved aside (NAME.bad). */
 int run_store_open(struct run_store **ret, const char *path, struct err *err);
 
-/* Writes the pending rows and closes the store. */
+/* Writes what is pending, removes what is to expire, and closes. */
 void run_store_close(struct run_store *store);
 
 /* Writes the row now; ERR_NO_SPACE when the disk is full. */
@@ -45,13 +45,24 @@ void run_store_put_later(
  * ledger refuses the answer. With a NULL ledger the bytes are not counted. */
 int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
     struct run_row *ret);
-void run_row_release(struct run_row *row); /* for a row of run_store_get() */
+
+/* Who asks for a row, and in whose name its answer is counted. */
+struct run_asker {
+    const char *name; /* of the key; NULL: anybody */
+    struct ledger *ledger;
+    int index; /* in the ledger */
+};
+
+/* The same, but -ENOENT for a row of another, of which nothing is read or counted. */
+int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
+    struct run_row *ret);
+void run_row_release(struct run_row *row); /* of one that run_store_get() made */
 
 /* Removes a row, also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);
 
-/* Removes the rows that finished before that time. Then removes the oldest rows of the owner
- * that has most, until all answers together have at most max_bytes. */
+/* Has the writer remove what finished before that time, then, until all answers together have
+ * at most max_bytes, the oldest of whichever owner has most. Does not wait for it. */
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes);
 
 /* The number of failed writes so far, and the reason of the last one. */

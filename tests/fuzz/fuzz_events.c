@@ -24,7 +24,8 @@ void run_store_put_later(
 {
     abort();
 }
-int run_store_get(struct run_store *store, const char *id, struct run_row *ret)
+int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
+    struct run_row *ret)
 {
     abort();
 }
@@ -36,7 +37,7 @@ void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_b
 {
     abort();
 }
-void run_row_done(struct run_row *row)
+void run_row_release(struct run_row *row)
 {
     abort();
 }
@@ -52,13 +53,15 @@ static void check(bool holds)
 static void read_all(struct history_run *run, uint64_t after_id, struct buf *to)
 {
     cleanup_buf struct buf piece;
+    struct history_cursor cursor = {.after_id = after_id};
     int r;
     buf_init(&piece, 64 << 20);
     do {
-        uint64_t before = after_id;
+        struct history_cursor before = cursor;
         buf_clear(&piece);
-        r = history_read(run, &after_id, 0, &piece);
-        check(r >= 0 && after_id >= before && (r == 0 || after_id > before));
+        r = history_read(run, &cursor, 0, &piece);
+        check(r >= 0 && cursor.after_id >= before.after_id);
+        check(r == 0 || cursor.after_id > before.after_id || cursor.end_at > before.end_at);
         check(buf_append(to, piece.data, piece.len) == 0);
     } while (r > 0);
 }
@@ -120,9 +123,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct history *history =
         history_new(&(struct history_options){.ttl_ms = 1000, .memory_bytes = 64 << 20});
     enum result_encoding encoding = size % 2 ? ENCODE_BASE64 : ENCODE_UTF8;
-    check(history_add(history, "run_1", "", RUN_STREAMED, encoding, &run, &err) == 0);
+    struct history_owner nobody = {.name = "", .index = -1};
+    check(history_add(history, "run_1", nobody, RUN_STREAMED, encoding, &run, &err) == 0);
     produce(run, end + 1, size - (size_t)(end + 1 - data));
-    history_finish(run, RUN_OK, strdup("{}"), 2);
+    struct answer *answer = answer_of_text("{}");
+    history_finish(run, RUN_OK, answer);
+    answer_release(answer);
     read_all(run, 0, &all);
     check(utf8_valid(all.data, all.len) && all.len > 4);
     check(strcmp(all.data + all.len - 4, "{}\n\n") == 0);

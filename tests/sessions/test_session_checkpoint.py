@@ -170,3 +170,14 @@ def test_other_languages(session, language, code):
         reply = one.call("POST", path, body)
         assert reply.status == 501 and language in reply.json()["error"]["message"], reply
     assert one.call("GET", "/checkpoints").json() == {"checkpoints": []}
+
+
+def test_code_larger_than_before_runs_after_a_rollback(session):
+    """The channel's buffers grow and go with their session, not with the copy that is deleted."""
+    for _ in range(4):
+        one = session()
+        checkpoint(one, "first")
+        rollback(one, "first")
+        for size in (20_000, 300_000):
+            assert one.out("print(len(%r))" % ("x" * size)) == "%d\n" % size
+        assert one.call("DELETE", "").status == 204

@@ -3,6 +3,7 @@
 (tests/run/inject.c stops whoever is there while the spawner dies), and not at any other moment. This process
 inherits the children of a killed spawner, so whoever is left is below it. HERMES_FULL=1 kills thousands."""
 import ctypes
+import fcntl
 import http.client
 import os
 import pathlib
@@ -28,8 +29,22 @@ PR_SET_CHILD_SUBREAPER = 36
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: zygotes, control groups")
 
 
+OTHERS = set()
+
+
+def own():
+    """Our children, without those of other tests."""
+    return set(children(os.getpid())) - OTHERS
+
+
+def descendants_of_ours():
+    return [pid for child in own() for pid in [child, *descendants(child)]]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def heir():
+    """Orphans become ours. Servers of other tests, which live in the same process, are left alone."""
+    OTHERS.update(children(os.getpid()))
     libc = ctypes.CDLL(None)
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield
@@ -47,17 +62,17 @@ def inject():
 
 def reap():
     """Whether nobody is left below us; the dead are taken notice of."""
-    try:
-        while os.waitpid(-1, os.WNOHANG | 0x40000000)[0]:  # __WALL
+    for pid in own():
+        try:
+            os.waitpid(pid, os.WNOHANG | 0x40000000)  # __WALL
+        except ChildProcessError:
             pass
-    except ChildProcessError:
-        return True
-    return False
+    return not own()
 
 
 def end_all():
     """Who should not be there any more would stay for good."""
-    left = [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+    left = [(pid, name_of(pid)) for pid in descendants_of_ours()]
     for pid, _ in left:
         os.kill(pid, signal.SIGKILL)
     return left
@@ -111,17 +126,19 @@ class Scene:
             os.close(fd)
 
     def names_of_groups(self):
+        """Those that it has locked: it also looks at groups of others."""
         found = set()
         try:
             for entry in os.scandir("/proc/%d/fd" % self.pid):
-                found.add(os.readlink(entry.path).rsplit("/", 1)[-1])
+                if "FLOCK" in pathlib.Path("/proc/%d/fdinfo/%s" % (self.pid, entry.name)).read_text():
+                    found.add(os.readlink(entry.path).rsplit("/", 1)[-1])
         except OSError:
             pass
         return {name for name in found if name.startswith("hermes-")}
 
 
 def sleeps():
-    return any(name_of(pid) == "sleep" for pid in descendants(os.getpid()))
+    return any(name_of(pid) == "sleep" for pid in descendants_of_ours())
 
 
 def sites_of(inject, kind):
@@ -135,7 +152,7 @@ def sites_of(inject, kind):
 
     assert wait_until(sleeps, 60)
     scene.close()
-    assert wait_until(reap, 60), descendants(os.getpid())
+    assert wait_until(reap, 60), descendants_of_ours()
     sites, cloned, ended, after = [], False, False, 0
     for line in log.read_text().splitlines():
         role, number, n = line.split()
@@ -173,8 +190,25 @@ def test_killed_at_every_call_between_clone_and_go_ahead(inject, kind, least):
     assert fired > 0.9 * len(sites), (fired, len(sites))
 
 
-def groups_named(names):
-    return [str(path) for name in names for path in pathlib.Path("/sys/fs/cgroup").glob("**/" + name)] if names else []
+def groups_held(names):
+    """Those of them that somebody is in or has locked."""
+    held = []
+    for top in ["/sys/fs/cgroup", *(entry.path for entry in os.scandir("/sys/fs/cgroup") if entry.is_dir())]:
+        for path in (os.path.join(top, name) for name in names):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held += [path] if pathlib.Path(path, "cgroup.procs").read_text() else []
+            except BlockingIOError:
+                held.append(path)
+            except OSError:
+                pass  # removed meanwhile
+            finally:
+                os.close(fd)
+    return held
 
 
 def test_killed_at_any_moment(inject):
@@ -193,15 +227,14 @@ def test_killed_at_any_moment(inject):
 
             def is_over():
                 reap()
-                return set(children(os.getpid())) <= {p.pid for p in busy}
-            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+                return own() <= {p.pid for p in busy}
+            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants_of_ours()]
             scene.close()
     finally:
         end_all()
         assert wait_until(reap, 10)
-    last = Spawner()  # who starts next removes their groups, unless somebody holds a lock
-    assert wait_until(lambda: not groups_named(names), 20), groups_named(names)
-    assert last.close() == 0
+    assert names and wait_until(lambda: not groups_held(names), 20), groups_held(names)
+    assert Spawner().close() == 0  # and removes them
 
 
 def ask_for_much(server):
@@ -237,13 +270,10 @@ def test_killed_with_zygotes_and_sessions():
             os.kill(spawner, signal.SIGKILL)
 
             def is_over():
-                try:
-                    while os.waitpid(-1, os.WNOHANG)[0] not in (0, server.process.pid):
-                        pass
-                except ChildProcessError:
-                    return False
-                return children(os.getpid()) == [server.process.pid]
-            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants(os.getpid())]
+                for pid in own() - {server.process.pid}:
+                    os.waitpid(pid, os.WNOHANG)
+                return own() == {server.process.pid}
+            assert wait_until(is_over, 20), [(pid, name_of(pid)) for pid in descendants_of_ours()]
             assert wait_until(lambda: server.child("hermes-spawn") not in (None, spawner), 20)
             for thread in threads:
                 thread.join()

@@ -376,6 +376,35 @@ static void places_above_a_share_are_lent(void **state)
     admit_free(a);
 }
 
+/* Shares shrink with each key that comes, so what earlier keys hold is above theirs. */
+static void never_more_than_twice_the_places_are_lent(void **state)
+{
+    enum { KEYS = 8, PLACES = 8 };
+    static struct key items[KEYS];
+    static const struct keys keys = {.items = items, .count = KEYS};
+    struct admit_ticket tickets[KEYS * PLACES];
+    struct admit *a = admit_new(&(struct admit_options){.keys = &keys,
+        .concurrency = PLACES,
+        .queue = KEYS * PLACES,
+        .wait_ms = 5000,
+        .memory_mb = 1000,
+        .reserve_mb = 100,
+        .processes = 1000});
+    struct admit_state now;
+    struct err err = {0};
+    unsigned retry_s;
+    for (int i = 0; i < KEYS * PLACES; i++)
+        assert_int_equal(begin(a, i / PLACES, 1, &tickets[i], &retry_s, &err), 0);
+    admit_get_state(a, &now);
+    assert_int_equal(now.running, 2 * PLACES);
+    assert_int_equal(now.running_max, 2 * PLACES);
+    for (int i = 0; i < KEYS * PLACES; i++)
+        admit_drop(a, &tickets[i]);
+    admit_get_state(a, &now);
+    assert_int_equal(now.running, 0);
+    admit_free(a);
+}
+
 static void sessions_above_a_share_are_to_make_room(void **state)
 {
     struct admit *a = make(4, 10, 1000);
@@ -534,6 +563,7 @@ int main(void)
         cmocka_unit_test(who_gives_up_holds_back_nobody),
         cmocka_unit_test(memory_is_saved_up_for_a_key_within_its_share),
         cmocka_unit_test(places_above_a_share_are_lent),
+        cmocka_unit_test(never_more_than_twice_the_places_are_lent),
         cmocka_unit_test(sessions_above_a_share_are_to_make_room),
         cmocka_unit_test(a_place_can_be_taken_again),
         cmocka_unit_test(places_beside_are_kept_within_a_share),

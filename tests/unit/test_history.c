@@ -5,6 +5,8 @@
 #include "test.h"
 
 #include <errno.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,6 +317,40 @@ static void a_large_answer_stays_counted(void **state)
     ledger_free(l);
 }
 
+/* Events of runs that go on are bounded with the rest, however large one of them is. */
+static void events_of_running_ones_are_bounded_too(void **state)
+{
+    enum { MAX = 1 << 20, LARGE = 700 << 10 };
+    struct history *h = make(NULL, MAX);
+    struct history_run *runs[8];
+    struct err err = {0};
+    char *large = xcalloc(LARGE, 1);
+    uint64_t bytes;
+    size_t count;
+    memset(large, '1', LARGE - 1);
+    for (int i = 0; i < 8; i++) {
+        cleanup_free char *id = xasprintf("run_%d", i);
+        assert_int_equal(
+            history_add(h, id, owner("a"), RUN_STREAMED, ENCODE_UTF8, &runs[i], &err), 0);
+        history_event(runs[i], "display", large);
+        history_output(runs[i], STREAM_STDOUT, "x", 1);
+        history_get_size(h, &count, &bytes);
+        assert_in_range(bytes, LARGE, MAX); /* the control: the first one is there */
+    }
+    for (int i = 0; i < 8; i++) {
+        struct history_cursor cursor = {0};
+        struct buf out;
+        buf_init(&out, 2 * MAX);
+        assert_int_equal(history_read(runs[i], &cursor, 10, &out), 1);
+        assert_non_null(strstr(out.data, i == 0 ? "event: display" : "no longer kept"));
+        buf_done(&out);
+        finish(runs[i], "{}");
+        history_unref(runs[i]);
+    }
+    history_free(h);
+    free(large);
+}
+
 /* A reader gets a large answer in pieces. */
 static void the_end_comes_in_pieces(void **state)
 {
@@ -404,6 +440,11 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
     free(text);
     history_unref(found);
     run_store_expire(store, INT64_MAX, 0);
+    history_free(h);
+    run_store_close(store);
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    h = make(store, 1 << 20);
     assert_null(find(h, "run_d", "a"));
     history_free(h);
     run_store_close(store);
@@ -463,6 +504,16 @@ static void put(struct run_store *store, const char *id, const char *name, size_
     run_row_done(&row);
 }
 
+/* Expires, and waits until that is done: the store does it before it closes. */
+static void expire(
+    struct run_store **store, const char *path, int64_t before_ms, uint64_t max_bytes)
+{
+    struct err err = {0};
+    run_store_expire(*store, before_ms, max_bytes);
+    run_store_close(*store);
+    assert_int_equal(run_store_open(store, path, &err), 0);
+}
+
 static bool is_stored(struct run_store *store, const char *id)
 {
     struct run_row found;
@@ -485,19 +536,114 @@ static void the_store_forgets_from_the_owner_that_has_most(void **state)
         cleanup_free char *id = xasprintf("a%d", i);
         put(store, id, "a", 100000, 2 + i);
     }
-    run_store_expire(store, 0, 1000000);
+    expire(&store, path, 0, 1000000);
     assert_true(is_stored(store, "b") && is_stored(store, "c"));
     assert_false(is_stored(store, "a0"));
     assert_true(is_stored(store, "a19") && is_stored(store, "a14")); /* no more than needed */
-    run_store_expire(store, 0, 350000);
+    expire(&store, path, 0, 350000);
     assert_true(is_stored(store, "b") && is_stored(store, "a19"));
     for (int i = 0; i < 3000; i++) { /* rows that are tiny weigh something too */
         cleanup_free char *id = xasprintf("d%d", i);
         put(store, id, "d", 1, 50 + i);
     }
-    run_store_expire(store, 0, 500000);
+    expire(&store, path, 0, 500000);
     assert_true(is_stored(store, "b") && is_stored(store, "a19") && is_stored(store, "d2999"));
     assert_false(is_stored(store, "d0"));
+    run_store_close(store);
+}
+
+static atomic_int statement_count;
+
+static int on_statement(unsigned kind, void *context, void *statement, void *text)
+{
+    statement_count++;
+    return 0;
+}
+
+/* SQLite calls it for each connection that is opened. */
+static int watch_statements(sqlite3 *db, char **message, const void *api)
+{
+    return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, on_statement, NULL);
+}
+
+/* Adds rows that finished one after the other, in one statement. */
+static void fill(const char *path, const char *name, int rows, int size)
+{
+    sqlite3 *db;
+    cleanup_free char *sql = xasprintf(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT "
+        "INTO runs SELECT '%s' || i, '%s', 'ok', 1, i, zeroblob(%d), %d FROM n",
+        rows, name, name, size, size);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* How many of so many rows an owner has left. They have to be the newest. */
+static int count_newest(const char *path, const char *name, int rows)
+{
+    sqlite3 *db;
+    sqlite3_stmt *sql;
+    cleanup_free char *text = xasprintf(
+        "SELECT COUNT(*), MIN(finished_ms), MAX(finished_ms) FROM runs WHERE owner='%s'", name);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, text, -1, &sql, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(sql), SQLITE_ROW);
+    int count = sqlite3_column_int(sql, 0);
+    assert_int_equal(sqlite3_column_int(sql, 2), rows);
+    assert_int_equal(sqlite3_column_int(sql, 1), rows - count + 1);
+    assert_int_equal(sqlite3_finalize(sql), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return count;
+}
+
+/* Two owners that have nearly as much as each other lose their rows in one statement each, not
+ * one row at a time. */
+static void many_rows_go_in_few_statements(void **state)
+{
+    enum { ROWS = 10000, FEW = 100, ROW = 512, A = 1, B = 2, MAX = 5000000 };
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    assert_int_equal(
+        sqlite3_auto_extension((void (*)(void))(uintptr_t)watch_statements), SQLITE_OK);
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    assert_int_equal(
+        sqlite3_cancel_auto_extension((void (*)(void))(uintptr_t)watch_statements), 1);
+    fill(path, "a", ROWS, A);
+    fill(path, "b", ROWS, B);
+    fill(path, "few", FEW, A);
+    statement_count = 0;
+    run_store_expire(store, 0, MAX);
+    run_store_close(store);
+    assert_in_range(statement_count, 5, 10); /* the control: they are counted */
+    int a = count_newest(path, "a", ROWS) * (ROW + A);
+    int b = count_newest(path, "b", ROWS) * (ROW + B);
+    assert_in_range(a - b + 2 * ROW, 0, 4 * ROW);
+    assert_int_equal(count_newest(path, "few", FEW), FEW);
+    int left = a + b + FEW * (ROW + A);
+    assert_in_range(left, MAX - 4 * ROW, MAX); /* no more than needed */
+}
+
+/* Another process is at the database: who asks does not wait for it, the writer does. */
+static void who_lets_rows_expire_does_not_wait(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    sqlite3 *other;
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    put(store, "a", "a", 1, 1);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    run_store_expire(store, 2, 1000000); /* had it waited, it would have given up here */
+    assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(other), SQLITE_OK);
+    run_store_close(store);
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    assert_false(is_stored(store, "a"));
     run_store_close(store);
 }
 
@@ -520,6 +666,32 @@ static void what_is_read_from_the_store_is_counted(void **state)
     assert_int_equal(run_store_get(store, "a", l, 0, &second), 0);
     run_row_release(&second);
     assert_int_equal(ledger_sum(l), 0);
+    run_store_close(store);
+    ledger_free(l);
+}
+
+/* An answer that does not fit tells its owner so. Anybody else hears the same as of an id that
+ * is not there. */
+static void nothing_is_read_for_another_owner(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct ledger *l = ledger_new(50000, 2);
+    struct run_store *store;
+    struct history_run *run;
+    struct err err = {0};
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    struct history *h = history_new(&(struct history_options){
+        .store = store, .ledger = l, .ttl_ms = 60000, .max_bytes = 1 << 20});
+    put(store, "large", "a", 100000, 1);
+    const struct history_owner a = {.name = "a", .index = 0}, b = {.name = "b", .index = 1};
+    assert_true(history_find(h, "large", a, &run, &err) < 0);
+    assert_int_equal(err.code, ERR_UNAVAILABLE); /* the control */
+    err = (struct err){0};
+    assert_true(history_find(h, "large", b, &run, &err) < 0);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_int_equal(ledger_peak(l), 0);
+    history_free(h);
     run_store_close(store);
     ledger_free(l);
 }
@@ -553,12 +725,16 @@ int main(void)
         cmocka_unit_test(nobodys_results_go_because_of_anothers),
         cmocka_unit_test(tiny_results_of_one_owner_leave_those_of_others),
         cmocka_unit_test(a_large_answer_stays_counted),
+        cmocka_unit_test(events_of_running_ones_are_bounded_too),
         cmocka_unit_test(the_end_comes_in_pieces),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),
         cmocka_unit_test(what_is_removed_does_not_come_back),
         cmocka_unit_test(the_store_forgets_from_the_owner_that_has_most),
+        cmocka_unit_test(many_rows_go_in_few_statements),
+        cmocka_unit_test(who_lets_rows_expire_does_not_wait),
         cmocka_unit_test(what_is_read_from_the_store_is_counted),
+        cmocka_unit_test(nothing_is_read_for_another_owner),
         cmocka_unit_test(a_broken_database_is_moved_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,12 +227,15 @@ static int check_size(const struct decoding *d)
     return 0;
 }
 
-static void add_file(struct run_files *files, const char *name, const json_t *content)
+static int add_file(struct decoding *d, const char *name, const json_t *content)
 {
     size_t size = json_string_length(content);
-    char *copy = xmalloc(size + 1);
+    char *copy = malloc(size + 1);
+    if (!copy)
+        return state_full(d->err);
     memcpy(copy, json_string_value(content), size + 1);
-    run_files_add(files, name, copy, size, false);
+    run_files_add(&d->request->spec.files, name, copy, size, false);
+    return 0;
 }
 
 static int take_files(struct decoding *d)
@@ -246,7 +249,9 @@ static int take_files(struct decoding *d)
         if (why)
             return err_set(
                 d->err, ERR_INVALID, EINVAL, "Invalid filename: %.256s (%s)", name, why);
-        add_file(&d->request->spec.files, name, content);
+        int r = add_file(d, name, content);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -327,10 +332,10 @@ static int make_spec(struct decoding *d)
     const json_t *code = d->values[RUN_CODE].json;
     const char *entrypoint = text_of(d, RUN_ENTRYPOINT);
     const char *main_file = d->request->image->main_file;
+    int r = 0;
     if (json_string_length(code) > 0 && !run_files_find(&spec->files, main_file))
-        add_file(&spec->files, main_file, code);
-    int r = run_files_check(&spec->files, d->err);
-    if (r < 0)
+        r = add_file(d, main_file, code);
+    if (r < 0 || (r = run_files_check(&spec->files, d->err)) < 0)
         return r;
     add_sdk(&spec->files, &spec->runtime->sdk);
     if (entrypoint && *entrypoint)

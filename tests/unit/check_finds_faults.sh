@@ -25,7 +25,7 @@ good_tree()
     printf '%s\n\n#include "base/a.h"\n\n#include <stdio.h>\n' "$spdx" >"$tree/src/base/a.c"
     printf '%s\n\n#include "base/a.h"\n#include "proto/package.h"\n#include "proto/spawn.h"\n' \
         "$spdx" >"$tree/src/run/b.c"
-    printf '%s\n\n#include "generated.h"\n#include "box/x.h"\n' "$spdx" >"$tree/src/spawn/c.c"
+    printf '%s\n\n#include "box/x.h"\n#include "generated.h"\n' "$spdx" >"$tree/src/spawn/c.c"
     printf '%s\n\n#include <jansson.h>\n\n#include "run/b.h"\n' "$spdx" >"$tree/src/cli/d.c"
     printf '%s\n\n#include "base/a.h"\n' "$spdx" >"$tree/src/store/e.c"
 }

@@ -172,7 +172,14 @@ static void write_isolation(struct json_text *t, const void *context)
     json_text_word(t, spawner_level_name(r->level));
     json_text_add(t, ",\"cgroup\":");
     json_text_word(t, spawner_cgroup_name(r->cgroup));
-    json_text_add(t, is_warm(r) ? ",\"start\":\"warm\"}" : ",\"start\":\"cold\"}");
+    json_text_add(t, is_warm(r) ? ",\"start\":\"warm\"" : ",\"start\":\"cold\"");
+    const char *reason = r->run.cold_reason ? r->run.cold_reason : r->compile.cold_reason;
+    json_text_add(t, ",\"start_reason\":");
+    if (reason)
+        json_text_word(t, reason);
+    else
+        json_text_add(t, "null");
+    json_text_add(t, "}");
 }
 
 static void write_error(struct json_text *t, const struct err *err)

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "run/engine_state.h"
 #include "run/stage.h"
+#include "run/warmth.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,8 +23,6 @@ enum {
     COLLECT_MAX_FILES = 256,      /* files that one run returns */
     COLLECT_MAX_BYTES = 16 << 20, /* bytes of them */
     ARTEFACT_MAX_FILES = 4000,    /* files from the compile box to the run box */
-    WARM_WORDS_MAX = 100000, /* bytes of arguments and environment; longer ones start cold, so
-                                that execve reports E2BIG */
 };
 
 static const struct run_watch no_watch = {.cancel_fd = -1};
@@ -68,37 +67,6 @@ static bool made_program(const struct running *run)
     return made->count > 0 && (!program || run_files_find(made, program));
 }
 
-static size_t words_size(const struct strv *words)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < words->count; i++)
-        size += strlen(words->items[i]) + 1;
-    return size;
-}
-
-bool engine_fits_warm(const struct strv *argv, const struct strv *env, const struct strv *asked)
-{
-    static const char *const early[] = {"PYTHON", "NODE_", "UV_", "JAVA", "JDK_", "_JAVA",
-        "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL", "OPENSSL_"};
-    if (words_size(argv) + words_size(env) > WARM_WORDS_MAX)
-        return false;
-    for (size_t i = 0; asked && i < asked->count; i++) {
-        for (size_t k = 0; k < sizeof(early) / sizeof(early[0]); k++) {
-            if (str_has_prefix(asked->items[i], early[k]))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* `given` are the variables of the request, or NULL. */
-static bool may_be_warm(
-    const struct stage_def *def, const struct run_stage *stage, const struct strv *given)
-{
-    return (def->warm.count || def->park.max) && stage->exec == 0 &&
-           engine_fits_warm(&stage->argv, &stage->env, given);
-}
-
 static int compile_in_box(struct running *run, struct err *err)
 {
     const struct run_stage *stage = &run->plan.compile;
@@ -112,7 +80,8 @@ static int compile_in_box(struct running *run, struct err *err)
         .root = pick_root(run, true),
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
-        .may_be_warm = may_be_warm(&run->runtime->compile, stage, NULL),
+        .cold_reason = warmth_problem(
+            &(struct warmth_question){.def = &run->runtime->compile, .stage = stage}),
         .owner = run->spec->owner,
         .limits = stage->limits,
         .stdin_fd = -1,
@@ -235,16 +204,17 @@ static int execute(struct running *run, struct err *err)
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
-    /* The runs of a program are compared with each other and must be alike. A pool would serve
-     * only the first few of them. */
-    bool drains = run->is_program && run->runtime->run.park.max;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     struct stage_spec spec = {.job = run_job(run),
         .root = pick_root(run, stage->in_toolchain),
         .exec = (unsigned)stage->exec,
         .exec_path = root->execs.items[stage->exec],
-        .may_be_warm = may_be_warm(&run->runtime->run, stage, &asked->env) && !drains,
+        .cold_reason = warmth_problem(&(struct warmth_question){.def = &run->runtime->run,
+            .stage = stage,
+            .asked = &asked->env,
+            .mount_count = asked->mount_count,
+            .is_compared = run->is_program}),
         .owner = asked->owner,
         .limits = stage->limits,
         .mounts = asked->mounts,

@@ -28,10 +28,4 @@ void engine_session_limits(const struct run_limits *from, struct spawn_limits *t
 /* The flags of a request for the box of a session. */
 uint32_t engine_session_flags(const struct runtime *rt);
 
-/* Whether a running interpreter can serve the request. It has already read its environment, so
- * variables in `asked` that matter at its start need a cold box. So do arguments and variables
- * that are very long. */
-bool engine_fits_warm(
-    const struct strv *argv, const struct strv *env, const struct strv *asked);
-
 void engine_open_cache(struct engine *e, const struct cache_settings *settings);

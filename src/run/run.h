@@ -110,8 +110,9 @@ struct run_usage {
 /* The result of one box: of the compile stage or of the run stage. */
 struct stage_result {
     enum run_status status;
-    bool is_warm;  /* a zygote or a ready box served it */
-    int exit_code; /* valid when exited */
+    bool is_warm;            /* a zygote or a ready box served it */
+    const char *cold_reason; /* of run/warmth.h, when it started and was not warm */
+    int exit_code;           /* valid when exited */
     bool exited;
     int signal; /* 0 unless a signal ended the program */
     unsigned limits_hit;

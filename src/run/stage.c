@@ -9,6 +9,8 @@
 
 #include "run/stage.h"
 
+#include "run/warmth.h"
+
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -116,7 +118,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     struct spawn_box box = {.kind = SPAWN_BOX,
         .root = spec->root,
         .exec = spec->exec,
-        .flags = spec->may_be_warm ? BOX_WARM : 0,
+        .flags = spec->cold_reason ? 0 : BOX_WARM,
         .remove = spec->watch->remove,
         .owner = spec->owner,
         .mount_count = (uint32_t)spec->mount_count};
@@ -191,6 +193,9 @@ static void on_event(struct stage *st, const struct spawn_event *event)
     case EVENT_STARTED:
         st->started = true;
         st->result->is_warm = event->flags & STARTED_WARM;
+        st->result->cold_reason = st->result->is_warm     ? NULL
+                                  : st->spec->cold_reason ? st->spec->cold_reason
+                                                          : WARMTH_NOT_READY;
         st->other_deadline_ns = 0;
         st->wall_deadline_ns = event->start_ns + st->spec->limits.wall_ms * 1000000ull;
         plan_cpu_check(st, 0);

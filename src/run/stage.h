@@ -12,8 +12,8 @@ struct stage_spec {
     unsigned root;
     unsigned exec;
     const char *exec_path;
-    bool may_be_warm; /* a zygote or a pool of the root may serve it */
-    uint32_t owner;   /* as in run_spec */
+    const char *cold_reason; /* of run/warmth.h; NULL: a zygote or a pool may serve it */
+    uint32_t owner;          /* as in run_spec */
     struct run_limits limits;
     const struct run_mount *mounts;
     size_t mount_count;

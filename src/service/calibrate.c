@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See calibrate.h. A variable that begins with LC_ makes a run cold (engine_fits_warm()). */
+/* See calibrate.h. A variable that begins with LC_ makes a run cold (run/warmth.c). */
 
 #include "service/calibrate.h"
 

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "run/engine_state.h"
 #include "run/package.h"
+#include "run/warmth.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +60,7 @@ static int write_words(const struct session_box_spec *spec, struct ends *ends, s
     while (!str_eq(rt->run_root.execs.items[ends->exec], argv.items[0]))
         ends->exec++;
     ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 &&
-                        engine_fits_warm(&argv, &env, spec->env);
+                        !warmth_words_problem(&argv, &env, spec->env);
     return job_write(&(struct job_spec){.argv = &argv, .env = &env}, &ends->job, err);
 }
 

@@ -241,7 +241,8 @@ def test_minimum_level_is_kept(hermes, deny):
     r = hermes(*covers, "--", HERMES, "run", "--json", "--min-level", "process", path, program=deny)
     if r.status == 0:
         answer = json.loads(r.out)
-        assert answer["isolation"] == {"level": "process", "cgroup": "none", "start": "cold"}
+        assert answer["isolation"] == {"level": "process", "cgroup": "none", "start": "cold",
+                                       "start_reason": "language"}
     else:
         assert r.status == 125 and "landlock" in r.err, r
 

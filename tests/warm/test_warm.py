@@ -199,6 +199,15 @@ def test_a_box_that_could_stall_the_zygote_is_cold(server):
         assert (run["stdout"], run["isolation"]["start"]) == ("1\n", start), run
 
 
+def test_a_cold_start_has_a_reason(server):
+    assert wait_until(lambda: is_up(server), 20)
+    for fields, reason in (({}, None), ({"env": {"PYTHONUTF8": "0"}}, "environment"),
+                           ({"args": ["x" * 110_000]}, "long_words"), ({"limits": {"cpus": 0.1}}, "not_ready")):
+        isolation = server.run("python", "print(1)", **fields).json()["isolation"]
+        assert (isolation["start"], isolation["start_reason"]) == ("cold" if reason else "warm", reason)
+    assert server.run("perl", "print 1").json()["isolation"]["start_reason"] == "language"
+
+
 def is_up(server):
     """No parked box has this limit: the zygote must make one."""
     reply = server.run("python", "1", limits={"processes": 9}).json()

@@ -106,8 +106,16 @@ int err_set(struct err *err, enum err_code code, int errnum, const char *fmt, ..
         err->code = code;
         err->errnum = errnum;
         err->field[0] = '\0';
+        err->retry_s = 0;
     }
     return errnum ? -errnum : -EINVAL;
+}
+
+int err_retry(struct err *err, int ret, unsigned retry_s)
+{
+    if (err)
+        err->retry_s = retry_s;
+    return ret;
 }
 
 int err_field(struct err *err, const char *field, const char *fmt, ...)

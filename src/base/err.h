@@ -33,6 +33,7 @@ enum err_code {
 struct err {
     enum err_code code;
     int errnum;        /* positive errno behind it, or 0 */
+    unsigned retry_s;  /* seconds after which a retry makes sense; 0: not known */
     char field[96];    /* request field or flag at fault, or "" */
     char message[512]; /* one line: what happened and what to do next */
 };
@@ -54,6 +55,9 @@ int err_set(struct err *err, enum err_code code, int errnum, const char *fmt, ..
 /* The same with ERR_INVALID and EINVAL, and with the name of the request field at fault. */
 int err_field(struct err *err, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Adds when a retry makes sense to an err that is set; returns ret unchanged. */
+int err_retry(struct err *err, int ret, unsigned retry_s);
 
 /* The code for a system call that failed. ERR_UNAVAILABLE when the machine is only short of
  * something for the moment (descriptors, processes, memory, space); otherwise ERR_INTERNAL. */

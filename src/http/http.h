@@ -105,8 +105,8 @@ struct http_reply {
 /* Frees body and answer. */
 void reply_clear(struct http_reply *reply);
 
-/* Returns 0 with the reply filled in, or negative errno with err. err then becomes the reply; a
- * retry_after_s that the handler has set is kept. */
+/* Returns 0 with the reply filled in, or negative errno with err. err then becomes the reply.
+ */
 typedef int http_handler(struct http_request *req, struct http_reply *reply, struct err *err);
 
 void reply_header(struct http_reply *reply, const char *name, const char *value);

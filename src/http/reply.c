@@ -66,6 +66,6 @@ void reply_error(struct http_reply *reply, const struct err *err)
     reply_json(reply, info->http_status, text, text ? strlen(text) : 0);
     if (err->code == ERR_UNAUTHORIZED)
         reply_header(reply, "WWW-Authenticate", "Bearer realm=\"hermes\"");
-    if ((err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE) && !reply->retry_after_s)
-        reply->retry_after_s = 1;
+    if (err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE)
+        reply->retry_after_s = err->retry_s ? err->retry_s : 1;
 }

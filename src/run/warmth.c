@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Bytes of arguments and environment. Longer ones start cold, so that execve() reports E2BIG. */
+/* Bytes of arguments and environment. Longer ones start cold, so that execve() reports E2BIG.
+ */
 enum { WORDS_MAX = 100000 };
 
 static size_t words_size(const struct strv *words)

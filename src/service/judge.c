@@ -113,11 +113,10 @@ static void on_less(void *context)
     admit_leave(u->state->admit, &ticket, 0);
 }
 
-static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct err *err)
+static int begin(struct under_way *u, int owner, struct err *err)
 {
     struct state *s = u->state;
     struct judge_spec *spec = &u->judgement->judge.spec;
-    *ret_retry_s = 1;
     purse_open(&u->purse, s->ledger, owner);
     if (!purse_take(&u->purse, LATER_COST + u->judgement->bytes + judge_records_size(spec)))
         return state_full(err);
@@ -129,7 +128,7 @@ static int begin(struct under_way *u, int owner, unsigned *ret_retry_s, struct e
     if (r < 0)
         return r;
     u->need = admit_need_run(&box);
-    return session_admit(s, owner, &u->need, &u->ticket, ret_retry_s, err);
+    return session_admit(s, owner, &u->need, &u->ticket, err);
 }
 
 static int encode(struct under_way *u, const struct judge_result *result,
@@ -150,7 +149,7 @@ static int encode(struct under_way *u, const struct judge_result *result,
 
 /* Waits for the place, judges and makes the answer. */
 static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_answer,
-    enum run_status *ret_status, unsigned *ret_retry_s, struct err *err)
+    enum run_status *ret_status, struct err *err)
 {
     struct state *s = u->state;
     const struct service_judgement *judgement = u->judgement;
@@ -164,7 +163,7 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
         .purse = &u->purse.counts,
         .cancel_fd = cancel_fd};
     struct judge_result result = {0};
-    int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, ret_retry_s, err);
+    int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, err);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(u->record));
     if (r == 0) {
         r = judge_run(s->engine, &judgement->judge.spec, &watch, &result, err);
@@ -182,12 +181,12 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
 
 int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
-    unsigned *ret_retry_s, struct err *err)
+    struct err *err)
 {
     struct under_way u = {.state = state, .judgement = judgement, .record = record};
-    int r = begin(&u, owner, ret_retry_s, err);
+    int r = begin(&u, owner, err);
     if (r == 0)
-        r = finish(&u, 0, ret_answer, ret_status, ret_retry_s, err);
+        r = finish(&u, 0, ret_answer, ret_status, err);
     purse_close(&u.purse);
     return r;
 }
@@ -205,10 +204,9 @@ static void *judge_later(void *arg)
     struct under_way *u = arg;
     struct state *s = u->state;
     struct err err = {0};
-    unsigned retry_s;
     enum run_status status = RUN_INTERNAL_ERROR;
     struct answer *answer = NULL;
-    int r = finish(u, LATER_WAIT_MS, &answer, &status, &retry_s, &err);
+    int r = finish(u, LATER_WAIT_MS, &answer, &status, &err);
     if (r < 0) {
         log_event(LOG_WARN, "judgement failed", "run", history_id(u->record), "code",
             err_table[err.code].name, "reason", err.message, (char *)NULL);
@@ -233,13 +231,13 @@ struct answer *service_judge_failure(const char *id, const struct err *err)
 }
 
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
-    struct history_run *record, unsigned *ret_retry_s, struct err *err)
+    struct history_run *record, struct err *err)
 {
     struct under_way *u = xcalloc(1, sizeof(*u));
     pthread_attr_t attr;
     pthread_t thread;
     *u = (struct under_way){.state = state, .judgement = judgement, .record = record};
-    int r = begin(u, owner, ret_retry_s, err);
+    int r = begin(u, owner, err);
     if (r < 0) {
         purse_close(&u->purse);
         free(u);

@@ -14,16 +14,16 @@ struct service_judgement {
 };
 
 /* Judges on this thread. Returns 0 with the answer, whose user the caller is, or an error. With
- * ERR_BUSY, *ret_retry_s says when to try again. */
+ * ERR_BUSY, err->retry_s says when to try again. */
 int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
-    unsigned *ret_retry_s, struct err *err);
+    struct err *err);
 
 /* Judges on a thread of its own and reports to `record`. Fails at once when the request is
  * invalid or the queue is full. On success takes the content of the judgement and the reference
  * to record. */
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
-    struct history_run *record, unsigned *ret_retry_s, struct err *err);
+    struct history_run *record, struct err *err);
 
 /* The answer when Hermes failed as a whole; the caller is its user. */
 struct answer *service_judge_failure(const char *id, const struct err *err);

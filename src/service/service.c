@@ -180,22 +180,20 @@ static void set_cancelled(struct run_result *result)
 
 /* Checks the spec and takes a place for it. */
 static int begin_run(struct state *s, const struct service_call *call,
-    struct admit_ticket *ticket, unsigned *ret_retry_s, struct err *err)
+    struct admit_ticket *ticket, struct err *err)
 {
     struct box_need box;
-    *ret_retry_s = 1;
     int r = engine_weigh(s->engine, call->spec, &box, err);
     if (r < 0)
         return r;
     const struct admit_need need = admit_need_run(&box);
-    return session_admit(s, call->owner, &need, ticket, ret_retry_s, err);
+    return session_admit(s, call->owner, &need, ticket, err);
 }
 
 static int finish_run(struct state *s, const struct service_call *call,
-    struct admit_ticket *ticket, uint32_t wait_ms, struct run_result *result,
-    unsigned *ret_retry_s, struct err *err)
+    struct admit_ticket *ticket, uint32_t wait_ms, struct run_result *result, struct err *err)
 {
-    int r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, ret_retry_s, err);
+    int r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, err);
     if (r < 0 && r != -ECANCELED)
         return r;
     if (r == 0) {
@@ -214,11 +212,11 @@ static int finish_run(struct state *s, const struct service_call *call,
 }
 
 int service_run(struct state *state, const struct service_call *call, struct run_result *result,
-    unsigned *ret_retry_s, struct err *err)
+    struct err *err)
 {
     struct admit_ticket ticket;
-    int r = begin_run(state, call, &ticket, ret_retry_s, err);
-    return r < 0 ? r : finish_run(state, call, &ticket, 0, result, ret_retry_s, err);
+    int r = begin_run(state, call, &ticket, err);
+    return r < 0 ? r : finish_run(state, call, &ticket, 0, result, err);
 }
 
 /* A run in the background; its thread owns this. */
@@ -272,10 +270,9 @@ static void *run_later(void *arg)
     struct service_call call = {.spec = &later->spec, .owner = later->owner, .watch = &watch};
     struct run_result result;
     struct err err = {0};
-    unsigned retry_s;
     run_result_init(&result, 1 << 20);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(later->run));
-    int r = finish_run(s, &call, &later->ticket, LATER_WAIT_MS, &result, &retry_s, &err);
+    int r = finish_run(s, &call, &later->ticket, LATER_WAIT_MS, &result, &err);
     if (r < 0) {
         result.run.status = RUN_INTERNAL_ERROR;
         log_event(LOG_WARN, "run failed", "run", result.id, "code", err_table[err.code].name,
@@ -327,15 +324,14 @@ static size_t spec_bytes(const struct run_spec *spec)
 }
 
 int service_run_later(struct state *state, struct run_spec *spec, int owner,
-    enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
-    struct err *err)
+    enum result_encoding encoding, struct history_run *run, struct err *err)
 {
     struct later *later = xcalloc(1, sizeof(*later));
     struct service_call call = {.spec = spec, .owner = owner};
     purse_open(&later->purse, state->ledger, owner);
     int r = purse_take(&later->purse, spec_bytes(spec)) ? 0 : state_full(err);
     if (r == 0)
-        r = begin_run(state, &call, &later->ticket, ret_retry_s, err);
+        r = begin_run(state, &call, &later->ticket, err);
     if (r < 0) {
         purse_close(&later->purse);
         free(later);

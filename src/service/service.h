@@ -18,15 +18,14 @@ int service_open(struct state *state, struct err *err);
 void service_close(struct state *state);
 
 /* Runs it on this thread. Returns 0 with the result, also of a cancelled run, or an error. With
- * ERR_BUSY, *ret_retry_s says when to try again. result must be initialised. */
+ * ERR_BUSY, err->retry_s says when to try again. result must be initialised. */
 int service_run(struct state *state, const struct service_call *call, struct run_result *result,
-    unsigned *ret_retry_s, struct err *err);
+    struct err *err);
 
 /* Runs it on a thread of its own and reports to `run`. Fails at once when the spec is invalid
  * or the queue is full. On success takes the content of the spec and the reference to run. */
 int service_run_later(struct state *state, struct run_spec *spec, int owner,
-    enum result_encoding encoding, struct history_run *run, unsigned *ret_retry_s,
-    struct err *err);
+    enum result_encoding encoding, struct history_run *run, struct err *err);
 
 /* Call about twice a second. */
 void service_tick(struct state *state);

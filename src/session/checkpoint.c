@@ -91,18 +91,17 @@ static int choose_name(struct session *s, const char *wish, char *out, struct er
         "there is a checkpoint `%.64s` already; delete it or choose another name", wish);
 }
 
-int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_t **ret,
-    unsigned *ret_retry_s, struct err *err)
+int session_checkpoint(
+    struct session *s, const char *name, int cancel_fd, json_t **ret, struct err *err)
 {
     char chosen[CHECKPOINT_NAME_MAX + 1];
     struct session *copy = NULL;
     int r = session_can_fork(s, err);
     if (r < 0 || (r = session_take(s, false, false, cancel_fd, err)) < 0)
         return r;
-    *ret_retry_s = 1;
     r = choose_name(s, name, chosen, err);
     if (r >= 0)
-        r = session_copy(s, chosen, cancel_fd, &copy, ret_retry_s, err);
+        r = session_copy(s, chosen, cancel_fd, &copy, err);
     channel_rest(&s->channel);
     session_give(s);
     if (r < 0)
@@ -163,14 +162,14 @@ static void exchange(struct session *s, struct session *copy)
 }
 
 /* Copies a checkpoint and pauses it again. The caller holds the copy. */
-static int copy_checkpoint(struct session *c, int cancel_fd, struct session **ret,
-    unsigned *ret_retry_s, struct err *err)
+static int copy_checkpoint(
+    struct session *c, int cancel_fd, struct session **ret, struct err *err)
 {
     int r = session_take(c, false, false, cancel_fd, err);
     if (r < 0)
         return r;
     session_box_command(&c->box, COMMAND_RESUME);
-    r = session_copy(c, "", cancel_fd, ret, ret_retry_s, err);
+    r = session_copy(c, "", cancel_fd, ret, err);
     channel_rest(&c->channel);
     session_box_command(&c->box, COMMAND_PAUSE);
     session_give(c);
@@ -181,16 +180,14 @@ static int copy_checkpoint(struct session *c, int cancel_fd, struct session **re
     return r;
 }
 
-int session_rollback(
-    struct session *s, const char *name, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+int session_rollback(struct session *s, const char *name, int cancel_fd, struct err *err)
 {
     struct session *copy = NULL;
     int r = session_can_fork(s, err);
     if (r < 0 || (r = session_take(s, false, true, cancel_fd, err)) < 0)
         return r;
-    *ret_retry_s = 1;
     struct session *c = find_named(s, name, err);
-    r = c ? copy_checkpoint(c, cancel_fd, &copy, ret_retry_s, err) : -ENOENT;
+    r = c ? copy_checkpoint(c, cancel_fd, &copy, err) : -ENOENT;
     session_unref(c);
     if (r == 0) {
         exchange(s, copy);

@@ -157,11 +157,10 @@ static struct session *new_copy(struct session *s, const char *checkpoint)
 }
 
 /* The caller holds the original. The copy is in state starting. */
-static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
-    unsigned *ret_retry_s, struct err *err)
+static int fill_copy(struct session *s, struct session *copy, int cancel_fd, struct err *err)
 {
     struct admit_need promised;
-    int r = session_reserve(copy, &promised, ret_retry_s, err);
+    int r = session_reserve(copy, &promised, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&s->lock);
@@ -182,7 +181,7 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd,
 }
 
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
-    unsigned *ret_retry_s, struct err *err)
+    struct err *err)
 {
     struct session *copy = new_copy(s, checkpoint);
     if (copy->wake_fd < 0) {
@@ -191,7 +190,7 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
         return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
     }
     session_enlist(s->all, copy);
-    int r = fill_copy(s, copy, cancel_fd, ret_retry_s, err);
+    int r = fill_copy(s, copy, cancel_fd, err);
     copy->has_kernel = r == 0;
     session_give(copy);
     if (r < 0) {
@@ -214,21 +213,19 @@ int session_can_fork(const struct session *s, struct err *err)
         s->spec.runtime->name);
 }
 
-int session_fork(struct session *s, unsigned count, int cancel_fd, struct fork_result *ret,
-    unsigned *ret_retry_s, struct err *err)
+int session_fork(
+    struct session *s, unsigned count, int cancel_fd, struct fork_result *ret, struct err *err)
 {
     unsigned made = 0;
     *ret = (struct fork_result){
         .has_memory = s->spec.runtime->run.session_forks, .is_whole = true};
-    *ret_retry_s = 1;
     int r = session_take(s, false, false, cancel_fd, err);
     if (r < 0)
         return r;
     while (r == 0 && made < count) {
         struct session **copy = &ret->copies[made];
-        r = ret->has_memory
-                ? session_copy(s, "", cancel_fd, copy, ret_retry_s, err)
-                : session_copy_fresh(s, cancel_fd, copy, &ret->is_whole, ret_retry_s, err);
+        r = ret->has_memory ? session_copy(s, "", cancel_fd, copy, err)
+                            : session_copy_fresh(s, cancel_fd, copy, &ret->is_whole, err);
         made += r == 0;
     }
     channel_rest(&s->channel);

@@ -97,15 +97,15 @@ static int copy_files(
     return r < 0 ? r : 0;
 }
 
-int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
-    bool *ret_is_whole, unsigned *ret_retry_s, struct err *err)
+int session_copy_fresh(
+    struct session *s, int cancel_fd, struct session **ret, bool *ret_is_whole, struct err *err)
 {
     struct session *copy = NULL;
     struct session_spec spec = {.runtime = s->spec.runtime,
         .limits = s->spec.limits,
         .idle_timeout_s = s->idle_ms / 1000};
     strv_add_all(&spec.env, &s->env);
-    int r = session_create(s->all, &spec, s->owner_index, cancel_fd, &copy, ret_retry_s, err);
+    int r = session_create(s->all, &spec, s->owner_index, cancel_fd, &copy, err);
     strv_done(&spec.env);
     if (r < 0)
         return r;

@@ -84,18 +84,17 @@ void sessions_make_room(struct sessions *all, unsigned most)
     }
 }
 
-int session_reserve(
-    struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err)
+int session_reserve(struct session *s, struct admit_need *ret, struct err *err)
 {
     struct admit *admit = s->all->state->admit;
     const struct box_need box = limits_need(&s->spec.limits);
     const struct admit_need need = admit_need_session(&box);
     cleanup_free uint64_t *excess = NULL;
-    int r = admit_check(admit, s->owner_index, ret_retry_s, err);
+    int r = admit_check(admit, s->owner_index, err);
     if (r < 0)
         return r;
     for (unsigned i = 0; i < TRIES; i++) {
-        r = admit_reserve(admit, s->owner_index, &need, ret_retry_s, err);
+        r = admit_reserve(admit, s->owner_index, &need, err);
         if (r == 0)
             *ret = need;
         if (r == 0 || err->code != ERR_BUSY)
@@ -110,9 +109,9 @@ int session_reserve(
 }
 
 int session_admit(struct state *state, int owner, const struct admit_need *need,
-    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
+    struct admit_ticket *ret, struct err *err)
 {
-    int r = admit_begin(state->admit, owner, need, ret, ret_retry_s, err);
+    int r = admit_begin(state->admit, owner, need, ret, err);
     if (r == 0 && ret->wake_fd >= 0)
         sessions_make_room(state->sessions, (unsigned)state->config.max_sessions);
     return r;

@@ -469,11 +469,11 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     return e;
 }
 
-int session_begin(struct session *s, const struct exec_spec *spec, int cancel_fd,
-    unsigned *ret_retry_s, struct err *err)
+int session_begin(
+    struct session *s, const struct exec_spec *spec, int cancel_fd, struct err *err)
 {
     int r = session_take(s, spec->wait, false, cancel_fd, err);
-    if (r == 0 && (r = place_take(s, cancel_fd, ret_retry_s, err)) < 0)
+    if (r == 0 && (r = place_take(s, cancel_fd, err)) < 0)
         session_give(s);
     return r;
 }

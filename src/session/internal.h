@@ -192,7 +192,7 @@ uint64_t tools_deadline_ms(const struct session *s);
  * tool answers to the interpreter and gives the place back while the exec waits for them. It
  * returns when to call it next, and moves *deadline_ms by the time the exec waited for its
  * place. */
-int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err);
+int place_take(struct session *s, int cancel_fd, struct err *err);
 void place_leave(struct session *s);
 uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms);
 bool place_is_returning(const struct session *s);
@@ -200,8 +200,7 @@ int place_fd(const struct session *s); /* readable when place_tend() must be cal
 
 /* evict.c: reserves what a box of this session needs; ERR_BUSY when there is no room. It may
  * end idle sessions of other keys. */
-int session_reserve(
-    struct session *s, struct admit_need *ret, unsigned *ret_retry_s, struct err *err);
+int session_reserve(struct session *s, struct admit_need *ret, struct err *err);
 
 /* Throws away what background processes printed between execs. Each call drains a limited
  * number of bytes: a quiet process never blocks on a full pipe, a noisy one has to wait. */
@@ -215,12 +214,12 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
 /* copy.c: copies a held session. With a name the copy is a checkpoint of it, with "" a session
  * of its own. The caller owns a reference. */
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
-    unsigned *ret_retry_s, struct err *err);
+    struct err *err);
 
 /* copy_files.c: a new session with copies of the files. *ret_is_whole becomes false when files
  * were left out. */
 int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
-    bool *ret_is_whole, unsigned *ret_retry_s, struct err *err);
+    bool *ret_is_whole, struct err *err);
 
 /* 0, or ERR_UNSUPPORTED when the memory of this language's sessions cannot be copied. */
 int session_can_fork(const struct session *s, struct err *err);

@@ -33,17 +33,16 @@ static int look(struct session *s, struct err *err)
     return interrupts ? err_set(err, ERR_CONFLICT, EINTR, "interrupted before it began") : 0;
 }
 
-int place_take(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+int place_take(struct session *s, int cancel_fd, struct err *err)
 {
     struct state *state = s->all->state;
     const struct admit_need need = admit_need_exec();
     s->place = (struct session_place){.since_ms = clock_ms()};
-    int r = session_admit(state, s->owner_index, &need, &s->place.ticket, ret_retry_s, err);
+    int r = session_admit(state, s->owner_index, &need, &s->place.ticket, err);
     if (r < 0)
         return r;
     s->place.ticket.also_fd = s->wake_fd;
-    while ((r = admit_wait(state->admit, &s->place.ticket, cancel_fd, 0, ret_retry_s, err)) ==
-           -EINTR) {
+    while ((r = admit_wait(state->admit, &s->place.ticket, cancel_fd, 0, err)) == -EINTR) {
         if ((r = look(s, err)) < 0)
             break;
     }
@@ -81,10 +80,9 @@ static bool is_back(struct session *s)
     struct admit_ticket *ticket = &s->place.ticket;
     struct pollfd ready = {.fd = ticket->wake_fd, .events = POLLIN};
     struct err ignored = {0};
-    unsigned retry_s;
     if (ticket->wake_fd >= 0 && poll(&ready, 1, 0) != 1)
         return false;
-    (void)admit_wait(s->all->state->admit, ticket, -1, 0, &retry_s, &ignored);
+    (void)admit_wait(s->all->state->admit, ticket, -1, 0, &ignored);
     return true;
 }
 

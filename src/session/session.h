@@ -56,7 +56,7 @@ void sessions_make_room(struct sessions *all, unsigned most);
 
 /* Calls admit_begin(). When the run has to wait, calls sessions_make_room(). */
 int session_admit(struct state *state, int owner, const struct admit_need *need,
-    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err);
+    struct admit_ticket *ret, struct err *err);
 
 /* From now on, running execs are ended without a grace period. */
 void sessions_stop(struct sessions *all);
@@ -64,10 +64,10 @@ void sessions_stop(struct sessions *all);
 /* Number of sessions that have a box. */
 unsigned sessions_count(struct sessions *all);
 
-/* Starts a session and waits until its interpreter is ready. ERR_BUSY with *ret_retry_s when a
+/* Starts a session and waits until its interpreter is ready. ERR_BUSY when a
  * quota is used up. The caller owns a reference. */
 int session_create(struct sessions *all, struct session_spec *spec, int owner, int cancel_fd,
-    struct session **ret, unsigned *ret_retry_s, struct err *err);
+    struct session **ret, struct err *err);
 
 /* Finds a session of this owner, or NULL. The caller owns a reference. */
 struct session *session_find(struct sessions *all, const char *id, int owner);
@@ -86,8 +86,7 @@ int session_interrupt(struct session *s, struct err *err);
 
 /* Starts a new interpreter, also in a dead session. *ret_files_kept says whether the box, and
  * with it the files, is the same; it is a new one when the old box was lost. */
-int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
-    struct err *err);
+int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, struct err *err);
 
 /* Makes `count` copies of an idle session, all or none. The caller owns a reference to each.
  * ERR_CONFLICT explains why a copy is not possible now. When the memory of a language's
@@ -99,18 +98,17 @@ struct fork_result {
     bool has_memory;
     bool is_whole; /* no file was left out */
 };
-int session_fork(struct session *s, unsigned count, int cancel_fd, struct fork_result *ret,
-    unsigned *ret_retry_s, struct err *err);
+int session_fork(
+    struct session *s, unsigned count, int cancel_fd, struct fork_result *ret, struct err *err);
 
 /* Checkpoints: paused copies with a name. They last until they or their session are deleted.
  * With name "" a number is chosen. session_rollback() replaces the session's state with a copy
  * of a checkpoint, also when the session is dead. */
-int session_checkpoint(struct session *s, const char *name, int cancel_fd, json_t **ret,
-    unsigned *ret_retry_s, struct err *err);
+int session_checkpoint(
+    struct session *s, const char *name, int cancel_fd, json_t **ret, struct err *err);
 json_t *session_checkpoints(struct session *s);
 int session_checkpoint_delete(struct session *s, const char *name, struct err *err);
-int session_rollback(
-    struct session *s, const char *name, int cancel_fd, unsigned *ret_retry_s, struct err *err);
+int session_rollback(struct session *s, const char *name, int cancel_fd, struct err *err);
 
 /* Lists the background jobs of a shell session. Ends the job `kill_id` (or NULL) first;
  * ERR_NOT_FOUND when there is none. The caller owns *ret. */
@@ -169,8 +167,8 @@ struct answer *exec_result_answer(const struct exec_result *result, const json_t
 /* Takes the session for one exec, and with spec->wait waits for its turn. ERR_CONFLICT when it
  * is busy, dead or expired, ERR_BUSY when a quota is used up. After 0 the caller must call
  * session_exec() or session_abandon(); both give the session back. */
-int session_begin(struct session *s, const struct exec_spec *spec, int cancel_fd,
-    unsigned *ret_retry_s, struct err *err);
+int session_begin(
+    struct session *s, const struct exec_spec *spec, int cancel_fd, struct err *err);
 
 /* Returns 0 with the result, also when the code failed, or negative errno when Hermes failed.
  * exec_result_done() frees the result in both cases. */

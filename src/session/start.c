@@ -178,13 +178,13 @@ static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err
 }
 
 /* Reserves memory, opens a box and waits for its interpreter. The caller holds the session. */
-static int open_box(struct session *s, int cancel_fd, unsigned *ret_retry_s, struct err *err)
+static int open_box(struct session *s, int cancel_fd, struct err *err)
 {
     struct state *state = s->all->state;
     struct admit_need promised;
     struct session_box box;
     session_box_init(&box);
-    int r = session_reserve(s, &promised, ret_retry_s, err);
+    int r = session_reserve(s, &promised, err);
     if (r < 0)
         return r;
     r = state_wait_for_spawner(state, cancel_fd, err);
@@ -279,12 +279,11 @@ static int check_spec(struct sessions *all, struct session_spec *spec, struct er
 }
 
 int session_create(struct sessions *all, struct session_spec *spec, int owner, int cancel_fd,
-    struct session **ret, unsigned *ret_retry_s, struct err *err)
+    struct session **ret, struct err *err)
 {
     static const struct run_limits none;
     bool is_plain = spec->env.count == 0 && memcmp(&spec->limits, &none, sizeof(none)) == 0;
     bool names_cpu = spec->limits.cpu_ms > 0;
-    *ret_retry_s = 1;
     int r = check_spec(all, spec, err);
     if (r < 0)
         return r;
@@ -297,7 +296,7 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
         return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
     }
     session_enlist(all, s);
-    r = open_box(s, cancel_fd, ret_retry_s, err);
+    r = open_box(s, cancel_fd, err);
     if (r == -ECANCELED && err->code == ERR_NONE)
         (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
     session_give(s);
@@ -323,8 +322,7 @@ static int restart(struct session *s, int cancel_fd, struct err *err)
     return await_kernel(s, r, cancel_fd, err);
 }
 
-int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsigned *ret_retry_s,
-    struct err *err)
+int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, struct err *err)
 {
     int r = session_take(s, false, true, cancel_fd, err);
     if (r < 0)
@@ -336,7 +334,7 @@ int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, unsign
     if (s->box.socket >= 0 && !s->is_resting)
         session_stop_kernel(s);
     *ret_files_kept = s->box.socket >= 0;
-    r = *ret_files_kept ? restart(s, cancel_fd, err) : open_box(s, cancel_fd, ret_retry_s, err);
+    r = *ret_files_kept ? restart(s, cancel_fd, err) : open_box(s, cancel_fd, err);
     if (r < 0)
         session_lose(
             s, "start_failed", "a new interpreter could not be started: %.180s", err->message);

@@ -148,8 +148,8 @@ static int refused(int error, struct err *err)
         "the box could not start a shell: it was ended or reset, or has nothing to spare");
 }
 
-int session_terminal_open(struct session *s, struct terminal_size size, struct terminal **ret,
-    unsigned *ret_retry_s, struct err *err)
+int session_terminal_open(
+    struct session *s, struct terminal_size size, struct terminal **ret, struct err *err)
 {
     const char go = TERMINAL_GO;
     cleanup_close int job = -1;
@@ -157,7 +157,7 @@ int session_terminal_open(struct session *s, struct terminal_size size, struct t
     if (state->terminals_max == 0)
         return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
             "this server has no terminals (session_terminals); use exec, or ask who runs it");
-    int r = admit_check(state->admit, s->owner_index, ret_retry_s, err);
+    int r = admit_check(state->admit, s->owner_index, err);
     if (r < 0 || (r = write_job(s, &job, err)) < 0)
         return r;
     struct terminal *t = xcalloc(1, sizeof(*t));
@@ -166,13 +166,12 @@ int session_terminal_open(struct session *s, struct terminal_size size, struct t
     if (r == 0 && (r = receive(t)) < 0)
         r = refused(r, err);
     if (r < 0) {
-        *ret_retry_s = err->code == ERR_BUSY || err->code == ERR_UNAVAILABLE ? RETRY_S : 0;
+        (void)err_retry(err, r, RETRY_S);
         session_terminal_close(t);
         return r;
     }
     terminal_resize(t, size);
     (void)send(t->socket, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    *ret_retry_s = 0;
     *ret = t;
     return 0;
 }

@@ -31,8 +31,8 @@ struct terminal {
 
 /* Starts a shell on a terminal. ERR_BUSY when the session or the server has as many terminals
  * as allowed, ERR_UNSUPPORTED when the server allows none. */
-int session_terminal_open(struct session *s, struct terminal_size size, struct terminal **ret,
-    unsigned *ret_retry_s, struct err *err);
+int session_terminal_open(
+    struct session *s, struct terminal_size size, struct terminal **ret, struct err *err);
 
 /* Closes the terminal, which ends the shell. Accepts NULL. */
 void session_terminal_close(struct terminal *t);

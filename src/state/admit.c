@@ -167,7 +167,7 @@ static unsigned retry_s(const struct admit *a)
 }
 
 /* Checks rate and CPU budget of the key. On success takes one run from the rate. */
-static int check_quota(struct tenant *t, unsigned *ret_retry_s, struct err *err)
+static int check_quota(struct tenant *t, struct err *err)
 {
     uint64_t now = clock_ns();
     const struct {
@@ -182,8 +182,8 @@ static int check_quota(struct tenant *t, unsigned *ret_retry_s, struct err *err)
     for (size_t i = 0; i < sizeof(quotas) / sizeof(quotas[0]); i++) {
         double wait_s = bucket_wait_s(quotas[i].bucket, quotas[i].need, now);
         if (wait_s > 0) {
-            *ret_retry_s = wait_s > 3600 ? 3600 : (unsigned)wait_s + 1;
-            return err_set(err, ERR_BUSY, EAGAIN, "%s", quotas[i].text);
+            int r = err_set(err, ERR_BUSY, EAGAIN, "%s", quotas[i].text);
+            return err_retry(err, r, wait_s > 3600 ? 3600 : (unsigned)wait_s + 1);
         }
     }
     t->per_s.level -= t->per_s.size > 0;
@@ -210,12 +210,12 @@ static bool evict_for(struct admit *a, const struct tenant *t)
     return true;
 }
 
-static int refuse(struct admit *a, unsigned *ret_retry_s, struct err *err)
+static int refuse(struct admit *a, struct err *err)
 {
     a->refused++;
-    *ret_retry_s = retry_s(a);
-    return err_set(err, ERR_BUSY, EAGAIN, "%u runs are going on and %u wait; try again later",
+    int r = err_set(err, ERR_BUSY, EAGAIN, "%u runs are going on and %u wait; try again later",
         (unsigned)a->held.of[BUDGET_PLACES], a->waiting);
+    return err_retry(err, r, retry_s(a));
 }
 
 static int refuse_for_ever(
@@ -232,19 +232,18 @@ static int check_open(const struct admit *a, struct err *err)
 }
 
 /* Queues w, or sets err. Call with the lock held. */
-static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w,
-    unsigned *ret_retry_s, struct err *err)
+static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w, struct err *err)
 {
     const struct key *key = w->owner < 0 ? NULL : &a->options.keys->items[w->owner];
     if (key && key->concurrency && t->waiting >= key->concurrency) {
-        int r = refuse(a, ret_retry_s, err);
-        (void)err_set(err, ERR_BUSY, EAGAIN,
+        a->refused++;
+        int r = err_set(err, ERR_BUSY, EAGAIN,
             "this key has %u runs going on and as many waiting, which is its limit",
             (unsigned)t->held.of[BUDGET_PLACES]);
-        return r;
+        return err_retry(err, r, retry_s(a));
     }
     if (a->waiting >= a->options.queue && !(a->options.queue && evict_for(a, t)))
-        return refuse(a, ret_retry_s, err);
+        return refuse(a, err);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->wake_fd < 0)
         return err_set(err, ERR_UNAVAILABLE, errno, "cannot wait: %s", strerror(errno));
@@ -288,20 +287,18 @@ static void ticket_init(struct admit_ticket *w, int owner, const struct admit_ne
 }
 
 int admit_begin(struct admit *admit, int owner, const struct admit_need *need,
-    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err)
+    struct admit_ticket *ret, struct err *err)
 {
     struct tenant *t = &admit->tenants[owner + 1];
     enum admit_budget forbidden = share_forbids(t, need);
     ticket_init(ret, owner, need);
-    *ret_retry_s = 1;
     if (forbidden != BUDGETS)
         return refuse_for_ever(t, need, forbidden, err);
     (void)pthread_mutex_lock(&admit->lock);
     int r = check_open(admit, err);
     if (r == 0)
-        r = check_quota(t, ret_retry_s, err);
-    if (r == 0 && !take_at_once(admit, t, ret) &&
-        (r = enqueue(admit, t, ret, ret_retry_s, err)) == 0)
+        r = check_quota(t, err);
+    if (r == 0 && !take_at_once(admit, t, ret) && (r = enqueue(admit, t, ret, err)) == 0)
         let_in(admit); /* earlier waiters of its key may be passed over */
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
@@ -330,8 +327,7 @@ bool admit_is_wanted(struct admit *admit, const struct admit_ticket *ticket)
 
 /* Returns the outcome of a ticket. Call with the lock held. A ticket that still waits gives up,
  * unless its caller was only interrupted (-EINTR). */
-static int conclude(
-    struct admit *a, struct admit_ticket *w, int slept, unsigned *ret_retry_s, struct err *err)
+static int conclude(struct admit *a, struct admit_ticket *w, int slept, struct err *err)
 {
     switch (w->place) {
     case PLACE_TAKEN:
@@ -344,22 +340,21 @@ static int conclude(
         unlink_waiter(a, &a->tenants[w->owner + 1], w);
         let_in(a); /* it may have held back others */
         w->place = PLACE_NONE;
-        return slept == -ECANCELED ? slept : refuse(a, ret_retry_s, err);
+        return slept == -ECANCELED ? slept : refuse(a, err);
     default:
-        return refuse(a, ret_retry_s, err);
+        return refuse(a, err);
     }
 }
 
 int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
-    uint32_t wait_ms, unsigned *ret_retry_s, struct err *err)
+    uint32_t wait_ms, struct err *err)
 {
     int r = 0;
-    *ret_retry_s = 1;
     if (ticket->wake_fd >= 0) {
         uint32_t most_ms = wait_ms ? wait_ms : admit->options.wait_ms;
         int slept = sleep_for_place(ticket, cancel_fd, ticket->began_ns / 1000000 + most_ms);
         (void)pthread_mutex_lock(&admit->lock);
-        r = conclude(admit, ticket, slept, ret_retry_s, err);
+        r = conclude(admit, ticket, slept, err);
         if (r != -EINTR)
             close_fd(&ticket->wake_fd);
         (void)pthread_mutex_unlock(&admit->lock);
@@ -402,26 +397,26 @@ void admit_resume(struct admit *admit, struct admit_ticket *ticket)
 }
 
 static int refuse_session(struct admit *a, const struct tenant *t,
-    const struct admit_need *need, enum admit_budget b, unsigned *ret_retry_s, struct err *err)
+    const struct admit_need *need, enum admit_budget b, struct err *err)
 {
     bool is_own = t->held.of[b] + need->of[b] > t->most.of[b];
     a->refused++;
-    *ret_retry_s = retry_s(a);
     /* What other keys have in use is not this one's business. */
-    return is_own
-               ? err_set(err, ERR_BUSY, EAGAIN,
-                     "no room for another session: this key has %llu of at most %llu %s, and "
-                     "this needs %llu; delete one that is not needed, or ask for less",
-                     (unsigned long long)t->held.of[b], (unsigned long long)t->most.of[b],
-                     share_unit(b), (unsigned long long)need->of[b])
-               : err_set(err, ERR_BUSY, EAGAIN,
-                     "no room for another session: it needs %llu %s, and the server has fewer "
-                     "left; try again later, or ask for less",
-                     (unsigned long long)need->of[b], share_unit(b));
+    int r = is_own
+                ? err_set(err, ERR_BUSY, EAGAIN,
+                      "no room for another session: this key has %llu of at most %llu %s, and "
+                      "this needs %llu; delete one that is not needed, or ask for less",
+                      (unsigned long long)t->held.of[b], (unsigned long long)t->most.of[b],
+                      share_unit(b), (unsigned long long)need->of[b])
+                : err_set(err, ERR_BUSY, EAGAIN,
+                      "no room for another session: it needs %llu %s, and the server has fewer "
+                      "left; try again later, or ask for less",
+                      (unsigned long long)need->of[b], share_unit(b));
+    return err_retry(err, r, retry_s(a));
 }
 
-int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
-    unsigned *ret_retry_s, struct err *err)
+int admit_reserve(
+    struct admit *admit, int owner, const struct admit_need *need, struct err *err)
 {
     struct tenant *t = &admit->tenants[owner + 1];
     enum admit_budget lacks = share_forbids(t, need);
@@ -431,7 +426,7 @@ int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
     struct shares now = shares_now(admit, t);
     int r = check_open(admit, err);
     if (r == 0 && (lacks = share_lacks(admit, &now, t, need)) != BUDGETS)
-        r = refuse_session(admit, t, need, lacks, ret_retry_s, err);
+        r = refuse_session(admit, t, need, lacks, err);
     if (r == 0) {
         share_take(admit, t, need);
         let_in(admit); /* a run that no longer fits holds back nobody */
@@ -455,12 +450,12 @@ void admit_tick(struct admit *admit)
     (void)pthread_mutex_unlock(&admit->lock);
 }
 
-int admit_check(struct admit *admit, int owner, unsigned *ret_retry_s, struct err *err)
+int admit_check(struct admit *admit, int owner, struct err *err)
 {
     (void)pthread_mutex_lock(&admit->lock);
     int r = check_open(admit, err);
     if (r == 0)
-        r = check_quota(&admit->tenants[owner + 1], ret_retry_s, err);
+        r = check_quota(&admit->tenants[owner + 1], err);
     (void)pthread_mutex_unlock(&admit->lock);
     return r;
 }

@@ -67,17 +67,17 @@ struct admit_ticket {
     enum admit_place place;
 };
 
-/* Takes a place at once, or one in the queue. ERR_BUSY with *ret_retry_s when the queue or a
+/* Takes a place at once, or one in the queue. ERR_BUSY when the queue or a
  * quota is full. ERR_INVALID when the need is more than this key can ever have. After 0, call
  * admit_wait(), on any thread, or admit_drop(). */
 int admit_begin(struct admit *admit, int owner, const struct admit_need *need,
-    struct admit_ticket *ret, unsigned *ret_retry_s, struct err *err);
+    struct admit_ticket *ret, struct err *err);
 
 /* Waits for the place. ERR_BUSY when it took longer than wait_ms (0: as configured) or when
  * another key took its place in the queue. -ECANCELED when cancel_fd became readable (-1 for
  * none). */
 int admit_wait(struct admit *admit, struct admit_ticket *ticket, int cancel_fd,
-    uint32_t wait_ms, unsigned *ret_retry_s, struct err *err);
+    uint32_t wait_ms, struct err *err);
 
 /* admit_try() takes a further place, for work that can run in parallel: only when one is free
  * and no run of the same key waits. The caller gives it back when admit_is_wanted(): a run of
@@ -102,8 +102,8 @@ void admit_resume(struct admit *admit, struct admit_ticket *ticket);
 
 /* Reserves memory and processes for a session, which needs no place. ERR_BUSY when there is no
  * room. admit_give_back() may return the reservation in parts. */
-int admit_reserve(struct admit *admit, int owner, const struct admit_need *need,
-    unsigned *ret_retry_s, struct err *err);
+int admit_reserve(
+    struct admit *admit, int owner, const struct admit_need *need, struct err *err);
 void admit_give_back(struct admit *admit, int owner, const struct admit_need *need);
 
 /* Whether sessions of other keys should end to make room for this need, or, when need is NULL,
@@ -115,7 +115,7 @@ bool admit_find_excess(
 
 /* For a session and for work in one. admit_check() counts a run for the rate of the key and
  * checks its quotas; admit_charge() charges the CPU time afterwards. */
-int admit_check(struct admit *admit, int owner, unsigned *ret_retry_s, struct err *err);
+int admit_check(struct admit *admit, int owner, struct err *err);
 void admit_charge(struct admit *admit, int owner, double cpu_ms);
 
 /* Call about twice a second. Lets runs pass that another run of their key has held back long

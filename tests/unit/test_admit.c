@@ -40,19 +40,18 @@ static struct admit_need session_of(uint64_t memory_mb)
     return admit_need_session(&(struct box_need){.memory_mb = memory_mb, .processes = 1});
 }
 
-static int begin(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret,
-    unsigned *ret_retry_s, struct err *err)
+static int begin(
+    struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret, struct err *err)
 {
     const struct admit_need need = run_of(memory_mb);
-    return admit_begin(a, owner, &need, ret, ret_retry_s, err);
+    return admit_begin(a, owner, &need, ret, err);
 }
 
 static int enter(struct admit *a, int owner, uint64_t memory_mb, struct admit_ticket *ret)
 {
     struct err err = {0};
-    unsigned retry_s;
-    int r = begin(a, owner, memory_mb, ret, &retry_s, &err);
-    return r < 0 ? r : admit_wait(a, ret, -1, 0, &retry_s, &err);
+    int r = begin(a, owner, memory_mb, ret, &err);
+    return r < 0 ? r : admit_wait(a, ret, -1, 0, &err);
 }
 
 static void past_the_queue_it_is_busy_with_an_estimate(void **state)
@@ -60,12 +59,11 @@ static void past_the_queue_it_is_busy_with_an_estimate(void **state)
     struct admit *a = make(1, 0, 1000);
     struct admit_ticket one, two;
     struct err err = {0};
-    unsigned retry_s = 0;
 
     assert_int_equal(enter(a, 0, 10, &one), 0);
-    assert_true(begin(a, 0, 10, &two, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 10, &two, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
-    assert_true(retry_s >= 1);
+    assert_true(err.retry_s >= 1);
     admit_leave(a, &one, 0);
     assert_int_equal(enter(a, 0, 10, &two), 0);
     admit_leave(a, &two, 0);
@@ -77,14 +75,13 @@ static void memory_is_never_promised_twice(void **state)
     struct admit *a = make(10, 10, 100);
     struct admit_ticket big, small;
     struct err err = {0};
-    unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 80, &big), 0);
-    assert_int_equal(begin(a, 1, 40, &small, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 40, &small, &err), 0);
     assert_int_equal(small.place, PLACE_WAITING);
     admit_leave(a, &big, 0);
     assert_int_equal(small.place, PLACE_TAKEN);
-    assert_int_equal(admit_wait(a, &small, -1, 0, &retry_s, &err), 0);
+    assert_int_equal(admit_wait(a, &small, -1, 0, &err), 0);
     admit_leave(a, &small, 0);
     admit_free(a);
 }
@@ -94,12 +91,11 @@ static void keys_take_turns(void **state)
     struct admit *a = make(1, 10, 1000);
     struct admit_ticket first, of_a[3], of_b;
     struct err err = {0};
-    unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
-    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &of_a[i], &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &err), 0);
     admit_leave(a, &first, 0);
     struct admit_ticket *next = of_a[0].place == PLACE_TAKEN ? &of_a[0] : &of_b;
     assert_int_equal(next->place, PLACE_TAKEN);
@@ -109,11 +105,11 @@ static void keys_take_turns(void **state)
     assert_int_equal(of_a[1].place, PLACE_WAITING);
     admit_leave(a, next == &of_b ? &of_a[0] : &of_b, 0);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(admit_wait(a, &of_a[i], -1, 0, &retry_s, &err), 0);
+        assert_int_equal(admit_wait(a, &of_a[i], -1, 0, &err), 0);
         if (i > 0)
             admit_leave(a, &of_a[i], 0);
     }
-    assert_int_equal(admit_wait(a, &of_b, -1, 0, &retry_s, &err), 0);
+    assert_int_equal(admit_wait(a, &of_b, -1, 0, &err), 0);
     admit_free(a);
 }
 
@@ -122,20 +118,19 @@ static void a_flood_of_one_key_makes_way_for_the_other(void **state)
     struct admit *a = make(1, 4, 1000);
     struct admit_ticket first, flood[4], of_b;
     struct err err = {0};
-    unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(begin(a, 0, 1, &flood[i], &retry_s, &err), 0);
-    assert_int_equal(begin(a, 1, 1, &of_b, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &flood[i], &err), 0);
+    assert_int_equal(begin(a, 1, 1, &of_b, &err), 0);
     assert_int_equal(flood[3].place, PLACE_EVICTED);
-    assert_true(admit_wait(a, &flood[3], -1, 0, &retry_s, &err) < 0);
+    assert_true(admit_wait(a, &flood[3], -1, 0, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     admit_close(a);
     for (size_t i = 0; i < 3; i++)
-        assert_true(admit_wait(a, &flood[i], -1, 0, &retry_s, &err) < 0);
+        assert_true(admit_wait(a, &flood[i], -1, 0, &err) < 0);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
-    assert_true(admit_wait(a, &of_b, -1, 0, &retry_s, &err) < 0);
+    assert_true(admit_wait(a, &of_b, -1, 0, &err) < 0);
     admit_free(a);
 }
 
@@ -145,17 +140,16 @@ static void who_leaves_the_queue_frees_its_place(void **state)
     struct admit_ticket first, gone, next;
     struct admit_state now;
     struct err err = {0};
-    unsigned retry_s;
     int cancel = eventfd(1, EFD_CLOEXEC);
 
     assert_int_equal(enter(a, 0, 1, &first), 0);
-    assert_int_equal(begin(a, 0, 1, &gone, &retry_s, &err), 0);
-    assert_int_equal(admit_wait(a, &gone, cancel, 0, &retry_s, &err), -ECANCELED);
+    assert_int_equal(begin(a, 0, 1, &gone, &err), 0);
+    assert_int_equal(admit_wait(a, &gone, cancel, 0, &err), -ECANCELED);
     admit_get_state(a, &now);
     assert_int_equal(now.waiting, 0);
-    assert_int_equal(begin(a, 0, 1, &next, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &next, &err), 0);
     admit_leave(a, &first, 0);
-    assert_int_equal(admit_wait(a, &next, -1, 0, &retry_s, &err), 0);
+    assert_int_equal(admit_wait(a, &next, -1, 0, &err), 0);
     admit_leave(a, &next, 0);
     (void)close(cancel);
     admit_free(a);
@@ -174,26 +168,25 @@ static void quotas_of_a_key_hold(void **state)
         .processes = 1000});
     struct admit_ticket t, second, third;
     struct err err = {0};
-    unsigned retry_s = 0;
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(enter(a, 0, 1, &t), 0);
         admit_leave(a, &t, 0);
     }
-    assert_true(begin(a, 0, 1, &t, &retry_s, &err) < 0);
+    assert_true(begin(a, 0, 1, &t, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
-    assert_in_range(retry_s, 20, 31);
+    assert_in_range(err.retry_s, 20, 31);
 
     assert_int_equal(enter(a, 1, 1, &t), 0);
     admit_leave(a, &t, 2000);
-    assert_true(begin(a, 1, 1, &t, &retry_s, &err) < 0);
-    assert_true(retry_s > 1000);
+    assert_true(begin(a, 1, 1, &t, &err) < 0);
+    assert_true(err.retry_s > 1000);
 
     assert_int_equal(enter(a, 2, 1, &t), 0);
-    assert_int_equal(begin(a, 2, 1, &second, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 2, 1, &second, &err), 0);
     assert_int_equal(second.place, PLACE_WAITING);
-    assert_true(begin(a, 2, 1, &third, &retry_s, &err) < 0);
-    assert_true(admit_wait(a, &second, -1, 0, &retry_s, &err) < 0);
+    assert_true(begin(a, 2, 1, &third, &err) < 0);
+    assert_true(admit_wait(a, &second, -1, 0, &err) < 0);
     assert_int_equal(err.code, ERR_BUSY);
     admit_leave(a, &t, 0);
     admit_free(a);
@@ -202,9 +195,8 @@ static void quotas_of_a_key_hold(void **state)
 static void reserve(struct admit *a, int owner, uint64_t memory_mb, int wanted)
 {
     struct err err = {0};
-    unsigned retry_s;
     const struct admit_need need = session_of(memory_mb);
-    int r = admit_reserve(a, owner, &need, &retry_s, &err);
+    int r = admit_reserve(a, owner, &need, &err);
     assert_int_equal(r < 0 ? (int)err.code : 0, wanted);
 }
 
@@ -221,15 +213,14 @@ static void what_does_not_fit_is_passed_over(void **state)
     struct admit *a = make(4, 10, 1000);
     struct admit_ticket large, small, other;
     struct err err = {0};
-    unsigned retry_s;
 
     reserve(a, 0, 200, 0);
-    assert_int_equal(begin(a, 0, 850, &large, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 850, &large, &err), 0);
     assert_int_equal(large.place, PLACE_WAITING);
-    assert_int_equal(begin(a, 1, 100, &other, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 100, &other, &err), 0);
     assert_int_equal(other.place, PLACE_TAKEN);
     assert_int_equal(other.wake_fd, -1); /* it was not even queued */
-    assert_int_equal(begin(a, 0, 100, &small, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 100, &small, &err), 0);
     assert_int_equal(small.place, PLACE_TAKEN);
     admit_leave(a, &other, 0);
     admit_drop(a, &small);
@@ -245,11 +236,10 @@ static void what_can_never_fit_is_refused_at_once(void **state)
     struct admit *a = make(4, 10, 1000);
     struct admit_ticket t;
     const uint64_t sizes[] = {876, 1001, UINT64_MAX - 1, UINT64_MAX};
-    unsigned retry_s;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct err err = {0};
-        assert_true(begin(a, 0, sizes[i], &t, &retry_s, &err) < 0);
+        assert_true(begin(a, 0, sizes[i], &t, &err) < 0);
         assert_int_equal(err.code, ERR_INVALID);
         assert_string_equal(err.field, "limits.memory_mb");
         reserve(a, 0, sizes[i], ERR_INVALID);
@@ -268,13 +258,12 @@ static void a_large_run_holds_back_its_own_key_for_a_short_time(void **state)
     struct admit *a = make(4, 10, 1000);
     struct admit_ticket first, large, small, other;
     struct err err = {0};
-    unsigned retry_s;
 
     assert_int_equal(enter(a, 0, 100, &first), 0);
-    assert_int_equal(begin(a, 0, 800, &large, &retry_s, &err), 0);
-    assert_int_equal(begin(a, 0, 10, &small, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 800, &large, &err), 0);
+    assert_int_equal(begin(a, 0, 10, &small, &err), 0);
     assert_int_equal(small.place, PLACE_WAITING);
-    assert_int_equal(begin(a, 1, 10, &other, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 10, &other, &err), 0);
     assert_int_equal(other.place, PLACE_TAKEN);
     admit_drop(a, &other);
     uint64_t until_ms = clock_ms() + 10000;
@@ -298,14 +287,13 @@ static void who_gives_up_holds_back_nobody(void **state)
         struct admit *a = make(4, 10, 1000);
         struct admit_ticket first, large, small;
         struct err err = {0};
-        unsigned retry_s;
         int cancel = eventfd(1, EFD_CLOEXEC);
 
         assert_int_equal(enter(a, 0, 100, &first), 0);
-        assert_int_equal(begin(a, 0, 800, &large, &retry_s, &err), 0);
-        assert_int_equal(begin(a, 0, 10, &small, &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 800, &large, &err), 0);
+        assert_int_equal(begin(a, 0, 10, &small, &err), 0);
         if (i == 0)
-            assert_int_equal(admit_wait(a, &large, cancel, 0, &retry_s, &err), -ECANCELED);
+            assert_int_equal(admit_wait(a, &large, cancel, 0, &err), -ECANCELED);
         else
             admit_drop(a, &large);
         assert_int_equal(small.place, PLACE_TAKEN);
@@ -324,13 +312,12 @@ static void memory_is_saved_up_for_a_key_within_its_share(void **state)
     struct admit *a = make(20, 20, 1000);
     struct admit_ticket full[8], more, large, tiny;
     struct err err = {0};
-    unsigned retry_s;
 
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(enter(a, 0, 100, &full[i]), 0);
-    assert_int_equal(begin(a, 1, 500, &large, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 500, &large, &err), 0);
     assert_int_equal(large.place, PLACE_WAITING);
-    assert_int_equal(begin(a, 0, 50, &more, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 50, &more, &err), 0);
     assert_int_equal(more.place, PLACE_WAITING);
     for (size_t i = 0; i < 2; i++)
         admit_leave(a, &full[i], 0);
@@ -355,14 +342,13 @@ static void places_above_a_share_are_lent(void **state)
     struct admit_ticket of_a[5], of_b[3];
     struct admit_state now;
     struct err err = {0};
-    unsigned retry_s;
 
     for (size_t i = 0; i < 5; i++)
-        assert_int_equal(begin(a, 0, 1, &of_a[i], &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &of_a[i], &err), 0);
     assert_int_equal(of_a[3].place, PLACE_TAKEN);
     assert_int_equal(of_a[4].place, PLACE_WAITING);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(begin(a, 1, 1, &of_b[i], &retry_s, &err), 0);
+        assert_int_equal(begin(a, 1, 1, &of_b[i], &err), 0);
     assert_int_equal(of_b[1].place, PLACE_TAKEN);
     assert_int_equal(of_b[2].place, PLACE_WAITING); /* above its share, too */
     admit_get_state(a, &now);
@@ -392,9 +378,8 @@ static void never_more_than_twice_the_places_are_lent(void **state)
         .processes = 1000});
     struct admit_state now;
     struct err err = {0};
-    unsigned retry_s;
     for (int i = 0; i < KEYS * PLACES; i++)
-        assert_int_equal(begin(a, i / PLACES, 1, &tickets[i], &retry_s, &err), 0);
+        assert_int_equal(begin(a, i / PLACES, 1, &tickets[i], &err), 0);
     admit_get_state(a, &now);
     assert_int_equal(now.running, 2 * PLACES);
     assert_int_equal(now.running_max, 2 * PLACES);
@@ -411,7 +396,6 @@ static void sessions_above_a_share_are_to_make_room(void **state)
     uint64_t excess[3];
     struct admit_ticket run;
     struct err err = {0};
-    unsigned retry_s;
     const struct admit_need half = session_of(375), more = session_of(376);
 
     reserve(a, 0, 280, 0);
@@ -421,10 +405,10 @@ static void sessions_above_a_share_are_to_make_room(void **state)
     assert_true(admit_find_excess(a, 1, &half, excess));
     assert_true(excess[1] > 0 && excess[0] == 0 && excess[2] == 0);
     assert_false(admit_find_excess(a, 1, &more, excess)); /* more than a share */
-    assert_int_equal(begin(a, 1, 440, &run, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 440, &run, &err), 0);
     assert_false(admit_find_excess(a, -1, NULL, excess)); /* it fits beside them */
     admit_drop(a, &run);
-    assert_int_equal(begin(a, 1, 500, &run, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 1, 500, &run, &err), 0);
     assert_int_equal(run.place, PLACE_WAITING);
     assert_true(admit_find_excess(a, -1, NULL, excess));
     assert_true(excess[1] > 0);
@@ -444,22 +428,21 @@ static void a_place_can_be_taken_again(void **state)
     struct admit_ticket exec, waiting[2];
     const struct admit_need need = admit_need_exec();
     struct err err = {0};
-    unsigned retry_s;
 
-    assert_int_equal(admit_begin(a, 0, &need, &exec, &retry_s, &err), 0);
+    assert_int_equal(admit_begin(a, 0, &need, &exec, &err), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(begin(a, 0, 1, &waiting[i], &retry_s, &err), 0);
+        assert_int_equal(begin(a, 0, 1, &waiting[i], &err), 0);
     admit_drop(a, &exec);
     assert_int_equal(waiting[0].place, PLACE_TAKEN);
     struct admit_ticket last;
-    assert_int_equal(begin(a, 0, 1, &last, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 1, &last, &err), 0);
     admit_resume(a, &exec);
     assert_int_equal(exec.place, PLACE_WAITING);
     assert_true(exec.wake_fd >= 0);
     admit_drop(a, &waiting[0]);
     assert_int_equal(exec.place, PLACE_TAKEN);
     assert_int_equal(waiting[1].place, PLACE_WAITING);
-    assert_int_equal(admit_wait(a, &exec, -1, 0, &retry_s, &err), 0);
+    assert_int_equal(admit_wait(a, &exec, -1, 0, &err), 0);
     admit_drop(a, &exec);
     assert_int_equal(waiting[1].place, PLACE_TAKEN);
     admit_drop(a, &waiting[1]);
@@ -474,10 +457,9 @@ static void places_beside_are_kept_within_a_share(void **state)
     struct admit_ticket large, first, beside, above, other;
     const struct admit_need need = run_of(10);
     struct err err = {0};
-    unsigned retry_s;
 
     reserve(a, 0, 200, 0);
-    assert_int_equal(begin(a, 0, 850, &large, &retry_s, &err), 0);
+    assert_int_equal(begin(a, 0, 850, &large, &err), 0);
     assert_int_equal(enter(a, 1, 10, &first), 0);
     assert_true(admit_try(a, 1, &need, &beside));
     assert_false(admit_is_wanted(a, &first));
@@ -485,7 +467,7 @@ static void places_beside_are_kept_within_a_share(void **state)
     assert_true(admit_is_wanted(a, &first));
     admit_drop(a, &above);
     assert_false(admit_is_wanted(a, &first));
-    assert_int_equal(begin(a, 1, 860, &other, &retry_s, &err), 0); /* of the same key */
+    assert_int_equal(begin(a, 1, 860, &other, &err), 0); /* of the same key */
     assert_true(admit_is_wanted(a, &first));
     assert_false(admit_try(a, 1, &need, &above));
     admit_drop(a, &other);

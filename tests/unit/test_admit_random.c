@@ -191,7 +191,6 @@ static void come(struct admit *a)
 {
     struct entry *e = free_entry();
     struct err err = {0};
-    unsigned retry_s;
     int owner = rand() % 3 ? rand() % KEYS : 0; /* one is greedy */
     const struct box_need box = random_box();
     if (!e)
@@ -201,10 +200,10 @@ static void come(struct admit *a)
     if (e->is_session) {
         e->ticket.owner = owner;
         e->ticket.need = admit_need_session(&box);
-        r = admit_reserve(a, owner, &e->ticket.need, &retry_s, &err);
+        r = admit_reserve(a, owner, &e->ticket.need, &err);
     } else {
         const struct admit_need need = rand() % 5 ? admit_need_run(&box) : admit_need_exec();
-        r = admit_begin(a, owner, &need, &e->ticket, &retry_s, &err);
+        r = admit_begin(a, owner, &need, &e->ticket, &err);
         e->before = PLACE_WAITING;
     }
     e->is_used = r == 0;

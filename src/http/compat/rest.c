@@ -385,7 +385,6 @@ static int run_and_answer(struct call *c)
 {
     struct state *s = c->req->state;
     struct run_result result;
-    unsigned retry_s = 0;
     cleanup_close int cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel_fd < 0)
         return err_set(
@@ -397,14 +396,12 @@ static int run_and_answer(struct call *c)
     run_result_init(&result, 1 << 20);
     memcpy(result.id, c->req->run_id, sizeof(result.id));
     http_follow(c->req, cancel_fd);
-    int r = service_run(s, &call, &result, &retry_s, c->err);
+    int r = service_run(s, &call, &result, c->err);
     http_unfollow(c->req);
     if (r == 0 && result.run.status == RUN_CANCELLED)
         r = err_set(c->err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     else if (r == 0)
         r = answer_result(c, &result);
-    else if (c->err->code == ERR_BUSY || c->err->code == ERR_UNAVAILABLE)
-        c->reply->retry_after_s = retry_s;
     else if (c->err->code == ERR_INVALID)
         r = say(c, "Program preparation failed", c->err->message);
     run_result_done(&result);

@@ -196,10 +196,8 @@ static int run_request(struct http_request *req, struct runner_request *request,
     memcpy(result.id, req->run_id, sizeof(result.id));
     request->spec.cache_scope = xasprintf("key %s", state_owner_name(s, req->owner));
     http_follow(req, cancel);
-    int r = service_run(s, &call, &result, &reply->retry_after_s, err);
+    int r = service_run(s, &call, &result, err);
     http_unfollow(req);
-    if (r == 0 || (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE))
-        reply->retry_after_s = 0;
     if (r == 0 && result.run.status == RUN_CANCELLED)
         r = err_set(err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     if (r == 0)

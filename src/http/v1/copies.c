@@ -19,7 +19,7 @@ int handle_session_fork(struct http_request *req, struct http_reply *reply, stru
     int r = json_fork_decode(req->body.data, req->body.len, &count, err);
     int cancel_fd = r < 0 ? r : follow_begin(req, err);
     if (cancel_fd >= 0) {
-        r = session_fork(s, count, cancel_fd, &result, &reply->retry_after_s, err);
+        r = session_fork(s, count, cancel_fd, &result, err);
         follow_end(req, cancel_fd);
     }
     if (cancel_fd < 0 || r < 0) {
@@ -33,7 +33,6 @@ int handle_session_fork(struct http_request *req, struct http_reply *reply, stru
         session_unref(result.copies[i]);
     }
     session_unref(s);
-    reply->retry_after_s = 0;
     reply_value(reply, 201,
         json_pack("{s:o, s:s, s:s, s:b}", "sessions", list, "memory",
             result.has_memory ? "copied" : "fresh", "files",
@@ -52,11 +51,10 @@ int handle_session_checkpoint(
     int r = json_checkpoint_decode(req->body.data, req->body.len, "name", false, name, err);
     int cancel_fd = r < 0 ? r : follow_begin(req, err);
     if (cancel_fd >= 0) {
-        r = session_checkpoint(s, name, cancel_fd, &made, &reply->retry_after_s, err);
+        r = session_checkpoint(s, name, cancel_fd, &made, err);
         follow_end(req, cancel_fd);
     }
     if (made) {
-        reply->retry_after_s = 0;
         reply_value(reply, 201, made);
     } else {
         r = refuse_lost(s, reply, cancel_fd < 0 ? cancel_fd : r, err);
@@ -99,11 +97,10 @@ int handle_session_rollback(struct http_request *req, struct http_reply *reply, 
         json_checkpoint_decode(req->body.data, req->body.len, "checkpoint", true, name, err);
     int cancel_fd = r < 0 ? r : follow_begin(req, err);
     if (cancel_fd >= 0) {
-        r = session_rollback(s, name, cancel_fd, &reply->retry_after_s, err);
+        r = session_rollback(s, name, cancel_fd, err);
         follow_end(req, cancel_fd);
     }
     if (cancel_fd >= 0 && r == 0) {
-        reply->retry_after_s = 0;
         reply_value(reply, 200, session_json(s));
     } else {
         r = refuse_lost(s, reply, cancel_fd < 0 ? cancel_fd : r, err);

@@ -20,7 +20,7 @@
 static int begin(struct http_request *req, struct session *s, const struct exec_spec *spec,
     int cancel_fd, struct http_reply *reply, struct err *err)
 {
-    int r = session_begin(s, spec, cancel_fd, &reply->retry_after_s, err);
+    int r = session_begin(s, spec, cancel_fd, err);
     if (r == -ECANCELED)
         r = err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
     return r;
@@ -57,7 +57,6 @@ static int exec_now(struct http_request *req, struct session *s, const struct ex
     }
     r = session_exec(s, spec, &watch, &result, err);
     follow_end(req, watch.cancel_fd);
-    reply->retry_after_s = 0;
     return reply_result(reply, &result, r, err);
 }
 
@@ -73,7 +72,6 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     follow_end(req, cancel_fd);
     if (r < 0)
         return refuse_lost(s, reply, r, err);
-    reply->retry_after_s = 0;
     char id[ID_MAX];
     id_make("exe_", id);
     r = history_add(state->history, id, state_owner(state, req->owner), RUN_STREAMED,

@@ -12,12 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void keep_retry(struct http_reply *reply, const struct err *err)
-{
-    if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
-        reply->retry_after_s = 0;
-}
-
 /* Judges on this thread and replies with the result. */
 static int judge_now(struct http_request *req, struct service_judgement *judgement,
     struct http_reply *reply, struct err *err)
@@ -31,8 +25,7 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     if (r < 0)
         return r;
     http_follow(req, history_cancel_fd(record));
-    r = service_judge(
-        s, judgement, req->owner, record, &answer, &status, &reply->retry_after_s, err);
+    r = service_judge(s, judgement, req->owner, record, &answer, &status, err);
     http_unfollow(req);
     bool failed = r < 0 && err->code == ERR_INTERNAL;
     if (failed)
@@ -40,11 +33,9 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     if (answer) {
         history_finish(record, status, answer);
         reply_answer(reply, failed ? err_table[err->code].http_status : 200, answer);
-        reply->retry_after_s = 0;
         r = 0;
     } else {
         history_forget(record);
-        keep_retry(reply, err);
     }
     history_unref(record);
     return r;
@@ -62,15 +53,13 @@ static int judge_later(struct http_request *req, struct service_judgement *judge
     if (r < 0)
         return r;
     struct history_run *mine = history_ref(record);
-    r = service_judge_later(s, judgement, req->owner, record, &reply->retry_after_s, err);
+    r = service_judge_later(s, judgement, req->owner, record, err);
     if (r < 0) {
-        keep_retry(reply, err);
         history_forget(record);
         history_unref(record);
         history_unref(mine);
         return r;
     }
-    reply->retry_after_s = 0;
     if (stream) {
         events_reply(req, mine, 0, reply);
         return 0;

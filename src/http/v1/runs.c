@@ -46,7 +46,7 @@ static int run_now(
     run_result_init(&result, 1 << 20);
     memcpy(result.id, req->run_id, sizeof(result.id));
     http_follow(req, watch.cancel_fd);
-    r = service_run(s, &call, &result, &reply->retry_after_s, err);
+    r = service_run(s, &call, &result, err);
     http_unfollow(req);
     bool failed = r < 0 && result.run.status == RUN_INTERNAL_ERROR;
     if (r == 0 || failed) {
@@ -58,13 +58,10 @@ static int run_now(
         if (answer) {
             history_finish(record, result.run.status, answer);
             reply_answer(reply, status, answer);
-            reply->retry_after_s = 0;
         }
     }
     if (!answer) {
         history_forget(record);
-        if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
-            reply->retry_after_s = 0;
     }
     run_result_done(&result);
     history_unref(record);
@@ -82,17 +79,13 @@ static int run_later(struct http_request *req, struct json_run *run, bool stream
     if (r < 0)
         return r;
     struct history_run *mine = history_ref(record);
-    r = service_run_later(
-        s, &run->spec, req->owner, run->encoding, record, &reply->retry_after_s, err);
+    r = service_run_later(s, &run->spec, req->owner, run->encoding, record, err);
     if (r < 0) {
-        if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
-            reply->retry_after_s = 0;
         history_forget(record);
         history_unref(record);
         history_unref(mine);
         return r;
     }
-    reply->retry_after_s = 0;
     if (stream) {
         events_reply(req, mine, 0, reply);
         return 0;

@@ -35,8 +35,6 @@ struct session *find_session(struct http_request *req, struct err *err)
 
 int refuse_lost(struct session *s, struct http_reply *reply, int r, const struct err *err)
 {
-    if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
-        reply->retry_after_s = 0;
     if (err->code != ERR_CONFLICT || !session_is_lost(s))
         return r;
     reply_value(reply, err_table[err->code].http_status,
@@ -74,17 +72,13 @@ int handle_session_create(struct http_request *req, struct http_reply *reply, st
     json_decref(body);
     int cancel_fd = r == 0 ? follow_begin(req, err) : r;
     if (cancel_fd >= 0) {
-        r = session_create(
-            state->sessions, &spec, req->owner, cancel_fd, &s, &reply->retry_after_s, err);
+        r = session_create(state->sessions, &spec, req->owner, cancel_fd, &s, err);
         follow_end(req, cancel_fd);
     }
     strv_done(&spec.env);
     if (!s) {
-        if (err->code != ERR_BUSY && err->code != ERR_UNAVAILABLE)
-            reply->retry_after_s = 0;
         return r < 0 ? r : cancel_fd;
     }
-    reply->retry_after_s = 0;
     (void)snprintf(req->run_id, sizeof(req->run_id), "%s", session_id(s));
     (void)snprintf(location, sizeof(location), "/v1/sessions/%s", session_id(s));
     reply_header(reply, "Location", location);
@@ -144,13 +138,12 @@ int handle_session_reset(struct http_request *req, struct http_reply *reply, str
     int cancel_fd = follow_begin(req, err);
     int r = cancel_fd;
     if (cancel_fd >= 0) {
-        r = session_reset(s, cancel_fd, &files_kept, &reply->retry_after_s, err);
+        r = session_reset(s, cancel_fd, &files_kept, err);
         follow_end(req, cancel_fd);
     }
     if (r == 0) {
         json_t *json = session_json(s);
         (void)json_object_set_new(json, "files_kept", json_boolean(files_kept));
-        reply->retry_after_s = 0;
         reply_value(reply, 200, json);
     } else {
         r = refuse_lost(s, reply, r, err);

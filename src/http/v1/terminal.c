@@ -363,7 +363,7 @@ int handle_session_terminal(struct http_request *req, struct http_reply *reply, 
     int r = websocket_check(req, reply, accept, err);
     if (r == 0 && (r = get_side(req, "rows", &size.rows, err)) == 0 &&
         (r = get_side(req, "cols", &size.cols, err)) == 0)
-        r = session_terminal_open(s, size, &terminal, &reply->retry_after_s, err);
+        r = session_terminal_open(s, size, &terminal, err);
     if (r < 0) {
         r = refuse_lost(s, reply, r, err);
     } else {

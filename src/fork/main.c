@@ -231,7 +231,7 @@ static int stop_copy(struct fork_work *w)
     if ((r = fdpass_send(w->report_fd, &known, sizeof(known), &w->pidfd, 1)) < 0)
         return r;
     const struct cgroup_host *host = &w->s->cgroups;
-    if ((r = inject_attach(&w->copy, w->pid, w->pidfd)) < 0 ||
+    if ((r = inject_attach(w->copy, w->pid, w->pidfd)) < 0 ||
         (r = cgroup_leaf_move(host, &w->box->leaf, w->pid)) < 0 ||
         (r = end_child(warmer)) < 0 ||
         (r = cgroup_leaf_freeze(host, &w->parent->leaf, true)) < 0 ||
@@ -281,7 +281,7 @@ static int make_spaces(struct fork_work *w)
     long done = -ENOSPC;
     for (int i = 0; done == -ENOSPC && i < SPACE_ATTEMPTS; i++) {
         int r = fork_limit_users(root, true);
-        done = r < 0 ? r : inject_call(&w->copy, &call);
+        done = r < 0 ? r : inject_call(w->copy, &call);
         r = fork_limit_users(root, false);
         done = r < 0 ? r : done;
     }
@@ -339,7 +339,7 @@ static int prove_filter(struct tracee *t)
 
 static int confine(struct fork_work *w)
 {
-    struct tracee *t = &w->copy;
+    struct tracee *t = w->copy;
     int r = inject_ready(t, w->proc_fd);
     /* leaves the original's process group */
     long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0);
@@ -481,6 +481,8 @@ void fork_work(struct fork_work *w)
     } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
         {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
     struct link_record end = {.kind = LINK_START};
+    struct tracee copy = {0};
+    w->copy = &copy;
     int r = inside_follow(w->s->life_fd);
     set_alarm(HELLO_S);
     if (r == 0)

@@ -24,7 +24,6 @@
  * docs/internals/session-fork.md has the reasons. */
 
 #include "box/inside.h"
-#include "fork/inject.h"
 #include "spawn/box.h"
 
 /* COMMAND_FORK to `parent`: takes fds[0]. False when the descriptors are wrong. Other failures
@@ -63,6 +62,7 @@ int fork_there(struct spawner *s, int there);
 void fork_serve_terminal(struct spawner *s, struct box *box, const int fds[2]);
 
 /* State of the process that makes one copy. fork_work() never returns. */
+struct tracee;
 struct fork_work {
     const struct spawner *s;
     const struct box *box;    /* the new box */
@@ -74,7 +74,7 @@ struct fork_work {
     int hello_fd;
     int report_fd;
     int proc_fd; /* /proc/PID of the copy */
-    struct tracee copy;
+    struct tracee *copy; /* of fork/inject.h; fork_work() makes it */
     int from_fds[3]; /* the original's /box, /tmp, /dev/shm */
 };
 _Noreturn void fork_work(struct fork_work *w); /* fork/main.c */

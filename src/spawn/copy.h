@@ -73,9 +73,9 @@ struct fork_work {
     int pidfd;
     int hello_fd;
     int report_fd;
-    int proc_fd; /* /proc/PID of the copy */
+    int proc_fd;         /* /proc/PID of the copy */
     struct tracee *copy; /* of fork/inject.h; fork_work() makes it */
-    int from_fds[3]; /* the original's /box, /tmp, /dev/shm */
+    int from_fds[3];     /* the original's /box, /tmp, /dev/shm */
 };
 _Noreturn void fork_work(struct fork_work *w); /* fork/main.c */
 

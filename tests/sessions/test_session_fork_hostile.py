@@ -66,6 +66,39 @@ libc.syscall(158, 0x1003, ctypes.byref(area))  # arch_prctl(ARCH_GET_FS)
 at = area.value + ctypes.c_long.in_dll(libc, '__rseq_offset').value
 """
 
+# A mapping whose line of /proc/PID/maps is so long that a reader with a buffer of 16384 bytes takes the end of its name
+# for a line of its own. `code` maps a page of instructions that others can change: `function` makes the call in rax by
+# the `syscall` at `site`. While that is replaced by a jump, each visit is counted, and goes on when it is there again.
+FORGE = r"""
+import struct
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_ulong
+def map_file(fd, prot, flags, at=0):
+    got = libc.mmap(ctypes.c_ulong(at), ctypes.c_ulong(4096), prot, flags, fd, ctypes.c_long(0))
+    assert got == at if at else got < 1 << 47, (hex(got), ctypes.get_errno())
+    os.close(fd)
+    return got
+def forge(start, mode, name=''):
+    text = '%x-%x %s 00000000 00:00 0 %s' % (start, start + 4096, mode, name)
+    room = 16383 - re.search('(?m)^.*? (?=/)', open('/proc/self/maps').read()).end() - len('/tmp/')
+    os.chdir('/tmp')
+    while room > 150:
+        os.mkdir('c' * 100); os.chdir('c' * 100)
+        room -= 101
+    fd = os.open('c' * room + text, os.O_CREAT | os.O_RDWR)
+    os.chdir('/box')
+    os.truncate(fd, 4096)
+    return map_file(fd, 1, 2, 0x7ffffff00000)
+def code():
+    fd = os.open('/tmp/code', os.O_CREAT | os.O_RDWR)
+    os.truncate(fd, 4096)
+    os.chmod(fd, 0o666)
+    os.pwrite(fd, CALL + b'\xc3', 0)
+    os.pwrite(fd, b'\xf0\x48\xff\x05' + struct.pack('<i', COUNT - 72) + b'\xe9' + struct.pack('<i', -77), 64)
+    return map_file(fd, 7, 1)
+CALL, JUMP, COUNT = b'\x0f\x05', b'\xeb\x3e', 128  # jump to 64: lock incq COUNT(%rip); jmp 0
+"""
+
 # Name: what is prepared in the original, at which step the fork fails, whether the probe runs in the copy.
 ATTACKS = {
     "ask": ("", CHECKED, False),  # none: the control of all the others
@@ -91,6 +124,15 @@ at = ctypes.addressof(ctypes.c_char.from_buffer(stack))""", CONFINED, False),
     "vdso_away": ("at = find('[vdso]')", CONFINED, False),
     "vdso_writable": ("at = find('[vdso]')", CONFINED, False),
     "vdso_other": ("at = find('[vdso]')", CONFINED, False),
+    "vdso_changed": ("at = find('[vdso]')", CONFINED, False),
+    "forged site": (FORGE + """
+attack, at = 'vdso_writable', find('[vdso]')
+forge(code(), 'r-xp', '[vdso]')""", CONFINED, False),
+    "forged stack": (FORGE + """
+attack = 'ask_on'
+fd = os.open('/box/stack', os.O_CREAT | os.O_RDWR); os.truncate(fd, 4096)
+at = map_file(fd, 3, 2) + 2048
+forge(at & ~4095, 'rw-p')""", CONFINED, False),
     "headless": ("", STOPPED, False),
     "polls": ("", STOPPED, False),
     "spin_32": ("low = mmap.mmap(-1, 4096, flags=0x42, prot=7)\n"
@@ -159,6 +201,32 @@ def test_a_sequence_that_is_aborted_leads_nowhere(session, attacks):
     pid = one.out("print(os.getpid())")
     two = fork(one)
     assert two.out("print(os.getuid(), os.getgid(), probe(%s))" % pid) == "1000 1000 []\n"
+
+
+def test_a_process_of_the_family_has_no_hand_in_the_call(session, attacks):
+    """The copy of a copy, which the first original reaches. That changes the instruction that calls would be made from, if
+    a line of the copy's memory map could be forged. The control: the same change leads the copy itself astray."""
+    one = load(session, attacks, "ask", FORGE, "MAP_PRIVATE")
+    two = fork(one)
+    two.out("""
+type(forker).look = lambda self: ([], [(1, 0), (2, 1)])
+page = code()
+call = ctypes.CFUNCTYPE(None)(page)
+count = ctypes.c_ulong.from_address(page + COUNT)
+forge(page, 'r-xp', '[vdso]')""")
+    pid = two.out("print(os.getpid())").strip()
+    one.out("""
+fd = os.open('/proc/%s/root/tmp/code', os.O_RDWR)
+def work():
+    os.pwrite(fd, JUMP, 0); os.pwrite(fd, CALL, 0)
+sibling(work)""" % pid)
+    two.out("""
+while not count.value:
+    call()""")
+    two.out("count.value = 0")
+    for _ in range(8):  # it is not there, as often as not, when it is looked for
+        refused(two, None)
+    assert two.out("print(count.value)") == "0\n"
 
 
 def test_memory_shared_with_a_process_whose_first_thread_has_ended(session, attacks):
@@ -339,7 +407,7 @@ def test_an_original_is_not_resumed_while_it_is_copied(server, session):
     def send(kind):
         with taken(server) as sockets:
             for inode in set(sockets) & its:
-                sockets[inode].send(struct.pack("=I", kind))
+                sockets[inode].send(struct.pack("=II", kind, 0))
     with taken(server) as sockets:
         its = set(sockets) - known
     before = children(server.child("hermes-spawn"))

@@ -254,7 +254,7 @@ static void on_control(void)
 }
 
 /* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
- * Control groups that wait for one may have a sixth of them, at fifteen each. */
+ * Control groups that wait for one may have a sixth of them, at sixteen each. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -265,7 +265,7 @@ static void raise_descriptor_limit(void)
         limit.rlim_cur = (rlim_t)spawner.fd_end;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         spawner.leaves.used_max =
-            limit.rlim_max / 90 < LEAVES_USED ? (unsigned)limit.rlim_max / 90 : LEAVES_USED;
+            limit.rlim_max / 96 < LEAVES_USED ? (unsigned)limit.rlim_max / 96 : LEAVES_USED;
     }
 }
 

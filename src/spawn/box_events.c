@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -195,8 +196,23 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
     return r == 0;
 }
 
-/* Has a session's init start a helper for files. Where it has too many orders to follow
- * already, the socket closes, which tells. */
+/* Has a session's init start a helper, with at most two descriptors. Where init is in a group
+ * of its own the helper enters the program's: what it uses counts there. Where init has too
+ * many orders to follow already, the socket closes, which tells. */
+static void order_helper(const struct spawner *s, const struct box *box,
+    const struct link_order *order, const int *fds, unsigned fd_count)
+{
+    int send[2 + CGROUP_MAX_TREES];
+    memcpy(send, fds, sizeof(fds[0]) * fd_count);
+    int *joins = send + fd_count;
+    int count =
+        box->is_aside ? cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins) : 0;
+    if (count >= 0)
+        (void)fdpass_send(box->link, order, sizeof(*order), send, fd_count + (unsigned)count);
+    for (int i = 0; i < count; i++)
+        (void)close(joins[i]);
+}
+
 static bool start_files(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
@@ -204,29 +220,18 @@ static bool start_files(
         .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
     if (!request_files_ok(fds, fd_count))
         return false;
-    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    order_helper(s, box, &order, fds, fd_count);
     return true;
 }
 
-/* Has a session's init start a terminal. Where init is in a group of its own, the shell enters
- * the program's. */
 static bool start_terminal(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_TERMINAL};
-    int send[2 + CGROUP_MAX_TREES];
     if (!request_terminal_ok(fds, fd_count))
         return false;
-    if (box->is_resting) /* its program has ended meanwhile: the socket closes, which tells */
-        return true;
-    send[0] = fds[0];
-    send[1] = fds[1];
-    int joins =
-        box->is_aside ? cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + 2) : 0;
-    if (joins >= 0)
-        (void)fdpass_send(box->link, &order, sizeof(order), send, 2 + (unsigned)joins);
-    for (int i = 0; i < joins; i++)
-        (void)close(send[2 + i]);
+    if (!box->is_resting) /* else its program has ended: the socket closes, which tells */
+        order_helper(s, box, &order, fds, fd_count);
     return true;
 }
 
@@ -296,11 +301,11 @@ static void on_command(struct spawner *s, struct box *box)
     struct spawn_command command = {0};
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    if (box->told)
+    if (box->told || box->socket < 0) /* an event of the box that had this place before */
         return;
     ssize_t n =
         box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
-    if (n == -EAGAIN) /* an event of the box that had this place before */
+    if (n == -EAGAIN) /* the same */
         return;
     if (box->is_fork)
         fork_reap_files(box, false);

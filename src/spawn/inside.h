@@ -74,7 +74,7 @@ struct link_record {
  * a socket for a helper that serves files (files.h), or those of a terminal (terminal.h). */
 enum link_order_kind {
     ORDER_RESTART = 1,
-    ORDER_FILES,
+    ORDER_FILES,    /* with its socket, and control groups for the helper to enter */
     ORDER_JOIN,     /* with control groups to move to: the program has forks */
     ORDER_TERMINAL, /* with its socket, its job, and control groups for it to enter */
 };

@@ -3,7 +3,8 @@
 /* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
  * structs (protocol.h). Until the seal it believes its control socket, which is the monitor's
  * or `hermes run`'s own; after it, whoever holds that socket can start boxes from the sealed
- * table and nothing more. The end of the control socket is the end of every box. */
+ * table and nothing more. The end of the control socket is the end of every box, and so is the
+ * end of our parent: a holder of the socket may have hidden a copy of it, even inside a box. */
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
@@ -31,7 +32,7 @@ enum {
     MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
 };
 
-enum { LOOK_MS = 2 };
+enum { LOOK_MS = 2, EVENT_PARENT = TAG_COUNT + TAG_CONTROL };
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
@@ -303,6 +304,17 @@ static int open_life(void)
     return take_fd(&fd);
 }
 
+/* Has epoll tell of our parent's end. A pidfd stands for the whole process: it does not matter
+ * which of its threads has started us. A parent that has ended before we look has sent no seal,
+ * and nobody else has its socket yet. */
+static void watch_parent(void)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = EVENT_PARENT};
+    int fd = sys_pidfd_open(getppid()); /* never closed */
+    if (fd < 0 || epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0)
+        note_problem(STEP_SPAWNER, fd < 0 ? fd : -errno, "to watch the parent process");
+}
+
 /* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
  * did. */
 static bool tend(void)
@@ -324,6 +336,7 @@ int main(int argc, char **argv)
     if (spawner.epoll_fd < 0 || spawner.life_fd < 0 ||
         epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
         return 1;
+    watch_parent();
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
@@ -348,7 +361,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
             struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
-            if (data % TAG_COUNT == TAG_CONTROL)
+            if (data == EVENT_PARENT)
+                finish(0);
+            else if (data == TAG_CONTROL)
                 on_control();
             else if (data % TAG_COUNT == TAG_ZYGOTE)
                 zygote_event(&spawner, (int)(data / TAG_COUNT));

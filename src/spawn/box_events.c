@@ -179,12 +179,15 @@ static void tell_usage(struct spawner *s, struct box *box)
     box_tell(box->socket, &event);
 }
 
-/* Gives a session that has no program another one. */
+/* Gives a session that has no program another one. A copy that is still being made of the old
+ * program ends first: it knows the box by request_ns. */
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_RESTART};
     if (!box->is_resting || !request_restart_ok(fds, fd_count))
         return false;
+    if (box->copy)
+        box_fail(s, box->copy, STEP_COPY_STOP, -ECANCELED);
     box->request_ns = clock_ns();
     int r = box_give_pipes(s, box, fds + 1, fd_count - 1);
     if (r == 0 &&

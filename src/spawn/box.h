@@ -78,13 +78,12 @@ struct box {
     struct box *copy; /* the fork of it that is being made */
     /* Of a fork; pid and lineage also of what it was forked from. */
     bool is_fork;
-    bool is_paused;     /* COMMAND_PAUSE */
-    bool is_known;      /* pid and pidfd are what they should be */
-    int root;           /* the box whose init it has */
-    int parent;         /* the box it was copied from, */
-    uint64_t parent_ns; /* as long as that has this request_ns */
-    int fork_number;    /* its uid, above the root's payload's */
-    uint32_t lineage;   /* bits of its own number and those of its ancestors */
+    bool is_paused;   /* COMMAND_PAUSE */
+    bool is_known;    /* pid and pidfd are what they should be */
+    int root;         /* the box whose init it has */
+    int parent;       /* the box it was copied from, as long as that has this `copy` */
+    int fork_number;  /* its uid, above the root's payload's */
+    uint32_t lineage; /* bits of its own number and those of its ancestors */
     unsigned depth;
     pid_t pid;
     pid_t helper;                    /* fork_work() */

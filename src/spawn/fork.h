@@ -52,6 +52,9 @@ int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
 void fork_serve_files(struct spawner *s, struct box *box, int fd);
 void fork_reap_files(struct box *box, bool is_over);
 
+/* Run by a child of the spawner: puts itself into the leaf, in every tree. */
+int fork_join(const struct spawner *s, const struct cgroup_leaf *leaf);
+
 /* A child of ours in another pid namespace. */
 int fork_there(struct spawner *s, int there);
 
@@ -63,6 +66,7 @@ struct fork_work {
     const struct spawner *s;
     const struct box *box;    /* the copy's */
     const struct box *parent; /* the original's */
+    pid_t worker; /* the process that makes the fork: the parent of all its helpers */
     pid_t init_pid;
     pid_t parent_pid; /* a process in the original's namespaces */
     pid_t pid;        /* of the copy, once it is known */

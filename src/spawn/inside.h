@@ -7,6 +7,7 @@
 #include "spawn/cgroup.h"
 #include "spawn/protocol.h"
 
+#include <linux/securebits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +40,12 @@ struct inside {
 };
 
 enum { CHANNEL_FD = 3 };
+
+/* Nobody in a box gets a right by his id, and that is for good. */
+enum {
+    INSIDE_SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                        SECBIT_NO_SETUID_FIXUP_LOCKED
+};
 
 /* Arguments and environment of the program; they lie in the mapped job. */
 struct payload_words {

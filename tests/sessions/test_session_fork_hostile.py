@@ -13,6 +13,7 @@ import socket
 import stat
 import struct
 import subprocess
+import sys
 import threading
 import time
 
@@ -314,9 +315,9 @@ def test_a_limit_that_a_killed_worker_left_is_put_back(server, session):
     one.out(HOSTILE + "functions['ask'] = lambda *a: time.sleep(1000)")
     assert wait_until(lambda: len(inits(server)) == 1)
     init, = inits(server)
-    before = children(server.child("hermes-spawn"))
+    before, family = children(server.child("hermes-spawn")), children(init)
     later = Later(lambda: ask_copy(one))
-    assert wait_until(lambda: workers(server, before))
+    assert wait_until(lambda: set(children(init)) - set(family))  # the copy is there: only the worker is left
     worker, = workers(server, before)
     assert user_limit(init, 128) == 128
     os.kill(worker, signal.SIGKILL)
@@ -341,6 +342,56 @@ def test_forks_of_one_family_side_by_side(session):
     for thread in threads:
         thread.join(120)
     assert [reply.status for reply in copies] == [201] * 16, copies
+
+
+# Init's own group, once its program has copies.
+
+def limit_of(pid, kind):
+    """The directory of a process's control group for memory or pids, and its limit there."""
+    text = pathlib.Path("/proc/%d/cgroup" % pid).read_text()
+    v1 = re.search(r"(?m)^\d+:%s:(.*)$" % kind, text)
+    top = pathlib.Path("/sys/fs/cgroup/" + kind + v1[1] if v1 else
+                       "/sys/fs/cgroup" + re.search(r"(?m)^0::(.*)$", text)[1])
+    name = "memory.limit_in_bytes" if v1 and kind == "memory" else kind + ".max"
+    return top, int((top / name).read_text())
+
+
+def set_aside(server, one):
+    """Init of a session that has a copy, and the group that init has left."""
+    one.out("x = 1")
+    assert wait_until(lambda: len(inits(server)) == 1)
+    init, = inits(server)
+    leaf, limit = limit_of(init, "memory")
+    fork(one)
+    assert wait_until(lambda: limit_of(init, "memory")[0] != leaf)
+    return init, leaf, limit
+
+
+def test_a_copy_doubles_no_limit(server, session):
+    one = session()
+    init, leaf, limit = set_aside(server, one)
+    group, aside = limit_of(init, "memory")
+    assert aside <= 16 << 20 < limit
+    assert limit_of(init, "pids")[1] <= 64
+    put = one.call("PUT", "/files/large", bytes(40 << 20), headers={"Content-Type": "application/octet-stream"})
+    assert put.status == 201, put
+    used = next(leaf / name for name in ("memory.usage_in_bytes", "memory.current") if (leaf / name).exists())
+    assert int(used.read_text()) > 40 << 20
+    assert int((group / used.name).read_text()) < 8 << 20
+
+
+def test_a_full_group_of_init_harms_its_own_family_only(server, session):
+    one = session()
+    init, _, _ = set_aside(server, one)
+    other = session()
+    group, limit = limit_of(init, "memory")
+    fill = "import sys; open(sys.argv[1], 'w').write('0'); x = b'x' * int(sys.argv[2])"
+    code = [sys.executable, "-c", fill, str(group / "cgroup.procs")]
+    assert subprocess.run(code + ["1"]).returncode == 0  # the control
+    assert subprocess.run(code + [str(2 * limit)]).returncode in (1, -signal.SIGKILL)
+    assert other.out("print(1)") == "1\n"
+    assert fork(other).out("print(2)") == "2\n"
+    assert one.post("print(1)").status in (200, 404, 409, 410)
 
 
 # A server that was taken over.
@@ -382,14 +433,19 @@ def freezer(session):
                 for path in [pathlib.Path(top, "cgroup.freeze")] if path.exists())
 
 
-def stop_worker(server, before, is_frozen):
-    """Stops the process that makes a copy, when it has frozen the original."""
-    deadline = time.monotonic() + 20
-    while not is_frozen():
-        assert time.monotonic() < deadline
-    worker = workers(server, before)[0]
-    os.kill(worker, signal.SIGSTOP)
-    return worker
+def stop_worker(server, session, before, is_frozen):
+    """Asks for copies until the process that makes one is stopped while it has the original frozen."""
+    for _ in range(10):
+        later = Later(lambda: ask_copy(session))
+        while later.reply is None:
+            found = workers(server, before) if is_frozen() else []
+            for worker in found:
+                os.kill(worker, signal.SIGSTOP)
+            if found and is_frozen():
+                return later, found[0]
+            for worker in found:
+                os.kill(worker, signal.SIGCONT)
+    pytest.fail("no copy was seen in the making")
 
 
 def test_an_original_is_not_resumed_while_it_is_copied(server, session):
@@ -411,8 +467,7 @@ def test_an_original_is_not_resumed_while_it_is_copied(server, session):
     with taken(server) as sockets:
         its = set(sockets) - known
     before = children(server.child("hermes-spawn"))
-    later = Later(lambda: ask_copy(two))
-    worker = stop_worker(server, before, is_frozen)
+    later, worker = stop_worker(server, two, before, is_frozen)
     try:
         assert is_frozen() and later.reply is None
         send(RESUME)

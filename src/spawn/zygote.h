@@ -60,6 +60,7 @@ struct zygote_process {
     uint16_t births[ZYGOTE_MAX_BIRTHS]; /* boxes it was asked for, in that order */
     unsigned birth_count;
     uint64_t asked_ms; /* since when it has owed us an answer */
+    unsigned lost; /* boxes that it was asked for and was given up about: it may make them */
     struct cgroup_leaf leaf;
 };
 
@@ -99,7 +100,8 @@ bool zygote_fits(
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, unsigned box);
 
-/* Gives up zygotes that have not answered in time. Returns whether one owes an answer. */
+/* Gives up zygotes that have not answered in time, and reaps what they made all the same.
+ * Returns whether one owes an answer, or a box may be left. */
 bool zygote_check(struct spawner *s);
 
 /* Called when nobody waits for us: starts zygotes and parks boxes, one thing at a time. Returns

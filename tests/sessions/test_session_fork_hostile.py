@@ -20,7 +20,7 @@ import time
 import pytest
 
 from apilib import boxes_below, children, name_of, wait_until
-from sessionlib import Later, ask_copy, fork
+from sessionlib import Later, Session, ask_copy, fork
 from test_session_fork import HOSTILE, PROBE, within
 
 PAUSE, RESUME = 8, 9  # enum spawn_command_kind
@@ -392,6 +392,74 @@ def test_a_full_group_of_init_harms_its_own_family_only(server, session):
     assert other.out("print(1)") == "1\n"
     assert fork(other).out("print(2)") == "2\n"
     assert one.post("print(1)").status in (200, 404, 409, 410)
+
+
+# Those that make a copy end with their parents, however early these end.
+
+@contextlib.contextmanager
+def slowed(server, call, seconds, log):
+    """The spawner and its new children, each of which is held before it makes this call."""
+    spawner = server.child("hermes-spawn")
+    status = pathlib.Path("/proc/%d/status" % spawner)
+    slow = subprocess.Popen(["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,setns", "-e",
+                             "inject=%s:delay_enter=%d" % (call, seconds * 1000000), "-p", str(spawner)])
+    try:
+        assert wait_until(lambda: "TracerPid:\t%d\n" % slow.pid in status.read_text())
+        yield spawner
+    finally:
+        slow.terminate()
+        slow.wait()
+
+
+def is_gone(pid):
+    try:
+        return "State:\tZ" in pathlib.Path("/proc/%d/status" % pid).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def has_entered(pid, log):
+    """Whether a process has gone to a namespace."""
+    return re.search(r"(?m)^%d +setns" % pid, log.read_text()) is not None
+
+
+def test_a_child_of_a_dead_spawner_does_nothing(make_server, tmp_path):
+    """The first child of a first copy opens the limit of user namespaces."""
+    server, log = make_server(), tmp_path / "log"
+    one = Session(server)
+    one.out("x = 1")
+    before = children(server.child("hermes-spawn"))
+    with slowed(server, "prctl", 2, log) as spawner:
+        Later(lambda: one.call("POST", "/fork"))
+        assert wait_until(lambda: workers(server, before))
+        child, = workers(server, before)
+        os.kill(spawner, signal.SIGKILL)
+        assert wait_until(lambda: is_gone(child))
+        assert not has_entered(child, log)
+
+
+def test_a_child_of_a_dead_worker_does_nothing(server, session, tmp_path):
+    """The worker's children after the first, which only enters a control group, enter namespaces of the family."""
+    one, log = session(), tmp_path / "log"
+    one.out("x = 1")
+    before, born = children(server.child("hermes-spawn")), []
+
+    def copy(is_killed):
+        later = Later(lambda: ask_copy(one))
+        born.clear()
+        while later.reply is None:
+            for worker in workers(server, before):
+                born.extend(pid for pid in children(worker) if pid not in born)
+                if len(born) > 1 and is_killed:
+                    os.kill(worker, signal.SIGKILL)
+                    return later.result()
+        return later.result()
+    with slowed(server, "prctl", 0.7, log):
+        assert copy(False).status == 201
+        assert sum(has_entered(pid, log) for pid in born[1:]) == 2  # the control
+        assert copy(True).status == 409
+        assert wait_until(lambda: all(map(is_gone, born)))
+        assert not any(has_entered(pid, log) for pid in born[1:])
 
 
 # A server that was taken over.

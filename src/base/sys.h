@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -110,6 +111,17 @@ static inline int sys_clone3_run(struct sys_clone_args *args, void (*run)(void))
 static inline int sys_fork(void)
 {
     return sys_result(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+}
+
+/* Has the kernel kill this process when its parent ends: 0, or -EPIPE when that has ended
+ * already. The parent takes its pid before it forks. Every change of ids takes the wish back,
+ * so it is asked for again after each. For a child in the pid namespace of its parent; others
+ * use inside_follow(). */
+static inline int sys_die_with(pid_t parent)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return -errno;
+    return getppid() == parent ? 0 : -EPIPE;
 }
 
 static inline int sys_pivot_root(const char *new_root, const char *put_old)

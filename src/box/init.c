@@ -101,14 +101,21 @@ static int fork_quietly(pid_t *ret_pid)
     return pid;
 }
 
-/* Starts a helper for files. */
-static void fork_files(const struct inside *in, int fd, uint64_t room_bytes)
+/* A helper for files of a session. What it writes is charged to the groups that came along, if
+ * any: it enters them before it reads a byte. */
+static void fork_files(
+    const struct inside *in, const int *fds, unsigned count, uint64_t room_bytes)
 {
+    int r = 0;
     int pid = fork_quietly(NULL);
+    for (unsigned i = 1; pid == 0 && r == 0 && i < count; i++)
+        r = sys_cgroup_join(fds[i]);
+    if (pid == 0 && r == 0)
+        files_run(in, fds[0], room_bytes);
+    if (pid <= 0)
+        files_refuse(fds[0], pid < 0 ? -EUSERS : r);
     if (pid == 0)
-        files_run(in, fd, room_bytes);
-    if (pid < 0)
-        files_refuse(fd, -EUSERS);
+        _exit(1);
 }
 
 /* Starts a terminal. It ends with the program, so there is none without a program. */
@@ -157,8 +164,8 @@ static bool follow_order(struct inside *in)
         _exit(1);
     if (order.kind == ORDER_RESTART && count == 4)
         return take_restart(in, fds);
-    if (order.kind == ORDER_FILES && count == 1)
-        fork_files(in, fds[0], order.room_bytes);
+    if (order.kind == ORDER_FILES && count >= 1)
+        fork_files(in, fds, count, order.room_bytes);
     if (order.kind == ORDER_TERMINAL && count >= 2)
         fork_terminal(in, fds, count);
     for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)

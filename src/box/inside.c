@@ -20,7 +20,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/keyctl.h>
-#include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -161,9 +160,7 @@ static int limit_self(const struct inside *in)
 static int take_identity(const struct inside *in)
 {
     unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
-    const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-                               SECBIT_NO_SETUID_FIXUP_LOCKED;
-    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
+    if (prctl(PR_SET_SECUREBITS, INSIDE_SECUREBITS, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
         setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
     int r = inside_follow(in->life_fd);

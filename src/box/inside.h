@@ -7,6 +7,7 @@
 #include "proto/box.h"
 #include "proto/spawn.h"
 
+#include <linux/securebits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,7 +43,13 @@ struct inside {
 
 enum { CHANNEL_FD = 3 };
 
-/* Arguments and environment of the program; they point into the mapped package. */
+/* Nobody in a box gets a right by his id, and that is for good. */
+enum {
+    INSIDE_SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                        SECBIT_NO_SETUID_FIXUP_LOCKED
+};
+
+/* Arguments and environment of the program; they lie in the mapped job. */
 struct payload_words {
     char **argv;
     char **env;

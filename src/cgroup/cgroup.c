@@ -197,9 +197,10 @@ int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *re
 {
     if (mkdirat(tree->fd, name, 0755) < 0)
         return -errno;
-    *ret_fd = openat(tree->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat mine;
     struct stat named;
+    errno = 0; /* the comparison below sets none */
+    *ret_fd = openat(tree->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 || fstat(*ret_fd, &mine) < 0 ||
         fstatat(tree->fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EAGAIN;
@@ -360,6 +361,7 @@ static const struct counter {
         {"oom_kill", "oom_kill"}},
     [COUNTER_PIDS] = {TREE_PIDS, {"pids.events", "pids.events"}, {"max", "max"}},
     [COUNTER_TASKS] = {TREE_PIDS, {"pids.current", "pids.current"}, {0}},
+    [COUNTER_MOST_TASKS] = {TREE_PIDS, {"pids.peak", "pids.peak"}, {0}},
 };
 static const struct counter v1_cpu = {TREE_CPUACCT, {"cpuacct.usage", NULL}, {0}};
 
@@ -520,14 +522,23 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
     return get_counter(host, leaf, COUNTER_OOM, &kills);
 }
 
-/* Whether a group has had about as many processes as it may have. The margin is needed because
- * the kernel updates the peak without a lock, and refuses several forks at once although one of
- * them had room. Before Linux 6.1 there is no peak: then the group counts as full, and a
- * refusal as the box's own. */
-static bool was_full(int fd, uint64_t limit)
+/* Whether `peak`, the most processes that a group ever had, is about as many as it may have.
+ * The kernel notes the most without a lock, and refuses several that come at once although one
+ * of them had room. */
+static bool is_full(uint64_t peak, uint64_t limit)
 {
-    uint64_t peak = read_number(fd, "pids.peak", NULL);
-    return !peak || peak + 1 + limit / 8 > limit;
+    return peak + 1 + limit / 8 > limit;
+}
+
+/* Whether the leaf has had as many processes as these limits allow. The kernel never sets the
+ * peak back: cgroup_leaf_renew() sees to it that no earlier box had that many. Before Linux 6.1
+ * there is no peak: then the leaf is full, and a refusal is the box's own. */
+static bool was_full(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    const struct spawn_limits *limits)
+{
+    uint64_t peak;
+    return !get_counter(host, leaf, COUNTER_MOST_TASKS, &peak) ||
+           is_full(peak, (uint64_t)limits->processes + 1);
 }
 
 /* Whether the group of all boxes refused a process of this leaf. v1, and v2 before Linux 6.11,
@@ -535,8 +546,8 @@ static bool was_full(int fd, uint64_t limit)
 static bool is_crowded(const struct cgroup_host *host, const struct cgroup_leaf *leaf)
 {
     int i = cgroup_tree_with(host, TREE_PIDS);
-    return i >= 0 && host->processes && was_full(host->trees[i].fd, host->processes) &&
-           !was_full(leaf->fds[i], (uint64_t)leaf->limits.processes + 1);
+    return i >= 0 && host->processes && !was_full(host, leaf, &leaf->limits) &&
+           is_full(read_number(host->trees[i].fd, "pids.peak", NULL), host->processes);
 }
 
 uint64_t cgroup_host_refusals(const struct cgroup_host *host)
@@ -561,7 +572,22 @@ void cgroup_leaf_usage(
     ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 
-bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
+/* Whether a counter that cannot be set back would tell the next box, which has these limits, of
+ * an earlier one. Only is_crowded() asks how many processes there were. */
+static bool tells_of_others(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
+    const struct spawn_limits *limits)
+{
+    uint64_t times = 0;
+    uint64_t peak;
+    bool v2 = host->trees[cgroup_tree_with(host, TREE_MEMORY)].v2;
+    if (v2 && (!get_keyed(host, leaf, COUNTER_OOM, "oom", &times) || times))
+        return true;
+    return host->processes && get_counter(host, leaf, COUNTER_MOST_TASKS, &peak) &&
+           is_full(peak, (uint64_t)limits->processes + 1);
+}
+
+bool cgroup_leaf_renew(
+    const struct cgroup_host *host, const struct spawn_limits *limits, struct cgroup_leaf *leaf)
 {
     static const struct {
         enum cgroup_counter which;
@@ -577,6 +603,8 @@ bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf)
         if (!get_counter(host, leaf, bounds[i].which, &value) || value > bounds[i].most)
             return false;
     }
+    if (tells_of_others(host, leaf, limits))
+        return false;
     value = read_cpu_ns(host, leaf);
     leaf->before_ns = value > leaf->before_ns ? value : leaf->before_ns;
     return pwrite(leaf->counter_fds[COUNTER_PEAK], "0", 1, 0) == 1;

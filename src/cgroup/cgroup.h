@@ -61,6 +61,7 @@ enum cgroup_counter {
     COUNTER_OOM,
     COUNTER_PIDS,
     COUNTER_TASKS,
+    COUNTER_MOST_TASKS,
     COUNTER_COUNT
 };
 
@@ -143,9 +144,11 @@ int cgroup_leaf_limit(const struct cgroup_host *host, const struct spawn_limits 
 int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *limits,
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);
 
-/* Prepares a leaf that a box has left for the next one, except for its limits. False when that
- * is impossible, or when a process or too much memory is left in it: then remove it. */
-bool cgroup_leaf_renew(const struct cgroup_host *host, struct cgroup_leaf *leaf);
+/* Makes a leaf that a box has left as good as new for a box with these limits, which it does
+ * not set. False when it cannot be, or there is somebody or too much memory left in it, or one
+ * of its counters would be taken for the new box's: remove it. */
+bool cgroup_leaf_renew(const struct cgroup_host *host, const struct spawn_limits *limits,
+    struct cgroup_leaf *leaf);
 
 /* The directory to clone into, or -1 when the machine has no v2 tree. */
 int cgroup_leaf_into_fd(const struct cgroup_host *host, const struct cgroup_leaf *leaf);

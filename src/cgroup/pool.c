@@ -25,7 +25,8 @@ void leaves_take(struct leaves *l, const struct cgroup_host *host,
 {
     while (l->used_count) {
         *leaf = pick_used(l);
-        if (cgroup_leaf_renew(host, leaf) && cgroup_leaf_limit(host, limits, 0, leaf) == 0)
+        if (cgroup_leaf_renew(host, limits, leaf) &&
+            cgroup_leaf_limit(host, limits, 0, leaf) == 0)
             return;
         leaves_remove(l, host, leaf);
         cgroup_leaf_init(leaf);

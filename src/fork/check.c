@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "fork/maps.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -171,11 +172,11 @@ static int check_descriptors(const struct fork_work *w, const struct places *pla
         return -errno;
     int r = 0;
     const struct dirent *entry;
-    while (r == 0 && (entry = readdir(dir))) {
+    while (r == 0 && (errno = 0, entry = readdir(dir))) {
         if (entry->d_name[0] != '.')
             r = check_descriptor(w, places, fd, entry->d_name);
     }
-    return r;
+    return r < 0 ? r : -errno; /* a list that ends early would hide descriptors */
 }
 
 static int check_cwd(const struct fork_work *w, const struct places *places)
@@ -186,35 +187,25 @@ static int check_cwd(const struct fork_work *w, const struct places *places)
     return has(places->original, st.st_dev) ? -EPERM : 0;
 }
 
-/* A fork does not copy shared memory. So only mappings that no process can write to may be
- * shared. */
-static bool is_mapping_ok(const struct places *places, char *line)
+/* Shared memory is not copied by a fork: only what nobody can write to may be shared. */
+static bool is_mapping_ok(const struct places *places, const struct mapping *m)
 {
-    char mode[5];
-    unsigned major_number;
-    unsigned minor_number;
-    size_t len = strlen(line);
-    while (len && line[len - 1] == '\n')
-        line[--len] = '\0';
-    /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
-    if (sscanf(line, "%*x-%*x %4s %*x %x:%x", mode, &major_number, &minor_number) != 3)
-        return false;
-    return mode[3] != 's' || (mode[1] != 'w' && !str_has_suffix(line, " (deleted)") &&
-                                 !has(places->original, makedev(major_number, minor_number)));
+    return m->mode[3] != 's' || (m->mode[1] != 'w' && !str_has_suffix(m->name, " (deleted)") &&
+                                    !has(places->original, m->device));
 }
 
 static int check_mappings(const struct fork_work *w, const struct places *places)
 {
-    static char line[16384];
-    int fd = openat(w->proc_fd, "maps", O_RDONLY | O_CLOEXEC);
-    cleanup_fclose FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
-    if (!maps)
-        return -errno;
-    while (fgets(line, sizeof(line), maps)) {
-        if (!is_mapping_ok(places, line))
+    struct mapping m;
+    cleanup_fclose FILE *maps = NULL;
+    int r = fork_maps_open(w->proc_fd, &maps);
+    if (r < 0)
+        return r;
+    while ((r = fork_maps_next(maps, &m)) > 0) {
+        if (!is_mapping_ok(places, &m))
             return -EPERM;
     }
-    return ferror(maps) ? -EIO : 0;
+    return r;
 }
 
 int fork_check_reach(const struct fork_work *w)

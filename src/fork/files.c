@@ -65,18 +65,10 @@ int fork_there(struct spawner *s, int there)
 
 static int enter_fork(const struct spawner *s, const struct box *box, const int fds[SPACES])
 {
-    int joins[CGROUP_MAX_TREES];
-    int count = cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins);
-    for (int i = 0; i < count; i++) {
-        int r = sys_cgroup_join(joins[i]);
-        if (r < 0)
-            return r;
-    }
-    for (int i = 1; i < SPACES; i++) {
-        if (setns(fds[i], spaces[i].flag) < 0)
-            return -errno;
-    }
-    return count < 0 ? count : 0;
+    int r = fork_join(s, &box->leaf);
+    for (int i = 1; r == 0 && i < SPACES; i++)
+        r = setns(fds[i], spaces[i].flag) < 0 ? -errno : 0;
+    return r;
 }
 
 static _Noreturn void serve(

@@ -10,9 +10,9 @@
  * 2. From inject_ready() to inject_detach() it executes one instruction per call. It resumes at
  *    `syscall` in its vDSO, in 64-bit mode, and each entry and exit stop must show that place
  *    and its stack pointer. Nothing else can lead it away:
- *    - Nothing changes the instruction. The vDSO must be private and not writable, and there is
- *      no file behind it that could be written to or cut short. No process shares the memory.
- *      (find_memory)
+ *    - Nobody changes the instruction. The vDSO must be private and not writable, and has no
+ *      file that somebody could write to or cut short. Nobody shares the memory. It is the
+ *      kernel's: the only mapping of that name, with the bytes of our own. (find_memory)
  *    - No handler runs. Signals are blocked. What cannot be blocked (SIGSTOP, a fault, SIGSYS
  *      of a system-call user dispatch) causes a stop before a handler runs, and ends the
  *      process. (run_to)
@@ -31,6 +31,7 @@
 #if defined(__x86_64__)
 
 #include "base/cleanup.h"
+#include "fork/maps.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -62,8 +63,8 @@ enum {
     RESTART = 512, /* ERESTARTSYS in the kernel */
     RSEQ_CS = 8,   /* offset of rseq_cs in the kernel's struct rseq */
     RSEQ_SIZE = 32,
-    VDSO_MAX = 16384,
-    CALL_SIZE = 2, /* bytes of the instruction `syscall` */
+    VDSO_MAX = 65536,
+    CALL_SIZE = 2, /* of the instruction `syscall` */
 };
 
 static int result(long r)
@@ -174,65 +175,81 @@ static int find_rseq(struct tracee *t)
     return 0;
 }
 
-/* A line of /proc/PID/maps. */
-struct mapping {
-    uint64_t from, to, inode;
-    unsigned major, minor;
-    char mode[5];
-    int name_at;
+struct memory {
+    struct mapping vdso;
+    bool has_scratch, has_rseq;
 };
 
-/* Whether the mapping is private memory without a file. */
-static bool read_own(const char *line, struct mapping *ret)
+/* Whether it is memory of its own: private, and no file behind it. */
+static bool is_own(const struct mapping *m)
 {
-    *ret = (struct mapping){0};
-    /* NOLINTNEXTLINE(cert-err34-c): numbers from the kernel */
-    int found = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu %n", &ret->from, &ret->to, ret->mode,
-        &ret->major, &ret->minor, &ret->inode, &ret->name_at);
-    return found == 6 && ret->mode[3] == 'p' && !ret->major && !ret->minor && !ret->inode;
+    return m->mode[3] == 'p' && !m->device && !m->inode;
 }
 
 static bool is_room(const struct mapping *m, uint64_t from, size_t size)
 {
-    return m->mode[1] == 'w' && from >= m->from && from < m->to && size <= m->to - from;
+    return is_own(m) && m->mode[1] == 'w' && from >= m->from && from < m->to &&
+           size <= m->to - from;
 }
 
-static int find_site(struct tracee *t, const struct mapping *m)
+/* The vDSO has to be in one piece, as the kernel made it. */
+static int note_vdso(struct memory *memory, const struct mapping *m)
+{
+    if (strcmp(m->name, "[vdso]") != 0)
+        return 0;
+    if (memory->vdso.to || !is_own(m) || strcmp(m->mode, "r-xp") != 0)
+        return -EPERM;
+    memory->vdso = *m;
+    return 0;
+}
+
+static int look_at_memory(int proc_fd, uint64_t scratch, uint64_t rseq, struct memory *ret)
+{
+    struct mapping m;
+    cleanup_fclose FILE *maps = NULL;
+    *ret = (struct memory){.has_rseq = !rseq};
+    int r = fork_maps_open(proc_fd, &maps);
+    if (r < 0)
+        return r;
+    while ((r = fork_maps_next(maps, &m)) > 0) {
+        ret->has_scratch = ret->has_scratch || is_room(&m, scratch, INJECT_SCRATCH);
+        ret->has_rseq = ret->has_rseq || is_room(&m, rseq, RSEQ_SIZE);
+        if ((r = note_vdso(ret, &m)) < 0)
+            return r;
+    }
+    return r < 0 ? r : ret->vdso.to ? 0 : -EFAULT;
+}
+
+/* Its vDSO has the bytes of ours, which is the same kernel's: no line of its map and no page
+ * that it wrote can take the place of that. */
+static int find_site(struct tracee *t, const struct mapping *own, const struct mapping *its)
 {
     static unsigned char code[VDSO_MAX];
-    size_t size = m->to - m->from < VDSO_MAX ? m->to - m->from : VDSO_MAX;
-    struct iovec ours = {code, size};
-    struct iovec theirs = {(void *)(uintptr_t)m->from, size};
-    ssize_t n = process_vm_readv(t->pid, &ours, 1, &theirs, 1, 0);
-    const unsigned char *at = n < 0 ? NULL : memmem(code, (size_t)n, "\x0f\x05", CALL_SIZE);
-    if (!at)
-        return n < 0 ? -errno : -ENOEXEC;
-    t->site = m->from + (uint64_t)(at - code);
+    size_t size = its->to - its->from;
+    const void *ours = (const void *)(uintptr_t)own->from;
+    if (size > VDSO_MAX || size != own->to - own->from)
+        return -ENOEXEC;
+    struct iovec to = {code, size};
+    struct iovec from = {(void *)(uintptr_t)its->from, size};
+    ssize_t n = process_vm_readv(t->pid, &to, 1, &from, 1, 0);
+    if (n != (ssize_t)size)
+        return n < 0 ? -errno : -EFAULT;
+    const unsigned char *at = memmem(code, size, "\x0f\x05", CALL_SIZE);
+    if (!at || memcmp(code, ours, size) != 0)
+        return -ENOEXEC;
+    t->site = its->from + (uint64_t)(at - code);
     return 0;
 }
 
 static int find_memory(struct tracee *t, int proc_fd)
 {
-    static char line[16384];
-    struct mapping m;
-    bool has_scratch = false;
-    bool has_rseq = !t->rseq;
-    int r = 0;
-    int fd = openat(proc_fd, "maps", O_RDONLY | O_CLOEXEC);
-    cleanup_fclose FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
-    if (!maps)
-        return -errno;
-    while (r == 0 && fgets(line, sizeof(line), maps)) {
-        if (!read_own(line, &m))
-            continue;
-        has_scratch = has_scratch || is_room(&m, t->scratch, INJECT_SCRATCH);
-        has_rseq = has_rseq || is_room(&m, t->rseq, RSEQ_SIZE);
-        if (strcmp(line + m.name_at, "[vdso]\n") == 0 && strcmp(m.mode, "r-xp") == 0)
-            r = find_site(t, &m);
-    }
-    if (r < 0 || ferror(maps))
-        return r < 0 ? r : -EIO;
-    return t->site && has_scratch && has_rseq ? 0 : -EFAULT;
+    struct memory own;
+    struct memory its;
+    cleanup_close int self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = self < 0 ? -errno : look_at_memory(self, 0, 0, &own);
+    if (r < 0 || (r = look_at_memory(proc_fd, t->scratch, t->rseq, &its)) < 0)
+        return r;
+    return its.has_scratch && its.has_rseq ? find_site(t, &own.vdso, &its.vdso) : -EFAULT;
 }
 
 static int set_signals(const struct tracee *t, const uint64_t *signals)

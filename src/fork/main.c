@@ -21,7 +21,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -82,8 +81,8 @@ static int in_child(const struct fork_work *w, int (*part)(const struct fork_wor
     int status;
     int pid = sys_fork();
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        _exit(-part(w) & 0x7f);
+        int r = sys_die_with(w->worker);
+        _exit(-(r < 0 ? r : part(w)) & 0x7f);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR)
@@ -156,7 +155,7 @@ static int count_threads(const struct fork_work *w, pid_t pid)
     int count = 0;
     if (!dir)
         return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* the process is dead */
-    while ((entry = readdir(dir))) {
+    while ((errno = 0, entry = readdir(dir))) {
         if (str_parse_u64(entry->d_name, &thread) < 0)
             continue;
         count++;
@@ -166,7 +165,8 @@ static int count_threads(const struct fork_work *w, pid_t pid)
                 return r < 0 ? -errno : -EPERM;
         }
     }
-    return count;
+    /* A list that ends early would hide threads, unless the process has just died. */
+    return errno && errno != ESRCH && errno != ENOENT ? -errno : count;
 }
 
 /* Whether no process in the original's group shares memory, descriptors or directories with the
@@ -202,10 +202,8 @@ static int open_places(pid_t pid, int flags, int ret_fds[3])
  * next ones do not. So a child makes one move ahead, while the original is busy forking. */
 static _Noreturn void warm_up(const struct fork_work *w)
 {
-    int fds[CGROUP_MAX_TREES];
-    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, fds);
-    for (int i = 0; i < count; i++)
-        (void)sys_cgroup_join(fds[i]);
+    if (sys_die_with(w->worker) == 0)
+        (void)fork_join(w->s, &w->box->leaf);
     _exit(0);
 }
 
@@ -259,8 +257,9 @@ static int write_maps(const struct fork_work *w)
     /* The kernel accepts the maps only from a process in the parent user namespace. */
     if (ns < 0 || setns(ns, CLONE_NEWUSER) < 0)
         return ns < 0 ? ns : -errno;
-    int r = fs_write_once(w->proc_fd, "setgroups", "deny");
-    if (r < 0 || (r = fs_write_once(w->proc_fd, "uid_map", map)) < 0)
+    int r = sys_die_with(w->worker);
+    if (r < 0 || (r = fs_write_once(w->proc_fd, "setgroups", "deny")) < 0 ||
+        (r = fs_write_once(w->proc_fd, "uid_map", map)) < 0)
         return r;
     return fs_write_once(w->proc_fd, "gid_map", map);
 }
@@ -298,14 +297,12 @@ static int drop_rights(struct tracee *t)
         .args = {t->scratch, t->scratch + offsetof(__typeof__(set), none)},
         .data = &set,
         .size = sizeof(set)};
-    const uint64_t bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-                          SECBIT_NO_SETUID_FIXUP_LOCKED;
     const uint64_t id = BOX_PAYLOAD_ID;
     long r;
     if ((r = make_call(t, SYS_setresgid, id, id, id)) < 0 ||
         (r = make_call(t, SYS_setresuid, id, id, id)) < 0 ||
         (r = make_call(t, SYS_prctl, PR_SET_DUMPABLE, 1, 0)) < 0 ||
-        (r = make_call(t, SYS_prctl, PR_SET_SECUREBITS, bits, 0)) < 0)
+        (r = make_call(t, SYS_prctl, PR_SET_SECUREBITS, INSIDE_SECUREBITS, 0)) < 0)
         return (int)r;
     return (int)inject_call(t, &drop);
 }
@@ -362,10 +359,9 @@ static int become_reader(const struct fork_work *w)
         {.effective = 1u << CAP_DAC_READ_SEARCH, .permitted = 1u << CAP_DAC_READ_SEARCH}};
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
         setresuid(id, id, id) < 0 || syscall(SYS_capset, &head, data) < 0 ||
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
-    return 0;
+    return sys_die_with(w->worker);
 }
 
 static int mount_places(const struct fork_work *w, const int targets[3], int ret_fds[3])
@@ -394,7 +390,6 @@ static int mount_terminals(int target)
  * are charged to it. */
 static int fill_places(const struct fork_work *w)
 {
-    int joins[CGROUP_MAX_TREES];
     int targets[3];
     int to[3];
     int r = open_places(w->pid, O_PATH, targets);
@@ -405,14 +400,8 @@ static int fill_places(const struct fork_work *w)
     cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
     if (terminals < 0 || user < 0 || mounts < 0)
         return terminals < 0 ? terminals : user < 0 ? user : mounts;
-    int count = cgroup_leaf_open_joins(&w->s->cgroups, &w->box->leaf, true, joins);
-    for (int i = 0; i < count; i++) {
-        if ((r = sys_cgroup_join(joins[i])) < 0)
-            return r;
-        (void)close(joins[i]);
-    }
-    if (count < 0)
-        return count;
+    if ((r = fork_join(w->s, &w->box->leaf)) < 0)
+        return r;
     if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0)
         return -errno;
     if ((r = mount_places(w, targets, to)) < 0 || (r = mount_terminals(terminals)) < 0 ||
@@ -483,6 +472,7 @@ void fork_work(struct fork_work *w)
     struct link_record end = {.kind = LINK_START};
     struct tracee copy = {0};
     w->copy = &copy;
+    w->worker = getpid();
     int r = inside_follow(w->s->life_fd);
     set_alarm(HELLO_S);
     if (r == 0)

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <linux/keyctl.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -26,29 +25,19 @@ enum {
 
 static int enter_fork(const struct spawner *s, const struct box *box)
 {
-    int joins[CGROUP_MAX_TREES];
     int r = inside_die_first();
-    int count = r < 0 ? r : cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins);
-    if (count < 0)
-        return count;
-    for (int i = 0; i < count; i++) {
-        if ((r = sys_cgroup_join(joins[i])) < 0)
-            return r;
-    }
-    /* In this order: from inside the copy's user namespace we could not enter the family's
-     * namespaces. */
-    if (setns(box->pidfd, FAMILY_SPACES) < 0 || setns(box->pidfd, OWN_SPACES) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+    if (r < 0 || (r = fork_join(s, &box->leaf)) < 0)
+        return r;
+    /* In this order: in its own user namespace we have no right to those of the family. */
+    if (setns(box->pidfd, FAMILY_SPACES) < 0 || setns(box->pidfd, OWN_SPACES) < 0)
         return -errno;
-    return 0;
+    return inside_follow(s->life_fd);
 }
 
 /* In the shell's process: the steps that box init does before it forks. */
 static int confine(const struct inside *in)
 {
-    const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-                               SECBIT_NO_SETUID_FIXUP_LOCKED;
-    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 ||
+    if (prctl(PR_SET_SECUREBITS, INSIDE_SECUREBITS, 0, 0, 0) < 0 ||
         (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS))
         return -errno;
     int r;

@@ -29,7 +29,8 @@
 #define V1_TOP "/sys/fs/cgroup/memory"
 #define V2_TOP "/sys/fs/cgroup"
 
-enum { HEX_DIGITS = 32 };
+/* How often another monitor may take the new group for one that was left. */
+enum { HEX_DIGITS = 32, TRIES = 8 };
 
 /* Files that take the limit. Only the first must exist. */
 static const char *const v1_files[] = {
@@ -91,7 +92,24 @@ static int write_limit(int fd, bool v2, uint64_t bytes)
     return 0;
 }
 
-/* Makes the group below a directory. On v2 that directory must enable the memory controller. */
+/* Makes a group under a new name and locks it. -EWOULDBLOCK or -ENOENT when the sweep of
+ * another monitor was there before the lock: that one removes it. */
+static int make_locked(int parent_fd, char name[MEMORY_GROUP_NAME])
+{
+    struct stat st;
+    random_name(name);
+    if (mkdirat(parent_fd, name, 0755) < 0)
+        return -errno;
+    cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+    if (r == 0 && fstatat(parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        r = -errno; /* it was removed between the two */
+    if (r < 0)
+        (void)unlinkat(parent_fd, name, AT_REMOVEDIR);
+    return r < 0 ? r : take_fd(&fd);
+}
+
+/* Makes the group below a directory. On v2 that has to hand on the controller. */
 static int make_below(struct memory_group *g, const char *dir, bool v2, uint64_t bytes)
 {
     char enabled[512];
@@ -102,13 +120,13 @@ static int make_below(struct memory_group *g, const char *dir, bool v2, uint64_t
                   !strstr(enabled, "memory")))
         return -EOPNOTSUPP;
     sweep(parent);
-    random_name(g->name);
-    if (mkdirat(parent, g->name, 0755) < 0)
-        return -errno;
-    cleanup_close int fd = openat(parent, g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : write_limit(fd, v2, bytes);
+    cleanup_close int fd = make_locked(parent, g->name);
+    for (int i = 1; i < TRIES && (fd == -EWOULDBLOCK || fd == -ENOENT); i++)
+        fd = make_locked(parent, g->name);
+    int r = fd < 0 ? fd : write_limit(fd, v2, bytes);
     if (r < 0) {
-        (void)unlinkat(parent, g->name, AT_REMOVEDIR);
+        if (fd >= 0)
+            (void)unlinkat(parent, g->name, AT_REMOVEDIR);
         return r;
     }
     g->v2 = v2;

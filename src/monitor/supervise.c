@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starts the spawner and the server, and restarts either. The spawner's table is registered and
- * sealed before the server exists. A new spawner gets the same table, and the server gets its
- * control socket. One poll() covers signals, the server's socket and the next restart. */
+/* Starting the two programs, and starting either again. The spawner's table is registered and
+ * sealed before the server exists; a new spawner gets the same table, and the server learns its
+ * control socket. A new server gets a new spawner: no box of the old server's goes on. One
+ * poll() covers signals, the server's socket and the next restart. */
 
 #include "monitor/monitor.h"
 
@@ -210,6 +211,15 @@ static void stop(struct supervisor *s)
         (void)kill(s->server, SIGTERM);
 }
 
+/* Ends every box of a server that has ended. The server cannot be relied on for that: it may
+ * have put its sockets where they stay open. The next spawner starts at once. */
+static void end_boxes(struct supervisor *s)
+{
+    engine_close(s->monitor->engine);
+    s->monitor->engine = NULL;
+    s->spawner_backoff.due_ms = 0;
+}
+
 static void on_server_end(struct supervisor *s, int status)
 {
     char text[32];
@@ -226,6 +236,8 @@ static void on_server_end(struct supervisor *s, int status)
     }
     log_event(LOG_ERROR, "the server died", "how", text, (char *)NULL);
     backoff_died(&s->server_backoff);
+    if (s->monitor->engine)
+        end_boxes(s);
 }
 
 static void on_spawner_end(struct supervisor *s)

@@ -43,7 +43,7 @@ struct link_record {
 /* Orders from the spawner to the box init of a session. Each comes with descriptors. */
 enum link_order_kind {
     ORDER_RESTART = 1,
-    ORDER_FILES,
+    ORDER_FILES, /* file socket, and cgroup.procs files of the groups that the helper joins */
     ORDER_JOIN, /* cgroup.procs files: box init moves into these groups, because the program has
                    copies */
     ORDER_TERMINAL, /* terminal socket, package, and cgroup.procs files for the shell to enter

@@ -15,6 +15,7 @@
 #include "base/str.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -406,10 +407,28 @@ void spawner_leave(struct spawner_client *c)
     close_fd(&c->control_fd);
 }
 
+enum { STOP_MS = 10000 };
+
+/* What the spawner does not end in time the kernel ends with it: boxes follow their spawner. */
+static void kill_late(pid_t pid)
+{
+    cleanup_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd dead = {.fd = fd, .events = POLLIN};
+    int r = fd;
+    while (fd >= 0 && (r = poll(&dead, 1, STOP_MS)) < 0 && errno == EINTR)
+        ;
+    if (r == 0)
+        (void)kill(pid, SIGKILL);
+}
+
 void spawner_stop(struct spawner_client *c)
 {
+    /* Others may have a copy of our end of the socket. */
+    if (c->pid > 0 && c->control_fd >= 0)
+        (void)shutdown(c->control_fd, SHUT_RDWR);
     spawner_leave(c);
     if (c->pid > 0) {
+        kill_late(c->pid);
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }

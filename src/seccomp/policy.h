@@ -91,12 +91,14 @@ enum {
     SECCOMP_TCP_ULP = 31,
     SECCOMP_UDP_ENCAP = 100,
     SECCOMP_MADV_MERGEABLE = 12,
-    /* Types of ioctls, as they stand in a request: reflinks and btrfs; extents and flags of
-     * files; XFS and quotas of files. */
+    /* Types of ioctls, as they stand in a request: reflinks and btrfs, extents and flags of
+     * files, XFS and quotas of files, names of file systems, F2FS. */
     SECCOMP_IOC_TYPE = 0xff00,
     SECCOMP_IOC_CLONE = 0x9400,
     SECCOMP_IOC_FLAGS = 'f' << 8,
     SECCOMP_IOC_XFS = 'X' << 8,
+    SECCOMP_IOC_NAMES = 0x15 << 8,
+    SECCOMP_IOC_F2FS = 0xf5 << 8,
 };
 
 #endif /* SECCOMP_POLICY_WORDS */
@@ -138,11 +140,13 @@ WHEN(socket, EPROTONOSUPPORT,
 RULE(ioctl,
      "No typing into a terminal, no taking one over, no line discipline (each is a kernel "
      "module of its own). Nothing that a file system has of its own, by the type of the "
-     "request: such code is rich, and tells where on the host's disk a shared file lies. "
+     "request: such code is rich, and tells where on the host's disk a shared file lies, or "
+     "which disk that is. "
      "ENOTTY is the answer of a file system without it: callers fall back.")
 WHEN(ioctl, EPERM, IS(1, TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD))
 WHEN(ioctl, ENOTTY,
-     MASKED_IS(1, SECCOMP_IOC_TYPE, SECCOMP_IOC_CLONE, SECCOMP_IOC_FLAGS, SECCOMP_IOC_XFS))
+     MASKED_IS(1, SECCOMP_IOC_TYPE, SECCOMP_IOC_CLONE, SECCOMP_IOC_FLAGS, SECCOMP_IOC_XFS,
+               SECCOMP_IOC_NAMES, SECCOMP_IOC_F2FS))
 
 RULE(personality,
      "Query, Linux, Linux32 and their UNAME26 forms. ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC "

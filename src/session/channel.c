@@ -52,8 +52,11 @@ void channel_done(struct channel *c)
 
 int channel_queue(struct channel *c, const char *kind, const void *data, size_t len)
 {
+    size_t before = c->out.len;
     int r = buf_printf(&c->out, "%s %zu\n", kind, len);
-    return r < 0 || !len ? r : buf_append(&c->out, data, len);
+    if (r == 0 && len && (r = buf_append(&c->out, data, len)) < 0)
+        c->out.len = before; /* half a frame would break the stream */
+    return r;
 }
 
 int channel_write(struct channel *c)

@@ -84,14 +84,12 @@ struct box {
     struct box *copy; /* the copy that is being made, or NULL */
     /* Fields of a copy. `pid` and `lineage` are also set in the box that it comes from. */
     bool is_fork;
-    bool is_paused;     /* COMMAND_PAUSE */
-    bool is_known;      /* pid and pidfd were checked: the process may be killed */
-    int root;           /* index of the box whose box init it has */
-    int parent;         /* index of the box that it was copied from */
-    uint64_t parent_ns; /* request_ns of that box; another value there means that the index was
-                           used again */
-    int fork_number;    /* the copy's uid is the host id of the root's payload plus this */
-    uint32_t lineage;   /* bits of its own number and of its ancestors' numbers */
+    bool is_paused;   /* COMMAND_PAUSE */
+    bool is_known;    /* pid and pidfd are what they should be */
+    int root;         /* the box whose init it has */
+    int parent;       /* the box it was copied from, as long as that has this `copy` */
+    int fork_number;  /* its uid, above the root's payload's */
+    uint32_t lineage; /* bits of its own number and those of its ancestors */
     unsigned depth;
     pid_t pid;
     pid_t helper;                    /* the process that runs fork_work() */

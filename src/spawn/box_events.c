@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -183,12 +184,15 @@ static void tell_usage(struct spawner *s, struct box *box)
     box_tell(box->socket, &event);
 }
 
-/* Starts the next program of a session. */
+/* Gives a session that has no program another one. A copy that is still being made of the old
+ * program ends first. */
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_RESTART};
     if (!box->is_resting || !request_restart_ok(fds, fd_count))
         return false;
+    if (box->copy)
+        box_fail(s, box->copy, STEP_COPY_STOP, -ECANCELED);
     box->request_ns = clock_ns();
     int r = box_give_pipes(s, box, fds + 1, fd_count - 1);
     /* The program is born in init's group, so init must be in the program's group.
@@ -201,8 +205,23 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
     return r == 0;
 }
 
-/* Tells box init to start a helper for files. If the link is full, the socket closes
- * unanswered, and the server sees that. */
+/* Has a session's init start a helper, with at most two descriptors. Where init is in a group
+ * of its own the helper enters the program's: what it uses counts there. Where init has too
+ * many orders to follow already, the socket closes, which tells. */
+static void order_helper(const struct spawner *s, const struct box *box,
+    const struct link_order *order, const int *fds, unsigned fd_count)
+{
+    int send[2 + CGROUP_MAX_TREES];
+    memcpy(send, fds, sizeof(fds[0]) * fd_count);
+    int *joins = send + fd_count;
+    int count =
+        box->is_aside ? cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, joins) : 0;
+    if (count >= 0)
+        (void)fdpass_send(box->link, order, sizeof(*order), send, fd_count + (unsigned)count);
+    for (int i = 0; i < count; i++)
+        (void)close(joins[i]);
+}
+
 static bool start_files(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
@@ -210,30 +229,18 @@ static bool start_files(
         .kind = ORDER_FILES, .room_bytes = cgroup_leaf_room(&s->cgroups, &box->leaf)};
     if (!request_files_ok(fds, fd_count))
         return false;
-    (void)fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
+    order_helper(s, box, &order, fds, fd_count);
     return true;
 }
 
-/* Tells box init to start a terminal. If box init is in a group of its own, the shell joins the
- * program's group. */
 static bool start_terminal(
     const struct spawner *s, const struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_TERMINAL};
-    int send[2 + CGROUP_MAX_TREES];
     if (!request_terminal_ok(fds, fd_count))
         return false;
-    if (box->is_resting) /* the program has ended meanwhile: the socket closes unanswered, and
-                            the server sees that */
-        return true;
-    send[0] = fds[0];
-    send[1] = fds[1];
-    int joins =
-        box->is_aside ? cgroup_leaf_open_joins(&s->cgroups, &box->leaf, true, send + 2) : 0;
-    if (joins >= 0)
-        (void)fdpass_send(box->link, &order, sizeof(order), send, 2 + (unsigned)joins);
-    for (int i = 0; i < joins; i++)
-        (void)close(send[2 + i]);
+    if (!box->is_resting) /* else its program has ended: the socket closes, which tells */
+        order_helper(s, box, &order, fds, fd_count);
     return true;
 }
 
@@ -303,11 +310,11 @@ static void on_command(struct spawner *s, struct box *box)
     struct spawn_command command = {0};
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    if (box->told)
+    if (box->told || box->socket < 0) /* an event of the box that had this place before */
         return;
     ssize_t n =
         box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
-    if (n == -EAGAIN) /* a stale event of the box that had this index before */
+    if (n == -EAGAIN) /* the same */
         return;
     if (box->is_fork)
         fork_reap_files(box, false);

@@ -26,7 +26,13 @@
 
 enum { LEAST_ABI = 6 /* Landlock with signal scopes */, SIGNAL_PROCESS_GROUP = 1 << 2 };
 
-/* The pid behind a pidfd, in the spawner's pid namespace. */
+/* Of init's own group: room for init, for those that watch terminals, and for helpers until
+ * they enter the group of the program. Thirty uploads in a row took 1 MiB. A full group ends a
+ * helper, or init and with it this family alone: nobody else is in it, and nobody in it makes
+ * files or reads what a stranger sends. */
+enum { ASIDE_MEMORY = 16 << 20, ASIDE_PROCESSES = 32 };
+
+/* The pid behind a pidfd, in our namespace. */
 static int pid_of(int pidfd)
 {
     char path[40];
@@ -42,22 +48,38 @@ static int pid_of(int pidfd)
     return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
 }
 
-/* max_user_namespaces is a file that each process sees for its own user namespace. So a child
- * enters the box's user namespace, opens the file there, and leaves the descriptor in the table
- * that it shares with the spawner. The child waits for nothing. */
+/* The limit of user namespaces is a file that shows each process that of its own. */
+static int send_limit(const struct box *root, int socket)
+{
+    int keep[] = {root->pidfd, socket};
+    int r = inside_close_others(keep, 2);
+    if (r < 0)
+        return r;
+    if (setns(root->pidfd, CLONE_NEWUSER) < 0)
+        return -errno;
+    cleanup_close int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fdpass_send_now(socket, "", 1, &fd, 1);
+}
+
+/* A child enters the user namespace of the box, opens the limit there and sends it. The child
+ * has a table of descriptors of its own: one that shared ours would keep our life lock, should
+ * we be killed. It waits for nobody. */
 static int open_limit(const struct box *root)
 {
+    int pair[2];
     int status = 0;
-    /* reserves a descriptor number */
-    cleanup_close int fd = fcntl(root->pidfd, F_DUPFD_CLOEXEC, 3);
-    if (fd < 0)
+    int fd = -1;
+    char byte;
+    unsigned count = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
-    int pid = sys_result(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    pid_t parent = getpid();
+    int pid = sys_fork();
     if (pid == 0) {
-        int file = setns(root->pidfd, CLONE_NEWUSER) < 0
-                       ? -1
-                       : open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
-        _exit(file < 0 || dup3(file, fd, O_CLOEXEC) < 0 || close(file) < 0 ? errno & 0x7f : 0);
+        int r = sys_die_with(parent);
+        _exit(-(r < 0 ? r : send_limit(root, theirs)) & 0x7f);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR)
@@ -65,7 +87,8 @@ static int open_limit(const struct box *root)
     }
     if (pid < 0 || status)
         return pid < 0 ? pid : WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
-    return take_fd(&fd);
+    ssize_t n = fdpass_receive_now(ours, &byte, 1, &fd, 1, &count);
+    return n == 1 && count == 1 ? fd : n < 0 ? (int)n : -EIO;
 }
 
 int fork_limit_users(const struct box *root, bool is_raised)
@@ -75,8 +98,20 @@ int fork_limit_users(const struct box *root, bool is_raised)
     return n < 0 ? -errno : n == (ssize_t)strlen(text) ? 0 : -EIO;
 }
 
-/* Takes box init out of its program's control group, so that the group can be killed alone. Box
- * init may not have moved yet when this returns; making a copy takes longer. */
+int fork_join(const struct spawner *s, const struct cgroup_leaf *leaf)
+{
+    int fds[CGROUP_MAX_TREES];
+    int count = cgroup_leaf_open_joins(&s->cgroups, leaf, true, fds);
+    int r = count < 0 ? count : 0;
+    for (int i = 0; i < count; i++) {
+        r = r < 0 ? r : sys_cgroup_join(fds[i]);
+        (void)close(fds[i]);
+    }
+    return r;
+}
+
+/* Takes init out of its program's control group, which from now on can be killed alone. It is
+ * on its way when this returns; a fork takes longer. */
 static int set_aside(struct spawner *s, struct box *root)
 {
     uint32_t step;
@@ -88,7 +123,10 @@ static int set_aside(struct spawner *s, struct box *root)
         return r;
     close_fd(&root->users_fd); /* left by an attempt that failed below */
     root->users_fd = r;
-    if ((r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &root->aside, &step)) < 0)
+    struct spawn_limits limits = root->limits;
+    limits.memory_bytes = ASIDE_MEMORY;
+    limits.processes = ASIDE_PROCESSES;
+    if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &root->aside, &step)) < 0)
         return r;
     root->pid = pid;
     root->is_aside = true; /* from here on box_release() removes the group */
@@ -237,7 +275,6 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     box->is_fork = true;
     box->root = (int)root_index;
     box->parent = (int)(parent - s->boxes);
-    box->parent_ns = parent->request_ns;
     box->fork_number = r;
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
@@ -254,11 +291,13 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
     return true;
 }
 
+/* The original, as long as it knows of this copy: another box that has its place by now does
+ * not. Whoever ends a copy calls fork_helped() first, so no original knows of a copy that is
+ * gone. */
 static struct box *live_parent(struct spawner *s, const struct box *box)
 {
     struct box *parent = &s->boxes[box->parent];
-    bool is_same = parent->used && parent->request_ns == box->parent_ns;
-    return is_same ? parent : NULL;
+    return parent->used && parent->copy == box ? parent : NULL;
 }
 
 /* The process that makes the copy has checked it and sends its pid and pidfd. */
@@ -302,10 +341,10 @@ void fork_helped(struct spawner *s, struct box *box)
         /* The family must not live with a raised limit. */
         if (fork_limit_users(root, false) < 0)
             (void)sys_pidfd_send_signal(root->pidfd, SIGKILL);
-        if (parent && parent->copy == box)
+        if (parent)
             (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, parent->is_paused);
     }
-    if (parent && parent->copy == box)
+    if (parent)
         parent->copy = NULL;
     box->helper = 0;
     close_fd(&box->link);

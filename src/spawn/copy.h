@@ -55,7 +55,10 @@ int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
 void fork_serve_files(struct spawner *s, struct box *box, int fd);
 void fork_reap_files(struct box *box, bool is_over);
 
-/* Forks a child of the spawner into the pid namespace `there`. */
+/* Run by a child of the spawner: puts itself into the leaf, in every tree. */
+int fork_join(const struct spawner *s, const struct cgroup_leaf *leaf);
+
+/* A child of ours in another pid namespace. */
 int fork_there(struct spawner *s, int there);
 
 /* fork/terminal.c: COMMAND_TERMINAL to a copy. The watcher is one of the helpers above. */
@@ -65,8 +68,9 @@ void fork_serve_terminal(struct spawner *s, struct box *box, const int fds[2]);
 struct tracee;
 struct fork_work {
     const struct spawner *s;
-    const struct box *box;    /* the new box */
-    const struct box *parent; /* the box that is copied */
+    const struct box *box;    /* the copy's */
+    const struct box *parent; /* the original's */
+    pid_t worker; /* the process that makes the fork: the parent of all its helpers */
     pid_t init_pid;
     pid_t parent_pid; /* a process in the namespaces of the original */
     pid_t pid;        /* of the copy, once hello has come */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-spawn: the only program that makes boxes. One thread, one epoll, messages of fixed
- * size (proto/spawn.h). Until the seal it trusts the control socket, which the monitor or
- * `hermes run` holds. After the seal the holder of that socket can start boxes from the sealed
- * table and nothing else. When the control socket closes, every box ends. */
+/* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
+ * structs (proto/spawn.h). Until the seal it believes its control socket, which is the
+ * monitor's or `hermes run`'s own; after it, whoever holds that socket can start boxes from the
+ * sealed table and nothing more. The end of the control socket is the end of every box, and so
+ * is the end of our parent: a holder of the socket may have hidden a copy of it, even inside a
+ * box. */
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
@@ -31,8 +33,7 @@ enum {
     MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
 };
 
-/* Pause between two calls of box_look_for_kills(). */
-enum { LOOK_MS = 2 };
+enum { LOOK_MS = 2, EVENT_PARENT = TAG_COUNT + TAG_CONTROL };
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
@@ -255,9 +256,8 @@ static void on_control(void)
         on_packet((size_t)n, fds, fd_count);
 }
 
-/* Every live box takes about twenty descriptors; the usual soft limit of 1024 would end at
- * fifty boxes. Used control groups that are kept may have a sixth of the descriptors, at
- * fifteen each. */
+/* Every live box takes about twenty descriptors; the soft limit of a shell would end at fifty.
+ * Control groups that wait for one may have a sixth of them, at sixteen each. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -268,7 +268,7 @@ static void raise_descriptor_limit(void)
         limit.rlim_cur = (rlim_t)spawner.fd_end;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         spawner.leaves.used_max =
-            limit.rlim_max / 90 < LEAVES_USED ? (unsigned)limit.rlim_max / 90 : LEAVES_USED;
+            limit.rlim_max / 96 < LEAVES_USED ? (unsigned)limit.rlim_max / 96 : LEAVES_USED;
     }
 }
 
@@ -308,7 +308,18 @@ static int open_life(void)
     return take_fd(&fd);
 }
 
-/* Called when the spawner is idle: makes one thing that boxes will need. Returns whether it
+/* Has epoll tell of our parent's end. A pidfd stands for the whole process: it does not matter
+ * which of its threads has started us. A parent that has ended before we look has sent no seal,
+ * and nobody else has its socket yet. */
+static void watch_parent(void)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = EVENT_PARENT};
+    int fd = sys_pidfd_open(getppid()); /* never closed */
+    if (fd < 0 || epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0)
+        note_problem(STEP_SPAWNER, fd < 0 ? fd : -errno, "to watch the parent process");
+}
+
+/* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
  * did. */
 static bool tend(void)
 {
@@ -329,6 +340,7 @@ int main(int argc, char **argv)
     if (spawner.epoll_fd < 0 || spawner.life_fd < 0 ||
         epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
         return 1;
+    watch_parent();
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
@@ -353,7 +365,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64;
             struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
-            if (data % TAG_COUNT == TAG_CONTROL)
+            if (data == EVENT_PARENT)
+                finish(0);
+            else if (data == TAG_CONTROL)
                 on_control();
             else if (data % TAG_COUNT == TAG_ZYGOTE)
                 zygote_event(&spawner, (int)(data / TAG_COUNT));

@@ -48,13 +48,6 @@ static bool has_option(int fd, int option, int value)
     return getsockopt(fd, SOL_SOCKET, option, &is, &size) == 0 && is == value;
 }
 
-/* A socket that carries commands and events of one box. */
-static bool is_wire(int fd)
-{
-    return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_SEQPACKET) &&
-           has_option(fd, SO_ACCEPTCONN, 0);
-}
-
 static bool has_no_name(int fd, int (*ask)(int, struct sockaddr *, socklen_t *))
 {
     struct sockaddr_un name;
@@ -62,12 +55,25 @@ static bool has_no_name(int fd, int (*ask)(int, struct sockaddr *, socklen_t *))
     return ask(fd, (struct sockaddr *)&name, &size) == 0 && size == sizeof(name.sun_family);
 }
 
-/* An unnamed end of a socketpair, which leads only to its sender. A connection to a service has
- * a name at one end: a server's stderr, for example, may lead to the host's journal. */
+/* An end of a socketpair, which leads nowhere but to the process that sent it. A connection to
+ * a service has a name at one of its ends: a server's stderr may be one to the host's journal.
+ */
+static bool is_pair(int fd, int type)
+{
+    return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, type) &&
+           has_option(fd, SO_ACCEPTCONN, 0) && has_no_name(fd, getsockname) &&
+           has_no_name(fd, getpeername);
+}
+
+/* On which a box is commanded, and tells. */
+static bool is_wire(int fd)
+{
+    return is_pair(fd, SOCK_SEQPACKET);
+}
+
 static bool is_channel(int fd)
 {
-    return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_STREAM) &&
-           has_no_name(fd, getsockname) && has_no_name(fd, getpeername);
+    return is_pair(fd, SOCK_STREAM);
 }
 
 bool request_restart_ok(const int *fds, unsigned fd_count)

@@ -14,6 +14,7 @@
 #include "box/inside.h"
 #include "box/package_read.h"
 #include "spawn/box.h"
+#include "spawn/copy.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -43,8 +44,11 @@ enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS 
  * START_MS: how long a zygote may take to start. */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Memory limit of a zygote. Only code of ours runs in it, and for a moment it holds its data
- * twice (warm/gather.c). */
+/* How long a box takes to end after its zygote and its link are gone, and much more. */
+enum { ORPHANS_MS = 5000 };
+
+/* Its own code alone runs in a zygote, which for a moment has its data twice
+ * (warm_gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 
 /* Flags that a box of a zygote has from its birth. */
@@ -222,10 +226,52 @@ static _Noreturn void be_zygote(
     _exit(4);
 }
 
+static int hear(const struct spawner *s, const struct zygote_process *p, int wait_ms,
+    struct zygote_reply *ret, int ret_fds[2])
+{
+    struct pollfd ready = {.fd = p->socket, .events = POLLIN};
+    unsigned count = 0;
+    ret_fds[0] = ret_fds[1] = -1;
+    if (poll(&ready, 1, wait_ms) != 1)
+        return -ETIMEDOUT;
+    ssize_t n = box_receive(s, p->socket, ret, sizeof(*ret), ret_fds, 2, &count);
+    if (n == (ssize_t)sizeof(*ret))
+        return 0;
+    close_fd(&ret_fds[0]);
+    close_fd(&ret_fds[1]);
+    return -EPIPE;
+}
+
+/* There is no place for the box, which is a child of ours: it ends here. */
+static int refuse_birth(int fds[2])
+{
+    siginfo_t info;
+    (void)sys_pidfd_send_signal(fds[0], SIGKILL);
+    while (waitid(P_PIDFD, (id_t)fds[0], &info, WEXITED) < 0 && errno == EINTR)
+        ;
+    close_fd(&fds[0]);
+    close_fd(&fds[1]);
+    return -EMFILE;
+}
+
+/* Ends the boxes of its last answers, which came too late. */
+static void drain(const struct spawner *s, struct zygote_process *p)
+{
+    struct zygote_reply reply;
+    int fds[2];
+    while (p->socket >= 0 && hear(s, p, 0, &reply, fds) == 0) {
+        p->lost -= p->lost > 0;
+        if (fds[0] >= 0)
+            (void)refuse_birth(fds);
+    }
+}
+
+/* Until when boxes may end that no zygote has lived to tell of. */
+static uint64_t orphans_ms;
+
 static void stop(struct spawner *s, struct zygote_process *p)
 {
     siginfo_t info;
-    close_fd(&p->socket);
     if (p->pidfd >= 0) {
         /* Not by its control group: a box that it has just made may not have left that group
          * yet. */
@@ -234,6 +280,11 @@ static void stop(struct spawner *s, struct zygote_process *p)
             ;
         close_fd(&p->pidfd);
     }
+    drain(s, p);
+    close_fd(&p->socket);
+    if (p->lost)
+        orphans_ms = clock_ms() + ORPHANS_MS;
+    p->lost = 0;
     if (p->slot >= 0) {
         leaves_remove(&s->leaves, &s->cgroups, &p->leaf);
         ids_release(&s->ids, p->slot, false);
@@ -312,34 +363,6 @@ static int start(struct spawner *s, int index, struct zygote_process *p)
     return 0;
 }
 
-static int hear(const struct spawner *s, const struct zygote_process *p, int wait_ms,
-    struct zygote_reply *ret, int ret_fds[2])
-{
-    struct pollfd ready = {.fd = p->socket, .events = POLLIN};
-    unsigned count = 0;
-    ret_fds[0] = ret_fds[1] = -1;
-    if (poll(&ready, 1, wait_ms) != 1)
-        return -ETIMEDOUT;
-    ssize_t n = box_receive(s, p->socket, ret, sizeof(*ret), ret_fds, 2, &count);
-    if (n == (ssize_t)sizeof(*ret))
-        return 0;
-    close_fd(&ret_fds[0]);
-    close_fd(&ret_fds[1]);
-    return -EPIPE;
-}
-
-/* No descriptor is free for the box. Box init is a child of the spawner, and ends here. */
-static int refuse_birth(int fds[2])
-{
-    siginfo_t info;
-    (void)sys_pidfd_send_signal(fds[0], SIGKILL);
-    while (waitid(P_PIDFD, (id_t)fds[0], &info, WEXITED) < 0 && errno == EINTR)
-        ;
-    close_fd(&fds[0]);
-    close_fd(&fds[1]);
-    return -EMFILE;
-}
-
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, unsigned box)
 {
@@ -372,6 +395,7 @@ static void give_up(struct spawner *s, struct zygote_process *p, int error)
 {
     p->is_up = false;
     p->is_broken = true;
+    p->lost += p->birth_count;
     while (p->birth_count)
         box_born(s, next_born(s, p), error, -1, -1);
 }
@@ -396,6 +420,9 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
         int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;
         box_born(s, next_born(s, p), error, take_fd(&fds[0]), take_fd(&fds[1]));
     } else {
+        p->lost -= r == -EPROTO && p->lost > 0;
+        if (fds[0] >= 0)
+            (void)refuse_birth(fds);
         give_up(s, p, r < 0 ? r : -EPROTO);
         stop(s, p);
     }
@@ -413,16 +440,64 @@ void zygote_event(struct spawner *s, int index)
         z->retry_ms = clock_ms() + RETRY_MS;
 }
 
+static bool is_child(int pidfd, pid_t pid)
+{
+    siginfo_t info = {0};
+    return pidfd >= 0 &&
+           waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid;
+}
+
+/* Whether a dead child of ours is one that will be waited for. */
+static bool is_awaited(const struct spawner *s, pid_t pid)
+{
+    bool found = pid == s->network.helper;
+    for (uint32_t i = 0; !found && i < s->zygote_count; i++)
+        found =
+            is_child(s->zygotes[i].now.pidfd, pid) || is_child(s->zygotes[i].next.pidfd, pid);
+    for (unsigned i = 0; !found && i < s->box_end; i++) {
+        const struct box *box = &s->boxes[i];
+        found = box->used && (box->helper == pid || is_child(box->pidfd, pid));
+        for (unsigned k = 0; !found && box->used && k < FORK_MAX_SERVERS; k++)
+            found = box->servers[k] == pid;
+    }
+    return found;
+}
+
+/* A zygote that was killed after it made a box and before it told has left us a child that
+ * nobody knows. The child finds its link closed and ends. A fork's helpers for files go first:
+ * they would hide it. */
+static void reap_orphans(struct spawner *s)
+{
+    siginfo_t info = {0};
+    for (unsigned i = 0; i < s->box_end; i++) {
+        if (s->boxes[i].used && s->boxes[i].is_fork)
+            fork_reap_files(&s->boxes[i], false);
+    }
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
+           !is_awaited(s, info.si_pid)) {
+        (void)waitpid(info.si_pid, NULL, 0);
+        info.si_pid = 0;
+    }
+}
+
 bool zygote_check(struct spawner *s)
 {
     bool owes = false;
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote_process *p = &s->zygotes[i].now;
-        if (p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS)
+        bool is_due = p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS;
+        if (is_due) /* its answer may be there: we may have been held up, too */
+            zygote_event(s, (int)i);
+        if (is_due && p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS)
             give_up(s, p, -ETIMEDOUT);
         owes = owes || p->birth_count;
     }
-    return owes;
+    if (orphans_ms) {
+        reap_orphans(s);
+        orphans_ms = clock_ms() < orphans_ms ? orphans_ms : 0;
+    }
+    return owes || orphans_ms;
 }
 
 /* Making a ready box takes CPU time from the runs of that moment. While one run has a box, it

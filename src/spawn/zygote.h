@@ -32,7 +32,8 @@ struct zygote_process {
     uint16_t births[ZYGOTE_MAX_BIRTHS]; /* indices of the boxes that it was asked for, in that
                                            order */
     unsigned birth_count;
-    uint64_t asked_ms; /* since when it owes an answer, clock_ms() */
+    uint64_t asked_ms; /* since when it has owed us an answer */
+    unsigned lost; /* boxes that it was asked for and was given up about: it may make them */
     struct cgroup_leaf leaf;
 };
 
@@ -72,7 +73,8 @@ bool zygote_fits(
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, unsigned box);
 
-/* Gives up on zygotes that have not answered in time. Returns whether one owes an answer. */
+/* Gives up zygotes that have not answered in time, and reaps what they made all the same.
+ * Returns whether one owes an answer, or a box may be left. */
 bool zygote_check(struct spawner *s);
 
 /* Called when the spawner is idle: starts zygotes and makes ready boxes, one thing at a time.

@@ -29,6 +29,7 @@ enum {
     STORE_EVERY_MS = 10000,
     LARGE_MS = 60000,
     SMALL_EVENT = 128 << 10,
+    EVENT_MAX = 2 << 20,   /* bytes of one event: what all of a run may have */
     STORED_MAX = 64 << 20, /* bytes of one answer: the store needs as much again to write it */
 };
 
@@ -410,20 +411,32 @@ void history_unref(struct history_run *run)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* Where finished runs leave no room for an event, the run's own oldest go; a large one, which a
- * value to show can be, goes itself: the answer will have it. */
-static void shed_events(struct history_run *run)
+/* Drops the oldest event of a run. The last one stays where it is small; a large one, which a
+ * value to show can be, goes: the answer will have it. */
+static bool shed_event(struct history_run *run)
+{
+    size_t before = run->events.bytes;
+    if (!run_events_shed(&run->events)) {
+        if (before <= SMALL_EVENT)
+            return false;
+        run_events_drop(&run->events);
+    }
+    count(run, (int64_t)run->events.bytes - (int64_t)before);
+    return true;
+}
+
+/* Makes room for an event of the run: as make_room() does, but results of an owner that has
+ * less than the run's own stay. The run's oldest events go instead. */
+static void make_room_for_event(struct history_run *run)
 {
     struct history *h = run->history;
-    size_t before = run->events.bytes;
-    make_room(h, run);
-    uint64_t excess =
-        h->bytes > h->options.memory_bytes ? h->bytes - h->options.memory_bytes : 0;
-    while (before - run->events.bytes < excess && run_events_shed(&run->events))
-        ;
-    if (before - run->events.bytes < excess && run->events.bytes > SMALL_EVENT)
-        run_events_drop(&run->events);
-    count(run, (int64_t)run->events.bytes - (int64_t)before);
+    while (h->bytes > h->options.memory_bytes) {
+        struct share *share = largest_share(h, run);
+        if (share && (share == run->share || share->bytes > run->share->bytes))
+            unlist(h, share->oldest);
+        else if (!shed_event(run))
+            return;
+    }
 }
 
 /* Adds an event; the lock is held. */
@@ -433,7 +446,7 @@ static void add_event(struct history_run *run, const char *name, const char *dat
     run_events_add(&run->events, name, data);
     if (run->is_listed) {
         count(run, (int64_t)run->events.bytes - (int64_t)before);
-        shed_events(run);
+        make_room_for_event(run);
     }
     (void)pthread_cond_broadcast(&run->changed);
 }
@@ -467,12 +480,22 @@ void history_output(
     (void)pthread_mutex_unlock(&h->lock);
 }
 
+/* What is told in place of an event that is too large to be kept. */
+static char *large_event(size_t len)
+{
+    return xasprintf("{\"error\": {\"code\": \"too_large\", \"message\": \"this event had %zu "
+                     "bytes, more than a stream keeps; see the answer\"}}",
+        len);
+}
+
 void history_event(struct history_run *run, const char *name, const char *json)
 {
     if (run->kind == RUN_SYNC)
         return;
+    size_t len = strlen(json);
+    cleanup_free char *note = len > EVENT_MAX ? large_event(len) : NULL;
     (void)pthread_mutex_lock(&run->history->lock);
-    add_event(run, name, json);
+    add_event(run, name, note ? note : json);
     (void)pthread_mutex_unlock(&run->history->lock);
 }
 

@@ -64,7 +64,7 @@ void history_forget(struct history_run *run);
 void history_started(struct history_run *run);
 void history_output(
     struct history_run *run, enum run_stream stream, const char *data, size_t len);
-/* Adds another event; `json` is one line. */
+/* Another event, `json` on one line. Of a very large one only a note is kept. */
 void history_event(struct history_run *run, const char *name, const char *json);
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer);
 

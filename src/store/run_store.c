@@ -29,8 +29,9 @@ enum { PENDING_MAX = 4096, PENDING_BYTES = 32 << 20, GATHER_MAX = 64 };
 static const uint64_t RETRY_MS = 1000, GATHER_MS = 20;
 
 static const char schema[] =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;"
-    "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA secure_delete=ON;"
+    /* auto_vacuum first: SQLite ignores it once the journal mode has written the file. */
+    "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+    "PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON;"
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
     " status TEXT NOT NULL, created_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL,"
     " answer BLOB, size INTEGER NOT NULL) STRICT;"

@@ -24,8 +24,8 @@ void run_store_put_later(
 {
     abort();
 }
-int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
-    struct run_row *ret)
+int run_store_get_own(
+    struct run_store *store, const char *id, const struct run_asker *asker, struct run_row *ret)
 {
     abort();
 }

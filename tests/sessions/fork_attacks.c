@@ -277,6 +277,17 @@ void vdso_other(int fd, u64 at)
     ask(fd);
 }
 
+/* Another page, with a `syscall` at its begin. */
+void vdso_changed(int fd, u64 at)
+{
+    unsigned char *code = (unsigned char *)at;
+    expect(MPROTECT, CALL(MPROTECT, at, 8192, 7, 0), 0);
+    code[0] = 0x0f;
+    code[1] = 0x05;
+    expect(MPROTECT, CALL(MPROTECT, at, 8192, 5, 0), 0);
+    ask(fd);
+}
+
 /* A process shares its memory. Its first thread has ended, and with that the memory that can be
  * compared by the number of the process; another thread lives. */
 static char stacks[2][4096] __attribute__((aligned(16)));

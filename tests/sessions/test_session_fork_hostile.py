@@ -13,13 +13,14 @@ import socket
 import stat
 import struct
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from apilib import boxes_below, children, name_of, wait_until
-from sessionlib import Later, ask_copy, fork
+from sessionlib import Later, Session, ask_copy, fork
 from test_session_fork import HOSTILE, PROBE, within
 
 PAUSE, RESUME = 8, 9  # enum spawn_command_kind
@@ -66,6 +67,39 @@ libc.syscall(158, 0x1003, ctypes.byref(area))  # arch_prctl(ARCH_GET_FS)
 at = area.value + ctypes.c_long.in_dll(libc, '__rseq_offset').value
 """
 
+# A mapping whose line of /proc/PID/maps is so long that a reader with a buffer of 16384 bytes takes the end of its name
+# for a line of its own. `code` maps a page of instructions that others can change: `function` makes the call in rax by
+# the `syscall` at `site`. While that is replaced by a jump, each visit is counted, and goes on when it is there again.
+FORGE = r"""
+import struct
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_ulong
+def map_file(fd, prot, flags, at=0):
+    got = libc.mmap(ctypes.c_ulong(at), ctypes.c_ulong(4096), prot, flags, fd, ctypes.c_long(0))
+    assert got == at if at else got < 1 << 47, (hex(got), ctypes.get_errno())
+    os.close(fd)
+    return got
+def forge(start, mode, name=''):
+    text = '%x-%x %s 00000000 00:00 0 %s' % (start, start + 4096, mode, name)
+    room = 16383 - re.search('(?m)^.*? (?=/)', open('/proc/self/maps').read()).end() - len('/tmp/')
+    os.chdir('/tmp')
+    while room > 150:
+        os.mkdir('c' * 100); os.chdir('c' * 100)
+        room -= 101
+    fd = os.open('c' * room + text, os.O_CREAT | os.O_RDWR)
+    os.chdir('/box')
+    os.truncate(fd, 4096)
+    return map_file(fd, 1, 2, 0x7ffffff00000)
+def code():
+    fd = os.open('/tmp/code', os.O_CREAT | os.O_RDWR)
+    os.truncate(fd, 4096)
+    os.chmod(fd, 0o666)
+    os.pwrite(fd, CALL + b'\xc3', 0)
+    os.pwrite(fd, b'\xf0\x48\xff\x05' + struct.pack('<i', COUNT - 72) + b'\xe9' + struct.pack('<i', -77), 64)
+    return map_file(fd, 7, 1)
+CALL, JUMP, COUNT = b'\x0f\x05', b'\xeb\x3e', 128  # jump to 64: lock incq COUNT(%rip); jmp 0
+"""
+
 # Name: what is prepared in the original, at which step the fork fails, whether the probe runs in the copy.
 ATTACKS = {
     "ask": ("", CHECKED, False),  # none: the control of all the others
@@ -91,6 +125,15 @@ at = ctypes.addressof(ctypes.c_char.from_buffer(stack))""", CONFINED, False),
     "vdso_away": ("at = find('[vdso]')", CONFINED, False),
     "vdso_writable": ("at = find('[vdso]')", CONFINED, False),
     "vdso_other": ("at = find('[vdso]')", CONFINED, False),
+    "vdso_changed": ("at = find('[vdso]')", CONFINED, False),
+    "forged site": (FORGE + """
+attack, at = 'vdso_writable', find('[vdso]')
+forge(code(), 'r-xp', '[vdso]')""", CONFINED, False),
+    "forged stack": (FORGE + """
+attack = 'ask_on'
+fd = os.open('/box/stack', os.O_CREAT | os.O_RDWR); os.truncate(fd, 4096)
+at = map_file(fd, 3, 2) + 2048
+forge(at & ~4095, 'rw-p')""", CONFINED, False),
     "headless": ("", STOPPED, False),
     "polls": ("", STOPPED, False),
     "spin_32": ("low = mmap.mmap(-1, 4096, flags=0x42, prot=7)\n"
@@ -159,6 +202,32 @@ def test_a_sequence_that_is_aborted_leads_nowhere(session, attacks):
     pid = one.out("print(os.getpid())")
     two = fork(one)
     assert two.out("print(os.getuid(), os.getgid(), probe(%s))" % pid) == "1000 1000 []\n"
+
+
+def test_a_process_of_the_family_has_no_hand_in_the_call(session, attacks):
+    """The copy of a copy, which the first original reaches. That changes the instruction that calls would be made from, if
+    a line of the copy's memory map could be forged. The control: the same change leads the copy itself astray."""
+    one = load(session, attacks, "ask", FORGE, "MAP_PRIVATE")
+    two = fork(one)
+    two.out("""
+type(forker).look = lambda self: ([], [(1, 0), (2, 1)])
+page = code()
+call = ctypes.CFUNCTYPE(None)(page)
+count = ctypes.c_ulong.from_address(page + COUNT)
+forge(page, 'r-xp', '[vdso]')""")
+    pid = two.out("print(os.getpid())").strip()
+    one.out("""
+fd = os.open('/proc/%s/root/tmp/code', os.O_RDWR)
+def work():
+    os.pwrite(fd, JUMP, 0); os.pwrite(fd, CALL, 0)
+sibling(work)""" % pid)
+    two.out("""
+while not count.value:
+    call()""")
+    two.out("count.value = 0")
+    for _ in range(8):  # it is not there, as often as not, when it is looked for
+        refused(two, None)
+    assert two.out("print(count.value)") == "0\n"
 
 
 def test_memory_shared_with_a_process_whose_first_thread_has_ended(session, attacks):
@@ -246,9 +315,9 @@ def test_a_limit_that_a_killed_worker_left_is_put_back(server, session):
     one.out(HOSTILE + "functions['ask'] = lambda *a: time.sleep(1000)")
     assert wait_until(lambda: len(inits(server)) == 1)
     init, = inits(server)
-    before = children(server.child("hermes-spawn"))
+    before, family = children(server.child("hermes-spawn")), children(init)
     later = Later(lambda: ask_copy(one))
-    assert wait_until(lambda: workers(server, before))
+    assert wait_until(lambda: set(children(init)) - set(family))  # the copy is there: only the worker is left
     worker, = workers(server, before)
     assert user_limit(init, 128) == 128
     os.kill(worker, signal.SIGKILL)
@@ -273,6 +342,124 @@ def test_forks_of_one_family_side_by_side(session):
     for thread in threads:
         thread.join(120)
     assert [reply.status for reply in copies] == [201] * 16, copies
+
+
+# Init's own group, once its program has copies.
+
+def limit_of(pid, kind):
+    """The directory of a process's control group for memory or pids, and its limit there."""
+    text = pathlib.Path("/proc/%d/cgroup" % pid).read_text()
+    v1 = re.search(r"(?m)^\d+:%s:(.*)$" % kind, text)
+    top = pathlib.Path("/sys/fs/cgroup/" + kind + v1[1] if v1 else
+                       "/sys/fs/cgroup" + re.search(r"(?m)^0::(.*)$", text)[1])
+    name = "memory.limit_in_bytes" if v1 and kind == "memory" else kind + ".max"
+    return top, int((top / name).read_text())
+
+
+def set_aside(server, one):
+    """Init of a session that has a copy, and the group that init has left."""
+    one.out("x = 1")
+    assert wait_until(lambda: len(inits(server)) == 1)
+    init, = inits(server)
+    leaf, limit = limit_of(init, "memory")
+    fork(one)
+    assert wait_until(lambda: limit_of(init, "memory")[0] != leaf)
+    return init, leaf, limit
+
+
+def test_a_copy_doubles_no_limit(server, session):
+    one = session()
+    init, leaf, limit = set_aside(server, one)
+    group, aside = limit_of(init, "memory")
+    assert aside <= 16 << 20 < limit
+    assert limit_of(init, "pids")[1] <= 64
+    put = one.call("PUT", "/files/large", bytes(40 << 20), headers={"Content-Type": "application/octet-stream"})
+    assert put.status == 201, put
+    used = next(leaf / name for name in ("memory.usage_in_bytes", "memory.current") if (leaf / name).exists())
+    assert int(used.read_text()) > 40 << 20
+    assert int((group / used.name).read_text()) < 8 << 20
+
+
+def test_a_full_group_of_init_harms_its_own_family_only(server, session):
+    one = session()
+    init, _, _ = set_aside(server, one)
+    other = session()
+    group, limit = limit_of(init, "memory")
+    fill = "import sys; open(sys.argv[1], 'w').write('0'); x = b'x' * int(sys.argv[2])"
+    code = [sys.executable, "-c", fill, str(group / "cgroup.procs")]
+    assert subprocess.run(code + ["1"]).returncode == 0  # the control
+    assert subprocess.run(code + [str(2 * limit)]).returncode in (1, -signal.SIGKILL)
+    assert other.out("print(1)") == "1\n"
+    assert fork(other).out("print(2)") == "2\n"
+    assert one.post("print(1)").status in (200, 404, 409, 410)
+
+
+# Those that make a copy end with their parents, however early these end.
+
+@contextlib.contextmanager
+def slowed(server, call, seconds, log):
+    """The spawner and its new children, each of which is held before it makes this call."""
+    spawner = server.child("hermes-spawn")
+    status = pathlib.Path("/proc/%d/status" % spawner)
+    slow = subprocess.Popen(["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,setns", "-e",
+                             "inject=%s:delay_enter=%d" % (call, seconds * 1000000), "-p", str(spawner)])
+    try:
+        assert wait_until(lambda: "TracerPid:\t%d\n" % slow.pid in status.read_text())
+        yield spawner
+    finally:
+        slow.terminate()
+        slow.wait()
+
+
+def is_gone(pid):
+    try:
+        return "State:\tZ" in pathlib.Path("/proc/%d/status" % pid).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def has_entered(pid, log):
+    """Whether a process has gone to a namespace."""
+    return re.search(r"(?m)^%d +setns" % pid, log.read_text()) is not None
+
+
+def test_a_child_of_a_dead_spawner_does_nothing(make_server, tmp_path):
+    """The first child of a first copy opens the limit of user namespaces."""
+    server, log = make_server(), tmp_path / "log"
+    one = Session(server)
+    one.out("x = 1")
+    before = children(server.child("hermes-spawn"))
+    with slowed(server, "prctl", 2, log) as spawner:
+        Later(lambda: one.call("POST", "/fork"))
+        assert wait_until(lambda: workers(server, before))
+        child, = workers(server, before)
+        os.kill(spawner, signal.SIGKILL)
+        assert wait_until(lambda: is_gone(child))
+        assert not has_entered(child, log)
+
+
+def test_a_child_of_a_dead_worker_does_nothing(server, session, tmp_path):
+    """The worker's children after the first, which only enters a control group, enter namespaces of the family."""
+    one, log = session(), tmp_path / "log"
+    one.out("x = 1")
+    before, born = children(server.child("hermes-spawn")), []
+
+    def copy(is_killed):
+        later = Later(lambda: ask_copy(one))
+        born.clear()
+        while later.reply is None:
+            for worker in workers(server, before):
+                born.extend(pid for pid in children(worker) if pid not in born)
+                if len(born) > 1 and is_killed:
+                    os.kill(worker, signal.SIGKILL)
+                    return later.result()
+        return later.result()
+    with slowed(server, "prctl", 0.7, log):
+        assert copy(False).status == 201
+        assert sum(has_entered(pid, log) for pid in born[1:]) == 2  # the control
+        assert copy(True).status == 409
+        assert wait_until(lambda: all(map(is_gone, born)))
+        assert not any(has_entered(pid, log) for pid in born[1:])
 
 
 # A server that was taken over.
@@ -314,14 +501,19 @@ def freezer(session):
                 for path in [pathlib.Path(top, "cgroup.freeze")] if path.exists())
 
 
-def stop_worker(server, before, is_frozen):
-    """Stops the process that makes a copy, when it has frozen the original."""
-    deadline = time.monotonic() + 20
-    while not is_frozen():
-        assert time.monotonic() < deadline
-    worker = workers(server, before)[0]
-    os.kill(worker, signal.SIGSTOP)
-    return worker
+def stop_worker(server, session, before, is_frozen):
+    """Asks for copies until the process that makes one is stopped while it has the original frozen."""
+    for _ in range(10):
+        later = Later(lambda: ask_copy(session))
+        while later.reply is None:
+            found = workers(server, before) if is_frozen() else []
+            for worker in found:
+                os.kill(worker, signal.SIGSTOP)
+            if found and is_frozen():
+                return later, found[0]
+            for worker in found:
+                os.kill(worker, signal.SIGCONT)
+    pytest.fail("no copy was seen in the making")
 
 
 def test_an_original_is_not_resumed_while_it_is_copied(server, session):
@@ -339,12 +531,11 @@ def test_an_original_is_not_resumed_while_it_is_copied(server, session):
     def send(kind):
         with taken(server) as sockets:
             for inode in set(sockets) & its:
-                sockets[inode].send(struct.pack("=I", kind))
+                sockets[inode].send(struct.pack("=II", kind, 0))
     with taken(server) as sockets:
         its = set(sockets) - known
     before = children(server.child("hermes-spawn"))
-    later = Later(lambda: ask_copy(two))
-    worker = stop_worker(server, before, is_frozen)
+    later, worker = stop_worker(server, two, before, is_frozen)
     try:
         assert is_frozen() and later.reply is None
         send(RESUME)

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from test_messages import (BOX_CHANNEL, ENDED, EVENT, EVENT_FAILED, EVENT_USAGE, KILL, STARTED, USAGE, Live, box,
-                           shell, tree)  # noqa: F401
+from test_messages import (BOX_CHANNEL, ENDED, EVENT, EVENT_FAILED, EVENT_USAGE, EXITED, KILL, RESTART, STARTED, USAGE,
+                           Live, box, shell, tree)  # noqa: F401
 from machine import lacks_for_copies  # that module has put its directory on the path
 
 BOX_FORKS = 16
@@ -165,6 +165,30 @@ def test_the_original_ends_meanwhile(shell):  # noqa: F811
     live.command(KILL)
     hello.close()
     assert fork.failure()[1]
+    assert live.kinds() == [ENDED]
+    assert shell.settles_holding(before)
+
+
+def test_another_program_while_a_copy_of_the_old_one_is_made(shell):  # noqa: F811
+    """The copy ends, and the box can be copied again: it has not lost count of its copies."""
+    before = shell.held()
+    live = Forkable(shell)
+    fork = Fork(live)
+    hello = fork.hello()
+    live.channel.sendall(b"exit\n")
+    assert live.event()[0] == EXITED
+    ends = live.ends()
+    live.command(RESTART, ends)
+    live.close_ends(ends)
+    assert live.event()[0] == STARTED
+    assert live.channel.recv(100)
+    hello.close()
+    assert fork.failure()[1]
+    assert live.is_alive()
+    again = Fork(live)
+    again.hello().close()
+    assert again.failure()[1] == errno.EPROTO
+    live.command(KILL)
     assert live.kinds() == [ENDED]
     assert shell.settles_holding(before)
 

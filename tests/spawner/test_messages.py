@@ -480,6 +480,29 @@ def test_a_box_is_commanded_by_packets_only(shell, kind):
     assert event[0] == EVENT_FAILED and -event[3] == errno.EINVAL, event
 
 
+@pytest.mark.parametrize("which", range(3), ids=["connects", "accepts", "peer of a name"])
+def test_a_connection_to_a_service_is_no_wire(shell, which):
+    """What a box tells must go to nobody else. Control: the pair has no name yet."""
+    with tempfile.TemporaryDirectory() as path:
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listening.bind(path + "/socket")
+        listening.listen()
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.connect(path + "/socket")
+        theirs = listening.accept()[0]
+        pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        live = Live(shell, pair=pair)
+        assert live.event()[0] == STARTED
+        pair[1].close()
+        live.socket.close()
+        pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pair[0].bind(path + "/named")
+        event = Live(shell, pair=[(theirs, ours), (ours, theirs), pair][which]).event()
+        assert event[0] == EVENT_FAILED and -event[3] == errno.EINVAL, event
+        for one in (listening, ours, theirs, *pair):
+            one.close()
+
+
 def test_commands_that_do_not_fit_end_the_box(shell, pipes):
     before = shell.held()
     for kinds in ([99], [RESTART], [0]):

@@ -6,6 +6,7 @@ import collections
 import os
 import pathlib
 import select
+import signal
 import socket
 import time
 
@@ -30,7 +31,7 @@ v1_only = pytest.mark.skipif(not TOP.is_dir(), reason="of the memory controller 
 class Host(Spawner):
     """A spawner of a server, whose boxes are made in the group that this process is in, where one is given."""
 
-    def __init__(self, group=None):
+    def __init__(self, group=None, processes_total=0):
         before = "/sys/fs/cgroup/memory" + group_of("self") if group else None
         if group:
             (group / "tasks").write_text("0")
@@ -39,19 +40,19 @@ class Host(Spawner):
         finally:
             if group:
                 pathlib.Path(before, "tasks").write_text("0")
-        self.send(setup_message(networks=8))
+        self.send(setup_message(networks=8, processes_total=processes_total))
         self.send(root(entry(ENTRY_TREE, "", test_messages.TREE), entry(ENTRY_BIND, "/usr", "/usr"),
                        entry(ENTRY_DEVICE, "/dev/null", "/dev/null"), *[entry(ENTRY_EXEC, p) for p in PROGRAMS]))
         assert self.seal() == 0
         self.jobs, self.pipes = {}, (os.pipe(), os.pipe())
 
-    def start(self, program, argv, memory_mb):
+    def start(self, program, argv, memory_mb, processes=GOOD[5]):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(60 * SLOW)
         key = tuple(argv)
         if key not in self.jobs:
             self.jobs[key] = job(argv)
-        limits = (memory_mb * MB, *GOOD[1:])
+        limits = (memory_mb * MB, *GOOD[1:5], processes, *GOOD[6:])
         self.send(box(exec=program, limits=limits), [theirs.fileno(), self.jobs[key], self.pipes[0][1], self.pipes[1][1]])
         theirs.close()
         return ours
@@ -173,3 +174,81 @@ def test_no_box_has_the_verdict_of_another():
     small = len([i for i in range(count) if i % 60 != 7 and i % 3])
     assert verdicts == {("hog", ENDED, OOM, 0): hogs, ("small", ENDED, 0, 0): small,
                         ("shell", ENDED, 0, 0): count - hogs - small}
+
+
+CROWDED = 256
+# Has so many threads in all for a moment, and exits with 7 when one was refused.
+THREADS = ["python3", "-Sc", """
+import _thread, sys, time
+done = _thread.allocate_lock()
+done.acquire()
+def wait():
+    done.acquire()
+    done.release()
+n = 0
+try:
+    for n in range(int(sys.argv[1]) - 1):
+        _thread.start_new_thread(wait, ())
+except RuntimeError:
+    sys.exit(7)
+finally:
+    done.release()
+    time.sleep(0.1)
+"""]
+
+
+def refusal(host, count, processes):
+    """Which limit refused one of so many threads."""
+    ours = host.start(PYTHON, THREADS + [str(count)], 64, processes)
+    while (event := EVENT.unpack(ours.recv(4096)))[0] == STARTED:
+        pass
+    ours.close()
+    return event[1] & (PIDS | CROWDED)
+
+
+@pytest.mark.parametrize("earlier", [0, 58], ids=["a new group", "a group that had as many"])
+def test_the_crowd_of_one_box_is_not_the_limit_of_another(earlier):
+    """All boxes may have 100 processes, and a session holds 50 of them: there is no room for 58 more, far below the
+    64 that the box itself may have. Whether an earlier box had 58 in the same group says nothing about that."""
+    host = Host(processes_total=100)
+    try:
+        crowd = host.start(PYTHON, ["python3", "-Sc", HOLD], 64, 64)  # has a group before the others do
+        assert wait_until(lambda: waits_for_signal(host))
+        if earlier:
+            assert refusal(host, earlier, 64) == 0
+        os.kill(waits_for_signal(host), signal.SIGUSR1)
+        assert wait_until(lambda: threads_below(host) >= 50)
+        assert refusal(host, 58, 64) == CROWDED
+        crowd.close()
+        # Control: the group of all was full once, but now the limit is the box's own; that of a box whose group
+        # has seen more processes too.
+        assert wait_until(lambda: threads_below(host) == 0)
+        assert refusal(host, 40, 64) == 0
+        assert refusal(host, 40, 16) == PIDS
+        assert refusal(host, 12, 16) == 0
+    finally:
+        assert host.close() == 0
+
+
+HOLD = "import _thread, signal, time\ngo = []\nsignal.signal(10, lambda *a: go.append(1))\n" \
+       "while not go: time.sleep(0.01)\nfor i in range(49): _thread.start_new_thread(time.sleep, (1000,))\ntime.sleep(1000)"
+
+
+def status_of(host):
+    """What the kernel tells of each program in a box."""
+    for pid in descendants(host.pid):
+        try:
+            words = dict(line.split(":\t", 1) for line in pathlib.Path("/proc/%d/status" % pid).read_text().splitlines())
+        except OSError:
+            continue
+        if words["Name"] == "python3":
+            yield words
+
+
+def threads_below(host):
+    return sum(int(words["Threads"]) for words in status_of(host))
+
+
+def waits_for_signal(host):
+    return next((int(words["Pid"]) for words in status_of(host)
+                 if int(words["SigCgt"], 16) & 1 << signal.SIGUSR1 - 1), None)

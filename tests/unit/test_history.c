@@ -351,6 +351,118 @@ static void events_of_running_ones_are_bounded_too(void **state)
     free(large);
 }
 
+/* Shows a value of so many bytes. */
+static void show(struct history_run *run, size_t size)
+{
+    char *text = xcalloc(size + 1, 1);
+    memset(text, '1', size);
+    history_event(run, "display", text);
+    free(text);
+}
+
+/* How often a word is in the events of a run that are kept. */
+static int count_in_events(struct history_run *run, const char *word)
+{
+    struct history_cursor cursor = {0};
+    struct buf out;
+    int found = 0;
+    buf_init(&out, 4 << 20);
+    for (uint64_t before = 0; history_read(run, &cursor, 10, &out) == 1; buf_clear(&out)) {
+        for (const char *at = out.data; at && (at = strstr(at, word)); at++)
+            found++;
+        if (cursor.after_id == before)
+            break;
+        before = cursor.after_id;
+    }
+    buf_done(&out);
+    return found;
+}
+
+static int add_results(struct history *h, const char *name, int many, size_t size)
+{
+    int found = 0;
+    for (int i = 0; i < many; i++) {
+        cleanup_free char *id = xasprintf("run_%s%d", name, i);
+        if (size)
+            add_result(h, id, name, size);
+        found += is_there(h, id, name);
+    }
+    return found;
+}
+
+static int count_results(struct history *h, const char *name, int many)
+{
+    return add_results(h, name, many, 0);
+}
+
+/* The events of a run make no room at the cost of somebody who has less. */
+static void events_push_out_nobody_who_has_less(void **state)
+{
+    enum { MAX = 1 << 20, MANY = 10 };
+    struct history *h = make(NULL, MAX);
+    struct history_run *run;
+    struct err err = {0};
+    uint64_t bytes;
+    size_t count;
+    assert_int_equal(add_results(h, "b", MANY, 20000), MANY);
+    assert_int_equal(
+        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    for (int i = 0; i < 6; i++)
+        show(run, 300000);
+    history_get_size(h, &count, &bytes);
+    assert_in_range(bytes, MAX / 2, MAX);
+    assert_int_equal(count_results(h, "b", MANY), MANY);
+    assert_int_equal(count_in_events(run, "event: display"), 2); /* the newest stay */
+    assert_int_equal(count_in_events(run, "id: 6"), 1);
+    assert_int_equal(add_results(h, "b", 2 * MANY, 40000), 2 * MANY); /* now b has more */
+    show(run, 100000);
+    assert_true(count_results(h, "b", 2 * MANY) < 2 * MANY);
+    assert_int_equal(count_in_events(run, "id: 7"), 1);
+    finish(run, "{}");
+    history_unref(run);
+    history_free(h);
+}
+
+/* Results that an owner has had go before events of its own that nobody has read yet. */
+static void old_results_go_before_new_events(void **state)
+{
+    enum { MAX = 1 << 20, MANY = 10 };
+    struct history *h = make(NULL, MAX);
+    struct history_run *run;
+    struct err err = {0};
+    assert_int_equal(add_results(h, "a", MANY, 90000), MANY);
+    assert_int_equal(
+        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    for (int i = 0; i < 5; i++)
+        show(run, 100000);
+    assert_int_equal(count_in_events(run, "event: display"), 5);
+    assert_in_range(count_results(h, "a", MANY), 3, MANY - 1);
+    assert_false(is_there(h, "run_a0", "a"));
+    finish(run, "{}");
+    history_unref(run);
+    history_free(h);
+}
+
+static void of_a_very_large_event_a_note_is_kept(void **state)
+{
+    struct history *h = make(NULL, 64 << 20);
+    struct history_run *run;
+    struct err err = {0};
+    uint64_t bytes;
+    size_t count;
+    assert_int_equal(
+        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    show(run, 2 << 20); /* the control: as large as may be */
+    assert_int_equal(count_in_events(run, "too_large"), 0);
+    show(run, (2 << 20) + 1);
+    assert_int_equal(count_in_events(run, "too_large"), 1);
+    history_get_size(h, &count, &bytes);
+    assert_true(bytes < (2 << 20) + 5000);
+    finish(run, "{}");
+    history_unref(run);
+    history_free(h);
+}
+
 /* A reader gets a large answer in pieces. */
 static void the_end_comes_in_pieces(void **state)
 {
@@ -726,6 +838,9 @@ int main(void)
         cmocka_unit_test(tiny_results_of_one_owner_leave_those_of_others),
         cmocka_unit_test(a_large_answer_stays_counted),
         cmocka_unit_test(events_of_running_ones_are_bounded_too),
+        cmocka_unit_test(events_push_out_nobody_who_has_less),
+        cmocka_unit_test(old_results_go_before_new_events),
+        cmocka_unit_test(of_a_very_large_event_a_note_is_kept),
         cmocka_unit_test(the_end_comes_in_pieces),
         cmocka_unit_test(a_streamed_run_without_readers_is_cancelled),
         cmocka_unit_test(sqlite_outlives_the_server_and_reports_lost_runs),

@@ -38,7 +38,9 @@ int main(void)
     } requests[] = {{"FICLONE", 0x40049409}, {"FICLONERANGE", 0x4020940d}, {"FIDEDUPERANGE", 0xc0189436},
         {"BTRFS_IOC_TREE_SEARCH_V2", 0xc0709411}, {"FS_IOC_FIEMAP", 0xc020660b}, {"FS_IOC_GETFLAGS", 0x80086601},
         {"FS_IOC_ENABLE_VERITY", 0x40806685}, {"FS_IOC_SET_ENCRYPTION_POLICY", 0x800c6613}, {"FS_IOC_FSGETXATTR", 0x801c581f},
-        {"FIFREEZE", 0xc0045877}, {"FITRIM", 0xc0185879}, {"FITRIM with more bits", 0x1c0185879}};
+        {"FIFREEZE", 0xc0045877}, {"FITRIM", 0xc0185879}, {"FITRIM with more bits", 0x1c0185879},
+        {"FS_IOC_GETFSUUID", 0x80111500}, {"FS_IOC_GETFSSYSFSPATH", 0x80811501}, {"F2FS_IOC_GET_FEATURES", 0x8004f50c},
+        {"F2FS_IOC_START_ATOMIC_WRITE", 0xf501}};
     for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++)
         REFUSED(requests[i].name, syscall(SYS_ioctl, -1L, requests[i].request, 0L), ENOTTY);
     return done();

@@ -19,7 +19,7 @@ SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/languages",
                              "tests/cli", "tests/files", "tests/api/test_compat_runner.py"],
                 "rest": []}
 ALONE = ["tests/run", "tests/attacks", "tests/api/test_killed.py", "tests/api/test_load.py",
-         "tests/api/test_scarce.py"]
+         "tests/api/test_scarce.py", "tests/api/test_memory.py"]
 NOTHING_COLLECTED = 5
 
 started = []

@@ -409,9 +409,9 @@ static int refuse_session(struct admit *a, const struct tenant *t,
                       (unsigned long long)t->held.of[b], (unsigned long long)t->most.of[b],
                       share_unit(b), (unsigned long long)need->of[b])
                 : err_set(err, ERR_BUSY, EAGAIN,
-                      "no room for another session: it needs %llu %s, and the server has fewer "
-                      "left; try again later, or ask for less",
-                      (unsigned long long)need->of[b], share_unit(b));
+                      "no room for another session: the server has at most %llu %s, and too "
+                      "few are free; try again later, or ask for less",
+                      (unsigned long long)a->total.of[b], share_unit(b));
     return err_retry(err, r, retry_s(a));
 }
 

@@ -7,7 +7,7 @@ import pytest
 from kernellib import FRAME_MAX, ROOT
 
 PAGE = (ROOT / "docs/internals/kernels.md").read_text()
-SOURCES = {path.name: path.read_text() for pattern in ("runtimes/python/kernel*.py", "runtimes/javascript/kernel*.js", "src/shell/*.[ch]")
+SOURCES = {path.name: path.read_text() for pattern in ("runtimes/python/kernel*.py", "runtimes/javascript/kernel*.js", "src/bash/*.[ch]")
            for path in ROOT.glob(pattern)}
 
 

@@ -40,8 +40,8 @@ def test_every_answer_has_the_documented_fields(session):
 
 def test_states_and_reasons_are_documented():
     text = PAGE.read_text()
-    for source in ("session.c", "session_exec.c", "session_start.c", "session_jobs.c"):
-        code = (ROOT / "src/core" / source).read_text()
+    for source in ("session.c", "exec.c", "start.c", "jobs.c", "evict.c"):
+        code = (ROOT / "src/session" / source).read_text()
         words = re.findall(r's->reason = (?:is_late \? "(\w+)" : )?"(\w+)"', code)
         words += re.findall(r'session_lose\(s, "(\w+)"()', code)
         for word in {w for pair in words for w in pair if w}:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session that was copied once: its box init is in a group of its own from then on (src/spawn/fork.h), and whatever
+"""A session that was copied once: its box init is in a group of its own from then on (src/spawn/copy.h), and whatever
 init starts for the session still counts against the limits of the session."""
 import os
 

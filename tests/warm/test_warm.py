@@ -366,7 +366,7 @@ def huge_mappings_kb(pid):
 
 
 def test_the_memory_of_a_zygote_is_cheap_to_copy(server):
-    """Most of its data is in huge folios (src/spawn/warm_gather.c), which are mapped page by page: the first write to a
+    """Most of its data is in huge folios (src/warm/gather.c), which are mapped page by page: the first write to a
     mapping of 2 MiB would have to take that apart."""
     if not huge_pages_to_be_had() or not os.path.exists("/proc/kpageflags"):
         pytest.skip("this kernel gives no huge pages, or does not tell of them")

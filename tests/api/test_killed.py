@@ -118,7 +118,7 @@ def test_r1_the_server_is_killed_with_fifty_busy_boxes(contained, crowded):
     assert wait_until(lambda: crowded.works(), 20)
     found = crowded("GET", "/v1/runs/" + lost).json()
     assert found["status"] == "internal_error" and "server ended" in found["message"]
-    assert crowded.child("hermes-spawn") == pids["hermes-spawn"]
+    assert crowded.child("hermes-spawn") not in (None, pids["hermes-spawn"])  # it ends with its boxes
     left, _ = settle(crowded, contained.groups, before, 5)
     assert not left, left
 
@@ -149,8 +149,8 @@ def test_r1_the_monitor_is_killed_with_fifty_busy_boxes(contained, crowded):
         crowded.process.wait()
         await dead(busy, everything)
     busy = Busy(crowded).run(act)
-    for answer in busy.answers.values():  # the server lets its runs end, as told by a signal
-        assert isinstance(answer, Lost) or answer.json()["status"] == "cancelled", answer
+    for answer in busy.answers.values():  # the server ends its runs, unless the spawner was quicker
+        assert isinstance(answer, Lost) or answer.json()["status"] in ("cancelled", "internal_error"), answer
     crowded.log.close()
     began = time.monotonic()
     crowded.start()

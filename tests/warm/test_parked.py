@@ -6,6 +6,7 @@ As in test_warm.py a variable that begins with LC_ makes a run cold."""
 import concurrent.futures
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -419,7 +420,8 @@ def test_switched_off_nothing_is_parked():
 
 
 def test_every_attack_in_javascript_on_the_warm_path():
-    cases = [p.stem for p in (pathlib.Path(__file__).resolve().parents[1] / "attacks/cases").glob("*.js")]
+    files = (pathlib.Path(__file__).resolve().parents[2] / "selftest/cases").glob("*/*.js")
+    cases = [re.search(r"^// id: (\S+)$", p.read_text(), re.M)[1] for p in files]
     only = [word for case in cases for word in ("--only", case)]
     done = subprocess.run([str(HERMES), "selftest", "--warm", "--controls"] + only, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

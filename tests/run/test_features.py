@@ -242,7 +242,7 @@ def test_minimum_level_is_kept(hermes, deny):
     if r.status == 0:
         answer = json.loads(r.out)
         assert answer["isolation"] == {"level": "process", "cgroup": "none", "start": "cold",
-                                       "start_reason": "language"}
+                                       "start_reason": "not_ready"}
     else:
         assert r.status == 125 and "landlock" in r.err, r
 

@@ -19,8 +19,8 @@ const struct runtime *runtime_find(const struct runtime_registry *reg, const cha
     return strcmp(name, "python") == 0 ? &reg->items[0] : NULL;
 }
 
-int engine_weigh(struct engine *engine, const struct run_spec *spec, uint64_t *ret_memory_mb,
-    struct err *err)
+int engine_weigh(
+    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err)
 {
     abort();
 }

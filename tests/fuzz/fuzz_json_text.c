@@ -5,7 +5,7 @@
  * without harm, and its reader agrees on what is too deep or too much. */
 
 #include "base/utf8.h"
-#include "core/json_read.h"
+#include "json/read.h"
 #include "json/text.h"
 
 #include <stdlib.h>
@@ -51,8 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(expected);
     free(repaired);
     json_decref(value);
+    struct json_problem problem;
     bool is_small = json_read_weigh(b.data, b.len, &weight, &err) == 0;
-    value = json_read(b.data, b.len);
+    value = json_read(b.data, b.len, &problem);
     check(is_small || !value);
     check(weight >= 2 * b.len);
     json_decref(value);

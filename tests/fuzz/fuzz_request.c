@@ -75,7 +75,8 @@ static void check_accepted(const struct spawn_box *r, const uint8_t *kind, unsig
     const struct spawn_limits *l = &r->limits;
     unsigned at = 4;
     const uint32_t both = BOX_COLLECT | BOX_CHANNEL;
-    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 16);
+    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 32);
+    check(!(r->flags & BOX_FORKS) || r->flags & BOX_CHANNEL);
     check((r->flags & both) != both);
     check(l->memory_bytes - 1 < 1 << 20 && l->disk_bytes - 1 < 1 << 20);
     check(l->file_bytes - 1 < 1 << 20 && l->stack_bytes - 1 < 1 << 20);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See fork_maps.h. The kernel escapes a newline in a name and nothing else, so a newline is the
+/* See maps.h. The kernel escapes a newline in a name and nothing else, so a newline is the
  * end of a line. A line without one is not whole. */
 
 #include "fork/maps.h"

@@ -247,7 +247,7 @@ static void emit_filter(enum arch arch)
 
 static void print_header(FILE *out)
 {
-    fputs("/* Made by seccomp_gen from seccomp_policy.h. */\n#include <linux/filter.h>\n", out);
+    fputs("/* Made by seccomp_gen from seccomp/policy.h. */\n#include <linux/filter.h>\n", out);
     for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
         emit_filter(arch);
         fprintf(out,
@@ -263,7 +263,7 @@ static void print_header(FILE *out)
           "#define seccomp_filter seccomp_filter_x86_64\n"
           "#elif defined(__aarch64__) && defined(__AARCH64EL__)\n"
           "#define seccomp_filter seccomp_filter_aarch64\n"
-          "#else\n#error \"seccomp_policy.h has no numbers for this architecture\"\n#endif\n",
+          "#else\n#error \"seccomp/policy.h has no numbers for this architecture\"\n#endif\n",
         out);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* hermes-spawn: the only program that makes boxes. One thread, one epoll; messages are fixed
- * structs (proto/spawn.h). Until the seal it believes its control socket, which is the
- * monitor's or `hermes run`'s own; after it, whoever holds that socket can start boxes from the
- * sealed table and nothing more. The end of the control socket is the end of every box, and so
- * is the end of our parent: a holder of the socket may have hidden a copy of it, even inside a
+ * structs (proto/spawn.h). Until the seal it trusts its control socket, which the monitor or
+ * `hermes run` holds. After the seal the holder of that socket can start boxes from the sealed
+ * table and nothing else. Every box ends when the control socket closes. Every box also ends
+ * when our parent ends, because the holder may have hidden a copy of the socket, even inside a
  * box. */
 
 #include "base/cleanup.h"

@@ -464,9 +464,9 @@ static bool is_awaited(const struct spawner *s, pid_t pid)
     return found;
 }
 
-/* A zygote that was killed after it made a box and before it told has left us a child that
- * nobody knows. The child finds its link closed and ends. A fork's helpers for files go first:
- * they would hide it. */
+/* Reaps boxes that a killed zygote made and did not report. Such a child finds its link closed
+ * and ends. The file helpers of copies are reaped first, because waitid() would return them
+ * again and hide the orphan. */
 static void reap_orphans(struct spawner *s)
 {
     siginfo_t info = {0};

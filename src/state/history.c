@@ -480,7 +480,7 @@ void history_output(
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-/* What is told in place of an event that is too large to be kept. */
+/* The note that replaces an event which is too large to be kept. */
 static char *large_event(size_t len)
 {
     return xasprintf("{\"error\": {\"code\": \"too_large\", \"message\": \"this event had %zu "

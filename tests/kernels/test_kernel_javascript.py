@@ -393,6 +393,14 @@ def test_interrupts_of_code_that_awaits(kernel):
         assert kernel("1+1").text == "2"
 
 
+def test_output_goes_on_after_an_interrupt_of_console_log(kernel):
+    for round_ in range(30):
+        kernel.begin("for (;;) console.log('go')")
+        assert kernel.finish(answer=interrupt_when(kernel, "go")).done["interrupted"]
+        kernel.settle()
+        assert kernel("console.log('after %d')" % round_).stdout.endswith("after %d\n" % round_)
+
+
 def test_own_handler(kernel):
     kernel("let hits = 0; process.on('SIGINT', () => hits++)")
     kernel.begin("console.log('go'); await new Promise(() => {})")

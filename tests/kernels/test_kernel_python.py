@@ -314,12 +314,7 @@ def test_jobs_are_the_shells(kernel):
 
 def interrupt_when(kernel, word, group=True):
     """Waits until the code has printed word."""
-    answer = Answer()
-    deadline = time.monotonic() + 20
-    while word not in answer.stdout:
-        assert time.monotonic() < deadline
-        kernel.drain(answer)
-        time.sleep(0.002)
+    answer = kernel.await_output(word)
     kernel.interrupt(group)
     return answer
 
@@ -687,10 +682,12 @@ def test_displays_from_threads(kernel):
 
 
 def test_thread_that_outlives_the_code(kernel):
-    kernel("import threading, time\ndef late():\n    time.sleep(0.2); display('late')\nt = threading.Thread(target=late); t.start()")
-    time.sleep(0.4)
+    answer = kernel("import os, threading, time\ndef late():\n    while not os.path.exists('go'): time.sleep(0.005)\n    display('late')\n"
+                    "t = threading.Thread(target=late); t.start()")
+    pathlib.Path(answer.done["cwd"], "go").touch()
+    kernel.await_output("late")
     answer = kernel("t.join(); 1")
-    assert answer.text == "1" and answer.displays == [] and "late" in answer.stdout
+    assert answer.text == "1" and answer.displays == []
 
 
 def test_long_code(kernel):

@@ -88,7 +88,7 @@ const post = session.post.bind(session);
 
 const state = {
   count: 0, running: null, early: false, signalled: false, cwd: '/', requireDir: null, input: Buffer.alloc(0), identity: null,
-  stdin: null, hasStdin: false, stdinStream: null, go: null, take: null,
+  stdin: null, hasStdin: false, stdinStream: null, outputs: [], go: null, take: null,
   offered: [], tools: {}, calls: new Map(), generation: 0, callCount: 0,
 };
 
@@ -295,6 +295,7 @@ function finish(run, outcome) {
       realm.globalThis._ = value;
     } catch { /* the code made `_` read-only */ }
   }
+  if (interrupted) endWrites();
   withdrawTools();
   takeStdin();
   post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
@@ -310,6 +311,15 @@ function finish(run, outcome) {
     ok: !error && !exit, exit_code: exit === undefined ? null : exit, cwd: where(), execution_count: state.count,
     interrupted: Boolean(interrupted), state: 'kept',
   });
+}
+
+// An interrupt in the middle of console.log() leaves a write that never ends. All later output would wait for it.
+function endWrites() {
+  for (const { _writableState: writes } of state.outputs) {
+    try {
+      if (writes.writing) writes.onwrite();
+    } catch { /* the code changed the stream */ }
+  }
 }
 
 function where() {
@@ -722,7 +732,8 @@ function begin() {
   define(RUN, () => state.go && state.go(), false);
   define(TAKE, (value) => state.take && state.take(value), false);
   // Write output at once instead of from the event loop, and give children blocking pipes.
-  for (const { _handle: handle } of [process_.stdout, process_.stderr]) {
+  state.outputs = [process_.stdout, process_.stderr];
+  for (const { _handle: handle } of state.outputs) {
     if (handle && handle.setBlocking) handle.setBlocking(true);
   }
   setUpRequire();

@@ -169,6 +169,7 @@ class Kernel:
 
     def run_interruptible(self, code, outcome):
         """SIGINT means KeyboardInterrupt (or what the user made of it) in here, and nowhere else."""
+        late = None
         try:
             try:
                 self.busy = True
@@ -184,8 +185,7 @@ class Kernel:
                 self.note(problem, outcome)
             self.flush()
         except BaseException as problem:  # raised in the handlers above
-            outcome.interrupted = isinstance(problem, KeyboardInterrupt)
-            outcome.error = outcome.error or self.describe(problem)
+            late = problem  # calls nothing: one more signal would raise here too, and that would end the interpreter
         while True:
             try:
                 if self.busy:
@@ -193,9 +193,12 @@ class Kernel:
                     self.busy = False
                     self.user_handler = default_int_handler if handler is None else handler
                 self.early = False
-                return
+                break
             except BaseException:
                 outcome.interrupted = True
+        if late is not None:
+            outcome.interrupted = outcome.interrupted or isinstance(late, KeyboardInterrupt)
+            outcome.error = outcome.error or self.describe(late)
 
     def on_idle_interrupt(self, number, frame):
         """A signal for code that has already ended is late; one for code that is still in the channel early."""

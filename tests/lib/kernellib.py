@@ -171,6 +171,16 @@ class Kernel:
             except BlockingIOError:
                 pass
 
+    def await_output(self, word):
+        """Waits until the word is printed. Returns the answer so far."""
+        answer = Answer()
+
+        def is_printed():
+            self.drain(answer)
+            return word in answer.stdout
+        assert wait_until(is_printed, 20), "no %r in %r" % (word, answer.stdout)
+        return answer
+
     def frame(self, answer, timeout):
         """The next frame; output goes to the answer meanwhile."""
         deadline = time.monotonic() + timeout * SLOW

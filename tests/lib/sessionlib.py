@@ -72,6 +72,13 @@ class Session:
         conn.close()
         return found
 
+    def begin(self, code, **fields):
+        """Starts code, which must print, on a thread. Returns when the code runs: it has printed. result() waits for its answer."""
+        has_printed = threading.Event()
+        late = Later(lambda: self.stream(code, lambda name, _: name == "stdout" and has_printed.set(), **fields)[-1][1])
+        assert has_printed.wait(20 * SLOW), "the code printed nothing"
+        return late
+
     def later(self, code, **fields):
         """The same as post() on a thread; result() waits for the reply."""
         return Later(lambda: self.post(code, **fields))

@@ -163,6 +163,7 @@ function onFrame(kind, payload) {
     case 'tool_result': onToolResult(fromJson(payload)); break;
     case 'settle': settleSignals(0); break;
     case 'jobs': case 'kill_job': send('jobs', []); break;
+    case 'variables': send('variables', describeVariables()); break;
     default: exitNow(PROTOCOL_BROKEN);
   }
 }
@@ -326,6 +327,64 @@ function where() {
   try { state.cwd = cwdNow(); } catch { /* deleted: keep the old name */ }
   return state.cwd;
 }
+
+// Variables. The inspector describes values without running user code: getters are not called. Its lists are of the
+// user's context, so their methods may be the user's: toOwn() copies them.
+
+const VARIABLES_MAX = 1000;
+const TEXT_MAX = 200;
+let givenGlobals = null; // names that a session begins with
+
+function toOwn(list) {
+  const own = [];
+  for (let i = 0; i < list.length; i++) own.push(list[i]);
+  return own;
+}
+
+function variableNames() {
+  let lexical = [];
+  post('Runtime.globalLexicalScopeNames', {}, (problem, answer) => { if (answer) lexical = toOwn(answer.names); });
+  const own = Object.getOwnPropertyNames(realm.globalThis).filter((name) => {
+    const property = Object.getOwnPropertyDescriptor(realm.globalThis, name);
+    return !givenGlobals.has(name) && property && 'value' in property && /^[\p{L}_$][\p{L}\p{N}_$]*$/u.test(name);
+  });
+  const names = new Set([...lexical, ...own].filter((name) => name !== '_'));
+  return [...names].sort();
+}
+
+function describeVariables() {
+  const names = variableNames();
+  const variables = [];
+  for (const name of names.slice(0, VARIABLES_MAX)) {
+    post('Runtime.evaluate', {
+      expression: name, silent: true, throwOnSideEffect: true, generatePreview: true, objectGroup: 'variables',
+    }, (problem, answer) => {
+      if (!problem && !answer.exceptionDetails) variables.push(describeVariable(name, answer.result));
+    });
+  }
+  post('Runtime.releaseObjectGroup', { objectGroup: 'variables' });
+  return { variables, more: Math.max(0, names.length - VARIABLES_MAX) };
+}
+
+function describeVariable(name, remote) {
+  const count = /\((\d+)\)$/.exec(remote.type === 'object' && remote.description || '');
+  const size = remote.type === 'string' ? remote.value.length : count ? Number(count[1]) : null;
+  return { name: short(name), type: short(remote.className || remote.subtype || remote.type), size, preview: short(previewOf(remote)) };
+}
+
+function previewOf(remote) {
+  if (remote.type === 'string') return stringify(remote.value.slice(0, TEXT_MAX));
+  if (remote.type === 'function') return remote.description.slice(0, TEXT_MAX).split('\n')[0];
+  if (!remote.preview || !['array', 'typedarray', undefined].includes(remote.subtype)) {
+    return String(remote.description === undefined ? remote.value === undefined ? remote.type : remote.value : remote.description);
+  }
+  const isList = remote.subtype !== undefined;
+  const shown = toOwn(remote.preview.properties).map((p) => (isList ? '' : `${p.name}: `) + (p.type === 'string' ? stringify(p.value) : p.value || p.type));
+  if (remote.preview.overflow) shown.push('…');
+  return isList ? `[${shown.join(', ')}]` : `{${shown.join(', ')}}`;
+}
+
+const short = (text) => (text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX - 1)}…` : text);
 
 // Values and errors.
 
@@ -738,6 +797,7 @@ function begin() {
   }
   setUpRequire();
   hideWarning();
+  givenGlobals = new Set(Object.getOwnPropertyNames(realm.globalThis));
   const channel = new net.Socket({ fd: CHANNEL, readable: true, writable: false });
   channel.on('data', onData);
   for (const event of ['end', 'error', 'close']) channel.on(event, () => exitNow(0));

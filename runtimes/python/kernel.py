@@ -26,6 +26,7 @@ from traceback import TracebackException  # noqa: E402
 import kernel_display  # noqa: E402
 import kernel_fork  # noqa: E402
 import kernel_tools  # noqa: E402
+import kernel_variables  # noqa: E402
 from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
 
 BROKEN_PROTOCOL, LOST_CHANNEL = 70, 71  # exit statuses
@@ -110,6 +111,8 @@ class Kernel:
                     self.channel.send("settled", None)
                 elif kind in ("jobs", "kill_job"):
                     self.channel.send("jobs", [])
+                elif kind == "variables":
+                    self.channel.send("variables", kernel_variables.describe(self.main.__dict__, self.given))
                 elif kind != "tool_result":  # a late answer belongs to a call that was given up
                     _exit(BROKEN_PROTOCOL)
         except ChannelGone:
@@ -120,7 +123,8 @@ class Kernel:
     def become_user(self):
         """From here on the interpreter looks as if the user's session were its program."""
         sys.modules["__main__"] = self.main
-        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_fork", "kernel_tools"):
+        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_fork", "kernel_tools",
+                     "kernel_variables"):
             sys.modules.pop(name, None)
         here = os.path.dirname(os.path.abspath(__file__))
         sys.path[:] = [""] + [p for p in sys.path if p and os.path.abspath(p) != here]
@@ -131,6 +135,7 @@ class Kernel:
         self.streams = [sys.stdin, sys.stdout, sys.stderr]
         builtins.exit, builtins.quit = Quitter("exit"), Quitter("quit")
         self.rich.begin()
+        self.given = dict(self.main.__dict__)  # what is not the user's own
 
     def be_child(self):
         """After a fork by user code: the channel is the parent's."""

@@ -23,6 +23,7 @@
 #include "bash/frame.h"
 #include "bash/jobs.h"
 #include "bash/proctree.h"
+#include "bash/variables.h"
 
 enum {
     CHANNEL_FD = 3,
@@ -30,6 +31,7 @@ enum {
     EXIT_BROKEN = 72,        /* no bash can be started */
     KILL_AFTER_MS = 1000,    /* from SIGINT until what the code started is killed */
     REPLACE_AFTER_MS = 400,  /* from then until the shell itself is killed */
+    ROUND_MAX_MS = 2500,     /* for a round without code; `set -n` makes a shell deaf */
     START_MAX_MS = 3000,     /* for a new shell to restore its state; else the next has none */
     KILL_JOB_GRACE_MS = 300, /* from SIGTERM to SIGKILL */
     FORK_ROUNDS = 100,       /* attempts to free processes before fork() is given up */
@@ -49,7 +51,8 @@ struct kernel {
     int signals;
     struct buf in;
     bool told_ready, has_stdin;
-    bool trace, verbose; /* set -x and set -v; off between execs */
+    bool wants_variables; /* the server waits for the list */
+    bool trace, verbose;  /* set -x and set -v; off between execs */
     /* The exec that runs, or that ran in a shell which is being replaced. */
     bool in_exec;
     unsigned count;
@@ -165,6 +168,26 @@ static void note_flags(struct kernel *k)
     k->verbose = strchr(k->bash.flags, 'v') != NULL;
 }
 
+static void send_variables(struct kernel *k)
+{
+    cleanup_buf struct buf text = {0};
+    buf_init(&text, 4 << 20);
+    variables_list(&text, k->bash.state.data, k->bash.state.len);
+    send_frame("variables", &text);
+    k->wants_variables = false;
+}
+
+/* A shell reports its state after the exec is done. One more round, without code, comes after
+ * that report. */
+static void ask_variables(struct kernel *k)
+{
+    k->wants_variables = true;
+    k->phase = SETTLING;
+    k->replace_at_ms = clock_ms() + ROUND_MAX_MS;
+    if (bash_send(&k->bash, "", "", 0) < 0)
+        end(EXIT_BROKEN);
+}
+
 static void on_round(struct kernel *k, int status)
 {
     if (k->phase == STARTING && k->will_restore) {
@@ -183,6 +206,8 @@ static void on_round(struct kernel *k, int status)
     }
     if (k->phase != IDLE)
         become_idle(k);
+    if (k->wants_variables)
+        send_variables(k);
 }
 
 static void on_report(struct kernel *k)
@@ -288,6 +313,8 @@ static void on_frame(struct kernel *k, const struct frame *f)
         send_jobs(k);
     } else if (str_eq(f->kind, "kill_job")) {
         kill_job(k, f);
+    } else if (str_eq(f->kind, "variables") && idle) {
+        ask_variables(k);
     } else if (str_eq(f->kind, "settle") && idle) {
         drop_interrupt();
         send_settled();

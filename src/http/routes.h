@@ -51,7 +51,8 @@ http_handler handle_session_create, handle_session_list, handle_session_get,
     handle_session_delete, handle_session_exec, handle_session_interrupt, handle_session_reset,
     handle_session_fork, handle_session_checkpoint, handle_session_checkpoints,
     handle_session_checkpoint_delete, handle_session_rollback, handle_session_jobs,
-    handle_session_kill_job, handle_session_tool_results, handle_session_terminal;
+    handle_session_variables, handle_session_kill_job, handle_session_tool_results,
+    handle_session_terminal;
 http_handler handle_file_get, handle_file_put, handle_file_delete, handle_file_list,
     handle_file_archive;
 http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,

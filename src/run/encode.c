@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "run/diagnostics.h"
 #include "run/spawner.h"
 
 #include <math.h>
@@ -121,6 +122,37 @@ struct telling {
     const struct err *err; /* the failure of Hermes, or NULL */
 };
 
+/* A place that the compiler did not name is null. */
+static void write_place(struct json_text *t, const char *name, unsigned place)
+{
+    json_text_add(t, name);
+    if (place)
+        json_text_int(t, place);
+    else
+        json_text_add(t, "null");
+}
+
+static void write_diagnostics(struct json_text *t, const struct stage_result *c)
+{
+    struct diagnostic list[DIAGNOSTICS_MAX];
+    size_t count = diagnostics_find(list, 0, c->err.data, c->err.len);
+    count = diagnostics_find(list, count, c->out.data, c->out.len);
+    json_text_add(t, "[");
+    for (size_t i = 0; i < count; i++) {
+        const struct diagnostic *d = &list[i];
+        json_text_add(t, i ? ",{\"file\":" : "{\"file\":");
+        json_text_string(t, d->file, d->file_len);
+        write_place(t, ",\"line\":", d->line);
+        write_place(t, ",\"column\":", d->column);
+        json_text_add(t, ",\"severity\":");
+        json_text_word(t, diagnostic_severity_name(d->severity));
+        json_text_add(t, ",\"text\":");
+        json_text_string(t, d->text, d->text_len);
+        json_text_add(t, "}");
+    }
+    json_text_add(t, "]");
+}
+
 static void write_compile(struct json_text *t, const void *context)
 {
     const struct telling *telling = context;
@@ -132,6 +164,8 @@ static void write_compile(struct json_text *t, const void *context)
     }
     json_text_add(t, "{");
     write_stage(t, c, run_status_name(c->status), c->message, telling->encoding);
+    json_text_add(t, ",\"diagnostics\":");
+    write_diagnostics(t, c);
     json_text_add(t, ",\"cached\":");
     json_text_bool(t, r->compile_cached);
     json_text_add(t, ",\"usage\":");

@@ -31,6 +31,7 @@ static const char *const kinds[FRAME_KINDS] = {
     [FRAME_ERROR] = "error",
     [FRAME_TOOL_CALL] = "tool_call",
     [FRAME_JOBS] = "jobs",
+    [FRAME_VARIABLES] = "variables",
     [FRAME_FORK] = "fork",
     [FRAME_SETTLED] = "settled",
     [FRAME_DONE] = "done",

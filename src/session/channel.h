@@ -18,6 +18,7 @@ enum channel_kind {
     FRAME_ERROR,
     FRAME_TOOL_CALL,
     FRAME_JOBS,
+    FRAME_VARIABLES,
     FRAME_FORK,
     FRAME_SETTLED,
     FRAME_DONE,

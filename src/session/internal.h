@@ -188,6 +188,14 @@ bool tools_have_news(const struct session *s);
 /* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
 uint64_t tools_deadline_ms(const struct session *s);
 
+/* ask.c: sends the frame `question` with `text` (or NULL) to the interpreter of a held session.
+ * The answer must be a frame of kind `answer` whose JSON is valid. The caller owns *ret.
+ * session_asked() ends a question, or several: after a failure it ends the interpreter, and it
+ * gives the session back in any case. */
+int session_ask(struct session *s, const char *question, const char *text,
+    enum channel_kind answer, bool (*is_valid)(const json_t *), json_t **ret);
+int session_asked(struct session *s, int asked, struct err *err);
+
 /* place.c: the admission place of an exec. The caller holds the session. place_tend() sends
  * tool answers to the interpreter and gives the place back while the exec waits for them. It
  * returns when to call it next, and moves *deadline_ms by the time the exec waited for its

@@ -114,6 +114,10 @@ int session_rollback(struct session *s, const char *name, int cancel_fd, struct 
  * ERR_NOT_FOUND when there is none. The caller owns *ret. */
 int session_jobs(struct session *s, const char *kill_id, json_t **ret, struct err *err);
 
+/* Lists the variables of an idle session: {"variables": [{name, type, size, preview}], "more"}.
+ * `more` is the number of those left out. No code of the user runs. The caller owns *ret. */
+int session_variables(struct session *s, json_t **ret, struct err *err);
+
 struct exec_spec {
     char *code;
     size_t code_len;

@@ -173,6 +173,22 @@ int handle_session_jobs(struct http_request *req, struct http_reply *reply, stru
     return answer_jobs(req, NULL, reply, err);
 }
 
+int handle_session_variables(
+    struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct session *s = find_session(req, err);
+    json_t *variables = NULL;
+    if (!s)
+        return -ENOENT;
+    int r = session_variables(s, &variables, err);
+    if (r == 0)
+        reply_value(reply, 200, variables);
+    else
+        r = refuse_lost(s, reply, r, err);
+    session_unref(s);
+    return r;
+}
+
 int handle_session_kill_job(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     return answer_jobs(req, req->params[1], reply, err);

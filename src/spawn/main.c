@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "box/landlock.h"
 #include "spawn/box.h"
+#include "spawn/helper.h"
 #include "spawn/idmap.h"
 #include "spawn/probe.h"
 
@@ -334,6 +335,8 @@ int main(int argc, char **argv)
         return 1;
     spawner.current_ns = -1;
     spawner.life_fd = open_life();
+    spawner.fork_fd =
+        helper_open("hermes-fork"); /* now, while /proc and paths are the host's */
     network_init(&spawner.network);
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};

@@ -31,6 +31,8 @@ struct box {
                     socket */
     int network; /* its network namespace, if another box can use it afterwards; else -1 */
     uint32_t network_owner; /* NETWORK_OURS or the serial number of its zygote (network.h) */
+    uint64_t network_key;   /* the key that its network namespace served before: a ready box can
+                               serve that key only; or NETWORK_NEW */
     int pidfd;
     int slot;
     int zygote;            /* index of the zygote that clones it; -1 for a cold box */
@@ -132,8 +134,10 @@ struct spawner {
     uint64_t refused_ns; /* when that value last grew, clock_ns() */
     struct leaves leaves;
     struct shares shares;
-    unsigned running; /* runs that have a box; sessions and ready boxes do not count */
-    unsigned box_end; /* no box at or past this index was ever used */
+    uint64_t last_key; /* owner of the last box that was requested: ready boxes are made with
+                          network namespaces that served it; NETWORK_NEW: none yet */
+    unsigned running;  /* runs that have a box; sessions and ready boxes do not count */
+    unsigned box_end;  /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 

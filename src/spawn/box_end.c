@@ -137,7 +137,8 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->pidfd);
     close_fd(&box->users_fd);
     if (box->network >= 0)
-        network_return(&s->network, box->network_owner, take_fd(&box->network));
+        network_return(&s->network, box->network_owner,
+            box->has_owner ? box->owner : box->network_key, take_fd(&box->network));
     release_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);

@@ -23,7 +23,7 @@ BEGIN {
     row("cgroup", "proto base")
     row("box", "proto base")
     row("spawn", "cgroup box proto base")
-    row("fork", "spawn cgroup box proto base") # a part of hermes-spawn for now
+    row("fork", "cgroup box proto base")
     row("warm", "box proto base")
     row("bash", "proto base")
 

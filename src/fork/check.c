@@ -3,7 +3,7 @@
 /* Checks the copy from outside while it cannot run (spawn/copy.h). What it may have is listed
  * here; everything else is refused. */
 
-#include "spawn/copy.h"
+#include "fork/fork.h"
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -54,7 +54,7 @@ static int differs(const struct fork_work *w, const char *name)
     char path[48];
     struct stat own;
     struct stat original;
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", w->parent_pid, name);
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", w->order.parent_pid, name);
     if (fstatat(w->proc_fd, name, &own, 0) < 0 || stat(path, &original) < 0)
         return -errno;
     return own.st_ino != original.st_ino ? 0 : -EPERM;
@@ -65,8 +65,7 @@ static int differs(const struct fork_work *w, const char *name)
 static bool has_own_ids(const struct fork_work *w, const char *text)
 {
     char lines[128];
-    const struct box *root = &w->s->boxes[w->box->root];
-    unsigned id = ids_payload(&w->s->ids, root->slot) + (unsigned)w->box->fork_number;
+    unsigned id = w->order.uid;
     (void)snprintf(lines, sizeof(lines), "\nUid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", id,
         id, id, id, id, id, id, id);
     return strstr(text, lines) && strstr(text, "\nGroups:\t \n");
@@ -79,7 +78,7 @@ static int check_filters(const struct fork_work *w, const char *text)
     static const char name[] = "\nSeccomp_filters:\t";
     char path[32];
     char init[8192];
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", w->init_pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", w->order.init_pid);
     int r = (int)fs_read_small(AT_FDCWD, path, init, sizeof(init));
     if (r < 0)
         return r;
@@ -156,7 +155,7 @@ static int check_descriptor(
     cleanup_close int fd = openat(dir_fd, name, O_PATH | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    const uint64_t *ends = w->box->ends;
+    const uint64_t *ends = w->order.ends;
     if (S_ISFIFO(st.st_mode) && (st.st_ino == ends[0] || st.st_ino == ends[1]))
         return 0;
     if (S_ISSOCK(st.st_mode) && (st.st_ino == ends[2] || st.st_ino == ends[3]))

@@ -1,491 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The process that makes one copy of a session (spawn/copy.h), forked by the spawner. It is
- * root outside the box, as the spawner is. Children of it that first enter the box's user
- * namespace do whatever touches names and bytes of the box. It may be killed at any moment:
- * then the copy dies, and the spawner lets the original go on. */
+/* hermes-fork: started by the spawner for one job about the copy of a session (proto/copy.h).
+ * It has the spawner's rights and nothing of its memory. */
 
-#include "spawn/copy.h"
+#include "fork/fork.h"
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
-#include "base/str.h"
 #include "base/sys.h"
-#include "box/mount_fs.h"
-#include "fork/copy_tree.h"
-#include "fork/inject.h"
-#include "proto/terminal.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <linux/capability.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum {
-    HELLO_S = 20,        /* seconds for the original to fork and the copy to say hello */
-    CONFINE_S = 5,       /* seconds from hello to the files */
-    COPY_S = 60,         /* seconds for the files */
-    READY_MS = 5000,     /* for the copy to move its descriptors over */
-    SPACE_ATTEMPTS = 20, /* of make_spaces() */
-    PIDS_MAX = 2048,     /* most processes of a session that can be copied */
-    KCMP_VM = 1,
-    KCMP_FILES = 2,
-    KCMP_FS = 3,
-    SCOPED = 3, /* Landlock scopes: abstract sockets and signals */
-};
-
-static int open_proc(pid_t pid, const char *name, int flags)
+/* Fills in what a leaf and the trees need for fork_join(), freezing, moving and listing. */
+static void open_groups(struct fork_work *w)
 {
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-    int fd = open(path, flags | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-/* Whether two processes are in the same namespace of one kind. */
-static int same_ns(pid_t a, pid_t b, const char *name, bool *ret)
-{
-    struct stat first;
-    struct stat second;
-    cleanup_close int one = open_proc(a, name, O_RDONLY);
-    cleanup_close int two = open_proc(b, name, O_RDONLY);
-    if (one < 0 || two < 0)
-        return one < 0 ? one : two;
-    if (fstat(one, &first) < 0 || fstat(two, &second) < 0)
-        return -errno;
-    *ret = first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-    return 0;
-}
-
-static void set_alarm(time_t seconds)
-{
-    const struct itimerval timer = {.it_value.tv_sec = seconds};
-    (void)setitimer(ITIMER_REAL, &timer, NULL);
-}
-
-/* Runs a part in a child: namespaces and rights that the part gives up are the child's. */
-static int in_child(const struct fork_work *w, int (*part)(const struct fork_work *w))
-{
-    int status;
-    int pid = sys_fork();
-    if (pid == 0) {
-        int r = sys_die_with(w->worker);
-        _exit(-(r < 0 ? r : part(w)) & 0x7f);
+    const struct copy_order *o = &w->order;
+    cgroup_leaf_init(&w->leaf);
+    cgroup_leaf_init(&w->parent_leaf);
+    w->host.count = o->tree_count;
+    for (unsigned i = 0; i < o->tree_count; i++) {
+        w->host.trees[i] = (struct cgroup_tree){
+            .use = o->trees[i].use, .v2 = o->trees[i].is_v2, .fd = -1, .top_fd = -1};
+        w->host.use |= o->trees[i].use;
+        w->leaf.fds[i] = COPY_LEAF_FD + (int)i;
+        w->parent_leaf.fds[i] = COPY_PARENT_LEAF_FD + (int)i;
     }
-    while (pid > 0 && waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    if (pid < 0)
-        return pid;
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
 }
 
-/* Reads the byte that the copy sends. The kernel adds the pid of its sender. */
-static int hear_hello(struct fork_work *w)
+int fork_join(const struct fork_work *w)
 {
-    char byte;
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(struct ucred))]; /* no room for descriptors */
-    } control;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control)};
-    ssize_t n = recvmsg(w->hello_fd, &message, MSG_CMSG_CLOEXEC);
-    if (n != 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-        return n < 0 ? -errno : -EPROTO;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-        struct ucred cred;
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
-            return -EPROTO;
-        memcpy(&cred, CMSG_DATA(c), sizeof(cred));
-        w->pid = cred.pid;
-    }
-    if (w->pid <= 1)
-        return -EPROTO;
-    w->pidfd = sys_pidfd_open(w->pid);
-    return w->pidfd < 0 ? w->pidfd : 0;
-}
-
-/* Whether the process that said hello belongs to the original's box: it is in the pid namespace
- * of its box init and in the original's control group, not box init, not the original itself,
- * and still the process behind the pidfd. */
-static int know_copy(struct fork_work *w)
-{
-    static pid_t pids[PIDS_MAX];
-    bool is_same = false;
-    bool is_there = false;
-    struct pollfd dead = {.fd = w->pidfd, .events = POLLIN};
-    w->proc_fd = open_proc(w->pid, "", O_RDONLY | O_DIRECTORY);
-    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->init_pid, "ns/pid", &is_same);
-    if (r < 0)
-        return r;
-    int count = cgroup_leaf_pids(&w->s->cgroups, &w->parent->leaf, pids, PIDS_MAX);
-    for (int i = 0; i < count; i++)
-        is_there = is_there || pids[i] == w->pid;
-    if (count < 0 || !is_there || !is_same || w->pid == w->init_pid || w->pid == w->parent_pid)
-        return count < 0 ? count : -EPERM;
-    return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
-}
-
-/* Counts the threads of a process. Fails if one of them shares memory, descriptors or
- * directories with the copy; the copy's own threads are not compared. Each thread is compared
- * because the first one may have ended and then has no memory, while the others do. */
-static int count_threads(const struct fork_work *w, pid_t pid)
-{
-    int fd = open_proc(pid, "task", O_RDONLY | O_DIRECTORY);
-    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-    uint64_t thread;
-    int count = 0;
-    if (!dir)
-        return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* the process is dead */
-    while ((errno = 0, entry = readdir(dir))) {
-        if (str_parse_u64(entry->d_name, &thread) < 0)
-            continue;
-        count++;
-        for (int kind = KCMP_VM; pid != w->pid && kind <= KCMP_FS; kind++) {
-            long r = syscall(SYS_kcmp, w->pid, thread, kind, 0, 0);
-            if (r <= 0 && !(r < 0 && errno == ESRCH))
-                return r < 0 ? -errno : -EPERM;
-        }
-    }
-    /* A list that ends early would hide threads, unless the process has just died. */
-    return errno && errno != ESRCH && errno != ENOENT ? -errno : count;
-}
-
-/* Whether no process in the original's group shares memory, descriptors or directories with the
- * copy, and the copy has one thread and is alone in its own group. */
-static int is_alone(const struct fork_work *w)
-{
-    static pid_t pids[PIDS_MAX];
-    int count = cgroup_leaf_pids(&w->s->cgroups, &w->parent->leaf, pids, PIDS_MAX);
-    if (count < 0)
-        return count;
+    int fds[CGROUP_MAX_TREES];
+    int count = cgroup_leaf_open_joins(&w->host, &w->leaf, true, fds);
+    int r = count < 0 ? count : 0;
     for (int i = 0; i < count; i++) {
-        int r = count_threads(w, pids[i]);
-        if (r < 0)
-            return r;
-    }
-    count = cgroup_leaf_pids(&w->s->cgroups, &w->box->leaf, pids, PIDS_MAX);
-    return count == 1 && pids[0] == w->pid && count_threads(w, w->pid) == 1 ? 0 : -EPERM;
-}
-
-/* Opens /box, /tmp and /dev/shm as a process sees them. */
-static int open_places(pid_t pid, int flags, int ret_fds[3])
-{
-    static const char *const names[] = {"root/box", "root/tmp", "root/dev/shm"};
-    for (int i = 0; i < 3; i++) {
-        ret_fds[i] = open_proc(pid, names[i], flags | O_DIRECTORY | O_NOFOLLOW);
-        if (ret_fds[i] < 0)
-            return ret_fds[i];
-    }
-    return 0;
-}
-
-/* The first move between control groups after a pause waits milliseconds for the kernel; the
- * next ones do not. So a child makes one move ahead, while the original is busy forking. */
-static _Noreturn void warm_up(const struct fork_work *w)
-{
-    if (sys_die_with(w->worker) == 0)
-        (void)fork_join(w->s, &w->box->leaf);
-    _exit(0);
-}
-
-static int end_child(int pid)
-{
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return pid < 0 ? pid : 0;
-}
-
-static int stop_copy(struct fork_work *w)
-{
-    int warmer = sys_fork();
-    if (warmer == 0)
-        warm_up(w);
-    int r = hear_hello(w);
-    set_alarm(CONFINE_S);
-    if (r < 0 || (r = know_copy(w)) < 0)
-        return r;
-    const struct link_record known = {.kind = LINK_KNOWN, .status = w->pid};
-    if ((r = fdpass_send(w->report_fd, &known, sizeof(known), &w->pidfd, 1)) < 0)
-        return r;
-    const struct cgroup_host *host = &w->s->cgroups;
-    if ((r = inject_attach(w->copy, w->pid, w->pidfd)) < 0 ||
-        (r = cgroup_leaf_move(host, &w->box->leaf, w->pid)) < 0 ||
-        (r = end_child(warmer)) < 0 ||
-        (r = cgroup_leaf_freeze(host, &w->parent->leaf, true)) < 0 ||
-        (r = cgroup_leaf_settle(host, &w->parent->leaf)) < 0 || (r = is_alone(w)) < 0)
-        return r;
-    return open_places(w->parent_pid, O_RDONLY, w->from_fds);
-}
-
-/* Writes the id maps of the copy: its own id appears as 1000, and ids of copies that it may
- * have itself appear unchanged. */
-static int write_maps(const struct fork_work *w)
-{
-    char map[1024];
-    cleanup_close int ns = open_proc(w->parent_pid, "ns/user", O_RDONLY);
-    int used = snprintf(
-        map, sizeof(map), "%d %d 1", BOX_PAYLOAD_ID, BOX_PAYLOAD_ID + w->box->fork_number);
-    for (int i = 1; i <= SPAWN_MAX_FORKS; i++) {
-        int first = i;
-        while (i <= SPAWN_MAX_FORKS && !(w->box->lineage & 1u << i))
-            i++;
-        if (i > first)
-            used += snprintf(map + used, sizeof(map) - (size_t)used, "\n%d %d %d",
-                BOX_PAYLOAD_ID + first, BOX_PAYLOAD_ID + first, i - first);
-    }
-    /* The kernel accepts the maps only from a process in the parent user namespace. */
-    if (ns < 0 || setns(ns, CLONE_NEWUSER) < 0)
-        return ns < 0 ? ns : -errno;
-    int r = sys_die_with(w->worker);
-    if (r < 0 || (r = fs_write_once(w->proc_fd, "setgroups", "deny")) < 0 ||
-        (r = fs_write_once(w->proc_fd, "uid_map", map)) < 0)
-        return r;
-    return fs_write_once(w->proc_fd, "gid_map", map);
-}
-
-static long make_call(struct tracee *t, long number, uint64_t a, uint64_t b, uint64_t c)
-{
-    return inject_call(t, &(struct inject_call){.number = number, .args = {a, b, c}});
-}
-
-/* The one injected call that the filter refuses. Only now can a process of the family make a
- * user namespace. Copies of one family are made in parallel: one may lower the limit just after
- * another has raised it, hence the attempts. */
-static int make_spaces(struct fork_work *w)
-{
-    const struct inject_call call = {
-        .number = SYS_unshare, .args = {CLONE_NEWUSER | CLONE_NEWNS}, .is_unfiltered = true};
-    const struct box *root = &w->s->boxes[w->box->root];
-    long done = -ENOSPC;
-    for (int i = 0; done == -ENOSPC && i < SPACE_ATTEMPTS; i++) {
-        int r = fork_limit_users(root, true);
-        done = r < 0 ? r : inject_call(w->copy, &call);
-        r = fork_limit_users(root, false);
-        done = r < 0 ? r : done;
-    }
-    return (int)done;
-}
-
-static int drop_rights(struct tracee *t)
-{
-    const struct {
-        struct __user_cap_header_struct head;
-        struct __user_cap_data_struct none[2];
-    } set = {.head = {.version = _LINUX_CAPABILITY_VERSION_3}};
-    const struct inject_call drop = {.number = SYS_capset,
-        .args = {t->scratch, t->scratch + offsetof(__typeof__(set), none)},
-        .data = &set,
-        .size = sizeof(set)};
-    const uint64_t id = BOX_PAYLOAD_ID;
-    long r;
-    if ((r = make_call(t, SYS_setresgid, id, id, id)) < 0 ||
-        (r = make_call(t, SYS_setresuid, id, id, id)) < 0 ||
-        (r = make_call(t, SYS_prctl, PR_SET_DUMPABLE, 1, 0)) < 0 ||
-        (r = make_call(t, SYS_prctl, PR_SET_SECUREBITS, INSIDE_SECUREBITS, 0)) < 0)
-        return (int)r;
-    return (int)inject_call(t, &drop);
-}
-
-/* Adds a Landlock layer, so that the copy can signal no process outside it. The layer is
- * visible nowhere: these calls, compared at their entries, are the proof. */
-static int add_layer(struct tracee *t)
-{
-    const struct {
-        uint64_t fs, net, scoped;
-    } attr = {0, 0, SCOPED};
-    const struct inject_call create = {.number = NR_landlock_create_ruleset,
-        .args = {t->scratch, sizeof(attr)},
-        .data = &attr,
-        .size = sizeof(attr)};
-    long fd = inject_call(t, &create);
-    if (fd < 0)
-        return (int)fd;
-    long done = make_call(t, NR_landlock_restrict_self, (uint64_t)fd, 0, 0);
-    long closed = make_call(t, SYS_close, (uint64_t)fd, 0, 0);
-    return (int)(done < 0 ? done : closed);
-}
-
-/* Makes a call that the filter must refuse. Without the filter the kernel would do nothing and
- * return 0. */
-static int prove_filter(struct tracee *t)
-{
-    long r = make_call(t, SYS_unshare, 0, 0, 0);
-    return r == -EPERM ? 0 : r < 0 ? (int)r : -ENOTRECOVERABLE;
-}
-
-static int confine(struct fork_work *w)
-{
-    struct tracee *t = w->copy;
-    int r = inject_ready(t, w->proc_fd);
-    /* leaves the original's process group */
-    long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0);
-    if (done < 0 && done != -EPERM)
-        return (int)done;
-    if ((r = make_spaces(w)) < 0 || (r = in_child(w, write_maps)) < 0 ||
-        (r = drop_rights(t)) < 0 || (r = add_layer(t)) < 0 || (r = prove_filter(t)) < 0 ||
-        (r = fork_check_rights(w)) < 0)
-        return r;
-    return inject_detach(t);
-}
-
-/* Becomes the copy's id in the original's user namespace, with no right but to read the
- * original's files. */
-static int become_reader(const struct fork_work *w)
-{
-    const unsigned id = (unsigned)(BOX_PAYLOAD_ID + w->box->fork_number);
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {
-        {.effective = 1u << CAP_DAC_READ_SEARCH, .permitted = 1u << CAP_DAC_READ_SEARCH}};
-    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
-        setresuid(id, id, id) < 0 || syscall(SYS_capset, &head, data) < 0 ||
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return -errno;
-    return sys_die_with(w->worker);
-}
-
-static int mount_places(const struct fork_work *w, const int targets[3], int ret_fds[3])
-{
-    static const char *const modes[] = {"0755", "1777", "1777"};
-    const struct spawn_limits *l = &w->box->limits;
-    for (int i = 0; i < 3; i++) {
-        unsigned attrs = ATTR_NOSUID | ATTR_NODEV | (i == 2 ? (unsigned)ATTR_NOEXEC : 0);
-        ret_fds[i] = mount_fs_tmpfs(
-            l->disk_bytes, l->inodes, modes[i], BOX_PAYLOAD_ID + w->box->fork_number, attrs);
-        int r = ret_fds[i] < 0 ? ret_fds[i] : sys_mount_attach(ret_fds[i], targets[i], "");
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-/* Terminals are not copied: the copy has a devpts of its own. */
-static int mount_terminals(int target)
-{
-    cleanup_close int fd = mount_fs_devpts(TERMINAL_PTYS);
-    return fd < 0 ? fd : sys_mount_attach(fd, target, "");
-}
-
-/* Mounts and fills the copy's file systems. Runs in the copy's control group, so that the files
- * are charged to it. */
-static int fill_places(const struct fork_work *w)
-{
-    int targets[3];
-    int to[3];
-    int r = open_places(w->pid, O_PATH, targets);
-    if (r < 0)
-        return r;
-    cleanup_close int terminals = open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
-    cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
-    cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
-    if (terminals < 0 || user < 0 || mounts < 0)
-        return terminals < 0 ? terminals : user < 0 ? user : mounts;
-    if ((r = fork_join(w->s, &w->box->leaf)) < 0)
-        return r;
-    if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0)
-        return -errno;
-    if ((r = mount_places(w, targets, to)) < 0 || (r = mount_terminals(terminals)) < 0 ||
-        (r = become_reader(w)) < 0)
-        return r;
-    (void)umask(0);
-    for (int i = 0; r == 0 && i < 3; i++) {
-        cleanup_close int top = openat(to[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        r = top < 0 ? -errno : copy_tree(w->from_fds[i], top);
+        r = r < 0 ? r : sys_cgroup_join(fds[i]);
+        (void)close(fds[i]);
     }
     return r;
 }
 
-/* Tells the copy to move over, and waits until it reports that it has. */
-static int move_over(const struct fork_work *w)
+int main(void)
 {
-    struct pollfd ready = {.fd = w->hello_fd, .events = POLLIN};
-    char word;
-    if (send(w->hello_fd, "m", 1, MSG_NOSIGNAL) < 0)
-        return -errno;
-    if (poll(&ready, 1, READY_MS) != 1)
-        return -ETIMEDOUT;
-    /* Descriptors that come along are closed by the kernel: recv() has no room for them. */
-    return recv(w->hello_fd, &word, 1, MSG_DONTWAIT) == 1 && word == 'r' ? 0 : -EPROTO;
-}
-
-static int check_copy(struct fork_work *w)
-{
-    static pid_t pids[PIDS_MAX];
-    const struct cgroup_host *host = &w->s->cgroups;
-    int r = move_over(w);
-    if (r < 0 || (r = cgroup_leaf_freeze(host, &w->box->leaf, true)) < 0 ||
-        (r = cgroup_leaf_settle(host, &w->box->leaf)) < 0)
-        return r;
-    if (cgroup_leaf_pids(host, &w->box->leaf, pids, PIDS_MAX) != 1)
-        return -EPERM;
-    if ((r = fork_check_rights(w)) < 0 || (r = fork_check_reach(w)) < 0 ||
-        (r = cgroup_leaf_freeze(host, &w->box->leaf, false)) < 0)
-        return r;
-    return send(w->hello_fd, "k", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
-}
-
-static int copy_files(struct fork_work *w)
-{
-    set_alarm(COPY_S);
-    int r = in_child(w, fill_places);
-    set_alarm(CONFINE_S + READY_MS / 1000);
-    int thawed = cgroup_leaf_freeze(&w->s->cgroups, &w->parent->leaf, false);
-    return r < 0 ? r : thawed;
-}
-
-static int keep_own(const struct fork_work *w)
-{
-    int keep[3 + 2 * CGROUP_MAX_TREES] = {
-        w->hello_fd, w->report_fd, w->s->boxes[w->box->root].users_fd};
-    memcpy(keep + 3, w->box->leaf.fds, sizeof(w->box->leaf.fds));
-    memcpy(keep + 3 + CGROUP_MAX_TREES, w->parent->leaf.fds, sizeof(w->parent->leaf.fds));
-    return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
-}
-
-void fork_work(struct fork_work *w)
-{
-    static const struct {
-        uint32_t step;
-        int (*run)(struct fork_work *w);
-    } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
-        {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
-    struct link_record end = {.kind = LINK_START};
-    struct tracee copy = {0};
-    w->copy = &copy;
-    w->worker = getpid();
-    int r = inside_follow(w->s->life_fd);
-    set_alarm(HELLO_S);
-    if (r == 0)
-        r = keep_own(w);
-    for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++) {
-        end.step = steps[i].step;
-        r = steps[i].run(w);
-    }
-    if (r < 0) {
-        end.kind = LINK_FAILED;
-        end.error = r;
-    }
-    end.ns = clock_ns();
-    (void)send(w->report_fd, &end, sizeof(end), MSG_NOSIGNAL);
-    _exit(0);
+    static struct fork_work w = {.pidfd = -1, .proc_fd = -1, .from_fds = {-1, -1, -1}};
+    const struct copy_order *o = &w.order;
+    if (read(COPY_ORDER_FD, &w.order, sizeof(w.order)) != (ssize_t)sizeof(w.order) ||
+        o->protocol != SPAWN_PROTOCOL || o->tree_count > CGROUP_MAX_TREES)
+        return 1;
+    (void)close(COPY_ORDER_FD);
+    /* A program that is executed by descriptor is called by its number. */
+    (void)prctl(PR_SET_NAME, "hermes-fork", 0, 0, 0);
+    /* No child of ours executes a program that needs any of them. */
+    if (sys_close_range(COPY_LIFE_FD, COPY_END_FD - 1, CLOSE_AT_EXEC) < 0)
+        return 1;
+    open_groups(&w);
+    if (o->job == COPY_MAKE)
+        fork_make(&w);
+    if (o->job == COPY_FILES)
+        fork_serve_files(&w);
+    if (o->job == COPY_TERMINAL)
+        fork_serve_terminal(&w);
+    return 1;
 }

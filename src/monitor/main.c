@@ -178,6 +178,7 @@ static int prepare(struct monitor *m, struct err *err)
     m->engine_options.runtimes = &m->runtimes;
     m->engine_options.min_level = (unsigned)m->config.min_level;
     m->engine_options.networks = NETWORKS_READY;
+    m->engine_options.share_networks = m->config.share_networks;
     m->engine_options.zygotes = m->config.warm;
     m->engine_options.park = (unsigned)m->config.parked;
     m->engine_options.session_park = (unsigned)m->config.session_parked;

@@ -23,7 +23,7 @@ enum link_kind {
     LINK_READY,   /* ready box: the program waits for its package */
     LINK_INTERRUPTED,
     LINK_KNOWN, /* copy of a session: its process was checked and comes with a pidfd
-                   (src/fork/main.c) */
+                   (src/fork/make.c) */
 };
 
 struct link_record {

@@ -65,6 +65,8 @@ struct spawn_limits {
 enum {
     /* boxes may name barriers to leave out: for the self test only */
     SETUP_ALLOW_CONTROLS = 1 << 0,
+    /* a network namespace that served one owner may serve another (spawn/network.h) */
+    SETUP_SHARE_NETWORKS = 1 << 1,
 };
 
 struct spawn_setup {
@@ -242,7 +244,8 @@ struct spawn_box {
     uint32_t remove; /* enum spawn_barrier bits */
     uint32_t mount_count;
     uint32_t owner; /* boxes with the same number share one part of the processors
-                       (spawn/shares.h) */
+                       (spawn/shares.h) and may have each other's network namespace
+                       (spawn/network.h) */
     uint32_t reserved;
     struct spawn_limits limits;
     struct spawn_box_mount mounts[SPAWN_MAX_BOX_MOUNTS];

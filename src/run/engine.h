@@ -19,6 +19,7 @@ struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
     unsigned min_level;                      /* enum spawn_level */
     unsigned networks;          /* network namespaces to keep ready, see spawn/network.h */
+    bool share_networks;        /* one that served a key may serve another key */
     bool zygotes;               /* start the zygotes and pools of the runtimes */
     unsigned park;              /* ready boxes of each zygote, and the most of each pool */
     unsigned park_free_percent; /* keep no ready boxes while less memory of the host is free */

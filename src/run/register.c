@@ -211,7 +211,8 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
     e->maxima = options->maxima;
     struct spawn_setup setup = {.kind = SPAWN_SETUP,
         .protocol = SPAWN_PROTOCOL,
-        .flags = options->allow_controls ? SETUP_ALLOW_CONTROLS : 0,
+        .flags = (options->allow_controls ? SETUP_ALLOW_CONTROLS : 0u) |
+                 (options->share_networks ? SETUP_SHARE_NETWORKS : 0u),
         .min_level = options->min_level,
         .networks = options->networks,
         .park_free_percent = options->park_free_percent,

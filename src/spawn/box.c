@@ -79,13 +79,23 @@ static int clone_init(const struct spawner *s, struct box *box, struct inside *i
     return pid;
 }
 
+/* Takes a network namespace that was made ahead, for the key of the box. The key of a ready box
+ * is not known yet: the last key is a good guess. */
+static void take_network(struct spawner *s, struct box *box)
+{
+    box->network_key = box->has_owner ? box->owner : s->last_key;
+    box->network = network_take(&s->network, box->network_owner, &box->network_key);
+    if (box->network < 0) /* the clone makes one */
+        box->network_key = NETWORK_NEW;
+}
+
 /* Clones box init from within a network namespace that was made ahead, if there is one. A
  * spawner that cannot leave this namespace is lost: its next box would get this one's
  * network. */
 static int clone_in_network(struct spawner *s, struct box *box, struct inside *in)
 {
     if (!(in->box->remove & BARRIER_NETNS))
-        box->network = network_take(&s->network, box->network_owner);
+        take_network(s, box);
     in->has_network = box->network >= 0 && network_enter(box->network) == 0;
     int pid = clone_init(s, box, in);
     int r = in->has_network ? network_leave(&s->network) : 0;
@@ -242,7 +252,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     unsigned count = 0;
     cleanup_close int hand = -1;
     box->network_owner = s->zygotes[box->zygote].now.serial;
-    box->network = network_take(&s->network, box->network_owner);
+    take_network(s, box);
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;
     *ret_step = STEP_CHANNELS;
@@ -308,6 +318,7 @@ struct box *box_new(struct spawner *s, int socket, int zygote)
         .link = -1,
         .hand = -1,
         .network = -1,
+        .network_key = NETWORK_NEW,
         .pidfd = -1,
         .users_fd = -1,
         .slot = -1,
@@ -333,6 +344,7 @@ static void note_kind(struct spawner *s, struct box *box, const struct spawn_box
     box->collects = request->flags & BOX_COLLECT;
     box->is_session = request->flags & BOX_CHANNEL;
     s->running += !box->is_session;
+    s->last_key = request->owner;
     shares_enter(s, box, request->owner);
 }
 
@@ -371,6 +383,7 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
     if (network >= 0) {
         close_fd(&box->network);
         box->network = network;
+        box->network_key = NETWORK_NEW;
     }
     int r = error < 0 ? error : pidfd < 0 ? -EPROTO : release_init(s, box, 0, &step);
     if (r < 0 && box->pidfd < 0 && !box->is_parked) {

@@ -31,6 +31,8 @@ struct box {
                     socket */
     int network; /* its network namespace, if another box can use it afterwards; else -1 */
     uint32_t network_owner; /* NETWORK_OURS or the serial number of its zygote (network.h) */
+    uint64_t network_key;   /* the key that its network namespace served before: a ready box can
+                               serve that key only; or NETWORK_NEW */
     int pidfd;
     int slot;
     int zygote;            /* index of the zygote that clones it; -1 for a cold box */
@@ -76,7 +78,7 @@ struct box {
     struct spawn_limits limits;
     bool is_aside; /* box init is in the control group `aside` */
     struct cgroup_leaf aside;
-    int users_fd;      /* max_user_namespaces of the box, see fork_limit_users() */
+    int users_fd;      /* max_user_namespaces of the box, see copy_limit_users() */
     unsigned forks;    /* live copies */
     uint32_t fork_ids; /* bit per number in use */
     unsigned next_fork;
@@ -92,9 +94,8 @@ struct box {
     uint32_t lineage; /* bits of its own number and those of its ancestors */
     unsigned depth;
     pid_t pid;
-    pid_t helper;                    /* the process that runs fork_work() */
-    pid_t servers[FORK_MAX_SERVERS]; /* helpers for files and terminals (fork/files.c,
-                                        fork/terminal.c) */
+    pid_t helper;                    /* hermes-fork, which makes the copy */
+    pid_t servers[FORK_MAX_SERVERS]; /* hermes-fork that serves files or a terminal */
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 
@@ -127,13 +128,16 @@ struct spawner {
     int current_ns;  /* the mount namespace that the spawner is in */
     int epoll_fd;
     int life_fd; /* the life file, see inside_follow() */
+    int fork_fd; /* the program hermes-fork, or negative errno: then nothing can be copied */
     int fd_end;  /* descriptors from this number on are a reserve for receiving requests */
     uint64_t refusals;   /* last value of cgroup_host_refusals() */
     uint64_t refused_ns; /* when that value last grew, clock_ns() */
     struct leaves leaves;
     struct shares shares;
-    unsigned running; /* runs that have a box; sessions and ready boxes do not count */
-    unsigned box_end; /* no box at or past this index was ever used */
+    uint64_t last_key; /* owner of the last box that was requested: ready boxes are made with
+                          network namespaces that served it; NETWORK_NEW: none yet */
+    unsigned running;  /* runs that have a box; sessions and ready boxes do not count */
+    unsigned box_end;  /* no box at or past this index was ever used */
     struct box boxes[MAX_BOXES];
 };
 

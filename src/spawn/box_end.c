@@ -137,7 +137,8 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->pidfd);
     close_fd(&box->users_fd);
     if (box->network >= 0)
-        network_return(&s->network, box->network_owner, take_fd(&box->network));
+        network_return(&s->network, box->network_owner,
+            box->has_owner ? box->owner : box->network_key, take_fd(&box->network));
     release_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
@@ -151,7 +152,7 @@ void box_release(struct spawner *s, struct box *box)
     shares_leave(s, box);
     box->used = false;
     if (box->is_fork) {
-        fork_reap_files(box, true);
+        fork_reap_helpers(box, true);
         leave_family(s, box);
     }
 }
@@ -211,7 +212,7 @@ void box_kill_all(struct spawner *s)
             (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
         if (box->is_fork) /* box init, which is waited for first, cannot end before these
                              helpers are reaped */
-            fork_reap_files(box, true);
+            fork_reap_helpers(box, true);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];

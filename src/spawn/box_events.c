@@ -3,7 +3,8 @@
 /* Events of boxes (from box init over the init link, from the kernel by pidfd and eventfd) and
  * commands from the holders of their sockets. A holder may be a server that was taken over: a
  * command that makes no sense ends the box. Nothing here waits for a payload or a client; the
- * only waits are for own children that were just killed (fork_helped(), fork_reap_files()). */
+ * only waits are for own children that were just killed (fork_helped(), fork_reap_helpers()).
+ */
 
 #include "spawn/box_parts.h"
 
@@ -248,6 +249,7 @@ static bool start_terminal(
 static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
     const int *fds, unsigned fd_count)
 {
+    int r;
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         if (fork_interrupt(box) < 0)
@@ -257,12 +259,14 @@ static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_com
     case COMMAND_FILES:
         if (!request_files_ok(fds, fd_count))
             return false;
-        fork_serve_files(s, box, fds[0]);
+        if ((r = fork_serve(s, box, COPY_FILES, fds)) < 0) /* -EPIPE: it is ending */
+            files_refuse(fds[0], r == -EUSERS ? r : -EPIPE);
         return true;
     case COMMAND_TERMINAL:
         if (!request_terminal_ok(fds, fd_count))
             return false;
-        fork_serve_terminal(s, box, fds);
+        if ((r = fork_serve(s, box, COPY_TERMINAL, fds)) < 0)
+            terminal_refuse(fds[0], r);
         return true;
     case COMMAND_PAUSE:
         return fork_pause(s, box, true) == 0;
@@ -317,7 +321,7 @@ static void on_command(struct spawner *s, struct box *box)
     if (n == -EAGAIN) /* the same */
         return;
     if (box->is_fork)
-        fork_reap_files(box, false);
+        fork_reap_helpers(box, false);
     if (command.is_idle || command.kind == COMMAND_PAUSE)
         shares_set_idle(s, box);
     else /* whatever a box is asked to do, it does at its owner's full weight */

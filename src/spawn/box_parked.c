@@ -48,6 +48,18 @@ int box_park_program(struct spawner *s, int pool)
     return park(s, box, &request);
 }
 
+/* Ends a ready box. From here on it belongs to no pool or zygote. */
+static void drop(struct spawner *s, struct box *box)
+{
+    if (box->pool >= 0)
+        pool_drop(&s->pools[box->pool], !box->is_ready);
+    else
+        s->zygotes[box->zygote].parked--;
+    box->is_parked = false;
+    s->running += !box->is_session;
+    box_fail(s, box, STEP_RELEASE, -ECANCELED);
+}
+
 bool box_drop_parked(struct spawner *s, int pool)
 {
     struct box *found = NULL;
@@ -57,17 +69,9 @@ bool box_drop_parked(struct spawner *s, int pool)
             (pool < 0 || box->pool == pool) && (!found || !box->is_ready))
             found = box;
     }
-    if (!found)
-        return false;
-    /* From here on the box belongs to no pool or zygote. */
-    if (found->pool >= 0)
-        pool_drop(&s->pools[found->pool], !found->is_ready);
-    else
-        s->zygotes[found->zygote].parked--;
-    found->is_parked = false;
-    s->running += !found->is_session;
-    box_fail(s, found, STEP_RELEASE, -ECANCELED);
-    return true;
+    if (found)
+        drop(s, found);
+    return found;
 }
 
 static bool parked_fits(
@@ -78,26 +82,43 @@ static bool parked_fits(
     return zygote_fits(s, &s->zygotes[box->zygote], request);
 }
 
-/* Whether `a` is the better choice: a box that is ready already, and of those the youngest,
- * which is still in the CPU caches. Of boxes that are not ready the oldest. */
+/* Whether the box's network namespace served another key before. */
+static bool is_of_another(const struct box *box, const struct spawn_box *request)
+{
+    return box->network_key != NETWORK_NEW && box->network_key != request->owner;
+}
+
+/* Whether `a` is the better choice: a box that is ready already, and of those one that no other
+ * key could have, and of those the youngest, which is still in the CPU caches. Of boxes that
+ * are not ready the oldest. */
 static bool is_better(const struct box *a, const struct box *b)
 {
     if (a->is_ready != b->is_ready)
         return a->is_ready;
+    if ((a->network_key == NETWORK_NEW) != (b->network_key == NETWORK_NEW))
+        return b->network_key == NETWORK_NEW;
     return a->is_ready == (a->request_ns > b->request_ns);
 }
 
 /* The ready box for this request: same program, fitting limits, nothing that it was not made
- * with. */
+ * with, a network namespace that served no other key. If all that fit served other keys, one of
+ * them makes room for a ready box of this key. */
 static struct box *find_parked(struct spawner *s, const struct spawn_box *request)
 {
     struct box *found = NULL;
+    struct box *other = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (box->used && box->is_parked && !box->is_unborn && !box->failed &&
-            parked_fits(s, box, request) && (!found || is_better(box, found)))
+        if (!box->used || !box->is_parked || box->is_unborn || box->failed ||
+            !parked_fits(s, box, request))
+            continue;
+        if (is_of_another(box, request))
+            other = box;
+        else if (!found || is_better(box, found))
             found = box;
     }
+    if (!found && other)
+        drop(s, other);
     return found;
 }
 
@@ -131,6 +152,7 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
         .stack_bytes = request->limits.stack_bytes};
     box->is_parked = false;
     s->running += !box->is_session;
+    s->last_key = request->owner;
     shares_enter(s, box, request->owner);
     shares_weigh(s, box);
     box->socket = take_fd(&fds[0]);

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "base/sys.h"
+#include "spawn/helper.h"
 #include "spawn/request.h"
 
 #include <fcntl.h>
@@ -89,25 +90,6 @@ static int open_limit(const struct box *root)
         return pid < 0 ? pid : WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
     ssize_t n = fdpass_receive_now(ours, &byte, 1, &fd, 1, &count);
     return n == 1 && count == 1 ? fd : n < 0 ? (int)n : -EIO;
-}
-
-int fork_limit_users(const struct box *root, bool is_raised)
-{
-    const char *text = is_raised ? "128" : "0";
-    ssize_t n = pwrite(root->users_fd, text, strlen(text), 0);
-    return n < 0 ? -errno : n == (ssize_t)strlen(text) ? 0 : -EIO;
-}
-
-int fork_join(const struct spawner *s, const struct cgroup_leaf *leaf)
-{
-    int fds[CGROUP_MAX_TREES];
-    int count = cgroup_leaf_open_joins(&s->cgroups, leaf, true, fds);
-    int r = count < 0 ? count : 0;
-    for (int i = 0; i < count; i++) {
-        r = r < 0 ? r : sys_cgroup_join(fds[i]);
-        (void)close(fds[i]);
-    }
-    return r;
 }
 
 /* Takes init out of its program's control group, which from now on can be killed alone. It is
@@ -219,28 +201,92 @@ static int prepare(struct spawner *s, struct box *box, int *fds)
     return open_hello(box);
 }
 
+/* Forks a child into another pid namespace. A process cannot enter one itself, only its
+ * children can, so the spawner points there for one fork. The child is then the spawner's own.
+ * If the host's init had to reap it, the end of that pid namespace would wait for that. A
+ * spawner that cannot switch back is lost: its next box would be born in this namespace. */
+static int fork_there(struct spawner *s, int there)
+{
+    cleanup_close int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    if (home < 0 || setns(there, CLONE_NEWPID) < 0)
+        return -errno;
+    int pid = sys_fork();
+    if (pid != 0 && setns(home, CLONE_NEWPID) < 0)
+        s->is_lost = true;
+    return pid;
+}
+
+/* What every job of hermes-fork is told about the copy. */
+static struct copy_order order_for(
+    const struct spawner *s, const struct box *box, enum copy_job job)
+{
+    const struct box *root = &s->boxes[box->root];
+    struct copy_order order = {.protocol = SPAWN_PROTOCOL,
+        .job = job,
+        .tree_count = s->cgroups.count,
+        .landlock_abi = (uint32_t)s->landlock_abi,
+        .flags = root->flags,
+        .limits = box->limits};
+    for (unsigned i = 0; i < s->cgroups.count; i++) {
+        order.trees[i].use = s->cgroups.trees[i].use;
+        order.trees[i].is_v2 = s->cgroups.trees[i].v2;
+    }
+    return order;
+}
+
+/* Starts hermes-fork in the pid namespace of `there`, a pidfd, or in our own if that is
+ * negative. `fds` are those of proto/copy.h without the order. Returns its pid. */
+static int execute(struct spawner *s, const struct copy_order *order, int *fds, int there)
+{
+    int pair[2];
+    if (s->fork_fd < 0)
+        return s->fork_fd;
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    cleanup_close int theirs = pair[0];
+    cleanup_close int ours = pair[1];
+    if (write(ours, order, sizeof(*order)) != (ssize_t)sizeof(*order))
+        return -errno;
+    fds[0] = theirs;
+    int pid = there >= 0 ? fork_there(s, there) : sys_fork();
+    if (pid == 0)
+        _exit(-helper_exec(s->fork_fd, "hermes-fork", fds, COPY_FD_COUNT) & 0x7f);
+    return pid;
+}
+
+/* Fills in the descriptors of proto/copy.h that every job has. */
+static void fill_fds(const struct spawner *s, const struct box *box, int fds[COPY_FD_COUNT])
+{
+    for (unsigned i = 0; i < COPY_FD_COUNT; i++)
+        fds[i] = -1;
+    fds[COPY_LIFE_FD - COPY_ORDER_FD] = s->life_fd;
+    memcpy(fds + COPY_LEAF_FD - COPY_ORDER_FD, box->leaf.fds, sizeof(box->leaf.fds));
+}
+
 static int start_work(struct spawner *s, struct box *box, const struct box *parent)
 {
     const struct box *root = &s->boxes[box->root];
+    int fds[COPY_FD_COUNT];
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     box->link = pair[0];
     cleanup_close int theirs = pair[1];
-    struct fork_work w = {.s = s,
-        .box = box,
-        .parent = parent,
-        .init_pid = root->pid,
-        .parent_pid = parent->pid,
-        .hello_fd = box->hand,
-        .report_fd = theirs,
-        .pidfd = -1,
-        .proc_fd = -1,
-        .from_fds = {-1, -1, -1}};
+    struct copy_order order = order_for(s, box, COPY_MAKE);
+    order.init_pid = root->pid;
+    order.parent_pid = parent->pid;
+    order.number = (uint32_t)box->fork_number;
+    order.lineage = box->lineage;
+    order.uid = ids_payload(&s->ids, root->slot) + order.number;
+    memcpy(order.ends, box->ends, sizeof(order.ends));
+    fill_fds(s, box, fds);
+    fds[COPY_SOCKET_FD - COPY_ORDER_FD] = box->hand;
+    fds[COPY_REPORT_FD - COPY_ORDER_FD] = theirs;
+    fds[COPY_USERS_FD - COPY_ORDER_FD] = root->users_fd;
+    memcpy(
+        fds + COPY_PARENT_LEAF_FD - COPY_ORDER_FD, parent->leaf.fds, sizeof(parent->leaf.fds));
     int r = box_watch(s, box, box->link, TAG_LINK);
-    int pid = r < 0 ? r : sys_fork();
-    if (pid == 0)
-        fork_work(&w);
+    int pid = r < 0 ? r : execute(s, &order, fds, -1);
     if (pid > 0)
         box->helper = pid;
     close_fd(&box->hand);
@@ -339,7 +385,7 @@ void fork_helped(struct spawner *s, struct box *box)
             ;
         const struct box *root = &s->boxes[box->root];
         /* The family must not live with a raised limit. */
-        if (fork_limit_users(root, false) < 0)
+        if (copy_limit_users(root->users_fd, false) < 0)
             (void)sys_pidfd_send_signal(root->pidfd, SIGKILL);
         if (parent)
             (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, parent->is_paused);
@@ -360,4 +406,35 @@ int fork_pause(const struct spawner *s, struct box *box, bool is_paused)
 {
     box->is_paused = is_paused;
     return box->copy ? 0 : cgroup_leaf_freeze(&s->cgroups, &box->leaf, is_paused);
+}
+
+void fork_reap_helpers(struct box *box, bool is_over)
+{
+    for (unsigned i = 0; i < FORK_MAX_SERVERS; i++) {
+        pid_t pid = box->servers[i];
+        if (pid > 0 && is_over)
+            (void)kill(pid, SIGKILL);
+        if (pid > 0 && waitpid(pid, NULL, is_over ? 0 : WNOHANG) != 0)
+            box->servers[i] = 0;
+    }
+}
+
+int fork_serve(struct spawner *s, struct box *box, enum copy_job job, const int *fds)
+{
+    const struct copy_order order = order_for(s, box, job);
+    int all[COPY_FD_COUNT];
+    unsigned i = 0;
+    fork_reap_helpers(box, false);
+    while (i < FORK_MAX_SERVERS && box->servers[i])
+        i++;
+    if (i == FORK_MAX_SERVERS)
+        return -EUSERS;
+    fill_fds(s, box, all);
+    all[COPY_SOCKET_FD - COPY_ORDER_FD] = fds[0];
+    all[COPY_PIDFD - COPY_ORDER_FD] = box->pidfd;
+    all[COPY_PACKAGE_FD - COPY_ORDER_FD] = job == COPY_TERMINAL ? fds[1] : -1;
+    int pid = execute(s, &order, all, box->pidfd);
+    if (pid > 0)
+        box->servers[i] = pid;
+    return pid < 0 ? pid : 0;
 }

@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "box/landlock.h"
 #include "spawn/box.h"
+#include "spawn/helper.h"
 #include "spawn/idmap.h"
 #include "spawn/probe.h"
 
@@ -66,6 +67,7 @@ static void on_setup(const struct spawn_setup *setup)
     }
     if (setup->park_free_percent) /* now, while /proc is still the host's */
         s->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    s->network.is_shared = setup->flags & SETUP_SHARE_NETWORKS;
     if (setup->networks && !s->ids.rootless)
         network_keep(&s->network, setup->networks);
     if ((r = tree_open(s->ids.rootless)) < 0) {
@@ -334,7 +336,10 @@ int main(int argc, char **argv)
         return 1;
     spawner.current_ns = -1;
     spawner.life_fd = open_life();
+    spawner.fork_fd =
+        helper_open("hermes-fork"); /* now, while /proc and paths are the host's */
     network_init(&spawner.network);
+    spawner.last_key = NETWORK_NEW;
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
     if (spawner.epoll_fd < 0 || spawner.life_fd < 0 ||

@@ -65,29 +65,31 @@ static void drop(struct network_list *l, unsigned i)
 }
 
 /* When the list is full, the oldest is closed: its owner may be gone, too. */
-static void add(struct network_list *l, uint32_t owner, int fd)
+static void add(struct network_list *l, uint32_t owner, uint64_t key, int fd)
 {
     if (l->count == NETWORK_POOL_MAX) {
         (void)close(l->at[0].fd);
         drop(l, 0);
     }
     l->at[l->count].fd = fd;
+    l->at[l->count].key = key;
     l->at[l->count++].owner = owner;
 }
 
-static unsigned ours_in(const struct network_list *l)
+/* Number of the spawner's own that any key may have. */
+static unsigned new_in(const struct network_list *l)
 {
-    unsigned ours = 0;
+    unsigned count = 0;
     for (unsigned i = 0; i < l->count; i++)
-        ours += l->at[i].owner == NETWORK_OURS;
-    return ours;
+        count += l->at[i].owner == NETWORK_OURS && l->at[i].key == NETWORK_NEW;
+    return count;
 }
 
 /* Asks the helper for one more of the spawner's own if there are not enough. */
 static void ask(struct network *n)
 {
     const char order = ORDER_MAKE;
-    if (n->asked + ours_in(&n->ready) + ours_in(&n->seen) < n->keep &&
+    if (n->asked + new_in(&n->ready) + new_in(&n->seen) < n->keep &&
         send(n->socket, &order, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
         n->asked++;
 }
@@ -172,28 +174,36 @@ static int hear(struct network *n, int wait_ms)
     }
     if (is_made) {
         n->asked -= n->asked > 0;
-        add(&n->ready, NETWORK_OURS, fd);
+        add(&n->ready, NETWORK_OURS, NETWORK_NEW, fd);
         return 1;
     }
     fd = n->seen.at[0].fd;
     if (answer == ANSWER_FRESH)
-        add(&n->ready, n->seen.at[0].owner, fd);
+        add(&n->ready, n->seen.at[0].owner, n->seen.at[0].key, fd);
     else
         (void)close(fd);
     drop(&n->seen, 0);
     return 1;
 }
 
-static int pop(struct network *n, uint32_t owner)
+/* The youngest that served this key, whose files the helper has open; else the youngest new
+ * one. */
+static int pop(struct network *n, uint32_t owner, uint64_t *key)
 {
-    for (unsigned i = n->ready.count; i-- > 0;) {
-        if (n->ready.at[i].owner != owner)
+    int found = -1;
+    for (int i = (int)n->ready.count - 1; i >= 0; i--) {
+        uint64_t its = n->ready.at[i].key;
+        if (n->ready.at[i].owner != owner || (its != *key && its != NETWORK_NEW))
             continue;
-        int fd = n->ready.at[i].fd;
-        drop(&n->ready, i);
-        return fd;
+        if (found < 0 || (its == *key && n->ready.at[found].key != *key))
+            found = i;
     }
-    return -1;
+    if (found < 0)
+        return -1;
+    int fd = n->ready.at[found].fd;
+    *key = n->ready.at[found].key;
+    drop(&n->ready, (unsigned)found);
+    return fd;
 }
 
 /* Waits for the one namespace that `hermes run` sends. */
@@ -216,15 +226,17 @@ static void revive(struct network *n)
         network_keep(n, n->keep);
 }
 
-int network_take(struct network *n, uint32_t owner)
+int network_take(struct network *n, uint32_t owner, uint64_t *key)
 {
     int fd;
     revive(n);
-    if (!n->helper)
+    if (!n->helper) {
+        *key = NETWORK_NEW;
         return owner == NETWORK_OURS ? take_first(n) : -1;
+    }
     while (hear(n, 0) > 0)
         ;
-    while ((fd = pop(n, owner)) < 0 && owner == NETWORK_OURS) {
+    while ((fd = pop(n, owner, key)) < 0 && owner == NETWORK_OURS) {
         ask(n);
         int r = hear(n, WAIT_MS);
         if (r == 0)
@@ -237,7 +249,7 @@ int network_take(struct network *n, uint32_t owner)
     return fd;
 }
 
-void network_return(struct network *n, uint32_t owner, int fd)
+void network_return(struct network *n, uint32_t owner, uint64_t key, int fd)
 {
     cleanup_close int owned = fd;
     const char order = ORDER_LOOK;
@@ -246,7 +258,7 @@ void network_return(struct network *n, uint32_t owner, int fd)
         ;
     if (n->helper && n->socket >= 0 && n->seen.count < NETWORK_POOL_MAX &&
         fdpass_send_now(n->socket, &order, 1, &fd, 1) == 0)
-        add(&n->seen, owner, take_fd(&owned));
+        add(&n->seen, owner, n->is_shared ? NETWORK_NEW : key, take_fd(&owned));
 }
 
 int network_enter(int fd)

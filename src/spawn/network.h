@@ -6,7 +6,8 @@
  * run` itself, which sends one over a socket that it hands over before the seal, or, for a
  * server, by a helper process of the spawner. The helper also inspects the namespaces of boxes
  * that are gone. One that looks like new, because no packet was ever sent in it, is used again
- * (network_fresh.h); the others are closed.
+ * (network_fresh.h), by boxes of the same key (SPAWN_BOX's owner); the others are closed. With
+ * SETUP_SHARE_NETWORKS boxes of any key may use it.
  *
  * The payload cannot change its network namespace: the namespace belongs to the user namespace
  * of the spawner, or of the zygote that made the box. It can be entered only from there, so
@@ -21,11 +22,16 @@
 
 enum { NETWORK_POOL_MAX = 32, NETWORK_OURS = 0 };
 
+/* The key of a namespace that has served no box, or that any key may have. Other values are
+ * numbers of keys. */
+#define NETWORK_NEW UINT64_MAX
+
 /* Oldest first. */
 struct network_list {
     struct {
         int fd;
         uint32_t owner; /* NETWORK_OURS, or the zygote's serial number */
+        uint64_t key;   /* the key that it served, or NETWORK_NEW */
     } at[NETWORK_POOL_MAX];
     unsigned count;
 };
@@ -35,8 +41,9 @@ struct network {
     int socket;     /* to the helper, or to `hermes run`; -1: no source */
     pid_t helper;   /* pid of the helper; 0 when there is none and `hermes run` sends one
                        namespace */
-    uint32_t keep;  /* how many of the spawner's own shall be ready or on their way */
+    uint32_t keep;  /* how many new ones of the spawner's own shall be ready or on their way */
     uint32_t asked; /* how many the helper still has to make */
+    bool is_shared; /* SETUP_SHARE_NETWORKS: a key does not matter */
     /* `ready` are as good as new; `seen` are with the helper for inspection */
     struct network_list ready, seen;
 };
@@ -49,12 +56,13 @@ void network_expect(struct network *n, int socket);
 /* Starts the helper, which keeps `count` ready. Everything works without it, only slower. */
 void network_keep(struct network *n, uint32_t count);
 
-/* Returns a namespace of that owner that is as good as new, or -1. For NETWORK_OURS it waits up
- * to 1 s for an answer of the helper or of `hermes run`. */
-int network_take(struct network *n, uint32_t owner);
+/* Returns a namespace of that owner that is as good as new and served no other key than *key,
+ * or -1. *key becomes the key of the namespace: the same, or NETWORK_NEW. For NETWORK_OURS it
+ * waits up to 1 s for an answer of the helper or of `hermes run`. */
+int network_take(struct network *n, uint32_t owner, uint64_t *key);
 
-/* Takes back the namespace of a box that is gone. */
-void network_return(struct network *n, uint32_t owner, int fd);
+/* Takes back the namespace of a box that is gone and served this key, or none (NETWORK_NEW). */
+void network_return(struct network *n, uint32_t owner, uint64_t key, int fd);
 
 /* Moves the caller into a namespace. On failure (negative errno) nothing has changed. */
 int network_enter(int fd);

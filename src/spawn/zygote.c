@@ -15,6 +15,7 @@
 #include "box/package_read.h"
 #include "spawn/box.h"
 #include "spawn/copy.h"
+#include "spawn/helper.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -176,25 +177,7 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
     return write_map(s, fd, "gid_map", s->zygote_gid ? s->zygote_gid : own);
 }
 
-enum { JOB_FD = ZYGOTE_LIFE_FD + 1 };
-
-/* Moves the zygote's descriptors to their fixed numbers and closes all others. The zygote must
- * not hold the spawner's end of its own socket, or it would never see the socket close. */
-static int arrange_fds(int socket, int stage, int life_fd, int job_fd)
-{
-    const int from[] = {socket, stage, life_fd, job_fd};
-    int high[4];
-    for (int i = 0; i < 4; i++) {
-        if ((high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 64)) < 0)
-            return -errno;
-    }
-    for (int i = 0; i < 4; i++) {
-        int to = ZYGOTE_SOCKET_FD + i;
-        if (dup3(high[i], to, to == JOB_FD ? O_CLOEXEC : 0) < 0)
-            return -errno;
-    }
-    return sys_close_range(JOB_FD + 1, ~0u, 0);
-}
+enum { JOB_FD = ZYGOTE_LIFE_FD + 1, ZYGOTE_FDS = 4 };
 
 /* The child: joins its groups, enters its tree and becomes the interpreter. It keeps the
  * capabilities in its own user namespace: making boxes needs them. */
@@ -210,9 +193,12 @@ static _Noreturn void be_zygote(
         if (sys_cgroup_join(joins[i]) < 0)
             _exit(2);
     }
-    int stage = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (stage < 0 || inside_die_first() < 0 ||
-        arrange_fds(socket, stage, s->life_fd, z->job_fd) < 0 ||
+    /* The zygote must not hold the spawner's end of its own socket, or it would never see the
+     * socket close. */
+    const int fds[ZYGOTE_FDS] = {
+        socket, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), s->life_fd, z->job_fd};
+    if (fds[1] < 0 || inside_die_first() < 0 ||
+        helper_arrange_fds(fds, ZYGOTE_FDS, JOB_FD - ZYGOTE_SOCKET_FD) < 0 ||
         inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
         setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
         setsid() < 0 || chdir("/r") < 0 || chroot(".") < 0 || chdir("/") < 0 ||
@@ -472,7 +458,7 @@ static void reap_orphans(struct spawner *s)
     siginfo_t info = {0};
     for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used && s->boxes[i].is_fork)
-            fork_reap_files(&s->boxes[i], false);
+            fork_reap_helpers(&s->boxes[i], false);
     }
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
            !is_awaited(s, info.si_pid)) {

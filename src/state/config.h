@@ -50,6 +50,7 @@ struct config {
     uint64_t result_ttl_s;
     uint64_t history_max; /* bytes */
     uint64_t resume_grace_s;
+    bool share_networks;
     bool warm;
     uint64_t parked;
     uint64_t parked_free_percent;

@@ -100,6 +100,10 @@ const struct config_row config_table[] = {
         "runs that may wait; past it "
         "requests get 429",
         "HERMES_QUEUE"),
+    VALUE(CONFIG_BOOL, "share_networks", share_networks, "false", 0, 1,
+        "a network namespace that a box of one key has left may serve a box of another key, "
+        "once it looks like new",
+        "HERMES_SHARE_NETWORKS"),
     VALUE(CONFIG_BOOL, "warm", warm, "true", 0, 1,
         "start interpreters before they are needed, where a language can", "HERMES_WARM"),
     VALUE(CONFIG_NUMBER, "parked", parked, "8", 0, 256,

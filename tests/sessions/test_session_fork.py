@@ -180,7 +180,7 @@ def test_who_serves_its_files_is_the_spawners_child(server, session):
     space = one.out("print(os.readlink('/proc/self/ns/pid'), end='')")
     assert two.out("print(os.readlink('/proc/self/ns/pid'), end='')") == space
     assert two.call("GET", "/files").status == 200
-    helpers = [pid for pid in children(spawner) if pid in within(space) and name_of(pid) == "hermes-spawn"]
+    helpers = [pid for pid in children(spawner) if pid in within(space) and name_of(pid) == "hermes-fork"]
     assert helpers
     assert wait_until(lambda: within(space) <= set(boxes_below(spawner))), within(space)
     assert [s.delete().status for s in (two, one)] == [204, 204]

@@ -307,7 +307,7 @@ def test_no_user_namespace_but_for_the_moment_of_a_fork(server, session):
 
 def workers(server, before):
     spawner = server.child("hermes-spawn")
-    return [pid for pid in children(spawner) if pid not in before and name_of(pid) == "hermes-spawn"]
+    return [pid for pid in children(spawner) if pid not in before and name_of(pid) in ("hermes-fork", "hermes-spawn")]
 
 
 def test_a_limit_that_a_killed_worker_left_is_put_back(server, session):
@@ -323,6 +323,31 @@ def test_a_limit_that_a_killed_worker_left_is_put_back(server, session):
     os.kill(worker, signal.SIGKILL)
     assert later.result().status == 409, later.reply
     assert user_limit(init) == 0
+    assert one.out("print(1)") == "1\n"
+
+
+def test_the_program_that_copies_has_only_what_its_job_needs(server, session):
+    """hermes-fork is executed anew, with no environment and none of the spawner's other descriptors (proto/copy.h)."""
+    one = session()
+    one.out(HOSTILE + "functions['ask'] = lambda *a: time.sleep(1000)")
+    spawner = server.child("hermes-spawn")
+    before = children(spawner)
+    later = Later(lambda: ask_copy(one))
+    assert wait_until(lambda: [pid for pid in workers(server, before) if name_of(pid) == "hermes-fork"])
+    worker, = workers(server, before)
+    there, spawners = pathlib.Path("/proc/%d" % worker), pathlib.Path("/proc/%d" % spawner)
+
+    def anonymous(proc):
+        """What a copy needs none of: epoll, and pidfds of other boxes."""
+        links = [os.readlink(proc / "fd" / fd) for fd in os.listdir(proc / "fd")]
+        return [link for link in links if link in ("anon_inode:[eventpoll]", "anon_inode:[pidfd]")]
+    assert anonymous(spawners)  # the control
+    assert len(anonymous(there)) <= 1  # that of the copy
+    assert (there / "environ").read_bytes() == b"" and (there / "cmdline").read_bytes() == b"hermes-fork\0"
+    assert os.readlink(there / "exe").endswith("/hermes-fork")
+    assert len(os.listdir(there / "fd")) < 30 < len(os.listdir(spawners / "fd"))
+    os.kill(worker, signal.SIGKILL)
+    assert later.result().status == 409, later.reply
     assert one.out("print(1)") == "1\n"
 
 

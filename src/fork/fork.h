@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Shared by the files of hermes-fork. The program makes one copy of a session from outside
+ * (make.c), or serves the files or a terminal of a copy (serve.c), as its order says
+ * (proto/copy.h). spawn/copy.h has the whole picture, docs/internals/session-fork.md the
+ * reasons. */
+
+#include "cgroup/cgroup.h"
+#include "proto/copy.h"
+
+#include <sys/types.h>
+
+/* State of one job. */
+struct tracee;
+struct fork_work {
+    struct copy_order order;
+    struct cgroup_host host;
+    struct cgroup_leaf leaf;        /* the copy's */
+    struct cgroup_leaf parent_leaf; /* the original's */
+
+    /* make.c only: */
+    pid_t worker; /* this process: the parent of all its helpers */
+    pid_t pid;    /* of the copy, once hello has come */
+    int pidfd;
+    int proc_fd;         /* /proc/PID of the copy */
+    struct tracee *copy; /* of inject.h */
+    int from_fds[3];     /* the original's /box, /tmp, /dev/shm */
+};
+
+/* Puts the calling process into the copy's control group, in every tree. */
+int fork_join(const struct fork_work *w);
+
+/* make.c, serve.c */
+_Noreturn void fork_make(struct fork_work *w);
+_Noreturn void fork_serve_files(const struct fork_work *w);
+_Noreturn void fork_serve_terminal(const struct fork_work *w);
+
+/* check.c: 0, or negative errno when the copy has something that it must not have. */
+int fork_check_rights(const struct fork_work *w);
+int fork_check_reach(const struct fork_work *w);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Programs that the spawner executes: hermes-fork, and the interpreters of zygotes. */
+
+/* Opens the program `name` beside our own. Call it while the host's paths still lead there.
+ * Returns a descriptor or negative errno. */
+int helper_open(const char *name);
+
+/* In a child that will execute a program: moves fds[i] to descriptor 3 + i, a negative one as
+ * /dev/null, and closes all others from 3 on. They stay open over exec, but not those from
+ * number `cloexec_from` of the list on. */
+int helper_arrange_fds(const int *fds, unsigned count, unsigned cloexec_from);
+
+/* In a child: executes the program with these descriptors from 3 on, no arguments and an empty
+ * environment. Returns negative errno. */
+int helper_exec(int program_fd, const char *name, const int *fds, unsigned count);

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Counts the lines of the .c files that are linked into the programs that stay resident as root,
+# without base/, and compares them with a budget. The list of files comes from the debug
+# information of the program itself, so a file that a library brings along counts, too.
+#
+#   tools/check-privileged.sh BUILD_DIR
+set -u
+
+cd "$(dirname "$0")/.." || exit 2
+build=${1:?usage: tools/check-privileged.sh BUILD_DIR}
+failed=0
+
+# PROGRAM BUDGET, then the folders that have a budget of their own: FOLDER=BUDGET
+budgets=(
+    "hermes-spawn 5000 box=2500"
+    "hermes-monitor 3000"
+)
+
+sources() # PROGRAM
+{
+    readelf --debug-dump=info --dwarf-depth=1 "$build/$1" 2>/dev/null |
+        grep -oE '(^|[^a-z])src/[a-z_0-9/]+\.c' | grep -oE 'src/.*' | sort -u
+}
+
+lines() # FILE...
+{
+    [ $# -eq 0 ] && echo 0 || cat "$@" | wc -l
+}
+
+compare() # NAME LINES BUDGET
+{
+    printf '%-24s %6d of %6d lines\n' "$1" "$2" "$3"
+    if [ "$2" -gt "$3" ]; then
+        echo "check-privileged: $1 has $(($2 - $3)) lines too many: move what needs no root, or is needed for a moment only, to another program"
+        failed=1
+    fi
+}
+
+for row in "${budgets[@]}"; do
+    read -r program budget folders <<<"$row"
+    if [ ! -x "$build/$program" ]; then
+        echo "check-privileged: $build/$program does not exist: run make build"
+        exit 2
+    fi
+    mapfile -t files < <(sources "$program" | grep -v '^src/base/')
+    if [ ${#files[@]} -eq 0 ]; then
+        echo "check-privileged: $build/$program has no debug information, so its files are not known: build it with -g and do not strip it"
+        exit 2
+    fi
+    for folder in $folders; do
+        mapfile -t own < <(printf '%s\n' "${files[@]}" | grep "^src/${folder%=*}/")
+        mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -v "^src/${folder%=*}/")
+        compare "$program, ${folder%=*}/" "$(lines "${own[@]}")" "${folder#*=}"
+    done
+    compare "$program" "$(lines "${files[@]}")" "$budget"
+done
+exit $failed

@@ -41,7 +41,8 @@ BEGIN {
     row("http", below)
     row("http/v1", "http " below)
     row("http/compat", "http " below)
-    row("monitor", "cgroup state store run lang json proto base")
+    row("monitor", "proto base")
+    row("prepare", "state store run lang json proto base")
     below = "judge run lang json proto base"
     row("cli", below)
     row("cli/session", "cli " below)
@@ -52,7 +53,7 @@ BEGIN {
     # privileges parse nothing.
     libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
     deny["base"] = libraries "|seccomp"
-    deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["warm"] = deny["bash"] = libraries
+    deny["monitor"] = deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["warm"] = deny["bash"] = libraries
 }
 function row(layer, others)
 {

@@ -15,6 +15,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -196,8 +197,9 @@ static int judge_all(struct judge_args *args)
 
 int cmd_judge(int argc, char **argv)
 {
-    struct judge_args args = {
-        .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
+    struct judge_args args = {.engine = {.min_level = LEVEL_STRONG,
+                                  .networks = NETWORKS_READY,
+                                  .state_dir = getenv("HERMES_STATE_DIR")}};
     limits_maxima(&args.engine.maxima);
     options_parse(&table, argc, argv, take_option, &args);
     if (!args.solution)

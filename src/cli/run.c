@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
@@ -534,7 +535,8 @@ static int run_all(struct run_args *args, struct err *err)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run_args args = {.engine = {.min_level = LEVEL_STRONG}};
+    struct run_args args = {
+        .engine = {.min_level = LEVEL_STRONG, .state_dir = getenv("HERMES_STATE_DIR")}};
     run_spec_init(&args.spec);
     limits_maxima(&args.engine.maxima);
     options_parse(&table, argc, argv, take_option, &args);

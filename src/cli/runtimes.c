@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct option_row options[] = {
@@ -98,7 +99,7 @@ int cmd_runtimes(int argc, char **argv)
     options_parse(&table, argc, argv, take_option, &json);
     if (runtime_load(&reg, NULL, &err) < 0)
         return cli_fail("runtimes", &err);
-    runtime_find_versions(&reg);
+    runtime_find_versions(&reg, getenv("HERMES_STATE_DIR"));
     if (json)
         print_json(&reg);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Commands that are separate programs in the same directory: `hermes serve` executes
- * hermes-monitor, `hermes session` executes hermes-session. */
+ * hermes-prepare, which becomes hermes-monitor; `hermes session` executes hermes-session. */
 
 #include "cli/cli.h"
 
@@ -27,7 +27,7 @@ static int become(const char *program, char **argv)
 
 int cmd_serve(int argc, char **argv)
 {
-    return become("hermes-monitor", argv);
+    return become("hermes-prepare", argv);
 }
 
 int cmd_session(int argc, char **argv)

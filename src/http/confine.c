@@ -7,14 +7,11 @@
 #include "http/confine.h"
 
 #include "base/cleanup.h"
-#include "base/str.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <linux/landlock.h>
-#include <pwd.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -42,51 +39,12 @@ static int fail(struct err *err, int error, const char *what)
     return err_set(err, ERR_INTERNAL, error, "%s: %s", what, strerror(error));
 }
 
-static int find_user(const char *name, uid_t *ret_uid, gid_t *ret_gid, struct err *err)
+int confine_identity(struct err *err)
 {
-    uint32_t number;
-    if (str_parse_u32(name, &number) == 0) {
-        *ret_uid = *ret_gid = number;
-        return number ? 0 : fail(err, EINVAL, "the server does not run as root");
-    }
-    const struct passwd *user = getpwnam(name);
-    if (!user || user->pw_uid == 0)
-        return err_set(err, ERR_INVALID, ENOENT, "user: there is no user `%s`", name);
-    *ret_uid = user->pw_uid;
-    *ret_gid = user->pw_gid;
-    return 0;
-}
-
-static int drop_capabilities(void)
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2] = {0};
-    for (int cap = 0; cap < 64; cap++)
-        /* Fails without CAP_SETPCAP; nothing is left to drop then. */
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-    return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
-}
-
-int confine_identity(const char *user, struct err *err)
-{
-    if (geteuid() == 0) {
-        uid_t uid;
-        gid_t gid;
-        int r = find_user(user, &uid, &gid, err);
-        if (r < 0)
-            return r;
-        for (int cap = 0; cap < 64; cap++)
-            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
-            setresuid(uid, uid, uid) < 0)
-            return fail(err, errno, "cannot change the user");
-        if (setresuid(-1, 0, -1) == 0)
-            return fail(err, EPERM, "the change of user did not hold");
-    }
-    int r = drop_capabilities();
+    int r = geteuid() == 0 ? -EPERM : process_drop(geteuid(), getegid());
     if (r < 0)
-        return fail(err, -r, "cannot drop capabilities");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return fail(err, -r, "the server must not run as root; run `hermes serve`");
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return fail(err, errno, "cannot give up privileges");
     return 0;
 }

@@ -7,9 +7,9 @@
 #include "base/err.h"
 #include "lang/runtime.h"
 
-/* As root: becomes this user (a name or a number) for good. Always: drops all capabilities and
- * sets no_new_privs. */
-int confine_identity(const char *user, struct err *err);
+/* Refuses to go on as root: the monitor starts the server as its own user. Drops all
+ * capabilities, sets no_new_privs, and lets no process of the same user look inside. */
+int confine_identity(struct err *err);
 
 /* Restricts files with Landlock: state_dir for reading and writing, the runtimes for reading,
  * nothing else, and no TCP connections. Restricts system calls to a list without exec, ptrace,

@@ -4,6 +4,7 @@
  * its sockets and settings there, gives up every right it does not need, and serves until it
  * gets a signal or the monitor is gone. */
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "http/confine.h"
@@ -65,31 +66,46 @@ static int read_settings(struct state *s, const struct hello *hello, struct err 
     return r;
 }
 
-/* The order matters. First what needs root's view of the file system, then the change of user,
- * then the files that belong to that user. No thread may exist before confine_rest(). */
+/* hermes-prepare has found the languages. This user may be unable to read their directories. */
+static int read_runtimes(struct state *s, const struct hello *hello, struct err *err)
+{
+    cleanup_buf struct buf packed;
+    buf_init(&packed, HANDOVER_MAX_TEXT);
+    int r = handover_read_text(hello->fds[HELLO_RUNTIMES], &packed);
+    return r < 0 ? err_set(err, ERR_INTERNAL, -r, "cannot read the languages")
+                 : runtime_unpack(&packed, &s->runtimes, err);
+}
+
+/* The state directory belongs to root; the server has a directory in it. */
+static void enter_own_dir(struct config *config)
+{
+    char *own = xasprintf("%s/server", config->state_dir);
+    free(config->state_dir);
+    config->state_dir = own;
+}
+
+/* No thread may exist before confine_rest(). */
 static int prepare(struct state *s, struct hello *hello, struct err *err)
 {
     cleanup_buf struct buf table;
     buf_init(&table, HANDOVER_MAX_TEXT);
     int r = read_settings(s, hello, err);
     if (r == 0)
-        r = runtime_load(&s->runtimes, NULL, err);
-    if (r == 0)
-        r = runtime_load_sdk(&s->runtimes, err);
+        r = read_runtimes(s, hello, err);
     if (r == 0 && (r = handover_read_text(hello->fds[HELLO_TABLE], &table)) < 0)
         (void)err_set(err, ERR_INTERNAL, -r, "cannot read the engine's table");
     if (r == 0)
-        r = confine_identity(s->config.user, err);
+        r = confine_identity(err);
     if (r < 0)
         return r;
-    if (setenv("HERMES_STATE_DIR", s->config.state_dir, 1) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot prepare");
-    struct engine_options options = {
-        .maxima = s->config.maxima, .source_count = s->config.mounts.count};
-    if ((r = cache_settings_read(&options.cache, err)) < 0 ||
-        (r = confine_rest(s->config.state_dir, &s->runtimes, err)) < 0 ||
-        (r = engine_attach(
-             &s->engine, &options, &s->runtimes, hello->fds[HELLO_CONTROL], &table, err)) < 0)
+    enter_own_dir(&s->config);
+    struct engine_options options = {.runtimes = &s->runtimes,
+        .state_dir = s->config.state_dir,
+        .maxima = s->config.maxima,
+        .source_count = s->config.mounts.count,
+        .cache = {.max_bytes = s->config.cache_mb << 20, .shared = s->config.cache_shared}};
+    if ((r = confine_rest(s->config.state_dir, &s->runtimes, err)) < 0 ||
+        (r = engine_attach(&s->engine, &options, hello->fds[HELLO_CONTROL], &table, err)) < 0)
         return r;
     return service_open(s, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Keeps one directory per root tree under $HERMES_STATE_DIR/roots. Its name is NAME-KEY, where
+/* Keeps one directory per root tree under STATE_DIR/roots. Its name is NAME-KEY, where
  * KEY is a hash of everything the result depends on. So a directory never changes once it has
  * its name, and a new one appears when the host's packages change. A builder uses a temporary
  * name and renames; the loser of that race uses the winner's directory.
@@ -20,6 +20,7 @@
 #include "lang/hostpath.h"
 #include "lang/rootfs_build.h"
 #include "lang/rootfs_skeleton.h"
+#include "lang/state_dir.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -103,54 +104,6 @@ void root_entries_done(struct root_entries *entries)
     root_entries_init(entries);
 }
 
-static char *state_path(void)
-{
-    const char *named = getenv("HERMES_STATE_DIR");
-    const char *xdg = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-
-    if (named != NULL && named[0] != '\0')
-        return xstrdup(named);
-    if (geteuid() == 0)
-        return xstrdup("/var/lib/hermes");
-    if (xdg != NULL && xdg[0] == '/')
-        return xasprintf("%s/hermes", xdg);
-    return home != NULL && home[0] == '/' ? xasprintf("%s/.local/state/hermes", home) : NULL;
-}
-
-int root_state_dir(char **ret_path, struct err *err)
-{
-    cleanup_free char *path = state_path();
-
-    if (path == NULL)
-        return err_set(err, ERR_UNAVAILABLE, ENOENT,
-            "there is no HOME for the state directory; set HERMES_STATE_DIR");
-    cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        /* Parents get the usual mode; the directory itself is for its owner only. */
-        int r = fs_mkdirs(AT_FDCWD, path, 0755);
-        if (r == 0 && chmod(path, 0700) < 0)
-            r = -errno;
-        if (r == 0)
-            fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        else
-            errno = -r;
-    }
-    struct stat st;
-    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 022) != 0))
-        return err_set(err, ERR_UNAVAILABLE, EPERM,
-            "the state directory %s must belong to you and be writable by nobody else (chown, "
-            "chmod 700), since what it holds is believed; or set HERMES_STATE_DIR",
-            path);
-    char *real = fd >= 0 ? realpath(path, NULL) : NULL;
-    if (real == NULL)
-        return err_set(err, ERR_UNAVAILABLE, errno,
-            "cannot use the state directory %s: %s; set HERMES_STATE_DIR", path,
-            strerror(errno));
-    *ret_path = real;
-    return take_fd(&fd);
-}
-
 /* The state of one call of root_describe(). */
 struct root_job {
     const struct root_spec *spec;
@@ -196,7 +149,7 @@ static void make_key(struct root_job *job)
         job->name, (uint64_t)(hash >> 64), (uint64_t)hash);
 }
 
-static int open_job(struct root_job *job, struct err *err)
+static int open_job(struct root_job *job, const char *state_dir, struct err *err)
 {
     cleanup_free char *main_dir = runtime_main_dir();
 
@@ -208,7 +161,7 @@ static int open_job(struct root_job *job, struct err *err)
     int r = fs_read_file(AT_FDCWD, job->base_path, &job->base);
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "%s: %s", job->base_path, strerror(-r));
-    cleanup_close int state_fd = root_state_dir(&job->state, err);
+    cleanup_close int state_fd = state_dir_open(state_dir, &job->state, err);
     if (state_fd < 0)
         return state_fd;
     if (mkdirat(state_fd, "roots", 0700) < 0 && errno != EEXIST)
@@ -402,14 +355,14 @@ static int add_execs(struct root_entries *entries, const struct strv *execs, str
                  : 0;
 }
 
-int root_describe(
-    const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err)
+int root_describe(const struct root_spec *spec, const char *name, const char *state_dir,
+    struct root_entries *ret, struct err *err)
 {
     bool is_base = spec->path_count == 0 && spec->tools.count == 0;
     const char *kind = spec->whole_host ? "host" : is_base ? "base" : name;
     CLEANUP(root_job_done)
     struct root_job job = {.spec = spec, .name = kind, .roots_fd = -EBADF};
-    int r = open_job(&job, err);
+    int r = open_job(&job, state_dir, err);
 
     if (r < 0)
         return r;

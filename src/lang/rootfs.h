@@ -4,7 +4,7 @@
 /* The root tree of a box. Its /usr/bin holds links (or copies, where links are not possible) of
  * the listed programs only, so a box never sees the host's /usr/bin with its set-uid programs.
  * Libraries and language directories are bound read-only; /etc is generated. The result is kept
- * in $HERMES_STATE_DIR/roots. runtimes/base.json lists what every box has. */
+ * in STATE_DIR/roots. runtimes/base.json lists what every box has. */
 
 #include "base/err.h"
 #include "lang/runtime.h"
@@ -22,13 +22,9 @@ struct root_entries {
 void root_entries_init(struct root_entries *entries);
 void root_entries_done(struct root_entries *entries);
 
-/* Opens $HERMES_STATE_DIR, else /var/lib/hermes as root, else $XDG_STATE_HOME/hermes or
- * ~/.local/state/hermes. Creates it with mode 0700 if missing. Returns a descriptor and the
- * path. */
-int root_state_dir(char **ret_path, struct err *err);
-
 /* Returns the entries for SPAWN_ROOT. Builds the directory or reuses it. Concurrent builders
  * and kill -9 do no harm: the directory is made under a temporary name and renamed into place.
- * `name` is a short word for the directory's name, such as "c-compile". */
-int root_describe(
-    const struct root_spec *spec, const char *name, struct root_entries *ret, struct err *err);
+ * `name` is a short word for the directory's name, such as "c-compile";
+ * state_dir is the `named` of state_dir_open(). */
+int root_describe(const struct root_spec *spec, const char *name, const char *state_dir,
+    struct root_entries *ret, struct err *err);

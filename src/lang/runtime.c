@@ -152,7 +152,7 @@ static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, c
             err, ERR_INVALID, -r, "%s/runtime.json: cannot be read: %s", full, strerror(-r));
     if (!may_match(&text, wanted))
         return 0;
-    if ((r = runtime_file_read(full, text.data, text.len, &rt, err)) < 0)
+    if ((r = runtime_file_read(full, text.data, text.len, NULL, &rt, err)) < 0)
         return r;
     if (!matches(&rt, wanted)) {
         runtime_done(&rt);
@@ -162,6 +162,9 @@ static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, c
         runtime_done(&rt);
         return r;
     }
+    if (wanted->word == NULL)
+        runtime_check_parts(&rt);
+    rt.text = buf_take(&text, &rt.text_len);
     reg->items = xreallocarray(reg->items, reg->count + 1, sizeof(*reg->items));
     reg->items[reg->count++] = rt;
     return 0;

@@ -5,6 +5,7 @@
  * loads and checks the registry and finds the toolchain on this host. run/plan.c turns a
  * run_spec into the argument lists of its stages. */
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/strv.h"
 #include "lang/files.h"
@@ -80,11 +81,15 @@ struct runtime {
     char *package; /* the package to install when the toolchain is missing */
     bool available;
     char *missing; /* why the runtime is not available and which package to install, or NULL */
-    char *version; /* NULL until runtime_find_versions() or engine_attach() sets it */
+    char *version; /* NULL until runtime_find_versions() sets it, or unknown */
     bool compiled;
     char *home;               /* directory of the toolchain found on the host, or NULL */
     char *home_box;           /* the path of home in the box */
+    uint32_t candidate;       /* index in `toolchain` of the toolchain found on the host */
     struct strv version_argv; /* command that prints the version, run on the host */
+    char *version_of;  /* the program whose version that is, where it is not the language's own,
+                          or NULL */
+    struct strv parts; /* patterns of files that a whole installation has */
     enum runtime_prepare prepare;
     struct strv sdk_names; /* files of the directory runtimes/NAME/sdk */
     struct run_files sdk;  /* the same with contents, after runtime_load_sdk() */
@@ -94,7 +99,9 @@ struct runtime {
     struct root_spec run_root;
     struct run_limits limits; /* 0 where runtime.json names no limit */
     struct run_limits compile_limits;
-    char *dir;          /* runtimes/NAME on the host */
+    char *dir;  /* runtimes/NAME on the host */
+    char *text; /* of runtime.json */
+    size_t text_len;
     uint8_t digest[32]; /* SHA-256 of runtime.json; compiled languages only */
 };
 
@@ -105,8 +112,9 @@ struct runtime_registry {
 
 /* Loads every runtime.json, sorted by name. With `only` (a name, an alias, or a file name whose
  * extension decides) loads just that one; an unknown language is ERR_INVALID on the field
- * "language". Every problem names file and field.
- * The directory is $HERMES_RUNTIMES, else one beside the program (../runtimes,
+ * "language". Every problem names file and field. Without `only`, a language that is only
+ * partly installed becomes unavailable, and `missing` says what to install. The directory is
+ * $HERMES_RUNTIMES, else one beside the program (../runtimes,
  * ../../../runtimes in the build tree, ../share/hermes/runtimes), else
  * /usr/share/hermes/runtimes. RUNTIME_DIR adds more (a list separated by colons). */
 int runtime_load(struct runtime_registry *ret, const char *only, struct err *err);
@@ -123,6 +131,14 @@ char *runtime_main_dir(void);
 /* Finds a runtime by name or alias; NULL when unknown. */
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name);
 
-/* Fills in `version` of every available runtime. Runs all version commands on this host, at the
- * same time. Results are kept in the state directory until the program's file changes. */
-void runtime_find_versions(struct runtime_registry *reg);
+/* Fills in `version` of every available runtime. Runs all version commands on this host at the
+ * same time, never as root: root runs them as a user without any files (docs/security.md).
+ * Results are kept in the state directory (the `named` of state_dir_open()) until the program's
+ * file changes. */
+void runtime_find_versions(struct runtime_registry *reg, const char *state_dir);
+
+/* Writes the registry for a process that must not, or cannot, look at the host: what the files
+ * say, what was found on the host, and the sdk files. runtime_unpack() makes the same registry
+ * from it; -EPROTO when the bytes come from another build. */
+int runtime_pack(const struct runtime_registry *reg, struct buf *to);
+int runtime_unpack(const struct buf *from, struct runtime_registry *ret, struct err *err);

@@ -61,6 +61,8 @@ void runtime_done(struct runtime *rt)
     free(rt->home);
     free(rt->home_box);
     strv_done(&rt->version_argv);
+    free(rt->version_of);
+    strv_done(&rt->parts);
     strv_done(&rt->sdk_names);
     run_files_done(&rt->sdk);
     stage_def_done(&rt->compile);
@@ -68,6 +70,7 @@ void runtime_done(struct runtime *rt)
     root_spec_done(&rt->compile_root);
     root_spec_done(&rt->run_root);
     free(rt->dir);
+    free(rt->text);
     *rt = (struct runtime){0};
 }
 
@@ -79,6 +82,49 @@ static const char *missing_file(const struct strv *requires)
         return requires->items[i];
     }
     return NULL;
+}
+
+static void lack(struct runtime *rt, const char *what)
+{
+    rt->available = false;
+    free(rt->missing);
+    rt->missing = xasprintf(
+        "%s is only partly installed: %s is missing; install %s", rt->name, what, rt->package);
+}
+
+static const char *missing_pattern(const char *pattern)
+{
+    CLEANUP(strv_done) struct strv matches = {0};
+
+    hostpath_glob(pattern, &matches);
+    return matches.count == 0 ? pattern : NULL;
+}
+
+static const char *missing_path(const struct root_spec *root)
+{
+    const char *missing = NULL;
+
+    for (size_t i = 0; missing == NULL && i < root->path_count; i++) {
+        if (!root->paths[i].optional)
+            missing = missing_pattern(root->paths[i].host);
+    }
+    return missing;
+}
+
+void runtime_check_parts(struct runtime *rt)
+{
+    const char *missing = NULL;
+
+    if (!rt->available)
+        return;
+    for (size_t i = 0; missing == NULL && i < rt->parts.count; i++)
+        missing = missing_pattern(rt->parts.items[i]);
+    if (missing == NULL)
+        missing = missing_path(&rt->compile_root);
+    if (missing == NULL)
+        missing = missing_path(&rt->run_root);
+    if (missing != NULL)
+        lack(rt, missing);
 }
 
 /* Returns the first directory that matches the pattern and contains the program. */
@@ -99,10 +145,11 @@ static char *find_home(const char *pattern, const char *program)
     return NULL;
 }
 
-/* Tries one candidate. On success the runtime gets its home, and the candidate's tools, paths
- * and variables go into the stage that uses the toolchain. Templates are checked with that
- * stage's. Returns 1 when the toolchain exists, 0 when not. */
-static int try_candidate(struct json_at at, struct runtime *rt)
+/* Tries one candidate, at `given` if another process found it there. On success the runtime
+ * gets its home, and the candidate's tools, paths and variables go into the stage that uses the
+ * toolchain. Templates are checked with that stage's. Returns 1 when the toolchain exists, 0
+ * when not. */
+static int try_candidate(struct json_at at, const char *given, struct runtime *rt)
 {
     static const char *const keys[] = {
         "home", "program", "box", "requires", "paths", "tools", "env", NULL};
@@ -118,8 +165,11 @@ static int try_candidate(struct json_at at, struct runtime *rt)
         (r = json_at_string(at, "box", false, &box)) < 0 ||
         (r = json_at_strv(at, "requires", &requires)) < 0)
         return r;
-    cleanup_free char *home = find_home(pattern, program);
-    if (home == NULL || missing_file(&requires) != NULL)
+    cleanup_free char *home = given != NULL ? xstrdup(given) : find_home(pattern, program);
+    const char *lacking = given != NULL ? NULL : missing_file(&requires);
+    if (home != NULL && lacking != NULL)
+        lack(rt, lacking);
+    if (home == NULL || lacking != NULL)
         return 0;
     rt->home_box = box != NULL ? take_ptr(box) : xstrdup(home);
     rt->home = take_ptr(home);
@@ -130,7 +180,8 @@ static int try_candidate(struct json_at at, struct runtime *rt)
     return 1;
 }
 
-static int find_toolchain(struct json_at at, struct runtime *rt)
+static int find_toolchain(
+    struct json_at at, const struct runtime_found *found, struct runtime *rt)
 {
     json_t *list = json_object_get(at.object, "toolchain");
     json_t *item;
@@ -148,15 +199,20 @@ static int find_toolchain(struct json_at at, struct runtime *rt)
         (void)snprintf(name, sizeof(name), "toolchain[%zu]", i);
         if (!json_is_object(item))
             return json_file_problem(at.file, name, "must be an object");
-        int r = try_candidate(candidate, rt);
+        if (found != NULL && (!found->available || found->candidate != i))
+            continue;
+        int r = try_candidate(candidate, found != NULL ? found->home : NULL, rt);
         if (r < 0)
             return r;
         if (r > 0) {
             rt->available = true;
+            rt->candidate = (uint32_t)i;
+            free(rt->missing);
+            rt->missing = NULL;
             return 0;
         }
     }
-    if (!rt->available)
+    if (!rt->available && rt->missing == NULL)
         rt->missing = xasprintf("%s is not installed; install %s", rt->name, rt->package);
     return 0;
 }
@@ -322,6 +378,8 @@ static int read_names(struct json_at at, struct runtime *rt)
         (r = json_at_string(at, "main_file", true, &rt->main_file)) < 0 ||
         (r = json_at_string(at, "package", true, &rt->package)) < 0 ||
         (r = json_at_strv(at, "version", &rt->version_argv)) < 0 ||
+        (r = json_at_string(at, "version_of", false, &rt->version_of)) < 0 ||
+        (r = json_at_strv(at, "parts", &rt->parts)) < 0 ||
         (r = read_prepare(at, &rt->prepare)) < 0 ||
         (r = json_at_strv(at, "sdk", &rt->sdk_names)) < 0 ||
         (r = json_at_limits(at, "limits", &rt->limits)) < 0 ||
@@ -341,11 +399,11 @@ static int read_names(struct json_at at, struct runtime *rt)
     return 0;
 }
 
-static int read_all(struct json_at at, struct runtime *rt)
+static int read_all(struct json_at at, const struct runtime_found *found, struct runtime *rt)
 {
     static const char *const keys[] = {"name", "aliases", "extensions", "main_file", "package",
-        "version", "toolchain", "prepare", "sdk", "limits", "compile_limits", "compile", "run",
-        NULL};
+        "version", "version_of", "parts", "toolchain", "prepare", "sdk", "limits",
+        "compile_limits", "compile", "run", NULL};
     char compile_name[96], run_name[96];
     struct json_at compile, run;
     int r;
@@ -355,7 +413,7 @@ static int read_all(struct json_at at, struct runtime *rt)
         (r = json_at_object(at, "run", run_name, &run)) < 0)
         return r;
     rt->compiled = compile.object != NULL;
-    if ((r = find_toolchain(at, rt)) < 0)
+    if ((r = find_toolchain(at, found, rt)) < 0)
         return r;
     if (run.object == NULL)
         return json_file_problem(at.file, "run", "is missing");
@@ -364,8 +422,8 @@ static int read_all(struct json_at at, struct runtime *rt)
     return read_stage(run, rt, &rt->run, &rt->run_root);
 }
 
-int runtime_file_read(
-    const char *dir, const char *text, size_t len, struct runtime *ret, struct err *err)
+int runtime_file_read(const char *dir, const char *text, size_t len,
+    const struct runtime_found *found, struct runtime *ret, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/runtime.json", dir);
     struct json_file file;
@@ -373,7 +431,8 @@ int runtime_file_read(
     int r = json_file_parse(&file, path, text, len, err);
 
     if (r == 0) {
-        r = read_all((struct json_at){.file = &file, .object = file.root, .name = ""}, &rt);
+        r = read_all(
+            (struct json_at){.file = &file, .object = file.root, .name = ""}, found, &rt);
         json_file_done(&file);
     }
     if (r < 0) {

@@ -2,9 +2,10 @@
 
 /* Versions of the toolchains, for `hermes runtimes` and GET /v1/runtimes. The commands come
  * from the operator (runtime.json). They run on the host, without a shell and with a fixed
- * small environment, all at once, because R alone takes a quarter of a second. Results are kept
- * in the state directory together with the program's inode, size and time, and are renewed when
- * one of these changes. */
+ * small environment, all at once, because R alone takes a quarter of a second. Root does not
+ * run them as root: a toolchain may lie in somebody's home directory. Results are kept in the
+ * state directory together with the program's inode, size and time, and are renewed when one of
+ * these changes. */
 
 #include "lang/runtime.h"
 
@@ -14,8 +15,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/id.h"
+#include "base/process.h"
 #include "base/str.h"
-#include "lang/rootfs.h"
+#include "lang/state_dir.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -23,20 +25,31 @@
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { VERSION_TIMEOUT_MS = 10000, VERSION_TEXT_MAX = 4096, CACHE_MAX = 256 * 1024 };
+enum {
+    VERSION_TIMEOUT_MS = 10000,
+    VERSION_CPU_S = 10,
+    VERSION_TEXT_MAX = 4096, /* bytes of an answer */
+    VERSION_FILES_MAX = 256, /* open descriptors */
+    CACHE_MAX = 256 * 1024,  /* bytes of versions.json */
+    NOT_EXECUTED = 127,
+    /* The user that commands of root run as. Distributions leave this id free, and the server's
+     * own is another one, so the commands can read no file of Hermes. */
+    VERSION_ID = 65533,
+};
 
 /* One running command. */
 struct query {
     struct runtime *rt;
-    char identity[96]; /* inode, size and time of the program's file */
+    char identity[128]; /* inode, size and time of the program's file; version_of */
     struct strv argv;
     struct buf text;
     pid_t pid;
@@ -66,30 +79,59 @@ static int make_argv(struct query *q)
     }
     if (q->argv.count == 0 || stat(q->argv.items[0], &st) < 0)
         return -ENOENT;
-    (void)snprintf(q->identity, sizeof(q->identity), "%ju %ju %jd.%09ld", (uintmax_t)st.st_ino,
-        (uintmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    (void)snprintf(q->identity, sizeof(q->identity), "%ju %ju %jd.%09ld%.32s",
+        (uintmax_t)st.st_ino, (uintmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec,
+        st.st_mtim.tv_nsec, q->rt->version_of != NULL ? q->rt->version_of : "");
     return 0;
+}
+
+static void limit(int resource, rlim_t value)
+{
+    (void)setrlimit(resource, &(struct rlimit){value, value});
+}
+
+/* Runs in the child. The home directory of the toolchain is the working directory: the new user
+ * may not be allowed to walk the path to it (~/.rustup of root), and finds the program and its
+ * libraries from there. */
+static void become_command(const struct query *q, int output)
+{
+    /* HOME is not a missing directory: go would create one for its counters. */
+    static char *const env[] = {(char *)"LD_LIBRARY_PATH=lib", (char *)"PATH=/usr/bin:/bin",
+        (char *)"HOME=/dev/null", (char *)"LANG=C.UTF-8", (char *)"DENO_NO_UPDATE_CHECK=1",
+        (char *)"NO_COLOR=1", NULL};
+    const char *home = q->rt->home;
+    const char *program = q->argv.items[0];
+    bool is_own = home != NULL && !str_eq(home, "/usr") && str_has_prefix(program, home);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    process_reset_signals();
+    if (setpgid(0, 0) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 ||
+        dup2(output, 2) < 0 || chdir(is_own ? home : "/") < 0 ||
+        syscall(SYS_close_range, 3, ~0U, 0) < 0)
+        return;
+    limit(RLIMIT_CPU, VERSION_CPU_S);
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_FSIZE, 0);
+    limit(RLIMIT_NOFILE, VERSION_FILES_MAX);
+    if (process_drop(VERSION_ID, VERSION_ID) < 0)
+        return;
+    (void)execve(
+        is_own ? program + strlen(home) + 1 : program, q->argv.items, is_own ? env : env + 1);
 }
 
 static void start(struct query *q)
 {
-    /* HOME is not a missing directory: go would create one for its counters. */
-    static char *const env[] = {(char *)"PATH=/usr/bin:/bin", (char *)"HOME=/dev/null",
-        (char *)"LANG=C.UTF-8", (char *)"DENO_NO_UPDATE_CHECK=1", (char *)"NO_COLOR=1", NULL};
-    posix_spawn_file_actions_t actions;
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    (void)posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    if (posix_spawn(&q->pid, q->argv.items[0], &actions, NULL, q->argv.items, env) == 0)
+    q->pid = fork();
+    if (q->pid == 0) {
+        become_command(q, ends[1]);
+        _exit(NOT_EXECUTED);
+    }
+    if (q->pid > 0)
         q->fd = take_fd(&ends[0]);
-    else
-        q->pid = 0;
-    (void)posix_spawn_file_actions_destroy(&actions);
     close_fd(&ends[0]);
     close_fd(&ends[1]);
 }
@@ -144,11 +186,15 @@ static void end(struct query *q, json_t *cache)
 
     if (q->pid <= 0)
         return;
-    if (q->fd >= 0)
-        (void)kill(q->pid, SIGKILL);
+    (void)kill(-q->pid, SIGKILL); /* also what the command left behind */
+    (void)kill(q->pid, SIGKILL);
     while (waitpid(q->pid, &status, 0) < 0 && errno == EINTR)
         continue;
-    q->rt->version = find_number(q->text.data);
+    cleanup_free char *number = find_number(q->text.data);
+    if (number != NULL)
+        q->rt->version = q->rt->version_of != NULL
+                             ? xasprintf("%s %s", q->rt->version_of, number)
+                             : take_ptr(number);
     if (q->rt->version != NULL)
         (void)json_object_set_new(cache, q->argv.items[0],
             json_pack("{s:s, s:s}", "file", q->identity, "version", q->rt->version));
@@ -198,10 +244,10 @@ static bool known(struct query *q, json_t *cache)
     return true;
 }
 
-void runtime_find_versions(struct runtime_registry *reg)
+void runtime_find_versions(struct runtime_registry *reg, const char *state_dir)
 {
     cleanup_free char *state = NULL;
-    cleanup_close int state_fd = root_state_dir(&state, NULL);
+    cleanup_close int state_fd = state_dir_open(state_dir, &state, NULL);
     json_t *cache = load_cache(state_fd);
     struct query *queries = xcalloc(reg->count, sizeof(*queries));
     size_t asked = 0;

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* hermes-monitor runs as root, or as the user who starts it. It reads settings and keys, opens
- * the listening sockets, starts the spawner and the server, and restarts either when it dies.
- */
+/* hermes-monitor runs as root, or as the user who starts it, as long as the server. It starts
+ * the spawner, hermes-prepare and the server, and restarts them when they die. It parses
+ * nothing but a fixed struct: hermes-prepare reads settings, keys and languages, and hands over
+ * the results as descriptors. */
 
-#include "base/err.h"
-#include "run/engine.h"
-#include "state/config.h"
-#include "state/keys.h"
+#include "proto/handover.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { MONITOR_MAX_LISTEN = 32, MEMORY_GROUP_NAME = 48 };
+enum { MEMORY_GROUP_NAME = 48 };
 
 /* The control group that limits the server's memory. */
 struct memory_group {
@@ -23,30 +21,21 @@ struct memory_group {
 };
 
 struct monitor {
-    struct config config; /* what the server will get */
-    struct keys keys;
-    struct runtime_registry runtimes;
-    struct engine *engine;
-    struct engine_options engine_options;
-    struct buf table; /* the engine table that the server has */
-    int listen_fds[MONITOR_MAX_LISTEN];
-    unsigned listen_count;
-    char *unix_path;  /* socket file to remove at the end; NULL for none */
-    char *server_dir; /* directory that the server may write to */
-    int lock_fd;
+    struct handover_plan plan;
+    int fds[FDPASS_MAX]; /* PLAN_*; the listening sockets last */
+    unsigned fd_count;
     struct memory_group memory_group;
-    uid_t uid; /* user and group of the server */
-    gid_t gid;
 };
 
-/* listen.c: opens the addresses of the settings, or takes the sockets of the service manager.
- */
-int listen_open(struct monitor *m, struct err *err);
-void listen_close(struct monitor *m);
-
-/* Adds a problem for every invalid address, and for every address that is not loopback when
- * there is no key. */
-void listen_check(const struct monitor *m, struct strv *problems);
+/* child.c: starts a program of the monitor's directory, with a socket at HANDOVER_FD. */
+struct child {
+    const char *program;
+    const char *argument; /* or NULL */
+    bool no_environment;
+    bool is_server; /* runs as the user of the plan, in the memory group */
+};
+/* Returns the pid, or negative errno. *ret_socket is our end of the socket. */
+pid_t child_start(const struct monitor *m, const struct child *child, int *ret_socket);
 
 /* memory_group.c: makes the control group, or logs why there is none. On cgroup v2 the spawner
  * must have started before: it prepares the group above. */
@@ -57,5 +46,8 @@ void memory_group_close(struct memory_group *g);     /* no process may be in it 
 /* notify.c: sends a state such as "READY=1" to the service manager, if there is one. */
 void notify_send(const char *state);
 
-/* supervise.c: starts both programs and watches them until SIGTERM. Returns the exit status. */
+/* supervise.c: starts the programs and watches them until SIGTERM. Returns the exit status. */
 int supervise(struct monitor *m);
+
+/* main.c: closes the listening sockets, and removes the socket file. */
+void stop_listening(struct monitor *m);

@@ -1,33 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starting the two programs, and starting either again. The spawner's table is registered and
- * sealed before the server exists; a new spawner gets the same table, and the server learns its
- * control socket. A new server gets a new spawner: no box of the old server's goes on. One
- * poll() covers signals, the server's socket and the next restart. */
+/* Starting the programs, and starting them again. A new spawner comes with a hermes-prepare
+ * that fills and seals its table. The server learns the spawner's control socket only after
+ * hermes-prepare has reported the seal. If the table differs from the one that the server has,
+ * the server is restarted. A new server gets a new spawner: no box of the old server's goes on.
+ * One poll() covers signals, the two sockets and the next restart. */
 
 #include "monitor/monitor.h"
 
-#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/log.h"
-#include "base/str.h"
-#include "proto/handover.h"
+#include "base/process.h"
+#include "proto/spawn.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum {
     /* A program that dies is restarted after BACKOFF_MIN_MS. The wait doubles with each death
@@ -35,8 +30,10 @@ enum {
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 10000,
     STABLE_MS = 30000,
-    STOP_EXTRA_MS = 10000, /* beyond the grace period, before SIGKILL */
-    KILL_AGAIN_MS = 1000
+    STOP_EXTRA_MS = 10000,   /* beyond the grace period, before SIGKILL */
+    SPAWNER_STOP_MS = 10000, /* for the spawner to end its boxes, before SIGKILL */
+    KILL_AGAIN_MS = 1000,
+    EXIT_FAILED = 125,
 };
 
 /* When a program that died may be restarted. */
@@ -46,17 +43,31 @@ struct backoff {
     uint64_t due_ms; /* 0: it is running */
 };
 
+/* The spawner, and the hermes-prepare that fills its table. */
+struct spawner {
+    pid_t pid;                  /* -1: there is none */
+    int control;                /* its control socket */
+    bool is_sealed;             /* the control socket may go to a server */
+    pid_t preparing;            /* hermes-prepare; -1: there is none */
+    int channel;                /* to hermes-prepare */
+    int locks[SPAWN_MAX_ROOTS]; /* on the root trees, as long as the spawner lives */
+    unsigned lock_count;
+    struct backoff backoff;
+};
+
 struct supervisor {
     struct monitor *monitor;
     int signal_fd;
-    int channel; /* handover socket to the server; -1 without one */
+    struct spawner spawner;
+    int sealed[SEALED_COUNT]; /* the runtimes and the table that the server has; -1: none yet */
+    int channel;              /* to the server; -1 without one */
     pid_t server;
     bool is_ready;  /* this server has sent HANDOVER_READY */
     bool was_ready; /* an earlier server did */
     bool is_stopping;
     uint64_t kill_ms; /* when a server that does not stop gets SIGKILL */
     int status;       /* exit status of the monitor */
-    struct backoff server_backoff, spawner_backoff;
+    struct backoff server_backoff;
 };
 
 static void backoff_began(struct backoff *b)
@@ -75,128 +86,160 @@ static void backoff_died(struct backoff *b)
     b->due_ms = now + b->wait_ms;
 }
 
-/* Starts a spawner, registers and seals its table. *ret_changed says whether the table differs
- * from the one that the server has. */
-static int start_spawner(struct supervisor *s, bool *ret_changed)
+static void close_all(int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        close_fd(&fds[i]);
+}
+
+/* Forgets a hermes-prepare. One that is still at work is killed: what it works for is gone. */
+static void end_preparing(struct spawner *p)
+{
+    if (p->preparing > 0) {
+        (void)kill(p->preparing, SIGKILL);
+        process_await(p->preparing, SPAWNER_STOP_MS);
+    }
+    p->preparing = -1;
+    close_fd(&p->channel);
+}
+
+/* Forgets a spawner that has ended. */
+static void leave_spawner(struct spawner *p)
+{
+    end_preparing(p);
+    close_fd(&p->control);
+    close_all(p->locks, p->lock_count);
+    p->lock_count = 0;
+    p->pid = -1;
+    p->is_sealed = false;
+}
+
+/* Ends the spawner and all its boxes. The server may have a copy of our end of the socket,
+ * hence shutdown(). */
+static void stop_spawner(struct spawner *p)
+{
+    if (p->pid > 0) {
+        (void)shutdown(p->control, SHUT_RDWR);
+        process_await(p->pid, SPAWNER_STOP_MS);
+    }
+    leave_spawner(p);
+}
+
+/* Sends hermes-prepare what it works on. */
+static int send_spawned(const struct supervisor *s)
+{
+    int fds[SPAWNED_WITH_OLD] = {[SPAWNED_SETTINGS] = s->monitor->fds[PLAN_SETTINGS],
+        [SPAWNED_CONTROL] = s->spawner.control,
+        [OLD_RUNTIMES] = s->sealed[SEALED_RUNTIMES],
+        [OLD_TABLE] = s->sealed[SEALED_TABLE]};
+    return handover_send(s->spawner.channel, HANDOVER_SPAWNED, fds,
+        s->sealed[SEALED_TABLE] < 0 ? SPAWNED_COUNT : SPAWNED_WITH_OLD);
+}
+
+static void start_spawner(struct supervisor *s)
+{
+    static const struct child spawn = {.program = "hermes-spawn", .no_environment = true};
+    static const struct child prepare = {.program = "hermes-prepare", .argument = "table"};
+    struct spawner *p = &s->spawner;
+    int r = p->pid = child_start(s->monitor, &spawn, &p->control);
+    if (r > 0)
+        r = p->preparing = child_start(s->monitor, &prepare, &p->channel);
+    if (r > 0)
+        r = send_spawned(s);
+    if (r < 0) {
+        log_event(LOG_ERROR, "cannot start the spawner", "reason", strerror(-r), (char *)NULL);
+        stop_spawner(p);
+        backoff_died(&p->backoff);
+        return;
+    }
+    backoff_began(&p->backoff);
+}
+
+/* hermes-prepare has ended without a sealed table. At the first start a second attempt would
+ * not help. */
+static void on_prepare_failed(struct supervisor *s)
+{
+    log_event(LOG_ERROR,
+        "hermes-prepare could not set up the languages; the lines above say why: correct that, "
+        "or run `hermes doctor`",
+        (char *)NULL);
+    stop_spawner(&s->spawner);
+    backoff_died(&s->spawner.backoff);
+    if (s->sealed[SEALED_TABLE] < 0) {
+        s->status = EXIT_FAILED;
+        s->is_stopping = true;
+    }
+}
+
+static void on_sealed(struct supervisor *s, const int *fds, bool is_new)
 {
     struct monitor *m = s->monitor;
-    struct err err = {0};
-    cleanup_buf struct buf table;
-    buf_init(&table, HANDOVER_MAX_TEXT);
-    int r = engine_open(&m->engine, &m->engine_options, &err);
-    if (r == 0 && (r = engine_write_table(m->engine, &table)) < 0)
-        (void)err_set(&err, ERR_INTERNAL, -r, "the table of roots is too large");
-    if (r < 0) {
-        log_event(LOG_ERROR, "cannot start the spawner", "reason", err.message, (char *)NULL);
-        engine_close(m->engine);
-        m->engine = NULL;
-        backoff_died(&s->spawner_backoff);
-        return r;
+    bool is_first = s->sealed[SEALED_TABLE] < 0;
+    s->spawner.is_sealed = true;
+    if (is_new) {
+        close_all(s->sealed, SEALED_COUNT);
+        memcpy(s->sealed, fds, sizeof(s->sealed));
     }
-    *ret_changed =
-        table.len != m->table.len || memcmp(table.data, m->table.data, table.len) != 0;
-    buf_done(&m->table);
-    m->table = table;
-    table = (struct buf){0};
-    backoff_began(&s->spawner_backoff);
-    return 0;
+    if (is_first)
+        memory_group_open(&m->memory_group, m->plan.server_memory_mb);
+    if (s->server > 0 &&
+        (is_new || handover_send(s->channel, HANDOVER_SPAWNER, &s->spawner.control, 1) < 0))
+        (void)kill(s->server, SIGTERM);
 }
 
-/* Our environment without secret settings, for the server. */
-static char **server_environment(void)
+static void on_prepare(struct supervisor *s)
 {
-    size_t count = 0;
-    while (environ[count])
-        count++;
-    char **env = xcalloc(count + 1, sizeof(*env));
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++) {
-        bool secret = false;
-        for (size_t row = 0; row < config_count; row++) {
-            for (size_t k = 0; k < CONFIG_MAX_ENV && config_table[row].env[k]; k++) {
-                size_t len = strlen(config_table[row].env[k]);
-                secret =
-                    secret || (config_table[row].secrecy != CONFIG_PUBLIC &&
-                                  strncmp(environ[i], config_table[row].env[k], len) == 0 &&
-                                  environ[i][len] == '=');
-            }
-        }
-        if (!secret)
-            env[used++] = environ[i];
-    }
-    return env;
-}
-
-static void exec_server(int channel)
-{
-    char *argv[] = {(char *)"hermes-server", NULL};
-    sigset_t none;
-    cleanup_free char *path = fs_beside_self(argv[0]);
-    if (!path)
-        return;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (channel == HANDOVER_FD)
-        (void)fcntl(channel, F_SETFD, 0);
-    else if (dup2(channel, HANDOVER_FD) < 0)
-        return;
-    (void)execve(path, argv, server_environment());
-}
-
-static int send_hello(const struct monitor *m, int channel)
-{
-    cleanup_buf struct buf settings;
-    cleanup_buf struct buf keys;
+    struct spawner *p = &s->spawner;
+    enum handover_kind kind;
     int fds[FDPASS_MAX];
-    buf_init(&settings, HANDOVER_MAX_TEXT);
-    buf_init(&keys, HANDOVER_MAX_TEXT);
-    int r = config_write(&m->config, &settings);
-    if (r == 0)
-        r = keys_write(&m->keys, &keys);
-    if (r < 0)
-        return r;
-    cleanup_close int settings_fd = handover_write_text("settings", &settings);
-    cleanup_close int keys_fd = handover_write_text("keys", &keys);
-    cleanup_close int table_fd = handover_write_text("table", &m->table);
-    if (settings_fd < 0 || keys_fd < 0 || table_fd < 0)
-        return -ENOMEM;
-    fds[HELLO_SETTINGS] = settings_fd;
-    fds[HELLO_KEYS] = keys_fd;
-    fds[HELLO_TABLE] = table_fd;
-    fds[HELLO_CONTROL] = engine_control_fd(m->engine);
-    for (unsigned i = 0; i < m->listen_count; i++)
-        fds[HELLO_LISTEN + i] = m->listen_fds[i];
-    return handover_send(channel, HANDOVER_HELLO, fds, HELLO_LISTEN + m->listen_count);
+    unsigned count = 0;
+    int r = handover_receive(p->channel, &kind, fds, &count);
+    bool is_first = s->sealed[SEALED_TABLE] < 0;
+    if (r <= 0) {
+        close_fd(&p->channel); /* SIGCHLD follows */
+        if (!p->is_sealed)
+            on_prepare_failed(s);
+    } else if (kind == HANDOVER_LOCKS && count <= SPAWN_MAX_ROOTS - p->lock_count) {
+        memcpy(p->locks + p->lock_count, fds, count * sizeof(*fds));
+        p->lock_count += count;
+    } else if (kind == HANDOVER_SEALED && !p->is_sealed &&
+               (count == SEALED_COUNT || (count == 0 && !is_first))) {
+        on_sealed(s, fds, count > 0);
+    } else {
+        close_all(fds, count);
+    }
 }
 
-static int start_server(struct supervisor *s)
+static int send_hello(const struct supervisor *s)
 {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    cleanup_close int ours = pair[0];
-    cleanup_close int theirs = pair[1];
-    pid_t pid = fork();
-    if (pid == 0) {
-        int r = memory_group_join(&s->monitor->memory_group);
-        if (r < 0)
-            log_event(LOG_WARN, "the server cannot enter its control group", "reason",
-                strerror(-r), (char *)NULL);
-        exec_server(theirs);
-        log_event(
-            LOG_ERROR, "cannot execute hermes-server", "reason", strerror(errno), (char *)NULL);
-        _exit(125);
-    }
-    if (pid < 0)
-        return -errno;
-    s->server = pid;
+    const struct monitor *m = s->monitor;
+    unsigned listen_count = m->fd_count - PLAN_LISTEN;
+    int fds[FDPASS_MAX] = {[HELLO_SETTINGS] = m->fds[PLAN_SETTINGS],
+        [HELLO_KEYS] = m->fds[PLAN_KEYS],
+        [HELLO_RUNTIMES] = s->sealed[SEALED_RUNTIMES],
+        [HELLO_TABLE] = s->sealed[SEALED_TABLE],
+        [HELLO_CONTROL] = s->spawner.control};
+    if (listen_count > HANDOVER_MAX_LISTEN)
+        return -E2BIG;
+    memcpy(fds + HELLO_LISTEN, m->fds + PLAN_LISTEN, listen_count * sizeof(*fds));
+    return handover_send(s->channel, HANDOVER_HELLO, fds, HELLO_LISTEN + listen_count);
+}
+
+static void start_server(struct supervisor *s)
+{
+    static const struct child server = {.program = "hermes-server", .is_server = true};
+    int r = s->server = child_start(s->monitor, &server, &s->channel);
     s->is_ready = false;
-    s->channel = take_fd(&ours);
-    backoff_began(&s->server_backoff);
-    int r = send_hello(s->monitor, s->channel);
-    if (r < 0)
-        close_fd(&s->channel); /* the server then reads end of file and exits */
-    return r;
+    if (r > 0) {
+        backoff_began(&s->server_backoff);
+        r = send_hello(s);
+    }
+    if (r >= 0)
+        return;
+    log_event(LOG_ERROR, "cannot start the server", "reason", strerror(-r), (char *)NULL);
+    close_fd(&s->channel); /* the server then reads end of file and exits */
+    if (s->server < 0)
+        backoff_died(&s->server_backoff);
 }
 
 static void stop(struct supervisor *s)
@@ -205,19 +248,10 @@ static void stop(struct supervisor *s)
         return;
     s->is_stopping = true;
     notify_send("STOPPING=1");
-    listen_close(s->monitor);
-    s->kill_ms = clock_ms() + s->monitor->config.grace_s * 1000 + STOP_EXTRA_MS;
+    stop_listening(s->monitor);
+    s->kill_ms = clock_ms() + s->monitor->plan.grace_ms + STOP_EXTRA_MS;
     if (s->server > 0)
         (void)kill(s->server, SIGTERM);
-}
-
-/* Ends every box of a server that has ended. The server cannot be relied on for that: it may
- * have put its sockets where they stay open. The next spawner starts at once. */
-static void end_boxes(struct supervisor *s)
-{
-    engine_close(s->monitor->engine);
-    s->monitor->engine = NULL;
-    s->spawner_backoff.due_ms = 0;
 }
 
 static void on_server_end(struct supervisor *s, int status)
@@ -230,24 +264,27 @@ static void on_server_end(struct supervisor *s, int status)
     if (s->is_stopping)
         return;
     if (!s->was_ready) { /* the server has logged why; a restart would not help */
-        s->status = WIFEXITED(status) ? WEXITSTATUS(status) : 125;
+        s->status = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
         s->is_stopping = true;
         return;
     }
     log_event(LOG_ERROR, "the server died", "how", text, (char *)NULL);
     backoff_died(&s->server_backoff);
-    if (s->monitor->engine)
-        end_boxes(s);
+    /* The server cannot be relied on to end its boxes: it may have put its sockets where they
+     * stay open. The next spawner starts at once. */
+    stop_spawner(&s->spawner);
+    s->spawner.backoff.due_ms = 0;
 }
 
 static void on_spawner_end(struct supervisor *s)
 {
-    engine_leave(s->monitor->engine);
-    s->monitor->engine = NULL;
-    if (s->is_stopping)
+    if (s->is_stopping || !s->spawner.is_sealed) {
+        s->spawner.pid = -1; /* without a seal hermes-prepare fails too, and says why */
         return;
+    }
+    leave_spawner(&s->spawner);
     log_event(LOG_ERROR, "the spawner died", (char *)NULL);
-    backoff_died(&s->spawner_backoff);
+    backoff_died(&s->spawner.backoff);
 }
 
 static void reap(struct supervisor *s)
@@ -257,8 +294,10 @@ static void reap(struct supervisor *s)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (pid == s->server)
             on_server_end(s, status);
-        else if (s->monitor->engine && pid == engine_spawner_pid(s->monitor->engine))
+        else if (pid == s->spawner.pid)
             on_spawner_end(s);
+        else if (pid == s->spawner.preparing)
+            s->spawner.preparing = -1;
     }
 }
 
@@ -291,29 +330,16 @@ static void on_channel(struct supervisor *s)
     }
 }
 
-/* Starts what is due. A server whose table is outdated is stopped, and then restarted with the
- * new one. */
+/* Starts what is due. */
 static void restart(struct supervisor *s)
 {
     uint64_t now = clock_ms();
-    struct monitor *m = s->monitor;
-    bool changed = false;
     if (s->is_stopping)
         return;
-    if (!m->engine && now >= s->spawner_backoff.due_ms && start_spawner(s, &changed) == 0 &&
-        s->server > 0) {
-        int control = engine_control_fd(m->engine);
-        if (changed || handover_send(s->channel, HANDOVER_SPAWNER, &control, 1) < 0)
-            (void)kill(s->server, SIGTERM);
-    }
-    if (m->engine && s->server <= 0 && now >= s->server_backoff.due_ms) {
-        int r = start_server(s);
-        if (r < 0) {
-            log_event(
-                LOG_ERROR, "cannot start the server", "reason", strerror(-r), (char *)NULL);
-            backoff_died(&s->server_backoff);
-        }
-    }
+    if (s->spawner.pid <= 0 && s->spawner.channel < 0 && now >= s->spawner.backoff.due_ms)
+        start_spawner(s);
+    if (s->spawner.is_sealed && s->server <= 0 && now >= s->server_backoff.due_ms)
+        start_server(s);
 }
 
 static int next_timeout(const struct supervisor *s)
@@ -322,9 +348,9 @@ static int next_timeout(const struct supervisor *s)
     uint64_t due = UINT64_MAX;
     if (s->is_stopping)
         due = s->kill_ms;
-    else if (!s->monitor->engine)
-        due = s->spawner_backoff.due_ms;
-    else if (s->server <= 0)
+    else if (s->spawner.pid <= 0 && s->spawner.channel < 0)
+        due = s->spawner.backoff.due_ms;
+    else if (s->spawner.is_sealed && s->server <= 0)
         due = s->server_backoff.due_ms;
     if (due == UINT64_MAX)
         return -1;
@@ -345,18 +371,21 @@ static int block_signals(void)
 
 int supervise(struct monitor *m)
 {
-    struct supervisor s = {
-        .monitor = m, .signal_fd = block_signals(), .channel = -1, .server = -1};
-    bool changed;
-    if (start_spawner(&s, &changed) < 0)
-        return 125;
-    memory_group_open(&m->memory_group, m->config.server_memory_mb);
+    struct supervisor s = {.monitor = m,
+        .signal_fd = block_signals(),
+        .spawner = {.pid = -1, .control = -1, .preparing = -1, .channel = -1},
+        .sealed = {-1, -1},
+        .channel = -1,
+        .server = -1};
     while (!s.is_stopping || s.server > 0) {
         restart(&s);
-        struct pollfd fds[] = {{s.signal_fd, POLLIN, 0}, {s.channel, POLLIN, 0}};
-        (void)poll(fds, 2, next_timeout(&s));
+        struct pollfd fds[] = {
+            {s.signal_fd, POLLIN, 0}, {s.channel, POLLIN, 0}, {s.spawner.channel, POLLIN, 0}};
+        (void)poll(fds, sizeof(fds) / sizeof(fds[0]), next_timeout(&s));
         if (fds[1].revents)
             on_channel(&s);
+        if (fds[2].revents)
+            on_prepare(&s);
         if (fds[0].revents)
             on_signal(&s);
         if (s.is_stopping && s.server > 0 && clock_ms() >= s.kill_ms) {
@@ -365,9 +394,9 @@ int supervise(struct monitor *m)
             s.kill_ms = clock_ms() + KILL_AGAIN_MS;
         }
     }
-    engine_close(m->engine);
-    m->engine = NULL;
+    stop_spawner(&s.spawner);
     memory_group_close(&m->memory_group);
+    close_all(s.sealed, SEALED_COUNT);
     close_fd(&s.channel);
     close_fd(&s.signal_fd);
     return s.status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See handover.h. Linked into the monitor and hermes-server. */
+/* See handover.h. */
 
 #include "proto/handover.h"
 
@@ -39,7 +39,7 @@ int handover_read_text(int fd, struct buf *to)
     off_t at = 0;
     char chunk[65536];
     ssize_t n;
-    /* pread: the offset is shared with the monitor's descriptor. */
+    /* pread: the offset is shared with other processes. */
     while ((n = pread(owned, chunk, sizeof(chunk), at)) > 0) {
         int r = buf_append(to, chunk, (size_t)n);
         if (r < 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The messages between monitor and server over a SOCK_SEQPACKET pair: a kind and
- * descriptors. */
+/* The messages between hermes-prepare, hermes-monitor and hermes-server over SOCK_SEQPACKET
+ * pairs: a kind and descriptors. Texts and tables are sealed memfds. A program finds its socket
+ * at HANDOVER_FD. All programs are of the same build. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -11,15 +12,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HANDOVER_FD = 3, HANDOVER_MAX_TEXT = 64 << 20 };
+enum { HANDOVER_FD = 3, HANDOVER_MAX_TEXT = 64 << 20, HANDOVER_MAX_LISTEN = 32 };
 
+/* The descriptors of a message stand in the order of the enum that it names. */
 enum handover_kind {
-    HANDOVER_HELLO = 1, /* to the server, with descriptors in the order of HELLO_*: settings,
-                           keys, engine table, control socket, then the listening sockets */
-    HANDOVER_SPAWNER,   /* to the server: control socket of a new spawner */
-    HANDOVER_READY,     /* from the server: it accepts requests */
+    HANDOVER_PLAN = 1, /* to the monitor, from the hermes-prepare that it was before: PLAN_* */
+    HANDOVER_SPAWNED,  /* to `hermes-prepare table`: SPAWNED_* */
+    HANDOVER_LOCKS,    /* from it: locks on root trees; several messages */
+    HANDOVER_SEALED,   /* from it: the spawner's table is sealed: SEALED_*. None: the runtimes
+                          and the table are those that the monitor has */
+    HANDOVER_HELLO,    /* to the server: HELLO_* */
+    HANDOVER_SPAWNER,  /* to the server: control socket of a new spawner with the same table */
+    HANDOVER_READY,    /* from the server: it accepts requests */
 };
-enum { HELLO_SETTINGS, HELLO_KEYS, HELLO_TABLE, HELLO_CONTROL, HELLO_LISTEN };
+enum { PLAN_FACTS, PLAN_SETTINGS, PLAN_KEYS, PLAN_LOCK, PLAN_LISTEN };
+enum { SPAWNED_SETTINGS, SPAWNED_CONTROL, SPAWNED_COUNT };
+enum { OLD_RUNTIMES = SPAWNED_COUNT, OLD_TABLE, SPAWNED_WITH_OLD };
+enum { SEALED_RUNTIMES, SEALED_TABLE, SEALED_COUNT };
+enum {
+    HELLO_SETTINGS,
+    HELLO_KEYS,
+    HELLO_RUNTIMES,
+    HELLO_TABLE,
+    HELLO_CONTROL,
+    HELLO_LISTEN /* the first of the listening sockets */
+};
+
+/* The settings that the monitor itself needs. */
+struct handover_plan {
+    uint32_t uid, gid;         /* of the server */
+    uint64_t grace_ms;         /* for running requests after SIGTERM */
+    uint64_t server_memory_mb; /* of the server's control group */
+    char log_level[16];
+    char unix_path[108]; /* socket file to remove at the end; "" for none */
+};
 
 /* The caller keeps the descriptors. */
 int handover_send(int socket, enum handover_kind kind, const int *fds, unsigned fd_count);

@@ -17,6 +17,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "lang/state_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -131,10 +132,11 @@ static int open_dir(int at_fd, const char *name)
 
 /* In a state directory that belongs to another user (root looking into the server's) the cache
  * has a name of its own, so that neither user can feed the other. */
-int cache_open(struct cache **ret, const struct cache_settings *settings, struct err *err)
+int cache_open(struct cache **ret, const struct cache_settings *settings, const char *state_dir,
+    struct err *err)
 {
     cleanup_free char *state = NULL;
-    cleanup_close int state_fd = root_state_dir(&state, err);
+    cleanup_close int state_fd = state_dir_open(state_dir, &state, err);
     struct cache c = {.max_bytes = settings->max_bytes, .dir_fd = -EBADF};
     char names[2][32];
     struct stat st;

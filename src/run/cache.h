@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Keeps the results of compilers: $HERMES_STATE_DIR/cache/XX/KEY, where KEY is a SHA-256 of
+/* Keeps the results of compilers: STATE_DIR/cache/XX/KEY, where KEY is a SHA-256 of
  * everything the result depends on. Only complete successes are kept: a failure may be due to a
  * limit or to the host, and is cheap to repeat. Entries carry an HMAC under a key that only
  * this user can read, so a file that was cut short, changed or moved is never used. Boxes do
@@ -20,8 +20,8 @@ struct cache_settings {
     bool shared;        /* ignore scopes: all keys share one cache */
 };
 
-/* Reads HERMES_CACHE_MB (default 1024; 0 turns the cache off) and HERMES_CACHE_SHARED (default
- * 0). */
+/* For the command line: reads HERMES_CACHE_MB (default 1024; 0 turns the cache off) and
+ * HERMES_CACHE_SHARED (default 0). A server has settings for both. */
 int cache_settings_read(struct cache_settings *ret, struct err *err);
 
 /* Everything that the result of a compile stage depends on. */
@@ -37,9 +37,10 @@ void cache_key_make(const struct cache_question *question, struct cache_key *ret
 
 struct cache;
 
-/* Opens or makes the cache in the state directory. Any number of threads may use the cache, and
- * any number of processes the same directory. */
-int cache_open(struct cache **ret, const struct cache_settings *settings, struct err *err);
+/* Opens or makes the cache in the state directory (the `named` of state_dir_open()). Any number
+ * of threads may use the cache, and any number of processes the same directory. */
+int cache_open(struct cache **ret, const struct cache_settings *settings, const char *state_dir,
+    struct err *err);
 void cache_close(struct cache *cache); /* accepts NULL */
 
 /* Returns 0 with the entry and marks it as the most recently used, or returns -ENOENT. The

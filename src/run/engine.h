@@ -17,7 +17,9 @@
 
 struct engine_options {
     const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
-    unsigned min_level;                      /* enum spawn_level */
+    const char *state_dir;                   /* the `named` of state_dir_open() */
+    int control_fd;             /* > 0: control socket of a spawner that runs already; taken */
+    unsigned min_level;         /* enum spawn_level */
     unsigned networks;          /* network namespaces to keep ready, see spawn/network.h */
     bool share_networks;        /* one that served a key may serve another key */
     bool zygotes;               /* start the zygotes and pools of the runtimes */
@@ -58,16 +60,15 @@ void engine_close(struct engine *engine);
  * spawner, which removes the last control group and ends a millisecond or two later. */
 void engine_leave(struct engine *engine);
 
-/* For the privilege split. The monitor opens the engine and hands the control socket and this
- * table (which root belongs to which runtime) to the server. The server attaches with its own
- * copy of the runtimes; their versions come with the table and are filled into `runtimes`.
- * engine_attach() takes control_fd. */
+/* For the privilege split. hermes-prepare opens the engine on the control socket of the
+ * monitor's spawner. It passes on this table (which root belongs to which runtime) and the
+ * locks on the root trees, which must be held as long as the spawner lives. The server attaches
+ * to the sealed spawner with the same runtimes (runtime_unpack()). engine_attach() takes
+ * control_fd. */
 int engine_write_table(const struct engine *engine, struct buf *to);
-int engine_control_fd(const struct engine *engine);
-pid_t engine_spawner_pid(const struct engine *engine);
-int engine_attach(struct engine **ret, const struct engine_options *options,
-    struct runtime_registry *runtimes, int control_fd, const struct buf *table,
-    struct err *err);
+size_t engine_root_locks(const struct engine *engine, int ret[SPAWN_MAX_ROOTS]);
+int engine_attach(struct engine **ret, const struct engine_options *options, int control_fd,
+    const struct buf *table, struct err *err);
 
 /* Takes control_fd in place of the control socket of a spawner that died. The new spawner has
  * the same table. Runs may be under way. */

@@ -28,4 +28,4 @@ void engine_session_limits(const struct run_limits *from, struct spawn_limits *t
 /* The flags of a request for the box of a session. */
 uint32_t engine_session_flags(const struct runtime *rt);
 
-void engine_open_cache(struct engine *e, const struct cache_settings *settings);
+void engine_open_cache(struct engine *e, const struct engine_options *options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Hands an engine from the monitor, which may register roots, to the server, which may only ask
+/* Hands an engine from hermes-prepare, which registers roots, to the server, which may only ask
  * for boxes. The table is plain memory of the same build on both sides. It says which root of
  * the spawner belongs to which runtime, and what each root contains (the key of the compile
  * cache depends on that). */
@@ -8,12 +8,10 @@
 #include "run/engine_state.h"
 
 #include "base/alloc.h"
-#include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,9 +24,8 @@ struct table_head {
     struct spawn_reply seal;
 };
 
+/* The roots of one runtime, in the order of the registry. */
 struct table_runtime {
-    char name[64];
-    char version[64];
     int32_t roots[ROOT_KINDS];
 };
 
@@ -40,10 +37,7 @@ int engine_write_table(const struct engine *engine, struct buf *to)
         .seal = engine->spawner.seal};
     int r = buf_append(to, &head, sizeof(head));
     for (size_t i = 0; r == 0 && i < engine->runtimes->count; i++) {
-        const struct runtime *rt = &engine->runtimes->items[i];
-        struct table_runtime row = {0};
-        (void)snprintf(row.name, sizeof(row.name), "%s", rt->name);
-        (void)snprintf(row.version, sizeof(row.version), "%s", rt->version ? rt->version : "");
+        struct table_runtime row;
         memcpy(row.roots, engine->roots[i], sizeof(row.roots));
         r = buf_append(to, &row, sizeof(row));
     }
@@ -66,39 +60,18 @@ static bool take(const struct buf *table, size_t *at, void *to, size_t size)
     return true;
 }
 
-/* A runtime that the monitor does not know has no root and cannot be used until a restart. */
-static void hide_unregistered(const struct engine *e, struct runtime_registry *runtimes)
+static bool read_runtimes(struct engine *e, uint32_t count, const struct buf *table, size_t *at)
 {
-    for (size_t k = 0; k < runtimes->count; k++) {
-        struct runtime *rt = &runtimes->items[k];
-        if (!rt->available || e->roots[k][ROOT_RUN] >= 0)
-            continue;
-        rt->available = false;
-        free(rt->missing);
-        rt->missing = xasprintf("%s appeared after the start; restart the server", rt->name);
-    }
-}
-
-static bool read_runtimes(struct engine *e, struct runtime_registry *runtimes, uint32_t count,
-    const struct buf *table, size_t *at)
-{
-    e->warm_base_kb = xcalloc(runtimes->count, sizeof(*e->warm_base_kb));
-    e->roots = xcalloc(runtimes->count, sizeof(*e->roots));
-    memset(e->roots, 0xff, runtimes->count * sizeof(*e->roots));
+    struct table_runtime row;
+    if (count != e->runtimes->count)
+        return false;
+    e->warm_base_kb = xcalloc(count, sizeof(*e->warm_base_kb));
+    e->roots = xcalloc(count, sizeof(*e->roots));
     for (uint32_t i = 0; i < count; i++) {
-        struct table_runtime row;
         if (!take(table, at, &row, sizeof(row)))
             return false;
-        for (size_t k = 0; k < runtimes->count; k++) {
-            struct runtime *rt = &runtimes->items[k];
-            if (!str_eq(rt->name, row.name))
-                continue;
-            memcpy(e->roots[k], row.roots, sizeof(row.roots));
-            if (!rt->version && row.version[0])
-                rt->version = xstrdup(row.version);
-        }
+        memcpy(e->roots[i], row.roots, sizeof(row.roots));
     }
-    hide_unregistered(e, runtimes);
     return true;
 }
 
@@ -119,39 +92,39 @@ static bool read_roots(struct engine *e, uint32_t count, const struct buf *table
     return true;
 }
 
-int engine_attach(struct engine **ret, const struct engine_options *options,
-    struct runtime_registry *runtimes, int control_fd, const struct buf *table, struct err *err)
+int engine_attach(struct engine **ret, const struct engine_options *options, int control_fd,
+    const struct buf *table, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
     struct table_head head;
     size_t at = 0;
-    e->runtimes = runtimes;
+    e->runtimes = options->runtimes;
     e->maxima = options->maxima;
     e->source_count = options->source_count;
     e->spawner = (struct spawner_client){.control_fd = control_fd, .pid = -1};
     if (!take(table, &at, &head, sizeof(head)) || head.protocol != SPAWN_PROTOCOL ||
         head.root_count > SPAWN_MAX_ROOTS ||
-        !read_runtimes(e, runtimes, head.runtime_count, table, &at) ||
+        !read_runtimes(e, head.runtime_count, table, &at) ||
         !read_roots(e, head.root_count, table, &at)) {
         engine_leave(e);
         return err_set(err, ERR_INTERNAL, EPROTO,
-            "hermes-monitor and hermes-server are of different builds");
+            "hermes-prepare and hermes-server are of different builds; install both anew");
     }
     e->spawner.seal = head.seal;
     e->spawner.is_ready = true;
-    engine_open_cache(e, &options->cache);
+    engine_open_cache(e, options);
     *ret = e;
     return 0;
 }
 
-int engine_control_fd(const struct engine *engine)
+size_t engine_root_locks(const struct engine *engine, int ret[SPAWN_MAX_ROOTS])
 {
-    return engine->spawner.control_fd;
-}
-
-pid_t engine_spawner_pid(const struct engine *engine)
-{
-    return engine->spawner.pid;
+    size_t count = 0;
+    for (size_t i = 0; i < engine->registered_count; i++) {
+        if (engine->registered[i].lock_fd >= 0)
+            ret[count++] = engine->registered[i].lock_fd;
+    }
+    return count;
 }
 
 /* Keeps the number of the descriptor, so threads that are about to send on it need no lock. */

@@ -52,22 +52,23 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     return r < 0 ? r : (int)e->registered_count - 1;
 }
 
-static int register_stage(struct engine *e, const struct runtime *rt, bool compile, bool host,
-    int roots[ROOT_KINDS], struct err *err)
+static int register_stage(struct engine *e, const struct engine_options *options,
+    const struct runtime *rt, bool compile, int roots[ROOT_KINDS], struct err *err)
 {
     struct root_entries entries;
     root_entries_init(&entries);
     char *name = xasprintf("%s-%s", rt->name, compile ? "compile" : "run");
-    int r = root_describe(compile ? &rt->compile_root : &rt->run_root, name, &entries, err);
+    int r = root_describe(
+        compile ? &rt->compile_root : &rt->run_root, name, options->state_dir, &entries, err);
     free(name);
     if (r < 0)
         return err_wrap(err, r, "runtime %s", rt->name);
-    if (host) {
+    if (options->host_roots) {
         struct root_spec spec = {
             .whole_host = true, .execs = compile ? rt->compile_root.execs : rt->run_root.execs};
         struct root_entries whole;
         root_entries_init(&whole);
-        if ((r = root_describe(&spec, "host", &whole, err)) < 0 ||
+        if ((r = root_describe(&spec, "host", options->state_dir, &whole, err)) < 0 ||
             (r = register_root(e, &whole, err)) < 0)
             return r;
         roots[compile ? ROOT_HOST_COMPILE : ROOT_HOST_RUN] = r;
@@ -96,9 +97,9 @@ static int register_all(struct engine *e, const struct engine_options *options, 
             continue;
         int r = 0;
         if (rt->compiled)
-            r = register_stage(e, rt, true, options->host_roots, e->roots[i], err);
+            r = register_stage(e, options, rt, true, e->roots[i], err);
         if (r == 0)
-            r = register_stage(e, rt, false, options->host_roots, e->roots[i], err);
+            r = register_stage(e, options, rt, false, e->roots[i], err);
         if (r < 0)
             return r;
     }
@@ -192,8 +193,9 @@ static int register_zygote(struct engine *e, size_t index, const struct engine_o
 }
 
 /* Without a cache everything works, only slower. */
-void engine_open_cache(struct engine *e, const struct cache_settings *settings)
+void engine_open_cache(struct engine *e, const struct engine_options *options)
 {
+    const struct cache_settings *settings = &options->cache;
     struct err err = {0};
     bool compiles = false;
 
@@ -201,7 +203,8 @@ void engine_open_cache(struct engine *e, const struct cache_settings *settings)
         compiles =
             compiles || (e->runtimes->items[i].compiled && e->runtimes->items[i].available);
     e->cache_shared = settings->shared;
-    if (compiles && settings->max_bytes > 0 && cache_open(&e->cache, settings, &err) < 0)
+    if (compiles && settings->max_bytes > 0 &&
+        cache_open(&e->cache, settings, options->state_dir, &err) < 0)
         log_event(LOG_WARN, "there is no compile cache", "reason", err.message, (char *)NULL);
 }
 
@@ -218,7 +221,9 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         .park_free_percent = options->park_free_percent,
         .processes_total = options->processes_total};
     stage_spawn_limits(&options->maxima, &setup.max);
-    int r = spawner_start(&e->spawner, &setup, err);
+    int r = options->control_fd > 0
+                ? spawner_adopt(&e->spawner, options->control_fd, &setup, err)
+                : spawner_start(&e->spawner, &setup, err);
     if (r < 0) {
         engine_close(e);
         return r;
@@ -244,7 +249,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
             r = register_pool(e, i, false, options->park, err);
     }
     if (r == 0)
-        engine_open_cache(e, &options->cache);
+        engine_open_cache(e, options);
     return r;
 }
 

@@ -11,6 +11,7 @@
 #include "base/fdpass.h"
 #include "base/fs.h"
 #include "base/netns.h"
+#include "base/process.h"
 #include "base/raw_syscall.h"
 #include "base/str.h"
 
@@ -143,27 +144,7 @@ static int lost(const struct spawner_client *c, struct err *err, int error)
         ended ? "it ended" : strerror(-error));
 }
 
-enum { NOT_EXECUTED = 127, SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8 };
-
-/* Resets all signals to their defaults, also those that the C library keeps for itself: a
- * caller may have ignored them, and ignored signals survive exec. The C library does not let us
- * reset those, hence the raw system call. */
-static void reset_signals(void)
-{
-    static const struct {
-        void *handler;
-        unsigned long flags;
-        void *restorer;
-        uint64_t mask;
-    } as_usual; /* SIG_DFL, in the kernel's own struct sigaction */
-    sigset_t none;
-    for (int number = 1; number <= SIGNALS; number++) {
-        if (number != SIGKILL && number != SIGSTOP)
-            (void)syscall(SYS_rt_sigaction, number, &as_usual, NULL, SIGNAL_SET_SIZE);
-    }
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
+enum { NOT_EXECUTED = 127 };
 
 /* Runs in the child. Boxes inherit everything that is not reset here. Uses raw system calls
  * because the child shares errno with the parent, which is running. */
@@ -173,7 +154,7 @@ static int become_spawner(void *context)
     char *argv[] = {(char *)"hermes-spawn", NULL};
     char *env[] = {NULL};
     int fd = birth->control_fd;
-    reset_signals();
+    process_reset_signals();
     /* dup2 onto itself would keep close-on-exec */
     long r = fd == SPAWN_CONTROL_FD ? raw_syscall3(SYS_fcntl, fd, F_SETFD, 0)
                                     : raw_syscall3(SYS_dup3, fd, SPAWN_CONTROL_FD, 0);
@@ -212,6 +193,13 @@ static void forget_birth(struct spawner_client *c)
     c->birth = NULL;
 }
 
+static int send_setup(
+    const struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
+{
+    int r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
+    return r < 0 ? lost(c, err, r) : 0;
+}
+
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
 {
     *c = (struct spawner_client){.control_fd = -1, .pid = -1, .network_fd = -1};
@@ -224,8 +212,14 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
     if (r < 0)
         return err_set(err, ERR_INTERNAL, -r, "cannot fork: %s", strerror(-r));
     c->control_fd = take_fd(&ours);
-    r = fdpass_send(c->control_fd, setup, sizeof(*setup), NULL, 0);
-    return r < 0 ? lost(c, err, r) : 0;
+    return send_setup(c, setup, err);
+}
+
+int spawner_adopt(
+    struct spawner_client *c, int control_fd, const struct spawn_setup *setup, struct err *err)
+{
+    *c = (struct spawner_client){.control_fd = control_fd, .pid = -1, .network_fd = -1};
+    return send_setup(c, setup, err);
 }
 
 void spawner_send_away(struct spawner_client *c)
@@ -407,19 +401,8 @@ void spawner_leave(struct spawner_client *c)
     close_fd(&c->control_fd);
 }
 
+/* The kernel ends what the spawner does not end in time: boxes follow their spawner. */
 enum { STOP_MS = 10000 };
-
-/* What the spawner does not end in time the kernel ends with it: boxes follow their spawner. */
-static void kill_late(pid_t pid)
-{
-    cleanup_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd dead = {.fd = fd, .events = POLLIN};
-    int r = fd;
-    while (fd >= 0 && (r = poll(&dead, 1, STOP_MS)) < 0 && errno == EINTR)
-        ;
-    if (r == 0)
-        (void)kill(pid, SIGKILL);
-}
 
 void spawner_stop(struct spawner_client *c)
 {
@@ -427,11 +410,8 @@ void spawner_stop(struct spawner_client *c)
     if (c->pid > 0 && c->control_fd >= 0)
         (void)shutdown(c->control_fd, SHUT_RDWR);
     spawner_leave(c);
-    if (c->pid > 0) {
-        kill_late(c->pid);
-        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    if (c->pid > 0)
+        process_await(c->pid, STOP_MS);
     c->pid = -1;
     forget_birth(c);
 }

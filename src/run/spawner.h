@@ -28,6 +28,10 @@ struct spawner_client {
  * signal blocked or ignored, and sends the setup. */
 int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
 
+/* The same for a spawner that another process has started. Takes control_fd. */
+int spawner_adopt(
+    struct spawner_client *c, int control_fd, const struct spawn_setup *setup, struct err *err);
+
 /* Keeps the spawner off our processor until the seal, if there are others. Otherwise the kernel
  * tends to leave it waiting for us on the processor where it was forked. */
 void spawner_send_away(struct spawner_client *c);

@@ -46,6 +46,8 @@ struct config {
     uint64_t processes_total;  /* of all boxes together; 0: from the machine */
     uint64_t server_memory_mb; /* of the server's control group; 0: computed (memory_plan.h) */
 
+    uint64_t cache_mb; /* of the compile cache; 0: none */
+    bool cache_shared;
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;
     uint64_t history_max; /* bytes */
@@ -81,7 +83,6 @@ struct config {
     uint64_t runner_max_disk_mb;
     bool default_allow_network;
     char *docker_socket;
-    uint64_t cleanup_interval_hours;
     uint64_t cleanup_max_age_days;
 
     struct mount_table mounts;

@@ -131,6 +131,10 @@ const struct config_row config_table[] = {
         "history_max and max_connections ask for",
         "HERMES_SERVER_MEMORY_MB"),
 
+    VALUE(CONFIG_NUMBER, "cache_mb", cache_mb, "1024", 0, 1 << 24,
+        "MiB of compiled programs that are kept; 0: none", "HERMES_CACHE_MB"),
+    VALUE(CONFIG_BOOL, "cache_shared", cache_shared, "false", 0, 1,
+        "keys share compiled programs; otherwise each key has its own", "HERMES_CACHE_SHARED"),
     VALUE(CONFIG_HISTORY, "history", history, "sqlite", 0, 0,
         "where results are kept: memory, "
         "or sqlite (survives a restart)",
@@ -237,9 +241,6 @@ const struct config_row config_table[] = {
         "/health: whose presence is "
         "reported as docker_connected",
         "HERMES_DOCKER_SOCKET", "DOCKER_SOCKET"),
-    VALUE(CONFIG_NUMBER, "cleanup_interval_hours", cleanup_interval_hours, "24", 1, 87600,
-        "prebuilt images: time between clean-ups", "HERMES_CLEANUP_INTERVAL_HOURS",
-        "CLEANUP_INTERVAL_HOURS"),
     VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "7", 0, 36500,
         "prebuilt images: age at which they go", "HERMES_CLEANUP_MAX_AGE_DAYS",
         "CLEANUP_MAX_AGE_DAYS"),

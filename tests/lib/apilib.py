@@ -16,7 +16,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
-MONITOR = BUILD / "hermes-monitor"
+MONITOR = BUILD / "hermes-prepare"  # which becomes hermes-monitor
 HERMES = BUILD / "hermes"
 # A slow machine (the guest is emulated) gets more time; upper bounds are multiplied by this.
 SLOW = 8 if os.environ.get("HERMES_IN_VM") else 3

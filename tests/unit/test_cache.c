@@ -26,7 +26,6 @@ static int set_up(void **context)
 {
     (void)context;
     state = fixture_make_dir();
-    (void)setenv("HERMES_STATE_DIR", state, 1);
     return 0;
 }
 
@@ -44,7 +43,7 @@ static struct cache *open_cache(uint64_t max_bytes)
     struct err err = {0};
     const struct cache_settings settings = {.max_bytes = max_bytes};
 
-    assert_int_equal(cache_open(&cache, &settings, &err), 0);
+    assert_int_equal(cache_open(&cache, &settings, state, &err), 0);
     return cache;
 }
 
@@ -276,11 +275,11 @@ static void test_secret(void **context)
     cache_close(open_cache(MB));
     /* Readable by others: not believed. */
     assert_int_equal(chmod(secret, 0644), 0);
-    assert_int_equal(cache_open(&cache, &settings, &err), -EPERM);
+    assert_int_equal(cache_open(&cache, &settings, state, &err), -EPERM);
     assert_non_null(strstr(err.message, "cache.key"));
     assert_int_equal(unlink(secret), 0);
     assert_int_equal(symlink("/etc/hostname", secret), 0);
-    assert_true(cache_open(&cache, &settings, &err) < 0);
+    assert_true(cache_open(&cache, &settings, state, &err) < 0);
 }
 
 /* Runs in threads and forks, where no assertion may jump; returns NULL when all was well. */

@@ -13,7 +13,10 @@
 
 #include "base/str.h"
 #include "lang/rootfs.h"
+#include "lang/state_dir.h"
 #include "runtime_fixture.h"
+
+static char *state_dir;
 
 struct place {
     char *dir; /* holds the state directory and a tree to bind */
@@ -25,8 +28,7 @@ static int set_up(void **state)
 
     fixture_use_shipped_runtimes();
     place->dir = fixture_make_dir();
-    cleanup_free char *path = xasprintf("%s/state", place->dir);
-    (void)setenv("HERMES_STATE_DIR", path, 1);
+    state_dir = xasprintf("%s/state", place->dir);
     *state = place;
     return 0;
 }
@@ -35,7 +37,8 @@ static int tear_down(void **state)
 {
     struct place *place = *state;
 
-    (void)unsetenv("HERMES_STATE_DIR");
+    free(state_dir);
+    state_dir = NULL;
     fixture_remove_dir(&place->dir);
     free(place);
     return 0;
@@ -76,7 +79,7 @@ static void describe(const struct root_spec *spec, struct root_entries *entries)
     struct err err = {0};
 
     root_entries_init(entries);
-    if (root_describe(spec, "test", entries, &err) < 0)
+    if (root_describe(spec, "test", state_dir, entries, &err) < 0)
         fail_msg("%s", err.message);
 }
 
@@ -94,7 +97,7 @@ static void the_state_directory_is_private(void **state)
     cleanup_free char *path = NULL;
     struct err err = {0};
     struct stat st;
-    cleanup_close int fd = root_state_dir(&path, &err);
+    cleanup_close int fd = state_dir_open(state_dir, &path, &err);
 
     assert_true(fd >= 0);
     assert_true(str_has_prefix(path, place->dir));
@@ -210,7 +213,7 @@ static void needed_paths_must_exist_and_optional_ones_may_not(void **state)
     struct err err = {0};
 
     root_entries_init(&entries);
-    assert_true(root_describe(&spec, "test", &entries, &err) < 0);
+    assert_true(root_describe(&spec, "test", state_dir, &entries, &err) < 0);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(err.message, "/nonexistent/dir*"));
     assert_int_equal(count_roots(*state), 0);
@@ -288,7 +291,7 @@ static void builders_at_the_same_time_agree(void **state)
             struct err err = {0};
 
             root_entries_init(&entries);
-            int r = root_describe(&spec, "test", &entries, &err);
+            int r = root_describe(&spec, "test", state_dir, &entries, &err);
             _exit(r == 0 && access(entries.items[0].source, F_OK) == 0 ? 0 : 1);
         }
     }

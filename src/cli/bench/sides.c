@@ -232,6 +232,7 @@ int bench_open(struct bench *b, const struct strv *languages, struct err *err)
     if (r < 0)
         return r;
     struct engine_options options = {.runtimes = &b->runtimes,
+        .state_dir = getenv("HERMES_STATE_DIR"),
         .min_level = LEVEL_STRONG,
         .networks = NETWORKS,
         .zygotes = true,

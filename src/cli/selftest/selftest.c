@@ -205,6 +205,7 @@ static int open_bench(struct selftest *s, struct err *err)
         return r;
     load_victim(s);
     struct engine_options engine = {.runtimes = &s->runtimes,
+        .state_dir = getenv("HERMES_STATE_DIR"),
         .min_level = s->min_level,
         .zygotes = s->bench.warm,
         .park = WARM_PARKED,

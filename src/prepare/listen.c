@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Listening sockets. The monitor owns them. So the server needs no right for ports below 1024,
+/* Listening sockets. The monitor keeps them. So the server needs no right for ports below 1024,
  * and clients that connect while the server restarts wait instead of being refused. */
 
-#include "monitor/monitor.h"
+#include "prepare/prepare.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -77,13 +77,13 @@ static bool is_loopback(const struct sockaddr *addr)
 
 /* An address that others can reach needs a key, unless the operator has set
  * allow_unauthenticated. */
-static bool may_serve(const struct monitor *m, const struct sockaddr *addr)
+static bool may_serve(const struct prepare *p, const struct sockaddr *addr)
 {
-    return m->keys.count || m->config.allow_unauthenticated || is_loopback(addr);
+    return p->keys.count || p->config.allow_unauthenticated || is_loopback(addr);
 }
 
 struct check {
-    const struct monitor *monitor;
+    const struct prepare *prepare;
     struct strv *problems;
 };
 
@@ -99,7 +99,7 @@ static int check_one(void *context, const char *text)
         return 0;
     }
     for (const struct addrinfo *a = found; a; a = a->ai_next) {
-        if (may_serve(check->monitor, a->ai_addr))
+        if (may_serve(check->prepare, a->ai_addr))
             continue;
         strv_add_owned(check->problems, xasprintf("listen: %s " NEEDS_KEY, text));
         break;
@@ -108,10 +108,10 @@ static int check_one(void *context, const char *text)
     return 0;
 }
 
-void listen_check(const struct monitor *m, struct strv *problems)
+void listen_check(const struct prepare *p, struct strv *problems)
 {
-    struct check check = {.monitor = m, .problems = problems};
-    (void)each_address(&m->config, check_one, &check);
+    struct check check = {.prepare = p, .problems = problems};
+    (void)each_address(&p->config, check_one, &check);
 }
 
 static void tell_address(int fd)
@@ -148,7 +148,7 @@ static int bind_tcp(const struct addrinfo *a)
 }
 
 struct opening {
-    struct monitor *monitor;
+    struct prepare *prepare;
     struct err *err;
 };
 
@@ -158,10 +158,10 @@ static int open_one(void *context, const char *text)
     struct addrinfo *found = NULL;
     int r = resolve(text, &found) ? -EADDRNOTAVAIL : 0;
     for (const struct addrinfo *a = found; r >= 0 && a; a = a->ai_next) {
-        if (o->monitor->listen_count == MONITOR_MAX_LISTEN)
+        if (o->prepare->listen_count == HANDOVER_MAX_LISTEN)
             break;
         if ((r = bind_tcp(a)) >= 0) {
-            o->monitor->listen_fds[o->monitor->listen_count++] = r;
+            o->prepare->listen_fds[o->prepare->listen_count++] = r;
             tell_address(r);
         }
     }
@@ -187,10 +187,10 @@ static int clear_path(const struct sockaddr_un *addr)
     return unlink(addr->sun_path) < 0 ? -errno : 0;
 }
 
-static int open_unix(struct monitor *m, struct err *err)
+static int open_unix(struct prepare *p, struct err *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    const char *path = m->config.unix_path;
+    const char *path = p->config.unix_path;
     if (strlen(path) >= sizeof(addr.sun_path))
         return err_set(err, ERR_INVALID, ENAMETOOLONG, "unix: the path is too long");
     memcpy(addr.sun_path, path, strlen(path));
@@ -199,9 +199,9 @@ static int open_unix(struct monitor *m, struct err *err)
     if (r == 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         r = -errno;
     if (r == 0) {
-        m->unix_path = xstrdup(path);
+        p->made_unix = true;
         (void)chmod(path, 0660);
-        if (geteuid() == 0 && lchown(path, 0, m->gid) < 0)
+        if (geteuid() == 0 && lchown(path, 0, p->gid) < 0)
             r = -errno;
     }
     if (r == 0 && listen(fd, BACKLOG) < 0)
@@ -209,7 +209,7 @@ static int open_unix(struct monitor *m, struct err *err)
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "cannot serve %s: %s", path, strerror(-r));
     tell_address(fd);
-    m->listen_fds[m->listen_count++] = take_fd(&fd);
+    p->listen_fds[p->listen_count++] = take_fd(&fd);
     return 0;
 }
 
@@ -229,7 +229,7 @@ static uint32_t count_activated(void)
     return fds;
 }
 
-static int check_activated(const struct monitor *m, int fd, struct err *err)
+static int check_activated(const struct prepare *p, int fd, struct err *err)
 {
     struct sockaddr_storage addr = {0};
     socklen_t addr_len = sizeof(addr);
@@ -243,20 +243,20 @@ static int check_activated(const struct monitor *m, int fd, struct err *err)
             "LISTEN_FDS: descriptor %d is no listening stream socket; the .socket unit needs "
             "ListenStream= and Accept=no",
             fd);
-    if (!may_serve(m, (struct sockaddr *)&addr))
+    if (!may_serve(p, (struct sockaddr *)&addr))
         return err_set(
             err, ERR_INVALID, EPERM, "LISTEN_FDS: the address of descriptor %d " NEEDS_KEY, fd);
     return 0;
 }
 
 /* Takes the sockets of the service manager, all or none. */
-static int take_activated(struct monitor *m, uint32_t count, struct err *err)
+static int take_activated(struct prepare *p, uint32_t count, struct err *err)
 {
-    if (count > MONITOR_MAX_LISTEN)
+    if (count > HANDOVER_MAX_LISTEN)
         return err_set(err, ERR_INVALID, E2BIG, "LISTEN_FDS: at most %d sockets are served",
-            MONITOR_MAX_LISTEN);
+            HANDOVER_MAX_LISTEN);
     for (int fd = SYSTEMD_FIRST_FD; fd < SYSTEMD_FIRST_FD + (int)count; fd++) {
-        int r = check_activated(m, fd, err);
+        int r = check_activated(p, fd, err);
         if (r < 0)
             return r;
         /* Children use low descriptor numbers for other purposes. */
@@ -264,31 +264,30 @@ static int take_activated(struct monitor *m, uint32_t count, struct err *err)
         if (moved < 0 || fcntl(moved, F_SETFL, fcntl(moved, F_GETFL) | O_NONBLOCK) < 0)
             return err_set(err, ERR_INTERNAL, errno, "LISTEN_FDS: %s", strerror(errno));
         (void)close(fd);
-        m->listen_fds[m->listen_count++] = moved;
+        p->listen_fds[p->listen_count++] = moved;
         tell_address(moved);
     }
     return 0;
 }
 
-int listen_open(struct monitor *m, struct err *err)
+int listen_open(struct prepare *p, struct err *err)
 {
-    struct opening opening = {.monitor = m, .err = err};
+    struct opening opening = {.prepare = p, .err = err};
     uint32_t activated = count_activated();
     if (activated)
-        return take_activated(m, activated, err);
-    int r = each_address(&m->config, open_one, &opening);
-    if (r >= 0 && m->config.unix_path[0])
-        r = open_unix(m, err);
+        return take_activated(p, activated, err);
+    int r = each_address(&p->config, open_one, &opening);
+    if (r >= 0 && p->config.unix_path[0])
+        r = open_unix(p, err);
     return r < 0 ? r : 0;
 }
 
-void listen_close(struct monitor *m)
+void listen_close(struct prepare *p)
 {
-    for (unsigned i = 0; i < m->listen_count; i++)
-        close_fd(&m->listen_fds[i]);
-    m->listen_count = 0;
-    if (m->unix_path)
-        (void)unlink(m->unix_path);
-    free(m->unix_path);
-    m->unix_path = NULL;
+    for (unsigned i = 0; i < p->listen_count; i++)
+        close_fd(&p->listen_fds[i]);
+    p->listen_count = 0;
+    if (p->made_unix)
+        (void)unlink(p->config.unix_path);
+    p->made_unix = false;
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "base/process.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIGNALS = 64, SIGNAL_SET_SIZE = SIGNALS / 8, CAPABILITIES = 64 };
+
+/* The C library does not let us reset the signals that it keeps for itself, hence the raw
+ * system call. */
+void process_reset_signals(void)
+{
+    static const struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } as_usual; /* SIG_DFL, in the kernel's own struct sigaction */
+    sigset_t none;
+    for (int number = 1; number <= SIGNALS; number++) {
+        if (number != SIGKILL && number != SIGSTOP)
+            (void)syscall(SYS_rt_sigaction, number, &as_usual, NULL, SIGNAL_SET_SIZE);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int process_drop(uid_t uid, gid_t gid)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    for (int cap = 0; cap < CAPABILITIES; cap++)
+        /* Fails without CAP_SETPCAP; nothing is left to drop then. */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    if (geteuid() == 0 && (uid == 0 || setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
+                              setresuid(uid, uid, uid) < 0))
+        return uid == 0 ? -EPERM : -errno;
+    if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -errno;
+    /* The change must hold: a process that could become root again is stopped here. */
+    return setresuid((uid_t)-1, 0, (uid_t)-1) == 0 ? -EPERM : 0;
+}
+
+void process_await(pid_t pid, int timeout_ms)
+{
+    cleanup_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd dead = {.fd = fd, .events = POLLIN};
+    int r = fd;
+    while (fd >= 0 && (r = poll(&dead, 1, timeout_ms)) < 0 && errno == EINTR)
+        ;
+    if (r == 0)
+        (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-prepare: see prepare.h. `hermes serve` executes it. It reports all problems of the
+ * settings at once, before it starts anything. */
+
+#include "prepare/prepare.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/machine.h"
+#include "base/str.h"
+#include "lang/state_dir.h"
+#include "state/memory_plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    EXIT_SETTINGS = 2,
+    MEMORY_SHARE = 80,    /* percent of the machine's memory that boxes may be promised */
+    PROCESSES_SHARE = 50, /* percent of the machine's processes that boxes may have */
+    HELP_MAX = 1 << 20,   /* bytes of the help text */
+};
+
+static void print_text(int (*write_text)(struct buf *to), const char *before)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, HELP_MAX);
+    (void)write_text(&text);
+    (void)printf("%s%s", before, text.data ? text.data : "");
+}
+
+/* Answers `--help` and `--settings` (the table of docs/configuration.md). */
+static bool answer_only(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h")) {
+            print_text(config_help, "usage: hermes serve [--SETTING VALUE]...\n\n"
+                                    "Serves the HTTP API on 127.0.0.1:8000.\n\n");
+            return true;
+        }
+        if (str_eq(argv[i], "--settings")) {
+            print_text(config_document, "");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reports everything that is wrong with the settings themselves. */
+static int read_settings(struct prepare *p, int argc, char **argv)
+{
+    struct strv problems = {0};
+    (void)config_load(&p->config, argc, argv, &problems);
+    config_keys(&p->config, &p->keys, &problems);
+    listen_check(p, &problems);
+    choose_user(p, &problems);
+    for (size_t i = 0; i < problems.count; i++)
+        (void)fprintf(stderr, "hermes serve: %s\n", problems.items[i]);
+    bool bad = problems.count > 0;
+    strv_done(&problems);
+    return bad ? -EINVAL : 0;
+}
+
+/* The state directory belongs to root. Only `server` in it belongs to the server: otherwise the
+ * server could replace the root trees that boxes see. */
+static int open_state(struct prepare *p, struct err *err)
+{
+    cleanup_free char *state = NULL;
+    cleanup_close int fd = state_dir_open(p->config.state_dir, &state, err);
+    if (fd < 0)
+        return fd;
+    p->lock_fd = openat(fd, "serve.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (p->lock_fd < 0)
+        return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", state, strerror(errno));
+    if (flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(err, ERR_UNAVAILABLE, EBUSY,
+            "another hermes serve uses %s; give this one its own with --state-dir", state);
+    if ((geteuid() == 0 && fchmod(fd, 0711) < 0) ||
+        (mkdirat(fd, "server", 0700) < 0 && errno != EEXIST))
+        return err_set(err, ERR_UNAVAILABLE, errno, "%s/server: %s", state, strerror(errno));
+    int r = fs_give_tree(fd, "server", p->uid, p->gid);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "cannot give %s/server to user %u: %s", state,
+            p->uid, strerror(-r));
+    free(p->config.state_dir);
+    p->config.state_dir = take_ptr(state);
+    return 0;
+}
+
+/* Bounds the maxima by the machine, and leaves processes to the host. */
+static void fit_machine(struct config *c)
+{
+    if (!c->memory_mb)
+        c->memory_mb = machine_memory_mb() * MEMORY_SHARE / 100;
+    if (!c->processes_total)
+        c->processes_total = machine_processes() * PROCESSES_SHARE / 100;
+    if (c->maxima.processes > c->processes_total)
+        c->maxima.processes = (uint32_t)c->processes_total;
+    if (c->maxima.memory_mb > c->memory_mb)
+        c->maxima.memory_mb = c->memory_mb;
+    if (c->maxima.disk_mb > c->maxima.memory_mb)
+        c->maxima.disk_mb = c->maxima.memory_mb;
+}
+
+static int prepare(struct prepare *p, struct err *err)
+{
+    struct memory_plan plan;
+    int r = open_state(p, err);
+    if (r < 0)
+        return r;
+    fit_machine(&p->config);
+    if ((r = memory_plan_make(&p->config, &plan, err)) < 0)
+        return r;
+    p->config.server_memory_mb = plan.limit_mb;
+    if ((r = listen_open(p, err)) == 0)
+        r = become_monitor(p, err);
+    listen_close(p);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    static struct prepare p = {.lock_fd = -1};
+    struct err err = {0};
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc == 2 && str_eq(argv[1], "table"))
+        return prepare_table();
+    if (answer_only(argc, argv))
+        return 0;
+    if (read_settings(&p, argc, argv) < 0)
+        return EXIT_SETTINGS;
+    (void)prepare(&p, &err); /* returns only on failure */
+    (void)fprintf(
+        stderr, "hermes serve: %s%s%s\n", err.field, err.field[0] ? ": " : "", err.message);
+    return err_table[err.code].exit_status;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* hermes-prepare does the work of `hermes serve` that needs parsers and many rights, and does
+ * not stay. It has two jobs:
+ *
+ * - `hermes-prepare [--SETTING VALUE]...`, which is `hermes serve`: reads settings and keys,
+ *   chooses the server's user, opens the state directory and the addresses, and becomes
+ *   hermes-monitor by exec.
+ * - `hermes-prepare table`, which the monitor starts for each new spawner: finds the languages,
+ *   builds their root trees, fills and seals the spawner's table, hands over the result. */
+
+#include "proto/handover.h"
+#include "state/config.h"
+#include "state/keys.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct prepare {
+    struct config config;
+    struct keys keys;
+    int lock_fd; /* lock on the state directory */
+    int listen_fds[HANDOVER_MAX_LISTEN];
+    unsigned listen_count;
+    bool made_unix; /* the file of the unix socket exists and is ours */
+    uid_t uid;      /* of the server */
+    gid_t gid;
+};
+
+/* listen.c: opens the addresses of the settings, or takes the sockets of the service manager.
+ * listen_close() removes the file of the unix socket too. */
+int listen_open(struct prepare *p, struct err *err);
+void listen_close(struct prepare *p);
+
+/* Adds a problem for every invalid address, and for every address that is not loopback when
+ * there is no key. */
+void listen_check(const struct prepare *p, struct strv *problems);
+
+/* user.c: chooses the server's user: the configured one, else `hermes`, else an unused id. */
+void choose_user(struct prepare *p, struct strv *problems);
+
+/* become.c: becomes hermes-monitor with everything that was prepared. Returns only on failure.
+ */
+int become_monitor(struct prepare *p, struct err *err);
+
+/* table.c: the job `hermes-prepare table`. Returns the exit status. */
+int prepare_table(void);

@@ -158,10 +158,11 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
     struct judge_result result = {0};
     const struct judge_watch watch = {
         .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
-    struct box_need ignored;
-    int r = judge_weigh(engine, &args->problem.judge.spec, &ignored, &args->err);
+    CLEANUP(judge_plan_done) struct judge_plan plan = {0};
+    int r =
+        judge_plan_make(&args->problem.judge.spec, engine_maxima(engine), &plan, &args->err);
     if (r == 0)
-        r = judge_run(engine, &args->problem.judge.spec, &watch, &result, &args->err);
+        r = judge_run(engine, &plan, &watch, &result, &args->err);
     int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);
     judge_result_done(&result);
     return status;

@@ -490,7 +490,10 @@ static int run_prepared(
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
         .sink_error = &output_error,
         .cancel_fd = signal_fd};
-    int r = engine_run(engine, &args->spec, &watch, &result, err);
+    struct run_plan plan; /* not freed, like everything else here */
+    int r = run_plan_make(&args->spec, engine_maxima(engine), &plan, err);
+    if (r == 0)
+        r = engine_run(engine, &plan, &watch, &result, err);
     struct signalfd_siginfo caught = {0};
     if (read(signal_fd, &caught, sizeof(caught)) < 0)
         caught.ssi_signo = 0;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "judge/test.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@ enum {
     ATTEMPTS = 3,
     SPAWNER_WAIT_MS = 5000, /* a spawner that died is replaced sooner */
     PAUSE_MS = 20,
-    THREAD_STACK = 512 << 10,
 };
 
 const char *judge_verdict_name(enum judge_verdict verdict)
@@ -291,14 +291,9 @@ static void add_workers(struct judging *j)
         open += j->states[i] == OPEN;
     while (j->workers + 1 < j->bench.spec->parallel && j->workers + 1 < open &&
            j->thread_count < JUDGE_MAX_PARALLEL && !j->result->cancelled) {
-        pthread_attr_t attr;
         if (watch->more && !watch->more(watch->context))
             return;
-        (void)pthread_attr_init(&attr);
-        (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
-        int r = pthread_create(&j->threads[j->thread_count], &attr, work_beside, j);
-        (void)pthread_attr_destroy(&attr);
-        if (r != 0) {
+        if (thread_start(&j->threads[j->thread_count], work_beside, j) < 0) {
             if (watch->less)
                 watch->less(watch->context);
             return;
@@ -372,7 +367,7 @@ static void count_all(const struct judge_spec *spec, struct judge_result *result
 }
 
 /* Compiles, and retries a failure of Hermes. *ret is NULL when there is no program. */
-static int prepare(struct judging *j, const struct run_spec *spec, struct run_result *result,
+static int prepare(struct judging *j, const struct run_plan *plan, struct run_result *result,
     struct engine_program **ret, struct err *err)
 {
     const struct run_watch watch = {.cancel_fd = j->watch->cancel_fd, .purse = j->watch->purse};
@@ -380,19 +375,19 @@ static int prepare(struct judging *j, const struct run_spec *spec, struct run_re
     int r;
     do {
         *err = (struct err){0};
-        r = engine_prepare(j->engine, spec, &watch, result, ret, err);
+        r = engine_prepare(j->engine, plan, &watch, result, ret, err);
         attempt++;
     } while (r < 0 && may_retry(j, err, attempt));
     j->result->cpu_ms += result->compile.usage.cpu_ms;
     return r;
 }
 
-static int prepare_other(struct judging *j, const char *who, const struct run_spec *spec,
+static int prepare_other(struct judging *j, const char *who, const struct run_plan *plan,
     struct engine_program **ret, struct err *err)
 {
     struct run_result compiled;
     run_result_init(&compiled, 1 << 20);
-    int r = prepare(j, spec, &compiled, ret, err);
+    int r = prepare(j, plan, &compiled, ret, err);
     if (r == 0 && !*ret) {
         j->result->verdict = JUDGE_INTERNAL_ERROR;
         (void)snprintf(j->result->message, sizeof(j->result->message),
@@ -404,12 +399,13 @@ static int prepare_other(struct judging *j, const char *who, const struct run_sp
 }
 
 /* *ret_go_on becomes true when all programs are ready. */
-static int prepare_all(struct judging *j, bool *ret_go_on, struct err *err)
+static int prepare_all(
+    struct judging *j, const struct judge_plan *plan, bool *ret_go_on, struct err *err)
 {
-    const struct judge_spec *spec = j->bench.spec;
+    const struct judge_spec *spec = plan->spec;
     struct judge_programs *programs = &j->bench.programs;
     struct judge_result *result = j->result;
-    int r = prepare(j, &spec->solution, &result->compile, &programs->solution, err);
+    int r = prepare(j, &plan->solution, &result->compile, &programs->solution, err);
     if (r == 0 && !programs->solution) {
         result->cancelled = result->compile.run.status == RUN_CANCELLED;
         result->verdict = JUDGE_COMPILE_ERROR;
@@ -418,17 +414,18 @@ static int prepare_all(struct judging *j, bool *ret_go_on, struct err *err)
         return 0;
     }
     if (r == 0 && spec->has_checker)
-        r = prepare_other(j, "checker", &spec->checker, &programs->checker, err);
+        r = prepare_other(j, "checker", &plan->checker, &programs->checker, err);
     if (r == 0 && spec->has_interactor)
-        r = prepare_other(j, "interactor", &spec->interactor, &programs->interactor, err);
+        r = prepare_other(j, "interactor", &plan->interactor, &programs->interactor, err);
     *ret_go_on = r == 0 && (!spec->has_checker || programs->checker) &&
                  (!spec->has_interactor || programs->interactor);
     return r;
 }
 
-int judge_run(struct engine *engine, const struct judge_spec *spec,
+int judge_run(struct engine *engine, const struct judge_plan *plan,
     const struct judge_watch *watch, struct judge_result *result, struct err *err)
 {
+    const struct judge_spec *spec = plan->spec;
     struct judging j = {.engine = engine,
         .watch = watch,
         .result = result,
@@ -456,7 +453,7 @@ int judge_run(struct engine *engine, const struct judge_spec *spec,
         id_make("jdg_", result->id);
     if (watch->started)
         watch->started(watch->context);
-    int r = prepare_all(&j, &go_on, err);
+    int r = prepare_all(&j, plan, &go_on, err);
     if (go_on)
         run_tests(&j);
     if (r == 0)

@@ -151,12 +151,23 @@ struct judge_watch {
 /* Bytes of a judgement's own records, without the output of its programs. */
 size_t judge_records_size(const struct judge_spec *spec);
 
-/* The most that one test needs at one time. Also fits limits that the request left open to the
- * tests, and checks the programs as engine_weigh() does. */
-int judge_weigh(
-    struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err);
+/* The plans of a judgement's programs. Those of a checker or an interactor that the request
+ * does not have are zeroed. */
+struct judge_plan {
+    const struct judge_spec *spec; /* borrowed */
+    struct run_plan solution, checker, interactor;
+};
+void judge_plan_done(struct judge_plan *plan);
+
+/* Fits the limits that the request left open to the tests, then plans each program as
+ * run_plan_make() does. */
+int judge_plan_make(struct judge_spec *spec, const struct run_limits *maxima,
+    struct judge_plan *ret, struct err *err);
+
+/* The most that one test needs at one time. */
+struct box_need judge_plan_need(const struct judge_plan *plan);
 
 /* Judges. Returns 0 with the result, or negative errno with err when no test could be judged.
  * result must be zeroed. The caller must call judge_result_done(), also after an error. */
-int judge_run(struct engine *engine, const struct judge_spec *spec,
+int judge_run(struct engine *engine, const struct judge_plan *plan,
     const struct judge_watch *watch, struct judge_result *result, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See judge.h. The lists of a judgement's request, the checks that need the whole request, and
- * the limits that depend on the tests. */
+/* See judge.h. The lists of a judgement's request and the checks that need the whole
+ * request. */
 
 #include "judge/judge.h"
 
@@ -13,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Wall time for each unit of a named CPU time; milliseconds that an interactor has beyond the
- * solution's wall time; most steps of matching test names with patterns. */
-enum { WALL_PER_CPU = 3, INTERACTOR_EXTRA_MS = 5000, MATCH_MAX = 500000000 };
+enum { MATCH_MAX = 500000000 }; /* steps of matching test names with patterns */
 
 void judge_spec_init(struct judge_spec *spec)
 {
@@ -180,84 +178,5 @@ int judge_spec_settle(struct judge_spec *spec, struct err *err)
         r = check_patterns(spec, err);
     for (size_t i = 0; r == 0 && i < spec->group_count; i++)
         r = settle_group(spec, i, err);
-    return r;
-}
-
-/* The memory and processes of one box, with the runtime's defaults for limits that the request
- * does not name. */
-static int weigh(struct engine *engine, const struct run_spec *spec, const char *who,
-    struct box_need *ret, struct err *err)
-{
-    int r = engine_weigh(engine, spec, ret, err);
-    if (r < 0 && who[0]) {
-        char field[sizeof(err->field)];
-        (void)snprintf(field, sizeof(field), "%s.%.80s", who, err->field);
-        if (err->field[0])
-            (void)snprintf(err->field, sizeof(err->field), "%s", field);
-        return err_wrap(err, r, "%s", who);
-    }
-    return r;
-}
-
-/* Tests run in parallel. A request that names only a limit of CPU time should not fail by the
- * wall clock of a busy machine. */
-static void fit_wall(struct run_spec *spec, const struct run_limits *maxima)
-{
-    struct run_limits *limits = &spec->limits;
-    struct run_limits usual = {0};
-    if (!limits->cpu_ms || limits->wall_ms || limits->cpu_ms > maxima->wall_ms)
-        return;
-    limits_fill(&usual, &spec->runtime->limits);
-    uint64_t wall_ms = WALL_PER_CPU * limits->cpu_ms;
-    wall_ms = wall_ms > usual.wall_ms ? wall_ms : usual.wall_ms;
-    limits->wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
-}
-
-/* The files of a test live in the memory of the checker and the interactor. Limits that the
- * request does not name leave room for the largest test. The interactor gets more wall time
- * than the solution, so that a solution that waits is stopped first. */
-static void fit_limits(struct judge_spec *spec, const struct run_limits *maxima)
-{
-    uint64_t most = 0;
-    for (size_t i = 0; i < spec->test_count; i++) {
-        const struct judge_test *test = &spec->tests[i];
-        uint64_t size = test->input.size + 3 * (uint64_t)test->expected.size;
-        most = size > most ? size : most;
-    }
-    fit_wall(&spec->solution, maxima);
-    uint64_t named = spec->solution.limits.output_kb >> 10;
-    uint64_t disk_mb = (most >> 20) + named + 8;
-    struct run_spec *others[] = {&spec->checker, &spec->interactor};
-    for (size_t i = 0; i < 2; i++) {
-        if (!others[i]->runtime || disk_mb <= 32)
-            continue;
-        struct run_limits *limits = &others[i]->limits;
-        uint64_t memory_mb = others[i]->runtime->limits.memory_mb;
-        if (!limits->memory_mb)
-            limits->memory_mb = (memory_mb ? memory_mb : 256) + 3 * disk_mb;
-        if (!limits->disk_mb && disk_mb < limits->memory_mb)
-            limits->disk_mb = disk_mb;
-    }
-    if (spec->has_interactor && !spec->interactor.limits.wall_ms) {
-        struct run_limits solution = spec->solution.limits;
-        limits_fill(&solution, &spec->solution.runtime->limits);
-        uint64_t wall_ms = solution.wall_ms + INTERACTOR_EXTRA_MS;
-        spec->interactor.limits.wall_ms = wall_ms < maxima->wall_ms ? wall_ms : maxima->wall_ms;
-    }
-}
-
-int judge_weigh(
-    struct engine *engine, struct judge_spec *spec, struct box_need *ret, struct err *err)
-{
-    struct box_need solution = {0};
-    struct box_need checker = {0};
-    struct box_need interactor = {0};
-    fit_limits(spec, engine_maxima(engine));
-    int r = weigh(engine, &spec->solution, "", &solution, err);
-    if (r == 0 && spec->has_checker)
-        r = weigh(engine, &spec->checker, "compare.checker", &checker, err);
-    if (r == 0 && spec->has_interactor)
-        r = weigh(engine, &spec->interactor, "interactor", &interactor, err);
-    *ret = box_need_larger(box_need_sum(solution, interactor), checker);
     return r;
 }

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +29,7 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 65536, /* bytes of one read */
-    THREAD_STACK = 512 << 10,
+    CHUNK = 65536,    /* bytes of one read */
     SILENCE_MS = 100, /* milliseconds between two checks of watch_silence() */
     SILENCES = 3,     /* checks without input for the solution until its stdin may end */
     WORD_COST = 32,   /* bytes of a message's record */
@@ -235,16 +235,6 @@ static void *run_solution(void *arg)
     return NULL;
 }
 
-static int start_thread(pthread_t *ret, void *(*fn)(void *), void *arg)
-{
-    pthread_attr_t attr;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
-    int r = pthread_create(ret, &attr, fn, arg);
-    (void)pthread_attr_destroy(&attr);
-    return -r;
-}
-
 static bool has_accepted(int r, const struct stage_result *stage)
 {
     return r == 0 && stage->exited && (stage->exit_code == 0 || stage->exit_code == 7);
@@ -270,7 +260,7 @@ static int start_others(struct talk *talk, pthread_t threads[THREADS], struct er
     int r = 0;
     for (; r == 0 && started < THREADS; started++) {
         if (started != THREAD_PUMP || pumped)
-            r = start_thread(&threads[started], functions[started], talk);
+            r = thread_start(&threads[started], functions[started], talk);
     }
     if (r == 0)
         return 0;
@@ -372,10 +362,8 @@ int judge_talk_run(const struct judge_bench *bench, const struct judge_test *tes
     }
     talk.solution_variant =
         (struct run_variant){.args = test->has_args ? &test->args : NULL, .stdin_fd = -1};
-    struct run_variant interactor_variant = {.args = judge_file_args(),
-        .files = &list,
-        .collect = bench->programs.checker ? &log_glob : NULL,
-        .stdin_fd = -1};
+    struct run_variant interactor_variant = {
+        .files = &list, .collect = bench->programs.checker ? &log_glob : NULL, .stdin_fd = -1};
     r = run_both(&talk, &interactor_variant, interactor, err);
     result->other_cpu_ms += interactor->run.usage.cpu_ms;
     if (r == 0)

@@ -176,11 +176,8 @@ static int run_checker(const struct judge_bench *bench, const struct judge_test 
 {
     struct run_file items[3];
     const struct run_files list = {.items = items, .count = 3};
-    const struct run_variant variant = {.args = judge_file_args(),
-        .files = &list,
-        .stdin_fd = -1,
-        .box_stdin_fd = -1,
-        .box_stdout_fd = -1};
+    const struct run_variant variant = {
+        .files = &list, .stdin_fd = -1, .box_stdin_fd = -1, .box_stdout_fd = -1};
     const struct run_watch watch = {.cancel_fd = bench->cancel_fd, .purse = bench->purse};
     struct run_result checked;
     judge_fill_file(&items[0], "input.txt", files->input.data, files->input.size);

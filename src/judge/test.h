@@ -43,6 +43,6 @@ enum judge_verdict judge_opinion(const struct stage_result *stage);
 void judge_note_opinion(const char *who, const struct stage_result *stage, double max_points,
     struct judge_test_result *result);
 
-/* Arguments and files of a checker or interactor. */
+/* Arguments (of every test) and files of a checker or interactor. */
 const struct strv *judge_file_args(void);
 void judge_fill_file(struct run_file *file, const char *name, const char *data, size_t size);

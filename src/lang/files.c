@@ -25,6 +25,13 @@ void run_files_add(
     };
 }
 
+void run_files_lend(
+    struct run_files *files, const char *name, const struct run_file *lender, bool executable)
+{
+    run_files_add(files, name, lender->content, lender->size, executable);
+    files->items[files->count - 1].borrowed = true;
+}
+
 struct run_file *run_files_find(const struct run_files *files, const char *name)
 {
     for (size_t i = 0; i < files->count; i++) {

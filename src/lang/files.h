@@ -28,9 +28,12 @@ struct run_files {
 /* Takes content and copies name. */
 void run_files_add(
     struct run_files *files, const char *name, char *content, size_t size, bool executable);
+/* The same with content that belongs to somebody who keeps it longer. */
+void run_files_lend(
+    struct run_files *files, const char *name, const struct run_file *lender, bool executable);
 struct run_file *run_files_find(const struct run_files *files, const char *name);
 /* -EINVAL with field `files` when a name is invalid by str_name_problem(), when two files have
- * the same name, or when a file stands where another one needs a directory. The engine checks
- * every run, whichever front door it came through. */
+ * the same name, or when a file stands where another one needs a directory. run_plan_make()
+ * checks every run, whichever front door it came through. */
 int run_files_check(const struct run_files *files, struct err *err);
 void run_files_done(struct run_files *files);

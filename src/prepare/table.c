@@ -53,7 +53,7 @@ static void fill_options(const struct task *t, struct engine_options *options)
         .control_fd = t->fds[SPAWNED_CONTROL],
         .min_level = (unsigned)c->min_level,
         .networks = NETWORKS_READY,
-        .share_networks = config->share_networks,
+        .share_networks = c->share_networks,
         .zygotes = c->warm,
         .park = (unsigned)c->parked,
         .park_free_percent = (unsigned)c->parked_free_percent,

@@ -431,5 +431,5 @@ int json_run_decode(const json_t *body, const struct runtime_registry *runtimes,
         if (value)
             r = fields[i].take(&d, fields[i].name, value);
     }
-    return r < 0 ? r : run_files_check(&ret->spec.files, err);
+    return r;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See engine.h. A run is: plan, check of the limits, compile box if the language has one, run
- * box. Only named plain files move between the two boxes, as bytes. run/register.c has the
- * steps before the first run. */
+/* See engine.h. A run is: compile box if the language has one, then run box. Only named plain
+ * files move between the two boxes, as bytes. run/register.c has the steps before the first
+ * run. */
 
 #include "run/engine.h"
 
@@ -34,7 +34,7 @@ struct running {
     const struct run_watch *watch;
     const struct runtime *runtime;
     const int *roots;
-    struct run_plan plan;
+    const struct run_plan *plan;
     struct collect_reader artefacts;
     struct run_result *result;
     const struct run_variant *variant;
@@ -63,13 +63,13 @@ static void conclude_compile(struct run_result *result, const char *why)
 static bool made_program(const struct running *run)
 {
     const struct run_files *made = &run->artefacts.files;
-    const char *program = run->plan.compile.program;
+    const char *program = run->plan->compile.program;
     return made->count > 0 && (!program || run_files_find(made, program));
 }
 
 static int compile_in_box(struct running *run, struct err *err)
 {
-    const struct run_stage *stage = &run->plan.compile;
+    const struct run_stage *stage = &run->plan->compile;
     struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd, .purse = run->watch->purse};
     struct stage_spec spec = {.job = {.argv = &stage->argv,
                                   .env = &stage->env,
@@ -111,7 +111,7 @@ static bool is_complete(const struct running *run)
 /* False when the cache has no entry that fits the limits of this run. */
 static bool take_cached(struct running *run, const struct cache_key *key)
 {
-    const struct run_limits *limits = &run->plan.compile.limits;
+    const struct run_limits *limits = &run->plan->compile.limits;
     struct stage_result *to = &run->result->compile;
     struct cache_entry entry;
     uint64_t bytes = 0;
@@ -147,7 +147,7 @@ static void keep(const struct running *run, const struct cache_key *key)
 
 static int compile(struct running *run, bool *ret_go_on, struct err *err)
 {
-    const struct run_stage *stage = &run->plan.compile;
+    const struct run_stage *stage = &run->plan->compile;
     const struct engine *e = run->engine;
     struct run_result *result = run->result;
     struct cache_key key;
@@ -186,7 +186,7 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
 
 static struct job_spec run_job(const struct running *run)
 {
-    const struct run_stage *stage = &run->plan.run;
+    const struct run_stage *stage = &run->plan->run;
     const struct run_variant *variant = run->variant;
     const struct strv *collect = variant->collect;
     return (struct job_spec){.argv = &stage->argv,
@@ -195,12 +195,12 @@ static struct job_spec run_job(const struct running *run)
         .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files},
         .collect_max_files = COLLECT_MAX_FILES,
         .collect_max_bytes = COLLECT_MAX_BYTES,
-        .program = run->plan.has_compile ? run->plan.compile.program : stage->program};
+        .program = run->plan->has_compile ? run->plan->compile.program : stage->program};
 }
 
 static int execute(struct running *run, struct err *err)
 {
-    const struct run_stage *stage = &run->plan.run;
+    const struct run_stage *stage = &run->plan->run;
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
     struct run_result *result = run->result;
@@ -257,48 +257,30 @@ static int check_mounts(const struct engine *e, const struct run_spec *spec, str
     return 0;
 }
 
-static int check_plan(const struct engine *e, const struct run_spec *spec,
-    const struct run_plan *plan, struct err *err)
-{
-    int r = run_files_check(&spec->files, err);
-    if (r == 0)
-        r = limits_check(&plan->run.limits, &e->maxima, "limits.", err);
-    if (r == 0 && plan->has_compile)
-        r = limits_check(&plan->compile.limits, &e->maxima, "compile_limits.", err);
-    return r < 0 ? r : check_mounts(e, spec, err);
-}
-
 /* Does everything that comes before the run box. */
 static int make_ready(struct running *run, bool *ret_go_on, struct err *err)
 {
-    int r = check_plan(run->engine, run->spec, &run->plan, err);
-    *ret_go_on = !run->plan.has_compile;
-    if (r == 0 && run->plan.has_compile)
+    int r = check_mounts(run->engine, run->spec, err);
+    *ret_go_on = !run->plan->has_compile;
+    if (r == 0 && run->plan->has_compile)
         r = compile(run, ret_go_on, err);
     return r;
 }
 
-static int begin(struct running *run, struct engine *engine, const struct run_spec *spec,
-    const struct run_watch *watch, struct run_result *result, struct err *err)
+static void begin(struct running *run, struct engine *engine, const struct run_plan *plan,
+    const struct run_watch *watch, struct run_result *result)
 {
+    const struct runtime *rt = plan->spec->runtime;
     *run = (struct running){.engine = engine,
-        .spec = spec,
+        .spec = plan->spec,
+        .plan = plan,
         .watch = watch ? watch : &no_watch,
-        .runtime = spec->runtime,
-        .roots = engine->roots[spec->runtime - engine->runtimes->items],
+        .runtime = rt,
+        .roots = engine->roots[rt - engine->runtimes->items],
         .result = result,
         .job_fd = -1};
-    if (!spec->runtime->available)
-        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
     if (!result->id[0])
         id_make("run_", result->id);
-    return runtime_plan(spec->runtime, spec, &run->plan, err);
-}
-
-static void finish(struct running *run)
-{
-    run_plan_done(&run->plan);
-    collect_reader_done(&run->artefacts);
 }
 
 /* Called at the end of a run: the first run may begin before the spawner has answered the
@@ -309,9 +291,10 @@ static void tell_isolation(const struct engine *engine, struct run_result *resul
     result->cgroup = engine->spawner.seal.cgroup;
 }
 
-int engine_run(struct engine *engine, const struct run_spec *spec,
+int engine_run(struct engine *engine, const struct run_plan *plan,
     const struct run_watch *watch, struct run_result *result, struct err *err)
 {
+    const struct run_spec *spec = plan->spec;
     struct running run;
     bool go_on = false;
     const struct run_variant variant = {.collect = &spec->collect,
@@ -320,14 +303,13 @@ int engine_run(struct engine *engine, const struct run_spec *spec,
         .stdin_fd = spec->stdin_fd,
         .box_stdin_fd = -1,
         .box_stdout_fd = -1};
-    int r = begin(&run, engine, spec, watch, result, err);
+    begin(&run, engine, plan, watch, result);
     run.variant = &variant;
-    if (r == 0)
-        r = make_ready(&run, &go_on, err);
+    int r = make_ready(&run, &go_on, err);
     if (r == 0 && go_on)
         r = execute(&run, err);
     tell_isolation(engine, result);
-    finish(&run);
+    collect_reader_done(&run.artefacts);
     return r;
 }
 
@@ -339,28 +321,28 @@ void engine_program_free(struct engine_program *program)
 {
     if (!program)
         return;
-    finish(&program->run);
+    collect_reader_done(&program->run.artefacts);
     close_fd(&program->run.job_fd);
     free(program);
 }
 
 const struct run_limits *engine_program_limits(const struct engine_program *program)
 {
-    return &program->run.plan.run.limits;
+    return &program->run.plan->run.limits;
 }
 
-int engine_prepare(struct engine *engine, const struct run_spec *spec,
+int engine_prepare(struct engine *engine, const struct run_plan *plan,
     const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
     struct err *err)
 {
     static const struct run_variant plain;
     struct engine_program *program = xcalloc(1, sizeof(*program));
     bool go_on = false;
-    int r = begin(&program->run, engine, spec, watch, result, err);
+    begin(&program->run, engine, plan, watch, result);
     program->run.variant = &plain;
     program->run.is_program = true;
-    if (r == 0) /* only one thread may wait for the answer to the seal */
-        r = spawner_ready(&engine->spawner, err);
+    /* Only one thread may wait for the answer to the seal. */
+    int r = spawner_ready(&engine->spawner, err);
     if (r == 0)
         r = make_ready(&program->run, &go_on, err);
     if (r == 0 && go_on) {
@@ -381,7 +363,7 @@ int engine_execute(const struct engine_program *program, const struct run_varian
 {
     struct running run = program->run;
     struct run_spec spec = *run.spec;
-    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    CLEANUP(run_plan_done) struct run_plan own = {0}; /* when it has other arguments */
     run.watch = watch ? watch : &no_watch;
     run.result = result;
     run.variant = variant;
@@ -389,33 +371,16 @@ int engine_execute(const struct engine_program *program, const struct run_varian
         run.job_fd = -1;
     if (variant->args) {
         spec.args = *variant->args;
-        int r = runtime_plan(run.runtime, &spec, &plan, err);
+        int r = run_plan_make(&spec, &run.engine->maxima, &own, err);
         if (r < 0) {
             cleanup_close_fn(&variant->box_stdin_fd);
             cleanup_close_fn(&variant->box_stdout_fd);
             return r;
         }
-        run.plan = plan;
+        run.plan = &own;
     }
     if (!result->id[0])
         id_make("run_", result->id);
     tell_isolation(run.engine, result);
     return execute(&run, err);
-}
-
-int engine_weigh(
-    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err)
-{
-    struct run_plan plan;
-    if (!spec->runtime->available)
-        return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", spec->runtime->missing);
-    int r = runtime_plan(spec->runtime, spec, &plan, err);
-    if (r < 0)
-        return r;
-    *ret = limits_need(&plan.run.limits);
-    if (plan.has_compile)
-        *ret = box_need_larger(*ret, limits_need(&plan.compile.limits));
-    r = check_plan(engine, spec, &plan, err);
-    run_plan_done(&plan);
-    return r;
 }

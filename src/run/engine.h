@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The engine runs a run_spec in boxes and fills in a run_result. One call of engine_run() is
- * one run from validation to result, on the caller's thread. Any number of runs may be under
- * way at once. */
+/* The engine runs a plan (run/plan.h) in boxes and fills in a run_result. One call of
+ * engine_run() is one run, on the caller's thread. Any number of runs may be under way at
+ * once. */
 
 #include "base/err.h"
 #include "lang/rootfs.h"
 #include "lang/runtime.h"
 #include "run/cache.h"
+#include "run/plan.h"
 #include "run/run.h"
 #include "run/spawner.h"
 
@@ -100,26 +101,26 @@ struct run_watch {
     bool host_root;          /* selftest only: use the host's tree */
 };
 
-/* Returns 0 with result filled in (a failing program is a result), or negative errno with err.
- * ERR_INVALID means a bad spec; otherwise Hermes could not do its job. result must be
- * initialised. */
-int engine_run(struct engine *engine, const struct run_spec *spec,
+/* Returns 0 with result filled in (a failing program is a result), or negative errno with err
+ * when Hermes could not do its job. result must be initialised. */
+int engine_run(struct engine *engine, const struct run_plan *plan,
     const struct run_watch *watch, struct run_result *result, struct err *err);
 
-/* A program that can be run many times, by any number of threads at once: planned, compiled if
- * its language needs it, its files in one sealed package. */
+/* A program that can be run many times, by any number of threads at once: compiled if its
+ * language needs it, its files in one sealed package. */
 struct engine_program;
 
 /* The compile stage of engine_run(). When 0 is returned and *ret is NULL there is no program,
- * and result says why (compile_error or cancelled). spec is borrowed until
+ * and result says why (compile_error or cancelled). The plan is borrowed until
  * engine_program_free(). */
-int engine_prepare(struct engine *engine, const struct run_spec *spec,
+int engine_prepare(struct engine *engine, const struct run_plan *plan,
     const struct run_watch *watch, struct run_result *result, struct engine_program **ret,
     struct err *err);
 
 /* The parts that differ between runs of one program. The stdin of the spec is not used. */
 struct run_variant {
-    const struct strv *args;       /* NULL: the arguments of the spec */
+    const struct strv *args;       /* NULL: the arguments of the spec. Otherwise the engine
+                                      plans again, because templates contain arguments */
     const struct run_files *files; /* more files for the box, or NULL */
     const struct strv *collect;    /* globs of files to return, or NULL */
     const char *stdin_data;        /* whole stdin, or NULL */
@@ -138,8 +139,3 @@ int engine_execute(const struct engine_program *program, const struct run_varian
     const struct run_watch *watch, struct run_result *result, struct err *err);
 const struct run_limits *engine_program_limits(const struct engine_program *program);
 void engine_program_free(struct engine_program *program); /* accepts NULL */
-
-/* Checks spec as engine_run() does, without running it. *ret is the memory and the processes of
- * the larger of its stages. */
-int engine_weigh(
-    struct engine *engine, const struct run_spec *spec, struct box_need *ret, struct err *err);

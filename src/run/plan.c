@@ -253,22 +253,45 @@ static int make_plan(struct plan_draft *draft, struct err *err)
     return plan_run(draft, err);
 }
 
-int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
-    struct err *err)
+static int check_limits(
+    const struct run_plan *plan, const struct run_limits *maxima, struct err *err)
 {
-    CLEANUP(run_plan_done) struct run_plan plan = {.has_compile = rt->compiled};
+    int r = limits_check(&plan->run.limits, maxima, "limits.", err);
+
+    if (r == 0 && plan->has_compile)
+        r = limits_check(&plan->compile.limits, maxima, "compile_limits.", err);
+    return r;
+}
+
+int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
+    struct run_plan *ret, struct err *err)
+{
+    const struct runtime *rt = spec->runtime;
+    CLEANUP(run_plan_done) struct run_plan plan = {.spec = spec, .has_compile = rt->compiled};
     CLEANUP(draft_done) struct plan_draft draft = {.rt = rt, .spec = spec, .plan = &plan};
 
     if (!rt->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
+    int r = run_files_check(&spec->files, err);
+    if (r < 0)
+        return r;
     plan.run.limits = spec->limits;
     limits_fill(&plan.run.limits, &rt->limits);
     plan.compile.limits = spec->compile_limits;
     limits_fill(&plan.compile.limits, &rt->compile_limits);
-    int r = spec->shell != NULL ? plan_shell(&draft, err) : make_plan(&draft, err);
+    r = spec->shell != NULL ? plan_shell(&draft, err) : make_plan(&draft, err);
+    if (r == 0)
+        r = check_limits(&plan, maxima, err);
     if (r < 0)
         return r;
     *ret = plan;
     plan = (struct run_plan){0};
     return 0;
+}
+
+struct box_need run_plan_need(const struct run_plan *plan)
+{
+    struct box_need need = limits_need(&plan->run.limits);
+
+    return plan->has_compile ? box_need_larger(need, limits_need(&plan->compile.limits)) : need;
 }

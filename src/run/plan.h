@@ -2,7 +2,7 @@
 #pragma once
 
 /* The plan of a run, made once from runtime.json and the request: argument lists, environment
- * and limits of each stage. */
+ * and limits of each stage. Admission reads its limits, then the engine runs it. */
 
 #include "lang/environment.h"
 #include "lang/runtime.h"
@@ -25,17 +25,22 @@ struct run_stage {
 /* The compile box gets the user's files and compile.files. The run box gets the user's files,
  * the artefacts and run.files; later files replace earlier ones of the same name. */
 struct run_plan {
+    const struct run_spec *spec; /* borrowed */
     bool has_compile;
     struct run_stage compile;
     struct run_stage run;
 };
 void run_plan_done(struct run_plan *plan);
 
-/* Checks spec against the runtime (available, entry exists, compile_args allowed, ...) and
- * builds the plan. ERR_INVALID with the field on bad input, ERR_UNAVAILABLE when the toolchain
- * is not there. Limits are filled in, not checked against the server's maxima. */
-int runtime_plan(const struct runtime *rt, const struct run_spec *spec, struct run_plan *ret,
-    struct err *err);
+/* Checks the spec and makes its plan. Every front door calls this once for each run.
+ * ERR_INVALID with the field when the request is wrong (file names, entry, compile_args, limits
+ * above the maxima, ...); ERR_UNAVAILABLE when the toolchain is not installed. The plan borrows
+ * the spec. The caller calls run_plan_done(), which also accepts a zeroed plan. */
+int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
+    struct run_plan *ret, struct err *err);
+
+/* Memory and processes of the larger stage: the stages run one after the other. */
+struct box_need run_plan_need(const struct run_plan *plan);
 
 /* The state that plan.c and the rules of prepare.c share while a plan is made. */
 struct plan_draft {

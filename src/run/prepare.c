@@ -63,8 +63,7 @@ static void name_java_entry(
 
     if (strlen(public_type) > 200 || run_files_find(&draft->spec->files, name) != NULL)
         return;
-    run_files_add(&draft->plan->compile.files, name, copy_bytes(file->content, file->size),
-        file->size, false);
+    run_files_lend(&draft->plan->compile.files, name, file, false);
     for (size_t i = 0; i < draft->sources.count; i++) {
         if (strcmp(draft->sources.items[i], file->name) == 0) {
             free(draft->sources.items[i]);

@@ -29,7 +29,9 @@ static bool measure(
     run_files_add(&spec.files, rt->main_file, xstrdup("\n"), 1, false);
     if (!want_warm)
         strv_add(&spec.env, "LC_HERMES=cold");
-    if (engine_run(e, &spec, NULL, &result, &err) < 0 || result.run.status != RUN_OK ||
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    if (run_plan_make(&spec, &e->maxima, &plan, &err) < 0 ||
+        engine_run(e, &plan, NULL, &result, &err) < 0 || result.run.status != RUN_OK ||
         result.run.is_warm != want_warm)
         return false;
     *ret_peak_kb = result.run.usage.memory_peak_kb;

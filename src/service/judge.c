@@ -8,39 +8,33 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "base/machine.h"
+#include "service/later.h"
 #include "session/session.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    THREAD_STACK = 512 << 10,    /* bytes */
-    LATER_WAIT_MS = 3600 * 1000, /* milliseconds; no client holds a connection open for these */
-    LATER_COST = 64 << 10,       /* bytes of the thread and the record */
-    TEST_COST = 8 << 10,         /* bytes of a test's JSON values, without its texts */
-    TALK_COST = 1 << 10,         /* bytes of a message's JSON values */
+    TEST_COST = 8 << 10, /* bytes of a test's JSON values, without its texts */
+    TALK_COST = 1 << 10, /* bytes of a message's JSON values */
 };
 
-/* A judgement under way. */
+/* A judgement under way, on the caller's thread or on its own. */
 struct under_way {
-    struct state *state;
-    struct service_judgement *judgement;
-    struct history_run *record;
+    struct later later;
+    struct service_judgement judgement;
+    struct judge_plan plan;
     struct admit_ticket ticket;
     struct admit_need need;
-    struct purse purse; /* memory of the request and of its programs' output */
-    bool on_thread;     /* this struct and the judgement belong to its thread */
 };
 
 static void on_started(void *context)
 {
     struct under_way *u = context;
-    history_started(u->record);
+    history_started(u->later.record);
 }
 
 static size_t text_bytes(const struct stage_result *stage)
@@ -75,34 +69,34 @@ static void write_value(struct json_text *t, const void *value)
 static void on_tested(void *context, size_t index, const struct judge_test_result *test)
 {
     struct under_way *u = context;
-    struct state *s = u->state;
-    const struct json_judge *judge = &u->judgement->judge;
+    struct state *s = u->later.state;
+    const struct json_judge *judge = &u->judgement.judge;
     if (test->ran)
         metrics_count_run(&s->metrics, &s->runtimes, judge->spec.solution.runtime, &test->run,
             test->run.run.usage.wall_ms);
     size_t weight = test_weight(test);
-    if (history_is_quiet(u->record) || !purse_take(&u->purse, weight))
+    if (history_is_quiet(u->later.record) || !purse_take(&u->later.purse, weight))
         return; /* the answer will contain it */
     json_t *json = judge_json_test(&judge->spec, index, test, judge->encoding);
     struct answer *text = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
     json_decref(json);
     if (text)
-        history_event(u->record, "test", text->text);
+        history_event(u->later.record, "test", text->text);
     answer_release(text);
-    purse_give(&u->purse, weight);
+    purse_give(&u->later.purse, weight);
 }
 
 static bool on_more(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket;
-    return admit_try(u->state->admit, u->ticket.owner, &u->need, &ticket);
+    return admit_try(u->later.state->admit, u->ticket.owner, &u->need, &ticket);
 }
 
 static bool on_keep(void *context)
 {
     struct under_way *u = context;
-    return !admit_is_wanted(u->state->admit, &u->ticket);
+    return !admit_is_wanted(u->later.state->admit, &u->ticket);
 }
 
 /* CPU time of these tests is charged with the judgement's own place. */
@@ -110,23 +104,25 @@ static void on_less(void *context)
 {
     struct under_way *u = context;
     struct admit_ticket ticket = u->ticket;
-    admit_leave(u->state->admit, &ticket, 0);
+    admit_leave(u->later.state->admit, &ticket, 0);
 }
 
-static int begin(struct under_way *u, int owner, struct err *err)
+/* Plans the programs and takes a place for the first test. */
+static int begin(struct under_way *u, struct err *err)
 {
-    struct state *s = u->state;
-    struct judge_spec *spec = &u->judgement->judge.spec;
-    purse_open(&u->purse, s->ledger, owner);
-    if (!purse_take(&u->purse, LATER_COST + u->judgement->bytes + judge_records_size(spec)))
-        return state_full(err);
+    struct state *s = u->later.state;
+    struct judge_spec *spec = &u->judgement.judge.spec;
+    int owner = u->later.owner;
+    int r = later_count(&u->later, u->judgement.bytes + judge_records_size(spec), err);
+    if (r < 0)
+        return r;
     if (!spec->parallel) /* one box runs while another one is being made */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
-    struct box_need box;
-    int r = judge_weigh(s->engine, spec, &box, err);
+    r = judge_plan_make(spec, engine_maxima(s->engine), &u->plan, err);
     if (r < 0)
         return r;
+    const struct box_need box = judge_plan_need(&u->plan);
     u->need = admit_need_run(&box);
     return session_admit(s, owner, &u->need, &u->ticket, err);
 }
@@ -134,10 +130,10 @@ static int begin(struct under_way *u, int owner, struct err *err)
 static int encode(struct under_way *u, const struct judge_result *result,
     struct answer **ret_answer, struct err *err)
 {
-    struct state *s = u->state;
-    const struct service_judgement *judgement = u->judgement;
+    struct state *s = u->later.state;
+    const struct service_judgement *judgement = &u->judgement;
     const char *key = s->config.signing_key;
-    if (!purse_take(&u->purse, result_weight(result, key[0])))
+    if (!purse_take(&u->later.purse, result_weight(result, key[0])))
         return state_full(err);
     json_t *json = judge_json(&judgement->judge.spec, result, judgement->judge.encoding);
     if (key[0])
@@ -151,22 +147,21 @@ static int encode(struct under_way *u, const struct judge_result *result,
 static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_answer,
     enum run_status *ret_status, struct err *err)
 {
-    struct state *s = u->state;
-    const struct service_judgement *judgement = u->judgement;
-    int cancel_fd = history_cancel_fd(u->record);
+    struct state *s = u->later.state;
+    int cancel_fd = history_cancel_fd(u->later.record);
     const struct judge_watch watch = {.context = u,
         .started = on_started,
         .tested = on_tested,
         .more = on_more,
         .keep = on_keep,
         .less = on_less,
-        .purse = &u->purse.counts,
+        .purse = &u->later.purse.counts,
         .cancel_fd = cancel_fd};
     struct judge_result result = {0};
     int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, err);
-    (void)snprintf(result.id, sizeof(result.id), "%s", history_id(u->record));
+    (void)snprintf(result.id, sizeof(result.id), "%s", history_id(u->later.record));
     if (r == 0) {
-        r = judge_run(s->engine, &judgement->judge.spec, &watch, &result, err);
+        r = judge_run(s->engine, &u->plan, &watch, &result, err);
         admit_leave(s->admit, &u->ticket, result.cpu_ms);
     } else if (r == -ECANCELED) {
         result.cancelled = true;
@@ -179,45 +174,12 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
     return r;
 }
 
-int service_judge(struct state *state, struct service_judgement *judgement, int owner,
-    struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
-    struct err *err)
+static void free_under_way(struct later *later)
 {
-    struct under_way u = {.state = state, .judgement = judgement, .record = record};
-    int r = begin(&u, owner, err);
-    if (r == 0)
-        r = finish(&u, 0, ret_answer, ret_status, err);
-    purse_close(&u.purse);
-    return r;
-}
-
-static void under_way_free(struct under_way *u)
-{
-    json_judge_done(&u->judgement->judge);
-    free(u->judgement);
-    purse_close(&u->purse);
+    struct under_way *u = (struct under_way *)later;
+    judge_plan_done(&u->plan);
+    json_judge_done(&u->judgement.judge);
     free(u);
-}
-
-static void *judge_later(void *arg)
-{
-    struct under_way *u = arg;
-    struct state *s = u->state;
-    struct err err = {0};
-    enum run_status status = RUN_INTERNAL_ERROR;
-    struct answer *answer = NULL;
-    int r = finish(u, LATER_WAIT_MS, &answer, &status, &err);
-    if (r < 0) {
-        log_event(LOG_WARN, "judgement failed", "run", history_id(u->record), "code",
-            err_table[err.code].name, "reason", err.message, (char *)NULL);
-        answer = service_judge_failure(history_id(u->record), &err);
-    }
-    history_finish(u->record, status, answer);
-    answer_release(answer);
-    history_unref(u->record);
-    under_way_free(u);
-    s->background--;
-    return NULL;
 }
 
 struct answer *service_judge_failure(const char *id, const struct err *err)
@@ -230,36 +192,52 @@ struct answer *service_judge_failure(const char *id, const struct err *err)
     return answer_of_text(text ? text : "{}");
 }
 
+static enum run_status work(struct later *later, struct answer **ret_answer)
+{
+    struct under_way *u = (struct under_way *)later;
+    struct err err = {0};
+    enum run_status status = RUN_INTERNAL_ERROR;
+    int r = finish(u, LATER_WAIT_MS, ret_answer, &status, &err);
+    if (r < 0) {
+        later_log(later, "judgement failed", &err);
+        *ret_answer = service_judge_failure(history_id(later->record), &err);
+    }
+    return status;
+}
+
+/* Takes the content of the judgement. */
+static struct under_way *under_way_new(
+    struct state *state, struct service_judgement *judgement, int owner)
+{
+    struct under_way *u = xcalloc(1, sizeof(*u));
+    u->later =
+        (struct later){.state = state, .owner = owner, .work = work, .free = free_under_way};
+    u->judgement = *judgement;
+    judge_spec_init(&judgement->judge.spec);
+    return u;
+}
+
+int service_judge(struct state *state, struct service_judgement *judgement, int owner,
+    struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
+    struct err *err)
+{
+    struct under_way *u = under_way_new(state, judgement, owner);
+    u->later.record = record;
+    int r = begin(u, err);
+    if (r == 0)
+        r = finish(u, 0, ret_answer, ret_status, err);
+    later_free(&u->later);
+    return r;
+}
+
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct err *err)
 {
-    struct under_way *u = xcalloc(1, sizeof(*u));
-    pthread_attr_t attr;
-    pthread_t thread;
-    *u = (struct under_way){.state = state, .judgement = judgement, .record = record};
-    int r = begin(u, owner, err);
-    if (r < 0) {
-        purse_close(&u->purse);
-        free(u);
-        return r;
-    }
-    /* The thread gets its own copy; the caller keeps an empty one. */
-    u->judgement = xmalloc(sizeof(*judgement));
-    *u->judgement = *judgement;
-    state->background++;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
-    r = -pthread_create(&thread, &attr, judge_later, u);
-    (void)pthread_attr_destroy(&attr);
-    if (r < 0) {
-        state->background--;
+    struct under_way *u = under_way_new(state, judgement, owner);
+    int r = begin(u, err);
+    if (r == 0 && (r = later_start(&u->later, record, err)) < 0)
         admit_drop(state->admit, &u->ticket);
-        free(u->judgement);
-        purse_close(&u->purse);
-        free(u);
-        return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this judgement");
-    }
-    judge_spec_init(&judgement->judge.spec);
-    return 0;
+    if (r < 0)
+        later_free(&u->later);
+    return r;
 }

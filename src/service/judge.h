@@ -13,6 +13,8 @@ struct service_judgement {
     char request_hash[JUDGE_HASH_HEX];
 };
 
+/* Both functions take the content of the judgement, also on failure. */
+
 /* Judges on this thread. Returns 0 with the answer, whose user the caller is, or an error. With
  * ERR_BUSY, err->retry_s says when to try again. */
 int service_judge(struct state *state, struct service_judgement *judgement, int owner,
@@ -20,8 +22,7 @@ int service_judge(struct state *state, struct service_judgement *judgement, int 
     struct err *err);
 
 /* Judges on a thread of its own and reports to `record`. Fails at once when the request is
- * invalid or the queue is full. On success takes the content of the judgement and the reference
- * to record. */
+ * invalid or the queue is full. Takes the reference to record on success. */
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct err *err);
 

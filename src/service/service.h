@@ -8,7 +8,7 @@
 
 /* The owner of a run, and how it is followed. */
 struct service_call {
-    const struct run_spec *spec;
+    struct run_spec *spec;         /* spec->owner is filled in */
     int owner;                     /* index of the key, -1 for none */
     const struct run_watch *watch; /* its cancel_fd also ends the wait for a place */
 };
@@ -22,10 +22,11 @@ void service_close(struct state *state);
 int service_run(struct state *state, const struct service_call *call, struct run_result *result,
     struct err *err);
 
-/* Runs it on a thread of its own and reports to `run`. Fails at once when the spec is invalid
- * or the queue is full. On success takes the content of the spec and the reference to run. */
+/* Runs it on a thread of its own and reports to `record`. Fails at once when the spec is
+ * invalid or the queue is full. Takes the content of the spec, also on failure; takes the
+ * reference to record on success. */
 int service_run_later(struct state *state, struct run_spec *spec, int owner,
-    enum result_encoding encoding, struct history_run *run, struct err *err);
+    enum result_encoding encoding, struct history_run *record, struct err *err);
 
 /* Call about twice a second. */
 void service_tick(struct state *state);

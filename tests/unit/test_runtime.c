@@ -156,7 +156,11 @@ static bool plan(const char *language, struct run_spec *spec, struct run_plan *r
         print_message("# %s: %s\n", language, reg.items[0].missing);
         return false;
     }
-    *ret_r = runtime_plan(&reg.items[0], spec, ret, err);
+    struct run_limits maxima;
+    limits_maxima(&maxima);
+    spec->runtime = &reg.items[0];
+    *ret_r = run_plan_make(spec, &maxima, ret, err);
+    spec->runtime = NULL; /* goes with the registry */
     return true;
 }
 
@@ -440,6 +444,45 @@ static void the_documentation_lists_every_language(void **state)
     }
 }
 
+/* Every front door plans, so a plan refuses what each of them must refuse. */
+static void a_plan_checks_files_and_limits(void **state)
+{
+    static const char *const second[] = {"a", "a/b", "../a"};
+    struct err err;
+    int r;
+
+    for (size_t i = 0; i < 3; i++) {
+        CLEANUP(run_spec_done) struct run_spec spec;
+        CLEANUP(run_plan_done) struct run_plan p = {0};
+
+        run_spec_init(&spec);
+        fixture_add_file(&spec, "a", "");
+        fixture_add_file(&spec, second[i], "");
+        if (!plan("python", &spec, &p, &r, &err))
+            return;
+        assert_int_equal(r, -EINVAL);
+        assert_string_equal(err.field, "files");
+    }
+    CLEANUP(run_spec_done) struct run_spec spec;
+    CLEANUP(run_plan_done) struct run_plan p = {0};
+
+    run_spec_init(&spec);
+    fixture_add_file(&spec, "main.c", "int main(void) { return 0; }");
+    spec.limits = (struct run_limits){.memory_mb = 100, .processes = 7};
+    spec.compile_limits = (struct run_limits){.memory_mb = 300, .processes = 5};
+    if (!plan("c", &spec, &p, &r, &err))
+        return;
+    assert_int_equal(r, 0);
+    assert_ptr_equal(p.spec, &spec);
+    assert_int_equal(run_plan_need(&p).memory_mb, 300);
+    assert_int_equal(run_plan_need(&p).processes, 7);
+    run_plan_done(&p);
+    spec.compile_limits.memory_mb = 1 << 20;
+    assert_true(plan("c", &spec, &p, &r, &err));
+    assert_int_equal(r, -EINVAL);
+    assert_string_equal(err.field, "compile_limits.memory_mb");
+}
+
 static void loading_one_language_is_quick(void **state)
 {
     uint64_t best_ns = UINT64_MAX;
@@ -476,6 +519,7 @@ int main(void)
         cmocka_unit_test(java_runs_the_class_with_main_from_a_file_of_its_name),
         cmocka_unit_test(projects_of_go_and_rust_are_given_or_made),
         cmocka_unit_test(the_documentation_lists_every_language),
+        cmocka_unit_test(a_plan_checks_files_and_limits),
         cmocka_unit_test(loading_one_language_is_quick),
     };
     return cmocka_run_group_tests(tests, load_shipped, NULL);

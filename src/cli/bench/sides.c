@@ -130,7 +130,10 @@ static int run_box(const struct bench *b, const struct subject *subject, bool co
         strlen(subject->code), false);
     if (cold)
         strv_add(&spec.env, "LC_HERMES=cold");
-    int r = engine_run(b->engine, &spec, NULL, &result, err);
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    int r = run_plan_make(&spec, engine_maxima(b->engine), &plan, err);
+    if (r == 0)
+        r = engine_run(b->engine, &plan, NULL, &result, err);
     if (r < 0)
         return r;
     *ret_warm = result.run.is_warm;

@@ -292,8 +292,11 @@ static int run_box(const struct attack *a, const struct run_spec *spec,
 {
     bool waits = a->bench->warm && !a->control && spec->runtime->run.park.max;
     uint64_t deadline_ms = clock_ms() + ZYGOTE_MS;
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    int r = run_plan_make(spec, engine_maxima(a->bench->engine), &plan, err);
     for (;;) {
-        int r = engine_run(a->bench->engine, spec, watch, result, err);
+        if (r == 0)
+            r = engine_run(a->bench->engine, &plan, watch, result, err);
         if (r < 0 || !waits || result->run.is_warm || result->run.status == RUN_CANCELLED ||
             clock_ms() >= deadline_ms)
             return r;
@@ -430,7 +433,10 @@ static int wait_for_zygote(const struct attack_bench *bench, struct err *err)
         struct run_watch watch = {.cancel_fd = bench->cancel_fd};
         spec.runtime = runtime_find(bench->runtimes, "python");
         run_files_add(&spec.files, spec.runtime->main_file, xstrdup("pass\n"), 5, true);
-        r = engine_run(bench->engine, &spec, &watch, &result, err);
+        CLEANUP(run_plan_done) struct run_plan plan = {0};
+        r = run_plan_make(&spec, engine_maxima(bench->engine), &plan, err);
+        if (r == 0)
+            r = engine_run(bench->engine, &plan, &watch, &result, err);
         is_warm = r == 0 && result.run.is_warm;
     }
     if (r == 0 && !is_warm)
@@ -456,7 +462,10 @@ int attack_calibrate(struct attack_bench *bench, struct err *err)
         return 0;
     run_files_add(&spec.files, spec.runtime->main_file, xstrdup("echo done\n"), 10, true);
     uint64_t start_ms = clock_ms();
-    int r = engine_run(bench->engine, &spec, &watch, &result, err);
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    int r = run_plan_make(&spec, engine_maxima(bench->engine), &plan, err);
+    if (r == 0)
+        r = engine_run(bench->engine, &plan, &watch, &result, err);
     if (r == 0 && result.run.status != RUN_OK && result.run.status != RUN_CANCELLED)
         r = err_set(err, ERR_INTERNAL, EPROTO, "a program that does nothing ends as %s: %s",
             run_status_name(result.run.status), result.run.message);

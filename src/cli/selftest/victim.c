@@ -73,7 +73,10 @@ static void *run_victim(void *context)
     run_files_add(&spec.files, spec.runtime->main_file, source, v->bench->victim_len, true);
     victim_env(v, &spec.env);
     struct run_watch watch = {.context = v, .output = on_output, .cancel_fd = v->stop_fd};
-    int r = engine_run(v->bench->engine, &spec, &watch, &v->result, &v->err);
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    int r = run_plan_make(&spec, engine_maxima(v->bench->engine), &plan, &v->err);
+    if (r == 0)
+        r = engine_run(v->bench->engine, &plan, &watch, &v->result, &v->err);
     (void)pthread_mutex_lock(&v->lock);
     v->failed = r;
     v->ended = true;

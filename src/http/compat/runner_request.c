@@ -271,8 +271,7 @@ static void add_sdk(struct run_files *files, const struct run_files *sdk)
         }
         if (is_taken)
             continue;
-        run_files_add(files, name, sdk->items[i].content, sdk->items[i].size, false);
-        files->items[files->count - 1].borrowed = true;
+        run_files_lend(files, name, &sdk->items[i], false);
     }
 }
 
@@ -335,7 +334,7 @@ static int make_spec(struct decoding *d)
     int r = 0;
     if (json_string_length(code) > 0 && !run_files_find(&spec->files, main_file))
         r = add_file(d, main_file, code);
-    if (r < 0 || (r = run_files_check(&spec->files, d->err)) < 0)
+    if (r < 0)
         return r;
     add_sdk(&spec->files, &spec->runtime->sdk);
     if (entrypoint && *entrypoint)

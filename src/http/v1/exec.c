@@ -4,12 +4,12 @@
  * thread. A streamed exec runs on a thread of its own: a client that reads slowly must not
  * delay its deadlines. */
 
+#include "service/exec.h"
 #include "base/alloc.h"
 #include "http/routes.h"
 #include "http/v1/events.h"
 #include "http/v1/sessions.h"
 #include "session/decode.h"
-#include "session/stream.h"
 #include "json/read.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
         return r;
     }
     struct history_run *mine = history_ref(record);
-    r = session_exec_later(state, session_ref(s), req->owner, spec, record, err);
+    r = service_exec_later(state, session_ref(s), req->owner, spec, record, err);
     if (r < 0) {
         session_abandon(s);
         session_unref(s);

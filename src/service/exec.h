@@ -9,5 +9,5 @@
 /* Call after session_begin(); the thread gives the session back. On success takes the caller's
  * references to session and record and the content of *spec. On failure the caller keeps them
  * and must call session_abandon(). */
-int session_exec_later(struct state *state, struct session *s, int owner,
+int service_exec_later(struct state *state, struct session *s, int owner,
     struct exec_spec *spec, struct history_run *record, struct err *err);

@@ -5,7 +5,7 @@
  *   tag         name and description of the area,
  *   operations  by "METHOD /path", as in the table of routes,
  *   path        the schemas of {id} and the like,
- *   errors      the schema of an error by its status, or "text"; the rest is "default", or
+ *   errors      the schema of an error by its status, or "Text"; the rest is "default", or
  *               else `Error`,
  *   schemas     for components.schemas.
  * base.json has what belongs to no area. The table of routes adds summary, key and statuses to
@@ -200,7 +200,7 @@ static json_t *error_response(const json_t *area, const char *status, json_t *sh
         return json_pack("{s:s+}", "$ref", "#/components/responses/", name);
     (void)snprintf(ref, sizeof(ref), "#/components/schemas/%s", schema);
     json_t *content =
-        str_eq(schema, "text")
+        str_eq(schema, "Text")
             ? json_pack("{s:{s:{s:s}}}", "text/plain", "schema", "type", "string")
             : json_pack("{s:{s:{s:s}}}", "application/json", "schema", "$ref", ref);
     json_t *response =

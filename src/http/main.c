@@ -7,7 +7,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "http/confine.h"
+#include "http/openapi.h"
 #include "http/server.h"
 #include "proto/handover.h"
 #include "service/service.h"
@@ -174,8 +176,24 @@ static uint64_t serve(struct state *s, int signal_fd)
     }
 }
 
+/* Prints the API document with the bounds that hold unless the operator sets others. */
+static int print_openapi(void)
+{
+    struct run_limits maxima;
+    struct err err = {0};
+    limits_maxima(&maxima);
+    cleanup_free char *text = openapi_make(&maxima, &err);
+    if (!text || puts(text) < 0) {
+        (void)fprintf(stderr, "hermes-server: %s\n", text ? strerror(errno) : err.message);
+        return 125;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && str_eq(argv[1], "--openapi"))
+        return print_openapi();
     static struct state state;
     struct hello hello = {0};
     struct err err = {0};

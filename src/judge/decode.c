@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most bytes of a name; most strings of a list. */
-enum { NAME_BYTES = 200, ARGS_MAX = 256 };
-#define POINTS_MAX 1e9
-
 void json_judge_done(struct json_judge *judge)
 {
     judge_spec_done(&judge->spec);
@@ -116,9 +112,9 @@ static int get_name(struct decoding *d, const char *field, const json_t *value, 
 {
     const char *text = json_string_value(value);
     size_t len = json_string_length(value);
-    if (!text || len == 0 || len > NAME_BYTES)
+    if (!text || len == 0 || len > JUDGE_NAME_MAX)
         return err_field(
-            d->err, field, "%s must be a string of 1 to %d bytes", field, NAME_BYTES);
+            d->err, field, "%s must be a string of 1 to %d bytes", field, JUDGE_NAME_MAX);
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
             return err_field(d->err, field, "%s contains a control character", field);
@@ -131,9 +127,9 @@ static int get_name(struct decoding *d, const char *field, const json_t *value, 
 static int get_strings(
     struct decoding *d, const char *field, const json_t *value, struct strv *ret)
 {
-    if (!json_is_array(value) || json_array_size(value) > ARGS_MAX)
+    if (!json_is_array(value) || json_array_size(value) > JUDGE_WORDS_MAX)
         return err_field(
-            d->err, field, "%s must be a list of at most %d strings", field, ARGS_MAX);
+            d->err, field, "%s must be a list of at most %d strings", field, JUDGE_WORDS_MAX);
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *item = json_array_get(value, i);
         const char *text = json_string_value(item);
@@ -200,7 +196,8 @@ static int take_test(struct decoding *d, size_t index, const json_t *item)
     if (r == 0 && args)
         r = get_strings(d, below(field, where, "args"), args, &test->args);
     if (r == 0 && points)
-        r = get_number(d, below(field, where, "points"), points, 0, POINTS_MAX, &test->points);
+        r = get_number(
+            d, below(field, where, "points"), points, 0, JUDGE_POINTS_MAX, &test->points);
     return r;
 }
 
@@ -234,7 +231,8 @@ static int take_group(struct decoding *d, size_t index, const json_t *item)
         r = get_strings(
             d, below(field, where, "tests"), json_object_get(item, "tests"), &group->tests);
     if (r == 0 && points)
-        r = get_number(d, below(field, where, "points"), points, 0, POINTS_MAX, &group->points);
+        r = get_number(
+            d, below(field, where, "points"), points, 0, JUDGE_POINTS_MAX, &group->points);
     if (r == 0 && depends)
         r = get_strings(d, below(field, where, "depends"), depends, &group->depends);
     return r;

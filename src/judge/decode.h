@@ -7,6 +7,9 @@
 #include "judge/judge.h"
 #include "run/decode.h"
 
+/* Most bytes of a name, most strings of a list, most points of a test or group. */
+enum { JUDGE_NAME_MAX = 200, JUDGE_WORDS_MAX = 256, JUDGE_POINTS_MAX = 1000000000 };
+
 struct json_judge {
     struct judge_spec spec; /* `parallel` is 0 when the request does not name it */
     enum result_encoding encoding;

@@ -17,7 +17,6 @@
 enum {
     LIST_MAX = 4096,
     GLOBS_MAX = 256,
-    WORD_MAX = 128 << 10, /* of an argument or variable: more the kernel does not take */
 };
 
 void json_run_done(struct json_run *run)
@@ -107,7 +106,7 @@ static int get_list(
         (void)snprintf(name, sizeof(name), "%s[%zu]", field, i);
         if (get_text(d, name, json_array_get(value, i), &text) < 0)
             return -EINVAL;
-        if (json_string_length(json_array_get(value, i)) > WORD_MAX)
+        if (json_string_length(json_array_get(value, i)) > RUN_WORD_MAX)
             return too_long(d);
         strv_add(ret, text);
     }
@@ -248,7 +247,7 @@ static int take_env(struct decoding *d, const char *field, const json_t *value)
             run_env_problem(key, json_string_value(item), json_string_length(item));
         if (why)
             return err_field(d->err, name, "%s", why);
-        if (json_string_length(item) > WORD_MAX)
+        if (json_string_length(item) > RUN_WORD_MAX)
             return too_long(d);
         strv_add_owned(&d->run->spec.env, xasprintf("%s=%s", key, json_string_value(item)));
     }

@@ -14,6 +14,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Most bytes of an argument or a variable: the kernel does not take more. */
+enum { RUN_WORD_MAX = 128 << 10 };
+
 struct json_run {
     struct run_spec spec;
     enum result_encoding encoding;

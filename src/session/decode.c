@@ -15,14 +15,7 @@
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-enum {
-    SECONDS_MAX = 31536000,  /* one year; start.c applies the configured limits */
-    TOOL_CALLS_DEFAULT = 50, /* per exec */
-    TOOL_CALLS_MAX = 10000,
-    TOOL_TIMEOUT_DEFAULT_MS = 300000,
-    TOOL_NAME_MAX = 64,
-    ENV_MAX = 64 << 10, /* bytes of variables */
-};
+enum { ENV_MAX = 64 << 10 }; /* bytes of variables */
 
 static int get_number(
     const json_t *body, const char *field, uint64_t max, uint64_t *ret, struct err *err)
@@ -110,8 +103,9 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
             (void)json_object_set(part, shared[i], value);
     }
     if (r == 0 && (r = get_name(body, ret, err)) == 0 &&
-        (r = get_number(body, "idle_timeout_s", SECONDS_MAX, &ret->idle_timeout_s, err)) == 0)
-        r = get_number(body, "max_lifetime_s", SECONDS_MAX, &ret->max_lifetime_s, err);
+        (r = get_number(
+             body, "idle_timeout_s", SESSION_SECONDS_MAX, &ret->idle_timeout_s, err)) == 0)
+        r = get_number(body, "max_lifetime_s", SESSION_SECONDS_MAX, &ret->max_lifetime_s, err);
     if (r == 0) {
         r = json_run_decode(part, runtimes, &config->mounts, &run, err);
         ret->runtime = run.spec.runtime;

@@ -8,9 +8,15 @@
 #include "session/session.h"
 #include "state/config.h"
 
-/* TOOL_RESULT_MAX is the largest body of a tool's answer in bytes; TOOLS_MAX is the number of
- * tools that one exec can offer. */
-enum { TOOL_RESULT_MAX = 1 << 20, TOOLS_MAX = 128 };
+enum {
+    SESSION_SECONDS_MAX = 31536000, /* one year; start.c applies the configured limits */
+    TOOLS_MAX = 128,                /* tools that one exec can offer */
+    TOOL_NAME_MAX = 64,             /* bytes */
+    TOOL_CALLS_DEFAULT = 50,        /* per exec */
+    TOOL_CALLS_MAX = 10000,
+    TOOL_TIMEOUT_DEFAULT_MS = 300000,
+    TOOL_RESULT_MAX = 1 << 20, /* bytes of the body with a tool's answer */
+};
 
 /* Fills in *ret. The caller frees ret->env, also after an error. */
 int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,

@@ -426,7 +426,7 @@ def test_openapi_names_the_routes(server):
     paths = server("GET", "/openapi.json").json()["paths"]
     for path in ONE + MANY:
         assert set(paths[path]) == {"post"} and paths[path]["post"]["requestBody"]["required"]
-    assert paths["/execute"]["post"]["responses"]["422"]["description"] == "Refused."
+    assert paths["/execute"]["post"]["responses"]["422"] == {"$ref": "#/components/responses/Text422"}
 
 
 # ---- several files in several languages

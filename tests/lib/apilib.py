@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 import time
 
+import contract
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR", ROOT / "build")).resolve()
 MONITOR = BUILD / "hermes-prepare"  # which becomes hermes-monitor
@@ -248,6 +250,8 @@ class Server:
         reply = Reply(answer.status, answer.headers, answer.read())
         if not conn:
             connection.close()
+        if method != "HEAD":
+            contract.check(method, path, reply.status, reply.headers["Content-Type"], reply.body)
         return reply
 
     def running(self):
@@ -318,6 +322,7 @@ def sse(text):
         fields = dict(re.findall(r"^(id|event|data): (.*)$", block, re.M))
         if "event" in fields:
             found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+            contract.check_event(*found[-1])
     return found
 
 

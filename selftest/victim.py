@@ -1,6 +1,6 @@
 # The neighbour of the cases with `victim: yes`: a plain Python program in a box of its own. It counts
-# until it is stopped, and is easy to see, to hear and to reach for anybody who shares something with
-# it. A line that begins with BREACH, a missing count or any end before the harness stops it fails the
+# until it is stopped. A box that shares anything with it can easily see, hear and reach it.
+# A line that begins with BREACH, a missing count or any end before the harness stops it fails the
 # case. Environment: VICTIM_TOKEN (random, also given to the probe), VICTIM_PORT (a number).
 import os
 import selectors

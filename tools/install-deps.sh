@@ -32,7 +32,7 @@ for set_name in "$@"; do
 done
 
 if [ "$packages" ] && ! command -v dpkg-query >/dev/null; then
-    say "this is no Debian system; install what corresponds to:$(printf ' %s' $packages)"
+    say "this is not a Debian system; install the equivalent of:$(printf ' %s' $packages)"
     packages=
 fi
 
@@ -53,7 +53,7 @@ if [ "$missing" ]; then
     sudo=
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null ||
-            die "missing:$missing; there is no sudo: as root, run apt-get install$missing"
+            die "missing:$missing; sudo is not installed: run apt-get install$missing as root"
         sudo=sudo
     fi
     say "installing$missing"
@@ -70,7 +70,7 @@ if $with_nginx && ! [ -x /usr/sbin/nginx ] && ! [ -x "$tools/usr/sbin/nginx" ]; 
     say "unpacking nginx into build-tools"
     mkdir -p "$tools"
     (cd "$tools" && apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && rm nginx_*.deb) ||
-        say "no nginx: its tests are skipped"
+        say "nginx could not be downloaded: its tests are skipped"
 fi
 
 if $with_runtimes; then

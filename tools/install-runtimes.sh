@@ -4,7 +4,7 @@
 # Installs the toolchains of runtimes/ on Debian 12: Debian's packages by apt, and the three
 # programs that Debian lacks (deno, bun, esbuild) from the npm registry. Those come as pinned
 # tarballs with pinned SHA-512 sums: no install script runs and npm itself is not needed.
-# Does nothing, quickly, where everything is there. `--check` installs nothing and only tells.
+# Quick when nothing is missing. `--check` installs nothing and only prints what is missing.
 set -eu
 
 npm_dir=${HERMES_NPM_DIR:-/usr/local/lib/hermes/npm}

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run-pytest.py BUILD_DIR REPORT_DIR [PYTEST_ARGUMENT...]: all tests of tests/**/test_*.py.
+"""run-pytest.py BUILD_DIR REPORT_DIR [PYTEST_ARGUMENT...]: runs all tests of tests/**/test_*.py.
 
-Most of them wait more than they compute, so two processes share them; every line says whose it is.
-What measures the machine, needs all of its cores or counts what is left on all of it comes after
-them, alone. Each process leaves REPORT_DIR/pytest-NAME.xml; the names of those that failed are
-written to REPORT_DIR/failed, one per line. A signal is passed on, and what the tests started is
-gone when this ends."""
+Most tests wait more than they compute, so two processes share them; each line of output begins with the
+name of its process. Tests that measure the machine, need all of its cores or check the whole machine for
+leftovers run afterwards, alone. Each process writes REPORT_DIR/pytest-NAME.xml. The names of failed tests
+go to REPORT_DIR/failed, one per line. Signals are forwarded, and everything that the tests started has
+ended when this program ends."""
 import os
 import pathlib
 import signal
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 
-# Two of about the same length; what is in no list is in "rest".
+# Two lists of about the same duration; tests in no list are in "rest".
 SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/languages", "tests/spawner",
                              "tests/cli", "tests/files", "tests/api/test_compat_runner.py"],
                 "rest": []}

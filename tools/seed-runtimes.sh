@@ -3,8 +3,8 @@
 #
 # Makes what compilers would otherwise make again in every box: Go's compiled standard library, a
 # precompiled bits/stdc++.h, a class data archive for javac. Boxes see it read-only as /opt/seed.
-# Each seed carries the version it was made for and is made anew when that changes; a box works
-# without one, only slower. Called by install-runtimes.sh; quick when nothing has changed.
+# Each seed carries the version it was made for and is made again when that changes. A box works
+# without seeds, only slower. Called by install-runtimes.sh; quick when nothing has changed.
 set -eu
 
 seed_dir=${HERMES_SEED_DIR:-/usr/local/lib/hermes/seed}

@@ -25,7 +25,7 @@ function park() {
   const main = path.resolve(words[at]);
   process.argv = [process.argv[0], main, ...words.slice(at + 1)];
   process.execArgv = words.slice(1, at);
-  if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // only an assignment tells node
+  if (process.env.TZ !== undefined) process.env.TZ = process.env.TZ; // node reads TZ only at an assignment
   startWith(runMain, main);
 }
 

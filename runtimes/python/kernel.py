@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python kernel of a session (docs/internals/kernels.md): reads code from the channel, runs it in
-the user's __main__, tells what came of it.
+"""The interpreter of a Python session (docs/internals/kernels.md): reads code from the channel, runs it in
+the user's __main__ and reports the result.
 
-User code shares this interpreter and may break it, on purpose or not. So the kernel keeps what it calls
-in names of its own, taken before user code ran: builtins below, functions of modules by from-imports.
-What it needs of others (IPython, traceback) may fail at any time; then there is a simpler way.
+User code shares this process and may break it, on purpose or not. So this file keeps what it calls in
+names of its own, taken before user code ran: builtins below, functions of modules by from-imports. What
+it needs from other modules (IPython, traceback) may fail at any time; then it falls back to something simpler.
 """
 import builtins
 
@@ -47,7 +47,7 @@ def open_stdio(fd):
 
 
 class Quitter:
-    """exit and quit: the end of the code that runs, not of the session."""
+    """exit and quit: they end the running code, not the session."""
     def __init__(self, name):
         self.name = name
 
@@ -59,7 +59,7 @@ class Quitter:
 
 
 class Outcome:
-    """What one exec came to."""
+    """The result of one exec."""
     def __init__(self):
         self.value = None
         self.error = None
@@ -173,7 +173,7 @@ class Kernel:
         self.finish(outcome)
 
     def run_interruptible(self, code, outcome):
-        """SIGINT means KeyboardInterrupt (or what the user made of it) in here, and nowhere else."""
+        """Only in here SIGINT means KeyboardInterrupt (or calls the handler that user code has set)."""
         late = None
         try:
             try:
@@ -206,7 +206,7 @@ class Kernel:
             outcome.error = outcome.error or self.describe(late)
 
     def on_idle_interrupt(self, number, frame):
-        """A signal for code that has already ended is late; one for code that is still in the channel early."""
+        """The signal is late if its code has already ended, and early if its code is still in the channel."""
         self.early = self.channel.has_input()
 
     def note(self, problem, outcome):
@@ -281,8 +281,8 @@ class Kernel:
         return value
 
     def rehearse(self):
-        """Does what an exec does and leaves no trace of it, so that caches are filled and, in a fork, the pages that
-        it writes to are its own before there is something to do."""
+        """Does what an exec does and leaves no trace. This fills caches. In a fork it also copies, ahead of time,
+        the pages that an exec writes to."""
         main = self.main
         self.main = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
@@ -303,7 +303,7 @@ class Kernel:
             linecache.cache.pop("<cell 0>", None)
 
     def describe(self, problem):
-        """An exception as name, value and traceback, whatever it is and does when looked at."""
+        """Returns name, value and traceback of any exception, also of one whose methods fail."""
         name = to_text(lambda: type(problem).__name__)
         value = to_text(lambda: str(problem))
         trace = trim(problem.__traceback__)
@@ -366,7 +366,7 @@ class Kernel:
 
 
 def trim(trace):
-    """Without the kernel's frames: from the first one of a cell."""
+    """Leaves out our own frames: starts with the first frame of a cell."""
     first = trace
     while first is not None:
         if first.tb_frame.f_code.co_filename.startswith("<cell "):
@@ -392,7 +392,7 @@ prepared = None
 
 
 def prepare(libraries=()):
-    """All that can be done before a session is known: imports, the shell. Starts no thread, opens nothing,
+    """Does everything that can be done before a session exists: imports, the shell. Starts no thread, opens nothing,
     changes neither __main__ nor builtins. Libraries that are not installed are left out."""
     global prepared
     for library in libraries:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's end of the channel: frames, and a JSON that user code cannot break."""
+"""The interpreter's end of the channel: frames, and a JSON writer that user code cannot break."""
 import builtins
 
 __builtins__ = dict(vars(builtins))
@@ -27,7 +27,7 @@ class TooDeep(ValueError):
 
 
 def to_text(make):
-    """What make() says, if it says anything."""
+    """Returns what make() returns as text; make() is user code and may fail."""
     try:
         text = make()
         return text if type(text) is str else "<unprintable>"
@@ -36,7 +36,7 @@ def to_text(make):
 
 
 def encode(value, depth=0):
-    """JSON in ASCII. Keys that are no text become text; what JSON does not know is an error."""
+    """JSON in ASCII. Keys that are not text become text; a type that JSON does not have is an error."""
     if depth > DEPTH_MAX:
         raise TooDeep("nested deeper than %d" % DEPTH_MAX)
     if isinstance(value, str):
@@ -60,8 +60,8 @@ def encode(value, depth=0):
 
 
 class Whole:
-    """SIGINT raises in the middle of anything; in here it would tear a frame, so it waits. It is blocked; where
-    there are other threads one of them would take it and Python still raise it here, so its handler is exchanged."""
+    """Delays SIGINT, which could otherwise raise an exception in the middle of a frame. The signal is blocked. If there
+    are other threads, one of them would take it and Python would still raise here, so the handler is replaced too."""
     def __init__(self):
         self.thread = get_ident()
 
@@ -124,7 +124,7 @@ class Channel:
             self.fill()
 
     def fill(self, timeout_ms=None):
-        """Waits for bytes and takes what is there."""
+        """Waits for bytes and reads what has arrived."""
         waiting = poll()
         waiting.register(self.fd, POLLIN)
         if not waiting.poll(timeout_ms):
@@ -139,7 +139,7 @@ class Channel:
             self.buffer += data
 
     def take(self):
-        """One whole frame from the buffer, or nothing."""
+        """Takes one whole frame from the buffer, or returns nothing."""
         end = self.buffer.find(b"\n", 0, HEADER_MAX)
         if end < 0:
             if len(self.buffer) >= HEADER_MAX:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a value looks like: mime bundles, figures; IPython's shell when there is one, a plain one otherwise.
-Both have the same few methods, which the kernel calls: begin, transform, result, show_figures…"""
+"""How values are shown: mime bundles, figures; with IPython's shell if it can be imported, else with a plain one.
+Both have the same few methods, which kernel.py calls: begin, transform, result, show_figures…"""
 import builtins
 
 __builtins__ = dict(vars(builtins))
@@ -24,7 +24,7 @@ METHODS = (("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"), (
 
 
 def sendable(bundle):
-    """The bundle with data as the channel wants it; what cannot be sent is left out, and said."""
+    """The bundle in the form of the channel. Data that cannot be sent is left out, with a text that says so."""
     ready, dropped, size = {}, [], 0
     for mime, data in bundle.items():
         try:
@@ -118,7 +118,7 @@ class Plain:
             self.kernel.channel.send("display", made)
 
     def show_figures(self):
-        """Shows and closes all that pyplot holds."""
+        """Shows and closes every figure that pyplot holds."""
         pylab = sys.modules.get("matplotlib._pylab_helpers")
         if pylab is None:
             return
@@ -131,8 +131,8 @@ class Plain:
 
 
 class Rich(Plain):
-    """With IPython's shell: its magics, its formatters, its names in the user's namespace. Code is run by
-    the kernel, so that interrupts, tracebacks and what happens when user code has broken IPython are one."""
+    """With IPython's shell: its magics, its formatters, its names in the user's namespace. kernel.py
+    runs the code, so that interrupts, tracebacks and a broken IPython are handled in one place."""
     def __init__(self, kernel):
         super().__init__(kernel)
         import IPython
@@ -239,8 +239,8 @@ def forget_figure(value):
 
 
 def watch_matplotlib(rich):
-    """There is no screen: Agg, and show() means show here. Set when pyplot is loaded, and not by a backend of
-    our own, whose name programs started by the user would inherit and not find."""
+    """Selects Agg, because there is no screen, and lets show() show the figure here. Set when pyplot is loaded. A
+    backend of our own would not do: programs that the user starts would inherit its name and not find it."""
     os.environ.setdefault("MPLBACKEND", "agg")
     # Keeps matplotlib's caches out of the user's files.
     os.environ.setdefault("MPLCONFIGDIR", os.environ.get("TMPDIR", "/tmp") + "/.matplotlib")
@@ -263,7 +263,7 @@ def watch_matplotlib(rich):
 
 
 class AfterImport:
-    """Calls a function with a module once that is loaded, and is gone."""
+    """Calls a function with a module when it is loaded, and then removes itself."""
     def __init__(self, name, then):
         self.name, self.then = name, then
 
@@ -291,8 +291,8 @@ def make_loop():
     import selectors
 
     class CellLoop(asyncio.SelectorEventLoop):
-        """Runs while a cell awaits. In between it holds no descriptor (a session with none can be forked),
-        and tasks that were left stand still."""
+        """Runs while a cell awaits. In between it holds no descriptor (a session with one could not be copied),
+        and unfinished tasks stand still."""
         def __init__(self):
             super().__init__(selectors.PollSelector())
             self.park()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's part of a fork of its session (docs/internals/session-fork.md): it forks itself when asked, and
-the copy takes new pipes and a new channel, waits until it is in a box of its own, and moves its working
-directory and open files over to the files there.
+"""The interpreter's part in copying its session (docs/internals/session-fork.md). It forks when asked. The copy
+takes new pipes and a new channel, waits until it has its own box, and moves its working directory and open
+files to the files there.
 
-All of this is a convenience. It runs where user code has run; whoever makes the fork does what matters from
-outside and checks the rest. What cannot be copied is refused here first, because here it has a name."""
+No security depends on this file, because user code has run in this process. The copy worker does the security
+steps from outside and checks the result. What cannot be copied is refused here first, because only here the
+error can name it."""
 import builtins
 
 __builtins__ = dict(vars(builtins))
@@ -33,7 +34,7 @@ class Refusal(Exception):
 
 
 def clone():
-    """fork(), but the copy is no child of ours: what user code waits for is not to find it."""
+    """fork(), but the copy is not our child: os.wait() of user code must not find it."""
     api.PyOS_BeforeFork()
     pid = api.syscall(CLONE, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
@@ -87,7 +88,7 @@ class Forker:
         self.pipes = [identity(1), identity(2)]
 
     def look(self):
-        """What the copy has to do about descriptors; raises Refusal when there is something it cannot have."""
+        """Plans what the copy does with each descriptor; raises Refusal for one that the copy cannot have."""
         threads = len(listdir("/proc/self/task"))
         if threads > 1:
             raise Refusal("%d threads run beside the interpreter's own; a copy would not have them: "
@@ -132,7 +133,7 @@ class Forker:
                 fd, readlink("/proc/self/fd/%d" % fd)))
 
     def fork(self):
-        """One question of the server's: answers it, and if it is granted forks."""
+        """Answers one `fork` frame of the server, and forks if the server says so."""
         channel = self.kernel.channel
         mask = pthread_sigmask(SIG_BLOCK, (SIGINT,))
         try:

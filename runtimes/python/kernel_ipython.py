@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPython's InteractiveShell as a part of the kernel: no history file, no profile directory, no thread, nothing
+"""IPython's InteractiveShell for sessions: no history file, no profile directory, no thread, nothing
 written below HOME. Making one changes neither __main__ nor builtins; begin() does, in the session's process."""
 import builtins
 import os
@@ -23,7 +23,7 @@ NOWHERE = "/nonexistent/ipython"
 
 
 class Profile:
-    """In place of a ProfileDir: magics ask where it is, and find nothing."""
+    """Replaces ProfileDir: magics ask for its place and find nothing."""
     location = security_dir = log_dir = startup_dir = pid_dir = static_dir = NOWHERE
 
 
@@ -39,7 +39,7 @@ class Publisher(DisplayPublisher):
 
 
 class Hook(DisplayHook):
-    """For code that magics run: a value in the middle of it."""
+    """For code that magics run: shows a value in the middle of it."""
     rich = None
 
     def __call__(self, result=None):
@@ -79,7 +79,7 @@ class Shell(InteractiveShell):
         print("\n".join(lines) if isinstance(lines, list) else lines, file=sys.stderr)
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
-        """Only for code that magics run by themselves; the kernel describes what ends a cell."""
+        """Only for code that magics run by themselves; kernel.py reports the exception that ends a cell."""
         problem = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
         if problem is None:
             print("No traceback available to show.", file=sys.stderr)
@@ -107,7 +107,7 @@ class Shell(InteractiveShell):
         self.events.trigger("pre_run_cell", self.info)
 
     def shows_as_repr(self, kind):
-        """Whether no formatter has anything to say about a type: to ask them all takes as long as the rest of an exec."""
+        """Whether no formatter handles a type. A short cut: calling all of them takes as long as the rest of an exec."""
         for mime, formatter in self.display_formatter.formatters.items():
             if formatter.type_printers.get(kind) is not (_repr_pprint if mime == "text/plain" else None):
                 return False
@@ -118,7 +118,7 @@ class Shell(InteractiveShell):
         del self.history_manager.input_hist_parsed[1:], self.history_manager.input_hist_raw[1:]
 
     def after_cell(self):
-        """For extensions; what came of the cell is not told."""
+        """For extensions; the event does not carry the result of the cell."""
         self.events.trigger("post_execute")
         self.events.trigger("post_run_cell", SimpleNamespace(
             info=self.info, execution_count=self.execution_count, result=None, error_before_exec=None,
@@ -162,6 +162,6 @@ def make_shell(main, rich):
     formatters = shell.display_formatter.formatters
     for mime in ("image/png", "image/svg+xml"):
         formatters[mime].for_type_by_name("matplotlib.figure", "Figure", lambda f, m=mime: draw(f).get(m))
-    for name in ("exit", "quit", "open"):  # the kernel has put its own into builtins
+    for name in ("exit", "quit", "open"):  # kernel.py has put its own into builtins
         shell.user_ns.pop(name, None)
     return shell

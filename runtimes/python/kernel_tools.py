@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module hermes_tools: tools of the caller as functions. Which there are, an exec says; each is gone with it."""
+"""The module hermes_tools: tools of the caller as functions. An exec names its tools; they end with it."""
 import builtins
 
 __builtins__ = dict(vars(builtins))
@@ -33,7 +33,7 @@ class Tools:
         self.offered = {}
 
     def offer(self, specs):
-        """One function per tool. The server checks names again: nothing is guarded here but good manners."""
+        """One function per tool. The server checks names again: the checks here are only for good error texts."""
         names = self.module.__dict__
         for name in [n for n in names if not n.startswith("__")]:
             del names[name]
@@ -99,7 +99,7 @@ class Tools:
             raise ToolError("%s: the exec that offered this tool is over; offer it again" % name)
 
     def wait(self, name, generation, number):
-        """Another thread than the kernel's must let go of the channel when the exec ends without it."""
+        """A thread other than the main one must release the channel when the exec ends without it."""
         channel = self.kernel.channel
         timeout_ms = None if get_ident() == self.kernel.thread else 50
         while True:

@@ -2,7 +2,7 @@
 """The Python zygote (src/spawn/zygote.h): starts once, loads what most programs import, and is
 forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ever read. In a box
 this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
-argument `session` it is the zygote of sessions: their kernel is loaded too, and is what runs.
+argument `session` it is the zygote of sessions: it also loads their interpreter (kernel.py) and runs it.
 """
 import _imp
 import _io
@@ -65,7 +65,7 @@ STDIN = {}  # streams by kind of descriptor
 
 
 def open_stdio():
-    """A stream remembers nothing of its descriptor but the kind. Output is always a pipe."""
+    """A stream depends only on the kind of its descriptor. Output is always a pipe."""
     null = os.open(os.devnull, os.O_RDWR)
     file = os.memfd_create("input")
     ends = os.pipe()
@@ -207,7 +207,7 @@ is_stream = _io._IOBase.__instancecheck__
 
 
 def flush_all():
-    """Also what only libraries know. Text goes to a buffer, so it comes first."""
+    """Flushes streams, also those that only libraries hold. Text goes to a buffer, so it comes first."""
     found = list(filter(is_stream, gc.get_objects()))
     for kind in (io.TextIOWrapper, (io.BufferedWriter, io.BufferedRandom)) if found else ():
         for stream in found:
@@ -216,8 +216,8 @@ def flush_all():
 
 
 def wind_up(main):
-    """What the interpreter does at its end, for what belongs to the program, and no more: to take
-    apart what the zygote loaded would touch every page of it. Returns why stdout could not be
+    """Does what the interpreter does at its end, but only for what belongs to the program: taking apart
+    what the zygote loaded would write to every page of it. Returns the reason why stdout could not be
     written, or None."""
     atexit._run_exitfuncs()
     problem = flush(getattr(sys, "stdout", None))
@@ -264,8 +264,8 @@ REHEARSALS = 10  # after eight calls the interpreter specializes a function's co
 
 
 def rehearse():
-    """Runs a small program the way programs are run, to nowhere, so that the pages that this writes
-    to (counters of references, caches) are the box's own before there is a job."""
+    """Runs a small program as a real one is run, with its output discarded. So the pages that this writes
+    to (reference counters, caches) are copied before a package comes."""
     main = sys.modules["__main__"]
     run(be_program(ARGS, stat.S_IFCHR), main)
     wind_up(main)
@@ -273,8 +273,8 @@ def rehearse():
 
 
 def rehearse_session(kernel):
-    """The same for a session: what a cell goes through, without a trace in the user's names. No program
-    ends here, and with it IPython."""
+    """The same for a session: takes the steps of a cell, without a trace in the user's names. Does not rehearse
+    the end of a program: that would end IPython too."""
     rich = kernel.prepared.rich
     if hasattr(rich, "shell"):
         rich.shell.transform_cell("x = 1\nprint(x)\nx + 1\n")

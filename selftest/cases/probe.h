@@ -1,5 +1,5 @@
-/* For the C attack cases: says what was stopped and what was not. Goes into the box beside them
- * (`files: probe.h`). */
+/* For the C attack cases: reports which attempts were stopped and which were not. A case gets this
+ * file in its box by `files: probe.h`. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

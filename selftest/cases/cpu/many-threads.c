@@ -32,7 +32,7 @@ static double now(clockid_t clock)
 
 /* The quota is one core. 250 ms hold at most 300 ms of quota (periods are 100 ms), so that 1.2 is
  * fair; without the quota a host with two idle cores gives 2. The control rests in between, to meet
- * a moment in which nobody else wants the second core. */
+ * a moment in which no other process wants the second core. */
 int main(void)
 {
     pthread_t t;

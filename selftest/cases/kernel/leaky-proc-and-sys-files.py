@@ -41,7 +41,7 @@ for path in DIRS:
     except OSError as e:
         print("blocked:", path, errno.errorcode[e.errno])
 
-# What the payload may see of itself must not tell where the engine keeps things.
+# What the payload may see of itself must not reveal where Hermes keeps its files.
 secrets = [s for s in (os.environ.get("CANARY_DIR"), "/var/lib/hermes", "/work/") if s]
 for path in ("/proc/self/mounts", "/proc/self/cgroup", "/proc/self/cmdline", "/proc/self/maps"):
     try:

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-/* Neither the disk limit nor the size of any process tells of these. */
+/* Neither the disk limit nor the size of any process counts these. */
 int main(void)
 {
     static char block[1 << 20];

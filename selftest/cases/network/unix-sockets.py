@@ -22,7 +22,7 @@ for name in names:
             s.connect(name)
             print("BREACH: connected to", repr(name))
         except OSError as e:
-            # EPROTOTYPE: somebody is there, of another kind.
+            # EPROTOTYPE: a socket of another type listens there.
             word = "BREACH:" if e.errno == errno.EPROTOTYPE else "blocked:"
             print(word, repr(name), errno.errorcode.get(e.errno, e))
         finally:

@@ -42,7 +42,7 @@ int main(void)
     signal_to("kill(1,SIGCHLD)", 1, SIGCHLD);
     signal_to("kill(getppid(),9)", getppid(), SIGKILL);
     fflush(stdout);
-    /* A child of ours kills everyone it can see: that is us, and nobody else. */
+    /* Our child kills every process it can see: that must be only us. */
     if (fork() == 0) {
         kill(-1, control() ? 0 : SIGKILL);
         _exit(0);

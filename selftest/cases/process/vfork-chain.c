@@ -14,7 +14,7 @@
 
 static int *depth;
 
-/* Each process waits for its child, in shared memory: nobody is ever runnable but the last. */
+/* Each process waits for its child, in shared memory: only the last one can run. */
 static int deeper(void *arg)
 {
     (void)arg;

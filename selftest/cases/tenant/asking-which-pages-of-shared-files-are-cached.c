@@ -36,7 +36,7 @@ static void by_nowait(const char *path)
     close(fd);
 }
 
-/* Of a file that is somebody else's the kernel says that all of it is there. */
+/* For a file of another owner the kernel reports every page as present. */
 static void by_mincore(const char *path)
 {
     static unsigned char pages[1 << 16];

@@ -7,7 +7,7 @@
 import os
 import socket
 
-# Every box has the same name, so that it tells nothing of the host.
+# Every box has the same host name, so the name reveals nothing about the host.
 if socket.gethostname() != "box" or os.uname().nodename != "box":
     print("BREACH: host name", socket.gethostname())
 try:

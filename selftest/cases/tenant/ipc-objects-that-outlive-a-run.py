@@ -24,7 +24,7 @@ def name():
 
 
 def find(what, call):
-    """The object of somebody else; EACCES would mean that it is there."""
+    """The object of another tenant; EACCES would mean that it exists."""
     if call() >= 0 or ctypes.get_errno() in (errno.EACCES, errno.EPERM, errno.EINVAL):
         print("BREACH: found", what, name())
     else:

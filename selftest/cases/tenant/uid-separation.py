@@ -4,7 +4,7 @@
 # priority: 2
 # expect: ok
 # control: none
-# control-why: the id maps cannot be left out without running as somebody real
+# control-why: the id maps cannot be left out without running as a real user of the host
 # victim: yes
 # differ: host-uid
 # root-only: yes

@@ -30,8 +30,6 @@ const struct err_info err_table[ERR_CODE_COUNT] = {
         "What the request names does not exist."},
     [ERR_METHOD] = {"method_not_allowed", 405, EXIT_WRONG_REQUEST,
         "The path exists but does not take this method."},
-    [ERR_TIMEOUT] = {"timeout", 408, EXIT_HERMES_FAILED,
-        "The request did not arrive, or was not answered, in time."},
     [ERR_CONFLICT] = {"conflict", 409, EXIT_WRONG_REQUEST,
         "The request does not fit the present state of what it names."},
     [ERR_TOO_LARGE] = {"too_large", 413, EXIT_WRONG_REQUEST,

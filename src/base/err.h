@@ -14,7 +14,6 @@ enum err_code {
     ERR_FORBIDDEN,
     ERR_NOT_FOUND,
     ERR_METHOD,
-    ERR_TIMEOUT,
     ERR_CONFLICT,
     ERR_TOO_LARGE,
     ERR_URI_TOO_LONG,

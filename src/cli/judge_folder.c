@@ -6,6 +6,7 @@
 #include "cli/judge_folder.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
@@ -55,7 +56,7 @@ static int add_file(json_t *files, const char *path, const char *name, struct er
     int r = fs_read_file(AT_FDCWD, path, &b);
     if (r < 0)
         return err_set(err, ERR_NOT_FOUND, -r, "cannot read %s: %s", path, strerror(-r));
-    cleanup_free char *content = result_base64(b.data ? b.data : "", b.len);
+    cleanup_free char *content = base64_text(b.data ? b.data : "", b.len);
     (void)json_array_append_new(files,
         json_pack("{s:s, s:s, s:s}", "name", name, "content", content, "encoding", "base64"));
     return 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Helpers for request bodies: JSON from strangers, and base64 in it. */
+/* Helpers for request bodies: JSON from strangers. */
 
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Parses a request body: an object, at most 64 levels deep, no duplicate keys, valid UTF-8. The
  * caller owns *ret. -EINVAL when the body is JSON but not an object, else -EBADMSG. */
@@ -16,5 +18,6 @@ int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err);
 int json_run_parse_any(
     const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err);
 
-/* Decodes base64 with padding; no other characters are allowed. The caller frees *ret. */
-int json_run_base64(const char *text, size_t len, char **ret, size_t *ret_len);
+/* Whether the value is a whole number, which may be written 5 or 5.0, in every request alike.
+ * One beyond 64 bits becomes the largest or the smallest: it is out of any range. */
+bool json_whole(const json_t *value, int64_t *ret);

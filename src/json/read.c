@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See read.h. A recursive descent parser, whose depth JSON_READ_DEPTH bounds. It skips ordinary
+/* See read.h. A recursive descent parser, whose depth JSON_READ_DEPTH bounds. It skips plain
  * characters of strings eight at a time, because strings are most of a request. */
 
 #include "json/read.h"
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "json/plain.h"
 
 #include <errno.h>
 #include <math.h>
@@ -46,31 +47,9 @@ static json_t *check_made(struct reader *r, json_t *value)
     return value ? value : fail(r, r->at, "no memory");
 }
 
-/* ASCII other than control characters, quote and backslash. */
-static bool is_plain(unsigned char c)
-{
-    return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
-}
-
-/* Skips plain characters, eight at a time. Each of the four tests sets the highest bit of a
- * byte that is not plain. It may also set it in a byte above one that is not plain, which does
- * no harm: the loop only asks whether any bit is set. */
 static const char *skip_plain(const char *at, const char *end)
 {
-    const uint64_t ones = 0x0101010101010101u;
-    while (end - at >= 8) {
-        uint64_t word;
-        memcpy(&word, at, sizeof(word));
-        uint64_t quote = word ^ ones * '"';
-        uint64_t slash = word ^ ones * '\\';
-        uint64_t odd = (word - ones * ' ') | word | (quote - ones) | (slash - ones);
-        if (odd & ones * 0x80)
-            break;
-        at += 8;
-    }
-    while (at < end && is_plain((unsigned char)*at))
-        at++;
-    return at;
+    return at + json_plain_prefix(at, (size_t)(end - at));
 }
 
 static void skip_space(struct reader *r)
@@ -251,8 +230,12 @@ static json_t *read_number(struct reader *r)
     errno = 0;
     double real = is_real ? strtod(text, NULL) : 0;
     long long whole = is_real ? 0 : strtoll(text, NULL, 10);
-    if (isinf(real) || (!is_real && errno == ERANGE))
-        return fail(r, at, "number out of range");
+    if (isinf(real) || (!is_real && errno == ERANGE)) {
+        (void)fail(
+            r, at, is_real ? "it does not fit into a double" : "it does not fit into 64 bits");
+        r->problem.is_range = true; /* it is the first problem: reading ends with it */
+        return NULL;
+    }
     r->at = end;
     return check_made(r, is_real ? json_real(real) : json_integer(whole));
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The most levels of nesting, and the most commas. Both bound the memory of a parsed
@@ -17,6 +18,7 @@ enum { JSON_READ_DEPTH = 64, JSON_READ_VALUES = 100000 };
 struct json_problem {
     const char *text; /* static */
     size_t at;        /* offset of the byte where the problem begins */
+    bool is_range;    /* the JSON is well-formed, but a number is out of range */
 };
 
 /* Parses a value of any type. Refuses a name that occurs twice in one object, invalid UTF-8,

@@ -4,8 +4,10 @@
 
 #include "json/text.h"
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "json/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,26 +57,6 @@ json_t *json_text_load(json_writer *write, const void *context)
 void json_text_add(struct json_text *t, const char *text)
 {
     put(t, text, strlen(text));
-}
-
-/* The number of leading bytes that need no escape, tested eight at a time. Each of the four
- * tests sets the highest bit of a byte that needs one. It may also set it in a byte above such
- * a byte, which does no harm: the loop only asks whether any bit is set. */
-static size_t plain_prefix(const char *s, size_t len)
-{
-    const uint64_t ones = 0x0101010101010101u;
-    size_t i = 0;
-    for (uint64_t word; len - i >= sizeof(word); i += sizeof(word)) {
-        memcpy(&word, s + i, sizeof(word));
-        uint64_t quote = word ^ ones * '"';
-        uint64_t slash = word ^ ones * '\\';
-        if (((word - ones * ' ') | word | (quote - ones) | (slash - ones)) & ones * 0x80)
-            break;
-    }
-    while (i < len && (unsigned char)s[i] >= ' ' && (unsigned char)s[i] < 0x80 && s[i] != '"' &&
-           s[i] != '\\')
-        i++;
-    return i;
 }
 
 static void put_escaped(struct json_text *t, unsigned char c)
@@ -135,7 +117,7 @@ void json_text_part(struct json_text *t, const char *data, size_t len)
     size_t i = t->partial_len && len ? join(t, data, len) : 0;
     size_t whole = i + (len > i ? utf8_floor(data + i, len - i) : 0);
     while (i < whole) {
-        size_t n = plain_prefix(data + i, whole - i);
+        size_t n = json_plain_prefix(data + i, whole - i);
         put(t, data + i, n);
         i += n;
         if (i < whole)
@@ -170,26 +152,13 @@ void json_text_word(struct json_text *t, const char *word)
         json_text_add(t, "null");
 }
 
-static void put_base64(struct json_text *t, const unsigned char *in, size_t left)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    unsigned word =
-        (unsigned)in[0] << 16 | (left > 1 ? (unsigned)in[1] << 8 : 0) | (left > 2 ? in[2] : 0u);
-    const char text[4] = {digits[word >> 18], digits[word >> 12 & 63],
-        left > 1 ? digits[word >> 6 & 63] : '=', left > 2 ? digits[word & 63] : '='};
-    put(t, text, sizeof(text));
-}
-
 void json_text_base64(struct json_text *t, const void *data, size_t len)
 {
-    const unsigned char *in = data;
+    size_t size = base64_size(len);
     json_text_add(t, "\"");
-    if (t->len > t->room) /* the length is enough to measure; the bytes need no look */
-        t->len += (len + 2) / 3 * 4;
-    else
-        for (size_t i = 0; i < len; i += 3)
-            put_base64(t, in + i, len - i);
+    if (t->len <= t->room && size <= t->room - t->len)
+        base64_encode(data, len, t->to + t->len);
+    t->len += size;
     json_text_add(t, "\"");
 }
 

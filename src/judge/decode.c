@@ -6,6 +6,7 @@
 #include "judge/decode.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static int get_text(struct decoding *d, const char *where, const char *key,
     const char *text = json_string_value(value);
     size_t len = json_string_length(value);
     if (is_base64)
-        return json_run_base64(text, len, &ret->data, &ret->size) < 0
+        return base64_decode(text, len, &ret->data, &ret->size) < 0
                    ? err_field(d->err, field, "%s is not valid base64", field)
                    : 0;
     ret->data = malloc(len + 1);
@@ -315,8 +316,8 @@ static int take_stop(struct decoding *d, const char *field, const json_t *value)
 
 static int take_parallel(struct decoding *d, const char *field, const json_t *value)
 {
-    json_int_t number = json_integer_value(value);
-    if (!json_is_integer(value) || number < 1 || number > JUDGE_MAX_PARALLEL)
+    int64_t number;
+    if (!json_whole(value, &number) || number < 1 || number > JUDGE_MAX_PARALLEL)
         return err_field(
             d->err, field, "%s must be a whole number from 1 to %d", field, JUDGE_MAX_PARALLEL);
     d->judge->spec.parallel = (unsigned)number;

@@ -7,10 +7,10 @@
 #include "lang/limits.h"
 
 #include "base/str.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -172,18 +172,11 @@ int limits_check(const struct run_limits *limits, const struct run_limits *maxim
 static int get_limit(const struct limit_info *info, const char *field, const json_t *value,
     uint64_t *ret, struct err *err)
 {
-    if (json_is_integer(value)) {
-        json_int_t n = json_integer_value(value);
-        if (n < 1 || n > INT64_MAX / 1000)
-            return err_field(err, field, "%s is out of range", field);
-        *ret = (uint64_t)n * info->scale;
-        return 0;
-    }
-    if (!json_is_real(value) ||
-        (info->scale == 1 && floor(json_real_value(value)) != json_real_value(value)))
+    int64_t whole;
+    double scaled = json_number_value(value) * info->scale;
+    if (info->scale == 1 ? !json_whole(value, &whole) : !json_is_number(value))
         return err_field(err, field, "%s must be %s", field,
             info->scale == 1 ? "a whole number" : "a number");
-    double scaled = json_real_value(value) * info->scale;
     if (!(scaled >= 1) || scaled > 1e15)
         return err_field(err, field, "%s is out of range", field);
     *ret = (uint64_t)(scaled + 0.5);

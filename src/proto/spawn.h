@@ -295,7 +295,6 @@ enum {
     ENDED_DISK = 1 << 3,   /* a file system of the box had no free block or inode at the end */
     ENDED_EXEC_FAILED = 1 << 4, /* `error` is the errno of execve */
     STARTED_WARM = 1 << 6,      /* EVENT_STARTED: by a zygote, or in a ready box */
-    ENDED_LEFTOVER = 1 << 5,    /* not used */
     ENDED_SHORT = 1 << 7, /* a process of the box was killed because the host, or the group that
                              all boxes are in, had no memory left */
     ENDED_CROWDED = 1 << 8, /* a process was refused because all boxes together have
@@ -321,7 +320,6 @@ struct spawn_event {
 /* Steps that can fail, in about the order in which they run. spawner_step_text() returns the
  * text for users. */
 #define SPAWN_STEPS(X)                                                                         \
-    X(STEP_NONE, "none")                                                                       \
     X(STEP_REQUEST, "check the request")                                                       \
     X(STEP_SPAWNER, "start the spawner")                                                       \
     X(STEP_ROOT, "prepare the root tree")                                                      \

@@ -6,18 +6,15 @@
 #include "run/decode.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "proto/package.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    LIST_MAX = 4096,
-    GLOBS_MAX = 256,
-};
 
 void json_run_done(struct json_run *run)
 {
@@ -82,7 +79,7 @@ static int get_content(struct decoding *d, const char *field, const json_t *valu
     }
     if (!str_eq(name, "base64"))
         return err_field(d->err, encoding_field, "%s must be utf8 or base64", encoding_field);
-    int r = json_run_base64(text, len, ret, ret_len);
+    int r = base64_decode(text, len, ret, ret_len);
     return r < 0 ? err_field(d->err, field, "%s is not valid base64", field) : 0;
 }
 
@@ -170,8 +167,8 @@ static int take_files(struct decoding *d, const char *field, const json_t *value
 {
     if (!json_is_array(value))
         return wrong_type(d, field, "a list of objects with name and content");
-    if (json_array_size(value) > LIST_MAX)
-        return err_field(d->err, field, "there are more than %d files", LIST_MAX);
+    if (json_array_size(value) > JOB_MAX_FILES)
+        return err_field(d->err, field, "there are more than %d files", JOB_MAX_FILES);
     for (size_t i = 0; i < json_array_size(value); i++) {
         int r = take_file(d, i, json_array_get(value, i));
         if (r < 0)
@@ -210,17 +207,17 @@ static int take_code(struct decoding *d, const char *field, const json_t *value)
 
 static int take_args(struct decoding *d, const char *field, const json_t *value)
 {
-    return get_list(d, field, value, LIST_MAX, &d->run->spec.args);
+    return get_list(d, field, value, JOB_MAX_ARGS, &d->run->spec.args);
 }
 
 static int take_compile_args(struct decoding *d, const char *field, const json_t *value)
 {
-    return get_list(d, field, value, LIST_MAX, &d->run->spec.compile_args);
+    return get_list(d, field, value, JOB_MAX_ARGS, &d->run->spec.compile_args);
 }
 
 static int take_collect(struct decoding *d, const char *field, const json_t *value)
 {
-    int r = get_list(d, field, value, GLOBS_MAX, &d->run->spec.collect);
+    int r = get_list(d, field, value, JOB_MAX_GLOBS, &d->run->spec.collect);
     for (size_t i = 0; r == 0 && i < d->run->spec.collect.count; i++) {
         size_t len = strlen(d->run->spec.collect.items[i]);
         if (len == 0 || len > STR_GLOB_MAX)
@@ -235,8 +232,8 @@ static int take_env(struct decoding *d, const char *field, const json_t *value)
     json_t *item;
     if (!json_is_object(value))
         return wrong_type(d, field, "an object of strings");
-    if (json_object_size(value) > LIST_MAX)
-        return err_field(d->err, field, "there are more than %d variables", LIST_MAX);
+    if (json_object_size(value) > JOB_MAX_ENV)
+        return err_field(d->err, field, "there are more than %d variables", JOB_MAX_ENV);
     json_object_foreach((json_t *)value, key, item)
     {
         char name[96];
@@ -340,7 +337,9 @@ static int take_network(struct decoding *d, const char *field, const json_t *val
     const char *name = json_string_value(value);
     if (str_eq(name, "none"))
         return 0;
-    if (!str_eq(name, "full") && !json_is_object(value))
+    bool is_list =
+        json_object_size(value) == 1 && json_is_array(json_object_get(value, "allow"));
+    if (!str_eq(name, "full") && !is_list)
         return wrong_type(d, field, "\"none\", \"full\" or {\"allow\": [...]}");
     (void)err_field(d->err, field,
         "this build cannot enforce a network policy other than \"none\"; leave it out");

@@ -6,6 +6,7 @@
 #include "run/encode.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "run/diagnostics.h"
@@ -14,30 +15,10 @@
 #include <math.h>
 #include <string.h>
 
-char *result_base64(const void *data, size_t len)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = data;
-    char *out = xmalloc((len + 2) / 3 * 4 + 1);
-    char *to = out;
-    for (size_t i = 0; i < len; i += 3) {
-        size_t left = len - i;
-        unsigned word = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-                        (left > 2 ? in[i + 2] : 0u);
-        *to++ = digits[word >> 18];
-        *to++ = digits[word >> 12 & 63];
-        *to++ = left > 1 ? digits[word >> 6 & 63] : '=';
-        *to++ = left > 2 ? digits[word & 63] : '=';
-    }
-    *to = '\0';
-    return out;
-}
-
 json_t *result_text_json(const char *data, size_t len, enum result_encoding encoding)
 {
     if (encoding == ENCODE_BASE64) {
-        cleanup_free char *text = result_base64(data, len);
+        cleanup_free char *text = base64_text(data, len);
         return json_string(text);
     }
     if (utf8_valid(data ? data : "", len))
@@ -199,9 +180,20 @@ static bool is_warm(const struct run_result *r)
     return (!compiled || r->compile.is_warm) && (!ran || r->run.is_warm);
 }
 
+/* A stage whose program began was warm or has the reason why not. */
+static bool has_started(const struct stage_result *stage)
+{
+    return stage->is_warm || stage->cold_reason;
+}
+
 static void write_isolation(struct json_text *t, const void *context)
 {
     const struct run_result *r = context;
+    if (!has_started(&r->run) && !has_started(&r->compile)) {
+        json_text_add(
+            t, "{\"level\":null,\"cgroup\":null,\"start\":null,\"start_reason\":null}");
+        return;
+    }
     json_text_add(t, "{\"level\":");
     json_text_word(t, spawner_level_name(r->level));
     json_text_add(t, ",\"cgroup\":");

@@ -39,6 +39,3 @@ void result_write_hits(struct json_text *t, unsigned hits);
 /* The features that the host enforces, for /v1/report and `hermes doctor`. */
 struct spawn_reply;
 json_t *result_report_json(const struct spawn_reply *reply);
-
-/* Encodes base64 with padding. The caller frees. */
-char *result_base64(const void *data, size_t len);

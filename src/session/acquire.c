@@ -151,8 +151,9 @@ void session_give(struct session *s)
     if (s->is_deleted || s->is_over) {
         session_drop_box(s);
         s->state = SESSION_EXPIRED;
-        s->reason = "lifetime";
-        (void)snprintf(s->message, sizeof(s->message), "it reached its max_lifetime_s");
+        s->reason = s->is_deleted ? "deleted" : "lifetime";
+        (void)snprintf(s->message, sizeof(s->message), "%s",
+            s->is_deleted ? "it was deleted" : "it reached its max_lifetime_s");
     }
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);

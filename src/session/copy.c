@@ -19,7 +19,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* ANSWER_MS waits for the interpreter's answer, SPAWNER_MS for the spawner's. */
+/* In milliseconds. ANSWER_MS waits for the answer of an interpreter that has a whole core,
+ * SPAWNER_MS for the spawner's. */
 enum { ANSWER_MS = 10000, SPAWNER_MS = 5000 };
 
 void session_unshare(struct sessions *all, struct session_share *share)
@@ -58,7 +59,7 @@ static int hear(struct session *s, char *ret_reason, size_t size)
     struct channel_frame frame;
     struct err ignored = {0};
     json_t *answer = NULL;
-    int r = channel_await(&s->channel, ANSWER_MS, &frame);
+    int r = channel_await(&s->channel, session_patience_ms(s, ANSWER_MS), &frame);
     if (r < 0)
         return r;
     if (frame.kind != FRAME_FORK ||

@@ -5,6 +5,7 @@
 #include "session/decode.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/str.h"
 #include "session/channel.h"
 
@@ -23,9 +24,9 @@ static int get_number(
     const json_t *value = json_object_get(body, field);
     if (!value)
         return 0;
-    if (!json_is_integer(value))
+    int64_t number;
+    if (!json_whole(value, &number))
         return err_field(err, field, "%s must be a whole number", field);
-    json_int_t number = json_integer_value(value);
     if (number < 1 || (uint64_t)number > max)
         return err_field(
             err, field, "%s must be from 1 to %llu", field, (unsigned long long)max);
@@ -135,7 +136,7 @@ static int get_text(const json_t *body, const char *field, const char *encoding,
         return err_set(err, ERR_TOO_LARGE, EMSGSIZE, "%s is larger than %d bytes", field,
             CHANNEL_FRAME_MAX);
     if (str_eq(encoding, "base64")) {
-        int r = json_run_base64(json_string_value(value), len, ret, ret_len);
+        int r = base64_decode(json_string_value(value), len, ret, ret_len);
         return r < 0 ? err_field(err, field, "%s is not valid base64", field) : 0;
     }
     char *copy = malloc(len + 1);

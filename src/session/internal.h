@@ -255,6 +255,10 @@ void session_set_cwd(struct session *s, const json_t *frame);
  * whether a dead session still has its box. The lock is held. */
 void session_refresh(struct session *s);
 
+/* How long to wait for work of the interpreter that takes at most `ms` with a whole core. A
+ * session with `cpus: 0.05` needs twenty times as long. */
+uint64_t session_patience_ms(const struct session *s, uint64_t ms);
+
 /* Sleeps for a short time or until the session changes. The lock is held. Returns false when
  * cancel_fd is readable. */
 bool session_nap(struct session *s, int cancel_fd);

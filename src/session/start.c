@@ -127,9 +127,16 @@ static int on_channel(struct session *s, struct err *err)
                  : r;
 }
 
+uint64_t session_patience_ms(const struct session *s, uint64_t ms)
+{
+    uint64_t milli = s->spec.limits.cpu_milli;
+    return milli && milli < 1000 ? ms * 1000 / milli : ms;
+}
+
 int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 {
-    uint64_t until_ms = clock_ms() + START_MS;
+    uint64_t patience_ms = session_patience_ms(s, START_MS);
+    uint64_t until_ms = clock_ms() + patience_ms;
     channel_done(&s->channel);
     channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
     bool is_started = false;
@@ -141,8 +148,8 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
         uint64_t now = clock_ms();
         if (now >= until_ms)
             return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
-                "the session was not ready after %d s; the machine is overloaded",
-                START_MS / 1000);
+                "the session was not ready after %llu s; the machine is overloaded",
+                (unsigned long long)patience_ms / 1000);
         if (poll(fds, 4, (int)(until_ms - now)) < 0)
             continue;
         int r = fds[1].revents ? on_channel(s, err) : 0;

@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    EVENTS_MAX = 2 << 20, /* bytes of one run's events; the oldest are dropped */
-};
-
 struct event {
     struct event *next;
     uint64_t id;

@@ -27,7 +27,10 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
 /* Drops the oldest event; false when at most one is left. */
 bool run_events_shed(struct run_events *events);
 
-enum { EVENTS_READ_MAX = 256 << 10 }; /* bytes that a reader gets at once */
+enum {
+    EVENTS_MAX = 2 << 20,        /* bytes of one run's events; the oldest are dropped */
+    EVENTS_READ_MAX = 256 << 10, /* bytes that a reader gets at once */
+};
 
 /* Drops all events. */
 void run_events_drop(struct run_events *events);

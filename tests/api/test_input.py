@@ -89,6 +89,55 @@ def test_o63_absurd_limits(server, limit, value):
     error(server.run("python", "1", limits={limit: value}))
 
 
+@pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775809", "1" + "0" * 400, "1e999"])
+def test_numbers_out_of_range_are_not_malformed_json(server, number):
+    body = '{"language": "python", "code": "1", "limits": {"wall_ms": %s}}' % number
+    message = error(server("POST", "/v1/runs", body.encode(), headers={"Content-Type": "application/json"}))["message"]
+    assert "out of range" in message and "not valid JSON" not in message
+
+
+@pytest.mark.parametrize("method,path,body", [
+    ("POST", "/v1/runs", {"language": "python", "code": "1", "limits": {"processes": 9.0}}),
+    ("POST", "/v1/judge", {"language": "python", "code": "1", "tests": [{"expected": ""}], "parallel": 1.0}),
+    ("POST", "/v1/sessions", {"language": "bash", "max_lifetime_s": 60.0}),
+    ("POST", "/execute", {"language": "python", "code": "1", "limits": {"time_limit": 2.0}})])
+def test_whole_numbers_may_have_a_point(server, method, path, body):
+    """5.0 is a whole number in every request, 5.5 in none."""
+    reply = server(method, path, body)
+    assert reply.status in (200, 201), reply
+    if path == "/v1/sessions":
+        assert server("DELETE", "/v1/sessions/" + reply.json()["id"]).status == 204
+    text = json.dumps(body).replace(".0", ".5").encode()
+    reply = server(method, path, text, headers={"Content-Type": "application/json"})
+    assert reply.status in (400, 422) and b"whole number" in reply.body, reply
+
+
+@pytest.mark.parametrize("network,status", [
+    ({}, 400), ({"allow": "x"}, 400), ({"allow": [], "deny": []}, 400), ("some", 400), (None, 400), ([], 400),
+    ({"allow": ["example.org"]}, 501), ("full", 501), ("none", 200)])
+def test_network_policies(server, network, status):
+    for path in ("/v1/runs", "/v1/sessions"):
+        body = {"language": "bash", "network": network}
+        if path == "/v1/runs":
+            body["code"] = "true"
+        reply = server("POST", path, body)
+        assert reply.status == (201 if path == "/v1/sessions" and status == 200 else status), reply
+        if reply.status == 201:
+            assert server("DELETE", "/v1/sessions/" + reply.json()["id"]).status == 204
+        elif status != 200:
+            assert reply.json()["error"]["field"] == "network"
+
+
+@pytest.mark.parametrize("field,most", [("collect", 64), ("args", 4096), ("env", 1024)])
+def test_lists_have_one_bound(server, field, most):
+    """More than a box takes is refused with the name of the field, before anything runs."""
+    def body(count):
+        items = {"V%d" % i: "" for i in range(count)} if field == "env" else ["x"] * count
+        return {"language": "python", "code": "1", field: items}
+    assert error(server("POST", "/v1/runs", body(most + 1)))["field"] == field
+    assert server("POST", "/v1/runs", body(most - 64)).status == 200 if most > 64 else True
+
+
 def test_o65_huge_headers_and_targets(server):
     many = b"".join(b"X-%d: y\r\n" % i for i in range(20000))
     for data, status in (

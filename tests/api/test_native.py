@@ -22,6 +22,38 @@ def test_a_run_answers_with_everything(server):
     assert run["isolation"]["level"] in ("full", "strong")
 
 
+def test_ids_have_kinds(server):
+    """An id answers on the routes of its own kind only."""
+    ids = {"/v1/runs/": server.run("python", "1").json()["id"],
+           "/v1/judge/": server("POST", "/v1/judge", {"language": "python", "code": "1",
+                                                      "tests": [{"expected": ""}]}).json()["id"],
+           "/v1/sessions/": server("POST", "/v1/sessions", {"language": "bash"}).json()["id"]}
+    for path in ids:
+        for kind, name in ids.items():
+            expected = 200 if kind == path else 404
+            assert server("GET", path + name).status == expected, (path, name)
+            if kind != path:
+                assert server("DELETE", path + name).status == 404, (path, name)
+                assert server("GET", path + name + "/events").status == 404, (path, name)
+    assert server("GET", "/v1/runs/" + ids["/v1/runs/"] + "/events").status == 200
+    assert server("DELETE", "/v1/sessions/" + ids["/v1/sessions/"]).status == 204
+
+
+def test_a_run_that_never_started_has_no_isolation(make_server):
+    server = make_server(HERMES_CONCURRENCY="1")
+    first = server("POST", "/v1/runs", {"language": "python", "code": "import time; time.sleep(60)", "async": True,
+                                        "limits": {"wall_ms": 60000}}).json()["id"]
+    assert wait_until(lambda: server("GET", "/v1/runs/" + first).json()["status"] == "running")
+    second = server("POST", "/v1/runs", {"language": "python", "code": "1", "async": True}).json()["id"]
+    for run in (second, first):
+        assert server("DELETE", "/v1/runs/" + run).status == 202
+        assert wait_until(lambda: server("GET", "/v1/runs/" + run).json()["status"] == "cancelled")
+    isolation = server("GET", "/v1/runs/" + second).json()["isolation"]
+    assert isolation == {"level": None, "cgroup": None, "start": None, "start_reason": None}
+    isolation = server("GET", "/v1/runs/" + first).json()["isolation"]  # the control: it had a box
+    assert isolation["level"] in ("full", "strong") and isolation["start"] in ("warm", "cold")
+
+
 def test_a_failing_program_is_http_200(server):
     assert server.run("python", "import sys; sys.exit(3)").json()["exit_code"] == 3
     run = server.run("python", "while True: pass",

@@ -144,6 +144,16 @@ def test_forks_have_checkpoints_of_their_own(session):
     assert value(two, "x") == "2"
 
 
+def test_a_slow_session_is_unharmed(session):
+    """An interpreter with a twentieth of a core needs longer for its answer than one with a whole core."""
+    one = session(limits={"cpus": 0.05, "wall_ms": 60000})
+    one.out("x = 'mine'")
+    reply = one.call("POST", "/checkpoints", {"name": "a"})
+    assert reply.status in (201, 409, 501), reply
+    assert one.state()["state"] == "idle", (reply, one.state())
+    assert one.out("print(x)") == "mine\n"
+
+
 def test_refused_and_unharmed(session):
     one = session()
     one.out("import socket; a, b = socket.socketpair()")

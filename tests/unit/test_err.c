@@ -26,7 +26,6 @@ static void table_has_the_codes_of_the_api(void **state)
         {ERR_FORBIDDEN, "forbidden", 403, 2},
         {ERR_NOT_FOUND, "not_found", 404, 2},
         {ERR_METHOD, "method_not_allowed", 405, 2},
-        {ERR_TIMEOUT, "timeout", 408, 125},
         {ERR_CONFLICT, "conflict", 409, 2},
         {ERR_TOO_LARGE, "too_large", 413, 2},
         {ERR_URI_TOO_LONG, "uri_too_long", 414, 2},

@@ -423,6 +423,41 @@ static void events_push_out_nobody_who_has_less(void **state)
     history_free(h);
 }
 
+/* Events of runs that are not over count for their owner: when it has most, they go before
+ * results of others, also when the others ask for room. */
+static void live_events_of_one_owner_leave_results_of_others(void **state)
+{
+    enum { MAX = 1 << 20, LIVE = 3, MANY = 10 };
+    struct history *h = make(NULL, MAX);
+    struct history_run *runs[LIVE];
+    struct err err = {0};
+    uint64_t bytes;
+    size_t count;
+    for (int i = 0; i < LIVE; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof(id), "run_live%d", i);
+        assert_int_equal(
+            history_add(h, id, owner("a"), RUN_STREAMED, ENCODE_UTF8, &runs[i], &err), 0);
+        for (int k = 0; k < 10; k++)
+            show(runs[i], 30000);
+    }
+    assert_int_equal(add_results(h, "b", MANY, 40000), MANY);
+    history_get_size(h, &count, &bytes);
+    assert_in_range(bytes, MAX / 2, MAX);
+    assert_int_equal(count, LIVE + MANY);
+    for (int i = 0; i < LIVE; i++) { /* each lost its oldest events and has its newest */
+        assert_int_equal(count_in_events(runs[i], "id: 10\n"), 1);
+        assert_true(count_in_events(runs[i], "event: display") < 10);
+    }
+    /* When they are over, they are results like any other. */
+    for (int i = 0; i < LIVE; i++) {
+        finish(runs[i], "{}");
+        history_unref(runs[i]);
+    }
+    assert_int_equal(count_results(h, "b", MANY), MANY);
+    history_free(h);
+}
+
 /* Results that an owner has had go before events of its own that nobody has read yet. */
 static void old_results_go_before_new_events(void **state)
 {
@@ -839,6 +874,7 @@ int main(void)
         cmocka_unit_test(a_large_answer_stays_counted),
         cmocka_unit_test(events_of_running_ones_are_bounded_too),
         cmocka_unit_test(events_push_out_nobody_who_has_less),
+        cmocka_unit_test(live_events_of_one_owner_leave_results_of_others),
         cmocka_unit_test(old_results_go_before_new_events),
         cmocka_unit_test(of_a_very_large_event_a_note_is_kept),
         cmocka_unit_test(the_end_comes_in_pieces),

@@ -169,14 +169,17 @@ static void what_is_wrong_is_named(void **state)
         {"[\"a\xff\"]", "decode byte", 3},
         {"[\"a\\x\"]", "escape", 3},
         {"[\"\\ud800\\u0041\"]", "escape", 2},
-        {"[1e999]", "out of range", 1},
-        {"[9223372036854775808]", "out of range", 1},
+        {"[1e999]", "does not fit into a double", 1},
+        {"[9223372036854775808]", "does not fit into 64 bits", 1},
+        {"[-9223372036854775809", "does not fit into 64 bits", 1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct json_problem problem = {0};
         assert_null(read_copy(cases[i].text, strlen(cases[i].text), &problem));
         if (!strstr(problem.text, cases[i].problem) || problem.at != cases[i].at)
             fail_msg("%s: %s (byte %zu)", cases[i].text, problem.text, problem.at);
+        /* A number out of range is not malformed JSON, and only such a number is not. */
+        assert_int_equal(problem.is_range, strstr(cases[i].problem, "does not fit") != NULL);
     }
 }
 

@@ -160,15 +160,12 @@ static bool parse_number(const char *text, int64_t *ret)
 /* The take functions return NULL or the type of the problem. */
 static const char *take_number(const json_t *value, int64_t *ret)
 {
-    if (json_is_integer(value)) {
-        *ret = json_integer_value(value);
-    } else if (json_is_boolean(value)) {
+    if (json_whole(value, ret))
+        return NULL;
+    if (json_is_boolean(value)) {
         *ret = json_is_true(value);
     } else if (json_is_real(value)) {
-        double number = json_real_value(value);
-        if (number != floor(number))
-            return "int_from_float";
-        *ret = number >= 9e18 ? INT64_MAX : number <= -9e18 ? -INT64_MAX : (int64_t)number;
+        return "int_from_float";
     } else if (json_is_string(value)) {
         return strlen(json_string_value(value)) == json_string_length(value) &&
                        parse_number(json_string_value(value), ret)

@@ -198,7 +198,8 @@ static int check_limits_types(const json_t *body, struct err *err)
         return err_field(err, "limits", "`limits` must be an object of whole numbers");
     for (size_t i = 0; i < LIMIT_FIELDS; i++) {
         const json_t *value = json_object_get(limits, limit_fields[i].name);
-        if (value && !json_is_integer(value) && !json_is_null(value))
+        int64_t number;
+        if (value && !json_whole(value, &number) && !json_is_null(value))
             return err_field(err, limit_fields[i].name, "`limits.%s` must be a whole number",
                 limit_fields[i].name);
     }
@@ -313,9 +314,9 @@ static const struct limit_field *set_limits(struct call *c)
         const struct limit_field *field = &limit_fields[i];
         const json_t *value = json_object_get(named, field->name);
         uint64_t most = *(const uint64_t *)((const char *)maxima + field->offset);
-        if (!json_is_integer(value))
+        int64_t n;
+        if (!json_whole(value, &n))
             continue;
-        json_int_t n = json_integer_value(value);
         if (n <= 0 || (uint64_t)n > field->max || (uint64_t)n * field->scale > most)
             return field;
         uint64_t *member = (uint64_t *)((char *)limits + field->offset);
@@ -441,6 +442,8 @@ static int execute_checked(struct call *c)
     int r = json_run_decode(
         native, &c->req->state->runtimes, &c->req->state->config.mounts, &c->run, c->err);
     json_decref(native);
+    if (r == 0) /* the plan checks it too, but the engine refuses this with status 400 */
+        r = run_files_check(&c->run.spec.files, c->err);
     if (r < 0)
         return err_wrap(c->err, r, "Preparation Error");
     const struct limit_field *bad = set_limits(c);

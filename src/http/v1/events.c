@@ -77,8 +77,7 @@ int handle_run_events(struct http_request *req, struct http_reply *reply, struct
     if (last && last[0] && str_parse_u64(last, &after_id) < 0)
         return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
     struct history_run *run;
-    int r = history_find(
-        req->state->history, req->params[0], state_owner(req->state, req->owner), &run, err);
+    int r = find_run(req, &run, err);
     if (r < 0)
         return r;
     if (history_is_read(run, after_id)) {

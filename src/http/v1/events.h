@@ -5,6 +5,10 @@
 
 #include "http/http.h"
 
+/* Finds the run, exec or judgement of the path; the caller owns a reference. Ids have kinds:
+ * the id of a judgement or of a session is not found below /v1/runs. */
+int find_run(const struct http_request *req, struct history_run **ret, struct err *err);
+
 /* Makes the reply a stream of the events after after_id. Takes the reference to the run. */
 void events_reply(struct http_request *req, struct history_run *run, uint64_t after_id,
     struct http_reply *reply);

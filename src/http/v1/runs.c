@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "http/http.h"
 #include "http/routes.h"
 #include "http/v1/events.h"
@@ -15,8 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int find_run(const struct http_request *req, struct history_run **ret, struct err *err)
+int find_run(const struct http_request *req, struct history_run **ret, struct err *err)
 {
+    static const struct {
+        const char *path;
+        const char *prefix;
+    } kinds[] = {{"/v1/runs/", "run_"}, {"/v1/runs/", "exe_"}, {"/v1/judge/", "jdg_"}};
+    bool fits = false;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        fits = fits || (str_has_prefix(req->target, kinds[i].path) &&
+                           str_has_prefix(req->params[0], kinds[i].prefix));
+    if (!fits)
+        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
     return history_find(
         req->state->history, req->params[0], state_owner(req->state, req->owner), ret, err);
 }

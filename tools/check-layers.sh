@@ -51,7 +51,7 @@ BEGIN {
 
     # Libraries that a folder must do without: base needs libc only, and the programs with
     # privileges parse nothing.
-    libraries = "jansson|microhttpd|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
+    libraries = "jansson|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
     deny["base"] = libraries "|seccomp"
     deny["monitor"] = deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["warm"] = deny["bash"] = libraries
 }

@@ -50,6 +50,8 @@ const struct err_info err_table[ERR_CODE_COUNT] = {
         "Hermes failed; the user's program is not to blame."},
     [ERR_UNSUPPORTED] = {"unsupported", 501, EXIT_HERMES_FAILED,
         "This host or this build cannot do or enforce what was asked."},
+    [ERR_VERSION] = {"version_not_supported", 505, EXIT_WRONG_REQUEST,
+        "The request's HTTP version is not 1.1 or 1.0."},
     [ERR_UNAVAILABLE] = {"unavailable", 503, EXIT_HERMES_FAILED,
         "A part that is needed is not there at the moment."},
     [ERR_NO_SPACE] = {"no_space", 507, EXIT_HERMES_FAILED,

@@ -24,6 +24,7 @@ enum err_code {
     ERR_BUSY,
     ERR_INTERNAL,
     ERR_UNSUPPORTED,
+    ERR_VERSION,
     ERR_UNAVAILABLE,
     ERR_NO_SPACE,
     ERR_CODE_COUNT

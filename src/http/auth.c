@@ -7,10 +7,10 @@
 #include "http/auth.h"
 
 #include "base/str.h"
+#include "http/client.h"
 #include "http/origin.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,19 +21,20 @@ struct credentials {
     unsigned api_keys;
 };
 
-static enum MHD_Result look(
-    void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+static void find_credentials(const struct wire_head *head, struct credentials *c)
 {
-    struct credentials *c = context;
-    if (strcasecmp(name, "authorization") == 0) {
-        c->authorizations++;
-        if (value && strncasecmp(value, "bearer ", 7) == 0)
-            c->bearer = value + 7 + strspn(value + 7, " ");
-    } else if (strcasecmp(name, "x-api-key") == 0) {
-        c->api_keys++;
-        c->api_key = value;
+    for (unsigned i = 0; i < head->count; i++) {
+        const char *name = head->headers[i].name;
+        const char *value = head->headers[i].value;
+        if (strcasecmp(name, "authorization") == 0) {
+            c->authorizations++;
+            if (strncasecmp(value, "bearer ", 7) == 0)
+                c->bearer = value + 7 + strspn(value + 7, " ");
+        } else if (strcasecmp(name, "x-api-key") == 0) {
+            c->api_keys++;
+            c->api_key = value;
+        }
     }
-    return MHD_YES;
 }
 
 static int find(const struct http_request *req, const char *secret)
@@ -109,7 +110,7 @@ int auth_check(struct http_request *req, struct err *err)
     req->owner = -1;
     if (req->state->keys.count == 0 || class == AUTH_NONE)
         return 0;
-    (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, look, &c);
+    find_credentials(&req->client->wire.head, &c);
     if (c.authorizations <= 1 && c.api_keys <= 1) {
         req->owner = find(req, c.api_key);
         if (req->owner < 0)

@@ -89,7 +89,7 @@ static int restrict_files(const char *state_dir, const struct runtime_registry *
     return r;
 }
 
-/* System calls of libmicrohttpd, SQLite, threads and the sockets to the spawner. */
+/* System calls of HTTP, SQLite, threads and the sockets to the spawner. */
 static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SYS(brk),
     SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep), SCMP_SYS(close),
     SCMP_SYS(dup3), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_pwait),

@@ -10,11 +10,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/raw_reply.h"
+#include "http/send.h"
 #include "judge/siphash.h"
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +278,7 @@ static void push_out(struct connection *c)
     count_out(c);
     c->is_closing = true;
     if (phase_of(c) == PHASE_HEADERS)
-        raw_unavailable(c->fd);
+        send_unavailable(c->fd);
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
@@ -413,19 +414,9 @@ void connection_end(struct connection *c)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-bool connection_has_spoken(const struct connection *c)
-{
-    return phase_of(c) != PHASE_HEADERS;
-}
-
 void connection_phase(struct connection *c, enum phase phase)
 {
     c->phase_since = clock_ms() << PHASE_BITS | phase;
-}
-
-int connection_fd(const struct connection *c)
-{
-    return c->fd;
 }
 
 /* A half-closed connection counts as left: a client that wants its answer keeps its side open.
@@ -480,4 +471,20 @@ unsigned connections_busy(struct connections *all, bool slow)
     }
     (void)pthread_mutex_unlock(&all->lock);
     return busy;
+}
+
+void connections_end_all(struct connections *all)
+{
+    unsigned open;
+    do {
+        (void)pthread_mutex_lock(&all->lock);
+        open = all->open;
+        for (unsigned i = 0; i < all->count; i++) {
+            if (all->items[i].is_open)
+                (void)shutdown(all->items[i].fd, SHUT_RDWR);
+        }
+        (void)pthread_mutex_unlock(&all->lock);
+        if (open)
+            (void)poll(NULL, 0, 5);
+    } while (open);
 }

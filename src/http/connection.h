@@ -2,7 +2,7 @@
 #pragma once
 
 /* Every open connection and what it waits for. A thread closes connections that exceed a total
- * deadline, which the library's idle timeouts cannot do. It also notices clients that leave
+ * deadline. It also notices clients that leave
  * while their run goes on. */
 
 #include "service/service.h"
@@ -12,8 +12,8 @@
 
 enum phase {
     PHASE_HEADERS,  /* of the first request of a connection */
-    PHASE_IDLE,     /* between requests, including the headers of the next one */
-    PHASE_NEXT,     /* headers of a later request, from its first line on */
+    PHASE_IDLE,     /* between requests */
+    PHASE_NEXT,     /* headers of a later request, from its first byte on */
     PHASE_BODY,     /* of a request */
     PHASE_HANDLING, /* the server works: no deadline but the run's own */
     PHASE_REPLY,    /* the client reads the reply */
@@ -49,11 +49,7 @@ void connection_end(struct connection *c);
  * 503. */
 bool connection_prove(struct connection *c, int owner);
 
-/* Whether a request line has ever come on this connection. */
-bool connection_has_spoken(const struct connection *c);
-
 void connection_phase(struct connection *c, enum phase phase);
-int connection_fd(const struct connection *c);
 
 void connection_follow(struct connection *c, int cancel_fd);
 void connection_unfollow(struct connection *c);
@@ -65,3 +61,6 @@ void connections_cancel_all(struct connections *all);
 /* Number of connections with a request in progress: the server works on it, or, with `slow`,
  * the client still sends it, has not read its reply, or uses another protocol. */
 unsigned connections_busy(struct connections *all, bool slow);
+
+/* Shuts down every connection and waits until their threads have called connection_end(). */
+void connections_end_all(struct connections *all);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a handler sees of HTTP. The library below stays hidden. */
+/* What a handler sees of HTTP. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-struct MHD_Connection;
-struct connection;
+struct client;
 struct route;
 struct http_reply;
 
@@ -25,13 +25,20 @@ struct http_sink {
     void *context;
 };
 
-enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8 };
+enum { HTTP_MAX_PARAMS = 2, HTTP_PARAM_MAX = 128, HTTP_MAX_HEADERS = 8, HTTP_MAX_QUERY = 16 };
 
 struct http_request {
     struct state *state;
     const char *method; /* HEAD appears as GET */
-    char *target;       /* as received: path and query */
+    char *target;       /* the path as received, and NUL */
     size_t path_len;
+    /* The arguments of the query, decoded. */
+    struct {
+        const char *name;
+        const char *value;
+        size_t len; /* of the value, which may contain a NUL */
+    } query[HTTP_MAX_QUERY];
+    size_t query_count;
     /* Values of {id} and the like in the route's pattern, in order. */
     char params[HTTP_MAX_PARAMS][HTTP_PARAM_MAX];
     /* What {path...} of the pattern matched, as received; points into target. */
@@ -47,17 +54,20 @@ struct http_request {
     bool is_unix;
     bool is_head;
     bool declares_body;
-    bool is_answered;
-    bool is_begun; /* the headers were checked */
-    bool is_read;  /* the whole body was read */
     uint64_t began_ns;
     struct purse purse; /* counts the memory of the request and its reply */
-    struct connection *connection;
-    struct MHD_Connection *mhd;
+    struct client *client;
 };
 
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_request *req, const char *name);
+
+/* Splits the query off req->target and decodes its arguments in place. */
+int http_parse_query(struct http_request *req, struct err *err);
+
+/* Decodes %XX in `len` bytes, and + as a space if `is_form`. `to` may be `from`. Returns the
+ * length of the result, or -EINVAL for a % without two hexadecimal digits. */
+ssize_t http_unescape(const char *from, size_t len, bool is_form, char *to);
 
 /* An argument of the query, decoded, or NULL. */
 const char *http_query(const struct http_request *req, const char *name);

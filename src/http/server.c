@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See server.h. libmicrohttpd listens and makes a thread for each connection; request.c handles
- * its requests. The library's own timeouts are off: connection.c enforces total deadlines. */
+/* See server.h. One thread accepts connections and makes a thread for each; request.c handles
+ * its requests, connection.c enforces deadlines. */
 
 #include "http/server.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/connection.h"
-#include "http/raw_reply.h"
+#include "http/client.h"
 #include "http/request.h"
+#include "http/send.h"
 #include "session/terminal.h"
 #include "state/memory_plan.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-    MAX_DAEMONS = 32,      /* listening sockets */
-    POOL_BYTES = 32 << 10, /* request line and headers of a connection */
-    STACK_BYTES = 512 << 10,
+    MAX_LISTENERS = 32,
+    STACK_BYTES = 512 << 10, /* of a connection's thread */
+    SCARCE_MS = 10,   /* wait before the next accept() when descriptors or memory are scarce */
     CANCEL_MS = 6000, /* for cancelled runs to end */
     REPLY_MS = 1000,  /* for clients to read the last replies */
     /* Descriptors that connection_limit() keeps free. */
@@ -41,42 +46,12 @@ enum {
 struct server {
     struct state *state;
     struct connections *connections;
-    struct MHD_Daemon *daemons[MAX_DAEMONS];
+    int listen_fds[MAX_LISTENERS];
     unsigned count;
+    int stop_fd; /* an eventfd that ends the accepting thread */
+    pthread_t thread;
+    bool has_thread;
 };
-
-static void on_connection(void *context, struct MHD_Connection *mhd, void **socket_context,
-    enum MHD_ConnectionNotificationCode how)
-{
-    struct server *server = context;
-    if (how == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        const union MHD_ConnectionInfo *from =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-        *socket_context = connection_begin(
-            server->connections, info->connect_fd, from ? from->client_addr : NULL);
-        if (!*socket_context) {
-            raw_unavailable(info->connect_fd);
-            (void)shutdown(info->connect_fd, SHUT_RDWR);
-        }
-    } else if (*socket_context) {
-        /* Either libmicrohttpd had no thread for it, or the client is gone and this has no
-         * effect. */
-        if (!connection_has_spoken(*socket_context))
-            raw_unavailable(connection_fd(*socket_context));
-        connection_end(*socket_context);
-    }
-}
-
-static void on_log(void *context, const char *format, va_list args)
-{
-    char text[256];
-    if (log_get_level() < LOG_DEBUG)
-        return;
-    (void)vsnprintf(text, sizeof(text), format, args);
-    log_event(LOG_DEBUG, "http", "detail", text, (char *)NULL);
-}
 
 /* Limits connections so that descriptors are left for runs, waiting requests, sessions and
  * terminals. */
@@ -106,28 +81,148 @@ static unsigned connection_limit(const struct state *state)
 }
 
 /* Bounds what the kernel keeps for a client that does not read, or that sends ahead: without
- * this it is up to ten megabytes a connection, which nobody counts (state/memory_plan.c).
- * Sockets that are accepted inherit it. */
-static void bound_buffers(int listen_fd)
+ * this it is up to ten megabytes a connection, which nobody counts (state/memory_plan.c). The
+ * sockets that are accepted inherit it, and TCP_NODELAY: an event must not wait for the
+ * acknowledgement of the one before. */
+static void prepare_listener(int fd)
 {
     const int bytes = SOCKET_BUFFER; /* the kernel doubles it */
-    (void)setsockopt(listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-    (void)setsockopt(listen_fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    const int yes = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    /* A client may leave between poll() and accept(). */
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* The library closes what is past its own limit without a word; ours is in connection.c. */
-static struct MHD_Daemon *start_daemon(struct server *server, int listen_fd)
+/* From 127.0.0.0/8, ::1 or a unix socket. */
+static bool is_local(const struct sockaddr *from)
 {
-    const unsigned no_limit = INT_MAX;
-    return MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
-                                MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG,
-        0, NULL, NULL, request_go_on, NULL, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT, no_limit,
-        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-        MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_URI_LOG_CALLBACK, request_begin,
-        server->state, MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+    if (from->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)from)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)from)->sin6_addr;
+    return from->sa_family == AF_UNIX ||
+           (from->sa_family == AF_INET6 &&
+               (IN6_IS_ADDR_LOOPBACK(six) ||
+                   (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127)));
+}
+
+static ssize_t receive(void *context, char *to, size_t max)
+{
+    const struct client *c = context;
+    for (;;) {
+        ssize_t n = recv(c->fd, to, max, 0);
+        if (n >= 0 || errno != EINTR)
+            return n < 0 ? -errno : n;
+    }
+}
+
+/* connection_end() comes before close(): the watching thread must not shut down another socket
+ * that got the same number. Afterwards nothing of the server may be used. */
+static void end_client(struct client *c)
+{
+    int fd = c->fd;
+    connection_end(c->connection);
+    free(c);
+    (void)close(fd);
+}
+
+static void *talk(void *arg)
+{
+    struct client *c = arg;
+    bool goes_on = wire_begin(&c->wire) > 0 && request_serve(c);
+    while (goes_on) {
+        connection_phase(c->connection, PHASE_IDLE);
+        goes_on = wire_begin(&c->wire) > 0;
+        connection_phase(c->connection, PHASE_NEXT);
+        goes_on = goes_on && request_serve(c);
+    }
+    end_client(c);
+    return NULL;
+}
+
+static int start_thread(pthread_t *ret, void *(*run)(void *), void *arg, bool is_detached)
+{
+    pthread_attr_t attr;
+    int r = pthread_attr_init(&attr);
+    if (r != 0)
+        return -r;
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (is_detached)
+        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    r = pthread_create(ret, &attr, run, arg);
+    (void)pthread_attr_destroy(&attr);
+    return -r;
+}
+
+/* Takes fd. A client without a place or a thread gets 503. */
+static void begin_client(struct server *server, int fd, const struct sockaddr *from)
+{
+    pthread_t thread;
+    struct client *c = NULL;
+    struct connection *connection = connection_begin(server->connections, fd, from);
+    if (connection)
+        c = malloc(sizeof(*c));
+    if (c) {
+        c->state = server->state;
+        c->connection = connection;
+        c->fd = fd;
+        c->is_unix = from->sa_family == AF_UNIX;
+        c->is_local = is_local(from);
+        wire_init(&c->wire, receive, c);
+        if (start_thread(&thread, talk, c, true) == 0)
+            return;
+    }
+    send_unavailable(fd);
+    if (connection)
+        connection_end(connection);
+    free(c);
+    (void)close(fd);
+}
+
+/* Accepts what waits on one listener. */
+static void accept_clients(struct server *server, int listen_fd)
+{
+    for (;;) {
+        struct sockaddr_storage from = {.ss_family = AF_UNIX};
+        socklen_t len = sizeof(from);
+        int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+        if (fd < 0 &&
+            (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+            (void)poll(NULL, 0, SCARCE_MS);
+        if (fd < 0)
+            return;
+        begin_client(server, fd, (const struct sockaddr *)&from);
+    }
+}
+
+static void *accept_all(void *arg)
+{
+    struct server *server = arg;
+    struct pollfd fds[MAX_LISTENERS + 1];
+    for (unsigned i = 0; i < server->count; i++)
+        fds[i] = (struct pollfd){.fd = server->listen_fds[i], .events = POLLIN};
+    fds[server->count] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
+    for (;;) {
+        if (poll(fds, server->count + 1, -1) < 0)
+            continue;
+        if (fds[server->count].revents)
+            return NULL;
+        for (unsigned i = 0; i < server->count; i++) {
+            if (fds[i].revents)
+                accept_clients(server, fds[i].fd);
+        }
+    }
+}
+
+static int start_accepting(struct server *server, struct err *err)
+{
+    server->stop_fd = eventfd(0, EFD_CLOEXEC);
+    int r =
+        server->stop_fd < 0 ? -errno : start_thread(&server->thread, accept_all, server, false);
+    server->has_thread = r == 0;
+    return r == 0 ? 0
+                  : err_set(err, ERR_INTERNAL, -r, "cannot start to serve: %s", strerror(-r));
 }
 
 int server_start(struct server **ret, struct state *state, const int *listen_fds,
@@ -135,25 +230,33 @@ int server_start(struct server **ret, struct state *state, const int *listen_fds
 {
     struct server *server = xcalloc(1, sizeof(*server));
     server->state = state;
-    if (count > MAX_DAEMONS)
-        count = MAX_DAEMONS;
+    server->stop_fd = -1;
+    server->count = count < MAX_LISTENERS ? count : MAX_LISTENERS;
+    for (unsigned i = 0; i < server->count; i++) {
+        server->listen_fds[i] = listen_fds[i];
+        prepare_listener(listen_fds[i]);
+    }
     unsigned limit = connection_limit(state);
     state->terminals_max = terminals_max(&state->config, limit);
     int r = connections_open(&server->connections, state, limit, err);
-    for (unsigned i = 0; r == 0 && i < count; i++) {
-        bound_buffers(listen_fds[i]);
-        server->daemons[i] = start_daemon(server, listen_fds[i]);
-        if (server->daemons[i])
-            server->count++;
-        else
-            r = err_set(err, ERR_INTERNAL, errno, "cannot start to serve: %s", strerror(errno));
-    }
+    if (r == 0)
+        r = start_accepting(server, err);
     if (r < 0) {
         server_stop(server, 0);
         return r;
     }
     *ret = server;
     return 0;
+}
+
+static void stop_accepting(struct server *server)
+{
+    const uint64_t one = 1;
+    if (server->has_thread && write(server->stop_fd, &one, sizeof(one)) > 0)
+        (void)pthread_join(server->thread, NULL);
+    for (unsigned i = 0; i < server->count; i++)
+        (void)close(server->listen_fds[i]);
+    close_fd(&server->stop_fd);
 }
 
 static void wait_until_idle(struct server *server, uint64_t ms, bool slow)
@@ -168,11 +271,7 @@ void server_stop(struct server *server, uint64_t grace_ms)
 {
     struct state *state = server->state;
     state->stopping = true;
-    for (unsigned i = 0; i < server->count; i++) {
-        int fd = MHD_quiesce_daemon(server->daemons[i]);
-        if (fd >= 0)
-            (void)close(fd);
-    }
+    stop_accepting(server);
     if (server->connections) {
         wait_until_idle(server, grace_ms, true);
         /* Refuse waiting requests and cancel running ones; readers get the end of their run.
@@ -185,8 +284,8 @@ void server_stop(struct server *server, uint64_t grace_ms)
         history_close(state->history);
         wait_until_idle(server, REPLY_MS, true);
     }
-    for (unsigned i = 0; i < server->count; i++)
-        MHD_stop_daemon(server->daemons[i]);
+    if (server->connections)
+        connections_end_all(server->connections);
     connections_close(server->connections);
     free(server);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* HTTP/1.1 on libmicrohttpd, with a thread per connection. */
+/* HTTP/1.1, with a thread per connection. */
 
 #include "service/service.h"
 

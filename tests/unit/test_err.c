@@ -36,6 +36,7 @@ static void table_has_the_codes_of_the_api(void **state)
         {ERR_BUSY, "busy", 429, 125},
         {ERR_INTERNAL, "internal_error", 500, 125},
         {ERR_UNSUPPORTED, "unsupported", 501, 125},
+        {ERR_VERSION, "version_not_supported", 505, 2},
         {ERR_UNAVAILABLE, "unavailable", 503, 125},
         {ERR_NO_SPACE, "no_space", 507, 125},
     };

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "http/http.h"
+#include "http/call.h"
 #include "http/routes.h"
 #include "run/decode.h"
 
@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 /* In bytes: how much of a bad language name is repeated, and what a log gets beside stderr. */
 enum { LANGUAGE_SHOWN = 128, LOG_EXTRA = 4096, STATUS_UNPROCESSABLE = 422 };
@@ -384,21 +383,8 @@ static int answer_result(struct call *c, const struct run_result *result)
 /* Runs on this thread. The run is cancelled when the client leaves. */
 static int run_and_answer(struct call *c)
 {
-    struct state *s = c->req->state;
     struct run_result result;
-    cleanup_close int cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cancel_fd < 0)
-        return err_set(
-            c->err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run; try again");
-    struct run_watch watch = {.purse = &c->req->purse.counts, .cancel_fd = cancel_fd};
-    struct service_call call = {.spec = &c->run.spec, .owner = c->req->owner, .watch = &watch};
-    c->run.spec.cache_scope = xasprintf("key %s", state_owner_name(s, c->req->owner));
-    id_make("run_", c->req->run_id);
-    run_result_init(&result, 1 << 20);
-    memcpy(result.id, c->req->run_id, sizeof(result.id));
-    http_follow(c->req, cancel_fd);
-    int r = service_run(s, &call, &result, c->err);
-    http_unfollow(c->req);
+    int r = call_run(c->req, &c->run.spec, NULL, &result, c->err);
     if (r == 0 && result.run.status == RUN_CANCELLED)
         r = err_set(c->err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     else if (r == 0)

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "http/call.h"
 #include "http/routes.h"
 #include "run/decode.h"
 #include "json/read.h"
@@ -19,7 +20,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 enum {
     METADATA_MAX = 1 << 20, /* bytes */
@@ -183,21 +183,9 @@ static int encode(struct http_request *req, const struct run_result *result, dou
 static int run_request(struct http_request *req, struct runner_request *request,
     struct http_reply *reply, struct err *err)
 {
-    struct state *s = req->state;
     uint64_t began_ns = clock_ns();
     struct run_result result;
-    cleanup_close int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cancel < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run");
-    struct run_watch watch = {.purse = &req->purse.counts, .cancel_fd = cancel};
-    struct service_call call = {.spec = &request->spec, .owner = req->owner, .watch = &watch};
-    run_result_init(&result, 1 << 20);
-    id_make("run_", req->run_id);
-    memcpy(result.id, req->run_id, sizeof(result.id));
-    request->spec.cache_scope = xasprintf("key %s", state_owner_name(s, req->owner));
-    http_follow(req, cancel);
-    int r = service_run(s, &call, &result, err);
-    http_unfollow(req);
+    int r = call_run(req, &request->spec, NULL, &result, err);
     if (r == 0 && result.run.status == RUN_CANCELLED)
         r = err_set(err, ERR_UNAVAILABLE, ECANCELED, "the run was cancelled");
     if (r == 0)

@@ -12,7 +12,9 @@
 #include "http/routes.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { NAP_MS = 200, COMMENT_MS = 15000 };
 
@@ -68,6 +70,38 @@ void events_reply(struct http_request *req, struct history_run *run, uint64_t af
     reply_header(reply, "Cache-Control", "no-store");
     reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
     reply_header(reply, "X-Run-Id", history_id(run));
+}
+
+static void reply_accepted(
+    const struct http_request *req, const char *path, struct http_reply *reply)
+{
+    char location[ID_MAX + 16];
+    char *text = xasprintf("{\"id\":\"%s\",\"status\":\"queued\"}", req->run_id);
+    (void)snprintf(location, sizeof(location), "%s%s", path, req->run_id);
+    reply_header(reply, "Location", location);
+    reply_json(reply, 202, text, strlen(text));
+}
+
+int events_later(struct http_request *req, bool stream, enum result_encoding encoding,
+    const char *path, events_start *start, void *context, struct http_reply *reply,
+    struct err *err)
+{
+    struct history_run *record;
+    int r = call_record(req, stream ? RUN_STREAMED : RUN_ASYNC, encoding, &record, err);
+    if (r < 0)
+        return r;
+    struct history_run *mine = history_ref(record);
+    r = start(req, context, record, err);
+    if (r < 0) {
+        history_forget(record);
+        history_unref(record);
+    } else if (stream) {
+        events_reply(req, history_ref(mine), 0, reply);
+    } else {
+        reply_accepted(req, path, reply);
+    }
+    history_unref(mine);
+    return r;
 }
 
 int handle_run_events(struct http_request *req, struct http_reply *reply, struct err *err)

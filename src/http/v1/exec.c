@@ -60,11 +60,27 @@ static int exec_now(struct http_request *req, struct session *s, const struct ex
     return reply_result(reply, &result, r, err);
 }
 
+/* What start_exec() needs. */
+struct exec_start {
+    struct session *s;
+    struct exec_spec *spec;
+};
+
+static int start_exec(
+    struct http_request *req, void *context, struct history_run *record, struct err *err)
+{
+    const struct exec_start *start = context;
+    int r = service_exec_later(
+        req->state, session_ref(start->s), req->owner, start->spec, record, err);
+    if (r < 0)
+        session_unref(start->s);
+    return r;
+}
+
 static int exec_stream(struct http_request *req, struct session *s, struct exec_spec *spec,
     struct http_reply *reply, struct err *err)
 {
-    struct state *state = req->state;
-    struct history_run *record;
+    struct exec_start start = {s, spec};
     int cancel_fd = follow_begin(req, err);
     if (cancel_fd < 0)
         return cancel_fd;
@@ -72,26 +88,11 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     follow_end(req, cancel_fd);
     if (r < 0)
         return refuse_lost(s, reply, r, err);
-    char id[ID_MAX];
-    id_make("exe_", id);
-    r = history_add(state->history, id, state_owner(state, req->owner), RUN_STREAMED,
-        ENCODE_UTF8, &record, err);
-    if (r < 0) {
+    id_make("exe_", req->run_id);
+    r = events_later(req, true, ENCODE_UTF8, "", start_exec, &start, reply, err);
+    if (r < 0)
         session_abandon(s);
-        return r;
-    }
-    struct history_run *mine = history_ref(record);
-    r = service_exec_later(state, session_ref(s), req->owner, spec, record, err);
-    if (r < 0) {
-        session_abandon(s);
-        session_unref(s);
-        history_forget(record);
-        history_unref(record);
-        history_unref(mine);
-        return r;
-    }
-    events_reply(req, mine, 0, reply);
-    return 0;
+    return r;
 }
 
 int handle_session_exec(struct http_request *req, struct http_reply *reply, struct err *err)

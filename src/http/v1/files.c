@@ -18,14 +18,6 @@
 
 enum { PATH_MAX_BYTES = 4096 };
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 static int bad_path(struct err *err, const char *why)
 {
     return err_field(err, "path", "the path is not allowed: %s", why);
@@ -41,23 +33,17 @@ static int check_path(const char *path, size_t len, struct err *err)
 static int path_of(
     const struct http_request *req, char path[PATH_MAX_BYTES + 1], struct err *err)
 {
-    size_t len = 0;
-    for (size_t i = 0; i < req->rest_len; i++) {
-        int c = (unsigned char)req->rest[i];
-        if (c == '%') {
-            int high = i + 2 < req->rest_len ? hex_digit(req->rest[i + 1]) : -1;
-            int low = high < 0 ? -1 : hex_digit(req->rest[i + 2]);
-            if (low < 0)
-                return bad_path(err, "it has a % without two hexadecimal digits");
-            c = high << 4 | low;
-            i += 2;
-        }
-        if (len == PATH_MAX_BYTES)
-            return bad_path(err, "it is too long");
-        path[len++] = (char)c;
-    }
+    if (req->rest_len > 3 * PATH_MAX_BYTES)
+        return bad_path(err, "it is too long");
+    char decoded[3 * PATH_MAX_BYTES];
+    ssize_t len = http_unescape(req->rest, req->rest_len, false, decoded);
+    if (len < 0)
+        return bad_path(err, "it has a % without two hexadecimal digits");
+    if (len > PATH_MAX_BYTES)
+        return bad_path(err, "it is too long");
+    memcpy(path, decoded, (size_t)len);
     path[len] = '\0';
-    return check_path(path, len, err);
+    return check_path(path, (size_t)len, err);
 }
 
 /* The directory of ?path=, or "". */

@@ -20,8 +20,7 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     struct history_run *record;
     enum run_status status = RUN_INTERNAL_ERROR;
     struct answer *answer = NULL;
-    int r = history_add(s->history, req->run_id, state_owner(s, req->owner), RUN_SYNC,
-        judgement->judge.encoding, &record, err);
+    int r = call_record(req, RUN_SYNC, judgement->judge.encoding, &record, err);
     if (r < 0)
         return r;
     http_follow(req, history_cancel_fd(record));
@@ -41,48 +40,22 @@ static int judge_now(struct http_request *req, struct service_judgement *judgeme
     return r;
 }
 
-/* Starts the judgement and replies with its id or its events. */
-static int judge_later(struct http_request *req, struct service_judgement *judgement,
-    bool stream, struct http_reply *reply, struct err *err)
+static int start_judgement(
+    struct http_request *req, void *context, struct history_run *record, struct err *err)
 {
-    struct state *s = req->state;
-    struct history_run *record;
-    char location[ID_MAX + 16];
-    int r = history_add(s->history, req->run_id, state_owner(s, req->owner),
-        stream ? RUN_STREAMED : RUN_ASYNC, judgement->judge.encoding, &record, err);
-    if (r < 0)
-        return r;
-    struct history_run *mine = history_ref(record);
-    r = service_judge_later(s, judgement, req->owner, record, err);
-    if (r < 0) {
-        history_forget(record);
-        history_unref(record);
-        history_unref(mine);
-        return r;
-    }
-    if (stream) {
-        events_reply(req, mine, 0, reply);
-        return 0;
-    }
-    char *text = xasprintf("{\"id\":\"%s\",\"status\":\"queued\"}", req->run_id);
-    (void)snprintf(location, sizeof(location), "/v1/judge/%s", req->run_id);
-    reply_header(reply, "Location", location);
-    reply_json(reply, 202, text, strlen(text));
-    history_unref(mine);
-    return 0;
+    return service_judge_later(req->state, context, req->owner, record, err);
 }
 
-static void set_scope(struct run_spec *spec, const char *owner)
+static void set_scope(const struct http_request *req, struct run_spec *spec)
 {
     if (spec->runtime)
-        spec->cache_scope = xasprintf("key %s", owner);
+        call_scope(req, spec);
 }
 
 int handle_judge_create(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     json_t *body = NULL;
     struct service_judgement judgement;
-    const char *owner = state_owner_name(req->state, req->owner);
     const char *text = req->body.data ? req->body.data : "";
     int r = json_run_parse(text, req->body.len, &body, err);
     if (r < 0)
@@ -97,10 +70,11 @@ int handle_judge_create(struct http_request *req, struct http_reply *reply, stru
         bool is_async = judgement.judge.is_async;
         bool stream = http_accepts(req, "text/event-stream") && !is_async;
         id_make("jdg_", req->run_id);
-        set_scope(&spec->solution, owner);
-        set_scope(&spec->checker, owner);
-        set_scope(&spec->interactor, owner);
-        r = is_async || stream ? judge_later(req, &judgement, stream, reply, err)
+        set_scope(req, &spec->solution);
+        set_scope(req, &spec->checker);
+        set_scope(req, &spec->interactor);
+        r = is_async || stream ? events_later(req, stream, judgement.judge.encoding,
+                                     "/v1/judge/", start_judgement, &judgement, reply, err)
                                : judge_now(req, &judgement, reply, err);
     }
     json_judge_done(&judgement.judge);

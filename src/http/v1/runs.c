@@ -32,11 +32,6 @@ int find_run(const struct http_request *req, struct history_run **ret, struct er
         req->state->history, req->params[0], state_owner(req->state, req->owner), ret, err);
 }
 
-static void on_started(void *context)
-{
-    history_started(context);
-}
-
 /* Runs on this thread and replies with the result. */
 static int run_now(
     struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
@@ -45,20 +40,10 @@ static int run_now(
     struct history_run *record;
     struct run_result result;
     struct answer *answer = NULL;
-    int r = history_add(s->history, req->run_id, state_owner(s, req->owner), RUN_SYNC,
-        run->encoding, &record, err);
+    int r = call_record(req, RUN_SYNC, run->encoding, &record, err);
     if (r < 0)
         return r;
-    struct run_watch watch = {.context = record,
-        .started = on_started,
-        .purse = &req->purse.counts,
-        .cancel_fd = history_cancel_fd(record)};
-    struct service_call call = {.spec = &run->spec, .owner = req->owner, .watch = &watch};
-    run_result_init(&result, 1 << 20);
-    memcpy(result.id, req->run_id, sizeof(result.id));
-    http_follow(req, watch.cancel_fd);
-    r = service_run(s, &call, &result, err);
-    http_unfollow(req);
+    r = call_run(req, &run->spec, record, &result, err);
     bool failed = r < 0 && result.run.status == RUN_INTERNAL_ERROR;
     if (r == 0 || failed) {
         int status = failed ? err_table[err->code].http_status : 200;
@@ -79,35 +64,12 @@ static int run_now(
     return r;
 }
 
-/* Starts the run and replies with its id or its events. */
-static int run_later(struct http_request *req, struct json_run *run, bool stream,
-    struct http_reply *reply, struct err *err)
+static int start_run(
+    struct http_request *req, void *context, struct history_run *record, struct err *err)
 {
-    struct state *s = req->state;
-    struct history_run *record;
-    int r = history_add(s->history, req->run_id, state_owner(s, req->owner),
-        stream ? RUN_STREAMED : RUN_ASYNC, run->encoding, &record, err);
-    if (r < 0)
-        return r;
-    struct history_run *mine = history_ref(record);
-    r = service_run_later(s, &run->spec, req->owner, run->encoding, record, err);
-    if (r < 0) {
-        history_forget(record);
-        history_unref(record);
-        history_unref(mine);
-        return r;
-    }
-    if (stream) {
-        events_reply(req, mine, 0, reply);
-        return 0;
-    }
-    char *text = xasprintf("{\"id\":\"%s\",\"status\":\"queued\"}", req->run_id);
-    char location[ID_MAX + 16];
-    (void)snprintf(location, sizeof(location), "/v1/runs/%s", req->run_id);
-    reply_header(reply, "Location", location);
-    reply_json(reply, 202, text, strlen(text));
-    history_unref(mine);
-    return 0;
+    struct json_run *run = context;
+    call_scope(req, &run->spec);
+    return service_run_later(req->state, &run->spec, req->owner, run->encoding, record, err);
 }
 
 int handle_run_create(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -123,8 +85,8 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
     if (r == 0) {
         bool stream = http_accepts(req, "text/event-stream") && !run.is_async;
         id_make("run_", req->run_id);
-        run.spec.cache_scope = xasprintf("key %s", state_owner_name(req->state, req->owner));
-        r = run.is_async || stream ? run_later(req, &run, stream, reply, err)
+        r = run.is_async || stream ? events_later(req, stream, run.encoding, "/v1/runs/",
+                                         start_run, &run, reply, err)
                                    : run_now(req, &run, reply, err);
     }
     json_run_done(&run);

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 void reply_value(struct http_reply *reply, int status, json_t *value)
 {
@@ -41,21 +40,6 @@ int refuse_lost(struct session *s, struct http_reply *reply, int r, const struct
         json_pack("{s:{s:s, s:s}, s:b, s:o}", "error", "code", err_table[err->code].name,
             "message", err->message, "state_lost", 1, "session", session_json(s)));
     return 0;
-}
-
-int follow_begin(struct http_request *req, struct err *err)
-{
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
-    http_follow(req, fd);
-    return fd;
-}
-
-void follow_end(struct http_request *req, int fd)
-{
-    http_unfollow(req);
-    (void)close(fd);
 }
 
 int handle_session_create(struct http_request *req, struct http_reply *reply, struct err *err)

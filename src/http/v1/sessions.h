@@ -3,7 +3,7 @@
 
 /* Functions that the session handlers share. */
 
-#include "http/http.h"
+#include "http/call.h"
 #include "run/encode.h"
 #include "session/session.h"
 
@@ -17,8 +17,3 @@ struct session *find_session(struct http_request *req, struct err *err);
 /* When the session is dead or expired, fills in a reply that says so and returns 0. Otherwise
  * returns r. */
 int refuse_lost(struct session *s, struct http_reply *reply, int r, const struct err *err);
-
-/* Returns a descriptor that becomes readable when the client leaves, or negative errno with
- * err. */
-int follow_begin(struct http_request *req, struct err *err);
-void follow_end(struct http_request *req, int fd);

@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "http/raw_reply.h"
 #include "http/routes.h"
+#include "http/send.h"
 #include "http/v1/sessions.h"
 #include "http/v1/websocket.h"
 
@@ -303,7 +303,7 @@ static void converse(struct talk *t)
             t->is_broken = true;
     }
     if (!t->is_broken && !wslay_event_get_close_received(t->ws))
-        raw_linger(t->fd);
+        send_linger(t->fd);
 }
 
 /* For TCP connections. Without TCP_USER_TIMEOUT Linux would try for a quarter of an hour to

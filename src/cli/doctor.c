@@ -20,7 +20,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table doctor_options = {
+    .summary = "check what this host can enforce, and how to fix what is missing",
     .command = "hermes doctor",
     .rows = options,
     .before = "Shows what this host can enforce.",
@@ -61,7 +62,7 @@ static void print_report(const struct spawn_reply *reply)
 int cmd_doctor(int argc, char **argv)
 {
     bool json = false;
-    options_parse(&table, argc, argv, take_option, &json);
+    options_parse(&doctor_options, argc, argv, take_option, &json);
     struct spawner_client client;
     struct spawn_reply reply = {0};
     struct err err = {0};

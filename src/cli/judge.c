@@ -32,7 +32,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table judge_options = {
+    .summary = "judge a solution against the folder of a problem; needs no server",
     .command = "hermes judge",
     .operands = "PROBLEM_DIR SOLUTION",
     .rows = options,
@@ -67,7 +68,7 @@ static void take_option(void *to, int key, char *arg)
         args->language = arg;
         break;
     case 'j':
-        args->parallel = options_number(table.command, "parallel", arg, JUDGE_MAX_PARALLEL);
+        args->parallel = options_number(judge_options.command, "parallel", arg, JUDGE_MAX_PARALLEL);
         break;
     case OPT_STOP:
         args->stop = true;
@@ -76,14 +77,14 @@ static void take_option(void *to, int key, char *arg)
         args->no_cache = true;
         break;
     case OPT_MIN_LEVEL:
-        args->engine.min_level = cli_min_level(table.command, arg);
+        args->engine.min_level = cli_min_level(judge_options.command, arg);
         break;
     case OPT_JSON:
         args->json = true;
         break;
     case OPTION_NONE:
         if (args->solution)
-            options_misuse(table.command, "one PROBLEM_DIR and one SOLUTION");
+            options_misuse(judge_options.command, "one PROBLEM_DIR and one SOLUTION");
         *(args->dir ? &args->solution : &args->dir) = arg;
         break;
     default:
@@ -199,9 +200,9 @@ int cmd_judge(int argc, char **argv)
     struct judge_args args = {
         .engine = {.min_level = LEVEL_STRONG, .networks = NETWORKS_READY}};
     limits_maxima(&args.engine.maxima);
-    options_parse(&table, argc, argv, take_option, &args);
+    options_parse(&judge_options, argc, argv, take_option, &args);
     if (!args.solution)
-        options_misuse(table.command, "which PROBLEM_DIR and SOLUTION?");
+        options_misuse(judge_options.command, "which PROBLEM_DIR and SOLUTION?");
     int status = judge_all(&args);
     problem_done(&args.problem);
     return status;

@@ -20,7 +20,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table runtimes_options = {
+    .summary = "list the languages, their versions and what is missing",
     .command = "hermes runtimes",
     .rows = options,
     .before = "Lists the languages, their versions and what is missing.",
@@ -95,7 +96,7 @@ int cmd_runtimes(int argc, char **argv)
     struct err err = {0};
     bool json = false;
 
-    options_parse(&table, argc, argv, take_option, &json);
+    options_parse(&runtimes_options, argc, argv, take_option, &json);
     if (runtime_load(&reg, NULL, &err) < 0)
         return cli_fail("runtimes", &err);
     runtime_find_versions(&reg);

@@ -28,7 +28,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table verify_options = {
+    .summary = "check the signature of a judgement",
     .command = "hermes verify",
     .operands = "ANSWER|-",
     .rows = options,
@@ -55,7 +56,7 @@ static void take_option(void *to, int key, char *arg)
         break;
     case OPTION_NONE:
         if (args->answer)
-            options_misuse(table.command, "one ANSWER");
+            options_misuse(verify_options.command, "one ANSWER");
         args->answer = arg;
         break;
     default:
@@ -115,9 +116,9 @@ int cmd_verify(int argc, char **argv)
     cleanup_buf struct buf text = {0};
     cleanup_buf struct buf key = {0};
     cleanup_buf struct buf request = {0};
-    options_parse(&table, argc, argv, take_option, &args);
+    options_parse(&verify_options, argc, argv, take_option, &args);
     if (!args.answer)
-        options_misuse(table.command, "which ANSWER? `-` reads it from stdin");
+        options_misuse(verify_options.command, "which ANSWER? `-` reads it from stdin");
     int r = read_key(&args, &key, &err);
     if (r == 0)
         r = input_read(args.answer, ANSWER_MAX, &text, &err);

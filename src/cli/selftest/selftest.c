@@ -51,7 +51,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table selftest_options = {
+    .summary = "attack the boxes of this host and show that they hold",
     .command = "hermes selftest",
     .operands = "[ID...]",
     .rows = options,
@@ -111,10 +112,10 @@ static void take_option(void *to, int key, char *arg)
         s->group = arg;
         break;
     case OPT_MIN_LEVEL:
-        s->min_level = cli_min_level(table.command, arg);
+        s->min_level = cli_min_level(selftest_options.command, arg);
         break;
     case 'j':
-        s->jobs = options_number(table.command, "jobs", arg, JOBS_MAX);
+        s->jobs = options_number(selftest_options.command, "jobs", arg, JOBS_MAX);
         break;
     case OPT_WARM:
         s->bench.warm = true;
@@ -414,7 +415,7 @@ int cmd_selftest(int argc, char **argv)
     struct err err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s.jobs = cores < 1 ? 1 : cores > JOBS_MAX ? JOBS_MAX : (unsigned)cores;
-    options_parse(&table, argc, argv, take_option, &s);
+    options_parse(&selftest_options, argc, argv, take_option, &s);
     cleanup_close int signal_fd = cli_catch_signals();
     s.bench.cancel_fd = signal_fd;
     int status;

@@ -10,7 +10,6 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
-#include "run/spawner.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -109,14 +108,6 @@ int cli_fail(const char *command, const struct err *err)
     char title[32];
     (void)snprintf(title, sizeof(title), "hermes %s", command);
     return output_error(title, err);
-}
-
-unsigned cli_min_level(const char *command, const char *value)
-{
-    unsigned level;
-    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
-        options_wrong(command, "min-level", value, "one of full, strong, process");
-    return level;
 }
 
 /* The caller may have closed 0, 1 or 2. The next opened file would get that number, and a

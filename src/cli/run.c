@@ -151,7 +151,7 @@ static void take_args(struct local_run *run)
     run->spec.compile_args = args->compile_args;
     run->spec.collect = args->collect;
     if (args->min_level)
-        run->engine.min_level = cli_min_level(run_options.command, args->min_level);
+        run->engine.min_level = args->min_level;
     for (size_t i = 0; i < args->env.count; i++)
         check_env(args->env.items[i]);
     for (size_t i = 0; i < args->ro.count; i++)

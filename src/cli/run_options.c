@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/limit_options.h"
+#include "run/spawner.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,6 +73,14 @@ const struct option_table run_options = {
              "  hermes run --url http://127.0.0.1:8000 hello.py",
 };
 
+unsigned cli_min_level(const char *command, const char *value)
+{
+    unsigned level;
+    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
+        options_wrong(command, "min-level", value, "one of full, strong, process");
+    return level;
+}
+
 /* `hermes run slow.py --time 2s` runs without a limit: tells a person at a terminal. */
 static void warn_of_late_option(const char *word)
 {
@@ -113,7 +122,7 @@ static void take_option(void *to, int key, char *arg)
         strv_add(key == OPT_RW ? &args->rw : &args->ro, arg);
         break;
     case OPT_MIN_LEVEL:
-        args->min_level = arg;
+        args->min_level = cli_min_level(run_options.command, arg);
         break;
     case OPT_URL:
         args->url = arg;

@@ -13,7 +13,6 @@ struct run_args {
     const char *language;
     const char *entry;
     const char *out_dir;
-    const char *min_level;
     const char *url; /* server to run on; with unix_path NULL too, this host */
     const char *unix_path;
     struct strv files; /* values of -f */
@@ -23,6 +22,7 @@ struct run_args {
     struct strv collect;
     struct strv ro, rw; /* values of --ro and --rw */
     struct run_limits limits;
+    unsigned min_level; /* enum spawn_level; 0: not named */
     bool json;
     bool base64;
     bool no_cache;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const struct option_row options[] = {
-    {"json", 'j', NULL, "print the list as JSON"},
+    {"json", 'j', NULL, "print the list, or the error, as JSON"},
     {0},
 };
 
@@ -26,8 +26,9 @@ const struct option_table runtimes_options = {
     .rows = options,
     .before = "Lists the languages, their versions and what is missing.",
     .after =
-        "A language is a directory with a runtime.json; RUNTIME_DIR names directories with "
-        "more of them.",
+        "A language is a directory with a runtime.json. The variable RUNTIME_DIR names "
+        "directories with more languages.\n\nExit status: 0; 2 wrong usage; 125 when Hermes "
+        "itself failed.",
 };
 
 static void take_option(void *json, int key, char *arg)

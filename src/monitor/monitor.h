@@ -57,5 +57,8 @@ void memory_group_close(struct memory_group *g);     /* no process may be in it 
 /* notify.c: sends a state such as "READY=1" to the service manager, if there is one. */
 void notify_send(const char *state);
 
+/* greet.c: prints addresses and a first command to a terminal. */
+void greet(const struct monitor *m);
+
 /* supervise.c: starts both programs and watches them until SIGTERM. Returns the exit status. */
 int supervise(struct monitor *m);

@@ -287,6 +287,8 @@ static void on_channel(struct supervisor *s)
         s->is_ready = true;
         notify_send("READY=1");
         log_event(LOG_INFO, s->was_ready ? "the server is back" : "ready", (char *)NULL);
+        if (!s->was_ready)
+            greet(s->monitor);
         s->was_ready = true;
     }
 }

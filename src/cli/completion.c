@@ -45,15 +45,15 @@ static const struct {
         "    while IFS=$'\\t' read -r line text; do\n"
         "        found+=(\"${line//:/\\\\:}:$text\")\n"
         "    done < <(\"${words[1]}\" __complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)\n"
-        "    if (( $#found )); then _describe -o hermes found; else _files; fi\n"
+        "    if (( $#found )); then _describe hermes found; else _files; fi\n"
         "}\n"
         "if [[ $funcstack[1] == _hermes ]]; then _hermes \"$@\"; else compdef _hermes hermes; fi\n"},
     {"fish",
         "# fish completion for hermes. Try it: hermes completion fish | source\n"
         "function __hermes_complete\n"
         "    set -l words (commandline -opc)\n"
-        "    set -l word (commandline -ct | string collect --allow-empty)\n"
-        "    $words[1] __complete $words[2..-1] $word 2>/dev/null\n"
+        "    set -l word (commandline -ct)\n"
+        "    $words[1] __complete $words[2..-1] \"$word\" 2>/dev/null\n"
         "end\n"
         "complete -c hermes -a '(__hermes_complete)'\n"},
 };
@@ -173,6 +173,7 @@ static const struct option_table serve_options = {
     .summary = "serve the HTTP API",
     .rows = no_rows,
     .more = serve_rows,
+    .is_foreign = true,
     .before = "Serves the HTTP API on 127.0.0.1:8000. Settings come from the command line, the "
               "environment, .env and /etc/hermes/hermes.conf, in this order.",
     .after = "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; 125 when Hermes itself "

@@ -174,7 +174,8 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
     const struct judge_watch watch = {
         .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
     struct box_need ignored;
-    progress_begin("compiling %s", args->solution);
+    bool is_compiled = args->problem.judge.spec.solution.runtime->compiled;
+    progress_begin("%s %s", is_compiled ? "compiling" : "starting", args->solution);
     int r = judge_weigh(engine, &args->problem.judge.spec, &ignored, &args->err);
     if (r == 0)
         r = judge_run(engine, &args->problem.judge.spec, &watch, &result, &args->err);

@@ -87,8 +87,9 @@ struct option_row *options_rows(const struct option_table *table, size_t *ret_co
         memcpy(rows, table->rows, own * sizeof(*rows));
     if (made)
         memcpy(rows + own, more, made * sizeof(*rows));
-    memcpy(rows + own + made, common_rows, sizeof(common_rows));
-    *ret_count = own + made + COMMON_COUNT;
+    size_t skipped = table->is_foreign ? COMMON_COUNT - 1 : 0; /* --help is the last one */
+    memcpy(rows + own + made, common_rows + skipped, sizeof(*rows) * (COMMON_COUNT - skipped));
+    *ret_count = own + made + COMMON_COUNT - skipped;
     return rows;
 }
 

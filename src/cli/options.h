@@ -26,7 +26,8 @@ struct option_table {
     const char *after;    /* text below them, or NULL */
     const struct option_row *rows;
     const struct option_row *(*more)(void); /* rows that are made at run time, or NULL */
-    bool in_order;                          /* everything after the first operand is an operand */
+    bool in_order;   /* everything after the first operand is an operand */
+    bool is_foreign; /* another program reads the options: of the common ones it has --help only */
 };
 
 /* All rows, those of --color and --help included. The caller frees the array. */

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -94,13 +96,11 @@ static size_t escape(uint32_t code, const char *bytes, size_t len, char out[8])
     return len;
 }
 
-/* Adds a quoted string, cut where the line is full. */
-static void add_quoted(struct line *line, const char *s)
+/* Adds text with the escapes of JSON, cut where the line is full. */
+static void add_escaped(struct line *line, const char *s)
 {
     size_t len = strlen(s);
 
-    if (!add(line, "\"", 1))
-        return;
     for (size_t i = 0; i < len;) {
         uint32_t code;
         char out[8];
@@ -111,6 +111,13 @@ static void add_quoted(struct line *line, const char *s)
             break;
         i += n;
     }
+}
+
+static void add_quoted(struct line *line, const char *s)
+{
+    if (!add(line, "\"", 1))
+        return;
+    add_escaped(line, s);
     line->text[line->len++] = '"'; /* uses the tail when the line is full */
 }
 
@@ -133,18 +140,64 @@ static bool add_field(struct line *line, const char *name, const char *value)
     return true;
 }
 
-static void add_time(struct line *line)
+/* The present time, in UTC; returns the milliseconds. */
+static int now_utc(struct tm *ret)
 {
     struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (!gmtime_r(&now.tv_sec, ret))
+        memset(ret, 0, sizeof(*ret));
+    return (int)(now.tv_nsec / 1000000);
+}
+
+static void add_time(struct line *line)
+{
     struct tm tm;
     char text[64];
 
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    if (!gmtime_r(&now.tv_sec, &tm))
-        memset(&tm, 0, sizeof(tm));
+    int ms = now_utc(&tm);
     size_t len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-    (void)snprintf(text + len, sizeof(text) - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    (void)snprintf(text + len, sizeof(text) - len, ".%03dZ", ms);
     (void)add_field(line, "time", text);
+}
+
+/* A terminal, told by its device number: isatty() needs ioctl(2), which the server's filter does
+ * not allow. */
+static bool is_terminal(int fd)
+{
+    enum { MAJOR_TTY = 4, MAJOR_CONSOLE = 5, MAJOR_PTS_FIRST = 136, MAJOR_PTS_LAST = 143 };
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode))
+        return false;
+    unsigned number = major(st.st_rdev);
+    return number == MAJOR_TTY || number == MAJOR_CONSOLE ||
+           (number >= MAJOR_PTS_FIRST && number <= MAJOR_PTS_LAST);
+}
+
+/* The beginning of a line for people: "12:00:00 info  listening". */
+static void begin_for_people(struct line *line, enum log_level level, const char *msg)
+{
+    struct tm tm;
+    char text[64];
+
+    (void)now_utc(&tm);
+    size_t len = strftime(text, sizeof(text), "%H:%M:%S", &tm);
+    len += (size_t)snprintf(text + len, sizeof(text) - len, " %-5s ", level_names[level]);
+    (void)add(line, text, len);
+    add_escaped(line, msg);
+}
+
+/* Adds " name=value". */
+static bool add_for_people(struct line *line, const char *name, const char *value)
+{
+    if (strlen(name) + 2 > room(line))
+        return false;
+    (void)add(line, " ", 1);
+    (void)add(line, name, strlen(name));
+    (void)add(line, "=", 1);
+    add_escaped(line, value ? value : "null");
+    return true;
 }
 
 void log_event(enum log_level level, const char *msg, ...)
@@ -156,22 +209,30 @@ void log_event(enum log_level level, const char *msg, ...)
     struct line line;
     va_list args;
 
-    line.text[0] = '{';
-    line.len = 1;
-    add_time(&line);
-    (void)add_field(&line, "level", level_names[level]);
-    (void)add_field(&line, "msg", msg);
+    bool for_people = is_terminal(log_fd);
+    line.len = 0;
+    if (for_people) {
+        begin_for_people(&line, level, msg);
+    } else {
+        line.text[line.len++] = '{';
+        add_time(&line);
+        (void)add_field(&line, "level", level_names[level]);
+        (void)add_field(&line, "msg", msg);
+    }
     va_start(args, msg);
     for (;;) {
         const char *name = va_arg(args, const char *);
         if (!name)
             break;
         const char *value = va_arg(args, const char *);
-        if (!add_field(&line, name, value) || !value)
+        bool fits = for_people ? add_for_people(&line, name, value)
+                               : add_field(&line, name, value);
+        if (!fits || !value)
             break;
     }
     va_end(args);
-    line.text[line.len++] = '}';
+    if (!for_people)
+        line.text[line.len++] = '}';
     line.text[line.len++] = '\n';
 
     ssize_t n;

@@ -4,6 +4,10 @@
 /* The commands of the program `hermes`. Each has a file and a row in main.c. */
 
 #include "base/err.h"
+#include "cli/options.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 enum { EXIT_USAGE = 2, EXIT_HERMES = 125 };
 
@@ -16,14 +20,41 @@ int cmd_doctor(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_runtimes(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
+
+/* Their options. `hermes serve` has the table of settings, `hermes session` its own program. */
+extern const struct option_table judge_options, verify_options, doctor_options, selftest_options,
+    runtimes_options, bench_options, completion_options;
+
+/* One row per command (main.c). */
+struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const struct option_table *options; /* NULL: `text` describes it */
+    const char *text;
+    bool makes_boxes; /* needs a delegated control group when not root */
+};
+extern const struct cli_command cli_commands[];
+extern const size_t cli_command_count;
+
+/* Hidden commands for shells and for the build: `hermes __complete WORD...` prints what the last
+ * word can become, `hermes __man [COMMAND]` prints a man page. */
+int cmd_complete(int argc, char **argv);
+int cmd_man(int argc, char **argv);
+#define CLI_COMPLETE "__complete"
+#define CLI_MAN "__man"
+#define CLI_REMOTE_RUN "__run"
+
+/* Becomes hermes-session with `word` before the arguments. Returns only on failure. */
+int cli_become_session(const char *command, const char *word, int argc, char **argv);
 
 /* Prints "hermes COMMAND: message" and returns the exit status of the error code. */
 int cli_fail(const char *command, const struct err *err);
 
 /* Option rows that several commands share. */
 #define CLI_MIN_LEVEL(key)                                                                     \
-    "min-level", key, "LEVEL", "least isolation: full, strong (default), process"
-#define CLI_NO_CACHE(key) "no-cache", key, NULL, "compile even if the same was compiled before"
+    "min-level", key, "LEVEL", "refuse to run below this isolation: full, strong (default) or process"
+#define CLI_NO_CACHE(key) "no-cache", key, NULL, "compile again, even if the result is in the cache"
 
 /* Parses the value of --min-level. Ends the program when it is invalid. */
 unsigned cli_min_level(const char *command, const char *value);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 
+#include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "run/encode.h"
@@ -16,15 +17,16 @@
 #include <unistd.h>
 
 static const struct option_row options[] = {
-    {"json", 'j', NULL, "print the report as JSON"},
+    {"json", 'j', NULL, "print the report, or the error, as JSON"},
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table doctor_options = {
+    .summary = "check what this host can enforce, and how to fix what is missing",
     .command = "hermes doctor",
     .rows = options,
-    .before = "Shows what this host can enforce.",
-    .after = "Exit status: 0 when the level is `strong` or better, 1 below, 125 when the test "
+    .before = "Tries every feature that a box uses. Shows whether this host enforces it, why not, and how to fix it.",
+    .after = "Exit status: 0 level `strong` or better; 1 below; 2 wrong usage; 125 when the test "
              "itself failed.",
 };
 
@@ -35,15 +37,14 @@ static void take_option(void *json, int key, char *arg)
 
 static void print_report(const struct spawn_reply *reply)
 {
-    bool color = isatty(STDOUT_FILENO);
     (void)printf("isolation level: %s   (control groups: %s, Landlock ABI %u, %s)\n\n",
         spawner_level_name(reply->level), spawner_cgroup_name(reply->cgroup),
         reply->landlock_abi, geteuid() == 0 ? "root" : "rootless");
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
         bool on = reply->enforced & 1u << i;
         const char *mark = on ? "yes" : "no ";
-        (void)printf("  %s%s%s  %-18s %s\n", color ? on ? "\033[32m" : "\033[31m" : "", mark,
-            color ? "\033[0m" : "", feature_table[i].name, feature_table[i].text);
+        (void)printf("  %s%s%s  %-18s %s\n", color_on(stdout, on ? COLOR_GOOD : COLOR_BAD), mark,
+            color_off(stdout), feature_table[i].name, feature_table[i].text);
         if (!on)
             (void)printf("       %-18s why: %s\n       %-18s do:  %s\n", "",
                 strerror(-reply->reason[i]), "", feature_table[i].fix);
@@ -54,14 +55,14 @@ static void print_report(const struct spawn_reply *reply)
     (void)printf("\n%s\n",
         reply->level >= LEVEL_STRONG
             ? "Hermes runs code here with its default minimum, `strong`."
-            : "Below the default minimum `strong`: Hermes refuses to run code here unless told "
+            : "Below the default minimum `strong`: Hermes runs code here only with a lower "
               "--min-level.");
 }
 
 int cmd_doctor(int argc, char **argv)
 {
     bool json = false;
-    options_parse(&table, argc, argv, take_option, &json);
+    options_parse(&doctor_options, argc, argv, take_option, &json);
     struct spawner_client client;
     struct spawn_reply reply = {0};
     struct err err = {0};

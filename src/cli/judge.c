@@ -8,43 +8,45 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/color.h"
 #include "cli/judge_folder.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "judge/encode.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
 /* NETWORKS_READY: tests run in parallel. */
-enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8 };
+enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8, VERDICT_WIDTH = 18 };
 
 static const struct option_row options[] = {
-    {"language", 'l', "LANG", "language of the solution; default by its name"},
-    {"parallel", 'j', "N", "tests at one time (default: twice the cores of this machine)"},
+    {"language", 'l', "LANG", "language of the solution (default: by its name)"},
+    {"parallel", 'j', "N",
+        "tests at the same time (1 to 64; default: twice the cores of this machine)"},
     {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
     {CLI_NO_CACHE(OPT_NO_CACHE)},
     {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
-    {"json", OPT_JSON, NULL, "print the whole answer as JSON"},
+    {"json", OPT_JSON, NULL, "print the whole answer, or the error, as JSON"},
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table judge_options = {
+    .summary = "judge a solution against the folder of a problem; needs no server",
     .command = "hermes judge",
     .operands = "PROBLEM_DIR SOLUTION",
     .rows = options,
     .before =
-        "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans, "
-        "perhaps "
-        "checker.EXT and interactor.EXT, and limits and the rest in problem.json.",
+        "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans. "
+        "Optional: checker.EXT, interactor.EXT, and problem.json with limits and other settings.",
     .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
-             "checker or "
-             "the "
-             "interactor failed; 130 after Ctrl-C.\n\n"
+             "checker or the interactor failed; 130 after Ctrl-C.\n\n"
              "Example:\n"
              "  hermes judge problems/sum solution.cpp",
 };
@@ -68,7 +70,8 @@ static void take_option(void *to, int key, char *arg)
         args->language = arg;
         break;
     case 'j':
-        args->parallel = options_number(table.command, "parallel", arg, JUDGE_MAX_PARALLEL);
+        args->parallel =
+            options_number(judge_options.command, "parallel", arg, JUDGE_MAX_PARALLEL);
         break;
     case OPT_STOP:
         args->stop = true;
@@ -77,14 +80,14 @@ static void take_option(void *to, int key, char *arg)
         args->no_cache = true;
         break;
     case OPT_MIN_LEVEL:
-        args->engine.min_level = cli_min_level(table.command, arg);
+        args->engine.min_level = cli_min_level(judge_options.command, arg);
         break;
     case OPT_JSON:
         args->json = true;
         break;
     case OPTION_NONE:
         if (args->solution)
-            options_misuse(table.command, "one PROBLEM_DIR and one SOLUTION");
+            options_misuse(judge_options.command, "too many arguments: `%s`", arg);
         *(args->dir ? &args->solution : &args->dir) = arg;
         break;
     default:
@@ -100,23 +103,37 @@ static unsigned usual_parallel(void)
     return count < 2 ? 2 : count > JUDGE_MAX_PARALLEL ? JUDGE_MAX_PARALLEL : (unsigned)count;
 }
 
-/* Prints a message from an untrusted program as one line, without control characters. */
-static void print_clean(const char *text)
+/* Columns of the terminal; SIZE_MAX when stdout is something else. */
+static size_t terminal_width(void)
 {
-    for (; *text && *text != '\n'; text++)
-        (void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    struct winsize size;
+    bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
+    return is_known ? size.ws_col : SIZE_MAX;
+}
+
+static void print_verdict(enum judge_verdict verdict, int width)
+{
+    (void)printf("%s%-*s%s",
+        color_on(stdout, verdict == JUDGE_ACCEPTED ? COLOR_GOOD : COLOR_BAD), width,
+        judge_verdict_name(verdict), color_off(stdout));
 }
 
 static void on_tested(void *context, size_t index, const struct judge_test_result *test)
 {
     const struct judge_args *args = context;
     const struct run_usage *usage = &test->run.run.usage;
-    (void)printf("%-12s %-18s", args->problem.judge.spec.tests[index].name,
-        judge_verdict_name(test->verdict));
+    size_t width = terminal_width();
+    progress_end();
+    size_t used = (size_t)printf("%-12s ", args->problem.judge.spec.tests[index].name);
+    used += VERDICT_WIDTH;
+    print_verdict(test->verdict, test->ran || test->message[0] ? VERDICT_WIDTH : 0);
     if (test->ran)
-        (void)printf(
-            " %7.0f ms %8llu KiB  ", usage->cpu_ms, (unsigned long long)usage->memory_peak_kb);
-    print_clean(test->message);
+        used += (size_t)printf(
+            " %7.0f ms %8llu KiB", usage->cpu_ms, (unsigned long long)usage->memory_peak_kb);
+    if (test->message[0] && width > used + 2) {
+        (void)printf("  ");
+        output_clean(test->message, width - used - 2);
+    }
     (void)putchar('\n');
     (void)fflush(stdout);
 }
@@ -127,15 +144,17 @@ static void print_total(const struct judge_args *args, const struct judge_result
     if (result->verdict == JUDGE_COMPILE_ERROR)
         (void)fwrite(
             result->compile.compile.err.data, 1, result->compile.compile.err.len, stdout);
-    for (size_t i = 0; result->groups && i < spec->group_count; i++)
-        (void)printf("group %-6s %-18s %g of %g points\n", spec->groups[i].name,
-            judge_verdict_name(result->groups[i].verdict), result->groups[i].points,
-            result->groups[i].max_points);
-    (void)printf("%s, %g of %g points", judge_verdict_name(result->verdict), result->points,
-        result->max_points);
+    for (size_t i = 0; result->groups && i < spec->group_count; i++) {
+        (void)printf("group %-6s ", spec->groups[i].name);
+        print_verdict(result->groups[i].verdict, VERDICT_WIDTH);
+        (void)printf(
+            " %g of %g points\n", result->groups[i].points, result->groups[i].max_points);
+    }
+    print_verdict(result->verdict, 0);
+    (void)printf(", %g of %g points", result->points, result->max_points);
     if (result->message[0]) {
         (void)printf(": ");
-        print_clean(result->message);
+        output_clean(result->message, SIZE_MAX);
     }
     (void)putchar('\n');
 }
@@ -158,11 +177,14 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
     struct judge_result result = {0};
     const struct judge_watch watch = {
         .context = args, .tested = args->json ? NULL : on_tested, .cancel_fd = signal_fd};
+    bool is_compiled = args->problem.judge.spec.solution.runtime->compiled;
+    progress_begin("%s %s", is_compiled ? "compiling" : "starting", args->solution);
     CLEANUP(judge_plan_done) struct judge_plan plan = {0};
     int r =
         judge_plan_make(&args->problem.judge.spec, engine_maxima(engine), &plan, &args->err);
     if (r == 0)
         r = judge_run(engine, &plan, &watch, &result, &args->err);
+    progress_end();
     int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);
     judge_result_done(&result);
     return status;
@@ -189,8 +211,11 @@ static int judge_all(struct judge_args *args)
         spec->parallel = args->parallel ? args->parallel : usual_parallel();
     if (args->stop)
         spec->stop = STOP_AT_FIRST;
-    if (r == 0)
+    if (r == 0) {
+        progress_begin("preparing %s", args->solution);
         r = engine_register(engine, &args->engine, &args->err);
+    }
+    progress_end();
     int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
     engine_leave(engine);
     return status;
@@ -202,9 +227,10 @@ int cmd_judge(int argc, char **argv)
                                   .networks = NETWORKS_READY,
                                   .state_dir = getenv("HERMES_STATE_DIR")}};
     limits_maxima(&args.engine.maxima);
-    options_parse(&table, argc, argv, take_option, &args);
+    options_parse(&judge_options, argc, argv, take_option, &args);
     if (!args.solution)
-        options_misuse(table.command, "which PROBLEM_DIR and SOLUTION?");
+        options_misuse(judge_options.command, "missing argument %s",
+            args.dir ? "SOLUTION" : "PROBLEM_DIR");
     int status = judge_all(&args);
     problem_done(&args.problem);
     return status;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/language.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,14 +28,14 @@ void problem_done(struct problem *problem)
     runtime_registry_done(&problem->runtimes);
 }
 
-/* Loads the language that `hint` (a language or a file name) needs. *ret_name is its name. */
-static int add_runtime(
-    struct problem *p, const char *hint, const char **ret_name, struct err *err)
+/* Loads a language: the named one, or that of the file. *ret_name is its name. */
+static int add_runtime(struct problem *p, const char *language, const char *file,
+    const char **ret_name, struct err *err)
 {
     struct runtime_registry one = {0};
-    int r = runtime_load(&one, hint, err);
+    int r = language_load(&one, language, file, err);
     if (r < 0)
-        return err_wrap(err, r, "%s", hint);
+        return r;
     for (size_t i = 0; i < p->runtimes.count; i++) {
         if (str_eq(p->runtimes.items[i].name, one.items[0].name)) {
             runtime_registry_done(&one);
@@ -70,7 +71,7 @@ static int add_program(struct problem *p, json_t *to, const char *path, const ch
     const char *name = slash ? slash + 1 : path;
     const char *runtime = NULL;
     json_t *files = json_array();
-    int r = add_runtime(p, language ? language : name, &runtime, err);
+    int r = add_runtime(p, language, name, &runtime, err);
     if (r == 0)
         r = add_file(files, path, name, err);
     for (size_t i = 0; r == 0 && headers && i < headers->count; i++) {
@@ -107,7 +108,7 @@ static int read_settings(const char *dir, json_t **ret, struct err *err)
         if (json_object_get(*ret, from_files[i])) {
             json_decref(*ret);
             return err_field(err, from_files[i],
-                "problem.json has no `%s`: solution and tests are files", from_files[i]);
+                "remove `%s` from problem.json: the solution and the tests are files", from_files[i]);
         }
     }
     return 0;
@@ -187,7 +188,7 @@ static int add_tests(
         struct judge_test *test = judge_spec_add_test(spec);
         test->name = xstrdup(name);
         if (!find_text(dir, name, ".in", &test->input))
-            return err_set(err, ERR_INVALID, EINVAL, "%s/%s.in is no file", dir, name);
+            return err_set(err, ERR_INVALID, EINVAL, "%s/%s.in is not a regular file", dir, name);
         test->has_expected = find_text(dir, name, ".out", &test->expected) ||
                              find_text(dir, name, ".ans", &test->expected);
         if (!test->has_expected && !spec->has_checker && !spec->has_interactor)

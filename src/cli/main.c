@@ -4,10 +4,12 @@
 
 #include "cli/cli.h"
 
+#include "base/nearest.h"
 #include "base/str.h"
+#include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "run/spawner.h"
+#include "cli/run_options.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -20,37 +22,77 @@
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *text;
-    bool boxes; /* makes boxes, so it needs a delegated control group when not root */
-} commands[] = {
-    {"run", cmd_run, "run a program in a box; needs no server", true},
-    {"judge", cmd_judge, "judge a solution against a problem's folder; needs no server", true},
-    {"verify", cmd_verify, "check the signature of a judgement", false},
-    {"serve", cmd_serve, "serve the HTTP API", true},
-    {"session", cmd_session, "live interpreters and shells of a server", false},
-    {"doctor", cmd_doctor, "show what this host can enforce and how to mend the rest", true},
-    {"selftest", cmd_selftest, "attack the boxes of this host and show that they hold", true},
-    {"bench", cmd_bench, "measure what a box costs on this host", true},
-    {"runtimes", cmd_runtimes, "list the languages, their versions and what is missing", false},
-    {"version", cmd_version, "print the version", false},
-    {"help", cmd_help, "print this text", false},
+const struct cli_command cli_commands[] = {
+    {"run", cmd_run, &run_options, NULL, true},
+    {"judge", cmd_judge, &judge_options, NULL, true},
+    {"verify", cmd_verify, &verify_options, NULL, false},
+    {"serve", cmd_serve, NULL, "serve the HTTP API", true},
+    {"session", cmd_session, NULL, "use live interpreters and shells on a server", false},
+    {"doctor", cmd_doctor, &doctor_options, NULL, true},
+    {"selftest", cmd_selftest, &selftest_options, NULL, true},
+    {"bench", cmd_bench, &bench_options, NULL, true},
+    {"runtimes", cmd_runtimes, &runtimes_options, NULL, false},
+    {"completion", cmd_completion, &completion_options, NULL, false},
+    {"version", cmd_version, NULL, "print the version", false},
+    {"help", cmd_help, NULL, "print this text, or the help of a command", false},
+};
+const size_t cli_command_count = sizeof(cli_commands) / sizeof(cli_commands[0]);
+
+static const struct cli_command hidden_commands[] = {
+    {CLI_COMPLETE, cmd_complete, NULL, NULL, false},
+    {CLI_MAN, cmd_man, NULL, NULL, false},
 };
 
 static void print_commands(FILE *to)
 {
-    (void)fprintf(to, "usage: hermes COMMAND [OPTION...] [ARGUMENT...]\n\n"
-                      "Runs code that nobody trusts, in a box.\n\n");
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        (void)fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].text);
-    (void)fprintf(to, "\n`hermes COMMAND --help` tells more. First run: "
-                      "echo 'print(1+1)' | hermes run -l python -\n");
+    (void)fprintf(to,
+        "%susage:%s hermes COMMAND [OPTION...] [ARGUMENT...]\n\n"
+        "Run untrusted code in a sandbox.\n\n",
+        color_on(to, COLOR_STRONG), color_off(to));
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const struct cli_command *command = &cli_commands[i];
+        (void)fprintf(to, "  %-10s %s\n", command->name,
+            command->options ? command->options->summary : command->text);
+    }
+    (void)fprintf(to, "\nRun `hermes COMMAND --help` for details. "
+                      "First try: echo 'print(1+1)' | hermes run -l python -\n");
+}
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < cli_command_count; i++) {
+        if (str_eq(name, cli_commands[i].name))
+            return &cli_commands[i];
+    }
+    for (size_t i = 0; i < sizeof(hidden_commands) / sizeof(hidden_commands[0]); i++) {
+        if (str_eq(name, hidden_commands[i].name))
+            return &hidden_commands[i];
+    }
+    return NULL;
+}
+
+static int refuse(const char *name)
+{
+    struct nearest near = {.word = name};
+    for (size_t i = 0; i < cli_command_count; i++)
+        nearest_try(&near, cli_commands[i].name);
+    if (near.name)
+        (void)fprintf(stderr, "hermes: unknown command `%s`; did you mean `%s`?\n", name,
+            near.name);
+    else
+        (void)fprintf(
+            stderr, "hermes: unknown command `%s`; `hermes help` lists all commands\n", name);
+    return EXIT_USAGE;
 }
 
 static int cmd_help(int argc, char **argv)
 {
+    const struct cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    char *words[] = {argc > 1 ? argv[1] : NULL, (char *)"--help", NULL};
+    if (argc > 1 && !command)
+        return refuse(argv[1]);
+    if (command && (command->options || command->run == cmd_serve || command->run == cmd_session))
+        return command->run(2, words);
     print_commands(stdout);
     return 0;
 }
@@ -63,17 +105,9 @@ static int cmd_version(int argc, char **argv)
 
 int cli_fail(const char *command, const struct err *err)
 {
-    (void)fprintf(stderr, "hermes %s: %s%s%s\n", command, err->field, err->field[0] ? ": " : "",
-        err->message);
-    return err_table[err->code].exit_status;
-}
-
-unsigned cli_min_level(const char *command, const char *value)
-{
-    unsigned level;
-    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
-        options_wrong(command, "min-level", value, "one of full, strong, process");
-    return level;
+    char title[32];
+    (void)snprintf(title, sizeof(title), "hermes %s", command);
+    return output_error(title, err);
 }
 
 /* The caller may have closed 0, 1 or 2. The next opened file would get that number, and a
@@ -110,15 +144,12 @@ int main(int argc, char **argv)
         name = "help";
     if (str_eq(name, "--version") || str_eq(name, "-V"))
         name = "version";
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (!str_eq(name, commands[i].name))
-            continue;
-        if (commands[i].boxes)
-            cli_delegate(argc - 1, argv + 1);
-        char title[32];
-        (void)snprintf(title, sizeof(title), "hermes %s", name);
-        return output_end(title, commands[i].run(argc - 1, argv + 1));
-    }
-    (void)fprintf(stderr, "hermes: unknown command `%s`; `hermes help` lists them\n", name);
-    return EXIT_USAGE;
+    const struct cli_command *command = find_command(name);
+    if (!command)
+        return refuse(name);
+    if (command->makes_boxes)
+        cli_delegate(argc - 1, argv + 1);
+    char title[32];
+    (void)snprintf(title, sizeof(title), "hermes %s", name);
+    return output_end(title, command->run(argc - 1, argv + 1));
 }

@@ -8,8 +8,10 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/nearest.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/color.h"
 #include "cli/output.h"
 
 #include <errno.h>
@@ -19,34 +21,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Columns of the --help text. */
-enum { WIDTH = 79, TEXT_COLUMN = 29, KEY_HELP = 'h' };
+enum { KEY_HELP = 'h', KEY_COLOR = 4096 };
 
-static const struct option_row help_row = {"help", KEY_HELP, NULL, "print this text"};
-
-static _Noreturn void point_to_help(const char *command)
-{
-    (void)fprintf(stderr, "Try `%s --help`.\n", command);
-    exit(EXIT_USAGE);
-}
+static const struct option_row common_rows[] = {
+    {"color", KEY_COLOR, "WHEN",
+        "colours: auto (default: on a terminal, unless NO_COLOR is set), always, never"},
+    {"help", KEY_HELP, NULL, "print this text"},
+};
+enum { COMMON_COUNT = sizeof(common_rows) / sizeof(common_rows[0]) };
 
 void options_misuse(const char *command, const char *format, ...)
 {
+    struct err err = {.code = ERR_INVALID};
+    char text[sizeof(err.message)];
     va_list args;
-    (void)fprintf(stderr, "%s: ", command);
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    (void)fputc('\n', stderr);
-    point_to_help(command);
+    (void)err_set(&err, ERR_INVALID, EINVAL, "%s", text); /* makes it printable */
+    int status = output_error(command, &err);
+    (void)fprintf(stderr, "Try `%s --help`.\n", command);
+    exit(status);
 }
 
 void options_wrong(const char *command, const char *option, const char *value, const char *why)
 {
-    struct err err = {0}; /* err_set() makes the value printable */
-    (void)err_set(&err, ERR_INVALID, EINVAL, "--%s %s: %s", option, value, why);
-    (void)fprintf(stderr, "%s: %s\n", command, err.message);
-    exit(EXIT_USAGE);
+    struct err err = {0};
+    char field[sizeof(err.field)];
+    (void)snprintf(field, sizeof(field), "--%s", option);
+    (void)err_field(&err, field, "--%s %s: %s", option, value, why);
+    options_refuse(command, &err);
+}
+
+void options_refuse(const char *command, const struct err *err)
+{
+    exit(output_error(command, err));
 }
 
 uint32_t options_number(
@@ -60,85 +69,146 @@ uint32_t options_number(
     return number;
 }
 
-/* Breaks lines between words; further lines begin at column `indent`. Newlines of the text
- * stay. */
-static void print_wrapped(const char *text, int column, int indent)
+static size_t count_rows(const struct option_row *rows)
 {
-    while (*text) {
-        int word = (int)strcspn(text, " \n");
-        column += printf("%.*s", word, text);
-        text += word;
-        if (*text == ' ' && column + 1 + (int)strcspn(text + 1, " \n") <= WIDTH)
-            column += printf(" ");
-        else if (*text)
-            column = printf("\n%*s", indent, "") - 1;
-        text += *text != '\0';
-    }
-    (void)putchar('\n');
+    size_t count = 0;
+    while (rows && rows[count].name)
+        count++;
+    return count;
 }
 
-static void print_row(const struct option_row *row)
+struct option_row *options_rows(const struct option_table *table, size_t *ret_count)
 {
-    char letter[8] = "    ";
-    if (row->key < 256)
-        (void)snprintf(letter, sizeof(letter), "-%c, ", row->key);
-    int column = printf(
-        "  %s--%s%s%s", letter, row->name, row->value ? "=" : "", row->value ? row->value : "");
-    column += column < TEXT_COLUMN ? printf("%*s", TEXT_COLUMN - column, "") : printf("  ");
-    print_wrapped(row->text, column, TEXT_COLUMN);
+    const struct option_row *more = table->more ? table->more() : NULL;
+    size_t own = count_rows(table->rows);
+    size_t made = count_rows(more);
+    struct option_row *rows = xcalloc(own + made + COMMON_COUNT, sizeof(*rows));
+    if (own)
+        memcpy(rows, table->rows, own * sizeof(*rows));
+    if (made)
+        memcpy(rows + own, more, made * sizeof(*rows));
+    size_t skipped = table->is_foreign ? COMMON_COUNT - 1 : 0; /* --help is the last one */
+    memcpy(rows + own + made, common_rows + skipped, sizeof(*rows) * (COMMON_COUNT - skipped));
+    *ret_count = own + made + COMMON_COUNT - skipped;
+    return rows;
 }
 
-static _Noreturn void print_help(const struct option_table *table)
+const struct option_row *options_find(
+    const struct option_row *rows, size_t count, const char *name)
 {
-    (void)printf("usage: %s [OPTION...]%s%s\n", table->command, table->operands ? " " : "",
-        table->operands ? table->operands : "");
-    print_wrapped(table->before, 0, 0);
-    (void)putchar('\n');
-    for (const struct option_row *row = table->rows; row->name; row++)
-        print_row(row);
-    print_row(&help_row);
-    if (table->after) {
-        (void)putchar('\n');
-        print_wrapped(table->after, 0, 0);
+    for (size_t i = 0; i < count; i++) {
+        if (str_eq(rows[i].name, name))
+            return &rows[i];
     }
-    exit(output_end(table->command, 0));
+    return NULL;
 }
 
-/* Converts one row for getopt_long(): returns its long form and appends its letter to *letters.
- */
-static struct option add_row(const struct option_row *row, char **letters)
+/* What getopt_long() reads, made from the rows. */
+struct parser {
+    const struct option_table *table;
+    struct option_row *rows;
+    size_t count;
+    struct option *longs;
+    char *shorts;
+};
+
+static void parser_init(struct parser *p, const struct option_table *table)
 {
-    if (row->key < 256) {
-        *(*letters)++ = (char)row->key;
-        if (row->value)
-            *(*letters)++ = ':';
+    p->table = table;
+    p->rows = options_rows(table, &p->count);
+    p->longs = xcalloc(p->count + 1, sizeof(*p->longs));
+    p->shorts = xcalloc(2 * p->count + 3, 1);
+    char *letters = p->shorts;
+    if (table->in_order)
+        *letters++ = '+';
+    *letters++ = ':'; /* tells a missing value from an unknown option */
+    for (size_t i = 0; i < p->count; i++) {
+        const struct option_row *row = &p->rows[i];
+        p->longs[i] = (struct option){
+            row->name, row->value ? required_argument : no_argument, NULL, row->key};
+        if (row->key < 256)
+            *letters++ = (char)row->key;
+        if (row->key < 256 && row->value)
+            *letters++ = ':';
     }
-    return (struct option){
-        row->name, row->value ? required_argument : no_argument, NULL, row->key};
+}
+
+static void parser_done(struct parser *p)
+{
+    free(p->rows);
+    free(p->longs);
+    free(p->shorts);
+}
+
+static int next_option(const struct parser *p, int argc, char **argv)
+{
+    return getopt_long(argc, argv, p->shorts, p->longs, NULL);
+}
+
+/* Starts from the first argument. Both glibc and musl take 0 as "from the beginning". */
+static void rewind_options(void)
+{
+    optind = 0;
+    opterr = 0;
+}
+
+/* Errors are printed as JSON too if --json stands anywhere among the options, also behind the
+ * mistake. */
+static void look_for_json(const struct parser *p, int argc, char **argv)
+{
+    const struct option_row *json = options_find(p->rows, p->count, "json");
+    int key;
+    rewind_options();
+    while (json && (key = next_option(p, argc, argv)) != -1) {
+        if (key == json->key)
+            output_errors_as_json();
+    }
+}
+
+/* Explains why getopt_long() refused argv[optind - 1]. */
+static _Noreturn void refuse(const struct parser *p, int key, char **argv)
+{
+    const char *command = p->table->command;
+    const char *word = argv[optind - 1];
+    if (!str_has_prefix(word, "--") || word[2] == '\0') {
+        if (key == ':')
+            options_misuse(command, "-%c needs a value", optopt);
+        options_misuse(command, "unknown option -%c", optopt);
+    }
+    cleanup_free char *name = xstrndup(word + 2, strcspn(word + 2, "="));
+    const struct option_row *row = options_find(p->rows, p->count, name);
+    if (key == ':')
+        options_misuse(command, "--%s needs a value", name);
+    if (row)
+        options_misuse(command, "--%s takes no value", name);
+    struct nearest near = {.word = name};
+    for (size_t i = 0; i < p->count; i++)
+        nearest_try(&near, p->rows[i].name);
+    if (near.name)
+        options_misuse(command, "unknown option --%s; did you mean --%s?", name, near.name);
+    options_misuse(command, "unknown option --%s", name);
 }
 
 void options_parse(const struct option_table *table, int argc, char **argv,
     void (*take)(void *to, int key, char *value), void *to)
 {
-    size_t count = 0;
-    while (table->rows[count].name)
-        count++;
-    cleanup_free struct option *longs = xcalloc(count + 2, sizeof(*longs));
-    cleanup_free char *shorts = xcalloc(2 * count + 4, 1);
-    char *letters = shorts;
-    if (table->in_order)
-        *letters++ = '+';
-    for (size_t i = 0; i < count; i++)
-        longs[i] = add_row(&table->rows[i], &letters);
-    longs[count] = add_row(&help_row, &letters);
+    CLEANUP(parser_done) struct parser p;
+    parser_init(&p, table);
     argv[0] = (char *)table->command;
+    look_for_json(&p, argc, argv);
+    rewind_options();
     int key;
-    while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-        if (key == KEY_HELP)
-            print_help(table);
-        if (key == '?')
-            point_to_help(table->command);
-        take(to, key, optarg);
+    while ((key = next_option(&p, argc, argv)) != -1) {
+        if (key == KEY_HELP) {
+            options_help(table);
+            exit(output_end(table->command, 0));
+        }
+        if (key == '?' || key == ':')
+            refuse(&p, key, argv);
+        if (key != KEY_COLOR)
+            take(to, key, optarg);
+        else if (!color_choose(optarg))
+            options_wrong(table->command, "color", optarg, "one of auto, always, never");
     }
     if (optind < argc && !table->operands)
         options_misuse(table->command, "too many arguments: `%s`", argv[optind]);

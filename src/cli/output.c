@@ -4,13 +4,16 @@
 
 #include "cli/output.h"
 
-#include "base/err.h"
+#include "base/str.h"
+#include "cli/color.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+static bool errors_as_json;
 
 void output_json(json_t *value, size_t flags)
 {
@@ -34,4 +37,46 @@ int output_end(const char *command, int status)
     /* An earlier write may have failed without an errno that we know. Another write shows the
      * reason. */
     return output_fail(command, write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO);
+}
+
+void output_errors_as_json(void)
+{
+    errors_as_json = true;
+}
+
+json_t *output_error_value(const struct err *err)
+{
+    json_t *value =
+        json_pack("{s:s, s:s}", "code", err_table[err->code].name, "message", err->message);
+    if (err->field[0])
+        (void)json_object_set_new(value, "field", json_string(err->field));
+    return value;
+}
+
+void output_error_line(const char *command, const struct err *err)
+{
+    /* Many messages begin with the field, and messages of options name the option. */
+    bool has_field = err->field[0] && !str_has_prefix(err->field, "--") &&
+                     !str_has_prefix(err->message, err->field);
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "%s%s:%s %s%s%s\n", color_on(stderr, COLOR_BAD), command,
+        color_off(stderr), has_field ? err->field : "", has_field ? ": " : "", err->message);
+}
+
+int output_error(const char *command, const struct err *err)
+{
+    output_error_line(command, err);
+    if (errors_as_json)
+        output_json(json_pack("{s:o}", "error", output_error_value(err)), 0);
+    return err_table[err->code].exit_status;
+}
+
+void output_clean(const char *text, size_t width)
+{
+    for (; *text && *text != '\n'; text++) {
+        bool begins = ((unsigned char)*text & 0xc0) != 0x80; /* not inside a character */
+        if (begins && width-- == 0)
+            return;
+        (void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    }
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Writing results to stdout. A command whose output is lost must fail. */
+/* Writing results to stdout and errors to stderr. A command whose output is lost must fail. */
+
+#include "base/err.h"
 
 #include <jansson.h>
 
@@ -14,3 +16,20 @@ int output_end(const char *command, int status);
 /* The exit status after a failed write, with a message. When the reader has left (EPIPE) there
  * is no message, as when SIGPIPE ends other programs. */
 int output_fail(const char *command, int error);
+
+/* From now on output_error() also prints {"error": {...}} to stdout. options_parse() calls it
+ * when the command line has --json. */
+void output_errors_as_json(void);
+
+/* The value {"code", "message", "field"?}, as in the answers of a server. */
+json_t *output_error_value(const struct err *err);
+
+/* Prints "COMMAND: message" to stderr. */
+void output_error_line(const char *command, const struct err *err);
+
+/* output_error_line(), and JSON when the command line asked for it. Returns the exit status. */
+int output_error(const char *command, const struct err *err);
+
+/* Prints text from an untrusted program without control characters, up to the end of its first
+ * line and at most `width` characters. */
+void output_clean(const char *text, size_t width);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Commands that are separate programs in the same directory: `hermes serve` executes
- * hermes-prepare, which becomes hermes-monitor; `hermes session` executes hermes-session. */
+ * hermes-prepare, which becomes hermes-monitor; `hermes session` and `hermes run --url` execute
+ * hermes-session. */
 
 #include "cli/cli.h"
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
 
@@ -12,10 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static int become(const char *program, char **argv)
+static int become(const char *command, const char *program, char **argv)
 {
     struct err err = {0};
-    const char *command = argv[0];
     cleanup_free char *path = fs_beside_self(program);
     argv[0] = (char *)program;
     if (path)
@@ -27,10 +28,19 @@ static int become(const char *program, char **argv)
 
 int cmd_serve(int argc, char **argv)
 {
-    return become("hermes-prepare", argv);
+    return become("serve", "hermes-prepare", argv);
 }
 
 int cmd_session(int argc, char **argv)
 {
-    return become("hermes-session", argv);
+    return become("session", "hermes-session", argv);
+}
+
+int cli_become_session(const char *command, const char *word, int argc, char **argv)
+{
+    cleanup_free char **all = xcalloc((size_t)argc + 2, sizeof(*all));
+    all[1] = (char *)word;
+    for (int i = 1; i < argc; i++)
+        all[i + 1] = argv[i];
+    return become(command, "hermes-session", all);
 }

@@ -23,18 +23,19 @@ enum { ANSWER_MAX = 1 << 30, KEY_MAX = 4096 };
 enum { EXIT_FORGED = 1 };
 
 static const struct option_row options[] = {
-    {"key-file", OPT_KEY_FILE, "FILE", "the key; default $HERMES_SIGNING_KEY"},
-    {"request", OPT_REQUEST, "FILE", "also check that this request was answered"},
+    {"key-file", OPT_KEY_FILE, "FILE", "file with the key (default: the variable HERMES_SIGNING_KEY)"},
+    {"request", OPT_REQUEST, "FILE", "also check that the answer belongs to this request"},
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table verify_options = {
+    .summary = "check the signature of a judgement",
     .command = "hermes verify",
     .operands = "ANSWER|-",
     .rows = options,
     .before = "Checks the signature of an answer of POST /v1/judge (- reads it from stdin).",
     .after =
-        "Exit status: 0 the signature fits; 1 it does not, or there is none; 2 wrong usage.",
+        "Exit status: 0 the signature matches; 1 it does not, or it is missing; 2 wrong usage.",
 };
 
 struct verify_args {
@@ -55,7 +56,7 @@ static void take_option(void *to, int key, char *arg)
         break;
     case OPTION_NONE:
         if (args->answer)
-            options_misuse(table.command, "one ANSWER");
+            options_misuse(verify_options.command, "too many arguments: `%s`", arg);
         args->answer = arg;
         break;
     default:
@@ -78,7 +79,7 @@ static int read_key(const struct verify_args *args, struct buf *to, struct err *
         to->data[--to->len] = '\0';
     if (r == 0 && to->len == 0)
         return err_set(err, ERR_INVALID, EINVAL,
-            "there is no key: set HERMES_SIGNING_KEY or name a --key-file");
+            "the key is missing; set HERMES_SIGNING_KEY or use --key-file");
     return r;
 }
 
@@ -98,13 +99,13 @@ static int check(const json_t *answer, const char *key, const struct buf *reques
         return forged("the answer is not signed");
     if (r < 0)
         return forged(
-            "the signature does not fit: the answer was changed or the key is another");
+            "the signature does not match: the answer was changed, or this is not the key");
     if (request) {
         judge_hash(request->data ? request->data : "", request->len, hash);
         if (!str_eq(hash, signed_hash))
-            return forged("the answer is genuine, but to another request");
+            return forged("the answer is genuine, but it answers another request");
     }
-    (void)printf("signature fits, request %s\n", signed_hash ? signed_hash : "?");
+    (void)printf("signature matches, request %s\n", signed_hash ? signed_hash : "?");
     return 0;
 }
 
@@ -115,9 +116,10 @@ int cmd_verify(int argc, char **argv)
     cleanup_buf struct buf text = {0};
     cleanup_buf struct buf key = {0};
     cleanup_buf struct buf request = {0};
-    options_parse(&table, argc, argv, take_option, &args);
+    options_parse(&verify_options, argc, argv, take_option, &args);
     if (!args.answer)
-        options_misuse(table.command, "which ANSWER? `-` reads it from stdin");
+        options_misuse(
+            verify_options.command, "missing argument ANSWER (use - to read it from standard input)");
     int r = read_key(&args, &key, &err);
     if (r == 0)
         r = input_read(args.answer, ANSWER_MAX, &text, &err);
@@ -129,7 +131,7 @@ int cmd_verify(int argc, char **argv)
         text.data ? text.data : "", text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (!json_is_object(answer)) {
         json_decref(answer);
-        return forged("this is no answer: it is not a JSON object");
+        return forged("this is not an answer: it is not a JSON object");
     }
     int status = check(answer, key.data, args.request ? &request : NULL);
     json_decref(answer);

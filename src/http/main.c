@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "http/confine.h"
+#include "http/greet.h"
 #include "http/openapi.h"
 #include "http/server.h"
 #include "proto/handover.h"
@@ -217,6 +218,7 @@ int main(int argc, char **argv)
         return 125;
     }
     (void)handover_send(HANDOVER_FD, HANDOVER_READY, NULL, 0);
+    greet(&state, hello.fds + HELLO_LISTEN, hello.count - HELLO_LISTEN);
     uint64_t grace_ms = serve(&state, signal_fd);
     log_event(LOG_INFO, "stopping", (char *)NULL);
     server_stop(server, grace_ms);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/str.h"
 #include "run/spawner.h"
 #include "state/ini.h"
@@ -46,6 +47,22 @@ struct loading {
 static void complain(struct loading *l, const char *name, const char *why)
 {
     strv_add_owned(l->problems, xasprintf("%s: %s: %s", l->where, name, why));
+}
+
+/* Complains about a name that is not a setting, with the nearest one. `word` is the name as it
+ * stands there. */
+static void complain_unknown(struct loading *l, const char *word, const char *name, size_t len)
+{
+    cleanup_free char *key = xstrndup(name, len);
+    struct nearest near = {.word = key};
+    for (char *p = key; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    for (size_t i = 0; i < config_count; i++)
+        nearest_try(&near, config_table[i].key);
+    cleanup_free char *why = near.name
+                                 ? xasprintf("unknown setting; did you mean %s?", near.name)
+                                 : xstrdup("unknown setting; see `hermes serve --help`");
+    complain(l, word, why);
 }
 
 static int parse_bool(const char *text, uint64_t *ret)
@@ -204,7 +221,7 @@ static void on_file_entry(
     else if (section[0])
         complain(l, section, "unknown section; there are [mount NAME]");
     else if (!row || str_eq(key, "config"))
-        complain(l, key, "unknown setting");
+        complain_unknown(l, key, key, strlen(key));
     else
         set(l, row, key, value);
 }
@@ -291,7 +308,7 @@ static void read_flags(struct loading *l, int argc, char **argv)
         const struct config_row *row = find_flag(arg + 2, len);
         const char *value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
         if (!row) {
-            complain(l, arg, "unknown setting; see --help");
+            complain_unknown(l, arg, arg + 2, len);
             continue;
         }
         if (!value && row->kind == CONFIG_BOOL && (i + 1 == argc || argv[i + 1][0] == '-'))

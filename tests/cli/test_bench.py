@@ -44,10 +44,10 @@ def test_a_table_for_people(env):
 
 
 @pytest.mark.parametrize("args, said", [
-    (["-l", "cobol"], "there are python"),
+    (["-l", "cobol"], "use python"),
     (["-n", "0"], "number from 1"),
     (["-n", "many"], "number from 1"),
-    (["--no-such"], "unrecognized option"),
+    (["--no-such"], "unknown option --no-such"),
     (["more"], "too many arguments"),
 ])
 def test_bad_arguments(env, args, said):

@@ -128,7 +128,7 @@ def test_ways_out(hermes, sit, server):
     t = sit(one)
     assert t.end() == 2 and "no such session" in t.seen
     got = hermes("terminal", "ses_x")
-    assert got.returncode == 2 and "no terminal" in got.stderr
+    assert got.returncode == 2 and "must be a terminal" in got.stderr
     t = sit(one, HERMES_UNIX="/nonexistent")
     assert t.end() == 125 and "hermes serve" in t.seen
 

@@ -50,7 +50,8 @@ static const struct option_row options[] = {
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table bench_options = {
+    .summary = "measure what a box costs on this host",
     .command = "hermes bench",
     .rows = options,
     .before =
@@ -73,7 +74,7 @@ static void take_option(void *to, int key, char *arg)
         strv_add(&args->languages, arg);
         break;
     case 'n':
-        args->rounds = options_number(table.command, "rounds", arg, ROUNDS_MAX);
+        args->rounds = options_number(bench_options.command, "rounds", arg, ROUNDS_MAX);
         break;
     case 'q':
         args->no_load = true;
@@ -275,7 +276,7 @@ static int bench_all(struct bench_args *args)
 int cmd_bench(int argc, char **argv)
 {
     struct bench_args args = {.rounds = ROUNDS};
-    options_parse(&table, argc, argv, take_option, &args);
+    options_parse(&bench_options, argc, argv, take_option, &args);
     int status = bench_all(&args);
     strv_done(&args.languages);
     return status;

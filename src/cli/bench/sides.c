@@ -185,7 +185,7 @@ static int choose(struct bench *b, const struct strv *languages, struct err *err
             k++;
         if (k == BENCH_SUBJECTS)
             return err_set(err, ERR_INVALID, EINVAL,
-                "no measurement of \"%s\"; there are python, javascript, bash, perl, ruby, php",
+                "\"%s\" cannot be measured; use python, javascript, bash, perl, ruby or php",
                 languages->items[i]);
     }
     for (size_t i = 0; r == 0 && i < BENCH_SUBJECTS; i++) {
@@ -221,7 +221,8 @@ static int wait_warm(struct bench *b, struct err *err)
             int r = run_box(b, b->subjects[i], false, &is_warm, err);
             if (r < 0)
                 return r;
-            b->is_warm[i] = any = is_warm;
+            b->is_warm[i] = is_warm;
+            any = any || is_warm;
         }
     }
     if (any) /* gives the pools time to fill */

@@ -205,6 +205,18 @@ static bool same_shm(const struct canary *c)
     return same;
 }
 
+/* POSIX shared memory: the object still exists under its name, with its bytes and its mode. */
+static bool same_shm_object(const struct canary *c)
+{
+    char text[ID_MAX + 1];
+    struct stat st;
+    size_t size = strlen(c->home->token) + 1;
+    cleanup_close int fd = shm_open(c->shm_name, O_RDONLY, 0);
+    return fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 07777) == 0666 &&
+           st.st_size == (off_t)size && read(fd, text, sizeof(text)) == (ssize_t)size &&
+           memcmp(text, c->home->token, size) == 0;
+}
+
 bool canary_check(struct canary *c, char *why, size_t why_size)
 {
     const struct {
@@ -214,10 +226,11 @@ bool canary_check(struct canary *c, char *why, size_t why_size)
         {same_stat(&c->file_stat, c->file) && same_bytes(c->file, c->home->token),
             "the canary file was changed"},
         {same_stat(&c->dir_stat, c->dir), "the canary directory was changed"},
-        {alone(c->tcp_fd[0]), "somebody connected to the canary on 127.0.0.1"},
-        {alone(c->tcp_fd[1]), "somebody connected to the canary on ::1"},
-        {alone(c->unix_fd), "somebody connected to the canary's abstract socket"},
-        {same_shm(c), "the canary in shared memory was changed"},
+        {alone(c->tcp_fd[0]), "a program connected to the canary on 127.0.0.1"},
+        {alone(c->tcp_fd[1]), "a program connected to the canary on ::1"},
+        {alone(c->unix_fd), "a program connected to the canary's abstract socket"},
+        {same_shm(c), "the canary in System V shared memory was changed"},
+        {same_shm_object(c), "the canary in POSIX shared memory was changed"},
     };
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         if (!checks[i].fine) {

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/selftest/run.h"
@@ -38,27 +39,28 @@ enum { OPT_CONTROLS = 256, OPT_ONLY, OPT_GROUP, OPT_MIN_LEVEL, OPT_JSON, OPT_CAS
 
 static const struct option_row options[] = {
     {"controls", OPT_CONTROLS, NULL,
-        "also run each probe without the barrier it is about: it must get through"},
+        "also run each case without the barrier that stops it: the attack must succeed"},
     {"only", OPT_ONLY, "ID", "only this case (O-07) or these (O-2*); may be repeated"},
     {"group", OPT_GROUP, "NAME", "only the cases of a group, such as filesystem"},
     {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"warm", OPT_WARM, NULL,
         "only cases in Python and JavaScript, in boxes of interpreters that were started "
         "before"},
-    {"jobs", 'j', "N", "cases at one time (default: the number of cores)"},
-    {"json", OPT_JSON, NULL, "print an array of all results"},
-    {"cases", OPT_CASES, "DIR", "where the cases are"},
+    {"jobs", 'j', "N", "cases at the same time (1 to 64; default: the number of cores)"},
+    {"json", OPT_JSON, NULL, "print all results, or the error, as JSON"},
+    {"cases", OPT_CASES, "DIR", "directory of the cases (default: the installed ones, $HERMES_CASES)"},
     {0},
 };
 
-static const struct option_table table = {
+const struct option_table selftest_options = {
+    .summary = "attack the boxes of this host and show that they hold",
     .command = "hermes selftest",
     .operands = "[ID...]",
     .rows = options,
-    .before = "Attacks the boxes of this host with the cases that Hermes is tested with, one "
-              "line each.",
+    .before = "Attacks the boxes of this host with the cases that Hermes is tested with. Prints one "
+              "line per case.",
     .after =
-        "Harmless for the host: every case runs in a box, and what it goes for is planted for "
+        "Harmless for the host: every case runs in a box and attacks targets that are made for "
         "it.\n\n"
         "Exit status: 0 all passed; 1 something failed; 2 wrong usage; 125 when Hermes itself "
         "failed; "
@@ -111,10 +113,10 @@ static void take_option(void *to, int key, char *arg)
         s->group = arg;
         break;
     case OPT_MIN_LEVEL:
-        s->min_level = cli_min_level(table.command, arg);
+        s->min_level = cli_min_level(selftest_options.command, arg);
         break;
     case 'j':
-        s->jobs = options_number(table.command, "jobs", arg, JOBS_MAX);
+        s->jobs = options_number(selftest_options.command, "jobs", arg, JOBS_MAX);
         break;
     case OPT_WARM:
         s->bench.warm = true;
@@ -151,7 +153,7 @@ static int select_items(struct selftest *s, struct err *err)
         if (s->controls && c->has_control)
             s->items[s->count++] = (struct item){.c = c, .control = true};
     }
-    return s->count ? 0 : err_set(err, ERR_INVALID, ENOENT, "no case is of that id or group");
+    return s->count ? 0 : err_set(err, ERR_INVALID, ENOENT, "no case has that id or group; `hermes selftest --json` lists them all");
 }
 
 /* Loads only the languages of the chosen cases and of the victim: the spawner builds a root
@@ -258,7 +260,11 @@ static void tell(struct selftest *s)
         s->tally[outcome->verdict]++;
         if (s->json || outcome->cancelled)
             continue;
-        (void)printf("%s %s %s%s%s%s\n", verdict_word(outcome->verdict), item->c->id,
+        enum color color = outcome->verdict == ATTACK_PASSED   ? COLOR_GOOD
+                           : outcome->verdict == ATTACK_FAILED ? COLOR_BAD
+                                                               : COLOR_WARN;
+        (void)printf("%s%s%s %s %s%s%s%s\n", color_on(stdout, color),
+            verdict_word(outcome->verdict), color_off(stdout), item->c->id,
             item->control ? "control: " : "", item->c->name, outcome->why[0] ? ": " : "",
             outcome->why);
     }
@@ -415,7 +421,7 @@ int cmd_selftest(int argc, char **argv)
     struct err err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s.jobs = cores < 1 ? 1 : cores > JOBS_MAX ? JOBS_MAX : (unsigned)cores;
-    options_parse(&table, argc, argv, take_option, &s);
+    options_parse(&selftest_options, argc, argv, take_option, &s);
     cleanup_close int signal_fd = cli_catch_signals();
     s.bench.cancel_fd = signal_fd;
     int status;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See repl.h. libedit reads lines. Ctrl-C while code runs becomes a call of .../interrupt from
- * another thread, because the main thread waits for the stream. */
+/* See repl.h. libedit reads lines. */
 
 #include "cli/session/repl.h"
 
+#include "cli/color.h"
+#include "cli/output.h"
+#include "cli/session/interrupt.h"
 #include "cli/session/show.h"
 
 #include "base/alloc.h"
@@ -15,9 +17,6 @@
 
 #include <editline/readline.h>
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,29 +33,30 @@ static const struct {
     const char *more;
 } prompts[] = {{"python", ">>> ", "... "}, {"javascript", "> ", "... "}, {"bash", "$ ", "> "}};
 
-struct interrupter {
+/* A conversation with one session. */
+struct repl {
+    struct interrupter interrupter;
     const struct client *client;
-    char *path;
-    atomic_bool is_running; /* code is running */
-    atomic_bool is_over;
+    const json_t *session;
+    const json_t *exec; /* fields of every request */
+    const char *language;
+    char *exec_path, *interrupt_path;
+    char *end_path; /* of the session, when it ends with the prompt; else NULL */
+    struct termios before;
+    bool is_changed; /* the terminal has to be restored from `before` */
 };
 
-/* Waits for SIGINT, which is blocked in every thread, and interrupts the session. */
-static void *pass_signals(void *arg)
+/* The terminal was closed, or the program is to end. */
+static void leave(void *context)
 {
-    struct interrupter *in = arg;
-    sigset_t set;
-    int signal;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    while (sigwait(&set, &signal) == 0 && !in->is_over) {
-        struct err err = {0};
-        json_t *answer = NULL;
-        if (in->is_running)
-            (void)client_call(in->client, "POST", in->path, NULL, &answer, &err);
-        json_decref(answer);
-    }
-    return NULL;
+    const struct repl *repl = context;
+    struct err ignored = {0};
+    json_t *answer = NULL;
+    if (repl->is_changed)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &repl->before);
+    if (repl->end_path)
+        (void)client_call(repl->client, "DELETE", repl->end_path, NULL, &answer, &ignored);
+    json_decref(answer);
 }
 
 /* Whether the code is incomplete: open brackets outside strings, or an ending that needs more.
@@ -126,31 +126,30 @@ static char *history_path(const char *language)
 }
 
 /* Runs `body`, which contains the code. */
-static int run_body(struct interrupter *in, const char *path, const json_t *body,
-    struct show *show, struct err *err)
+static int run_body(
+    struct repl *repl, const json_t *body, struct show *show, struct err *err)
 {
-    in->is_running = true;
-    int r = client_stream(in->client, path, body, show_event, show, err);
-    in->is_running = false;
+    interrupt_begin(&repl->interrupter, "POST", repl->interrupt_path);
+    int r = client_stream(repl->client, repl->exec_path, body, show_event, show, err);
+    interrupt_end(&repl->interrupter);
     return r;
 }
 
-static int run_piece(struct interrupter *in, const char *path, const json_t *exec,
-    const struct buf *code, struct show *show, struct err *err)
+static int run_piece(
+    struct repl *repl, const struct buf *code, struct show *show, struct err *err)
 {
     json_t *text = json_stringn(code->data ? code->data : "", code->len);
     if (!text)
-        return err_set(err, ERR_INVALID, EINVAL, "this is no UTF-8");
-    json_t *body = json_copy((json_t *)exec);
+        return err_set(err, ERR_INVALID, EINVAL, "the code is not valid UTF-8");
+    json_t *body = json_copy((json_t *)repl->exec);
     (void)json_object_set_new(body, "code", text);
-    int r = run_body(in, path, body, show, err);
+    int r = run_body(repl, body, show, err);
     json_decref(body);
     return r;
 }
 
 /* Runs everything on stdin as one piece. */
-static int run_input(
-    struct interrupter *in, const char *path, const json_t *exec, struct err *err)
+static int run_input(struct repl *repl, struct err *err)
 {
     cleanup_buf struct buf code;
     struct show show = {0};
@@ -160,7 +159,7 @@ static int run_input(
         ;
     if (n < 0)
         return err_set(err, ERR_INVALID, (int)-n, "cannot read stdin: %s", strerror((int)-n));
-    int r = run_piece(in, path, exec, &code, &show, err);
+    int r = run_piece(repl, &code, &show, err);
     return r < 0 ? r : show.exit_status;
 }
 
@@ -175,95 +174,130 @@ static bool keep_end_of_file(struct termios *ret_before)
     return tcsetattr(STDIN_FILENO, TCSADRAIN, &plain) == 0;
 }
 
-static int talk(struct interrupter *in, const char *language, const char *path,
-    const json_t *exec, struct err *err)
+/* The version of the session's language on the server; "" when the server does not say. */
+static char *find_version(const struct repl *repl)
+{
+    struct err ignored = {0};
+    json_t *answer = NULL;
+    char *version = NULL;
+    (void)client_call(repl->client, "GET", "/v1/runtimes", NULL, &answer, &ignored);
+    const json_t *list = json_object_get(answer, "runtimes");
+    for (size_t i = 0; i < json_array_size(list) && !version; i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *text = json_string_value(json_object_get(one, "version"));
+        if (text && str_eq(json_string_value(json_object_get(one, "name")), repl->language))
+            version = xasprintf(" %s", text);
+    }
+    json_decref(answer);
+    return version ? version : xstrdup("");
+}
+
+static void greet(const struct repl *repl)
+{
+    cleanup_free char *version = find_version(repl);
+    const char *id = json_string_value(json_object_get(repl->session, "id"));
+    (void)printf("%s%s%s%s in session %s. Ctrl-C interrupts, Ctrl-D or `exit` leaves%s.\n",
+        color_on(stdout, COLOR_STRONG), repl->language, version, color_off(stdout), id,
+        repl->end_path ? " and ends the session" : "");
+}
+
+/* Whether the piece asks to leave the prompt. */
+static bool is_farewell(const struct buf *code)
+{
+    static const char *const words[] = {"exit", "quit", "exit()", "quit()", ".exit"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (str_eq(code->data, words[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Runs one piece. A conflict (the session is busy or dead) does not end the conversation. */
+static int run_typed(struct repl *repl, const struct buf *code, struct err *err)
+{
+    struct show show = {0};
+    int r = run_piece(repl, code, &show, err);
+    if (r < 0 && err->code == ERR_CONFLICT) {
+        output_error_line("hermes", err);
+        *err = (struct err){0};
+        return 0;
+    }
+    return r;
+}
+
+static int talk(struct repl *repl, struct err *err)
 {
     size_t kind = 0;
     int r = 0;
-    cleanup_free char *history = history_path(language);
+    cleanup_free char *history = history_path(repl->language);
     cleanup_buf struct buf code;
     buf_init(&code, CODE_MAX);
     for (size_t i = 0; i < sizeof(prompts) / sizeof(prompts[0]); i++)
-        kind = str_eq(prompts[i].language, language) ? i : kind;
-    struct termios before;
-    bool is_changed = keep_end_of_file(&before);
+        kind = str_eq(prompts[i].language, repl->language) ? i : kind;
+    greet(repl);
+    repl->is_changed = keep_end_of_file(&repl->before);
     rl_initialize();
     if (history)
         (void)read_history(history);
     stifle_history(HISTORY_LINES);
-    while (r == 0 && read_piece(language, prompts[kind].prompt, prompts[kind].more, &code)) {
-        struct show show = {0};
-        struct err problem = {0};
-        if (!code.len)
-            continue;
-        r = run_piece(in, path, exec, &code, &show, &problem);
-        if (r < 0 && problem.code == ERR_CONFLICT) {
-            (void)fprintf(stderr, "hermes: %s\n", problem.message);
-            r = 0;
-        } else if (r < 0) {
-            *err = problem;
-        }
-    }
+    while (r == 0 &&
+           read_piece(repl->language, prompts[kind].prompt, prompts[kind].more, &code) &&
+           !is_farewell(&code))
+        r = code.len ? run_typed(repl, &code, err) : 0;
     (void)printf("\n");
-    if (is_changed)
-        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+    if (repl->is_changed)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &repl->before);
+    repl->is_changed = false;
     if (history)
         (void)write_history(history);
     return r;
 }
 
-/* Blocks SIGINT and starts the thread that passes it on to the session. */
-static int pass_begin(struct interrupter *in, const struct client *client, const char *id,
-    pthread_t *ret_thread, struct err *err)
+/* Takes the paths of the session and the signals. */
+static int repl_begin(
+    struct repl *repl, const struct client *client, const char *id, struct err *err)
 {
-    sigset_t set;
-    *in = (struct interrupter){.client = client, .path = client_path(id, "/interrupt", err)};
-    if (!in->path)
+    repl->client = client;
+    repl->interrupter = (struct interrupter){.leave = leave, .context = repl};
+    repl->exec_path = client_path(id, "/exec", err);
+    repl->interrupt_path = client_path(id, "/interrupt", err);
+    if (!repl->exec_path || !repl->interrupt_path)
         return -EINVAL;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(ret_thread, NULL, pass_signals, in) == 0)
-        return 0;
-    free(take_ptr(in->path));
-    return err_set(err, ERR_UNAVAILABLE, EAGAIN, "there is no thread for Ctrl-C");
+    return interrupt_start(&repl->interrupter, client, err);
 }
 
-static void pass_end(struct interrupter *in, pthread_t thread)
+static void repl_done(struct repl *repl)
 {
-    in->is_over = true;
-    (void)pthread_kill(thread, SIGINT);
-    (void)pthread_join(thread, NULL);
-    free(in->path);
+    free(repl->exec_path);
+    free(repl->interrupt_path);
+    free(repl->end_path);
 }
 
 int repl_exec(const struct client *client, const char *id, const json_t *exec,
     struct show *show, struct err *err)
 {
-    cleanup_free char *path = client_path(id, "/exec", err);
-    struct interrupter in;
-    pthread_t thread;
-    int r = path ? pass_begin(&in, client, id, &thread, err) : -EINVAL;
+    CLEANUP(repl_done) struct repl repl = {0};
+    int r = repl_begin(&repl, client, id, err);
     if (r < 0)
         return r;
-    r = run_body(&in, path, exec, show, err);
-    pass_end(&in, thread);
+    r = run_body(&repl, exec, show, err);
+    interrupt_stop(&repl.interrupter);
     return r;
 }
 
-int repl_run(
-    const struct client *client, const json_t *session, const json_t *exec, struct err *err)
+int repl_run(const struct client *client, const json_t *session, const json_t *exec,
+    bool ends_session, struct err *err)
 {
     const char *id = json_string_value(json_object_get(session, "id"));
     const char *language = json_string_value(json_object_get(session, "language"));
-    cleanup_free char *path = client_path(id ? id : "", "/exec", err);
-    struct interrupter in;
-    pthread_t thread;
-    int r = path && language ? pass_begin(&in, client, id, &thread, err) : -EINVAL;
+    CLEANUP(repl_done) struct repl repl = {
+        .session = session, .exec = exec, .language = language ? language : ""};
+    if (ends_session)
+        repl.end_path = client_path(id ? id : "", "", err);
+    int r = repl_begin(&repl, client, id ? id : "", err);
     if (r < 0)
         return r;
-    r = isatty(STDIN_FILENO) ? talk(&in, language, path, exec, err)
-                             : run_input(&in, path, exec, err);
-    pass_end(&in, thread);
+    r = isatty(STDIN_FILENO) ? talk(&repl, err) : run_input(&repl, err);
+    interrupt_stop(&repl.interrupter);
     return r;
 }

@@ -12,7 +12,8 @@ int repl_exec(const struct client *client, const char *id, const json_t *exec,
 
 /* Reads code from the terminal, with editing and a history in the user's state directory, or
  * from stdin when it is not a terminal. Runs each piece and prints its results until the input
- * ends. Ctrl-C interrupts the running piece. The fields of `exec` are sent with every piece.
- * When stdin is not a terminal, returns the exit status of the last piece. */
-int repl_run(
-    const struct client *client, const json_t *session, const json_t *exec, struct err *err);
+ * ends or the user types `exit`. Ctrl-C interrupts the running piece. The fields of `exec` are
+ * sent with every piece. With ends_session, SIGHUP and SIGTERM end the session too. When stdin
+ * is not a terminal, returns the exit status of the last piece. */
+int repl_run(const struct client *client, const json_t *session, const json_t *exec,
+    bool ends_session, struct err *err);

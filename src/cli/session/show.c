@@ -35,7 +35,7 @@ void show_copies(const json_t *answer)
         show_id(json_array_get(list, i));
     if (!str_eq(text_of(answer, "memory"), "copied"))
         (void)fprintf(stderr,
-            "hermes session: fresh sessions with copies of the files; the memory of this "
+            "hermes session: the copies have the files but fresh interpreters: the memory of this "
             "language cannot be copied\n");
 }
 
@@ -79,7 +79,7 @@ void show_files(const json_t *listing)
         (void)printf("\n");
     }
     if (json_is_true(json_object_get(listing, "truncated")))
-        (void)fprintf(stderr, "hermes session: there is more than this\n");
+        (void)fprintf(stderr, "hermes session: the list is not complete: the server cut it\n");
 }
 
 int show_exit_status(const json_t *answer)

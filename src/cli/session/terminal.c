@@ -250,7 +250,7 @@ int terminal_run(const struct client *client, const char *id, struct err *err)
     struct winsize size;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return err_set(err, ERR_INVALID, ENOTTY,
-            "this is no terminal; `hermes session exec` runs code without one");
+            "stdin and stdout must be a terminal; `hermes session exec` runs code without one");
     get_size(&size);
     cleanup_free char *below = xasprintf("/pty?rows=%u&cols=%u", size.ws_row, size.ws_col);
     cleanup_free char *path = client_path(id, below, err);

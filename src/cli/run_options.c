@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See run_options.h. */
+
+#include "cli/run_options.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/limit_options.h"
+#include "run/spawner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPT_RO = 256,
+    OPT_RW,
+    OPT_JSON,
+    OPT_COLLECT,
+    OPT_OUT,
+    OPT_COMPILE_ARG,
+    OPT_MIN_LEVEL,
+    OPT_ENTRY,
+    OPT_NO_CACHE,
+    OPT_BASE64,
+    OPT_URL,
+    OPT_UNIX,
+};
+
+static const struct option_row rows[] = {
+    {"language", 'l', "LANG", "language or alias (see `hermes runtimes`); default: by the file's name"},
+    {"file", 'f', "FILE[:NAME]", "put another file beside the program, as NAME; may be repeated"},
+    {"entry", OPT_ENTRY, "NAME", "which of the files is run (default: FILE)"},
+    {"env", 'e', "KEY=VALUE", "set a variable in the box; may be repeated"},
+    {"compile-arg", OPT_COMPILE_ARG, "ARG", "pass an allowed option to the compiler; may be repeated"},
+    {CLI_NO_CACHE(OPT_NO_CACHE)},
+    {"ro", OPT_RO, "DIR[:PATH]", "mount a directory read-only, at PATH (default: /mnt/NAME)"},
+    {"rw", OPT_RW, "DIR[:PATH]", "mount a directory for writing"},
+    {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
+    {"url", OPT_URL, "URL", "run on this server instead of this host ($HERMES_URL)"},
+    {"unix", OPT_UNIX, "PATH", "the same, by the server's unix socket"},
+    {"json", OPT_JSON, NULL, "print the whole answer, or the error, as JSON"},
+    {"base64", OPT_BASE64, NULL, "with --json: stdout and stderr in base64"},
+    {"collect", OPT_COLLECT, "GLOB", "bring back the files of /box that match; may be repeated"},
+    {"out", OPT_OUT, "DIR", "where collected files are written (default: hermes-out)"},
+    {0},
+};
+
+const struct option_table run_options = {
+    .command = "hermes run",
+    .operands = "FILE|- [ARG...]",
+    .summary = "run a program in a box; needs no server",
+    .rows = rows,
+    .more = limit_options,
+    .in_order = true,
+    .before = "Runs FILE (or the program on standard input: -) in a box of its own and exits with "
+              "its status. Options come before FILE; everything after FILE goes to the program.\n\n"
+              "A language may have other default limits (docs/runtimes.md). With --url the program "
+              "runs on a server; if the server needs a key, set HERMES_API_KEY.",
+    .after = "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 "
+             "memory limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 "
+             "when Hermes itself failed; 130 after Ctrl-C.\n\n"
+             "Examples:\n"
+             "  hermes run hello.py\n"
+             "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
+             "  echo 'echo $((6*7))' | hermes run -l bash -\n"
+             "  hermes run --json --collect '*.png' plot.py\n"
+             "  hermes run --url http://127.0.0.1:8000 hello.py",
+};
+
+unsigned cli_min_level(const char *command, const char *value)
+{
+    unsigned level;
+    if (spawner_level_parse(value, &level) < 0 || level == LEVEL_NONE)
+        options_wrong(command, "min-level", value, "one of full, strong, process");
+    return level;
+}
+
+/* `hermes run slow.py --time 2s` runs without a limit: tells a person at a terminal. */
+static void warn_of_late_option(const char *word)
+{
+    size_t count;
+    cleanup_free struct option_row *all = options_rows(&run_options, &count);
+    cleanup_free char *name = xstrndup(word, strcspn(word, "="));
+    if (isatty(STDERR_FILENO) && str_has_prefix(name, "--") &&
+        options_find(all, count, name + 2))
+        (void)fprintf(stderr,
+            "%s: warning: %s stands after FILE and goes to the program; put options before FILE\n",
+            run_options.command, name);
+}
+
+static void take_option(void *to, int key, char *arg)
+{
+    struct run_args *args = to;
+    if (limit_options_take(run_options.command, key, arg, &args->limits))
+        return;
+    switch (key) {
+    case 'l':
+        args->language = arg;
+        break;
+    case 'f':
+        strv_add(&args->files, arg);
+        break;
+    case 'e':
+        if (!strchr(arg, '='))
+            options_wrong(run_options.command, "env", arg, "not KEY=VALUE");
+        strv_add(&args->env, arg);
+        break;
+    case OPT_ENTRY:
+        args->entry = arg;
+        break;
+    case OPT_COMPILE_ARG:
+        strv_add(&args->compile_args, arg);
+        break;
+    case OPT_RO:
+    case OPT_RW:
+        strv_add(key == OPT_RW ? &args->rw : &args->ro, arg);
+        break;
+    case OPT_MIN_LEVEL:
+        args->min_level = cli_min_level(run_options.command, arg);
+        break;
+    case OPT_URL:
+        args->url = arg;
+        break;
+    case OPT_UNIX:
+        args->unix_path = arg;
+        break;
+    case OPT_JSON:
+        args->json = true;
+        break;
+    case OPT_NO_CACHE:
+        args->no_cache = true;
+        break;
+    case OPT_BASE64:
+        args->base64 = true;
+        break;
+    case OPT_COLLECT:
+        strv_add(&args->collect, arg);
+        break;
+    case OPT_OUT:
+        args->out_dir = arg;
+        break;
+    case OPTION_NONE:
+        if (args->file)
+            strv_add(&args->args, arg);
+        else
+            args->file = arg;
+        if (args->args.count == 1 || args->args.count == 2)
+            warn_of_late_option(arg);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Refuses options that a server does not offer. */
+static void check_remote(const struct run_args *args)
+{
+    const struct {
+        const char *option;
+        bool is_given;
+    } local[] = {{"ro", args->ro.count}, {"rw", args->rw.count}, {"min-level", args->min_level},
+        {"no-cache", args->no_cache}};
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+        if (local[i].is_given)
+            options_misuse(run_options.command,
+                "--%s works on this host only; leave out --url, --unix and HERMES_URL",
+                local[i].option);
+    }
+}
+
+void run_options_parse(struct run_args *args, int argc, char **argv)
+{
+    const char *command = run_options.command;
+    const char *url = getenv("HERMES_URL");
+    options_parse(&run_options, argc, argv, take_option, args);
+    if (!args->file)
+        options_misuse(
+            command, "missing argument FILE (use - to read the program from standard input)");
+    if (args->limits.disk_mb && args->limits.memory_mb &&
+        args->limits.disk_mb > args->limits.memory_mb)
+        options_misuse(command,
+            "--disk %" PRIu64 "m is larger than --memory %" PRIu64
+            "m, but the files of a box live in its memory; raise --memory",
+            args->limits.disk_mb, args->limits.memory_mb);
+    if (!args->url && !args->unix_path && url && *url)
+        args->url = url;
+    if (args->url || args->unix_path)
+        check_remote(args);
+}

@@ -224,11 +224,12 @@ def test_timeouts_of_other_languages(server):
 
 
 def test_out_of_memory(server):
-    body = execute(server, "python", "print('o', flush=True)\nx = b'x' * (2 << 30)\nprint(len(x))")
+    longest = {"time_limit": 20, "cpu_time_limit": 20}  # on a busy machine memory does not fill up within the default 5 s
+    body = execute(server, "python", "print('o', flush=True)\nx = b'x' * (2 << 30)\nprint(len(x))", limits=longest)
     assert (body["code"], body["output"]) == (137, "o\n")
     many = ("import os, time\nfor i in range(8):\n if os.fork() == 0:\n  x = b'x' * (200 << 20)\n"
             "  time.sleep(30)\nos.wait()")
-    assert execute(server, "python", many)["code"] == 137  # of all processes together
+    assert execute(server, "python", many, limits=longest)["code"] == 137  # of all processes together
 
 
 def test_a_flood_of_output_is_cut_off(server):

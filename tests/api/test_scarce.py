@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from apilib import ROOT, SLOW, children, wait_until
+from apilib import ROOT, SLOW, children, wait_until, wait_until_still
 from crowd import Connection, Lost, encode
 from leaks import ASAN, Holdings, pss_kb, settle
 
@@ -284,7 +284,7 @@ def test_r7_at_the_limit_of_processes(contained):
     pids = server.programs()
     conn = server.connect(tcp=True)
     assert server("GET", "/health", conn=conn).status == 200
-    time.sleep(0.3)  # for the thread of the first connection to be gone
+    assert wait_until_still(server.process.pid)  # the thread of the first connection is gone
     limit.write_text((limit.parent / "pids.current").read_text())
     try:
         for body in ({"language": "bash", "code": "1"},

@@ -268,7 +268,7 @@ def try_case():
     ("exit 3", {"expect": "runtime_error", "expect_exit": "4"}, "exit code 3, not 4"),
     ("kill -9 $$", {"expect": "signaled", "expect_signal": "SIGTERM"}, "killed by SIGKILL"),
     ("echo done", {"expect_hit": "cpu"}, "cpu limit is not in limits_hit"),
-    ("sleep 99", {"expect": "time_limit", "expect_not_hit": "wall"}, "wall limit is in limits_hit"),
+    ("sleep 99", {"expect": "time_limit", "limits": "wall_ms=1000", "expect_not_hit": "wall"}, "wall limit is in limits_hit"),
     ("echo done", {"collect": "a", "expect_file": "a not_regular"}, "does not tell of the file a"),
     ("echo > a; echo done", {"collect": "a", "expect_file": "a not_regular"}, "a is there"),
     ("echo key: 1; echo done", {"runs": "2", "differ": "key"}, "both boxes say `key: 1`"),
@@ -316,21 +316,23 @@ def canary_of(pid):
     return list(pathlib.Path("/var/tmp").glob(f"hermes-selftest-{pid}-*/f-*"))
 
 
-def is_running(command):
+def pid_of(command):
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if path.read_bytes() == command:
-                return True
+                return int(path.parent.name)
         except OSError:
             pass  # gone meanwhile
-    return False
+    return None
 
 
 def test_touched_canary_is_noticed(try_case):
-    process = try_case("sleep 1.5017; echo done", start=True, limits="wall_ms=5000")
-    wait_for(lambda: is_running(b"sleep\x001.5017\x00"))  # what the canary was like has been noted by then
+    seconds = "100.%d" % os.getpid()  # no other test has this one
+    process = try_case("sleep %s; echo done" % seconds, start=True)
+    sleeper = wait_for(lambda: pid_of(b"sleep\0%s\0" % seconds.encode()))  # what the canary was like has been noted by then
     canary = canary_of(process.pid)[0]
     canary.write_bytes(canary.read_bytes())
+    os.kill(sleeper, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "the canary file was changed" in out
 

@@ -201,11 +201,15 @@ def test_death_of_a_fork_bomb(hermes, groups, cc, size, bound_ms):
 
 @pytest.mark.timing
 def test_fork_bomb_at_its_limit(hermes, cc):
-    """The wall limit holds for a bomb too."""
-    r = hermes.native(cc(BOMB), flags=["--json", "--processes", "128", "--time", "500ms",
-                                       "--cpu", "30s"])
-    answer = r.json()
-    assert answer["status"] == "time_limit" and answer["limits_hit"] == ["wall", "processes"]
-    figures["fork bomb of 128 beyond a wall limit of 500 ms, ms"] = \
-        round(answer["usage"]["wall_ms"] - 500, 1)
-    assert r.seconds < 0.5 + 1.0 * slack()
+    """The wall limit holds for a bomb that has filled its process limit. On a busy machine that takes it longer."""
+    bomb = cc(BOMB)
+    for wall_ms in (500, 2000, 8000, 32000):
+        before = slack()
+        r = hermes.native(bomb, flags=["--json", "--processes", "128", "--time", "%dms" % wall_ms, "--cpu", "60s"])
+        answer = r.json()
+        assert answer["status"] == "time_limit", answer
+        assert r.seconds < wall_ms / 1000 + 1.0 * max(before, slack())
+        if "processes" in answer["limits_hit"]:
+            break
+    assert answer["limits_hit"] == ["wall", "processes"]
+    figures["fork bomb of 128 beyond a wall limit of %d ms, ms" % wall_ms] = round(answer["usage"]["wall_ms"] - wall_ms, 1)

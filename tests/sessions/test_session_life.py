@@ -213,24 +213,34 @@ def test_server_killed(make_server):
 
 
 def test_expiry(make_server):
-    server = make_server(env={"HERMES_RESULT_TTL_S": "4"})
-    idle = Session(server, idle_timeout_s=1)
-    used = Session(server, idle_timeout_s=2)
-    short = Session(server, max_lifetime_s=2)
-    busy = Session(server, max_lifetime_s=1)
-    late = busy.later("import time; time.sleep(60)")
-    for _ in range(4):
-        time.sleep(.7)
+    server = make_server()
+    busy = Session(server, max_lifetime_s=2 * SLOW)
+    late = busy.begin("import time; print('begun', flush=True); time.sleep(60)")
+    short = Session(server, max_lifetime_s=1)
+    idle = Session(server, idle_timeout_s=SLOW)
+    used = Session(server, idle_timeout_s=SLOW)
+
+    def is_expired_while_the_other_is_used():
         assert used.out("print(1)") == "1\n"
+        return idle.state()["state"] == "expired"
+    assert wait_until(is_expired_while_the_other_is_used, 20)
+    assert used.out("print(1)") == "1\n"
     for s, reason in ((idle, "idle"), (short, "lifetime"), (busy, "lifetime")):
-        assert wait_until(lambda s=s: s.state().get("state") == "expired", 5), s.state()
+        assert wait_until(lambda s=s: s.state()["state"] == "expired", 5), s.state()
         assert s.state()["reason"] == reason
         reply = s.post("1")
         assert reply.status == 409 and "expired" in reply.json()["error"]["message"], reply
         assert s.call("POST", "/reset").status == 409
-    assert late.result().json()["status"] == "cancelled"
-    assert server.metric("hermes_sessions") == 1
-    assert wait_until(lambda: idle.call("GET").status == 404, 10)  # forgotten after result_ttl_s
+    assert late.result()["status"] == "cancelled"
+
+
+def test_an_expired_session_is_forgotten(make_server):
+    """After result_ttl_s; test_expiry shows that it is known before."""
+    server = make_server(env={"HERMES_RESULT_TTL_S": "1"})
+    s = Session(server, idle_timeout_s=1)
+    kept = Session(server)
+    assert wait_until(lambda: s.call("GET").status == 404, 10)
+    assert kept.state()["state"] == "idle" and server.metric("hermes_sessions") == 1
 
 
 def test_delete_while_busy(session):

@@ -4,6 +4,7 @@
 // priority: 2
 // expect: time_limit
 // expect-hit: processes
+// limits: cpu_ms=2000
 // control: mount
 // needs-cgroup: yes
 #include <cstdio>

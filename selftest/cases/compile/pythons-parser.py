@@ -3,6 +3,7 @@
 # group: compile
 # priority: 2
 # expect: runtime_error, signaled, memory_limit, time_limit, ok
+# limits: wall_ms=2000 cpu_ms=1000
 # control: none
 # control-why: about the truth of the verdict, not about a barrier
 import ast

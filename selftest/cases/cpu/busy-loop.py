@@ -4,7 +4,7 @@
 # priority: 1
 # expect: time_limit
 # expect-hit: cpu
-# limits: wall_ms=5000
+# limits: cpu_ms=1000
 # control: none
 # control-why: the limit is supervision, not a barrier; without it the run would not end
 while True:

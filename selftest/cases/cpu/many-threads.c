@@ -4,7 +4,7 @@
 // priority: 1
 // expect: time_limit
 // expect-hit: cpu
-// limits: processes=80 cpus=1 cpu_ms=2000 wall_ms=8000
+// limits: processes=80 cpus=1 cpu_ms=2000
 // control: cpu
 // needs-cgroup: yes
 #include <pthread.h>

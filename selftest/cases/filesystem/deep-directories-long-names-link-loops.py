@@ -6,7 +6,6 @@
 # control: none
 # control-why: about the collector and the removal of the box, not about a barrier
 # collect: *, **/*.txt, out.txt
-# limits: wall_ms=5000
 import os
 
 with open("out.txt", "w") as f:

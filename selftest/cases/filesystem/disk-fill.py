@@ -4,7 +4,7 @@
 # priority: 1
 # expect: ok
 # expect-hit: disk
-# limits: memory_mb=256 wall_ms=5000 cpu_ms=3000
+# limits: memory_mb=256
 # control: disk
 # victim: yes
 import errno

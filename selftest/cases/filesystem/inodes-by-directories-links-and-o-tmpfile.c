@@ -4,7 +4,6 @@
 // priority: 1
 // expect: ok
 // expect-hit: disk
-// limits: wall_ms=5000 cpu_ms=3000
 // control: disk
 // files: probe.h
 #include "probe.h"

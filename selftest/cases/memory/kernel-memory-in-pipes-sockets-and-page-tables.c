@@ -5,7 +5,7 @@
 // expect: memory_limit, ok
 // control: none
 // control-why: it would take the host's memory
-// limits: memory_mb=64 wall_ms=5000 cpu_ms=3000
+// limits: memory_mb=64
 // victim: yes
 // files: probe.h
 #include "probe.h"

@@ -6,7 +6,6 @@
 # expect-hit: memory
 # control: memory
 # needs-cgroup: yes
-# limits: wall_ms=5000 cpu_ms=3000
 # 24 children of 8 MiB each are 192 MiB in a box of 128, while no single one is large.
 import os
 import signal

@@ -5,7 +5,6 @@
 // expect: memory_limit, ok
 // control: memory
 // needs-cgroup: yes
-// limits: cpu_ms=2000
 // files: probe.h
 #include "probe.h"
 #include <sys/ipc.h>

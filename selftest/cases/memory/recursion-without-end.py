@@ -5,7 +5,6 @@
 # expect: signaled, memory_limit, runtime_error
 # control: none
 # control-why: about the truth of the verdict, not about a barrier
-# limits: cpu_ms=3000 wall_ms=5000
 import sys
 
 sys.setrecursionlimit(10**9)

@@ -3,7 +3,7 @@
 # group: memory
 # priority: 1
 # expect: ok, memory_limit
-# limits: disk_mb=128 wall_ms=5000 cpu_ms=3000
+# limits: disk_mb=128
 # control: memory,disk
 # needs-cgroup: yes
 import errno

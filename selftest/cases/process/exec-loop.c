@@ -3,6 +3,7 @@
 // group: process
 // priority: 2
 // expect: time_limit
+// limits: wall_ms=2000 cpu_ms=1000
 // control: none
 // control-why: the limit is supervision, not a barrier; without it the run would not end
 #include <unistd.h>

@@ -4,6 +4,7 @@
 # priority: 1
 # expect: time_limit
 # expect-hit: processes
+# limits: cpu_ms=2000
 # control: pids
 # needs-cgroup: yes
 # victim: yes

@@ -4,6 +4,7 @@
 # priority: 2
 # expect: time_limit
 # expect-hit: processes
+# limits: cpu_ms=2000
 # control: none
 # control-why: a bomb without the limit is what O-16's control shows in a harmless way
 # needs-cgroup: yes

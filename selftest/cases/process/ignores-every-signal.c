@@ -3,6 +3,7 @@
 // group: process
 // priority: 1
 // expect: time_limit
+// limits: wall_ms=2000 cpu_ms=1000
 // control: none
 // control-why: without the time limit it would never end; the limit is supervision, not a barrier
 #include <signal.h>

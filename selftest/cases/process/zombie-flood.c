@@ -6,7 +6,6 @@
 // expect-hit: processes
 // control: pids
 // needs-cgroup: yes
-// limits: cpu_ms=1500
 // files: probe.h
 #include "probe.h"
 #include <signal.h>

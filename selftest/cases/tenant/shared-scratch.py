@@ -3,7 +3,6 @@
 # group: tenant
 # priority: 2
 # expect: ok
-# limits: wall_ms=6000
 # control: none
 # control-why: every box has file systems of its own; there is no barrier to leave out
 # victim: yes

@@ -59,8 +59,8 @@ static const struct {
 };
 
 /* Limits of a case that sets none (selftest/README.md). */
-static const struct run_limits default_limits = {.wall_ms = 2000,
-    .cpu_ms = 1000,
+static const struct run_limits default_limits = {.wall_ms = 30000,
+    .cpu_ms = 10000,
     .memory_mb = 128,
     .processes = 64,
     .disk_mb = 32,

@@ -4,10 +4,12 @@
 
 #include "spawn/helper.h"
 
+#include "base/cleanup.h"
 #include "base/sys.h"
 
 #include <limits.h>
 #include <string.h>
+#include <sys/wait.h>
 
 enum { FIRST = 3, MAX_FDS = 32, OUT_OF_THE_WAY = 64 };
 
@@ -32,7 +34,7 @@ int helper_arrange_fds(const int *fds, unsigned count, unsigned cloexec_from)
     if (count > MAX_FDS)
         return -E2BIG;
     for (unsigned i = 0; i < count; i++) {
-        high[i] = fcntl(fds[i] < 0 ? 0 : fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+        high[i] = fds[i] < 0 ? 0 : fcntl(fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
         if (high[i] < 0)
             return -errno;
     }
@@ -58,4 +60,53 @@ int helper_exec(int program_fd, const char *name, const int *fds, unsigned count
     if (r < 0)
         return r;
     return sys_result(syscall(SYS_execveat, FIRST + (int)count, "", argv, env, AT_EMPTY_PATH));
+}
+
+int helper_start(int program_fd, const struct setup_order *order, int fds[SETUP_FD_COUNT])
+{
+    int pair[2];
+    if (program_fd < 0)
+        return program_fd;
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    cleanup_close int theirs = pair[0];
+    cleanup_close int ours = pair[1];
+    if (write(ours, order, sizeof(*order)) != (ssize_t)sizeof(*order))
+        return -errno;
+    fds[0] = theirs;
+    pid_t self = getpid();
+    int pid = sys_fork();
+    if (pid == 0) {
+        int r = sys_die_with(self);
+        _exit(
+            -(r < 0 ? r : helper_exec(program_fd, "hermes-setup", fds, SETUP_FD_COUNT)) & 0x7f);
+    }
+    return pid;
+}
+
+int helper_wait(int pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+int helper_probe(int program_fd, struct setup_probed *ret)
+{
+    const struct setup_order order = {.protocol = SPAWN_PROTOCOL, .job = SETUP_PROBE};
+    int fds[SETUP_FD_COUNT] = {[1 ... SETUP_FD_COUNT - 1] = -1};
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    fds[SETUP_RESULT_FD - SETUP_ORDER_FD] = theirs;
+    int r = helper_start(program_fd, &order, fds);
+    close_fd(&theirs);
+    if (r < 0 || (r = helper_wait(r)) < 0)
+        return r;
+    return read(ours, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret) ? 0 : -EPROTO;
 }

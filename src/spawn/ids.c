@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "base/sys.h"
-#include "spawn/helper.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -177,13 +177,13 @@ static int map_subordinate(
     cleanup_close int theirs = pair[0];
     cleanup_close int go = pair[1];
     fds[SETUP_GO_FD - SETUP_ORDER_FD] = theirs;
-    int pid = helper_start(setup_fd, &order, fds);
+    int pid = program_setup(setup_fd, &order, fds);
     if (pid < 0)
         return pid;
     *ret_unshared = unshare(CLONE_NEWUSER) == 0;
     bool is_sent = *ret_unshared && write(go, "g", 1) == 1;
     close_fd(&go);
-    int r = helper_wait(pid);
+    int r = program_wait(pid);
     if (r < 0 || !is_sent)
         return r < 0 ? r : -EPERM;
     ids->lock_fd = take_fd(&lock);

@@ -12,9 +12,9 @@
 #include "base/sys.h"
 #include "box/landlock.h"
 #include "spawn/box.h"
-#include "spawn/helper.h"
 #include "spawn/idmap.h"
 #include "spawn/probe.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -337,8 +337,8 @@ int main(int argc, char **argv)
     spawner.current_ns = -1;
     spawner.life_fd = open_life();
     /* now, while /proc and paths are the host's */
-    spawner.fork_fd = helper_open("hermes-fork");
-    spawner.setup_fd = helper_open("hermes-setup");
+    spawner.fork_fd = program_open("hermes-fork");
+    spawner.setup_fd = program_open("hermes-setup");
     network_init(&spawner.network);
     spawner.last_key = NETWORK_NEW;
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);

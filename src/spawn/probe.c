@@ -5,7 +5,7 @@
 #include "spawn/probe.h"
 
 #include "box/landlock.h"
-#include "spawn/helper.h"
+#include "spawn/program.h"
 
 #include <errno.h>
 
@@ -67,7 +67,7 @@ void probe_known(const struct spawner *s, struct spawn_reply *reply)
 void probe_all(const struct spawner *s, struct spawn_reply *reply)
 {
     struct setup_probed probed;
-    int r = helper_probe(s->setup_fd, &probed);
+    int r = program_probe(s->setup_fd, &probed);
     probe_known(s, reply);
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
         if (r < 0 ? (needed & 1u << i) != 0 : probed.reason[i] < 0)

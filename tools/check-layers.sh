@@ -24,6 +24,7 @@ BEGIN {
     row("box", "proto base")
     row("spawn", "cgroup box proto base")
     row("fork", "cgroup box proto base")
+    row("setup", "cgroup box proto base")
     row("warm", "box proto base")
     row("bash", "proto base")
 
@@ -53,7 +54,7 @@ BEGIN {
     # privileges parse nothing.
     libraries = "jansson|curl/|sqlite3|hiredis/|archive|gnutls/|nettle/|wslay/"
     deny["base"] = libraries "|seccomp"
-    deny["monitor"] = deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["warm"] = deny["bash"] = libraries
+    deny["monitor"] = deny["cgroup"] = deny["box"] = deny["spawn"] = deny["fork"] = deny["setup"] = deny["warm"] = deny["bash"] = libraries
 }
 function row(layer, others)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Finds the cgroup trees of this machine, makes the spawner's own group, and removes what
- * killed spawners left (cgroup.h says how a dead leaf is recognized). Separate from cgroup.c,
- * which handles leaves in trees that were found. */
+ * killed spawners left (cgroup.h says how a dead leaf is recognized). leaf.c
+ * handles the leaves in the trees that were found. */
 
 #include "cgroup/cgroup.h"
 

@@ -127,9 +127,10 @@ struct spawner {
                         not now */
     int current_ns;  /* the mount namespace that the spawner is in */
     int epoll_fd;
-    int life_fd; /* the life file, see inside_follow() */
-    int fork_fd; /* the program hermes-fork, or negative errno: then nothing can be copied */
-    int fd_end;  /* descriptors from this number on are a reserve for receiving requests */
+    int life_fd;  /* the life file, see inside_follow() */
+    int fork_fd;  /* the program hermes-fork, or negative errno: then nothing can be copied */
+    int setup_fd; /* the program hermes-setup, or negative errno */
+    int fd_end;   /* descriptors from this number on are a reserve for receiving requests */
     uint64_t refusals;   /* last value of cgroup_host_refusals() */
     uint64_t refused_ns; /* when that value last grew, clock_ns() */
     struct leaves leaves;

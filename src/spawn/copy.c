@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "base/sys.h"
-#include "spawn/helper.h"
+#include "spawn/program.h"
 #include "spawn/request.h"
 
 #include <fcntl.h>
@@ -238,19 +238,13 @@ static struct copy_order order_for(
  * negative. `fds` are those of proto/copy.h without the order. Returns its pid. */
 static int execute(struct spawner *s, const struct copy_order *order, int *fds, int there)
 {
-    int pair[2];
-    if (s->fork_fd < 0)
-        return s->fork_fd;
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
-    cleanup_close int theirs = pair[0];
-    cleanup_close int ours = pair[1];
-    if (write(ours, order, sizeof(*order)) != (ssize_t)sizeof(*order))
-        return -errno;
-    fds[0] = theirs;
+    cleanup_close int pipe_fd = program_order(order, sizeof(*order));
+    if (s->fork_fd < 0 || pipe_fd < 0)
+        return s->fork_fd < 0 ? s->fork_fd : pipe_fd;
+    fds[0] = pipe_fd;
     int pid = there >= 0 ? fork_there(s, there) : sys_fork();
     if (pid == 0)
-        _exit(-helper_exec(s->fork_fd, "hermes-fork", fds, COPY_FD_COUNT) & 0x7f);
+        _exit(-program_exec(s->fork_fd, "hermes-fork", fds, COPY_FD_COUNT) & 0x7f);
     return pid;
 }
 

@@ -11,17 +11,16 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "base/sys.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Where the search for a free range ends, below 2^31. */
@@ -145,82 +144,6 @@ static int open_user_lock(uid_t uid)
     return open_lock(dir);
 }
 
-/* Runs newuidmap or newgidmap on `target`: 0 is our own id, 1 and up is the subordinate
- * range. */
-static int run_map_tool(
-    const char *tool, pid_t target, uid_t self, uint64_t first, uint64_t count)
-{
-    char args[7][24];
-    (void)snprintf(args[0], sizeof(args[0]), "%d", target);
-    (void)snprintf(args[1], sizeof(args[1]), "0");
-    (void)snprintf(args[2], sizeof(args[2]), "%u", self);
-    (void)snprintf(args[3], sizeof(args[3]), "1");
-    (void)snprintf(args[4], sizeof(args[4]), "1");
-    (void)snprintf(args[5], sizeof(args[5]), "%llu", (unsigned long long)first);
-    (void)snprintf(args[6], sizeof(args[6]), "%llu", (unsigned long long)count);
-    char path[32];
-    (void)snprintf(path, sizeof(path), "/usr/bin/%s", tool);
-    char *argv[] = {path, args[0], args[1], args[2], args[3], args[4], args[5], args[6], NULL};
-    char *env[] = {NULL};
-    pid_t pid;
-    int r = posix_spawn(&pid, path, NULL, NULL, argv, env);
-    if (r)
-        return -r;
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
-}
-
-/* The name of a user, from the text of /etc/passwd; "" when there is none. */
-static void user_name(uid_t uid, char *out, size_t size)
-{
-    static char users[65536];
-    out[0] = '\0';
-    if (fs_read_small(AT_FDCWD, "/etc/passwd", users, sizeof(users)) < 0)
-        return;
-    char *save = NULL;
-    for (char *line = strtok_r(users, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *password = strchr(line, ':');
-        char *number = password ? strchr(password + 1, ':') : NULL;
-        uint64_t id;
-        if (number && read_numbers(number, ":", &id, 1) && id == uid) {
-            (void)snprintf(out, size, "%.*s", (int)(password - line), line);
-            return;
-        }
-    }
-}
-
-/* The first range of a user in /etc/subuid or /etc/subgid, found by number or by name. */
-static int subordinate_range(
-    const char *file, uid_t uid, uint64_t *ret_first, uint64_t *ret_count)
-{
-    static char text[65536];
-    char number[16];
-    char name[64];
-    (void)snprintf(number, sizeof(number), "%u", uid);
-    user_name(uid, name, sizeof(name));
-    if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) < 0)
-        return -ENOENT;
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *colon = strchr(line, ':');
-        uint64_t range[2];
-        if (!colon)
-            continue;
-        *colon = '\0';
-        if ((str_eq(line, number) || (name[0] && str_eq(line, name))) &&
-            read_numbers(colon + 1, ":", range, 2)) {
-            *ret_first = range[0];
-            *ret_count = range[1];
-            return 0;
-        }
-    }
-    return -ENOENT;
-}
-
 static int map_self_alone(uid_t uid, gid_t gid)
 {
     char map[48];
@@ -234,56 +157,45 @@ static int map_self_alone(uid_t uid, gid_t gid)
     return fs_write_once(AT_FDCWD, "/proc/self/gid_map", map);
 }
 
-/* newuidmap must run outside the new user namespace. So a child is forked before unshare(), and
- * runs it when the namespace exists. */
-static int map_subordinate(struct ids *ids, uid_t uid, gid_t gid, int *ret_unshared)
+/* newuidmap must run outside the new user namespace. So hermes-setup is started before
+ * unshare(), and runs it when the namespace exists. Without subordinate ids that fails. */
+static int map_subordinate(
+    struct ids *ids, int setup_fd, uid_t uid, gid_t gid, bool *ret_unshared)
 {
-    uint64_t ufirst;
-    uint64_t ucount;
-    uint64_t gfirst;
-    uint64_t gcount;
-    int r = subordinate_range("/etc/subuid", uid, &ufirst, &ucount);
-    if (r < 0 || (r = subordinate_range("/etc/subgid", uid, &gfirst, &gcount)) < 0)
-        return r;
-    uint64_t count = ucount < gcount ? ucount : gcount;
+    const struct setup_order order = {.protocol = SPAWN_PROTOCOL,
+        .job = SETUP_MAP_IDS,
+        .pid = getpid(),
+        .uid = uid,
+        .gid = gid};
+    int fds[SETUP_FD_COUNT] = {[1 ... SETUP_FD_COUNT - 1] = -1};
+    int pair[2];
     cleanup_close int lock = open_user_lock(uid);
     if (lock < 0)
         return lock;
-    int sync[2];
-    if (pipe2(sync, O_CLOEXEC) < 0)
+    if (pipe2(pair, O_CLOEXEC) < 0)
         return -errno;
-    pid_t self = getpid();
-    int pid = sys_fork();
-    if (pid == 0) {
-        char go;
-        (void)close(sync[1]);
-        if (read(sync[0], &go, 1) != 1)
-            _exit(1);
-        r = run_map_tool("newuidmap", self, uid, ufirst, count);
-        if (r == 0)
-            r = run_map_tool("newgidmap", self, gid, gfirst, count);
-        _exit(r == 0 ? 0 : 1);
-    }
-    (void)close(sync[0]);
-    if (pid > 0 && unshare(CLONE_NEWUSER) == 0) {
-        *ret_unshared = write(sync[1], "g", 1) == 1;
-    }
-    (void)close(sync[1]);
-    int status = 1;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (pid < 0 || !*ret_unshared || status != 0)
-        return -EPERM;
+    cleanup_close int theirs = pair[0];
+    cleanup_close int go = pair[1];
+    fds[SETUP_GO_FD - SETUP_ORDER_FD] = theirs;
+    int pid = program_setup(setup_fd, &order, fds);
+    if (pid < 0)
+        return pid;
+    *ret_unshared = unshare(CLONE_NEWUSER) == 0;
+    bool is_sent = *ret_unshared && write(go, "g", 1) == 1;
+    close_fd(&go);
+    int r = program_wait(pid);
+    if (r < 0 || !is_sent)
+        return r < 0 ? r : -EPERM;
     ids->lock_fd = take_fd(&lock);
     return 0;
 }
 
-static int enter_userns(struct ids *ids)
+static int enter_userns(struct ids *ids, int setup_fd)
 {
     uid_t uid = geteuid();
     gid_t gid = getegid();
-    int unshared = 0;
-    int r = map_subordinate(ids, uid, gid, &unshared);
+    bool unshared = false;
+    int r = map_subordinate(ids, setup_fd, uid, gid, &unshared);
     ids->unique = r == 0;
     ids->reason = r;
     if (r < 0) {
@@ -300,14 +212,14 @@ static int enter_userns(struct ids *ids)
     return 0;
 }
 
-int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count)
+int ids_open(struct ids *ids, int setup_fd, uint32_t uid_base, uint32_t uid_count)
 {
     int r = have_admin();
     *ids = (struct ids){.lock_fd = -1, .rootless = r == 0};
     if (r < 0)
         return r;
     if (ids->rootless) {
-        r = enter_userns(ids);
+        r = enter_userns(ids, setup_fd);
         if (r < 0 || !ids->unique)
             return r;
         return choose_range(ids, 1, uid_count ? uid_count : DEFAULT_COUNT - 1);

@@ -40,9 +40,9 @@ struct ids {
 };
 
 /* Prepares the spawner: root drops its supplementary groups, anyone else enters a user
- * namespace. Then chooses the range. Returns 0 or negative errno (no user namespace, no usable
- * range). */
-int ids_open(struct ids *ids, uint32_t uid_base, uint32_t uid_count);
+ * namespace. Then chooses the range. setup_fd is the program hermes-setup. Returns 0 or
+ * negative errno (no user namespace, no usable range). */
+int ids_open(struct ids *ids, int setup_fd, uint32_t uid_base, uint32_t uid_count);
 
 /* Returns a slot number or negative errno (-EAGAIN: every id of the range is taken). */
 int ids_claim(struct ids *ids, bool whole_block);

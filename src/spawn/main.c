@@ -12,9 +12,9 @@
 #include "base/sys.h"
 #include "box/landlock.h"
 #include "spawn/box.h"
-#include "spawn/helper.h"
 #include "spawn/idmap.h"
 #include "spawn/probe.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -60,7 +60,7 @@ static void on_setup(const struct spawn_setup *setup)
         return;
     }
     s->setup = *setup;
-    int r = ids_open(&s->ids, setup->uid_base, setup->uid_count);
+    int r = ids_open(&s->ids, s->setup_fd, setup->uid_base, setup->uid_count);
     if (r < 0) {
         note_problem(STEP_SPAWNER, r, "user namespace or uid range");
         return;
@@ -336,8 +336,9 @@ int main(int argc, char **argv)
         return 1;
     spawner.current_ns = -1;
     spawner.life_fd = open_life();
-    spawner.fork_fd =
-        helper_open("hermes-fork"); /* now, while /proc and paths are the host's */
+    /* now, while /proc and paths are the host's */
+    spawner.fork_fd = program_open("hermes-fork");
+    spawner.setup_fd = program_open("hermes-setup");
     network_init(&spawner.network);
     spawner.last_key = NETWORK_NEW;
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -1,169 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See probe.h. One row per attempt. Each attempt runs in a child that is thrown away, so that
- * none changes the spawner. A feature is enforced when none of its rows fails. Kernel versions
- * are never looked at. */
+/* See probe.h. hermes-setup makes the attempts (setup/probe.c). */
 
 #include "spawn/probe.h"
 
-#include "base/cleanup.h"
-#include "base/sys.h"
 #include "box/landlock.h"
-#include "box/mount_fs.h"
-#include "box/seccomp.h"
-#include "spawn/rootfs.h"
+#include "spawn/program.h"
 
-#include <fcntl.h>
-#include <linux/keyctl.h>
-#include <linux/openat2.h>
-#include <signal.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <errno.h>
 
-/* One attempt. Where `flags` has CLONE_NEWUSER it runs with every capability in a fresh user
- * namespace. */
-struct attempt {
-    enum spawn_feature feature;
-    uint64_t flags; /* of clone3 */
-    int (*run)(void);
-};
-
-static int nothing(void)
-{
-    return 0;
-}
-
-static int try_mount_api(void)
-{
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
-    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
-    if (fs < 0)
-        return fs;
-    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
-    if (r < 0)
-        return r;
-    cleanup_close int tree = sys_tree_clone(AT_FDCWD, "/tmp");
-    return tree < 0 ? tree : sys_mount_attrs(tree, ATTR_RDONLY, 0, true);
-}
-
-static int try_proc(void)
-{
-    cleanup_close int fs = sys_fs_open("proc");
-    int r = fs < 0 ? fs : sys_fs_set(fs, "hidepid", "invisible");
-    if (r < 0 || (r = sys_fs_set(fs, "subset", "pid")) < 0 || (r = sys_fs_create(fs)) < 0)
-        return r;
-    cleanup_close int mnt = sys_fs_mount(fs, ATTR_NOSUID);
-    return mnt < 0 ? mnt : 0;
-}
-
-static int try_pivot(void)
-{
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
-    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
-    if (fs < 0)
-        return fs;
-    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
-    if (r < 0)
-        return r;
-    return fchdir(fs) < 0 ? -errno : sys_pivot_root(".", ".");
-}
-
-/* The spawner moves between the root trees of its languages. Root in a container needs
- * CAP_SYS_CHROOT besides CAP_SYS_ADMIN for that. */
-static int try_enter(void)
-{
-    cleanup_close int ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    return ns < 0 ? -errno : tree_enter(ns);
-}
-
-/* Box init does this; containers often refuse it. */
-static int try_keyring(void)
-{
-    long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
-    return r < 0 && errno != ENOSYS ? -errno : 0;
-}
-
-static int try_no_new_privs(void)
-{
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
-}
-
-static int try_seccomp(void)
-{
-    int r = try_no_new_privs();
-    return r < 0 ? r : seccomp_load();
-}
-
-static int try_landlock(void)
-{
-    int abi = landlock_abi();
-    if (abi < 3)
-        return -ENOSYS;
-    struct {
-        uint64_t fs;
-    } attr = {1};
-    int r = try_no_new_privs();
-    cleanup_close int ruleset = sys_landlock_create(&attr, sizeof(attr), 0);
-    if (r < 0 || ruleset < 0)
-        return r < 0 ? r : ruleset;
-    return sys_landlock_restrict(ruleset);
-}
-
-static int try_openat2(void)
-{
-    cleanup_close int fd = sys_openat2(AT_FDCWD, ".", O_PATH, 0, RESOLVE_BENEATH);
-    return fd < 0 ? fd : 0;
-}
-
-static int try_close_range(void)
-{
-    return sys_close_range(1000, ~0u, 0);
-}
-
-static int try_pidfd(void)
-{
-    cleanup_close int fd = sys_pidfd_open(getpid());
-    return fd < 0 ? fd : sys_pidfd_send_signal(fd, 0);
-}
-
-#define MOUNT_NS (CLONE_NEWUSER | CLONE_NEWNS)
-static const struct attempt attempts[] = {
-    {FEATURE_USERNS, CLONE_NEWUSER, nothing},
-    {FEATURE_NAMESPACES, MOUNT_NS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
-        nothing},
-    {FEATURE_NAMESPACES, 0, try_enter},
-    {FEATURE_NAMESPACES, 0, try_keyring},
-    {FEATURE_MOUNT_API, MOUNT_NS, try_mount_api},
-    {FEATURE_PROC, MOUNT_NS | CLONE_NEWPID, try_proc},
-    {FEATURE_PIVOT, MOUNT_NS, try_pivot},
-    {FEATURE_NNP, 0, try_no_new_privs},
-    {FEATURE_SECCOMP, 0, try_seccomp},
-    {FEATURE_LANDLOCK, 0, try_landlock},
-    {FEATURE_OPENAT2, 0, try_openat2},
-    {FEATURE_CLOSE_RANGE, 0, try_close_range},
-    {FEATURE_PIDFD, 0, try_pidfd},
-};
-
-/* Runs one attempt in a child and returns its result; the errno comes back as exit status. */
-static int attempt(const struct attempt *a)
-{
-    struct sys_clone_args args = {.flags = a->flags, .exit_signal = SIGCHLD};
-    int pid = a->flags ? sys_clone3(&args) : sys_fork();
-    if (pid == 0)
-        _exit(-a->run() & 0xff);
-    if (pid < 0)
-        return pid;
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
-}
+/* Features that every box needs, so that a box without them never starts. */
+static const uint32_t needed =
+    1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES | 1u << FEATURE_MOUNT_API |
+    1u << FEATURE_PROC | 1u << FEATURE_PIVOT | 1u << FEATURE_NNP | 1u << FEATURE_SECCOMP |
+    1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_OPENAT2 | 1u << FEATURE_PIDFD;
 
 static void set(
     struct spawn_reply *reply, enum spawn_feature feature, bool enforced, int reason)
@@ -183,12 +33,8 @@ static bool has(const struct spawn_reply *reply, uint32_t features)
 /* The table in docs/security.md, "Isolation levels". */
 static enum spawn_level level_of(const struct spawn_reply *reply)
 {
-    const uint32_t base =
-        1u << FEATURE_USERNS | 1u << FEATURE_NAMESPACES | 1u << FEATURE_MOUNT_API |
-        1u << FEATURE_PROC | 1u << FEATURE_PIVOT | 1u << FEATURE_NNP | 1u << FEATURE_SECCOMP |
-        1u << FEATURE_CLOSE_RANGE | 1u << FEATURE_OPENAT2 | 1u << FEATURE_PIDFD;
     const uint32_t limits = 1u << FEATURE_MEMORY | 1u << FEATURE_PIDS | 1u << FEATURE_CPU;
-    if (reply->error || !has(reply, base))
+    if (reply->error || !has(reply, needed))
         return LEVEL_NONE;
     if (!has(reply, limits))
         return reply->landlock_abi >= LANDLOCK_LEAST_ABI ? LEVEL_PROCESS : LEVEL_NONE;
@@ -213,19 +59,19 @@ static void fill_host(const struct spawner *s, struct spawn_reply *reply)
 
 void probe_known(const struct spawner *s, struct spawn_reply *reply)
 {
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
-        set(reply, attempts[i].feature, true, 0);
+    reply->enforced |= needed;
     fill_host(s, reply);
     reply->level = level_of(reply);
 }
 
 void probe_all(const struct spawner *s, struct spawn_reply *reply)
 {
+    struct setup_probed probed;
+    int r = program_probe(s->setup_fd, &probed);
     probe_known(s, reply);
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
-        int r = attempt(&attempts[i]);
-        if (r < 0)
-            set(reply, attempts[i].feature, false, r);
+    for (unsigned i = 0; i < FEATURE_COUNT; i++) {
+        if (r < 0 ? (needed & 1u << i) != 0 : probed.reason[i] < 0)
+            set(reply, i, false, r < 0 ? r : probed.reason[i]);
     }
     reply->level = level_of(reply);
 }

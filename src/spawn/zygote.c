@@ -15,7 +15,7 @@
 #include "box/package_read.h"
 #include "spawn/box.h"
 #include "spawn/copy.h"
-#include "spawn/helper.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -198,7 +198,7 @@ static _Noreturn void be_zygote(
     const int fds[ZYGOTE_FDS] = {
         socket, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), s->life_fd, z->job_fd};
     if (fds[1] < 0 || inside_die_first() < 0 ||
-        helper_arrange_fds(fds, ZYGOTE_FDS, JOB_FD - ZYGOTE_SOCKET_FD) < 0 ||
+        program_arrange_fds(fds, ZYGOTE_FDS, JOB_FD - ZYGOTE_SOCKET_FD) < 0 ||
         inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
         setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
         setsid() < 0 || chdir("/r") < 0 || chroot(".") < 0 || chdir("/") < 0 ||

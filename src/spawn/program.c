@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See program.h. */
+
+#include "spawn/program.h"
+
+#include "base/cleanup.h"
+#include "base/sys.h"
+
+#include <limits.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { FIRST = 3, MAX_FDS = 32, OUT_OF_THE_WAY = 64 };
+
+int program_open(const char *name)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (n < 0)
+        return -errno;
+    path[n] = '\0';
+    char *slash = strrchr(path, '/');
+    size_t room = slash ? sizeof(path) - (size_t)(slash + 1 - path) : 0;
+    if (strlen(name) >= room)
+        return -ENAMETOOLONG;
+    memcpy(slash + 1, name, strlen(name) + 1);
+    return sys_result(open(path, O_PATH | O_CLOEXEC));
+}
+
+int program_arrange_fds(const int *fds, unsigned count, unsigned cloexec_from)
+{
+    int high[MAX_FDS];
+    if (count > MAX_FDS)
+        return -E2BIG;
+    for (unsigned i = 0; i < count; i++) {
+        high[i] = fds[i] < 0 ? 0 : fcntl(fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+        if (high[i] < 0)
+            return -errno;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (dup3(high[i], FIRST + (int)i, i >= cloexec_from ? O_CLOEXEC : 0) < 0)
+            return -errno;
+    }
+    return sys_close_range(FIRST + count, ~0u, 0);
+}
+
+int program_exec(int program_fd, const char *name, const int *fds, unsigned count)
+{
+    int list[MAX_FDS];
+    char *argv[] = {(char *)name, NULL};
+    char *env[] = {NULL};
+    if (count >= MAX_FDS)
+        return -E2BIG;
+    if (program_fd < 0) /* without it program_arrange_fds() would take /dev/null */
+        return -ENOENT;
+    memcpy(list, fds, sizeof(list[0]) * count);
+    list[count] = program_fd;
+    int r = program_arrange_fds(list, count + 1, count);
+    if (r < 0)
+        return r;
+    return sys_result(syscall(SYS_execveat, FIRST + (int)count, "", argv, env, AT_EMPTY_PATH));
+}
+
+int program_order(const void *order, size_t size)
+{
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    cleanup_close int theirs = pair[0];
+    cleanup_close int ours = pair[1];
+    ssize_t n = write(ours, order, size);
+    return n == (ssize_t)size ? take_fd(&theirs) : n < 0 ? -errno : -EIO;
+}
+
+int program_setup(int program_fd, const struct setup_order *order, int fds[SETUP_FD_COUNT])
+{
+    cleanup_close int pipe_fd = program_order(order, sizeof(*order));
+    if (program_fd < 0 || pipe_fd < 0)
+        return program_fd < 0 ? program_fd : pipe_fd;
+    fds[0] = pipe_fd;
+    pid_t self = getpid();
+    int pid = sys_fork();
+    if (pid == 0) {
+        int r = sys_die_with(self);
+        _exit(-(r < 0 ? r : program_exec(program_fd, "hermes-setup", fds, SETUP_FD_COUNT)) &
+              0x7f);
+    }
+    return pid;
+}
+
+int program_wait(int pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+int program_probe(int program_fd, struct setup_probed *ret)
+{
+    const struct setup_order order = {.protocol = SPAWN_PROTOCOL, .job = SETUP_PROBE};
+    int fds[SETUP_FD_COUNT] = {[1 ... SETUP_FD_COUNT - 1] = -1};
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    fds[SETUP_RESULT_FD - SETUP_ORDER_FD] = theirs;
+    int r = program_setup(program_fd, &order, fds);
+    close_fd(&theirs);
+    if (r < 0 || (r = program_wait(r)) < 0)
+        return r;
+    return read(ours, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret) ? 0 : -EPROTO;
+}

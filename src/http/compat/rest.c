@@ -388,8 +388,8 @@ static int run_and_answer(struct call *c)
     struct run_result result;
     cleanup_close int cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel_fd < 0)
-        return err_set(
-            c->err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run; try again");
+        return err_set(c->err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this run; try again later");
     struct run_watch watch = {.purse = &c->req->purse.counts, .cancel_fd = cancel_fd};
     struct service_call call = {.spec = &c->run.spec, .owner = c->req->owner, .watch = &watch};
     c->run.spec.cache_scope = xasprintf("key %s", state_owner_name(s, c->req->owner));

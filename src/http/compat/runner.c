@@ -188,7 +188,8 @@ static int run_request(struct http_request *req, struct runner_request *request,
     struct run_result result;
     cleanup_close int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left for this run");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this run; try again later");
     struct run_watch watch = {.purse = &req->purse.counts, .cancel_fd = cancel};
     struct service_call call = {.spec = &request->spec, .owner = req->owner, .watch = &watch};
     run_result_init(&result, 1 << 20);

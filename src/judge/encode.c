@@ -81,6 +81,17 @@ static json_t *groups_json(const struct judge_spec *spec, const struct judge_res
     return list;
 }
 
+/* The isolation of a judgement is that of its first test that had a box, else that of the
+ * compiler. */
+static const struct run_result *first_box(const struct judge_result *result)
+{
+    for (size_t i = 0; i < result->test_count; i++) {
+        if (result->tests[i].ran)
+            return &result->tests[i].run;
+    }
+    return &result->compile;
+}
+
 json_t *judge_json(const struct judge_spec *spec, const struct judge_result *result,
     enum result_encoding encoding)
 {
@@ -93,7 +104,7 @@ json_t *judge_json(const struct judge_spec *spec, const struct judge_result *res
         judge_verdict_name(result->verdict), "points", points_json(result->points),
         "max_points", points_json(result->max_points), "message", message_json(result->message),
         "compile", result_compile_json(&result->compile, encoding), "tests", tests, "groups",
-        groups_json(spec, result), "isolation", result_isolation_json(&result->compile));
+        groups_json(spec, result), "isolation", result_isolation_json(first_box(result)));
 }
 
 static void to_hex(const uint8_t *bytes, char ret[JUDGE_HASH_HEX])

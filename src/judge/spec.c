@@ -143,8 +143,8 @@ static int settle_test(struct judge_spec *spec, size_t at, struct err *err)
         test->name = xasprintf("%zu", at + 1);
     (void)snprintf(field, sizeof(field), "tests[%zu].expected", at);
     if (!test->has_expected && !spec->has_checker && !spec->has_interactor)
-        return err_field(
-            err, field, "a test without checker and interactor says what is expected");
+        return err_field(err, field,
+            "expected is missing; a test needs it when there is no checker and no interactor");
     return 0;
 }
 

@@ -273,7 +273,8 @@ static int start_others(struct talk *talk, pthread_t threads[THREADS], struct er
         if (i != THREAD_PUMP || pumped)
             (void)pthread_join(threads[i], NULL);
     }
-    return err_set(err, ERR_UNAVAILABLE, -r, "no thread is left for this test");
+    return err_set(
+        err, ERR_UNAVAILABLE, -r, "there is no thread left for this test; try again later");
 }
 
 /* Runs the interactor on this thread and the solution on a thread of its own. The engine takes

@@ -130,7 +130,7 @@ void judge_note_opinion(const char *who, const struct stage_result *stage, doubl
         return;
     if (!read_points(text, &points)) {
         say(result, JUDGE_INTERNAL_ERROR,
-            "the %s exited with 7 (points) and told no points on stderr: %.200s", who, text);
+            "the %s exited with 7 (points) but wrote no points to stderr: %.200s", who, text);
         return;
     }
     result->points = points < max_points ? points : max_points;
@@ -205,7 +205,7 @@ static void note_comparison(
     char why[256];
     int r = compare_finish(compare, &answer, why, sizeof(why));
     if (r < 0) {
-        say(result, JUDGE_INTERNAL_ERROR, "cannot read what is expected: %s", strerror(-r));
+        say(result, JUDGE_INTERNAL_ERROR, "cannot read the expected output: %s", strerror(-r));
         return;
     }
     say(result,

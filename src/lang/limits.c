@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The table of limits and its uses: reading limits, filling in those that a request left out,
- * and checking those it named. A new limit needs a member, a row here, and code that enforces
- * it in the spawner or the engine. */
+ * checking those it named, and telling them to the spawner. */
 
 #include "lang/limits.h"
 
@@ -14,11 +13,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(field, member, lo, hi, dflt, unit, says)                                           \
+#define ROW(field, member, lo, hi, dflt, unit, says, ...)                                      \
     {                                                                                          \
         .name = (field), .offset = offsetof(struct run_limits, member), .min = (lo),           \
-        .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says)                       \
+        .max = (hi), .fallback = (dflt), .scale = (unit), .text = (says), __VA_ARGS__          \
     }
+#define SPAWN(member, unit)                                                                    \
+    .spawn_offset = offsetof(struct spawn_limits, member),                                     \
+    .spawn_size = sizeof(((struct spawn_limits *)0)->member), .spawn_unit = (unit)
+
+enum { MB = 1 << 20, INODES_PER_MB = 128 };
 
 /* MiB. Also the largest memory that fit_defaults() grants for a named disk_mb. */
 enum { MEMORY_MAX_MB = 16384 };
@@ -27,15 +31,21 @@ const struct limit_info limit_table[] = {
     ROW("wall_ms", wall_ms, 1, 600000, 10000, 1, "real time, in milliseconds"),
     ROW("cpu_ms", cpu_ms, 1, 600000, 10000, 1, "CPU time of all processes, in milliseconds"),
     ROW("memory_mb", memory_mb, 4, MEMORY_MAX_MB, 256, 1,
-        "memory of the box, its files included, in MiB"),
-    ROW("processes", processes, 1, 4096, 64, 1, "processes and threads at one time"),
-    ROW("open_files", open_files, 8, 16384, 256, 1, "open descriptors of one process"),
-    ROW("disk_mb", disk_mb, 1, 16384, 64, 1, "size of /box, of /tmp and of /dev/shm, in MiB"),
-    ROW("file_size_mb", file_size_mb, 1, 16384, 64, 1, "size of one file, in MiB"),
-    ROW("stack_mb", stack_mb, 1, 4096, 64, 1, "stack of the main thread, in MiB"),
+        "memory of the box, its files included, in MiB", SPAWN(memory_bytes, MB)),
+    ROW("processes", processes, 1, 4096, 64, 1, "processes and threads at one time",
+        SPAWN(processes, 1)),
+    ROW("open_files", open_files, 8, 16384, 256, 1, "open descriptors of one process",
+        SPAWN(open_files, 1)),
+    ROW("disk_mb", disk_mb, 1, 16384, 64, 1, "size of /box, of /tmp and of /dev/shm, in MiB",
+        SPAWN(disk_bytes, MB)),
+    ROW("file_size_mb", file_size_mb, 1, 16384, 64, 1, "size of one file, in MiB",
+        SPAWN(file_bytes, MB)),
+    ROW("stack_mb", stack_mb, 1, 4096, 64, 1, "stack of the main thread, in MiB",
+        SPAWN(stack_bytes, MB)),
     ROW("output_kb", output_kb, 1, 65536, 1024, 1,
         "bytes kept of stdout and of stderr, in KiB"),
-    ROW("cpus", cpu_milli, 50, 64000, 1000, 1000, "cores the box may use, fractions allowed"),
+    ROW("cpus", cpu_milli, 50, 64000, 1000, 1000, "cores the box may use, fractions allowed",
+        SPAWN(cpu_milli, 1)),
 };
 const size_t limit_count = sizeof(limit_table) / sizeof(limit_table[0]);
 
@@ -47,6 +57,28 @@ uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info)
 static uint64_t member_value(const struct run_limits *limits, const struct limit_info *info)
 {
     return *(const uint64_t *)((const char *)limits + info->offset);
+}
+
+uint64_t limits_inodes(uint64_t disk_mb)
+{
+    return disk_mb * INODES_PER_MB;
+}
+
+void limits_to_spawn(const struct run_limits *from, struct spawn_limits *to)
+{
+    *to = (struct spawn_limits){.inodes = (uint32_t)limits_inodes(from->disk_mb),
+        /* A second line of defence: run/stage.c ends the box earlier. */
+        .cpu_s = (uint32_t)((from->cpu_ms + 999) / 1000 + 1)};
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct limit_info *info = &limit_table[i];
+        uint64_t value = member_value(from, info) * info->spawn_unit;
+        char *member = (char *)to + info->spawn_offset;
+
+        if (info->spawn_size == sizeof(uint32_t))
+            *(uint32_t *)member = (uint32_t)value;
+        else if (info->spawn_size)
+            *(uint64_t *)member = value;
+    }
 }
 
 void limits_maxima(struct run_limits *ret)

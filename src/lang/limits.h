@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Limits of one box: names, defaults and maxima, in one table that ties JSON field, command
- * line flag and struct member together. */
+/* Limits of one box, in one table. Everything that names limits reads it: request bodies
+ * (limits_decode()), the options of the command line, the settings of an operator, attack cases
+ * of the selftest, /v1/runtimes and /openapi.json. Two names follow from the JSON field `x_mb`:
+ * the option is --x, and the setting of its maximum is max_x_mb.
+ *
+ * A new limit needs a member of struct run_limits, a row of limit_table, a setting, and code
+ * that enforces it: in the spawner for a row with a member of struct spawn_limits, else in
+ * run/stage.c. */
 
 #include "base/err.h"
+#include "proto/spawn.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -44,11 +51,22 @@ struct limit_info {
     uint64_t fallback; /* used when neither the request nor the runtime names the limit */
     unsigned scale;
     const char *text;
+    /* The member of struct spawn_limits that enforces it, in `spawn_unit` of it for one unit of
+     * ours. spawn_size 0: the spawner does not enforce it. */
+    size_t spawn_offset;
+    size_t spawn_size;
+    uint64_t spawn_unit;
 };
 extern const struct limit_info limit_table[];
 extern const size_t limit_count;
 
 uint64_t *limit_member(struct run_limits *limits, const struct limit_info *info);
+
+/* The limits in the spawner's units. */
+void limits_to_spawn(const struct run_limits *from, struct spawn_limits *to);
+
+/* The number of files and directories that disk_mb allows. */
+uint64_t limits_inodes(uint64_t disk_mb);
 
 /* The compiled-in maxima. */
 void limits_maxima(struct run_limits *ret);

@@ -301,7 +301,8 @@ static int take_mount(struct decoding *d, size_t index, const json_t *item)
         return wrong_type(d, field, "an object with name, path and perhaps mode");
     int source = find_mount(d, name);
     if (source < 0)
-        return err_field(d->err, field, "the operator named no directory `%.64s`", name);
+        return err_field(
+            d->err, field, "the server has no directory named `%.64s` to mount", name);
     bool below = str_has_prefix(path, "/mnt/") || str_has_prefix(path, "/box/");
     if (!below || strlen(path) >= sizeof(mount->path) ||
         str_name_problem(path + 1, strlen(path + 1)))

@@ -252,7 +252,8 @@ static int check_mounts(const struct engine *e, const struct run_spec *spec, str
 {
     for (size_t i = 0; i < spec->mount_count; i++) {
         if (spec->mounts[i].source >= e->source_count)
-            return err_field(err, "mounts", "no such directory");
+            return err_field(
+                err, "mounts", "mount %zu names a directory that the engine does not have", i);
     }
     return 0;
 }

@@ -141,7 +141,7 @@ static int register_pool(
     cleanup_close int job = -1;
     limits_fill(&limits, compile ? &rt->compile_limits : &rt->limits);
     limits_cap(&limits, &e->maxima);
-    stage_spawn_limits(&limits, &pool.limits);
+    limits_to_spawn(&limits, &pool.limits);
     plan_parked(rt, def, &limits, &argv, &env);
     const struct job_spec spec = {.argv = &argv, .env = &env};
     int r = job_write(&spec, &job, err);
@@ -150,7 +150,7 @@ static int register_pool(
 
 void engine_session_limits(const struct run_limits *from, struct spawn_limits *to)
 {
-    stage_spawn_limits(from, to);
+    limits_to_spawn(from, to);
     to->cpu_s = 1;
 }
 
@@ -182,7 +182,7 @@ static int register_zygote(struct engine *e, size_t index, const struct engine_o
     if (is_session)
         engine_session_limits(&limits, &zygote.limits);
     else
-        stage_spawn_limits(&limits, &zygote.limits);
+        limits_to_spawn(&limits, &zygote.limits);
     zygote.root = (uint32_t)e->roots[index][ROOT_RUN];
     strv_add(&argv, rt->run_root.execs.items[0]);
     strv_add_all(&argv, warm);
@@ -220,7 +220,7 @@ int engine_start(struct engine **ret, const struct engine_options *options, stru
         .networks = options->networks,
         .park_free_percent = options->park_free_percent,
         .processes_total = options->processes_total};
-    stage_spawn_limits(&options->maxima, &setup.max);
+    limits_to_spawn(&options->maxima, &setup.max);
     int r = options->control_fd > 0
                 ? spawner_adopt(&e->spawner, options->control_fd, &setup, err)
                 : spawner_start(&e->spawner, &setup, err);

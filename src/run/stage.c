@@ -33,7 +33,6 @@ enum {
     COLLECT_MS = 10000,    /* most time for collecting files, after the program ended */
     START_MS = 30000,      /* most time for the set-up of a box */
     KILL_MS = 10000,       /* most time for a killed box to be gone */
-    INODES_PER_MB = 128,   /* the spawner's limit of inodes follows from disk_mb */
 };
 
 enum kill_reason { KILL_NONE, KILL_WALL, KILL_CPU, KILL_OUTPUT, KILL_CANCEL, KILL_LATE };
@@ -59,22 +58,6 @@ struct stage {
     bool ended;
     char *chunk; /* CHUNK bytes to read into */
 };
-
-void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to)
-{
-    const uint64_t mb = 1 << 20;
-    *to = (struct spawn_limits){
-        .memory_bytes = from->memory_mb * mb,
-        .disk_bytes = from->disk_mb * mb,
-        .file_bytes = from->file_size_mb * mb,
-        .stack_bytes = from->stack_mb * mb,
-        .inodes = (uint32_t)(from->disk_mb * INODES_PER_MB),
-        .processes = (uint32_t)from->processes,
-        .open_files = (uint32_t)from->open_files,
-        .cpu_milli = (uint32_t)from->cpu_milli,
-        .cpu_s = (uint32_t)((from->cpu_ms + 999) / 1000 + 1),
-    };
-}
 
 /* Makes a pipe. Only the box will hold its end. Our end does not block. */
 static int open_pipe(bool box_writes, int *ret_ours, int *ret_box)
@@ -105,7 +88,7 @@ static int check_room(const struct stage_spec *spec, struct err *err)
     uint64_t bytes;
     uint64_t inodes;
     job_weigh(&spec->job, &bytes, &inodes);
-    if (bytes > spec->limits.disk_mb << 20 || inodes + 2 > spec->limits.disk_mb * INODES_PER_MB)
+    if (bytes > spec->limits.disk_mb << 20 || inodes + 2 > limits_inodes(spec->limits.disk_mb))
         return err_set(err, ERR_TOO_LARGE, ENOSPC,
             "the files of the run do not fit into disk_mb=%llu; raise that limit",
             (unsigned long long)spec->limits.disk_mb);
@@ -122,7 +105,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
         .remove = spec->watch->remove,
         .owner = spec->owner,
         .mount_count = (uint32_t)spec->mount_count};
-    stage_spawn_limits(&spec->limits, &box.limits);
+    limits_to_spawn(&spec->limits, &box.limits);
     for (size_t i = 0; i < spec->mount_count; i++) {
         box.mounts[i].source = spec->mounts[i].source;
         box.mounts[i].writable = spec->mounts[i].writable;

@@ -33,6 +33,3 @@ struct stage_spec {
  * failed. */
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
     struct stage_result *result, struct collect_reader *collected, struct err *err);
-
-/* Converts limits to the spawner's units. */
-void stage_spawn_limits(const struct run_limits *from, struct spawn_limits *to);

@@ -99,11 +99,12 @@ static int refused(const struct spawn_event *event, struct err *err)
             "as root, with control groups v2 and Landlock ABI 6"},
         {ENOSYS, ERR_UNSUPPORTED, "live sessions can be copied on x86-64 only"},
         {EMLINK, ERR_CONFLICT,
-            "this is a copy of a copy too many times over; the depth is "
-            "limited: copy one that is nearer to the first"},
+            "this session is a copy of a copy, and so on, at the greatest depth; copy a "
+            "session "
+            "that is nearer to the first"},
         {EAGAIN, ERR_BUSY,
-            "the session and its copies have as many copies alive as can be; "
-            "delete one that is not needed"},
+            "the session and its copies have the most copies that can live at one time; delete "
+            "one that you do not need"},
     };
     int error = event->kind == EVENT_FAILED ? -event->error : EPIPE;
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
@@ -188,7 +189,8 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
     if (copy->wake_fd < 0) {
         copy->refs = 1;
         session_unref(copy);
-        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for the copy; try again later");
     }
     session_enlist(s->all, copy);
     int r = fill_copy(s, copy, cancel_fd, err);

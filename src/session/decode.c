@@ -245,7 +245,7 @@ int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
         return err_set(err, ERR_TOO_LARGE, EMSGSIZE,
             "the answer of a tool has at most %d bytes", TOOL_RESULT_MAX);
     if (!json_is_string(id))
-        return err_field(err, "id", "id must be that of a tool_call event");
+        return err_field(err, "id", "id must be the id of a tool_call event");
     if (!output == !error)
         return err_field(err, "output", "there must be output or error, and not both");
     if (error && !json_is_string(error))

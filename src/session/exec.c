@@ -550,7 +550,8 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     else if (r == -ENOMEM)
         r = state_full(err);
     else if (r == -EMSGSIZE)
-        r = err_set(err, ERR_TOO_LARGE, EMSGSIZE, "code and stdin are too large");
+        r = err_set(err, ERR_TOO_LARGE, EMSGSIZE,
+            "code and stdin together are too large for the channel");
     else
         r = 0;
     session_give(s);

@@ -122,8 +122,8 @@ static int on_channel(struct session *s, struct err *err)
     if (r == 1)
         session_set_cwd(s, ready);
     json_decref(ready);
-    return r < 0 ? err_set(err, ERR_INTERNAL, EPROTO, "the interpreter of %s talks nonsense",
-                       s->spec.runtime->name)
+    return r < 0 ? err_set(err, ERR_INTERNAL, EPROTO,
+                       "the interpreter of %s sent an invalid frame", s->spec.runtime->name)
                  : r;
 }
 
@@ -300,7 +300,8 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     if (s->wake_fd < 0) {
         s->refs = 1;
         session_unref(s);
-        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this session; try again later");
     }
     session_enlist(all, s);
     r = open_box(s, cancel_fd, err);

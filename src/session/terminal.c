@@ -80,7 +80,8 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
     struct session *s = t->s;
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "there are too few descriptors");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for a terminal; try again later");
     t->socket = pair[0];
     const int fds[] = {pair[1], job_fd};
     (void)pthread_mutex_lock(&s->lock);

@@ -56,7 +56,9 @@ int transfer_open(struct session *s, struct transfer **ret, struct err *err)
         r = state_full(err);
     if (r == 0 && s->transfers >= TRANSFERS_MAX)
         r = err_set(err, ERR_BUSY, EAGAIN,
-            "%d transfers of files go on in this session already", TRANSFERS_MAX);
+            "this session has %d file transfers in progress, which is the most; try again "
+            "later",
+            TRANSFERS_MAX);
     if (r == 0 && (r = transfer_connect(t)) < 0)
         (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
     if (r == 0) {
@@ -220,7 +222,7 @@ static const struct {
     {EPIPE, ERR_CONFLICT,
         "what serves the box's files ended: the box was ended or reset, has no memory or "
         "process to spare, or its code killed it"},
-    {EBADMSG, ERR_CONFLICT, "what serves the box's files talks nonsense"},
+    {EBADMSG, ERR_CONFLICT, "the file helper of the box sent an invalid record"},
 };
 
 int transfer_error(const struct transfer *t, int error, struct err *err)

@@ -213,8 +213,9 @@ static bool evict_for(struct admit *a, const struct tenant *t)
 static int refuse(struct admit *a, struct err *err)
 {
     a->refused++;
-    int r = err_set(err, ERR_BUSY, EAGAIN, "%u runs are going on and %u wait; try again later",
-        (unsigned)a->held.of[BUDGET_PLACES], a->waiting);
+    int r =
+        err_set(err, ERR_BUSY, EAGAIN, "%u runs are in progress and %u wait; try again later",
+            (unsigned)a->held.of[BUDGET_PLACES], a->waiting);
     return err_retry(err, r, retry_s(a));
 }
 

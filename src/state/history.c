@@ -54,7 +54,8 @@ int history_add(struct history *history, const char *id, struct history_owner ow
     run->status = RUN_QUEUED;
     int r = stored_promise(history, run, err);
     if (r == 0 && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-        r = err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left");
+        r = err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this run; try again later");
     if (r < 0) {
         kept_free(run);
         return r;

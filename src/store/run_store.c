@@ -5,16 +5,13 @@
  * run that a client will ask for later (async) is written before it is promised. Writing each
  * run by itself would cost a server with one busy client 3 % of its time. */
 
-#include "store/run_store.h"
+#include "store/internal.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sqlite3.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +35,6 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);"
     "CREATE INDEX IF NOT EXISTS runs_owner ON runs (owner, finished_ms, size);";
 
-enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_SHARES, SQL_OLDEST, SQL_LOST, SQL_REMOVE, SQL_COUNT };
-
 static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
                 " status=?3, finished_ms=?5, answer=?6, size=?7",
@@ -54,38 +49,6 @@ static const char *const statements[SQL_COUNT] = {
                    " finished_ms > 0) WHERE older < ?2) RETURNING size + " ROW_COST,
     [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
     [SQL_REMOVE] = "DELETE FROM runs WHERE id=?1",
-};
-
-struct pending {
-    struct pending *next;
-    struct run_row row;
-    bool is_removed; /* set with both locks held; either lock is enough to read it */
-};
-
-/* What run_store_expire() asks the writer for. */
-struct expiry {
-    bool is_due;
-    int64_t before_ms;
-    uint64_t max_bytes;
-};
-
-struct run_store {
-    sqlite3 *db;
-    sqlite3_stmt *sql[SQL_COUNT];
-    pthread_mutex_t db_lock;
-    pthread_mutex_t list_lock; /* never held while the database works */
-    pthread_cond_t changed;
-    struct pending *first, *last;
-    size_t pending_count; /* includes the batch being written */
-    size_t pending_bytes;
-    bool is_hasty;           /* one of the list was promised, or there are enough */
-    struct pending *writing; /* the batch that the writer is at */
-    struct expiry expiry;
-    bool closing;
-    pthread_t writer;
-    bool has_writer;
-    uint64_t failures;
-    char why[128];
 };
 
 void run_row_done(struct run_row *row)
@@ -137,8 +100,7 @@ static int put_row(struct run_store *s, const struct run_row *row)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-/* Commits what went well so far, or takes it back. The database's lock is held. */
-static void end_transaction(struct run_store *s, int *r)
+void store_end_transaction(struct run_store *s, int *r)
 {
     if (*r == SQLITE_OK)
         *r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
@@ -154,7 +116,7 @@ static int write_batch(struct run_store *s, const struct pending *batch)
     int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
     for (const struct pending *p = batch; r == SQLITE_OK && p; p = p->next)
         r = p->is_removed ? SQLITE_OK : put_row(s, &p->row);
-    end_transaction(s, &r);
+    store_end_transaction(s, &r);
     (void)pthread_mutex_unlock(&s->db_lock);
     return r;
 }
@@ -211,113 +173,6 @@ static void wait_a_while(struct run_store *s, uint64_t ms, bool may_hurry)
         ;
 }
 
-/* What an owner has in the database. */
-struct share {
-    char *owner;
-    uint64_t bytes;
-};
-
-struct shares {
-    struct share *list; /* the largest first */
-    size_t count;
-    uint64_t total;
-};
-
-static void shares_done(struct shares *shares)
-{
-    for (size_t i = 0; i < shares->count; i++)
-        free(shares->list[i].owner);
-    free(shares->list);
-}
-
-static int read_shares(struct run_store *s, struct shares *ret)
-{
-    sqlite3_stmt *sql = s->sql[SQL_SHARES];
-    int r;
-    while ((r = sqlite3_step(sql)) == SQLITE_ROW) {
-        uint64_t bytes = (uint64_t)sqlite3_column_int64(sql, 1);
-        ret->list = xreallocarray(ret->list, ret->count + 1, sizeof(*ret->list));
-        ret->list[ret->count++] = (struct share){
-            .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)), .bytes = bytes};
-        ret->total += bytes;
-    }
-    (void)sqlite3_reset(sql);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
-}
-
-/* The most that one owner may have, so that all together have at most max_bytes. Whoever has
- * less leaves the rest of its part to the others. */
-static uint64_t find_level(const struct shares *shares, uint64_t max_bytes)
-{
-    uint64_t left = max_bytes;
-    for (size_t i = shares->count; i > 0; i--) {
-        if (shares->list[i - 1].bytes > left / i)
-            return left / i;
-        left -= shares->list[i - 1].bytes;
-    }
-    return UINT64_MAX;
-}
-
-/* Removes the oldest rows of an owner that have so many bytes, and adds up what they had. */
-static int remove_oldest(
-    struct run_store *s, const char *owner, uint64_t bytes, uint64_t *removed)
-{
-    sqlite3_stmt *sql = s->sql[SQL_OLDEST];
-    int r;
-    (void)sqlite3_bind_text(sql, 1, owner, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(sql, 2, (sqlite3_int64)bytes);
-    while ((r = sqlite3_step(sql)) == SQLITE_ROW)
-        *removed += (uint64_t)sqlite3_column_int64(sql, 0);
-    (void)sqlite3_reset(sql);
-    (void)sqlite3_clear_bindings(sql);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
-}
-
-/* Brings the owners down to the level, the largest first. It ends where all together have
- * little enough: a large row may have made more room than its owner's part. */
-static int shrink_owners(struct run_store *s, const struct shares *shares, uint64_t max_bytes)
-{
-    uint64_t excess = shares->total > max_bytes ? shares->total - max_bytes : 0;
-    uint64_t level = find_level(shares, max_bytes), removed = 0;
-    const struct share *end = shares->list + shares->count;
-    int r = SQLITE_OK;
-    for (const struct share *share = shares->list;
-         r == SQLITE_OK && share < end && share->bytes > level && removed < excess; share++) {
-        uint64_t over = share->bytes - level, left = excess - removed;
-        r = remove_oldest(s, share->owner, over < left ? over : left, &removed);
-    }
-    return r;
-}
-
-static int remove_old(struct run_store *s, int64_t before_ms)
-{
-    sqlite3_stmt *sql = s->sql[SQL_EXPIRE];
-    (void)sqlite3_bind_int64(sql, 1, before_ms);
-    int r = sqlite3_step(sql);
-    (void)sqlite3_reset(sql);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
-}
-
-/* In one transaction, and each owner's rows in one statement: the lock is held all the time. */
-static void expire(struct run_store *s, const struct expiry *expiry)
-{
-    struct shares shares = {0};
-    (void)pthread_mutex_lock(&s->db_lock);
-    int before = sqlite3_total_changes(s->db);
-    int r = sqlite3_exec(s->db, "BEGIN", NULL, NULL, NULL);
-    if (r == SQLITE_OK)
-        r = remove_old(s, expiry->before_ms);
-    if (r == SQLITE_OK)
-        r = read_shares(s, &shares);
-    if (r == SQLITE_OK)
-        r = shrink_owners(s, &shares, expiry->max_bytes);
-    end_transaction(s, &r);
-    if (r == SQLITE_OK && sqlite3_total_changes(s->db) != before)
-        (void)sqlite3_exec(s->db, "PRAGMA incremental_vacuum", NULL, NULL, NULL);
-    (void)pthread_mutex_unlock(&s->db_lock);
-    shares_done(&shares);
-}
-
 /* List lock held. */
 static void write_first(struct run_store *s)
 {
@@ -339,7 +194,7 @@ static void expire_due(struct run_store *s)
     struct expiry expiry = s->expiry;
     s->expiry.is_due = false;
     (void)pthread_mutex_unlock(&s->list_lock);
-    expire(s, &expiry);
+    store_expire(s, &expiry);
     (void)pthread_mutex_lock(&s->list_lock);
 }
 
@@ -499,94 +354,6 @@ void run_store_put_later(
         (void)run_store_put(store, &p->row, NULL);
         free_list(p);
     }
-}
-
-/* Looks through rows that are not written yet; the list lock is held. */
-static int find_pending(
-    const struct pending *p, const char *id, const char *name, struct run_row *ret)
-{
-    for (; p; p = p->next) {
-        if (p->is_removed || strcmp(p->row.id, id) != 0)
-            continue;
-        if (name && strcmp(p->row.owner, name) != 0)
-            return -ENOENT;
-        if (p->row.answer && !answer_use(p->row.answer))
-            return -ENOMEM;
-        *ret = (struct run_row){.id = xstrdup(id),
-            .owner = xstrdup(p->row.owner),
-            .status = xstrdup(p->row.status),
-            .created_ms = p->row.created_ms,
-            .finished_ms = p->row.finished_ms,
-            .answer = p->row.answer};
-        return 0;
-    }
-    return -ENOENT;
-}
-
-/* Reads the answer of a row as a blob, straight into its own memory: reading it as a column
- * would make SQLite copy it first. Call with the database lock held. */
-static int read_answer(struct run_store *s, sqlite3_int64 rowid, struct ledger *ledger,
-    int owner, struct answer **ret)
-{
-    sqlite3_blob *blob = NULL;
-    int r = sqlite3_blob_open(s->db, "main", "runs", "answer", rowid, 0, &blob);
-    struct answer *a =
-        r == SQLITE_OK ? answer_new(ledger, owner, (size_t)sqlite3_blob_bytes(blob)) : NULL;
-    if (a)
-        r = sqlite3_blob_read(blob, a->text, (int)a->len, 0);
-    (void)sqlite3_blob_close(blob);
-    if (a && r == SQLITE_OK) {
-        *ret = a;
-        return 0;
-    }
-    answer_release(a);
-    return r == SQLITE_OK ? -ENOMEM : -ENOENT;
-}
-
-/* Searches the database. Call with the database lock held. */
-static int find_written(
-    struct run_store *s, const char *id, const struct run_asker *asker, struct run_row *ret)
-{
-    sqlite3_stmt *sql = s->sql[SQL_GET];
-    struct answer *answer = NULL;
-    (void)sqlite3_bind_text(sql, 1, id, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(sql, 2, asker->name, -1, SQLITE_STATIC); /* NULL is fine */
-    int r = sqlite3_step(sql) == SQLITE_ROW ? 0 : -ENOENT;
-    if (r == 0 && sqlite3_column_type(sql, 4) != SQLITE_NULL)
-        r = read_answer(s, sqlite3_column_int64(sql, 5), asker->ledger, asker->index, &answer);
-    if (r == 0)
-        *ret = (struct run_row){.id = xstrdup(id),
-            .owner = xstrdup((const char *)sqlite3_column_text(sql, 0)),
-            .status = xstrdup((const char *)sqlite3_column_text(sql, 1)),
-            .created_ms = sqlite3_column_int64(sql, 2),
-            .finished_ms = sqlite3_column_int64(sql, 3),
-            .answer = answer};
-    (void)sqlite3_reset(sql);
-    (void)sqlite3_clear_bindings(sql);
-    return r;
-}
-
-int run_store_get_own(
-    struct run_store *store, const char *id, const struct run_asker *asker, struct run_row *ret)
-{
-    (void)pthread_mutex_lock(&store->list_lock);
-    int r = find_pending(store->first, id, asker->name, ret);
-    if (r == -ENOENT)
-        r = find_pending(store->writing, id, asker->name, ret);
-    (void)pthread_mutex_unlock(&store->list_lock);
-    if (r != -ENOENT)
-        return r;
-    (void)pthread_mutex_lock(&store->db_lock);
-    r = find_written(store, id, asker, ret);
-    (void)pthread_mutex_unlock(&store->db_lock);
-    return r;
-}
-
-int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
-    struct run_row *ret)
-{
-    const struct run_asker anybody = {.ledger = ledger, .index = owner};
-    return run_store_get_own(store, id, &anybody, ret);
 }
 
 static void remove_pending(struct pending *p, const char *id)

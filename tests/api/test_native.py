@@ -40,7 +40,7 @@ def test_ids_have_kinds(server):
 
 
 def test_a_run_that_never_started_has_no_isolation(make_server):
-    server = make_server(HERMES_CONCURRENCY="1")
+    server = make_server(env={"HERMES_CONCURRENCY": "1"})
     first = server("POST", "/v1/runs", {"language": "python", "code": "import time; time.sleep(60)", "async": True,
                                         "limits": {"wall_ms": 60000}}).json()["id"]
     assert wait_until(lambda: server("GET", "/v1/runs/" + first).json()["status"] == "running")

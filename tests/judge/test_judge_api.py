@@ -83,6 +83,14 @@ def test_not_json(server):
     assert server("GET", "/v1/judge").status == 405
 
 
+@pytest.mark.parametrize("language,code", [("python", "print(input())"), ("c", "int main(void) { return }")])
+def test_isolation_is_that_of_a_box(server, language, code):
+    """Also when there is no compile stage, and when there is nothing else."""
+    answer = server("POST", "/v1/judge", dict(GOOD, language=language, code=code)).json()
+    assert answer["verdict"] == ("accepted" if language == "python" else "compile_error")
+    assert answer["isolation"]["level"] in ("full", "strong"), answer["isolation"]
+
+
 def test_async(server):
     reply = server("POST", "/v1/judge", dict(GOOD, **{"async": True}))
     assert reply.status == 202 and reply.json()["status"] == "queued"

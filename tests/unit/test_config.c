@@ -127,9 +127,27 @@ static void what_is_written_reads_back_without_secrets(void **state)
     config_done(&again);
 }
 
+/* A row of limit_table has a setting of its maximum. */
+static void every_limit_has_a_setting(void **state)
+{
+    for (size_t i = 0; i < limit_count; i++) {
+        const struct config_row *found = NULL;
+        char key[64];
+
+        (void)snprintf(key, sizeof(key), "max_%s", limit_table[i].name);
+        for (size_t k = 0; k < config_count; k++) {
+            if (strcmp(config_table[k].key, key) == 0)
+                found = &config_table[k];
+        }
+        if (!found || found->offset != offsetof(struct config, maxima) + limit_table[i].offset)
+            fail_msg("there is no setting %s", key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_limit_has_a_setting),
         cmocka_unit_test(every_default_is_valid),
         cmocka_unit_test(flags_beat_environment_beats_env_file_beats_file),
         cmocka_unit_test(all_problems_are_listed),

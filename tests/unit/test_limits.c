@@ -122,9 +122,37 @@ static void what_is_out_of_range_is_named_in_the_units_of_the_field(void **state
     assert_non_null(strstr(err.message, "0.05"));
 }
 
+static void the_spawner_gets_its_own_units(void **state)
+{
+    const struct run_limits from = {.wall_ms = 1,
+        .cpu_ms = 2500,
+        .memory_mb = 5000,
+        .processes = 6,
+        .open_files = 7,
+        .disk_mb = 8,
+        .file_size_mb = 9,
+        .stack_mb = 10,
+        .output_kb = 11,
+        .cpu_milli = 50};
+    struct spawn_limits to;
+
+    limits_to_spawn(&from, &to);
+    assert_int_equal(to.memory_bytes, (uint64_t)5000 << 20);
+    assert_int_equal(to.disk_bytes, 8 << 20);
+    assert_int_equal(to.file_bytes, 9 << 20);
+    assert_int_equal(to.stack_bytes, 10 << 20);
+    assert_int_equal(to.inodes, 8 * 128);
+    assert_int_equal(to.processes, 6);
+    assert_int_equal(to.open_files, 7);
+    assert_int_equal(to.cpu_milli, 50);
+    assert_int_equal(to.cpu_s, 4);
+    assert_int_equal(to.reserved, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_spawner_gets_its_own_units),
         cmocka_unit_test(every_row_has_a_default_within_its_range),
         cmocka_unit_test(named_limits_beat_the_runtime_which_beats_the_table),
         cmocka_unit_test(a_default_does_not_cut_short_what_was_named),

@@ -16,6 +16,7 @@
 #include "proto/websocket.h"
 #include "session/capture.h"
 #include "session/channel.h"
+#include "session/internal.h"
 #include "session/terminal.h"
 
 /* Feeds `text` in pieces of random sizes; returns what is kept. The caller frees. */
@@ -243,9 +244,22 @@ static void terminal_messages_are_sizes(void **state)
     assert_int_equal(size.cols, 80);
 }
 
+/* An interpreter with a part of a core needs longer for the same work. */
+static void patience_follows_the_cores(void **state)
+{
+    struct session s = {0};
+
+    assert_int_equal(session_patience_ms(&s, 10000), 10000);
+    s.spec.limits.cpu_milli = 50;
+    assert_int_equal(session_patience_ms(&s, 10000), 200000);
+    s.spec.limits.cpu_milli = 4000;
+    assert_int_equal(session_patience_ms(&s, 10000), 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patience_follows_the_cores),
         cmocka_unit_test(capture_keeps_both_ends),
         cmocka_unit_test(capture_cuts_between_code_points),
         cmocka_unit_test(frames_come_in_any_pieces),

@@ -13,22 +13,8 @@ repo=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$repo" || exit 1
 dir=$(mktemp -d /var/tmp/hermes-minimal.XXXXXX)
 root=$dir/root
-passed=0
-failed=0
-
-say() { printf 'minimal: %s\n' "$*"; }
-check() { # NAME COMMAND...
-    local what=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then
-        passed=$((passed + 1))
-        say "ok   $what"
-    else
-        failed=$((failed + 1))
-        say "FAIL $what"
-        tail -n 15 "$dir/out" | sed 's/^/    /'
-    fi
-}
+title=minimal
+. tools/deploy/checks.sh
 finish() {
     rm -rf --one-file-system "$dir"
     echo "$passed passed, $failed failed"

@@ -16,22 +16,8 @@ dir=$(mktemp -d /var/tmp/hermes-docker.XXXXXX)
 image=hermes-deploy-test
 name=$image-$$
 daemon=
-passed=0
-failed=0
-
-say() { printf 'docker: %s\n' "$*"; }
-check() { # NAME COMMAND...
-    local what=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then
-        passed=$((passed + 1))
-        say "ok   $what"
-    else
-        failed=$((failed + 1))
-        say "FAIL $what"
-        tail -n 15 "$dir/out" | sed 's/^/    /'
-    fi
-}
+title=docker
+. tools/deploy/checks.sh
 
 clean_up() {
     docker rm --force "$name" >/dev/null 2>&1

@@ -13,22 +13,8 @@ repo=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$repo" || exit 1
 dir=$(mktemp -d /var/tmp/hermes-minimal.XXXXXX)
 root=$dir/root
-passed=0
-failed=0
-
-say() { printf 'minimal: %s\n' "$*"; }
-check() { # NAME COMMAND...
-    local what=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then
-        passed=$((passed + 1))
-        say "ok   $what"
-    else
-        failed=$((failed + 1))
-        say "FAIL $what"
-        tail -n 15 "$dir/out" | sed 's/^/    /'
-    fi
-}
+title=minimal
+. tools/deploy/checks.sh
 finish() {
     rm -rf --one-file-system "$dir"
     echo "$passed passed, $failed failed"
@@ -96,17 +82,20 @@ languages_are_listed() {
 }
 # A run in a language that is missing fails with the sentence that `hermes runtimes` has on it.
 is_refused() { # LANGUAGE
-    in_debian "! echo x | build/hermes run -l $1 - 2>said; cat said; grep -q 'install' said"
+    in_debian "if echo x | build/hermes run -l $1 - 2>said; then exit 1; fi
+        cat said; grep -q 'install' said"
 }
 server_starts() {
-    in_debian 'build/hermes serve >log 2>&1 & server=$!
-        until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do
+    in_debian 'build/hermes serve --port 18765 >log 2>&1 & server=$!
+        until (exec 3<>/dev/tcp/127.0.0.1/18765) 2>/dev/null; do
             kill -0 $server || { cat log; exit 1; }
             sleep 0.1
         done
-        exec 3<>/dev/tcp/127.0.0.1/8000
+        exec 3<>/dev/tcp/127.0.0.1/18765
         printf "GET /v1/runtimes HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3
         cat <&3 | tee said
+        kill $server
+        wait $server
         grep -q "\"available\": *false" said'
 }
 check "hermes runtimes lists every language" languages_are_listed

@@ -44,7 +44,8 @@ void keys_add_list(struct keys *keys, const char *where, const char *prefix, con
     struct strv *problems);
 
 /* Adds the keys of a keys file: `[NAME]` with `key = SECRET` or `sha256 = HEX`, and optionally
- * `concurrency`, `rate_per_s`, `rate_per_m`, `cpu_s_per_hour`, `role` (`user` or `operator`). */
+ * `concurrency`, `rate_per_s`, `rate_per_m`, `cpu_s_per_hour`, `role` (`user` or `operator`).
+ */
 void keys_add_file(struct keys *keys, const char *path, struct strv *problems);
 void keys_add_text(
     struct keys *keys, const char *where, const char *text, size_t len, struct strv *problems);

@@ -69,23 +69,27 @@ static int read_base(const struct root_build *build, struct base_def *base, stru
     return r;
 }
 
-/* Whether executing the file gives the caller more privileges. */
-static bool is_privileged(const char *path, const struct stat *st)
+/* Whether executing the file gives the caller more privileges. A file that cannot be opened
+ * counts as one that does. */
+static bool is_privileged(int dir_fd, const char *name, const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
         return false;
     if (st->st_mode & (S_ISUID | S_ISGID))
         return true;
-    return (st->st_mode & 0111) != 0 && lgetxattr(path, "security.capability", NULL, 0) > 0;
+    if ((st->st_mode & 0111) == 0)
+        return false;
+    cleanup_close int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 || fgetxattr(fd, "security.capability", NULL, 0) > 0;
 }
 
 /* Makes a hard link where possible, else a copy: across file systems, or where the kernel
  * forbids links to files of other owners (fs.protected_hardlinks). */
-static int place_file(const char *source, int dir_fd, const char *name)
+static int place_file(int from_dir, const char *source, int dir_fd, const char *name)
 {
-    if (linkat(AT_FDCWD, source, dir_fd, name, 0) == 0 || errno == EEXIST)
+    if (linkat(from_dir, source, dir_fd, name, 0) == 0 || errno == EEXIST)
         return 0;
-    cleanup_close int from = open(source, O_RDONLY | O_CLOEXEC);
+    cleanup_close int from = openat(from_dir, source, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (from < 0)
         return -errno;
     cleanup_close int to = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
@@ -119,9 +123,9 @@ static int add_tool(const char *tool, int bin_fd, struct err *err)
 
         if (realpath(path, real) == NULL || stat(real, &st) < 0)
             continue;
-        if (!S_ISREG(st.st_mode) || is_privileged(real, &st))
+        if (!S_ISREG(st.st_mode) || is_privileged(AT_FDCWD, real, &st))
             return 0;
-        int r = place_file(real, bin_fd, name);
+        int r = place_file(AT_FDCWD, real, bin_fd, name);
         if (r < 0)
             return err_set(err, ERR_INTERNAL, -r, "cannot put %s into the tool directory: %s",
                 real, strerror(-r));
@@ -220,67 +224,87 @@ static int mask_file(const struct root_build *build, struct root_entries *entrie
     return r < 0 ? fail(err, r, box_path) : 0;
 }
 
-/* Covers the privileged files below a bound directory. */
-static int mask_tree(const struct root_build *build, struct root_entries *entries,
-    const char *host, const char *box, struct err *err)
+/* Opens a directory of the host for reading; NULL when it cannot be. The walks below use
+ * descriptors and follow no link, so a directory that somebody exchanges meanwhile leads
+ * nowhere. */
+static DIR *open_host_dir(int dir_fd, const char *name)
 {
-    cleanup_closedir DIR *d = opendir(host);
-    struct dirent *entry;
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (d == NULL)
+        close_fd(&fd);
+    return d;
+}
+
+/* The next entry beside "." and "..", or NULL. */
+static const char *next_name(DIR *d)
+{
+    struct dirent *entry = readdir(d);
+
+    while (entry != NULL && (str_eq(entry->d_name, ".") || str_eq(entry->d_name, "..")))
+        entry = readdir(d);
+    return entry != NULL ? entry->d_name : NULL;
+}
+
+/* Covers the privileged files below a bound directory. */
+static int mask_tree(const struct root_build *build, struct root_entries *entries, DIR *d,
+    const char *box, struct err *err)
+{
     int r = 0;
 
-    while (r == 0 && d != NULL && (entry = readdir(d)) != NULL) {
+    for (const char *name; r == 0 && d != NULL && (name = next_name(d)) != NULL;) {
+        cleanup_free char *box_path = xasprintf("%s/%s", box, name);
         struct stat st;
 
-        if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, "..") ||
-            entry->d_type == DT_LNK)
-            continue;
-        cleanup_free char *host_path = xasprintf("%s/%s", host, entry->d_name);
-        cleanup_free char *box_path = xasprintf("%s/%s", box, entry->d_name);
-        if (lstat(host_path, &st) < 0)
-            continue;
-        if (S_ISDIR(st.st_mode))
-            r = mask_tree(build, entries, host_path, box_path, err);
-        else if (is_privileged(host_path, &st))
+        if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue; /* removed since readdir() */
+        if (S_ISDIR(st.st_mode)) {
+            cleanup_closedir DIR *below = open_host_dir(dirfd(d), name);
+            r = mask_tree(build, entries, below, box_path, err);
+        } else if (is_privileged(dirfd(d), name, &st)) {
             r = mask_file(build, entries, box_path, err);
+        }
     }
     return r;
 }
 
-/* Puts a file, a link or a whole directory into the tree. */
-static int copy_one(
-    const struct root_build *build, const char *host, const char *box, struct err *err)
+static int copy_link(int tree_fd, int dir_fd, const char *name, const char *box)
 {
     char target[PATH_MAX];
-    struct stat st;
-    int r;
+    int r = root_tree_parents(tree_fd, box);
 
-    if (lstat(host, &st) < 0)
+    /* A hard link to the link, where possible: it needs no inode of its own. */
+    if (r < 0 || linkat(dir_fd, name, tree_fd, box + 1, 0) == 0)
+        return r;
+    ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return root_tree_link(tree_fd, box, target);
+}
+
+/* Puts a file, a link or a whole directory into the tree. */
+static int copy_one(const struct root_build *build, int dir_fd, const char *name,
+    const char *box, struct err *err)
+{
+    struct stat st;
+    int r = 0;
+
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0; /* removed since readdir() */
     if (S_ISLNK(st.st_mode)) {
-        /* A hard link to the link, where possible: it needs no inode of its own. */
-        r = root_tree_parents(build->tree_fd, box);
-        if (r == 0 && linkat(AT_FDCWD, host, build->tree_fd, box + 1, 0) < 0) {
-            ssize_t n = readlink(host, target, sizeof(target) - 1);
-            target[n > 0 ? n : 0] = '\0';
-            r = root_tree_link(build->tree_fd, box, target);
-        }
-    } else if (S_ISREG(st.st_mode) && !is_privileged(host, &st)) {
+        r = copy_link(build->tree_fd, dir_fd, name, box);
+    } else if (S_ISREG(st.st_mode) && !is_privileged(dir_fd, name, &st)) {
         r = root_tree_parents(build->tree_fd, box);
         if (r == 0)
-            r = place_file(host, build->tree_fd, box + 1);
+            r = place_file(dir_fd, name, build->tree_fd, box + 1);
     } else if (S_ISDIR(st.st_mode)) {
-        cleanup_closedir DIR *d = opendir(host);
+        cleanup_closedir DIR *d = open_host_dir(dir_fd, name);
         r = root_tree_dir(build->tree_fd, box);
-        for (struct dirent *e; r == 0 && d != NULL && (e = readdir(d)) != NULL;) {
-            if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
-                continue;
-            cleanup_free char *host_path = xasprintf("%s/%s", host, e->d_name);
-            cleanup_free char *box_path = xasprintf("%s/%s", box, e->d_name);
-            if ((r = copy_one(build, host_path, box_path, err)) < 0)
+        for (const char *entry; r == 0 && d != NULL && (entry = next_name(d)) != NULL;) {
+            cleanup_free char *box_path = xasprintf("%s/%s", box, entry);
+            if ((r = copy_one(build, dirfd(d), entry, box_path, err)) < 0)
                 return r;
         }
-    } else {
-        r = 0;
     }
     return r < 0 ? fail(err, r, box) : 0;
 }
@@ -292,11 +316,14 @@ static int bind_one(const struct root_build *build, struct root_entries *entries
 
     if (stat(host, &st) < 0)
         return err_set(err, ERR_UNAVAILABLE, errno, "%s: %s", host, strerror(errno));
-    if (is_privileged(host, &st))
+    char real[PATH_MAX]; /* an operator may name a link; the walk below follows none */
+    if (realpath(host, real) == NULL || is_privileged(AT_FDCWD, real, &st))
         return 0;
     int r = add_bind(build, entries, box, host, S_ISDIR(st.st_mode), err);
-    if (r == 0 && S_ISDIR(st.st_mode))
-        r = mask_tree(build, entries, host, box, err);
+    if (r == 0 && S_ISDIR(st.st_mode)) {
+        cleanup_closedir DIR *d = open_host_dir(AT_FDCWD, real);
+        r = mask_tree(build, entries, d, box, err);
+    }
     return r;
 }
 
@@ -317,7 +344,7 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
         size_t count = path->box != NULL && found.count > 1 ? 1 : found.count;
         for (size_t k = 0; r == 0 && k < count; k++) {
             const char *box = path->box != NULL ? path->box : found.items[k];
-            r = path->copy ? copy_one(build, found.items[k], box, err)
+            r = path->copy ? copy_one(build, AT_FDCWD, found.items[k], box, err)
                            : bind_one(build, entries, found.items[k], box, err);
         }
     }

@@ -134,6 +134,8 @@ static int unpack_one(struct reader *r, struct runtime *ret, struct err *err)
         char *content = take_field(r, &len);
         run_files_add(&ret->sdk, ret->sdk_names.items[i], content, len, false);
     }
+    if (r->failed)
+        runtime_done(ret);
     return r->failed ? -EPROTO : 0;
 }
 

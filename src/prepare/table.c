@@ -45,7 +45,7 @@ static int receive(struct task *t, struct err *err)
                  : 0;
 }
 
-static void fill_options(const struct task *t, struct engine_options *options)
+static void fill_options(struct task *t, struct engine_options *options)
 {
     const struct config *c = &t->config;
     *options = (struct engine_options){.runtimes = &t->runtimes,

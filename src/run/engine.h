@@ -17,8 +17,9 @@
 #include <sys/types.h>
 
 struct engine_options {
-    const struct runtime_registry *runtimes; /* borrowed; every available one is registered */
-    const char *state_dir;                   /* the `named` of state_dir_open() */
+    struct runtime_registry *runtimes; /* borrowed; every available one is registered. One whose
+                                          root tree cannot be built becomes unavailable */
+    const char *state_dir;             /* the `named` of state_dir_open() */
     int control_fd;             /* > 0: control socket of a spawner that runs already; taken */
     unsigned min_level;         /* enum spawn_level */
     unsigned networks;          /* network namespaces to keep ready, see spawn/network.h */

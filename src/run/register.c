@@ -52,8 +52,17 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     return r < 0 ? r : (int)e->registered_count - 1;
 }
 
+/* One language that cannot be set up does not take the others with it. */
+static void give_up(struct runtime *rt, const struct err *err)
+{
+    rt->available = false;
+    free(rt->missing);
+    rt->missing = xasprintf("%s cannot be set up: %s", rt->name, err->message);
+}
+
+/* Returns 0 also when the language has become unavailable; err then says why. */
 static int register_stage(struct engine *e, const struct engine_options *options,
-    const struct runtime *rt, bool compile, int roots[ROOT_KINDS], struct err *err)
+    struct runtime *rt, bool compile, int roots[ROOT_KINDS], struct err *err)
 {
     struct root_entries entries;
     root_entries_init(&entries);
@@ -61,8 +70,11 @@ static int register_stage(struct engine *e, const struct engine_options *options
     int r = root_describe(
         compile ? &rt->compile_root : &rt->run_root, name, options->state_dir, &entries, err);
     free(name);
-    if (r < 0)
-        return err_wrap(err, r, "runtime %s", rt->name);
+    if (r < 0) {
+        give_up(rt, err);
+        (void)err_wrap(err, r, "runtime %s", rt->name);
+        return 0;
+    }
     if (options->host_roots) {
         struct root_spec spec = {
             .whole_host = true, .execs = compile ? rt->compile_root.execs : rt->run_root.execs};
@@ -89,8 +101,10 @@ static int register_all(struct engine *e, const struct engine_options *options, 
     }
     e->roots = xcalloc(e->runtimes->count, sizeof(*e->roots));
     e->warm_base_kb = xcalloc(e->runtimes->count, sizeof(*e->warm_base_kb));
+    size_t usable = 0;
+    size_t given_up = 0;
     for (size_t i = 0; i < e->runtimes->count; i++) {
-        const struct runtime *rt = &e->runtimes->items[i];
+        struct runtime *rt = &options->runtimes->items[i];
         for (size_t k = 0; k < ROOT_KINDS; k++)
             e->roots[i][k] = -1;
         if (!rt->available)
@@ -98,12 +112,15 @@ static int register_all(struct engine *e, const struct engine_options *options, 
         int r = 0;
         if (rt->compiled)
             r = register_stage(e, options, rt, true, e->roots[i], err);
-        if (r == 0)
+        if (r == 0 && rt->available)
             r = register_stage(e, options, rt, false, e->roots[i], err);
         if (r < 0)
             return r;
+        usable += rt->available;
+        given_up += !rt->available;
     }
-    return 0;
+    /* The cause is not a language when none is left; err has the last reason. */
+    return usable == 0 && given_up > 0 ? -EIO : 0;
 }
 
 /* Whether the files of Hermes that a warm start needs (/usr/lib/hermes/ in the box) were

@@ -40,8 +40,9 @@ struct loading {
     struct config *config;
     struct strv *problems;
     enum source set_by[CONFIG_MAX_ROWS];
-    enum source source; /* the source being read */
-    const char *where;  /* its name for messages */
+    char *set_as[CONFIG_MAX_ROWS]; /* the name that the user wrote: "--port", "PORT", "port" */
+    enum source source;            /* the source being read */
+    const char *where;             /* its name for messages */
 };
 
 static void complain(struct loading *l, const char *name, const char *why)
@@ -135,14 +136,22 @@ static void store_value(struct config *config, const struct config_row *row, uin
         *(uint64_t *)member = value;
 }
 
+/* Notes that the current source has set the row. */
+static void mark(struct loading *l, const struct config_row *row, const char *name)
+{
+    char **set_as = &l->set_as[row - config_table];
+    l->set_by[row - config_table] = l->source;
+    free(*set_as);
+    *set_as = xstrdup(name);
+}
+
 /* Sets row from text unless a source of higher rank did. `name` is the name that the user
  * wrote. */
 static void set(
     struct loading *l, const struct config_row *row, const char *name, const char *text)
 {
-    enum source *set_by = &l->set_by[row - config_table];
     uint64_t value = 0;
-    if (*set_by > l->source)
+    if (l->set_by[row - config_table] > l->source)
         return;
     if (row->kind == CONFIG_TEXT) {
         for (const char *p = text; *p; p++) {
@@ -154,7 +163,7 @@ static void set(
         char **member = (char **)((char *)l->config + row->offset);
         free(*member);
         *member = xstrdup(text);
-        *set_by = l->source;
+        mark(l, row, name);
         return;
     }
     int r = parse_value(row, text, &value);
@@ -167,7 +176,7 @@ static void set(
         complain(l, name, why);
     } else {
         store_value(l->config, row, value);
-        *set_by = l->source;
+        mark(l, row, name);
     }
 }
 
@@ -330,21 +339,32 @@ static void set_defaults(struct loading *l)
         set(l, &config_table[i], config_table[i].key, config_table[i].fallback);
 }
 
-/* Checks that need more than one row. */
+static const char *name_of(const struct loading *l, const char *key)
+{
+    return l->set_as[find_key(key) - config_table];
+}
+
+/* Checks that need more than one row. The messages have the names that the user wrote. */
 static void check_whole(struct loading *l)
 {
     const struct config *c = l->config;
     l->where = "settings";
-    if (c->max_timeout_s < c->default_timeout_s)
-        complain(l, "max_timeout_s", "it is less than default_timeout_s");
+    if (c->max_timeout_s < c->default_timeout_s) {
+        cleanup_free char *why =
+            xasprintf("%llus is less than %s (%llus)", (unsigned long long)c->max_timeout_s,
+                name_of(l, "default_timeout_s"), (unsigned long long)c->default_timeout_s);
+        complain(l, name_of(l, "max_timeout_s"), why);
+    }
     for (char *p = c->log_level; *p; p++)
         *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is common */
     if (log_set_level(c->log_level) < 0)
-        complain(l, "log_level", "it is error, warn, info or debug");
+        complain(l, name_of(l, "log_level"), "it is error, warn, info or debug");
     for (size_t i = 0; i < c->mounts.count; i++) {
         if (!c->mounts.items[i].path[0])
             complain(l, c->mounts.items[i].name, "this mount has no path");
     }
+    for (size_t i = 0; i < config_count; i++)
+        free(l->set_as[i]);
 }
 
 int config_load(struct config *ret, int argc, char **argv, struct strv *problems)

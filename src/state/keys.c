@@ -160,6 +160,24 @@ static int parse_hash(const char *text, uint8_t out[KEY_HASH_SIZE])
     return 0;
 }
 
+static const char *const role_names[] = {[KEY_USER] = "user", [KEY_OPERATOR] = "operator"};
+
+const char *key_role_name(enum key_role role)
+{
+    return role_names[role];
+}
+
+static const char *take_role(struct key *key, const char *name)
+{
+    for (size_t i = 0; i < sizeof(role_names) / sizeof(role_names[0]); i++) {
+        if (str_eq(role_names[i], name)) {
+            key->role = (enum key_role)i;
+            return NULL;
+        }
+    }
+    return "the role of a key is `user` or `operator`";
+}
+
 static const char *take_entry(struct section *s, const char *key, const char *value)
 {
     uint64_t number;
@@ -173,6 +191,8 @@ static const char *take_entry(struct section *s, const char *key, const char *va
         s->has_secret = true;
         return parse_hash(value, s->key.hash) < 0 ? "sha256 has 64 hexadecimal digits" : NULL;
     }
+    if (str_eq(key, "role"))
+        return take_role(&s->key, value);
     if (str_parse_u64(value, &number) < 0 || number > UINT32_MAX)
         return "this is not a number";
     if (str_eq(key, "concurrency"))
@@ -185,7 +205,7 @@ static const char *take_entry(struct section *s, const char *key, const char *va
         s->key.cpu_s_per_hour = number;
     else
         return "unknown setting; there are key, sha256, concurrency, rate_per_s, rate_per_m, "
-               "cpu_s_per_hour";
+               "cpu_s_per_hour, role";
     return NULL;
 }
 
@@ -246,9 +266,9 @@ int keys_write(const struct keys *keys, struct buf *to)
             (void)snprintf(hex + 2 * k, 3, "%02x", key->hash[k]);
         r = buf_printf(to,
             "[%s]\nsha256 = %s\nconcurrency = %u\nrate_per_s = %u\nrate_per_m = %u\n"
-            "cpu_s_per_hour = %llu\n",
+            "cpu_s_per_hour = %llu\nrole = %s\n",
             key->name, hex, key->concurrency, key->rate_per_s, key->rate_per_m,
-            (unsigned long long)key->cpu_s_per_hour);
+            (unsigned long long)key->cpu_s_per_hour, key_role_name(key->role));
     }
     return r;
 }

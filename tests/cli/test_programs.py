@@ -42,7 +42,7 @@ def test_a_program_alone(tmp_path):
     shutil.copy(BUILD / "hermes", program)
     done = hermes(program, "doctor", cwd="/")
     assert done.returncode == 125 and "cannot start %s/hermes-spawn: No such file or directory" % tmp_path in done.stderr
-    for command, other in (("serve", "hermes-monitor"), ("session", "hermes-session")):
+    for command, other in (("serve", "hermes-prepare"), ("session", "hermes-session")):
         done = hermes(program, command, cwd="/")
         assert (done.returncode, done.stderr) == (
             125, "hermes %s: cannot start %s/%s: No such file or directory; is it installed?\n" % (command, tmp_path, other))

@@ -98,7 +98,7 @@ static void all_problems_are_listed(void **state)
     assert_true(load(&c, &problems, argv) < 0);
     (void)unsetenv("MAX_TIMEOUT");
     static const char *const words[] = {"port", "queue", "hat", "min-level", "history",
-        "max-body", "/nonexistent", "stray", "max_timeout_s"};
+        "max-body", "/nonexistent", "stray", "MAX_TIMEOUT"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         assert_true(says(&problems, words[i]));
     strv_done(&problems);

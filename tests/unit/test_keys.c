@@ -29,7 +29,7 @@ static void a_file_gives_names_and_quotas(void **state)
 {
     static const char text[] = "# staff\n[alice]\nkey = alices-secret\nconcurrency = 4\n"
                                "rate_per_s = 10\n[bob]\nkey = bobs-secret\n"
-                               "cpu_s_per_hour = 600\n";
+                               "cpu_s_per_hour = 600\nrole = operator\n";
     struct keys keys = {0}, again = {0};
     struct strv problems = {0};
     struct buf out;
@@ -46,9 +46,41 @@ static void a_file_gives_names_and_quotas(void **state)
     assert_int_equal(problems.count, 0);
     assert_int_equal(keys_find(&again, "bobs-secret", 11), 1);
     assert_int_equal(again.items[0].rate_per_s, 10);
+    assert_int_equal(again.items[0].role, KEY_USER);
+    assert_int_equal(again.items[1].role, KEY_OPERATOR);
     buf_done(&out);
     keys_done(&keys);
     keys_done(&again);
+}
+
+static void a_nul_byte_is_refused(void **state)
+{
+    static const char text[] = "[a]\nkey = alices\0secret\n";
+    struct keys keys = {0};
+    struct strv problems = {0};
+
+    keys_add_text(&keys, "keys", text, sizeof(text) - 1, &problems);
+    assert_true(problems.count > 0);
+    assert_int_equal(keys.count, 0);
+    /* The bytes after a NUL count. */
+    keys_add(&keys, "env", "token", "alices", &problems);
+    assert_int_equal(keys_find(&keys, "alices\0secret", 13), -1);
+    assert_int_equal(keys_find(&keys, "alices", 6), 0); /* the control */
+    strv_done(&problems);
+    keys_done(&keys);
+}
+
+static void an_unknown_role_is_refused(void **state)
+{
+    static const char text[] = "[a]\nkey = secret\nrole = root\n";
+    struct keys keys = {0};
+    struct strv problems = {0};
+
+    keys_add_text(&keys, "keys", text, sizeof(text) - 1, &problems);
+    assert_int_equal(problems.count, 1);
+    assert_non_null(strstr(problems.items[0], "`user` or `operator`"));
+    strv_done(&problems);
+    keys_done(&keys);
 }
 
 static void every_problem_is_named(void **state)
@@ -69,6 +101,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_found_by_their_secret_only),
         cmocka_unit_test(a_file_gives_names_and_quotas),
+        cmocka_unit_test(a_nul_byte_is_refused),
+        cmocka_unit_test(an_unknown_role_is_refused),
         cmocka_unit_test(every_problem_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,41 @@ static void an_operators_language_is_added(void **state)
     assert_non_null(strstr(reg.items[0].missing, "install p"));
 }
 
+/* What the server gets: the same languages, without a look at the host. */
+static void a_packed_registry_is_the_same(void **state)
+{
+    CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
+    CLEANUP(runtime_registry_done) struct runtime_registry copy = {0};
+    cleanup_buf struct buf packed;
+    cleanup_buf struct buf again;
+    struct err err = {0};
+
+    buf_init(&packed, 64 << 20);
+    buf_init(&again, 64 << 20);
+    assert_int_equal(runtime_load(&reg, NULL, &err), 0);
+    assert_int_equal(runtime_load_sdk(&reg, &err), 0);
+    assert_int_equal(runtime_pack(&reg, &packed), 0);
+    assert_int_equal(runtime_unpack(&packed, &copy, &err), 0);
+    assert_int_equal(copy.count, reg.count);
+    for (size_t i = 0; i < reg.count; i++) {
+        const struct runtime *a = &reg.items[i], *b = &copy.items[i];
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->available, b->available);
+        assert_true(str_eq(a->home ? a->home : "", b->home ? b->home : ""));
+        assert_int_equal(a->run_root.path_count, b->run_root.path_count);
+        assert_int_equal(a->compile_root.path_count, b->compile_root.path_count);
+        assert_int_equal(a->sdk.count, b->sdk.count);
+    }
+    assert_int_equal(runtime_pack(&copy, &again), 0);
+    assert_int_equal(again.len, packed.len);
+    assert_memory_equal(again.data, packed.data, packed.len);
+    for (size_t len = 0; len < packed.len; len += packed.len / 50 + 1) { /* cut short */
+        struct runtime_registry none = {0};
+        struct buf cut = {.data = packed.data, .len = len};
+        assert_true(runtime_unpack(&cut, &none, &err) < 0);
+    }
+}
+
 /* Plans `spec` in a shipped language; false when its toolchain is not installed. */
 static bool plan(const char *language, struct run_spec *spec, struct run_plan *ret, int *ret_r,
     struct err *err)
@@ -508,6 +543,7 @@ int main(void)
         cmocka_unit_test(one_language_is_found_by_name_alias_or_file),
         cmocka_unit_test(unknown_languages_are_refused_by_field),
         cmocka_unit_test(bad_files_are_refused_by_name_and_field),
+        cmocka_unit_test(a_packed_registry_is_the_same),
         cmocka_unit_test(an_operators_language_is_added),
         cmocka_unit_test(arguments_and_variables_stay_what_they_are),
         cmocka_unit_test(a_command_line_takes_the_place_of_both_stages),

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(
 def call(*words, cwd, seconds=120, env=None):
     done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True,
                           timeout=seconds * SLOW, env=dict(os.environ, **(env or {})))
-    assert done.returncode == 0, (words, done.stdout[-6000:], done.stderr[-3000:])
+    assert done.returncode == 0, "%s: %s\n%s" % (words[0], done.stdout[-8000:], done.stderr[-3000:])
     return done.stdout
 
 

@@ -10,13 +10,13 @@ build='make meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools
 nettle-dev libsqlite3-dev libcurl4-gnutls-dev libedit-dev libarchive-dev libwslay-dev'
 test='libcmocka-dev python3 python3-pytest python3-requests python3-websockets python3-numpy
 python3-pandas python3-matplotlib python3-ipython python3-pil bubblewrap strace wrk
-uidmap openssl clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+uidmap openssl python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
 
 say() { printf '%s\n' "install-deps: $*"; }
 die() { printf '%s\n' "install-deps: $*" >&2; exit 1; }
 
 packages=
-with_nginx=false
+with_tests=false
 with_runtimes=false
 [ $# -gt 0 ] || die "usage: $0 build|test|runtimes..."
 for set_name in "$@"; do
@@ -24,7 +24,7 @@ for set_name in "$@"; do
     build) packages="$packages $build" ;;
     test)
         packages="$packages $test"
-        with_nginx=true
+        with_tests=true
         ;;
     runtimes) with_runtimes=true ;;
     *) die "unknown set '$set_name': build, test and runtimes are known" ;;
@@ -66,11 +66,24 @@ fi
 
 # nginx as a program only: its package would start a web server, now and at every boot.
 tools=$(dirname "$0")/../build-tools
-if $with_nginx && ! [ -x /usr/sbin/nginx ] && ! [ -x "$tools/usr/sbin/nginx" ]; then
+if $with_tests && ! [ -x /usr/sbin/nginx ] && ! [ -x "$tools/usr/sbin/nginx" ]; then
     say "unpacking nginx into build-tools"
     mkdir -p "$tools"
     (cd "$tools" && apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && rm nginx_*.deb) ||
         say "nginx could not be downloaded: its tests are skipped"
+fi
+
+# Programs that read the API document, from PyPI and npm, as pinned in tools/openapi.
+pins=$(cd "$(dirname "$0")/openapi" && cat requirements.txt package-lock.json | cksum)
+if $with_tests && [ "$(cat "$tools/openapi/installed" 2>/dev/null)" != "$pins" ]; then
+    say "installing programs for the API document into build-tools/openapi"
+    rm -rf "$tools/openapi"
+    mkdir -p "$tools/openapi"
+    cp "$(dirname "$0")"/openapi/* "$tools/openapi"
+    (cd "$tools/openapi" && /usr/bin/python3 -m venv venv &&
+        venv/bin/pip install -q --no-deps -r requirements.txt && npm ci --silent --no-fund --no-audit &&
+        printf '%s\n' "$pins" >installed) ||
+        say "no programs for the API document: their tests are skipped"
 fi
 
 if $with_runtimes; then

@@ -32,7 +32,7 @@
 #include <string.h>
 
 /* Refusals that may come before a route is looked at, or from any of them. */
-static const char any_route[] = "400 403 408 413 414 421 431 500 503";
+static const char any_route[] = "400 403 413 414 421 431 500 503";
 
 static const struct {
     const char *name;
@@ -175,10 +175,12 @@ static int fill_in(json_t *node, const struct run_limits *maxima, struct err *er
     return r;
 }
 
-static const char *meaning_of(int status)
+static const char *meaning_of(const char *status)
 {
     for (size_t i = ERR_NONE + 1; i < ERR_CODE_COUNT; i++) {
-        if (err_table[i].http_status == status)
+        char number[16];
+        (void)snprintf(number, sizeof(number), "%d", err_table[i].http_status);
+        if (str_eq(number, status))
             return err_table[i].text;
     }
     return "The request was refused.";
@@ -204,7 +206,7 @@ static json_t *error_response(const json_t *area, const char *status, json_t *sh
             ? json_pack("{s:{s:{s:s}}}", "text/plain", "schema", "type", "string")
             : json_pack("{s:{s:{s:s}}}", "application/json", "schema", "$ref", ref);
     json_t *response =
-        json_pack("{s:s, s:o}", "description", meaning_of(atoi(status)), "content", content);
+        json_pack("{s:s, s:o}", "description", meaning_of(status), "content", content);
     if (str_eq(status, "429") || str_eq(status, "503"))
         (void)json_object_set_new(response, "headers",
             json_pack("{s:{s:s, s:{s:s}}}", "Retry-After", "description",

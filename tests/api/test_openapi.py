@@ -266,27 +266,27 @@ def test_request_examples_fit():
         contract.validator(DOCUMENT, item)(value)
 
 
-def test_request_examples_work(server):
+def test_request_examples_work(own):
     """Those that need no session, and then those of a session."""
     for method, path, _, name, value in request_examples():
         if "{id}" not in path:
-            reply = server(method, path, value)
+            reply = own(method, path, value)
             assert reply.status in (200, 201), (path, name, reply)
             if reply.status == 201:
-                assert server("DELETE", "/v1/sessions/" + reply.json()["id"]).status == 204
+                assert own("DELETE", "/v1/sessions/" + reply.json()["id"]).status == 204
             if path == "/v1/judge":
                 assert reply.json()["verdict"] == "accepted", reply
             elif path == "/v1/runs":
                 assert reply.json()["status"] == "ok", reply
 
 
-def test_an_exec_example_works(server):
-    made = server("POST", "/v1/sessions", {"language": "python"}).json()["id"]
+def test_an_exec_example_works(own):
+    made = own("POST", "/v1/sessions", {"language": "python"}).json()["id"]
     for method, path, _, name, value in request_examples():
         if path.endswith("/exec"):
-            reply = server(method, path.replace("{id}", made), value)
+            reply = own(method, path.replace("{id}", made), value)
             assert reply.status == 200 and reply.json()["status"] == "ok", reply
-    assert server("DELETE", "/v1/sessions/" + made).status == 204
+    assert own("DELETE", "/v1/sessions/" + made).status == 204
 
 
 # ---- docs/

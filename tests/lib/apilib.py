@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the HTTP service share: a server of their own, clients, and an oracle that
-finds what a test left. Only the standard library is used: the tests also run in the guest."""
+finds what a test left. Only the standard library is needed: the tests also run in the guest."""
 import atexit
 import http.client
 import json

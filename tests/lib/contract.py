@@ -98,7 +98,7 @@ class Contract:
         operation = self.find(method, path)
         if not operation:
             if status in (404, 405) and body:
-                self.fits(json.loads(body), {"$ref": "#/components/schemas/Error"}, what)
+                self.fits(json.loads(body), {"$ref": "#/components/schemas/RunnerError"}, what)
             return
         assert str(status) in operation["responses"], what + " is not in the API document"
         content = deref(self.document, operation["responses"][str(status)]).get("content", {})

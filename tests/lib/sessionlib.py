@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+import contract
 from apilib import SLOW
 from machine import lacks_for_copies
 
@@ -67,6 +68,7 @@ class Session:
                 if "event" in fields:
                     event = fields["event"], json.loads(fields["data"])
                     found.append(event)
+                    contract.check_event(int(fields["id"]), *event)
                     if on_event:
                         on_event(*event)
         conn.close()

@@ -262,7 +262,8 @@ static int handle(struct http_request *req, struct http_reply *reply, struct err
     return r;
 }
 
-/* Hands the connection over to another protocol, on this thread. */
+/* Hands the connection over to another protocol, on this thread. What the client sent before
+ * the reply and was read already is dropped: it could have been meant as another request. */
 static bool hand_over(struct http_request *req, struct http_reply *reply)
 {
     struct client *c = req->client;
@@ -271,18 +272,6 @@ static bool hand_over(struct http_request *req, struct http_reply *reply)
     reply->serve(reply->context, req, c->fd);
     reply->done(reply->context);
     return false;
-}
-
-/* The other protocol begins after the reply. Bytes that come earlier could be meant as another
- * request. */
-static int check_hand_over(struct http_request *req, struct http_reply *reply, struct err *err)
-{
-    if (!reply->serve || !wire_has_more(&req->client->wire))
-        return 0;
-    reply->done(reply->context);
-    *reply = (struct http_reply){.close = true};
-    return err_set(err, ERR_INVALID, EPROTO,
-        "bytes followed the request before the connection changed its protocol");
 }
 
 /* Sends the reply. When part of the request was not read, or its end is not known, the
@@ -315,9 +304,8 @@ static bool answer(struct http_request *req)
     bool is_preflight = r == 0 && str_eq(req->method, "OPTIONS");
     if (is_preflight)
         answer_preflight(&reply);
-    else if (r == 0 && (r = receive(req, &reply, &err)) == 0 &&
-             (r = handle(req, &reply, &err)) == 0)
-        r = check_hand_over(req, &reply, &err);
+    else if (r == 0 && (r = receive(req, &reply, &err)) == 0)
+        r = handle(req, &reply, &err);
     if (r < 0 && err.code == ERR_NONE && !wire_is_done(&req->client->wire))
         return false; /* the client is gone */
     if (r < 0)

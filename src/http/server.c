@@ -31,6 +31,7 @@
 
 enum {
     MAX_LISTENERS = 32,
+    ACCEPT_MAX = 64,         /* connections at a time from one listener */
     STACK_BYTES = 512 << 10, /* of a connection's thread */
     SCARCE_MS = 10,   /* wait before the next accept() when descriptors or memory are scarce */
     CANCEL_MS = 6000, /* for cancelled runs to end */
@@ -180,10 +181,10 @@ static void begin_client(struct server *server, int fd, const struct sockaddr *f
     (void)close(fd);
 }
 
-/* Accepts what waits on one listener. */
+/* Accepts what waits on one listener, up to ACCEPT_MAX: the others get their turn. */
 static void accept_clients(struct server *server, int listen_fd)
 {
-    for (;;) {
+    for (unsigned i = 0; i < ACCEPT_MAX; i++) {
         struct sockaddr_storage from = {.ss_family = AF_UNIX};
         socklen_t len = sizeof(from);
         int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);

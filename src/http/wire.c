@@ -195,7 +195,7 @@ static int read_trailers(struct wire *w, struct err *err)
 /* Reads from the end of a chunk to the start of the next one, or to the end of the body. */
 static int next_chunk(struct wire *w, struct err *err)
 {
-    char *line;
+    char *line = w->bytes;
     bool is_first = w->state == WIRE_SIZE;
     w->state = WIRE_BROKEN;
     ssize_t n = is_first ? 0 : read_line(w, 0, &line, err);

@@ -27,7 +27,8 @@ enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8, VERDICT_WIDT
 
 static const struct option_row options[] = {
     {"language", 'l', "LANG", "language of the solution (default: by its name)"},
-    {"parallel", 'j', "N", "tests at the same time (1 to 64; default: twice the cores of this machine)"},
+    {"parallel", 'j', "N",
+        "tests at the same time (1 to 64; default: twice the cores of this machine)"},
     {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
     {CLI_NO_CACHE(OPT_NO_CACHE)},
     {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
@@ -42,7 +43,8 @@ const struct option_table judge_options = {
     .rows = options,
     .before =
         "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans. "
-        "Optional: checker.EXT, interactor.EXT, and problem.json with limits and other settings.",
+        "Optional: checker.EXT, interactor.EXT, and problem.json with limits and other "
+        "settings.",
     .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
              "checker or the interactor failed; 130 after Ctrl-C.\n\n"
              "Example:\n"
@@ -68,7 +70,8 @@ static void take_option(void *to, int key, char *arg)
         args->language = arg;
         break;
     case 'j':
-        args->parallel = options_number(judge_options.command, "parallel", arg, JUDGE_MAX_PARALLEL);
+        args->parallel =
+            options_number(judge_options.command, "parallel", arg, JUDGE_MAX_PARALLEL);
         break;
     case OPT_STOP:
         args->stop = true;
@@ -144,7 +147,8 @@ static void print_total(const struct judge_args *args, const struct judge_result
     for (size_t i = 0; result->groups && i < spec->group_count; i++) {
         (void)printf("group %-6s ", spec->groups[i].name);
         print_verdict(result->groups[i].verdict, VERDICT_WIDTH);
-        (void)printf(" %g of %g points\n", result->groups[i].points, result->groups[i].max_points);
+        (void)printf(
+            " %g of %g points\n", result->groups[i].points, result->groups[i].max_points);
     }
     print_verdict(result->verdict, 0);
     (void)printf(", %g of %g points", result->points, result->max_points);

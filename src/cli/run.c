@@ -71,9 +71,9 @@ static void add_mount(struct local_run *run, const char *text, bool writable)
         options_wrong(run_options.command, option, dir, "not a directory");
     if (!add_source(run, real, writable))
         options_wrong(run_options.command, option, dir, "at most 8 directories");
-    int len = colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
-                    : snprintf(mount->path, sizeof(mount->path), "/mnt/%s",
-                          strrchr(real, '/') + 1);
+    int len =
+        colon ? snprintf(mount->path, sizeof(mount->path), "%s", colon + 1)
+              : snprintf(mount->path, sizeof(mount->path), "/mnt/%s", strrchr(real, '/') + 1);
     bool below = str_has_prefix(mount->path, "/mnt/") || str_has_prefix(mount->path, "/box/");
     if (len < 0 || (size_t)len >= sizeof(mount->path) || !below ||
         str_name_problem(mount->path + 1, strlen(mount->path + 1)))
@@ -91,8 +91,7 @@ static void mount_program(struct local_run *run, const char *path)
     if (stat(path, &st) < 0 || (st.st_mode & 0005) != 0005 || !realpath(path, real) ||
         strlen(real) >= SPAWN_PATH_MAX || !add_source(run, real, false))
         return;
-    (void)snprintf(
-        mount->path, sizeof(mount->path), "/box/%s", run->spec.runtime->main_file);
+    (void)snprintf(mount->path, sizeof(mount->path), "/box/%s", run->spec.runtime->main_file);
     files->items[files->count - 1].mounted = true;
 }
 
@@ -161,7 +160,8 @@ static void take_args(struct local_run *run)
 }
 
 /* Prints the error of a run that Hermes could not do. With --json, a fault of Hermes itself is
- * the answer of a run with the member `error`. An unsupported host is not a result of the run. */
+ * the answer of a run with the member `error`. An unsupported host is not a result of the run.
+ */
 static int fail(const struct run_args *args, const struct run_result *result, struct err *err)
 {
     int status = err_table[err->code].exit_status;
@@ -176,7 +176,13 @@ static int fail(const struct run_args *args, const struct run_result *result, st
 
 static void on_started(void *context)
 {
-    progress_end(); /* before the program's own output */
+    progress_end();
+}
+
+/* The first output may come before the word that the program has started. */
+static void on_output(void *context, enum run_stream stream, const char *data, size_t len)
+{
+    progress_end();
 }
 
 static int run_prepared(
@@ -190,6 +196,7 @@ static int run_prepared(
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
         .sink_error = &output_error,
         .started = on_started,
+        .output = on_output,
         .cancel_fd = signal_fd};
     int r = engine_run(engine, &run->spec, &watch, &result, err);
     progress_end();
@@ -208,7 +215,7 @@ static int run_prepared(
     } else {
         status = run_output(&result, args->out_dir, (int)caught.ssi_signo);
     }
-    return output_end(run_options.command, status);
+    return status;
 }
 
 static int run_here(struct local_run *run, struct err *err)
@@ -249,5 +256,5 @@ int cmd_run(int argc, char **argv)
     struct err err = {0};
     int status = run_here(&run, &err);
     /* Free nothing: the caller waits for our end, and Linux frees memory faster. */
-    _exit(status);
+    _exit(output_end(run_options.command, status));
 }

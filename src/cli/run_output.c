@@ -42,8 +42,8 @@ static int save_files(const struct run_files *files, const char *dir, struct err
     int result = 0;
     if (made < 0 || dir_fd < 0) {
         int error = made < 0 ? -made : errno;
-        result = err_set(
-            first, ERR_INVALID, error, "cannot write to %s: %s", dir, strerror(error));
+        result =
+            err_set(first, ERR_INVALID, error, "cannot write to %s: %s", dir, strerror(error));
         output_error_line(COMMAND, first);
         return result;
     }
@@ -81,7 +81,8 @@ static void tell_compilation(const struct run_result *result)
         (void)err_set(&err, ERR_INVALID, 0,
             "compilation failed (the compiler exited with status %d)", compile->exit_code);
     else if (compile->status == RUN_SIGNALED)
-        (void)err_set(&err, ERR_INVALID, 0, "compilation failed (the compiler was killed by %s)",
+        (void)err_set(&err, ERR_INVALID, 0,
+            "compilation failed (the compiler was killed by %s)",
             run_signal_name(compile->signal));
     else
         (void)err_set(&err, ERR_INVALID, 0, "compilation failed: %s",

@@ -33,8 +33,8 @@ static void write_address(int fd, char out[ADDRESS_MAX])
         (void)snprintf(out, ADDRESS_MAX, "--unix %s", addr.local.sun_path);
     else if (getnameinfo(&addr.any, len, host, sizeof(host), port, sizeof(port),
                  NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        (void)snprintf(out, ADDRESS_MAX, addr.any.sa_family == AF_INET6 ? "--url http://[%s]:%s"
-                                                                       : "--url http://%s:%s",
+        (void)snprintf(out, ADDRESS_MAX,
+            addr.any.sa_family == AF_INET6 ? "--url http://[%s]:%s" : "--url http://%s:%s",
             host, port);
 }
 
@@ -47,11 +47,14 @@ void greet(const struct monitor *m)
         HERMES_VERSION, spawner_level_name(engine_report(m->engine)->level));
     for (unsigned i = m->listen_count; i-- > 0;) {
         write_address(m->listen_fds[i], address);
-        (void)fprintf(stderr, "  listens on  %s\n", strchr(address, ' ') ? strchr(address, ' ') + 1 : "");
+        (void)fprintf(
+            stderr, "  listens on  %s\n", strchr(address, ' ') ? strchr(address, ' ') + 1 : "");
     }
     if (m->keys.count)
         (void)fprintf(stderr, "  API keys    %zu; clients set HERMES_API_KEY\n", m->keys.count);
     else
-        (void)fprintf(stderr, "  API keys    none: every client that reaches it may run code\n");
-    (void)fprintf(stderr, "  try         echo 'print(6*7)' | hermes run %s -l python -\n\n", address);
+        (void)fprintf(
+            stderr, "  API keys    none: every client that reaches it may run code\n");
+    (void)fprintf(
+        stderr, "  try         echo 'print(6*7)' | hermes run %s -l python -\n\n", address);
 }

@@ -18,8 +18,8 @@
 #include "cli/run_options.h"
 #include "cli/run_output.h"
 #include "cli/session/interrupt.h"
-#include "json/body.h"
 #include "run/run.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <nettle/base64.h>
@@ -58,8 +58,8 @@ static void append_decoded(struct buf *to, const json_t *text)
 {
     char *bytes = NULL;
     size_t len = 0;
-    if (json_is_string(text) && json_run_base64(json_string_value(text),
-                                    json_string_length(text), &bytes, &len) == 0)
+    if (json_is_string(text) &&
+        json_run_base64(json_string_value(text), json_string_length(text), &bytes, &len) == 0)
         (void)buf_append(to, bytes, len);
     free(bytes);
 }
@@ -113,9 +113,10 @@ static int find_language(
     *ret = NULL;
     for (size_t i = 0; i < json_array_size(list) && !*ret; i++) {
         json_t *one = json_array_get(list, i);
-        if (by_extension ? list_has(json_object_get(one, "extensions"), strrchr(args->file, '.'))
-                         : name && (str_eq(json_string_value(json_object_get(one, "name")), name) ||
-                                       list_has(json_object_get(one, "aliases"), name)))
+        if (by_extension
+                ? list_has(json_object_get(one, "extensions"), strrchr(args->file, '.'))
+                : name && (str_eq(json_string_value(json_object_get(one, "name")), name) ||
+                              list_has(json_object_get(one, "aliases"), name)))
             *ret = json_incref(one);
     }
     json_decref(answer);
@@ -132,10 +133,10 @@ static void add_files(json_t *body, const struct run_files *files)
     json_t *list = json_array();
     for (size_t i = 0; i < files->count; i++) {
         const struct run_file *file = &files->items[i];
-        (void)json_array_append_new(list,
-            json_pack("{s:s, s:o, s:s, s:b}", "name", file->name, "content",
-                base64_json(file->content, file->size), "encoding", "base64", "executable",
-                file->executable));
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:o, s:s, s:b}", "name", file->name, "content",
+                      base64_json(file->content, file->size), "encoding", "base64",
+                      "executable", file->executable));
     }
     (void)json_object_set_new(body, "files", list);
 }
@@ -270,7 +271,8 @@ static void on_event(void *context, const char *name, const json_t *data)
         buf_init(&bytes, OUTPUT_MAX);
         append_decoded(&bytes, json_object_get(data, "data"));
         int fd = str_eq(name, "stdout") ? STDOUT_FILENO : STDERR_FILENO;
-        int r = run->output_error ? 0 : fs_write_all(fd, bytes.data ? bytes.data : "", bytes.len);
+        int r =
+            run->output_error ? 0 : fs_write_all(fd, bytes.data ? bytes.data : "", bytes.len);
         if (r < 0)
             run->output_error = r;
         buf_done(&bytes);

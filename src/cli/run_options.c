@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/limit_options.h"
@@ -190,11 +191,14 @@ void run_options_parse(struct run_args *args, int argc, char **argv)
         options_misuse(
             command, "missing argument FILE (use - to read the program from standard input)");
     if (args->limits.disk_mb && args->limits.memory_mb &&
-        args->limits.disk_mb > args->limits.memory_mb)
-        options_misuse(command,
+        args->limits.disk_mb > args->limits.memory_mb) {
+        struct err err = {0};
+        (void)err_field(&err, "--disk",
             "--disk %" PRIu64 "m is larger than --memory %" PRIu64
             "m, but the files of a box live in its memory; raise --memory",
             args->limits.disk_mb, args->limits.memory_mb);
+        options_refuse(command, &err);
+    }
     if (!args->url && !args->unix_path && url && *url)
         args->url = url;
     if (args->url || args->unix_path)

@@ -34,7 +34,8 @@ static int save_file(int dir_fd, const struct run_file *file)
     return fd < 0 ? fd : fs_write_all(fd, file->content, file->size);
 }
 
-/* Writes all files and reports each that could not be collected. Returns the first failure. */
+/* Writes all files and reports each that could not be collected. Returns the first failure to
+ * write one. */
 static int save_files(const struct run_files *files, const char *dir, struct err *first)
 {
     int made = fs_mkdirs(AT_FDCWD, dir, 0755);
@@ -56,7 +57,8 @@ static int save_files(const struct run_files *files, const char *dir, struct err
         (void)err_set(&err, ERR_INVALID, -r, "%s not collected: %s", file->name,
             file->error ? file->error : strerror(-r));
         output_error_line(COMMAND, &err);
-        if (result == 0) {
+        /* A file that the program made unreadable is the program's doing. */
+        if (result == 0 && !file->error) {
             result = r;
             *first = err;
         }

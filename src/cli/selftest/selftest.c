@@ -155,10 +155,9 @@ static int select_items(struct selftest *s, struct err *err)
         if (s->controls && c->has_control)
             s->items[s->count++] = (struct item){.c = c, .control = true};
     }
-    return s->count
-               ? 0
-               : err_set(err, ERR_INVALID, ENOENT,
-                     "no case has that id or group; `hermes selftest --json` lists them all");
+    return s->count ? 0
+                    : err_set(err, ERR_INVALID, ENOENT,
+                          "no case has that id or group; selftest/README.md explains both");
 }
 
 /* Loads only the languages of the chosen cases and of the victim: the spawner builds a root

@@ -10,7 +10,7 @@ build='make meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools
 nettle-dev libsqlite3-dev libcurl4-gnutls-dev libedit-dev libarchive-dev libwslay-dev'
 test='libcmocka-dev python3 python3-pytest python3-requests python3-websockets python3-numpy
 python3-pandas python3-matplotlib python3-ipython python3-pil bubblewrap strace wrk
-uidmap openssl python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+uidmap openssl zsh fish mandoc python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
 
 say() { printf '%s\n' "install-deps: $*"; }
 die() { printf '%s\n' "install-deps: $*" >&2; exit 1; }

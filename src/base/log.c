@@ -162,8 +162,8 @@ static void add_time(struct line *line)
     (void)add_field(line, "time", text);
 }
 
-/* A terminal, told by its device number: isatty() needs ioctl(2), which the server's filter does
- * not allow. */
+/* A terminal, told by its device number: isatty() needs ioctl(2), which the server's filter
+ * does not allow. */
 static bool is_terminal(int fd)
 {
     enum { MAJOR_TTY = 4, MAJOR_CONSOLE = 5, MAJOR_PTS_FIRST = 136, MAJOR_PTS_LAST = 143 };
@@ -225,8 +225,8 @@ void log_event(enum log_level level, const char *msg, ...)
         if (!name)
             break;
         const char *value = va_arg(args, const char *);
-        bool fits = for_people ? add_for_people(&line, name, value)
-                               : add_field(&line, name, value);
+        bool fits =
+            for_people ? add_for_people(&line, name, value) : add_field(&line, name, value);
         if (!fits || !value)
             break;
     }

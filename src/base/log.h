@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* JSON lines on stderr; on a terminal, lines for people. The code that decides what to do about a failure logs it, once. Never
- * log code, stdin, values of the environment or keys. */
+/* JSON lines on stderr; on a terminal, lines for people. The code that decides what to do about
+ * a failure logs it, once. Never log code, stdin, values of the environment or keys. */
 
 #include <stdbool.h>
 #include <stdint.h>

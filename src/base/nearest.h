@@ -5,8 +5,9 @@
 
 #include <stddef.h>
 
-/* One candidate after another. Keeps the nearest name within two edits (insert, delete, replace,
- * swap of two neighbours), and within one edit when the word has fewer than four letters. */
+/* One candidate after another. Keeps the nearest name within two edits (insert, delete,
+ * replace, swap of two neighbours), and within one edit when the word has fewer than four
+ * letters. */
 struct nearest {
     const char *word;
     const char *name; /* the best so far, or NULL; borrowed */

@@ -23,8 +23,8 @@ int cmd_bench(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 
 /* Their options. `hermes serve` has the table of settings, `hermes session` its own program. */
-extern const struct option_table judge_options, verify_options, doctor_options, selftest_options,
-    runtimes_options, bench_options, completion_options;
+extern const struct option_table judge_options, verify_options, doctor_options,
+    selftest_options, runtimes_options, bench_options, completion_options;
 
 /* One row per command (main.c). */
 struct cli_command {
@@ -37,8 +37,8 @@ struct cli_command {
 extern const struct cli_command cli_commands[];
 extern const size_t cli_command_count;
 
-/* Hidden commands for shells and for the build: `hermes __complete WORD...` prints what the last
- * word can become, `hermes __man [COMMAND]` prints a man page. */
+/* Hidden commands for shells and for the build: `hermes __complete WORD...` prints what the
+ * last word can become, `hermes __man [COMMAND]` prints a man page. */
 int cmd_complete(int argc, char **argv);
 int cmd_man(int argc, char **argv);
 #define CLI_COMPLETE "__complete"
@@ -53,8 +53,10 @@ int cli_fail(const char *command, const struct err *err);
 
 /* Option rows that several commands share. */
 #define CLI_MIN_LEVEL(key)                                                                     \
-    "min-level", key, "LEVEL", "refuse to run below this isolation: full, strong (default) or process"
-#define CLI_NO_CACHE(key) "no-cache", key, NULL, "compile again, even if the result is in the cache"
+    "min-level", key, "LEVEL",                                                                 \
+        "refuse to run below this isolation: full, strong (default) or process"
+#define CLI_NO_CACHE(key)                                                                      \
+    "no-cache", key, NULL, "compile again, even if the result is in the cache"
 
 /* Parses the value of --min-level. Ends the program when it is invalid. */
 unsigned cli_min_level(const char *command, const char *value);

@@ -28,7 +28,8 @@ static bool has_colors(FILE *stream)
     const char *no_color = getenv("NO_COLOR");
     if (chosen != WHEN_AUTO)
         return chosen == WHEN_ALWAYS;
-    return isatty(fileno(stream)) && !(no_color && *no_color) && !str_eq(getenv("TERM"), "dumb");
+    return isatty(fileno(stream)) && !(no_color && *no_color) &&
+           !str_eq(getenv("TERM"), "dumb");
 }
 
 const char *color_on(FILE *stream, enum color color)

@@ -12,6 +12,7 @@ enum color { COLOR_GOOD, COLOR_BAD, COLOR_WARN, COLOR_STRONG };
 bool color_choose(const char *when);
 
 /* The sequences that begin and end a colour on this stream; "" when it has none. With `auto` a
- * stream has colours when it is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb". */
+ * stream has colours when it is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
+ */
 const char *color_on(FILE *stream, enum color color);
 const char *color_off(FILE *stream);

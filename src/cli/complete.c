@@ -26,7 +26,8 @@ static const struct option_row *waits_for_value(
 {
     for (size_t i = 0; i < count; i++) {
         bool is_long = str_has_prefix(word, "--") && str_eq(word + 2, rows[i].name);
-        bool is_short = word[0] == '-' && rows[i].key < 256 && word[1] == rows[i].key && !word[2];
+        bool is_short =
+            word[0] == '-' && rows[i].key < 256 && word[1] == rows[i].key && !word[2];
         if (rows[i].value && (is_long || is_short))
             return &rows[i];
     }

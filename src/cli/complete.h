@@ -9,9 +9,9 @@
 /* Words of a command line after the command. */
 struct complete {
     char **words;
-    int count;        /* the last word is the one to complete */
-    const char *word; /* what candidates begin with */
-    char *before;     /* printed before each candidate: "--color=" or "" */
+    int count;                         /* the last word is the one to complete */
+    const char *word;                  /* what candidates begin with */
+    char *before;                      /* printed before each candidate: "--color=" or "" */
     const struct option_row *value_of; /* the option whose value is completed, or NULL */
     struct option_row *rows;
     size_t row_count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* hermes completion: prints a script for a shell. The script asks `hermes __complete`, which
- * starts in a millisecond, so the candidates are always those of the installed program. Also the
- * man pages, `hermes __man`. */
+ * starts in a millisecond, so the candidates are always those of the installed program. Also
+ * the man pages, `hermes __man`. */
 
 #include "cli/cli.h"
 
@@ -26,36 +26,35 @@ static const struct {
     const char *name;
     const char *script;
 } shells[] = {
-    {"bash",
-        "# bash completion for hermes. Try it: source <(hermes completion bash)\n"
-        "_hermes() {\n"
-        "    local line text\n"
-        "    COMPREPLY=()\n"
-        "    while IFS=$'\\t' read -r line text; do\n"
-        "        COMPREPLY+=(\"$line\")\n"
-        "    done < <(\"${COMP_WORDS[0]}\" __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
-        "}\n"
-        "complete -o bashdefault -o default -F _hermes hermes\n"},
-    {"zsh",
-        "#compdef hermes\n"
-        "# zsh completion for hermes. Try it: source <(hermes completion zsh)\n"
-        "_hermes() {\n"
-        "    local -a found\n"
-        "    local line text\n"
-        "    while IFS=$'\\t' read -r line text; do\n"
-        "        found+=(\"${line//:/\\\\:}:$text\")\n"
-        "    done < <(\"${words[1]}\" __complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)\n"
-        "    if (( $#found )); then _describe hermes found; else _files; fi\n"
-        "}\n"
-        "if [[ $funcstack[1] == _hermes ]]; then _hermes \"$@\"; else compdef _hermes hermes; fi\n"},
-    {"fish",
-        "# fish completion for hermes. Try it: hermes completion fish | source\n"
-        "function __hermes_complete\n"
-        "    set -l words (commandline -opc)\n"
-        "    set -l word (commandline -ct)\n"
-        "    $words[1] __complete $words[2..-1] \"$word\" 2>/dev/null\n"
-        "end\n"
-        "complete -c hermes -a '(__hermes_complete)'\n"},
+    {"bash", "# bash completion for hermes. Try it: source <(hermes completion bash)\n"
+             "_hermes() {\n"
+             "    local line text\n"
+             "    COMPREPLY=()\n"
+             "    while IFS=$'\\t' read -r line text; do\n"
+             "        COMPREPLY+=(\"$line\")\n"
+             "    done < <(\"${COMP_WORDS[0]}\" __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
+             "2>/dev/null)\n"
+             "}\n"
+             "complete -o bashdefault -o default -F _hermes hermes\n"},
+    {"zsh", "#compdef hermes\n"
+            "# zsh completion for hermes. Try it: source <(hermes completion zsh)\n"
+            "_hermes() {\n"
+            "    local -a found\n"
+            "    local line text\n"
+            "    while IFS=$'\\t' read -r line text; do\n"
+            "        found+=(\"${line//:/\\\\:}:$text\")\n"
+            "    done < <(\"${words[1]}\" __complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)\n"
+            "    if (( $#found )); then _describe hermes found; else _files; fi\n"
+            "}\n"
+            "if [[ $funcstack[1] == _hermes ]]; then _hermes \"$@\"; else compdef _hermes "
+            "hermes; fi\n"},
+    {"fish", "# fish completion for hermes. Try it: hermes completion fish | source\n"
+             "function __hermes_complete\n"
+             "    set -l words (commandline -opc)\n"
+             "    set -l word (commandline -ct)\n"
+             "    $words[1] __complete $words[2..-1] \"$word\" 2>/dev/null\n"
+             "end\n"
+             "complete -c hermes -a '(__hermes_complete)'\n"},
 };
 
 static const struct option_row no_rows[] = {{0}};
@@ -91,8 +90,9 @@ int cmd_completion(int argc, char **argv)
             return 0;
         }
     }
-    options_misuse(completion_options.command, shell ? "unknown shell `%s`; use bash, zsh or fish"
-                                                     : "missing argument: bash, zsh or fish",
+    options_misuse(completion_options.command,
+        shell ? "unknown shell `%s`; use bash, zsh or fish"
+              : "missing argument: bash, zsh or fish",
         shell);
 }
 
@@ -143,8 +143,9 @@ static bool take_setting(char *line, struct option_row *ret, int key)
         *p = *p == '_' ? '-' : *p;
     size_t len = strlen(cell[3]);
     *ret = (struct option_row){name, key, "VALUE",
-        xasprintf("%.*s%s%s (environment: %s)", (int)(len && cell[3][len - 1] == ' ' ? len - 1 : len),
-            cell[3], cell[2][0] ? "; default " : "", cell[2], cell[1])};
+        xasprintf("%.*s%s%s (environment: %s)",
+            (int)(len && cell[3][len - 1] == ' ' ? len - 1 : len), cell[3],
+            cell[2][0] ? "; default " : "", cell[2], cell[1])};
     for (char *p = (char *)ret->text; *p; p++)
         *p = *p == '`' ? '\'' : *p;
     return true;
@@ -176,8 +177,9 @@ static const struct option_table serve_options = {
     .is_foreign = true,
     .before = "Serves the HTTP API on 127.0.0.1:8000. Settings come from the command line, the "
               "environment, .env and /etc/hermes/hermes.conf, in this order.",
-    .after = "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; 125 when Hermes itself "
-             "failed.",
+    .after =
+        "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; 125 when Hermes itself "
+        "failed.",
 };
 
 static const struct option_table *options_of(const char *name)
@@ -214,7 +216,8 @@ int cmd_complete(int argc, char **argv)
     CLEANUP(complete_done) struct complete c = {0};
     if (str_eq(command, "session"))
         return cli_become_session("session", CLI_COMPLETE, argc - 1, argv + 1);
-    complete_begin(&c, table ? table : &none, argv + (command ? 2 : 1), argc - (command ? 2 : 1));
+    complete_begin(
+        &c, table ? table : &none, argv + (command ? 2 : 1), argc - (command ? 2 : 1));
     if (!command || str_eq(command, "help")) {
         offer_commands(&c);
         return 0;
@@ -237,9 +240,10 @@ static void man_of_all(void)
         .command = "hermes",
         .operands = "COMMAND [ARGUMENT...]",
         .summary = "run untrusted code in a sandbox",
-        .before = "Runs programs that nobody trusts in boxes made of namespaces, control groups, "
-                  "a system call filter and Landlock rules. Each command has a page of its own: "
-                  "hermes-run(1), hermes-serve(1) and so on.",
+        .before =
+            "Runs programs that nobody trusts in boxes made of namespaces, control groups, "
+            "a system call filter and Landlock rules. Each command has a page of its own: "
+            "hermes-run(1), hermes-serve(1) and so on.",
     };
     options_man_begin(&all);
     (void)printf(".SH COMMANDS\n");

@@ -25,9 +25,11 @@ const struct option_table doctor_options = {
     .summary = "check what this host can enforce, and how to fix what is missing",
     .command = "hermes doctor",
     .rows = options,
-    .before = "Tries every feature that a box uses. Shows whether this host enforces it, why not, and how to fix it.",
-    .after = "Exit status: 0 level `strong` or better; 1 below; 2 wrong usage; 125 when the test "
-             "itself failed.",
+    .before = "Tries every feature that a box uses. Shows whether this host enforces it, why "
+              "not, and how to fix it.",
+    .after =
+        "Exit status: 0 level `strong` or better; 1 below; 2 wrong usage; 125 when the test "
+        "itself failed.",
 };
 
 static void take_option(void *json, int key, char *arg)
@@ -43,8 +45,8 @@ static void print_report(const struct spawn_reply *reply)
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
         bool on = reply->enforced & 1u << i;
         const char *mark = on ? "yes" : "no ";
-        (void)printf("  %s%s%s  %-18s %s\n", color_on(stdout, on ? COLOR_GOOD : COLOR_BAD), mark,
-            color_off(stdout), feature_table[i].name, feature_table[i].text);
+        (void)printf("  %s%s%s  %-18s %s\n", color_on(stdout, on ? COLOR_GOOD : COLOR_BAD),
+            mark, color_off(stdout), feature_table[i].name, feature_table[i].text);
         if (!on)
             (void)printf("       %-18s why: %s\n       %-18s do:  %s\n", "",
                 strerror(-reply->reason[i]), "", feature_table[i].fix);

@@ -44,7 +44,8 @@ const struct option_table judge_options = {
     .rows = options,
     .before =
         "Judges SOLUTION against the tests in PROBLEM_DIR: NAME.in with NAME.out or NAME.ans. "
-        "Optional: checker.EXT, interactor.EXT, and problem.json with limits and other settings.",
+        "Optional: checker.EXT, interactor.EXT, and problem.json with limits and other "
+        "settings.",
     .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
              "checker or the interactor failed; 130 after Ctrl-C.\n\n"
              "Example:\n"

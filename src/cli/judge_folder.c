@@ -108,7 +108,8 @@ static int read_settings(const char *dir, json_t **ret, struct err *err)
         if (json_object_get(*ret, from_files[i])) {
             json_decref(*ret);
             return err_field(err, from_files[i],
-                "remove `%s` from problem.json: the solution and the tests are files", from_files[i]);
+                "remove `%s` from problem.json: the solution and the tests are files",
+                from_files[i]);
         }
     }
     return 0;
@@ -188,7 +189,8 @@ static int add_tests(
         struct judge_test *test = judge_spec_add_test(spec);
         test->name = xstrdup(name);
         if (!find_text(dir, name, ".in", &test->input))
-            return err_set(err, ERR_INVALID, EINVAL, "%s/%s.in is not a regular file", dir, name);
+            return err_set(
+                err, ERR_INVALID, EINVAL, "%s/%s.in is not a regular file", dir, name);
         test->has_expected = find_text(dir, name, ".out", &test->expected) ||
                              find_text(dir, name, ".ans", &test->expected);
         if (!test->has_expected && !spec->has_checker && !spec->has_interactor)

@@ -51,8 +51,8 @@ static void write_value(const struct limit_info *info, uint64_t value, char *out
         (void)snprintf(out, size, "%" PRIu64 "%c", value, *letter);
     } else if (unit->parse == str_parse_duration_ms) {
         bool whole = value >= 1000 && value % 1000 == 0;
-        (void)snprintf(out, size, "%" PRIu64 "%s", whole ? value / 1000 : value,
-            whole ? "s" : "ms");
+        (void)snprintf(
+            out, size, "%" PRIu64 "%s", whole ? value / 1000 : value, whole ? "s" : "ms");
     } else {
         (void)snprintf(out, size, "%g", (double)value / info->scale);
     }
@@ -75,8 +75,8 @@ static void make_row(size_t i)
     write_value(info, info->min, least, sizeof(least));
     write_value(info, info->max, most, sizeof(most));
     (void)snprintf(texts[i], sizeof(texts[i]), "limit: %.*s (%s to %s; default %s)",
-        in_unit ? (int)(in_unit - info->text) : (int)strlen(info->text), info->text, least, most,
-        dflt);
+        in_unit ? (int)(in_unit - info->text) : (int)strlen(info->text), info->text, least,
+        most, dflt);
     rows[i] = (struct option_row){names[i], KEY_FIRST + (int)i, unit->value, texts[i]};
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The options of limits, made from the table of lang/limits.h. The option of `wall_ms` is --time;
- * the others have the name of the limit without its unit: `memory_mb` is --memory. */
+/* The options of limits, made from the table of lang/limits.h. The option of `wall_ms` is
+ * --time; the others have the name of the limit without its unit: `memory_mb` is --memory. */
 
 #include "cli/options.h"
 #include "lang/limits.h"

@@ -77,8 +77,8 @@ static int refuse(const char *name)
     for (size_t i = 0; i < cli_command_count; i++)
         nearest_try(&near, cli_commands[i].name);
     if (near.name)
-        (void)fprintf(stderr, "hermes: unknown command `%s`; did you mean `%s`?\n", name,
-            near.name);
+        (void)fprintf(
+            stderr, "hermes: unknown command `%s`; did you mean `%s`?\n", name, near.name);
     else
         (void)fprintf(
             stderr, "hermes: unknown command `%s`; `hermes help` lists all commands\n", name);
@@ -91,7 +91,8 @@ static int cmd_help(int argc, char **argv)
     char *words[] = {argc > 1 ? argv[1] : NULL, (char *)"--help", NULL};
     if (argc > 1 && !command)
         return refuse(argv[1]);
-    if (command && (command->options || command->run == cmd_serve || command->run == cmd_session))
+    if (command &&
+        (command->options || command->run == cmd_serve || command->run == cmd_session))
         return command->run(2, words);
     print_commands(stdout);
     return 0;

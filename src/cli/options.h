@@ -27,14 +27,16 @@ struct option_table {
     const struct option_row *rows;
     const struct option_row *(*more)(void); /* rows that are made at run time, or NULL */
     bool in_order;   /* everything after the first operand is an operand */
-    bool is_foreign; /* another program reads the options: of the common ones it has --help only */
+    bool is_foreign; /* another program reads the options: of the common ones it has --help only
+                      */
 };
 
 /* All rows, those of --color and --help included. The caller frees the array. */
 struct option_row *options_rows(const struct option_table *table, size_t *ret_count);
 
 /* The row of a long option, without its dashes; NULL when the command has no such option. */
-const struct option_row *options_find(const struct option_row *rows, size_t count, const char *name);
+const struct option_row *options_find(
+    const struct option_row *rows, size_t count, const char *name);
 
 /* Calls take() for each option and then, with OPTION_NONE, for each operand. Ends the program
  * after --help and on errors. */

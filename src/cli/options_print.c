@@ -15,7 +15,8 @@
 /* Columns of the --help text. */
 enum { WIDTH = 79, TEXT_COLUMN = 29 };
 
-/* Of the last change to the form of the pages; a date of the build would differ in every build. */
+/* Of the last change to the form of the pages; a date of the build would differ in every build.
+ */
 #define MAN_DATE "2026-11-16"
 
 /* Breaks lines between words; further lines begin at column `indent`. Newlines of the text
@@ -82,7 +83,8 @@ static void man_text(const char *text)
     }
 }
 
-/* Prints paragraphs. Lines that begin with a space are examples, which keep their line breaks. */
+/* Prints paragraphs. Lines that begin with a space are examples, which keep their line breaks.
+ */
 void options_man_text(const char *text)
 {
     bool is_example = false;
@@ -129,7 +131,8 @@ void options_man_begin(const struct option_table *table)
     (void)fputs(".TH \"", stdout);
     for (const char *p = table->command; *p; p++)
         (void)putchar(*p == ' ' ? '-' : toupper((unsigned char)*p));
-    (void)printf("\" \"1\" \"" MAN_DATE "\" \"hermes %s\" \"Hermes\"\n.SH NAME\n", HERMES_VERSION);
+    (void)printf(
+        "\" \"1\" \"" MAN_DATE "\" \"hermes %s\" \"Hermes\"\n.SH NAME\n", HERMES_VERSION);
     for (const char *p = table->command; *p; p++)
         (void)fputs(*p == ' ' || *p == '-' ? "\\-" : (char[]){*p, '\0'}, stdout);
     (void)fputs(" \\- ", stdout);

@@ -176,7 +176,13 @@ static int fail(const struct run_args *args, const struct run_result *result, st
 
 static void on_started(void *context)
 {
-    progress_end(); /* before the program's own output */
+    progress_end();
+}
+
+/* The first output may come before the word that the program has started. */
+static void on_output(void *context, enum run_stream stream, const char *data, size_t len)
+{
+    progress_end();
 }
 
 static int run_prepared(
@@ -190,6 +196,7 @@ static int run_prepared(
     struct run_watch watch = {.sink_fds = args->json ? NULL : sinks,
         .sink_error = &output_error,
         .started = on_started,
+        .output = on_output,
         .cancel_fd = signal_fd};
     struct run_plan plan; /* not freed, like everything else here */
     int r = run_plan_make(&run->spec, engine_maxima(engine), &plan, err);
@@ -211,7 +218,7 @@ static int run_prepared(
     } else {
         status = run_output(&result, args->out_dir, (int)caught.ssi_signo);
     }
-    return output_end(run_options.command, status);
+    return status;
 }
 
 static int run_here(struct local_run *run, struct err *err)
@@ -253,5 +260,5 @@ int cmd_run(int argc, char **argv)
     struct err err = {0};
     int status = run_here(&run, &err);
     /* Free nothing: the caller waits for our end, and Linux frees memory faster. */
-    _exit(status);
+    _exit(output_end(run_options.command, status));
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/limit_options.h"
@@ -33,11 +34,14 @@ enum {
 };
 
 static const struct option_row rows[] = {
-    {"language", 'l', "LANG", "language or alias (see `hermes runtimes`); default: by the file's name"},
-    {"file", 'f', "FILE[:NAME]", "put another file beside the program, as NAME; may be repeated"},
+    {"language", 'l', "LANG",
+        "language or alias (see `hermes runtimes`); default: by the file's name"},
+    {"file", 'f', "FILE[:NAME]",
+        "put another file beside the program, as NAME; may be repeated"},
     {"entry", OPT_ENTRY, "NAME", "which of the files is run (default: FILE)"},
     {"env", 'e', "KEY=VALUE", "set a variable in the box; may be repeated"},
-    {"compile-arg", OPT_COMPILE_ARG, "ARG", "pass an allowed option to the compiler; may be repeated"},
+    {"compile-arg", OPT_COMPILE_ARG, "ARG",
+        "pass an allowed option to the compiler; may be repeated"},
     {CLI_NO_CACHE(OPT_NO_CACHE)},
     {"ro", OPT_RO, "DIR[:PATH]", "mount a directory read-only, at PATH (default: /mnt/NAME)"},
     {"rw", OPT_RW, "DIR[:PATH]", "mount a directory for writing"},
@@ -46,7 +50,8 @@ static const struct option_row rows[] = {
     {"unix", OPT_UNIX, "PATH", "the same, by the server's unix socket"},
     {"json", OPT_JSON, NULL, "print the whole answer, or the error, as JSON"},
     {"base64", OPT_BASE64, NULL, "with --json: stdout and stderr in base64"},
-    {"collect", OPT_COLLECT, "GLOB", "bring back the files of /box that match; may be repeated"},
+    {"collect", OPT_COLLECT, "GLOB",
+        "bring back the files of /box that match; may be repeated"},
     {"out", OPT_OUT, "DIR", "where collected files are written (default: hermes-out)"},
     {0},
 };
@@ -58,19 +63,21 @@ const struct option_table run_options = {
     .rows = rows,
     .more = limit_options,
     .in_order = true,
-    .before = "Runs FILE (or the program on standard input: -) in a box of its own and exits with "
-              "its status. Options come before FILE; everything after FILE goes to the program.\n\n"
-              "A language may have other default limits (docs/runtimes.md). With --url the program "
-              "runs on a server; if the server needs a key, set HERMES_API_KEY.",
-    .after = "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 "
-             "memory limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 "
-             "when Hermes itself failed; 130 after Ctrl-C.\n\n"
-             "Examples:\n"
-             "  hermes run hello.py\n"
-             "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
-             "  echo 'echo $((6*7))' | hermes run -l bash -\n"
-             "  hermes run --json --collect '*.png' plot.py\n"
-             "  hermes run --url http://127.0.0.1:8000 hello.py",
+    .before =
+        "Runs FILE (or the program on standard input: -) in a box of its own and exits with "
+        "its status. Options come before FILE; everything after FILE goes to the program.\n\n"
+        "A language may have other default limits (docs/runtimes.md). With --url the program "
+        "runs on a server; if the server needs a key, set HERMES_API_KEY.",
+    .after =
+        "Exit status: the program's own; 128+N when signal N killed it; 124 time limit; 137 "
+        "memory limit; 153 output limit; the compiler's when it failed; 2 wrong usage; 125 "
+        "when Hermes itself failed; 130 after Ctrl-C.\n\n"
+        "Examples:\n"
+        "  hermes run hello.py\n"
+        "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
+        "  echo 'echo $((6*7))' | hermes run -l bash -\n"
+        "  hermes run --json --collect '*.png' plot.py\n"
+        "  hermes run --url http://127.0.0.1:8000 hello.py",
 };
 
 unsigned cli_min_level(const char *command, const char *value)
@@ -90,7 +97,8 @@ static void warn_of_late_option(const char *word)
     if (isatty(STDERR_FILENO) && str_has_prefix(name, "--") &&
         options_find(all, count, name + 2))
         (void)fprintf(stderr,
-            "%s: warning: %s stands after FILE and goes to the program; put options before FILE\n",
+            "%s: warning: %s stands after FILE and goes to the program; put options before "
+            "FILE\n",
             run_options.command, name);
 }
 
@@ -183,11 +191,14 @@ void run_options_parse(struct run_args *args, int argc, char **argv)
         options_misuse(
             command, "missing argument FILE (use - to read the program from standard input)");
     if (args->limits.disk_mb && args->limits.memory_mb &&
-        args->limits.disk_mb > args->limits.memory_mb)
-        options_misuse(command,
+        args->limits.disk_mb > args->limits.memory_mb) {
+        struct err err = {0};
+        (void)err_field(&err, "--disk",
             "--disk %" PRIu64 "m is larger than --memory %" PRIu64
             "m, but the files of a box live in its memory; raise --memory",
             args->limits.disk_mb, args->limits.memory_mb);
+        options_refuse(command, &err);
+    }
     if (!args->url && !args->unix_path && url && *url)
         args->url = url;
     if (args->url || args->unix_path)

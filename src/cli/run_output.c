@@ -34,7 +34,8 @@ static int save_file(int dir_fd, const struct run_file *file)
     return fd < 0 ? fd : fs_write_all(fd, file->content, file->size);
 }
 
-/* Writes all files and reports each that could not be collected. Returns the first failure. */
+/* Writes all files and reports each that could not be collected. Returns the first failure to
+ * write one. */
 static int save_files(const struct run_files *files, const char *dir, struct err *first)
 {
     int made = fs_mkdirs(AT_FDCWD, dir, 0755);
@@ -42,8 +43,8 @@ static int save_files(const struct run_files *files, const char *dir, struct err
     int result = 0;
     if (made < 0 || dir_fd < 0) {
         int error = made < 0 ? -made : errno;
-        result = err_set(
-            first, ERR_INVALID, error, "cannot write to %s: %s", dir, strerror(error));
+        result =
+            err_set(first, ERR_INVALID, error, "cannot write to %s: %s", dir, strerror(error));
         output_error_line(COMMAND, first);
         return result;
     }
@@ -56,7 +57,8 @@ static int save_files(const struct run_files *files, const char *dir, struct err
         (void)err_set(&err, ERR_INVALID, -r, "%s not collected: %s", file->name,
             file->error ? file->error : strerror(-r));
         output_error_line(COMMAND, &err);
-        if (result == 0) {
+        /* A file that the program made unreadable is the program's doing. */
+        if (result == 0 && !file->error) {
             result = r;
             *first = err;
         }
@@ -81,7 +83,8 @@ static void tell_compilation(const struct run_result *result)
         (void)err_set(&err, ERR_INVALID, 0,
             "compilation failed (the compiler exited with status %d)", compile->exit_code);
     else if (compile->status == RUN_SIGNALED)
-        (void)err_set(&err, ERR_INVALID, 0, "compilation failed (the compiler was killed by %s)",
+        (void)err_set(&err, ERR_INVALID, 0,
+            "compilation failed (the compiler was killed by %s)",
             run_signal_name(compile->signal));
     else
         (void)err_set(&err, ERR_INVALID, 0, "compilation failed: %s",

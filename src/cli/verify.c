@@ -23,7 +23,8 @@ enum { ANSWER_MAX = 1 << 30, KEY_MAX = 4096 };
 enum { EXIT_FORGED = 1 };
 
 static const struct option_row options[] = {
-    {"key-file", OPT_KEY_FILE, "FILE", "file with the key (default: the variable HERMES_SIGNING_KEY)"},
+    {"key-file", OPT_KEY_FILE, "FILE",
+        "file with the key (default: the variable HERMES_SIGNING_KEY)"},
     {"request", OPT_REQUEST, "FILE", "also check that the answer belongs to this request"},
     {0},
 };
@@ -118,8 +119,8 @@ int cmd_verify(int argc, char **argv)
     cleanup_buf struct buf request = {0};
     options_parse(&verify_options, argc, argv, take_option, &args);
     if (!args.answer)
-        options_misuse(
-            verify_options.command, "missing argument ANSWER (use - to read it from standard input)");
+        options_misuse(verify_options.command,
+            "missing argument ANSWER (use - to read it from standard input)");
     int r = read_key(&args, &key, &err);
     if (r == 0)
         r = input_read(args.answer, ANSWER_MAX, &text, &err);

@@ -43,8 +43,11 @@ static bool answer_only(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h")) {
-            print_text(config_help, "usage: hermes serve [--SETTING VALUE]...\n\n"
-                                    "Serves the HTTP API on 127.0.0.1:8000.\n\n");
+            print_text(config_help,
+                "usage: hermes serve [--SETTING VALUE]...\n\n"
+                "Serves the HTTP API on 127.0.0.1:8000.\n\n"
+                "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; "
+                "125 when Hermes itself failed.\n\n");
             return true;
         }
         if (str_eq(argv[i], "--settings")) {

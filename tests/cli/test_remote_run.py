@@ -63,9 +63,10 @@ def test_address_and_key(make_server, hermes, work):
     done = hermes("run", "--url", url, "hello.py")
     assert done.returncode == 2 and "HERMES_API_KEY" in done.stderr
     assert hermes("run", "--url", url, "hello.py", HERMES_API_KEY="alice").stdout == "hello\n"
-    runs = server.metric("hermes_runs_total")
-    assert hermes("run", "hello.py", HERMES_URL=url, HERMES_API_KEY="alice").stdout == "hello\n"
-    assert server.metric("hermes_runs_total") != runs or runs is None
+    answer = json.loads(hermes("run", "--json", "hello.py", HERMES_URL=url, HERMES_API_KEY="alice").stdout)
+    assert server("GET", "/v1/runs/" + answer["id"], key="alice").status == 200  # it did run there
+    answer = json.loads(hermes("run", "--json", "hello.py", HERMES_API_KEY="alice").stdout)
+    assert server("GET", "/v1/runs/" + answer["id"], key="alice").status == 404  # and this one here
     done = hermes("run", "--url", "http://127.0.0.1:1", "hello.py")
     assert done.returncode == 125 and "is `hermes serve` running there?" in done.stderr
     for option in (["--ro", "."], ["--rw", "."], ["--min-level", "process"], ["--no-cache"]):

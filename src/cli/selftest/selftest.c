@@ -48,7 +48,8 @@ static const struct option_row options[] = {
         "before"},
     {"jobs", 'j', "N", "cases at the same time (1 to 64; default: the number of cores)"},
     {"json", OPT_JSON, NULL, "print all results, or the error, as JSON"},
-    {"cases", OPT_CASES, "DIR", "directory of the cases (default: the installed ones, $HERMES_CASES)"},
+    {"cases", OPT_CASES, "DIR",
+        "directory of the cases (default: the installed ones, $HERMES_CASES)"},
     {0},
 };
 
@@ -57,8 +58,9 @@ const struct option_table selftest_options = {
     .command = "hermes selftest",
     .operands = "[ID...]",
     .rows = options,
-    .before = "Attacks the boxes of this host with the cases that Hermes is tested with. Prints one "
-              "line per case.",
+    .before =
+        "Attacks the boxes of this host with the cases that Hermes is tested with. Prints one "
+        "line per case.",
     .after =
         "Harmless for the host: every case runs in a box and attacks targets that are made for "
         "it.\n\n"
@@ -153,7 +155,9 @@ static int select_items(struct selftest *s, struct err *err)
         if (s->controls && c->has_control)
             s->items[s->count++] = (struct item){.c = c, .control = true};
     }
-    return s->count ? 0 : err_set(err, ERR_INVALID, ENOENT, "no case has that id or group; `hermes selftest --json` lists them all");
+    return s->count ? 0
+                    : err_set(err, ERR_INVALID, ENOENT,
+                          "no case has that id or group; selftest/README.md explains both");
 }
 
 /* Loads only the languages of the chosen cases and of the victim: the spawner builds a root

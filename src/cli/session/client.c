@@ -144,8 +144,7 @@ int client_refused(const char *answer, size_t len, long status, struct err *err)
         if (err_table[i].http_status == status)
             code = (enum err_code)i;
     }
-    int r = err_set(err, code, EIO, "%s%s",
-        message ? message : "the server gave no reason",
+    int r = err_set(err, code, EIO, "%s%s", message ? message : "the server gave no reason",
         status == 401 ? "; set HERMES_API_KEY" : "");
     json_decref(json);
     return r;
@@ -162,7 +161,8 @@ static int perform(
         return err_set(
             err, ERR_INTERNAL, -t->local_error, "cannot write: %s", strerror(-t->local_error));
     if (code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR)
-        return err_set(err, ERR_UNAVAILABLE, EIO, "the connection broke before the answer was complete");
+        return err_set(
+            err, ERR_UNAVAILABLE, EIO, "the connection broke before the answer was complete");
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",
             client->unix_path ? client->unix_path : client->url, curl_easy_strerror(code));
@@ -198,7 +198,8 @@ int client_stream(const struct client *client, const char *path, const json_t *b
     add_header(&t, "Accept", "text/event-stream");
     r = perform(&t, client, &status, err);
     if (r == 0 && !t.has_ended)
-        r = err_set(err, ERR_UNAVAILABLE, EPIPE, "the server closed the connection before the code had ended");
+        r = err_set(err, ERR_UNAVAILABLE, EPIPE,
+            "the server closed the connection before the code had ended");
     return r;
 }
 
@@ -266,7 +267,8 @@ char *client_path(const char *id, const char *below, struct err *err)
     size_t len = strlen(id);
     if (len == 0 || len > 64 ||
         strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != len) {
-        (void)err_field(err, "ID", "`%.64s` is not a session id; `hermes session ls` lists your sessions", id);
+        (void)err_field(err, "ID",
+            "`%.64s` is not a session id; `hermes session ls` lists your sessions", id);
         return NULL;
     }
     return xasprintf("/v1/sessions/%s%s", id, below);

@@ -40,6 +40,6 @@ struct session_command {
 extern const struct session_command session_commands[];
 extern const size_t session_command_count;
 
-/* Converts command-line text to JSON. The server accepts UTF-8 only: ends the program when it is
- * something else. */
+/* Converts command-line text to JSON. The server accepts UTF-8 only: ends the program when it
+ * is something else. */
 json_t *session_text_json(const char *what, const char *text);

@@ -211,7 +211,8 @@ static int command_jobs(const struct args *args, struct err *err)
 {
     const char *job = args->kill_job;
     if (job && strspn(job, "0123456789") != strlen(job))
-        return err_field(err, "--kill", "`%.64s` is not the number of a job; `hermes session jobs ID` lists them", job);
+        return err_field(err, "--kill",
+            "`%.64s` is not the number of a job; `hermes session jobs ID` lists them", job);
     cleanup_free char *below = job ? xasprintf("/jobs/%s", job) : xstrdup("/jobs");
     return call(args, job ? "DELETE" : "GET", client_path(args->words[0], below, err), NULL,
         show_jobs, err);
@@ -220,18 +221,17 @@ static int command_jobs(const struct args *args, struct err *err)
 const struct session_command session_commands[] = {
     {"new", NULL, NULL, 0, 0, command_new, "language name env idle lifetime limits",
         "make a session and print its id"},
-    {"ls", NULL, NULL, 0, 0, command_list, "",
-        "list your sessions"},
+    {"ls", NULL, NULL, 0, 0, command_list, "", "list your sessions"},
     {"exec", NULL, "ID [FILE|-]", 1, 2, command_exec, "code timeout stdin",
         "run code from a file, -e or stdin"},
-    {"repl", NULL, "[ID]", 0, 1, command_repl, "language name env idle lifetime timeout keep limits",
+    {"repl", NULL, "[ID]", 0, 1, command_repl,
+        "language name env idle lifetime timeout keep limits",
         "type code at a prompt; without ID: a new session"},
     {"terminal", NULL, "ID", 1, 1, command_terminal, "",
         "a shell in the box, on this terminal; Ctrl-] leaves"},
     {"interrupt", NULL, "ID", 1, 1, command_interrupt, "",
         "interrupt the code that a session runs"},
-    {"reset", NULL, "ID", 1, 1, command_reset, "",
-        "start a new interpreter; the files stay"},
+    {"reset", NULL, "ID", 1, 1, command_reset, "", "start a new interpreter; the files stay"},
     {"jobs", NULL, "ID", 1, 1, command_jobs, "kill",
         "list the background jobs of a shell session"},
     {"files ls", "ls-files", "ID [DIR]", 1, 2, command_list_files, "recursive",
@@ -252,7 +252,6 @@ const struct session_command session_commands[] = {
         "continue a session from a checkpoint"},
     {"fork", NULL, "ID", 1, 1, command_fork, "count",
         "copy memory and files; prints the ids of the copies"},
-    {"rm", NULL, "ID...", 1, SESSION_WORDS_MAX, command_remove, "",
-        "end sessions"},
+    {"rm", NULL, "ID...", 1, SESSION_WORDS_MAX, command_remove, "", "end sessions"},
 };
 const size_t session_command_count = sizeof(session_commands) / sizeof(session_commands[0]);

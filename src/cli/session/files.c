@@ -45,7 +45,8 @@ int files_put(const struct client *client, const char *id, const char *local, co
     bool is_stdin = str_eq(local, "-");
     struct stat st;
     if (is_stdin && !path)
-        return err_field(err, "PATH", "missing argument PATH: hermes session files put ID - PATH");
+        return err_field(
+            err, "PATH", "missing argument PATH: hermes session files put ID - PATH");
     cleanup_close int opened = is_stdin ? -1 : open(local, O_RDONLY | O_CLOEXEC);
     int fd = is_stdin ? STDIN_FILENO : opened;
     if (fd < 0 || fstat(fd, &st) < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Files of a session from the command line: the commands `hermes session files …`. Local names may be "-" for stdin and stdout. */
+/* Files of a session from the command line: the commands `hermes session files …`. Local names
+ * may be "-" for stdin and stdout. */
 
 #include "cli/session/client.h"
 

@@ -23,8 +23,8 @@ struct interrupter {
     void *context;
 };
 
-/* Blocks the signals and starts the thread. The caller may set `leave` and `keeps_early` before;
- * other members are zero. */
+/* Blocks the signals and starts the thread. The caller may set `leave` and `keeps_early`
+ * before; other members are zero. */
 int interrupt_start(struct interrupter *in, const struct client *client, struct err *err);
 void interrupt_stop(struct interrupter *in);
 

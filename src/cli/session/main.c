@@ -46,7 +46,8 @@ static const struct option_row all_rows[] = {
     {"name", OPT_NAME, "NAME", "a name for the session, shown in `hermes session ls`"},
     {"env", 'E', "KEY=VALUE", "set a variable in the session; may be repeated"},
     {"idle", OPT_IDLE, "TIME", "end the session after this idle time (default: 30m)"},
-    {"lifetime", OPT_LIFETIME, "TIME", "end the session after this time in any case (default: 24h)"},
+    {"lifetime", OPT_LIFETIME, "TIME",
+        "end the session after this time in any case (default: 24h)"},
     {"code", 'e', "CODE", "the code itself, instead of a file"},
     {"timeout", 't', "TIME", "time for one piece of code (default: 30s)"},
     {"stdin", OPT_STDIN, "FILE", "standard input of the code"},
@@ -56,11 +57,12 @@ static const struct option_row all_rows[] = {
     {"recursive", 'r', NULL, "also what lies in directories"},
 };
 
-static const char exit_text[] =
-    "If the server needs a key, set HERMES_API_KEY.\n\n"
-    "Exit status: 0; for `exec` and `terminal` that of the code: 1 after an exception, 124 time "
-    "limit, 137 memory limit or killed, 153 output limit; 2 wrong usage or refused by the server; "
-    "125 when the server cannot be reached or failed.";
+static const char exit_text[] = "If the server needs a key, set HERMES_API_KEY.\n\n"
+                                "Exit status: 0; for `exec` and `terminal` that of the code: 1 "
+                                "after an exception, 124 time "
+                                "limit, 137 memory limit or killed, 153 output limit; 2 wrong "
+                                "usage or refused by the server; "
+                                "125 when the server cannot be reached or failed.";
 
 static void set_number(
     json_t *to, const char *field, uint64_t value, const char *option, const char *arg)
@@ -74,7 +76,8 @@ static uint64_t parse_ms(const char *option, const char *arg)
 {
     uint64_t ms = 0;
     if (str_parse_duration_ms(arg, &ms) < 0)
-        options_wrong(SESSION_COMMAND, option, arg, "not a duration such as 500ms, 30s, 5m or 2h");
+        options_wrong(
+            SESSION_COMMAND, option, arg, "not a duration such as 500ms, 30s, 5m or 2h");
     return ms;
 }
 
@@ -110,7 +113,8 @@ static void take_option(void *to, int key, char *arg)
         args->json = true;
         break;
     case 'l':
-        (void)json_object_set_new(args->session, "language", session_text_json("--language", arg));
+        (void)json_object_set_new(
+            args->session, "language", session_text_json("--language", arg));
         break;
     case OPT_NAME:
         (void)json_object_set_new(args->session, "name", session_text_json("--name", arg));
@@ -197,12 +201,13 @@ static char *list_commands(const char *group)
     (void)buf_append_str(&out, "Live interpreters and shells on a server.\n\n");
     for (size_t i = 0; i < session_command_count; i++) {
         const struct session_command *command = &session_commands[i];
-        cleanup_free char *usage = xasprintf("%s%s%s", command->name, command->operands ? " " : "",
-            command->operands ? command->operands : "");
+        cleanup_free char *usage = xasprintf("%s%s%s", command->name,
+            command->operands ? " " : "", command->operands ? command->operands : "");
         if (str_has_prefix(command->name, group))
             (void)buf_printf(&out, "  %-26s %s\n", usage, command->text);
     }
-    (void)buf_append_str(&out, "\nRun `hermes session COMMAND --help` for the options of a command.");
+    (void)buf_append_str(
+        &out, "\nRun `hermes session COMMAND --help` for the options of a command.");
     return buf_take(&out, NULL);
 }
 
@@ -254,7 +259,8 @@ static int refuse(const struct args *args, struct err *err)
     bool is_group = false;
     for (size_t i = 0; i < session_command_count; i++) {
         is_group = is_group || str_has_prefix(session_commands[i].name, group);
-        nearest_try(&near, strchr(session_commands[i].name, ' ') ? "" : session_commands[i].name);
+        nearest_try(
+            &near, strchr(session_commands[i].name, ' ') ? "" : session_commands[i].name);
     }
     nearest_try(&near, "files");
     nearest_try(&near, "checkpoint");
@@ -266,7 +272,8 @@ static int refuse(const struct args *args, struct err *err)
     }
     if (is_group)
         return err_set(err, ERR_INVALID, EINVAL,
-            "unknown or missing command after `%s`; `hermes session %s --help` lists them", name, name);
+            "unknown or missing command after `%s`; `hermes session %s --help` lists them",
+            name, name);
     if (!name[0])
         return err_set(
             err, ERR_INVALID, EINVAL, "missing command; `hermes session --help` lists them");
@@ -347,7 +354,8 @@ static int complete_command(int argc, char **argv, const struct client *client)
     CLEANUP(complete_done) struct complete c = {0};
     struct option_table table = command ? command_table(command) : main_table("");
     complete_begin(&c, &table, words, count);
-    cleanup_free char *group = xasprintf("%s%s", count > 1 ? words[0] : "", count > 1 ? " " : "");
+    cleanup_free char *group =
+        xasprintf("%s%s", count > 1 ? words[0] : "", count > 1 ? " " : "");
     if (c.value_of && str_eq(c.value_of->name, "language")) {
         complete_offer(&c, "python", "");
         complete_offer(&c, "javascript", "");
@@ -379,8 +387,9 @@ static int print_man(void)
             (void)printf(".TP\n\\fB\\-\\-%s\\fR%s%s\n%s\n", row->name, row->value ? "=" : "",
                 row->value ? row->value : "", row->text);
         if (one.more)
-            (void)printf(".PP\nAlso the limits of \\fBhermes\\-run\\fR(1): \\-\\-time, \\-\\-memory and "
-                         "so on.\n");
+            (void)printf(
+                ".PP\nAlso the limits of \\fBhermes\\-run\\fR(1): \\-\\-time, \\-\\-memory and "
+                "so on.\n");
     }
     (void)printf(".SH NOTES\n");
     options_man_text(exit_text);

@@ -126,8 +126,7 @@ static char *history_path(const char *language)
 }
 
 /* Runs `body`, which contains the code. */
-static int run_body(
-    struct repl *repl, const json_t *body, struct show *show, struct err *err)
+static int run_body(struct repl *repl, const json_t *body, struct show *show, struct err *err)
 {
     interrupt_begin(&repl->interrupter, "POST", repl->interrupt_path);
     int r = client_stream(repl->client, repl->exec_path, body, show_event, show, err);
@@ -290,8 +289,8 @@ int repl_run(const struct client *client, const json_t *session, const json_t *e
 {
     const char *id = json_string_value(json_object_get(session, "id"));
     const char *language = json_string_value(json_object_get(session, "language"));
-    CLEANUP(repl_done) struct repl repl = {
-        .session = session, .exec = exec, .language = language ? language : ""};
+    CLEANUP(repl_done)
+    struct repl repl = {.session = session, .exec = exec, .language = language ? language : ""};
     if (ends_session)
         repl.end_path = client_path(id ? id : "", "", err);
     int r = repl_begin(&repl, client, id ? id : "", err);

@@ -34,9 +34,9 @@ void show_copies(const json_t *answer)
     for (size_t i = 0; i < json_array_size(list); i++)
         show_id(json_array_get(list, i));
     if (!str_eq(text_of(answer, "memory"), "copied"))
-        (void)fprintf(stderr,
-            "hermes session: the copies have the files but fresh interpreters: the memory of this "
-            "language cannot be copied\n");
+        (void)fprintf(stderr, "hermes session: the copies have the files but fresh "
+                              "interpreters: the memory of this "
+                              "language cannot be copied\n");
 }
 
 void show_sessions(const json_t *answer)

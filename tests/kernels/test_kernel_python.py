@@ -385,25 +385,6 @@ def test_interrupts_at_any_moment_with_threads(kernel):
     assert kernel("1+1").text == "2"
 
 
-def test_interrupts_without_pause(kernel):
-    """The next signal comes while the interpreter still describes the last one."""
-    def interrupt_on():
-        while not is_over.is_set():
-            kernel.interrupt()
-    for _ in range(100):
-        is_over = threading.Event()
-        kernel.begin("import time\ndef deep(n): deep(n - 1) if n else time.sleep(0.01)\ndeep(200)")  # takes a while to describe
-        thread = threading.Thread(target=interrupt_on)
-        thread.start()
-        try:
-            kernel.finish()
-        finally:
-            is_over.set()
-            thread.join()
-        kernel.settle()
-    assert kernel("1+1").text == "2"
-
-
 def test_caught_interrupt(kernel):
     kernel.begin("import time\ntry:\n    print('go', flush=True)\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('caught')")
     answer = kernel.finish(answer=interrupt_when(kernel, "go"))

@@ -24,7 +24,8 @@ struct later {
 
 /* Counts the memory of the thread and the record, and `bytes` of the request. state, owner,
  * work and free are filled in; the struct must not move any more. ERR_UNAVAILABLE when memory
- * is short. The caller calls later_free(), also after an error. */
+ * is short. The caller calls later_free(), also after an error. Work of the server itself is
+ * not counted. */
 int later_count(struct later *later, size_t bytes, struct err *err);
 
 /* Starts the thread, which calls later_free() at the end. Takes the caller's reference to

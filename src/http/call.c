@@ -34,11 +34,11 @@ void call_scope(const struct http_request *req, struct run_spec *spec)
     spec->cache_scope = xasprintf("key %s", state_owner_name(req->state, req->owner));
 }
 
-int call_record(struct http_request *req, enum run_mode mode, enum result_encoding encoding,
+int call_record(struct http_request *req, const struct history_entry *entry,
     struct history_run **ret, struct err *err)
 {
-    return history_add(req->state->history, req->run_id, state_owner(req->state, req->owner),
-        mode, encoding, ret, err);
+    return history_add(
+        req->state->history, req->run_id, state_owner(req->state, req->owner), entry, ret, err);
 }
 
 static void on_started(void *record)

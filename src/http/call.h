@@ -15,7 +15,7 @@ void follow_end(struct http_request *req, int fd);
 void call_scope(const struct http_request *req, struct run_spec *spec);
 
 /* Makes the record of the request's run in the history. */
-int call_record(struct http_request *req, enum run_mode mode, enum result_encoding encoding,
+int call_record(struct http_request *req, const struct history_entry *entry,
     struct history_run **ret, struct err *err);
 
 /* Runs the spec on this thread, until the client leaves. `record` may be NULL. Returns 0 with

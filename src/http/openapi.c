@@ -40,6 +40,8 @@ static const struct {
 } numbers[] = {
     {"ARGS_MAX", JOB_MAX_ARGS},
     {"ENV_MAX", JOB_MAX_ENV},
+    {"RUN_PAGE_DEFAULT", RUN_PAGE_DEFAULT},
+    {"RUN_PAGE_MAX", RUN_PAGE_MAX},
     {"FILES_MAX", JOB_MAX_FILES},
     {"GLOBS_MAX", JOB_MAX_GLOBS},
     {"GLOB_MAX", STR_GLOB_MAX},

@@ -15,6 +15,9 @@ const struct route route_table[] = {
         "Run a program. Waits for the result; with `async` answers at once; with `Accept: "
         "text/event-stream` streams.",
         "200 202 400 401 413 415 429 500 501 503 507", NULL},
+    {"GET", "/v1/runs", AUTH_KEY, BODY_NONE, false, handle_run_list,
+        "The caller's runs, the newest first (`limit`, `before`, `status`, `language`).",
+        "200 400 401 503", NULL},
     {"GET", "/v1/runs/{id}", AUTH_KEY, BODY_NONE, false, handle_run_get,
         "State or result of a run.", "200 401 404", NULL},
     {"DELETE", "/v1/runs/{id}", AUTH_KEY, BODY_NONE, false, handle_run_delete,

@@ -66,6 +66,8 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     struct err err = {0};
     history_started(later->record);
     int r = session_exec(exec->session, &exec->spec, &watch, &result, &err);
+    if (result.exited)
+        history_exited(later->record, result.exit_code);
     json_t *error = r < 0 ? error_json(&err) : NULL;
     *ret_answer = exec_result_answer(&result, error);
     json_decref(error);

@@ -147,6 +147,8 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     } else {
         err = (struct err){0};
     }
+    if (result.run.exited)
+        history_exited(later->record, result.run.exit_code);
     *ret_answer = encode_later(run, &result, &err);
     return result.run.status;
 }

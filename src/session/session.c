@@ -325,6 +325,11 @@ const char *session_id(const struct session *s)
     return s->id;
 }
 
+const char *session_language(const struct session *s)
+{
+    return s->spec.runtime->name;
+}
+
 unsigned sessions_count(struct sessions *all)
 {
     unsigned count = 0;

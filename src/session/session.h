@@ -75,6 +75,7 @@ struct session *session_ref(struct session *s);
 void session_unref(struct session *s); /* accepts NULL */
 
 const char *session_id(const struct session *s);
+const char *session_language(const struct session *s);
 json_t *session_json(struct session *s);
 json_t *sessions_json(struct sessions *all, int owner);
 

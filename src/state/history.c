@@ -45,12 +45,12 @@ void history_free(struct history *history)
 }
 
 int history_add(struct history *history, const char *id, struct history_owner owner,
-    enum run_mode kind, enum result_encoding encoding, struct history_run **ret,
-    struct err *err)
+    const struct history_entry *entry, struct history_run **ret, struct err *err)
 {
     struct history_run *run = kept_new(history, id, owner.name);
-    run->kind = kind;
-    run->encoding = encoding;
+    run->kind = entry->mode;
+    run->encoding = entry->encoding;
+    run->language = entry->language ? entry->language : "";
     run->status = RUN_QUEUED;
     int r = stored_promise(history, run, err);
     if (r == 0 && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
@@ -136,6 +136,7 @@ void history_started(struct history_run *run)
     (void)pthread_mutex_lock(&h->lock);
     if (run->status == RUN_QUEUED) {
         run->status = RUN_RUNNING;
+        run->started_at_ms = clock_ms();
         if (run->kind != RUN_SYNC)
             add_event(run, "start", data);
     }
@@ -203,9 +204,28 @@ static void keep_answer(struct history_run *run, struct answer *answer)
         run->share->large = run;
 }
 
+void history_exited(struct history_run *run, int exit_code)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    run->exited = true;
+    run->exit_code = exit_code;
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
+/* Notes when the run ended. */
+static void note_end(struct history_run *run)
+{
+    (void)pthread_mutex_lock(&run->history->lock);
+    run->finished_ms = clock_wall_ms();
+    if (run->started_at_ms)
+        run->wall_ms = (int64_t)(clock_ms() - run->started_at_ms);
+    (void)pthread_mutex_unlock(&run->history->lock);
+}
+
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer)
 {
     struct history *h = run->history;
+    note_end(run);
     stored_put(run, status, answer); /* before any client can ask for it */
     (void)pthread_mutex_lock(&h->lock);
     run->status = status;

@@ -17,6 +17,8 @@
 
 struct history;
 struct history_run;
+struct run_list;
+struct run_query;
 struct run_store;
 
 struct history_options {
@@ -43,11 +45,17 @@ struct history_owner {
 struct history *history_new(const struct history_options *options);
 void history_free(struct history *history); /* no run may be referenced any more */
 
+/* What is known of a run before it begins. */
+struct history_entry {
+    enum run_mode mode;
+    enum result_encoding encoding; /* of its output in events */
+    const char *language;          /* borrowed until the history is freed; NULL for none */
+};
+
 /* Adds a run with this id; the caller owns a reference. Async and streamed runs are written to
  * the store first. */
 int history_add(struct history *history, const char *id, struct history_owner owner,
-    enum run_mode kind, enum result_encoding encoding, struct history_run **ret,
-    struct err *err);
+    const struct history_entry *entry, struct history_run **ret, struct err *err);
 
 /* Finds a run of this owner; the caller owns a reference. ERR_NOT_FOUND when there is none or
  * it has another owner. ERR_UNAVAILABLE when memory for the stored answer is short. */
@@ -66,6 +74,7 @@ void history_output(
     struct history_run *run, enum run_stream stream, const char *data, size_t len);
 /* Another event, `json` on one line. Of a very large one only a note is kept. */
 void history_event(struct history_run *run, const char *name, const char *json);
+void history_exited(struct history_run *run, int exit_code); /* before history_finish() */
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer);
 
 /* Whether no events of the run are kept (RUN_SYNC). */
@@ -85,6 +94,14 @@ void history_cancel_all(struct history *history);
 int history_answer(struct history_run *run, struct answer **ret, struct err *err);
 
 const char *history_id(const struct history_run *run);
+
+/* Runs of one page of a list; one more is asked for to know whether there is a next page. */
+enum { RUN_PAGE_DEFAULT = 20, RUN_PAGE_MAX = 100 };
+
+/* Lists runs from memory and from the store; the caller calls run_list_done(), also after an
+ * error. Fills in query->expired_ms. */
+int history_list(
+    struct history *history, struct run_query *query, struct run_list *list, struct err *err);
 
 /* The position of a reader of events. */
 struct history_cursor {

@@ -9,6 +9,7 @@
 #include "state/events.h"
 #include "state/history.h"
 #include "state/keys.h"
+#include "store/run_store.h"
 
 #include <pthread.h>
 
@@ -40,10 +41,16 @@ struct history_run {
     bool is_listed;
     bool is_over;
     bool from_store;
-    bool is_large;            /* this run is a user of its answer, not a keeper */
-    bool is_stored;           /* the store has the answer, or will have it */
-    bool is_shed;             /* its events and answer were dropped */
-    int64_t created_ms;       /* since 1970 */
+    bool is_large;          /* this run is a user of its answer, not a keeper */
+    bool is_stored;         /* the store has the answer, or will have it */
+    bool is_shed;           /* its events and answer were dropped */
+    const char *language;   /* borrowed; "" for none */
+    int64_t created_ms;     /* since 1970 */
+    int64_t finished_ms;    /* since 1970; 0 until it is over */
+    uint64_t started_at_ms; /* by clock_ms(); 0: not yet */
+    int64_t wall_ms;        /* from its start to its end; -1: it did not start */
+    bool exited;
+    int exit_code;            /* valid when exited */
     uint64_t over_at_ms;      /* by clock_ms() */
     uint64_t unread_since_ms; /* by clock_ms(); when the last reader left */
     unsigned readers;
@@ -102,6 +109,9 @@ void kept_make_event_room(struct history_run *run);
 int stored_promise(struct history *h, const struct history_run *run, struct err *err);
 int stored_find(struct history *h, const char *id, struct history_owner owner,
     struct history_run **ret, struct err *err);
+/* The run as a row without answer, which borrows from the run. Lock held, or by the thread that
+ * executes the run. */
+struct run_row stored_row(const struct history_run *run, enum run_status status);
 void stored_put(struct history_run *run, enum run_status status, struct answer *answer);
 
 /* The answer that replaces one that is too large to keep. */

@@ -228,6 +228,8 @@ struct history_run *kept_new(struct history *h, const char *id, const char *owne
     run->cancel_fd = -1;
     (void)snprintf(run->id, sizeof(run->id), "%s", id);
     (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
+    run->language = "";
+    run->wall_ms = -1;
     run->created_ms = clock_wall_ms();
     run->unread_since_ms = clock_ms();
     pthread_condattr_t attr;

@@ -16,12 +16,22 @@ enum {
     STORED_MAX = 64 << 20
 }; /* bytes of one answer: the store needs as much again to write it */
 
+struct run_row stored_row(const struct history_run *run, enum run_status status)
+{
+    return (struct run_row){.id = (char *)run->id,
+        .owner = (char *)run->owner,
+        .status = (char *)run_status_name(status),
+        .language = (char *)run->language,
+        .created_ms = run->created_ms,
+        .finished_ms = run->finished_ms,
+        .wall_ms = run->wall_ms,
+        .exited = run->exited,
+        .exit_code = run->exit_code};
+}
+
 int stored_promise(struct history *h, const struct history_run *run, struct err *err)
 {
-    struct run_row row = {.id = (char *)run->id,
-        .owner = (char *)run->owner,
-        .status = (char *)"queued",
-        .created_ms = run->created_ms};
+    const struct run_row row = stored_row(run, RUN_QUEUED);
     if (!h->options.store || run->kind == RUN_SYNC)
         return 0;
     return run_store_put(h->options.store, &row, err);
@@ -65,6 +75,7 @@ int stored_find(struct history *h, const char *id, struct history_owner owner,
         struct history_run *run = kept_new(h, id, owner.name);
         run->is_over = run->from_store = true;
         run->status = RUN_INTERNAL_ERROR;
+        run->wall_ms = row.wall_ms;
         run->answer = row.answer ? take_ptr(row.answer) : lost_answer(id);
         *ret = run;
     } else {
@@ -88,12 +99,12 @@ static void store_answer(
     const struct history_run *run, enum run_status status, struct answer *answer)
 {
     struct history *h = run->history;
-    struct run_row row = {.id = xstrdup(run->id),
-        .owner = xstrdup(run->owner),
-        .status = xstrdup(run_status_name(status)),
-        .created_ms = run->created_ms,
-        .finished_ms = clock_wall_ms(),
-        .answer = answer_keep(answer)};
+    struct run_row row = stored_row(run, status);
+    row.id = xstrdup(row.id);
+    row.owner = xstrdup(row.owner);
+    row.status = xstrdup(row.status);
+    row.language = xstrdup(row.language);
+    row.answer = answer_keep(answer);
     run_store_put_later(
         h->options.store, &row, run->kind == RUN_SYNC ? STORE_WITH_OTHERS : STORE_PROMISED);
 }

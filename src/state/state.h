@@ -45,6 +45,9 @@ struct history_owner state_owner(const struct state *state, int owner);
 /* The name of a key, "" for none. */
 const char *state_owner_name(const struct state *state, int owner);
 
+/* Whether a key sees what belongs to all keys. A client without a key does not. */
+bool state_is_operator(const struct state *state, int owner);
+
 /* Sets the error for a refusal by the ledger. Requests that wait, outputs that grow and replies
  * that nobody reads can hold memory for as long as their clients like. Therefore all of them
  * are counted in the ledger before they take any. */

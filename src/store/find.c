@@ -23,6 +23,7 @@ static int find_pending(
         *ret = (struct run_row){.id = xstrdup(id),
             .owner = xstrdup(p->row.owner),
             .status = xstrdup(p->row.status),
+            .wall_ms = p->row.wall_ms,
             .created_ms = p->row.created_ms,
             .finished_ms = p->row.finished_ms,
             .answer = p->row.answer};
@@ -68,6 +69,7 @@ static int find_written(
             .status = xstrdup((const char *)sqlite3_column_text(sql, 1)),
             .created_ms = sqlite3_column_int64(sql, 2),
             .finished_ms = sqlite3_column_int64(sql, 3),
+            .wall_ms = sqlite3_column_int64(sql, 6),
             .answer = answer};
     (void)sqlite3_reset(sql);
     (void)sqlite3_clear_bindings(sql);

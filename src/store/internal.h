@@ -9,7 +9,18 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 
-enum { SQL_PUT, SQL_GET, SQL_EXPIRE, SQL_SHARES, SQL_OLDEST, SQL_LOST, SQL_REMOVE, SQL_COUNT };
+enum {
+    SQL_PUT,
+    SQL_GET,
+    SQL_EXPIRE,
+    SQL_SHARES,
+    SQL_OLDEST,
+    SQL_LOST,
+    SQL_REMOVE,
+    SQL_LIST_OWN,
+    SQL_LIST_ALL,
+    SQL_COUNT
+};
 
 struct pending {
     struct pending *next;

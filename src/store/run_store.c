@@ -35,11 +35,32 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS runs_finished ON runs (finished_ms);"
     "CREATE INDEX IF NOT EXISTS runs_owner ON runs (owner, finished_ms, size);";
 
+/* What each version of the file adds to the one before; `user_version` of a file says how many
+ * of these it has. A new file gets all of them, too. The index holds all that a list shows, so
+ * that a list reads no answers, however many rows its filter skips. */
+static const char *const migrations[] = {
+    "ALTER TABLE runs ADD COLUMN language TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE runs ADD COLUMN exit_code INTEGER;"
+    "ALTER TABLE runs ADD COLUMN wall_ms INTEGER;"
+    "CREATE INDEX runs_listed ON runs (owner, created_ms, id, status, language, finished_ms,"
+    " exit_code, wall_ms);",
+};
+
+/* The rows of sessions (session/remembered.c) are not runs. The plus signs keep SQLite from an
+ * index that has not all columns. */
+#define LIST(whose)                                                                            \
+    "SELECT id, owner, status, language, created_ms, finished_ms, exit_code, wall_ms"          \
+    " FROM runs WHERE " whose " AND (created_ms, id) < (?2, ?3) AND +finished_ms >= ?4"        \
+    " AND +finished_ms > 0 AND status=ifnull(?5, status) AND language=ifnull(?6, language)"    \
+    " AND id NOT GLOB 'ses_*' ORDER BY created_ms DESC, id DESC LIMIT ?7"
+
 static const char *const statements[SQL_COUNT] = {
-    [SQL_PUT] = "INSERT INTO runs VALUES (?1,?2,?3,?4,?5,?6,?7) ON CONFLICT (id) DO UPDATE SET"
-                " status=?3, finished_ms=?5, answer=?6, size=?7",
-    [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid"
-                " FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
+    [SQL_PUT] = "INSERT INTO runs (id, owner, status, created_ms, finished_ms, answer, size,"
+                " language, exit_code, wall_ms) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"
+                " ON CONFLICT (id) DO UPDATE SET status=?3, finished_ms=?5, answer=?6, size=?7,"
+                " exit_code=?9, wall_ms=?10",
+    [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid,"
+                " ifnull(wall_ms, 0) FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
     [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
     [SQL_SHARES] = "SELECT owner, SUM(size + " ROW_COST ") AS share FROM runs"
                    " WHERE finished_ms > 0 GROUP BY owner ORDER BY share DESC",
@@ -49,6 +70,8 @@ static const char *const statements[SQL_COUNT] = {
                    " finished_ms > 0) WHERE older < ?2) RETURNING size + " ROW_COST,
     [SQL_LOST] = "UPDATE runs SET status='internal_error', finished_ms=?1 WHERE finished_ms=0",
     [SQL_REMOVE] = "DELETE FROM runs WHERE id=?1",
+    [SQL_LIST_OWN] = LIST("owner=?1"), /* reads the index in its order */
+    [SQL_LIST_ALL] = LIST("?1 IS NULL"),
 };
 
 void run_row_done(struct run_row *row)
@@ -56,6 +79,7 @@ void run_row_done(struct run_row *row)
     free(row->id);
     free(row->owner);
     free(row->status);
+    free(row->language);
     answer_drop(row->answer);
     *row = (struct run_row){0};
 }
@@ -94,6 +118,11 @@ static int put_row(struct run_store *s, const struct run_row *row)
     else
         (void)sqlite3_bind_null(sql, 6);
     (void)sqlite3_bind_int64(sql, 7, (sqlite3_int64)row_bytes(row));
+    (void)sqlite3_bind_text(sql, 8, row->language ? row->language : "", -1, SQLITE_STATIC);
+    if (row->exited)
+        (void)sqlite3_bind_int(sql, 9, row->exit_code);
+    if (row->wall_ms >= 0)
+        (void)sqlite3_bind_int64(sql, 10, row->wall_ms);
     int r = sqlite3_step(sql);
     (void)sqlite3_reset(sql);
     (void)sqlite3_clear_bindings(sql);
@@ -216,9 +245,36 @@ static void *write_all(void *arg)
     return NULL;
 }
 
+static int read_version(struct run_store *s, size_t *ret)
+{
+    sqlite3_stmt *sql = NULL;
+    int r = sqlite3_prepare_v2(s->db, "PRAGMA user_version", -1, &sql, NULL);
+    if (r == SQLITE_OK && (r = sqlite3_step(sql)) == SQLITE_ROW) {
+        *ret = (size_t)sqlite3_column_int(sql, 0);
+        r = SQLITE_OK;
+    }
+    (void)sqlite3_finalize(sql);
+    return r;
+}
+
+/* Each step is one transaction. Closing the database takes a step back that did not end. */
+static int migrate(struct run_store *s)
+{
+    size_t version = 0;
+    int r = read_version(s, &version);
+    for (; r == SQLITE_OK && version < sizeof(migrations) / sizeof(migrations[0]); version++) {
+        cleanup_free char *step = xasprintf(
+            "BEGIN; %s PRAGMA user_version=%zu; COMMIT", migrations[version], version + 1);
+        r = sqlite3_exec(s->db, step, NULL, NULL, NULL);
+    }
+    return r;
+}
+
 static int prepare_all(struct run_store *s)
 {
     int r = sqlite3_exec(s->db, schema, NULL, NULL, NULL);
+    if (r == SQLITE_OK)
+        r = migrate(s);
     for (size_t i = 0; r == SQLITE_OK && i < SQL_COUNT; i++)
         r = sqlite3_prepare_v3(
             s->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT, &s->sql[i], NULL);

@@ -8,15 +8,20 @@
 #include "base/answer.h"
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct run_row {
     char *id;
-    char *owner;           /* name of the key, "" for none */
-    char *status;          /* "queued" until the run ends */
-    int64_t created_ms;    /* since 1970 */
-    int64_t finished_ms;   /* 0 until the run ends */
+    char *owner;         /* name of the key, "" for none */
+    char *status;        /* "queued" until the run ends */
+    char *language;      /* "" when a server without this column wrote the row */
+    int64_t created_ms;  /* since 1970 */
+    int64_t finished_ms; /* 0 until the run ends */
+    int64_t wall_ms;     /* from the start of the run to its end; -1: it did not start */
+    bool exited;
+    int exit_code;         /* valid when exited */
     struct answer *answer; /* JSON; NULL when the run was lost */
 };
 void run_row_done(struct run_row *row); /* for a row that is a keeper of its answer */
@@ -57,6 +62,35 @@ struct run_asker {
 int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
     struct run_row *ret);
 void run_row_release(struct run_row *row); /* of one that run_store_get() made */
+
+/* Which runs a list has: the newest ones that were created before a position. */
+struct run_query {
+    const char *owner;     /* NULL: anybody */
+    const char *status;    /* NULL: any */
+    const char *language;  /* NULL: any */
+    int64_t before_ms;     /* the position: created_ms and id of a row; INT64_MAX and "" for */
+    const char *before_id; /* the beginning */
+    int64_t expired_ms;    /* rows that finished before this time are not listed; those that did
+                              not finish are */
+    size_t limit;          /* at most RUN_LIST_MAX */
+};
+enum { RUN_LIST_MAX = 101 }; /* a page of RUN_PAGE_MAX, and one more */
+
+/* Rows without answers, the newest first. */
+struct run_list {
+    struct run_row rows[RUN_LIST_MAX];
+    size_t count;
+};
+void run_list_done(struct run_list *list);
+
+/* Puts a copy of the row in its place, if the query asks for it and it is among the newest. Of
+ * two rows with the same id the first one stays. */
+void run_list_offer(
+    struct run_list *list, const struct run_query *query, const struct run_row *row);
+
+/* Offers every finished row. Answers are not read. */
+int run_store_list(struct run_store *store, const struct run_query *query,
+    struct run_list *list, struct err *err);
 
 /* Removes a row, also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);

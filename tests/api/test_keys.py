@@ -27,7 +27,7 @@ def keyed():
     return_dir(path)
 
 
-PRIVATE = [("POST", "/v1/runs"), ("GET", "/v1/runs/x"), ("DELETE", "/v1/runs/x"),
+PRIVATE = [("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/runs/x"), ("DELETE", "/v1/runs/x"),
            ("GET", "/v1/runs/x/events"), ("GET", "/v1/runtimes"), ("GET", "/v1/report")]
 PUBLIC = ["/", "/health", "/version", "/openapi.json", "/metrics"]
 

@@ -124,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         history_new(&(struct history_options){.ttl_ms = 1000, .memory_bytes = 64 << 20});
     enum result_encoding encoding = size % 2 ? ENCODE_BASE64 : ENCODE_UTF8;
     struct history_owner nobody = {.name = "", .index = -1};
-    check(history_add(history, "run_1", nobody, RUN_STREAMED, encoding, &run, &err) == 0);
+    const struct history_entry entry = {.mode = RUN_STREAMED, .encoding = encoding};
+    check(history_add(history, "run_1", nobody, &entry, &run, &err) == 0);
     produce(run, end + 1, size - (size_t)(end + 1 - data));
     struct answer *answer = answer_of_text("{}");
     history_finish(run, RUN_OK, answer);

@@ -61,8 +61,9 @@ static void a_run_belongs_to_its_owner(void **state)
     struct history_run *run, *found;
     struct err err = {0};
 
-    assert_int_equal(
-        history_add(h, "run_1", owner("a"), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_1", owner("a"),
+                         &(struct history_entry){.mode = RUN_ASYNC}, &run, &err),
+        0);
     assert_null(find(h, "run_1", "b"));
     assert_null(find(h, "run_2", "a"));
     found = find(h, "run_1", "a");
@@ -89,8 +90,9 @@ static void events_resume_where_a_reader_left(void **state)
     struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(
-        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_1", owner(""),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     assert_int_equal(history_read(run, &after, 10, &out), -ETIMEDOUT);
     history_started(run);
     history_output(run, STREAM_STDOUT, "h\xc3", 2); /* half a code point waits for the rest */
@@ -123,8 +125,9 @@ static void the_start_comes_before_any_output(void **state)
     struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(
-        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_1", owner(""),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     history_output(run, STREAM_STDOUT, "x", 1);
     history_started(run);
     assert_int_equal(history_read(run, &after, 10, &out), 1);
@@ -147,15 +150,18 @@ static void a_slow_reader_holds_nothing(void **state)
     struct history_cursor after = {0};
 
     buf_init(&out, 1 << 20);
-    assert_int_equal(
-        history_add(h, "run_0", owner(""), RUN_STREAMED, ENCODE_UTF8, &slow, &err), 0);
+    assert_int_equal(history_add(h, "run_0", owner(""),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &slow, &err),
+        0);
     history_read_begin(slow);
     history_output(slow, STREAM_STDOUT, "x", 1);
     finish(slow, "{}");
     for (int i = 1; i < 100; i++) {
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""),
+                             &(struct history_entry){.mode = RUN_ASYNC}, &run, &err),
+            0);
         finish(run, "{}");
         history_unref(run);
     }
@@ -181,8 +187,9 @@ static void the_latest_answer_is_there_to_be_read(void **state)
     memset(large, ' ', sizeof(large) - 1);
     large[sizeof(large) - 1] = '\0';
     buf_init(&out, 1 << 20);
-    assert_int_equal(
-        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_1", owner(""),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     history_read_begin(run);
     finish(run, large);
     assert_int_equal(history_read(run, &after, 10, &out), 0);
@@ -204,7 +211,9 @@ static void memory_is_bounded(void **state)
         struct history_run *run;
         char id[32];
         (void)snprintf(id, sizeof(id), "run_%d", i);
-        assert_int_equal(history_add(h, id, owner(""), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+        assert_int_equal(history_add(h, id, owner(""),
+                             &(struct history_entry){.mode = RUN_ASYNC}, &run, &err),
+            0);
         for (int k = 0; k < 10; k++)
             history_output(run, STREAM_STDERR, "0123456789", 10);
         finish(run, "{\"something\": \"rather long, so that it counts\"}");
@@ -223,7 +232,9 @@ static void add_result(struct history *h, const char *id, const char *name, size
     struct err err = {0};
     char *text = xcalloc(size + 1, 1);
     memset(text, 'x', size);
-    assert_int_equal(history_add(h, id, owner(name), RUN_ASYNC, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(
+        history_add(h, id, owner(name), &(struct history_entry){.mode = RUN_ASYNC}, &run, &err),
+        0);
     finish(run, text);
     history_unref(run);
     free(text);
@@ -295,8 +306,8 @@ static void a_large_answer_stays_counted(void **state)
     size_t count;
     for (int i = 0; i < 2; i++) {
         struct answer *answer = answer_new(l, 0, 5000);
-        assert_int_equal(history_add(h, i ? "run_1" : "run_0", owner("a"), RUN_STREAMED,
-                             ENCODE_UTF8, &runs[i], &err),
+        assert_int_equal(history_add(h, i ? "run_1" : "run_0", owner("a"),
+                             &(struct history_entry){.mode = RUN_STREAMED}, &runs[i], &err),
             0);
         history_read_begin(runs[i]);
         memset(answer->text, ' ', answer->len);
@@ -330,8 +341,9 @@ static void events_of_running_ones_are_bounded_too(void **state)
     memset(large, '1', LARGE - 1);
     for (int i = 0; i < 8; i++) {
         cleanup_free char *id = xasprintf("run_%d", i);
-        assert_int_equal(
-            history_add(h, id, owner("a"), RUN_STREAMED, ENCODE_UTF8, &runs[i], &err), 0);
+        assert_int_equal(history_add(h, id, owner("a"),
+                             &(struct history_entry){.mode = RUN_STREAMED}, &runs[i], &err),
+            0);
         history_event(runs[i], "display", large);
         history_output(runs[i], STREAM_STDOUT, "x", 1);
         history_get_size(h, &count, &bytes);
@@ -405,8 +417,9 @@ static void events_push_out_nobody_who_has_less(void **state)
     uint64_t bytes;
     size_t count;
     assert_int_equal(add_results(h, "b", MANY, 20000), MANY);
-    assert_int_equal(
-        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_live", owner("a"),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     for (int i = 0; i < 6; i++)
         show(run, 300000);
     history_get_size(h, &count, &bytes);
@@ -436,8 +449,9 @@ static void live_events_of_one_owner_leave_results_of_others(void **state)
     for (int i = 0; i < LIVE; i++) {
         char id[16];
         (void)snprintf(id, sizeof(id), "run_live%d", i);
-        assert_int_equal(
-            history_add(h, id, owner("a"), RUN_STREAMED, ENCODE_UTF8, &runs[i], &err), 0);
+        assert_int_equal(history_add(h, id, owner("a"),
+                             &(struct history_entry){.mode = RUN_STREAMED}, &runs[i], &err),
+            0);
         for (int k = 0; k < 10; k++)
             show(runs[i], 30000);
     }
@@ -466,8 +480,9 @@ static void old_results_go_before_new_events(void **state)
     struct history_run *run;
     struct err err = {0};
     assert_int_equal(add_results(h, "a", MANY, 90000), MANY);
-    assert_int_equal(
-        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_live", owner("a"),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     for (int i = 0; i < 5; i++)
         show(run, 100000);
     assert_int_equal(count_in_events(run, "event: display"), 5);
@@ -485,8 +500,9 @@ static void of_a_very_large_event_a_note_is_kept(void **state)
     struct err err = {0};
     uint64_t bytes;
     size_t count;
-    assert_int_equal(
-        history_add(h, "run_live", owner("a"), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_live", owner("a"),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     show(run, 2 << 20); /* the control: as large as may be */
     assert_int_equal(count_in_events(run, "too_large"), 0);
     show(run, (2 << 20) + 1);
@@ -536,8 +552,9 @@ static void a_streamed_run_without_readers_is_cancelled(void **state)
     struct err err = {0};
     uint64_t count = 0;
 
-    assert_int_equal(
-        history_add(h, "run_1", owner(""), RUN_STREAMED, ENCODE_UTF8, &run, &err), 0);
+    assert_int_equal(history_add(h, "run_1", owner(""),
+                         &(struct history_entry){.mode = RUN_STREAMED}, &run, &err),
+        0);
     history_read_begin(run);
     (void)usleep(5000);
     history_tick(h);
@@ -561,10 +578,12 @@ static void sqlite_outlives_the_server_and_reports_lost_runs(void **state)
 
     assert_int_equal(run_store_open(&store, path, &err), 0);
     struct history *h = make(store, 1 << 20);
-    assert_int_equal(
-        history_add(h, "run_d", owner("a"), RUN_SYNC, ENCODE_UTF8, &done, &err), 0);
-    assert_int_equal(
-        history_add(h, "run_l", owner("a"), RUN_ASYNC, ENCODE_UTF8, &lost, &err), 0);
+    assert_int_equal(history_add(h, "run_d", owner("a"),
+                         &(struct history_entry){.mode = RUN_SYNC}, &done, &err),
+        0);
+    assert_int_equal(history_add(h, "run_l", owner("a"),
+                         &(struct history_entry){.mode = RUN_ASYNC}, &lost, &err),
+        0);
     finish(done, "{\"id\":\"run_d\"}");
     history_unref(done);
     history_unref(lost);
@@ -719,7 +738,8 @@ static void fill(const char *path, const char *name, int rows, int size)
     sqlite3 *db;
     cleanup_free char *sql = xasprintf(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT "
-        "INTO runs SELECT '%s' || i, '%s', 'ok', 1, i, zeroblob(%d), %d FROM n",
+        "INTO runs (id, owner, status, created_ms, finished_ms, answer, size) "
+        "SELECT '%s' || i, '%s', 'ok', 1, i, zeroblob(%d), %d FROM n",
         rows, name, name, size, size);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
@@ -860,6 +880,168 @@ static void a_broken_database_is_moved_aside(void **state)
     run_store_close(store);
 }
 
+/* A row of a list, as text. */
+static void add_to_text(struct buf *to, const struct run_row *row)
+{
+    (void)buf_printf(to, "%s %s %s %s %d %d\n", row->id, row->owner, row->status, row->language,
+        row->exited ? row->exit_code : -1, row->finished_ms != 0);
+}
+
+static char *list_runs(struct history *h, struct run_query query)
+{
+    struct run_list list = {0};
+    struct err err = {0};
+    struct buf text;
+    buf_init(&text, 1 << 20);
+    assert_int_equal(history_list(h, &query, &list, &err), 0);
+    assert_true(list.count <= query.limit);
+    for (size_t i = 0; i < list.count; i++)
+        add_to_text(&text, &list.rows[i]);
+    run_list_done(&list);
+    char *copy = xstrdup(text.data ? text.data : "");
+    buf_done(&text);
+    return copy;
+}
+
+static void assert_list(struct history *h, struct run_query query, const char *expected)
+{
+    query.before_ms = query.before_ms ? query.before_ms : INT64_MAX;
+    query.before_id = query.before_id ? query.before_id : "";
+    query.limit = query.limit ? query.limit : RUN_LIST_MAX;
+    cleanup_free char *text = list_runs(h, query);
+    assert_string_equal(text, expected);
+}
+
+static void add_run(struct history *h, const char *id, const char *name, const char *language,
+    struct history_run **ret)
+{
+    struct err err = {0};
+    const struct history_entry entry = {.mode = RUN_ASYNC, .language = language};
+    assert_int_equal(history_add(h, id, owner(name), &entry, ret, &err), 0);
+    (void)usleep(2000); /* runs of one millisecond are ordered by id */
+}
+
+static void a_list_has_runs_of_memory_and_store(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct history_run *old, *lost, *other, *live;
+    struct err err = {0};
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    struct history *h = make(store, 1 << 20);
+    add_run(h, "run_z", "a", "python", &old);
+    add_run(h, "run_y", "a", "bash", &lost);
+    history_exited(old, 3);
+    finish(old, "{}");
+    assert_list(h, (struct run_query){.owner = "a"},
+        "run_y a queued bash -1 0\nrun_z a ok python 3 1\n");
+    history_unref(old);
+    history_unref(lost);
+    history_free(h);
+    run_store_close(store);
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    h = make(store, 1 << 20);
+    struct answer *answer = answer_of_text("{}");
+    struct run_row session = {.id = xstrdup("ses_1"),
+        .owner = xstrdup("a"),
+        .status = xstrdup("session"),
+        .created_ms = INT64_MAX - 1,
+        .finished_ms = INT64_MAX - 1,
+        .answer = answer_keep(answer)};
+    answer_release(answer);
+    assert_int_equal(run_store_put(store, &session, &err), 0);
+    run_row_done(&session);
+    add_run(h, "run_x", "b", "bash", &other);
+    add_run(h, "run_w", "a", "bash", &live);
+    history_started(live);
+    assert_list(h, (struct run_query){.owner = "a"},
+        "run_w a running bash -1 0\nrun_y a internal_error bash -1 1\n"
+        "run_z a ok python 3 1\n");
+    assert_list(h, (struct run_query){.owner = "b"}, "run_x b queued bash -1 0\n");
+    assert_list(h, (struct run_query){.owner = "c"}, "");
+    assert_list(h, (struct run_query){.limit = 2},
+        "run_w a running bash -1 0\nrun_x b queued bash -1 0\n");
+    assert_list(h, (struct run_query){.owner = "a", .status = "ok"}, "run_z a ok python 3 1\n");
+    assert_list(h, (struct run_query){.owner = "a", .language = "bash", .status = "running"},
+        "run_w a running bash -1 0\n");
+    finish(live, "{}"); /* now memory has it, and the store or its writer */
+    assert_list(h, (struct run_query){.owner = "a", .language = "bash"},
+        "run_w a ok bash -1 1\nrun_y a internal_error bash -1 1\n");
+    finish(other, "{}");
+    history_unref(live);
+    history_unref(other);
+    history_free(h);
+    run_store_close(store);
+}
+
+/* Pages neither repeat nor leave out a run, also where many have one time. */
+static void pages_follow_each_other(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    enum { ROWS = 57, PAGE = 10 };
+    bool seen[ROWS] = {false};
+    size_t count = 0;
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    for (int i = 0; i < ROWS; i++) {
+        cleanup_free char *id = xasprintf("run_%02d", i);
+        put(store, id, i % 2 ? "a" : "b", 1, INT32_MAX); /* all created at 1 */
+    }
+    struct run_query query = {.before_ms = INT64_MAX, .before_id = "", .limit = PAGE};
+    char last[16] = "";
+    for (size_t got = PAGE; got == PAGE; count += got) {
+        struct run_list list = {0};
+        query.before_id = last;
+        assert_int_equal(run_store_list(store, &query, &list, &err), 0);
+        for (size_t i = 0; i < list.count; i++) {
+            int number = atoi(list.rows[i].id + 4);
+            assert_false(seen[number]);
+            seen[number] = true;
+            (void)snprintf(last, sizeof(last), "%s", list.rows[i].id);
+            query.before_ms = list.rows[i].created_ms;
+        }
+        got = list.count;
+        run_list_done(&list);
+    }
+    assert_int_equal(count, ROWS);
+    run_store_close(store);
+}
+
+/* The file of a server that knew no languages of runs is brought up to date and keeps its rows.
+ */
+static void an_old_file_is_migrated(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    struct run_store *store;
+    struct err err = {0};
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db,
+            "CREATE TABLE runs (id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
+            " status TEXT NOT NULL, created_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL,"
+            " answer BLOB, size INTEGER NOT NULL) STRICT;"
+            "INSERT INTO runs VALUES ('run_1', 'a', 'ok', 1, 9000000000000, x'7b7d', 2)",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    for (int i = 0; i < 2; i++) { /* the second time there is nothing to do */
+        assert_int_equal(run_store_open(&store, path, &err), 0);
+        struct history *h = make(store, 1 << 20);
+        assert_list(h, (struct run_query){.owner = "a"}, "run_1 a ok  -1 1\n");
+        history_free(h);
+        run_store_close(store);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -887,6 +1069,9 @@ int main(void)
         cmocka_unit_test(what_is_read_from_the_store_is_counted),
         cmocka_unit_test(nothing_is_read_for_another_owner),
         cmocka_unit_test(a_broken_database_is_moved_aside),
+        cmocka_unit_test(a_list_has_runs_of_memory_and_store),
+        cmocka_unit_test(pages_follow_each_other),
+        cmocka_unit_test(an_old_file_is_migrated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,12 +82,18 @@ static void reply_accepted(
     reply_json(reply, 202, text, strlen(text));
 }
 
-int events_later(struct http_request *req, bool stream, enum result_encoding encoding,
-    const char *path, events_start *start, void *context, struct http_reply *reply,
-    struct err *err)
+enum run_mode events_mode(const struct http_request *req, bool is_async)
+{
+    if (is_async)
+        return RUN_ASYNC;
+    return http_accepts(req, "text/event-stream") ? RUN_STREAMED : RUN_SYNC;
+}
+
+int events_later(struct http_request *req, const struct history_entry *entry, const char *path,
+    events_start *start, void *context, struct http_reply *reply, struct err *err)
 {
     struct history_run *record;
-    int r = call_record(req, stream ? RUN_STREAMED : RUN_ASYNC, encoding, &record, err);
+    int r = call_record(req, entry, &record, err);
     if (r < 0)
         return r;
     struct history_run *mine = history_ref(record);
@@ -95,7 +101,7 @@ int events_later(struct http_request *req, bool stream, enum result_encoding enc
     if (r < 0) {
         history_forget(record);
         history_unref(record);
-    } else if (stream) {
+    } else if (entry->mode == RUN_STREAMED) {
         events_reply(req, history_ref(mine), 0, reply);
     } else {
         reply_accepted(req, path, reply);

@@ -88,8 +88,9 @@ static int exec_stream(struct http_request *req, struct session *s, struct exec_
     follow_end(req, cancel_fd);
     if (r < 0)
         return refuse_lost(s, reply, r, err);
+    const struct history_entry entry = {.mode = RUN_STREAMED, .language = session_language(s)};
     id_make("exe_", req->run_id);
-    r = events_later(req, true, ENCODE_UTF8, "", start_exec, &start, reply, err);
+    r = events_later(req, &entry, "", start_exec, &start, reply, err);
     if (r < 0)
         session_abandon(s);
     return r;

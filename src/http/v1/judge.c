@@ -14,13 +14,13 @@
 
 /* Judges on this thread and replies with the result. */
 static int judge_now(struct http_request *req, struct service_judgement *judgement,
-    struct http_reply *reply, struct err *err)
+    const struct history_entry *entry, struct http_reply *reply, struct err *err)
 {
     struct state *s = req->state;
     struct history_run *record;
     enum run_status status = RUN_INTERNAL_ERROR;
     struct answer *answer = NULL;
-    int r = call_record(req, RUN_SYNC, judgement->judge.encoding, &record, err);
+    int r = call_record(req, entry, &record, err);
     if (r < 0)
         return r;
     http_follow(req, history_cancel_fd(record));
@@ -67,15 +67,16 @@ int handle_judge_create(struct http_request *req, struct http_reply *reply, stru
     buf_done(&req->body);
     if (r == 0) {
         struct judge_spec *spec = &judgement.judge.spec;
-        bool is_async = judgement.judge.is_async;
-        bool stream = http_accepts(req, "text/event-stream") && !is_async;
+        const struct history_entry entry = {.mode = events_mode(req, judgement.judge.is_async),
+            .encoding = judgement.judge.encoding,
+            .language = spec->solution.runtime->name};
         id_make("jdg_", req->run_id);
         set_scope(req, &spec->solution);
         set_scope(req, &spec->checker);
         set_scope(req, &spec->interactor);
-        r = is_async || stream ? events_later(req, stream, judgement.judge.encoding,
-                                     "/v1/judge/", start_judgement, &judgement, reply, err)
-                               : judge_now(req, &judgement, reply, err);
+        r = entry.mode == RUN_SYNC ? judge_now(req, &judgement, &entry, reply, err)
+                                   : events_later(req, &entry, "/v1/judge/", start_judgement,
+                                         &judgement, reply, err);
     }
     json_judge_done(&judgement.judge);
     return r;

@@ -33,14 +33,14 @@ int find_run(const struct http_request *req, struct history_run **ret, struct er
 }
 
 /* Runs on this thread and replies with the result. */
-static int run_now(
-    struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
+static int run_now(struct http_request *req, struct json_run *run,
+    const struct history_entry *entry, struct http_reply *reply, struct err *err)
 {
     struct state *s = req->state;
     struct history_run *record;
     struct run_result result;
     struct answer *answer = NULL;
-    int r = call_record(req, RUN_SYNC, run->encoding, &record, err);
+    int r = call_record(req, entry, &record, err);
     if (r < 0)
         return r;
     r = call_run(req, &run->spec, record, &result, err);
@@ -50,6 +50,8 @@ static int run_now(
         answer =
             result_answer(&result, run->encoding, failed ? err : NULL, s->ledger, req->owner);
         r = answer ? 0 : state_full(err);
+        if (result.run.exited)
+            history_exited(record, result.run.exit_code);
         run_result_done(&result);
         if (answer) {
             history_finish(record, result.run.status, answer);
@@ -83,11 +85,13 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
     json_decref(body);
     buf_done(&req->body);
     if (r == 0) {
-        bool stream = http_accepts(req, "text/event-stream") && !run.is_async;
+        const struct history_entry entry = {.mode = events_mode(req, run.is_async),
+            .encoding = run.encoding,
+            .language = run.spec.runtime->name};
         id_make("run_", req->run_id);
-        r = run.is_async || stream ? events_later(req, stream, run.encoding, "/v1/runs/",
-                                         start_run, &run, reply, err)
-                                   : run_now(req, &run, reply, err);
+        r = entry.mode == RUN_SYNC
+                ? run_now(req, &run, &entry, reply, err)
+                : events_later(req, &entry, "/v1/runs/", start_run, &run, reply, err);
     }
     json_run_done(&run);
     return r;

@@ -130,6 +130,8 @@ static void make_signature(const json_t *answer, const char *key, char ret[JUDGE
     struct hmac_sha256_ctx ctx;
     uint8_t digest[SHA256_DIGEST_SIZE];
     (void)json_object_del(json_object_get(copy, "signature"), "value");
+    (void)json_object_del(
+        copy, "t"); /* the time of the event `end`, if the answer came by one */
     /* Converts to text and back, because a newly made number has more digits than one that was
      * read. */
     char *text = json_dumps(copy, JSON_COMPACT | RESULT_JSON_FLAGS);

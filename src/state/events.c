@@ -43,14 +43,27 @@ void run_events_drop(struct run_events *events)
         drop_first(events);
 }
 
-void run_events_add(struct run_events *events, const char *name, const char *data)
+size_t run_events_time(const char *json, size_t len, uint64_t t_ms, char tail[EVENT_TAIL_MAX])
 {
-    char head[64];
+    tail[0] = '\0';
+    if (len < 2 || json[0] != '{' || json[len - 1] != '}')
+        return len;
+    (void)snprintf(
+        tail, EVENT_TAIL_MAX, "%s\"t\": %llu}", len == 2 ? "" : ", ", (unsigned long long)t_ms);
+    return len - 1;
+}
+
+void run_events_add(
+    struct run_events *events, const char *name, const char *data, uint64_t t_ms)
+{
+    char head[64], tail[EVENT_TAIL_MAX + 2];
     uint64_t id = ++events->last_id;
     int head_len = snprintf(
         head, sizeof(head), "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
-    size_t data_len = strlen(data);
-    size_t len = (size_t)head_len + data_len + 2;
+    size_t data_len = run_events_time(data, strlen(data), t_ms, tail);
+    size_t tail_len = strlen(tail);
+    memcpy(tail + tail_len, "\n\n", 3);
+    size_t len = (size_t)head_len + data_len + tail_len + 2;
     struct event *e = malloc(sizeof(*e) + len + 1);
     if (!e) {
         events->dropped_id = id;
@@ -61,7 +74,7 @@ void run_events_add(struct run_events *events, const char *name, const char *dat
     e->len = len;
     memcpy(e->text, head, (size_t)head_len);
     memcpy(e->text + head_len, data, data_len);
-    memcpy(e->text + head_len + data_len, "\n\n", 3);
+    memcpy(e->text + head_len + data_len, tail, tail_len + 3);
     if (events->last)
         events->last->next = e;
     else

@@ -21,8 +21,16 @@ struct run_events {
     } partial[2];
 };
 
-/* Adds an event. Drops the oldest ones when there are too many bytes. */
-void run_events_add(struct run_events *events, const char *name, const char *data);
+/* Adds an event, whose data is a JSON object and gets the member "t": milliseconds since the
+ * start of the run. Drops the oldest events when there are too many bytes. */
+void run_events_add(
+    struct run_events *events, const char *name, const char *data, uint64_t t_ms);
+
+/* Adds "t" to a JSON object: the object is its first bytes, whose number is returned, and then
+ * `tail`. "t" comes last, so that a member of the same name that a program chose does not
+ * count. Other texts stay as they are. */
+enum { EVENT_TAIL_MAX = 32 };
+size_t run_events_time(const char *json, size_t len, uint64_t t_ms, char tail[EVENT_TAIL_MAX]);
 
 /* Drops the oldest event; false when at most one is left. */
 bool run_events_shed(struct run_events *events);

@@ -120,7 +120,8 @@ void history_unref(struct history_run *run)
 static void add_event(struct history_run *run, const char *name, const char *data)
 {
     size_t before = run->events.bytes;
-    run_events_add(&run->events, name, data);
+    uint64_t t_ms = run->started_at_ms ? clock_ms() - run->started_at_ms : 0;
+    run_events_add(&run->events, name, data, t_ms);
     if (run->is_listed) {
         kept_count_events(run, (int64_t)run->events.bytes - (int64_t)before);
         kept_make_event_room(run);

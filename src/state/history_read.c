@@ -35,7 +35,10 @@ static int copy_end(const struct history_run *run, uint64_t end_id,
     struct history_cursor *cursor, struct buf *to)
 {
     const struct answer *answer = run->answer;
-    size_t left = answer->len - cursor->end_at;
+    char tail[EVENT_TAIL_MAX];
+    uint64_t t_ms = run->wall_ms > 0 ? (uint64_t)run->wall_ms : 0;
+    size_t len = run_events_time(answer->text, answer->len, t_ms, tail);
+    size_t left = len - cursor->end_at;
     size_t n = left < EVENTS_READ_MAX ? left : EVENTS_READ_MAX;
     if (cursor->end_at == 0 &&
         buf_printf(to, "id: %llu\nevent: end\ndata: ", (unsigned long long)end_id) < 0)
@@ -46,7 +49,7 @@ static int copy_end(const struct history_run *run, uint64_t end_id,
     if (n < left)
         return 1;
     cursor->after_id = end_id;
-    return buf_append(to, "\n\n", 2) < 0 ? -ENOMEM : 0;
+    return buf_printf(to, "%s\n\n", tail) < 0 ? -ENOMEM : 0;
 }
 
 /* Copies events after the cursor. Call with the lock held. */

@@ -172,10 +172,13 @@ def test_a_stream_tells_start_output_end(server):
     assert [i for i, _, _ in events] == [1, 2, 3, 4, 5]
     assert [d["data"] for _, n, d in events if n == "stdout"] == ["a\n", "c\n"]
     assert events[-1][2]["stdout"] == "a\nc\n" and events[-1][2]["status"] == "ok"
+    times = [data["t"] for _, _, data in events]
+    assert times[0] == 0 and times == sorted(times)
+    assert times[2] - times[1] >= 250 and times[3] - times[2] >= 250
 
     path = "/v1/runs/%s/events" % events[0][2]["id"]
     again = server("GET", path, headers={"Last-Event-ID": "2"})
-    assert [i for i, _, _ in sse(again.body.decode())] == [3, 4, 5]
+    assert sse(again.body.decode()) == events[2:]
     assert server("GET", path, headers={"Last-Event-ID": "5"}).status == 204
     assert server("GET", path, headers={"Last-Event-ID": "x"}).status == 400
 
@@ -239,8 +242,8 @@ def test_head_and_method(server):
     assert reply.status == 200 and reply.body == b""
     reply = server("PUT", "/health")
     assert reply.status == 405 and reply.headers["Allow"] == "GET, HEAD"
-    reply = server("GET", "/v1/runs")
-    assert reply.status == 405 and reply.headers["Allow"] == "POST"
+    reply = server("PUT", "/v1/runs")
+    assert reply.status == 405 and reply.headers["Allow"] == "POST, GET, HEAD"
 
 
 def test_keep_alive_serves_many_requests_on_one_connection(server):

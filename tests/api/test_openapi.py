@@ -373,7 +373,8 @@ def test_an_answer_that_does_not_fit_is_found(change):
 
 
 def test_an_event_that_does_not_fit_is_found():
-    contract.check_event(1, "stdout", {"data": "x"})
-    for event in ((1, "stdout", {}), (1, "stdouts", {"data": "x"}), (0, "start", {"id": "r", "status": "running"})):
+    contract.check_event(1, "stdout", {"data": "x", "t": 1})
+    for event in ((1, "stdout", {}), (1, "stdout", {"data": "x"}), (1, "stdouts", {"data": "x", "t": 1}),
+                  (0, "start", {"id": "r", "status": "running", "t": 0})):
         with pytest.raises(AssertionError):
             contract.check_event(*event)

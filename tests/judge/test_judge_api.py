@@ -101,6 +101,10 @@ def test_async(server):
     assert server("DELETE", "/v1/judge/" + run).status == 409
 
 
+def without_time(data):
+    return {name: value for name, value in data.items() if name != "t"}
+
+
 def test_streamed_per_test(server):
     tests = [{"name": str(n), "stdin": str(n), "expected": str(n)} for n in range(6)]
     reply = server("POST", "/v1/judge", dict(GOOD, tests=tests), headers={"Accept": "text/event-stream"})
@@ -108,7 +112,9 @@ def test_streamed_per_test(server):
     assert [e[1] for e in events] == ["start"] + ["test"] * 6 + ["end"]
     assert [e[2]["name"] for e in events[1:-1]] == [str(n) for n in range(6)]
     end = events[-1][2]
-    assert end["verdict"] == "accepted" and [t for t in end["tests"]] == [e[2] for e in events[1:-1]]
+    assert end["verdict"] == "accepted" and [t for t in end["tests"]] == [without_time(e[2]) for e in events[1:-1]]
+    times = [e[2]["t"] for e in events]
+    assert times[0] == 0 and times == sorted(times)
     again = server("GET", "/v1/judge/%s/events" % end["id"], headers={"Last-Event-ID": str(events[3][0])})
     assert [e[0] for e in sse(again.body.decode())] == [e[0] for e in events[4:]]
 
@@ -213,8 +219,10 @@ def test_signature(server, hermes, work):
         return hermes("verify", *args, path, env=env)
 
     assert verify(answer).returncode == 0
+    streamed = sse(server("POST", "/v1/judge", dict(GOOD), headers={"Accept": "text/event-stream"}).body.decode())
+    assert "t" in streamed[-1][2] and verify(streamed[-1][2]).returncode == 0
     done = verify(dict(reversed(list(answer.items()))), "--request", request)
-    assert done.returncode == 0 and b"fits" in done.stdout
+    assert done.returncode == 0 and b"signature matches" in done.stdout
     request.write_text(body + " ")
     assert verify(answer, "--request", request).returncode == 1
     for change in ({"verdict": "accepted!"}, {"points": 2}, {"max_points": 1.5}, {"tests": []}, {"more": 1}):

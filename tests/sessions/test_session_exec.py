@@ -179,7 +179,10 @@ def test_stream(session):
     assert times["stderr"] - times["stdout"] > .5  # as they happen
     end = events[-1][1]
     assert end["status"] == "ok" and end["stdout"] == "one\n" and end["stderr"] == "two\n"
-    assert end["result"] == dict(events)["result"] and end["displays"] == [dict(events)["display"]]
+    told = [data["t"] for _, data in events]
+    assert told[0] == 0 and told == sorted(told) and 1000 <= told[-1] < 60000 * SLOW
+    shown = {name: {kind: value for kind, value in data.items() if kind != "t"} for name, data in events}
+    assert end["result"] == shown["result"] and end["displays"] == [shown["display"]]
     events = s.stream("1/0")
     assert dict(events)["error"]["name"] == "ZeroDivisionError" and events[-1][1]["status"] == "runtime_error"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime_fixture.h"
+#include "state/events.h"
 #include "state/history.h"
 #include "store/run_store.h"
 
@@ -100,14 +101,14 @@ static void events_resume_where_a_reader_left(void **state)
     assert_int_equal(history_read(run, &after, 10, &out), 1);
     assert_int_equal(after.after_id, 3);
     assert_non_null(strstr(out.data, "id: 1\nevent: start\n"));
-    assert_non_null(strstr(out.data, "id: 2\nevent: stdout\ndata: {\"data\": \"h\"}\n\n"));
-    assert_non_null(strstr(out.data, "{\"data\": \"\xc3\xa9!\"}"));
+    assert_non_null(strstr(out.data, "id: 2\nevent: stdout\ndata: {\"data\": \"h\", \"t\": "));
+    assert_non_null(strstr(out.data, "{\"data\": \"\xc3\xa9!\", \"t\": "));
     finish(run, "{}");
     buf_clear(&out);
     after.after_id = 2;
     assert_int_equal(history_read(run, &after, 10, &out), 0);
     assert_null(strstr(out.data, "id: 2\n"));
-    assert_non_null(strstr(out.data, "id: 4\nevent: end\ndata: {}\n\n"));
+    assert_non_null(strstr(out.data, "id: 4\nevent: end\ndata: {\"t\": "));
     assert_true(history_is_read(run, 4));
     assert_false(history_is_read(run, 3));
     buf_done(&out);
@@ -1042,11 +1043,32 @@ static void an_old_file_is_migrated(void **state)
     }
 }
 
+static void an_object_gets_its_time(void **state)
+{
+    static const struct {
+        const char *json, *with_time;
+    } rows[] = {
+        {"{}", "{\"t\": 7}"},
+        {"{\"a\": 1}", "{\"a\": 1, \"t\": 7}"},
+        {"{\"t\": 99}", "{\"t\": 99, \"t\": 7}"}, /* the last one counts */
+        {"[1]", "[1]"},
+        {"{", "{"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char tail[EVENT_TAIL_MAX];
+        size_t len = run_events_time(rows[i].json, strlen(rows[i].json), 7, tail);
+        cleanup_free char *text = xasprintf("%.*s%s", (int)len, rows[i].json, tail);
+        assert_string_equal(text, rows[i].with_time);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_belongs_to_its_owner),
         cmocka_unit_test(events_resume_where_a_reader_left),
+        cmocka_unit_test(an_object_gets_its_time),
         cmocka_unit_test(the_start_comes_before_any_output),
         cmocka_unit_test(a_slow_reader_holds_nothing),
         cmocka_unit_test(the_latest_answer_is_there_to_be_read),

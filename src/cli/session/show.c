@@ -137,7 +137,7 @@ static void show_bundle(const json_t *bundle)
     }
     json_object_foreach((json_t *)bundle, kind, data)
     {
-        if (!str_eq(kind, "text/plain"))
+        if (!str_eq(kind, "text/plain") && !str_eq(kind, "t")) /* "t" is the event's time */
             (void)printf("[%s, %zu bytes]\n", kind, json_string_length(data));
     }
     (void)fflush(stdout);

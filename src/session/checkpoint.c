@@ -50,14 +50,11 @@ void session_drop_checkpoints(struct session *s)
 
 static json_t *to_json(struct session *c)
 {
-    char created[32];
-    struct tm tm;
     (void)pthread_mutex_lock(&c->lock);
-    time_t when = (time_t)c->created_s;
-    (void)gmtime_r(&when, &tm);
-    (void)strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    json_t *json = json_pack("{s:s, s:s, s:I, s:s}", "name", c->checkpoint, "created_at",
-        created, "execution_count", (json_int_t)c->execution_count, "cwd", c->cwd);
+    json_t *json = json_pack("{s:s, s:s, s:s?, s:o, s:I, s:s}", "name", c->checkpoint,
+        "session", c->origin, "parent", c->base[0] ? c->base : NULL, "created_at",
+        session_time_json(c->created_s), "execution_count", (json_int_t)c->execution_count,
+        "cwd", c->cwd);
     (void)pthread_mutex_unlock(&c->lock);
     return json;
 }
@@ -102,6 +99,8 @@ int session_checkpoint(
     r = choose_name(s, name, chosen, err);
     if (r >= 0)
         r = session_copy(s, chosen, cancel_fd, &copy, err);
+    if (r >= 0) /* the caller holds the session */
+        (void)snprintf(s->base, sizeof(s->base), "%s", chosen);
     channel_rest(&s->channel);
     session_give(s);
     if (r < 0)
@@ -161,6 +160,15 @@ static void exchange(struct session *s, struct session *copy)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
+static void note_rollback(struct session *s, const char *name)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    (void)snprintf(s->base, sizeof(s->base), "%s", name);
+    memcpy(s->rolled_back_to, s->base, sizeof(s->base));
+    s->rolled_back_s = (int64_t)time(NULL);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 /* Copies a checkpoint and pauses it again. The caller holds the copy. */
 static int copy_checkpoint(
     struct session *c, int cancel_fd, struct session **ret, struct err *err)
@@ -191,6 +199,7 @@ int session_rollback(struct session *s, const char *name, int cancel_fd, struct 
     session_unref(c);
     if (r == 0) {
         exchange(s, copy);
+        note_rollback(s, name);
         session_give(copy);
         session_delete(copy);
         session_unref(copy);

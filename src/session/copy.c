@@ -155,6 +155,8 @@ static struct session *new_copy(struct session *s, const char *checkpoint)
     copy->is_fork = true;
     memcpy(copy->origin, s->id, sizeof(copy->origin));
     (void)snprintf(copy->checkpoint, sizeof(copy->checkpoint), "%s", checkpoint);
+    if (checkpoint[0]) /* names of checkpoints mean nothing to a session of its own */
+        memcpy(copy->base, s->base, sizeof(copy->base));
     return copy;
 }
 

@@ -23,7 +23,7 @@ static const char *const state_names[SESSION_STATES] = {
     [SESSION_EXPIRED] = "expired",
 };
 
-static json_t *time_json(int64_t seconds)
+json_t *session_time_json(int64_t seconds)
 {
     char text[32];
     struct tm tm;
@@ -56,6 +56,21 @@ static json_t *limits_json(const struct run_limits *limits)
     return object;
 }
 
+static json_t *name_json(const char *name)
+{
+    return name[0] ? json_string(name) : json_null();
+}
+
+/* Where the state of a session comes from. */
+static void add_lineage(json_t *json, const struct session *s)
+{
+    bool was_back = s->rolled_back_to[0];
+    (void)json_object_set_new(json, "parent", name_json(s->origin));
+    (void)json_object_set_new(json, "from_checkpoint", name_json(s->rolled_back_to));
+    (void)json_object_set_new(
+        json, "rolled_back_at", was_back ? session_time_json(s->rolled_back_s) : json_null());
+}
+
 /* The lock is held. */
 static json_t *to_json(const struct session *s)
 {
@@ -65,13 +80,12 @@ static json_t *to_json(const struct session *s)
                              "s:{s:s, s:s, s:s}}",
         "id", s->id, "name", s->name, "language", s->spec.runtime->name, "state",
         state_names[s->state], "reason", is_gone ? s->reason : NULL, "message",
-        is_gone ? s->message : NULL, "created_at", time_json(s->created_s), "expires_at",
-        time_json(expires_s(s)), "cwd", s->cwd, "execution_count",
+        is_gone ? s->message : NULL, "created_at", session_time_json(s->created_s),
+        "expires_at", session_time_json(expires_s(s)), "cwd", s->cwd, "execution_count",
         (json_int_t)s->execution_count, "limits", limits_json(&s->spec.limits), "isolation",
         "level", spawner_level_name(seal->level), "cgroup", spawner_cgroup_name(seal->cgroup),
         "start", s->is_warm ? "warm" : "cold");
-    if (s->origin[0])
-        (void)json_object_set_new(json, "forked_from", json_string(s->origin));
+    add_lineage(json, s);
     return json;
 }
 

@@ -84,6 +84,11 @@ struct session {
     /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
      * list that a caller sees. */
     char checkpoint[CHECKPOINT_NAME_MAX + 1];
+    /* The checkpoint that was made or gone back to last, "" for none: the parent of the next
+     * checkpoint. In a checkpoint: its parent. */
+    char base[CHECKPOINT_NAME_MAX + 1];
+    char rolled_back_to[CHECKPOINT_NAME_MAX + 1]; /* by the last rollback, "" for none */
+    int64_t rolled_back_s;                        /* when, since 1970 */
     uint64_t charged_ns; /* CPU time of the box that its key was charged for */
     uint64_t asked_ms;   /* when the tick last asked for that CPU time */
     uint64_t used_ms;    /* last use, by clock_ms() */
@@ -231,6 +236,9 @@ int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
 
 /* 0, or ERR_UNSUPPORTED when the memory of this language's sessions cannot be copied. */
 int session_can_fork(const struct session *s, struct err *err);
+
+/* encode.c: a time since 1970 as text. */
+json_t *session_time_json(int64_t seconds);
 
 /* checkpoint.c: deletes the checkpoints of a session that has ended. */
 void session_drop_checkpoints(struct session *s);

@@ -125,5 +125,5 @@ def fork(session, count=None):
     assert answer["memory"] == "copied" and answer["outlives_parent"] is True
     copies = [attach(session, made) for made in answer["sessions"]]
     assert len(copies) == (count or 1)
-    assert all(copy.made["forked_from"] == session.id and copy.made["state"] == "idle" for copy in copies)
+    assert all(copy.made["parent"] == session.id and copy.made["state"] == "idle" for copy in copies)
     return copies if count else copies[0]

@@ -44,6 +44,29 @@ def test_rollback_brings_back_memory_and_files(session):
     assert len(one.server("GET", "/v1/sessions").json()["sessions"]) == 1
 
 
+def test_lineage(session):
+    one = session()
+    got = one.call("GET").json()
+    assert got["parent"] is None and got["from_checkpoint"] is None and got["rolled_back_at"] is None
+    for name in ("a", "b"):
+        checkpoint(one, name)
+    assert one.call("GET").json()["from_checkpoint"] is None  # a checkpoint is no rollback
+    back = rollback(one, "a")
+    assert back["from_checkpoint"] == "a" and back["created_at"] <= back["rolled_back_at"]
+    checkpoint(one, "c")
+    two = fork(one)
+    assert two.made["parent"] == one.id and two.made["from_checkpoint"] is None and two.made["rolled_back_at"] is None
+    checkpoint(two, "d")
+    tree = [(c["session"], c["name"], c["parent"]) for s in (one, two)
+            for c in s.call("GET", "/checkpoints").json()["checkpoints"]]
+    assert tree == [(one.id, "a", None), (one.id, "b", "a"), (one.id, "c", "a"), (two.id, "d", None)]
+    assert two.delete().status == 204
+    assert one.call("DELETE", "/checkpoints/a").status == 204
+    assert one.call("GET").json()["from_checkpoint"] == "a"  # what happened stays true
+    assert one.call("POST", "/rollback", {"checkpoint": "a"}).status == 404
+    assert one.call("GET").json()["rolled_back_at"] == back["rolled_back_at"]
+
+
 def test_several_and_their_names(session):
     one = session()
     for n in range(3):

@@ -744,7 +744,7 @@ def test_files_only(session, language, write, read):
     answer = reply.json()
     assert answer["memory"] == "fresh" and answer["files"] == "incomplete"  # the link
     two, three = [attach(one, made) for made in answer["sessions"]]
-    assert two.made["forked_from"] == one.id
+    assert two.made["parent"] == one.id
     assert two.out(read) == "both\nrun\nx=\n"
     assert two.call("PUT", "/files/d/a", b"two\n", headers={"Content-Type": "application/octet-stream"}).status == 204
     assert one.delete().status == 204

@@ -140,3 +140,15 @@ bool http_is_gone(const struct http_request *req)
 {
     return connection_is_gone(req->client->connection);
 }
+
+int http_query_flag(
+    const struct http_request *req, const char *name, bool *ret, struct err *err)
+{
+    size_t len = 0;
+    const char *value = http_query_bytes(req, name, &len);
+    bool is_text = !value || strlen(value) == len;
+    *ret = str_eq(value, "true");
+    return is_text && (!value || *ret || str_eq(value, "false"))
+               ? 0
+               : err_field(err, name, "%s is true or false", name);
+}

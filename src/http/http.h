@@ -75,6 +75,10 @@ const char *http_query(const struct http_request *req, const char *name);
 /* The same with its length, for values that may contain a NUL. */
 const char *http_query_bytes(const struct http_request *req, const char *name, size_t *ret_len);
 
+/* An argument that is `true` or `false`; false when it is missing. */
+int http_query_flag(
+    const struct http_request *req, const char *name, bool *ret, struct err *err);
+
 /* Whether a Content-Type is JSON: application/json or application/x+json, with or without
  * parameters. */
 bool http_is_json(const char *type);

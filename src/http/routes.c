@@ -25,6 +25,9 @@ const struct route route_table[] = {
     {"GET", "/v1/runs/{id}/events", AUTH_KEY, BODY_NONE, false, handle_run_events,
         "Events of a run as text/event-stream; resumes at Last-Event-ID.", "200 204 401 404",
         NULL},
+    {"POST", "/v1/runs/{id}/stdin", AUTH_KEY, BODY_ANY, false, handle_run_stdin,
+        "Write the body to the open standard input of a run (`eof`).",
+        "200 400 401 404 409 413 503", NULL},
     {"POST", "/v1/judge", AUTH_KEY, BODY_JSON, false, handle_judge_create,
         "Judge a program: one compile, many tests. Waits, answers at once or streams per test "
         "as "

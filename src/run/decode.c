@@ -373,6 +373,15 @@ static int take_async(struct decoding *d, const char *field, const json_t *value
     return get_bool(d, field, value, &d->run->is_async);
 }
 
+static int take_stdin_open(struct decoding *d, const char *field, const json_t *value)
+{
+    int r = get_bool(d, field, value, &d->run->stdin_open);
+    if (r == 0 && d->run->stdin_open && d->run->spec.stdin_size)
+        r = err_field(d->err, field,
+            "stdin and stdin_open exclude each other; send the first input with the rest");
+    return r;
+}
+
 /* Fields are decoded in this order, whatever their order in the request. */
 static const struct {
     const char *name;
@@ -386,6 +395,7 @@ static const struct {
     {"env", take_env},
     {"stdin_encoding", take_stdin_encoding},
     {"stdin", take_stdin},
+    {"stdin_open", take_stdin_open},
     {"compile_args", take_compile_args},
     {"limits", take_limits},
     {"compile_limits", take_compile_limits},

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "run/pump.h"
 #include "service/later.h"
 #include "session/session.h"
 
@@ -175,7 +176,7 @@ static size_t spec_bytes(const struct run_spec *spec)
 {
     size_t words = list_bytes(&spec->args) + list_bytes(&spec->env) +
                    list_bytes(&spec->compile_args) + list_bytes(&spec->collect);
-    size_t bytes = spec->stdin_size;
+    size_t bytes = spec->stdin_size + (spec->stdin_fd >= 0 ? PUMP_BUFFER : 0);
     for (size_t i = 0; i < spec->files.count; i++)
         bytes += spec->files.items[i].size + FILE_COST;
     return 3 * words + 2 * bytes;

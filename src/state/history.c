@@ -235,6 +235,7 @@ void history_finish(struct history_run *run, enum run_status status, struct answ
     run->events.last_id++;     /* the id of the event `end` */
     close_fd(&run->cancel_fd); /* thousands of finished runs are kept, but none of their
                                   descriptors */
+    stdin_close(run);
     if (run->is_listed)
         kept_list_over(run);
     keep_answer(run, answer);

@@ -77,6 +77,19 @@ void history_event(struct history_run *run, const char *name, const char *json);
 void history_exited(struct history_run *run, int exit_code); /* before history_finish() */
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer);
 
+/* Gives the run a standard input that clients write to while it is under way. *ret_fd is the
+ * end to read from; the run owns it until it ends. */
+int history_open_stdin(struct history_run *run, int *ret_fd, struct err *err);
+
+/* Returns a descriptor to write to, which does not block. A write fails with EPIPE after the
+ * run has ended. ERR_CONFLICT when the run has ended, has no open standard input, or has
+ * another writer. */
+int history_stdin_begin(struct history_run *run, struct err *err);
+
+/* Closes the descriptor. With `eof` no client can write any more, and the program reads the end
+ * of its input. */
+void history_stdin_end(struct history_run *run, int fd, bool eof);
+
 /* Whether no events of the run are kept (RUN_SYNC). */
 bool history_is_quiet(const struct history_run *run);
 

@@ -55,6 +55,8 @@ struct history_run {
     uint64_t unread_since_ms; /* by clock_ms(); when the last reader left */
     unsigned readers;
     int cancel_fd;
+    int stdin_read_fd, stdin_write_fd; /* -1: none, or no longer */
+    bool stdin_is_taken;               /* a client is writing */
     struct answer *answer;
     size_t kept_bytes; /* bytes of the answer that count for memory_bytes */
     struct run_events events;
@@ -103,6 +105,9 @@ void kept_make_room(struct history *h, const struct history_run *latest);
 /* The same for an event of the run, but owners that have less than the run's own lose nothing:
  * the run's oldest events go instead. */
 void kept_make_event_room(struct history_run *run);
+
+/* history_stdin.c: closes the standard input. Lock held. */
+void stdin_close(struct history_run *run);
 
 /* history_stored.c: runs in the store. Without the lock: these functions may wait for the
  * disk. */

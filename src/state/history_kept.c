@@ -42,6 +42,7 @@ void kept_free(struct history_run *run)
     kept_drop_answer(run);
     if (run->cancel_fd >= 0)
         (void)close(run->cancel_fd);
+    stdin_close(run);
     (void)pthread_cond_destroy(&run->changed);
     free(run);
 }
@@ -225,7 +226,7 @@ struct history_run *kept_new(struct history *h, const char *id, const char *owne
     struct history_run *run = xcalloc(1, sizeof(*run));
     run->history = h;
     run->refs = 1;
-    run->cancel_fd = -1;
+    run->cancel_fd = run->stdin_read_fd = run->stdin_write_fd = -1;
     (void)snprintf(run->id, sizeof(run->id), "%s", id);
     (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
     run->language = "";

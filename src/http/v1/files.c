@@ -55,16 +55,6 @@ static int dir_of(const struct http_request *req, const char **ret, struct err *
     return path && len ? check_path(path, len, err) : 0;
 }
 
-static int flag_of(const struct http_request *req, const char *name, bool *ret, struct err *err)
-{
-    size_t len;
-    const char *value = http_query_bytes(req, name, &len);
-    *ret = str_eq(value, "true");
-    return !value || *ret || str_eq(value, "false")
-               ? 0
-               : err_field(err, name, "%s is true or false", name);
-}
-
 static int read_file(void *context, struct http_request *req, struct buf *to)
 {
     return transfer_read(context, to);
@@ -142,7 +132,7 @@ int handle_file_put(struct http_request *req, struct http_reply *reply, struct e
     if (r == 0 && length && str_parse_u64(length, &size) < 0)
         r = err_set(err, ERR_TOO_LARGE, EFBIG, "the body is too large");
     if (r == 0)
-        r = flag_of(req, "executable", &executable, err);
+        r = http_query_flag(req, "executable", &executable, err);
     if (r == 0)
         r = session_file_put(s, path, size, executable, &transfer, err);
     session_unref(s);
@@ -160,7 +150,7 @@ int handle_file_delete(struct http_request *req, struct http_reply *reply, struc
         return -ENOENT;
     int r = path_of(req, path, err);
     if (r == 0)
-        r = flag_of(req, "recursive", &recursive, err);
+        r = http_query_flag(req, "recursive", &recursive, err);
     if (r == 0)
         r = session_file_delete(s, path, recursive, err);
     if (r == 0)
@@ -179,7 +169,7 @@ int handle_file_list(struct http_request *req, struct http_reply *reply, struct 
         return -ENOENT;
     int r = dir_of(req, &dir, err);
     if (r == 0)
-        r = flag_of(req, "recursive", &recursive, err);
+        r = http_query_flag(req, "recursive", &recursive, err);
     if (r == 0)
         r = session_file_list(s, dir, recursive, &listing, err);
     if (r == 0)

@@ -71,7 +71,26 @@ static int start_run(
 {
     struct json_run *run = context;
     call_scope(req, &run->spec);
+    int r = run->stdin_open ? history_open_stdin(record, &run->spec.stdin_fd, err) : 0;
+    if (r < 0)
+        return r;
     return service_run_later(req->state, &run->spec, req->owner, run->encoding, record, err);
+}
+
+/* Runs it in the way that the client asks for. */
+static int run_as_asked(
+    struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
+{
+    const struct history_entry entry = {.mode = events_mode(req, run->is_async),
+        .encoding = run->encoding,
+        .language = run->spec.runtime->name};
+    if (run->stdin_open && entry.mode == RUN_SYNC)
+        return err_field(
+            err, "stdin_open", "stdin_open needs async or Accept: text/event-stream");
+    id_make("run_", req->run_id);
+    return entry.mode == RUN_SYNC
+               ? run_now(req, run, &entry, reply, err)
+               : events_later(req, &entry, "/v1/runs/", start_run, run, reply, err);
 }
 
 int handle_run_create(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -84,15 +103,8 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
     r = json_run_decode(body, &req->state->runtimes, &req->state->config.mounts, &run, err);
     json_decref(body);
     buf_done(&req->body);
-    if (r == 0) {
-        const struct history_entry entry = {.mode = events_mode(req, run.is_async),
-            .encoding = run.encoding,
-            .language = run.spec.runtime->name};
-        id_make("run_", req->run_id);
-        r = entry.mode == RUN_SYNC
-                ? run_now(req, &run, &entry, reply, err)
-                : events_later(req, &entry, "/v1/runs/", start_run, &run, reply, err);
-    }
+    if (r == 0)
+        r = run_as_asked(req, &run, reply, err);
     json_run_done(&run);
     return r;
 }

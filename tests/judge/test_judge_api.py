@@ -214,7 +214,7 @@ def test_signature(server, hermes, work):
 
     assert verify(answer).returncode == 0
     done = verify(dict(reversed(list(answer.items()))), "--request", request)
-    assert done.returncode == 0 and b"fits" in done.stdout
+    assert done.returncode == 0 and b"signature matches" in done.stdout
     request.write_text(body + " ")
     assert verify(answer, "--request", request).returncode == 1
     for change in ({"verdict": "accepted!"}, {"points": 2}, {"max_points": 1.5}, {"tests": []}, {"more": 1}):

@@ -162,9 +162,8 @@ static void add_time(struct line *line)
     (void)add_field(line, "time", text);
 }
 
-/* A terminal, told by its device number: isatty() needs ioctl(2), which the server's filter
- * does not allow. */
-static bool is_terminal(int fd)
+/* Looks at the device number. */
+bool log_is_terminal(int fd)
 {
     enum { MAJOR_TTY = 4, MAJOR_CONSOLE = 5, MAJOR_PTS_FIRST = 136, MAJOR_PTS_LAST = 143 };
     struct stat st;
@@ -209,7 +208,7 @@ void log_event(enum log_level level, const char *msg, ...)
     struct line line;
     va_list args;
 
-    bool for_people = is_terminal(log_fd);
+    bool for_people = log_is_terminal(log_fd);
     line.len = 0;
     if (for_people) {
         begin_for_people(&line, level, msg);

@@ -20,5 +20,9 @@ enum log_level log_get_level(void);
  * it; errno is kept. */
 void log_event(enum log_level level, const char *msg, ...) __attribute__((sentinel));
 
+/* Whether the descriptor is a terminal. Works in the server too, whose filter refuses the ioctl
+ * of isatty(). */
+bool log_is_terminal(int fd);
+
 /* Where lines go; stderr by default. For tests. */
 void log_set_fd(int fd);

@@ -96,11 +96,11 @@ int cmd_completion(int argc, char **argv)
         shell);
 }
 
-/* Reads what hermes-monitor prints for --settings. NULL when it cannot be started. */
+/* Reads what hermes-prepare prints for --settings. NULL when it cannot be started. */
 static FILE *open_settings(pid_t *ret_pid)
 {
-    cleanup_free char *path = fs_beside_self("hermes-monitor");
-    char *const argv[] = {(char *)"hermes-monitor", (char *)"--settings", NULL};
+    cleanup_free char *path = fs_beside_self("hermes-prepare");
+    char *const argv[] = {(char *)"hermes-prepare", (char *)"--settings", NULL};
     posix_spawn_file_actions_t actions;
     int pair[2];
     if (!path || pipe2(pair, O_CLOEXEC) < 0)

@@ -153,10 +153,8 @@ static void take_args(struct local_run *run)
         run->engine.min_level = args->min_level;
     for (size_t i = 0; i < args->env.count; i++)
         check_env(args->env.items[i]);
-    for (size_t i = 0; i < args->ro.count; i++)
-        add_mount(run, args->ro.items[i], false);
-    for (size_t i = 0; i < args->rw.count; i++)
-        add_mount(run, args->rw.items[i], true);
+    for (size_t i = 0; i < args->share_count; i++)
+        add_mount(run, args->shares[i].dir, args->shares[i].writable);
 }
 
 /* Prints the error of a run that Hermes could not do. With --json, a fault of Hermes itself is

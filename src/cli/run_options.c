@@ -127,7 +127,10 @@ static void take_option(void *to, int key, char *arg)
         break;
     case OPT_RO:
     case OPT_RW:
-        strv_add(key == OPT_RW ? &args->rw : &args->ro, arg);
+        if (args->share_count == RUN_SHARES_MAX)
+            options_wrong(
+                run_options.command, key == OPT_RW ? "rw" : "ro", arg, "at most 8 directories");
+        args->shares[args->share_count++] = (struct run_share){arg, key == OPT_RW};
         break;
     case OPT_MIN_LEVEL:
         args->min_level = cli_min_level(run_options.command, arg);
@@ -172,7 +175,7 @@ static void check_remote(const struct run_args *args)
     const struct {
         const char *option;
         bool is_given;
-    } local[] = {{"ro", args->ro.count}, {"rw", args->rw.count}, {"min-level", args->min_level},
+    } local[] = {{"ro or --rw", args->share_count}, {"min-level", args->min_level},
         {"no-cache", args->no_cache}};
     for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
         if (local[i].is_given)

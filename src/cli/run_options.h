@@ -8,6 +8,8 @@
 #include "cli/options.h"
 #include "lang/limits.h"
 
+enum { RUN_SHARES_MAX = 8 };
+
 struct run_args {
     const char *file; /* "-": stdin */
     const char *language;
@@ -20,7 +22,12 @@ struct run_args {
     struct strv args;
     struct strv compile_args;
     struct strv collect;
-    struct strv ro, rw; /* values of --ro and --rw */
+    /* Values of --ro and --rw, in their order: a later directory may lie in an earlier one. */
+    struct run_share {
+        const char *dir;
+        bool writable;
+    } shares[RUN_SHARES_MAX];
+    size_t share_count;
     struct run_limits limits;
     unsigned min_level; /* enum spawn_level; 0: not named */
     bool json;

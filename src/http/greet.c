@@ -4,6 +4,7 @@
 
 #include "http/greet.h"
 
+#include "base/log.h"
 #include "run/engine.h"
 #include "run/spawner.h"
 #include "state/state.h"
@@ -43,7 +44,7 @@ static void write_address(int fd, char out[ADDRESS_MAX])
 void greet(const struct state *state, const int *listen_fds, unsigned count)
 {
     char address[ADDRESS_MAX] = "";
-    if (!isatty(STDERR_FILENO))
+    if (!log_is_terminal(STDERR_FILENO))
         return;
     (void)fprintf(stderr, "\nHermes %s is ready (isolation: %s). Ctrl-C stops it.\n",
         HERMES_VERSION, spawner_level_name(engine_report(state->engine)->level));

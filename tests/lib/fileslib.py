@@ -23,6 +23,8 @@ def run(*args, stdin="", timeout=60):
     """The answer as a dict, or Refused when there was none."""
     done = subprocess.run([str(HERMES), "run", "--json", *map(str, args)], input=stdin.encode(),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout * SLOW)
-    if not done.stdout.strip():
+    answer = json.loads(done.stdout) if done.stdout.strip() else {}
+    if "status" not in answer:
+        assert not answer or set(answer) == {"error"}, answer
         raise Refused(done.returncode, done.stderr.decode(errors="replace"))
-    return json.loads(done.stdout)
+    return answer

@@ -64,9 +64,11 @@ def limits():
 def hermes(*args, stdin=b"", timeout=120):
     done = subprocess.run([str(HERMES), "run", "--json", *limits(), *map(str, args)], input=stdin,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout * SLOW)
-    if not done.stdout.strip():
+    answer = json.loads(done.stdout) if done.stdout.strip() else {}
+    if "status" not in answer:
+        assert not answer or set(answer) == {"error"}, answer
         raise Refused(done.returncode, done.stderr.decode(errors="replace"))
-    return json.loads(done.stdout)
+    return answer
 
 
 def run_box(language, files, entry=None, args=(), env=None, stdin=b"", options=()):

@@ -31,9 +31,9 @@ def test_words_that_are_no_text(hermes, server):
                        ("--code", ["exec", one.id, "-e", b"print('" + BAD + b"')"])):
         done = hermes(*args)
         assert done.returncode == 2 and done.stdout == b"", done
-        assert done.stderr.decode().startswith("hermes session: %s is no UTF-8\n" % what), done
+        assert done.stderr.decode().startswith("hermes session: %s is not valid UTF-8\n" % what), done
     done = hermes("exec", one.id, stdin=BAD)
-    assert done.returncode == 2 and done.stderr == b"hermes session: code is no UTF-8\n"
+    assert done.returncode == 2 and done.stderr == b"hermes session: code is not valid UTF-8\n"
     assert one.call("GET", "/checkpoints").json()["checkpoints"] == []
     assert len(server("GET", "/v1/sessions").json()["sessions"]) == 1
     assert one.state()["execution_count"] == 0

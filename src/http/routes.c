@@ -25,6 +25,8 @@ const struct route route_table[] = {
     {"GET", "/v1/runs/{id}/events", AUTH_KEY, BODY_NONE, false, handle_run_events,
         "Events of a run as text/event-stream; resumes at Last-Event-ID.", "200 204 401 404",
         NULL},
+    {"GET", "/v1/runs/{id}/request", AUTH_KEY, BODY_NONE, false, handle_run_request,
+        "The request of a run, if it was kept (`keep_request`).", "200 401 404 503", NULL},
     {"POST", "/v1/runs/{id}/stdin", AUTH_KEY, BODY_ANY, false, handle_run_stdin,
         "Write the body to the open standard input of a run (`eof`).",
         "200 400 401 404 409 413 503", NULL},

@@ -46,7 +46,7 @@ const struct route *route_find(const char *method, const char *path, size_t path
     size_t allow_size);
 
 http_handler handle_run_create, handle_run_list, handle_run_get, handle_run_delete,
-    handle_run_events, handle_run_stdin;
+    handle_run_events, handle_run_request, handle_run_stdin;
 http_handler handle_judge_create;
 http_handler handle_session_create, handle_session_list, handle_session_get,
     handle_session_delete, handle_session_exec, handle_session_interrupt, handle_session_reset,

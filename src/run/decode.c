@@ -373,6 +373,11 @@ static int take_async(struct decoding *d, const char *field, const json_t *value
     return get_bool(d, field, value, &d->run->is_async);
 }
 
+static int take_keep_request(struct decoding *d, const char *field, const json_t *value)
+{
+    return get_bool(d, field, value, &d->run->keep_request);
+}
+
 static int take_stdin_open(struct decoding *d, const char *field, const json_t *value)
 {
     int r = get_bool(d, field, value, &d->run->stdin_open);
@@ -405,6 +410,7 @@ static const struct {
     {"collect", take_collect},
     {"output_encoding", take_output_encoding},
     {"async", take_async},
+    {"keep_request", take_keep_request},
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 

@@ -21,7 +21,8 @@ struct json_run {
     struct run_spec spec;
     enum result_encoding encoding;
     bool is_async;
-    bool stdin_open; /* more input will come while the run is under way */
+    bool keep_request; /* beside the answer */
+    bool stdin_open;   /* more input will come while the run is under way */
 };
 
 void json_run_done(struct json_run *run);

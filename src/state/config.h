@@ -51,6 +51,7 @@ struct config {
     uint64_t history; /* enum history_kind */
     uint64_t result_ttl_s;
     uint64_t history_max; /* bytes */
+    bool history_requests;
     uint64_t resume_grace_s;
     bool share_networks;
     bool warm;

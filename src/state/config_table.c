@@ -147,6 +147,9 @@ const struct config_row config_table[] = {
         "most bytes of "
         "kept results; the oldest of the key that has most go first",
         "HERMES_HISTORY_MAX"),
+    VALUE(CONFIG_BOOL, "history_requests", history_requests, "false", 0, 1,
+        "keep the requests of runs beside their results, also without keep_request",
+        "HERMES_HISTORY_REQUESTS"),
     VALUE(CONFIG_SECONDS, "resume_grace_s", resume_grace_s, "10", 0, 3600,
         "how long a streamed "
         "run goes on without a reader",

@@ -51,6 +51,8 @@ int history_add(struct history *history, const char *id, struct history_owner ow
     run->kind = entry->mode;
     run->encoding = entry->encoding;
     run->language = entry->language ? entry->language : "";
+    if (entry->request && answer_use(entry->request)) /* cannot fail: the caller is a user */
+        run->request = entry->request;
     run->status = RUN_QUEUED;
     int r = stored_promise(history, run, err);
     if (r == 0 && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
@@ -236,6 +238,7 @@ void history_finish(struct history_run *run, enum run_status status, struct answ
     close_fd(&run->cancel_fd); /* thousands of finished runs are kept, but none of their
                                   descriptors */
     stdin_close(run);
+    kept_keep_request(run);
     if (run->is_listed)
         kept_list_over(run);
     keep_answer(run, answer);

@@ -50,6 +50,8 @@ struct history_entry {
     enum run_mode mode;
     enum result_encoding encoding; /* of its output in events */
     const char *language;          /* borrowed until the history is freed; NULL for none */
+    struct answer *request;        /* to be kept beside the answer; NULL: not kept. The caller
+                                      is a user of it, and stays one */
 };
 
 /* Adds a run with this id; the caller owns a reference. Async and streamed runs are written to
@@ -76,6 +78,12 @@ void history_output(
 void history_event(struct history_run *run, const char *name, const char *json);
 void history_exited(struct history_run *run, int exit_code); /* before history_finish() */
 void history_finish(struct history_run *run, enum run_status status, struct answer *answer);
+
+/* Returns the request that was kept, of which the caller becomes a user. ERR_NOT_FOUND when it
+ * was not kept. */
+int history_request(
+    struct history_run *run, struct history_owner owner, struct answer **ret, struct err *err);
+enum { REQUEST_KEPT_MAX = 1 << 20 }; /* bytes of a request that is kept */
 
 /* Gives the run a standard input that clients write to while it is under way. *ret_fd is the
  * end to read from; the run owns it until it ends. */

@@ -57,6 +57,9 @@ struct history_run {
     int cancel_fd;
     int stdin_read_fd, stdin_write_fd; /* -1: none, or no longer */
     bool stdin_is_taken;               /* a client is writing */
+    struct answer *request; /* or NULL. The run is a user of it until it is over, so that the
+                               ledger bounds requests of runs that cannot be forgotten; then a
+                               keeper */
     struct answer *answer;
     size_t kept_bytes; /* bytes of the answer that count for memory_bytes */
     struct run_events events;
@@ -82,6 +85,8 @@ struct history_run *kept_new(struct history *h, const char *id, const char *owne
 void kept_free(struct history_run *run); /* one that was never listed */
 void kept_unref(struct history_run *run);
 void kept_drop_answer(struct history_run *run);
+void kept_drop_request(struct history_run *run);
+void kept_keep_request(struct history_run *run); /* when the run has just become over */
 struct history_run *kept_find(const struct history *h, const char *id);
 void kept_list(struct history *h, struct history_run *run);
 void kept_list_over(struct history_run *run); /* when the run has just become over */

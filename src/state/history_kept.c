@@ -36,10 +36,34 @@ void kept_drop_answer(struct history_run *run)
     run->answer = NULL;
 }
 
+void kept_drop_request(struct history_run *run)
+{
+    if (run->is_over)
+        answer_drop(run->request);
+    else
+        answer_release(run->request);
+    run->request = NULL;
+}
+
+static size_t request_bytes(const struct history_run *run)
+{
+    return run->is_over && run->request ? run->request->len : 0;
+}
+
+void kept_keep_request(struct history_run *run)
+{
+    if (!run->request)
+        return;
+    answer_release(answer_keep(run->request));
+    if (run->is_listed)
+        kept_count(run, (int64_t)request_bytes(run));
+}
+
 void kept_free(struct history_run *run)
 {
     run_events_drop(&run->events);
     kept_drop_answer(run);
+    kept_drop_request(run);
     if (run->cancel_fd >= 0)
         (void)close(run->cancel_fd);
     stdin_close(run);
@@ -129,12 +153,13 @@ void kept_unlist(struct history *h, struct history_run *run)
     run->share->count--;
     if (run->is_over)
         unlist_over(run);
-    kept_count(run, -(int64_t)(RUN_COST + run->kept_bytes));
+    kept_count(run, -(int64_t)(RUN_COST + run->kept_bytes + request_bytes(run)));
     kept_count_events(run, -(int64_t)run->events.bytes);
     run->is_listed = false;
     if (run->readers) {
         run_events_drop(&run->events);
         kept_drop_answer(run);
+        kept_drop_request(run);
         run->is_shed = true;
     }
     kept_unref(run);

@@ -26,7 +26,8 @@ struct run_row stored_row(const struct history_run *run, enum run_status status)
         .finished_ms = run->finished_ms,
         .wall_ms = run->wall_ms,
         .exited = run->exited,
-        .exit_code = run->exit_code};
+        .exit_code = run->exit_code,
+        .request = run->request};
 }
 
 int stored_promise(struct history *h, const struct history_run *run, struct err *err)
@@ -85,6 +86,28 @@ int stored_find(struct history *h, const char *id, struct history_owner owner,
     return r;
 }
 
+int history_request(
+    struct history_run *run, struct history_owner owner, struct answer **ret, struct err *err)
+{
+    struct history *h = run->history;
+    const struct run_asker asker = {
+        .name = owner.name, .ledger = h->options.ledger, .index = owner.index};
+    int r = -ENOENT;
+    (void)pthread_mutex_lock(&h->lock);
+    if (run->request) {
+        *ret = run->request;
+        r = answer_use(*ret) ? 0 : -ENOMEM;
+    }
+    (void)pthread_mutex_unlock(&h->lock);
+    if (run->from_store)
+        r = run_store_get_request(h->options.store, run->id, &asker, ret);
+    if (r == -ENOMEM)
+        return history_no_memory(err);
+    return r == 0 ? 0
+                  : err_set(err, ERR_NOT_FOUND, ENOENT,
+                        "the request of this run was not kept; ask for it with keep_request");
+}
+
 struct answer *stored_notice(const struct history_run *run, enum run_status status, size_t len)
 {
     cleanup_free char *text = xasprintf(
@@ -105,6 +128,8 @@ static void store_answer(
     row.status = xstrdup(row.status);
     row.language = xstrdup(row.language);
     row.answer = answer_keep(answer);
+    if (row.request)
+        (void)answer_keep(row.request);
     run_store_put_later(
         h->options.store, &row, run->kind == RUN_SYNC ? STORE_WITH_OTHERS : STORE_PROMISED);
 }

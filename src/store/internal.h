@@ -12,6 +12,7 @@
 enum {
     SQL_PUT,
     SQL_GET,
+    SQL_GET_REQUEST,
     SQL_EXPIRE,
     SQL_SHARES,
     SQL_OLDEST,

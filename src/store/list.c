@@ -54,7 +54,7 @@ void run_list_offer(
     list->rows[at].owner = xstrdup(row->owner);
     list->rows[at].status = xstrdup(row->status);
     list->rows[at].language = xstrdup(row->language ? row->language : "");
-    list->rows[at].answer = NULL;
+    list->rows[at].answer = list->rows[at].request = NULL;
     list->count++;
 }
 

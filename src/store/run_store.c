@@ -44,6 +44,7 @@ static const char *const migrations[] = {
     "ALTER TABLE runs ADD COLUMN wall_ms INTEGER;"
     "CREATE INDEX runs_listed ON runs (owner, created_ms, id, status, language, finished_ms,"
     " exit_code, wall_ms);",
+    "ALTER TABLE runs ADD COLUMN request BLOB;",
 };
 
 /* The rows of sessions (session/remembered.c) are not runs. The plus signs keep SQLite from an
@@ -56,11 +57,14 @@ static const char *const migrations[] = {
 
 static const char *const statements[SQL_COUNT] = {
     [SQL_PUT] = "INSERT INTO runs (id, owner, status, created_ms, finished_ms, answer, size,"
-                " language, exit_code, wall_ms) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"
+                " language, exit_code, wall_ms, request)"
+                " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
                 " ON CONFLICT (id) DO UPDATE SET status=?3, finished_ms=?5, answer=?6, size=?7,"
                 " exit_code=?9, wall_ms=?10",
     [SQL_GET] = "SELECT owner, status, created_ms, finished_ms, length(answer), rowid,"
                 " ifnull(wall_ms, 0) FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
+    [SQL_GET_REQUEST] = "SELECT length(request), rowid"
+                        " FROM runs WHERE id=?1 AND owner=ifnull(?2, owner)",
     [SQL_EXPIRE] = "DELETE FROM runs WHERE finished_ms BETWEEN 1 AND ?1",
     [SQL_SHARES] = "SELECT owner, SUM(size + " ROW_COST ") AS share FROM runs"
                    " WHERE finished_ms > 0 GROUP BY owner ORDER BY share DESC",
@@ -81,6 +85,7 @@ void run_row_done(struct run_row *row)
     free(row->status);
     free(row->language);
     answer_drop(row->answer);
+    answer_drop(row->request);
     *row = (struct run_row){0};
 }
 
@@ -93,7 +98,7 @@ void run_row_release(struct run_row *row)
 
 static size_t row_bytes(const struct run_row *row)
 {
-    return row->answer ? row->answer->len : 0;
+    return (row->answer ? row->answer->len : 0) + (row->request ? row->request->len : 0);
 }
 
 /* Records a failure. Call without the list lock. */
@@ -105,6 +110,13 @@ static void note_failure(struct run_store *s)
     (void)pthread_mutex_unlock(&s->list_lock);
 }
 
+/* A column without a value is NULL. */
+static void bind_text_of(sqlite3_stmt *sql, int column, const struct answer *answer)
+{
+    if (answer)
+        (void)sqlite3_bind_blob64(sql, column, answer->text, answer->len, SQLITE_STATIC);
+}
+
 static int put_row(struct run_store *s, const struct run_row *row)
 {
     sqlite3_stmt *sql = s->sql[SQL_PUT];
@@ -113,10 +125,8 @@ static int put_row(struct run_store *s, const struct run_row *row)
     (void)sqlite3_bind_text(sql, 3, row->status, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(sql, 4, row->created_ms);
     (void)sqlite3_bind_int64(sql, 5, row->finished_ms);
-    if (row->answer)
-        (void)sqlite3_bind_blob64(sql, 6, row->answer->text, row->answer->len, SQLITE_STATIC);
-    else
-        (void)sqlite3_bind_null(sql, 6);
+    bind_text_of(sql, 6, row->answer);
+    bind_text_of(sql, 11, row->request);
     (void)sqlite3_bind_int64(sql, 7, (sqlite3_int64)row_bytes(row));
     (void)sqlite3_bind_text(sql, 8, row->language ? row->language : "", -1, SQLITE_STATIC);
     if (row->exited)

@@ -21,10 +21,12 @@ struct run_row {
     int64_t finished_ms; /* 0 until the run ends */
     int64_t wall_ms;     /* from the start of the run to its end; -1: it did not start */
     bool exited;
-    int exit_code;         /* valid when exited */
-    struct answer *answer; /* JSON; NULL when the run was lost */
+    int exit_code;          /* valid when exited */
+    struct answer *answer;  /* JSON; NULL when the run was lost */
+    struct answer *request; /* JSON; NULL when it is not kept */
 };
-void run_row_done(struct run_row *row); /* for a row that is a keeper of its answer */
+void run_row_done(struct run_row *row); /* for a row that is a keeper of its answer
+                                          and request */
 
 struct run_store;
 
@@ -62,6 +64,10 @@ struct run_asker {
 int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
     struct run_row *ret);
 void run_row_release(struct run_row *row); /* of one that run_store_get() made */
+
+/* Reads the request of a row, of which the caller becomes a user. The same errors. */
+int run_store_get_request(struct run_store *store, const char *id,
+    const struct run_asker *asker, struct answer **ret);
 
 /* Which runs a list has: the newest ones that were created before a position. */
 struct run_query {

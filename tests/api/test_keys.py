@@ -28,7 +28,8 @@ def keyed():
 
 
 PRIVATE = [("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/runs/x"), ("DELETE", "/v1/runs/x"),
-           ("GET", "/v1/runs/x/events"), ("POST", "/v1/runs/x/stdin"), ("GET", "/v1/runtimes"), ("GET", "/v1/report")]
+           ("GET", "/v1/runs/x/events"), ("POST", "/v1/runs/x/stdin"), ("GET", "/v1/runs/x/request"),
+           ("GET", "/v1/runtimes"), ("GET", "/v1/report")]
 PUBLIC = ["/", "/health", "/version", "/openapi.json", "/metrics"]
 
 

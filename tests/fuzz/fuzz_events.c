@@ -29,6 +29,11 @@ int run_store_get_own(
 {
     abort();
 }
+int run_store_get_request(
+    struct run_store *store, const char *id, const struct run_asker *asker, struct answer **ret)
+{
+    abort();
+}
 void run_store_remove(struct run_store *store, const char *id)
 {
     abort();

@@ -1063,6 +1063,60 @@ static void an_object_gets_its_time(void **state)
     }
 }
 
+/* A request counts for the ledger while its run is under way, and for the history afterwards.
+ */
+static void a_kept_request_is_counted(void **state)
+{
+    CLEANUP(fixture_remove_dir) char *dir = fixture_make_dir();
+    cleanup_free char *path = xasprintf("%s/history.db", dir);
+    enum { SIZE = 100000 };
+    struct run_store *store;
+    struct history_run *run;
+    struct err err = {0};
+    size_t runs;
+    uint64_t before, after;
+    struct answer *got = NULL;
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    struct history *h = make(store, 1 << 20);
+    struct ledger *ledger = ledger_new(1 << 20, 1);
+    struct answer *request = answer_new(ledger, 0, SIZE);
+    memset(request->text, 'x', SIZE);
+    const struct history_entry entry = {.mode = RUN_ASYNC, .request = request};
+    assert_int_equal(history_add(h, "run_1", owner("a"), &entry, &run, &err), 0);
+    answer_release(request);
+    assert_true(ledger_sum(ledger) >= SIZE);
+    history_get_size(h, &runs, &before);
+    finish(run, "{}");
+    history_get_size(h, &runs, &after);
+    assert_in_range(after - before, SIZE, SIZE + 100);
+    assert_int_equal(ledger_sum(ledger), 0);
+    assert_int_equal(history_request(run, owner("a"), &got, &err), 0);
+    assert_int_equal(got->len, SIZE);
+    assert_true(ledger_sum(ledger) >= SIZE); /* for the reply */
+    answer_release(got);
+    assert_int_equal(ledger_sum(ledger), 0);
+    history_unref(run);
+    history_free(h);
+    run_store_close(store);
+    ledger_free(ledger);
+
+    assert_int_equal(run_store_open(&store, path, &err), 0);
+    h = make(store, 1 << 20);
+    run = find(h, "run_1", "a");
+    assert_non_null(run);
+    assert_int_equal(history_request(run, owner("b"), &got, &err), -ENOENT);
+    assert_int_equal(history_request(run, owner("a"), &got, &err), 0);
+    assert_int_equal(got->len, SIZE);
+    answer_release(got);
+    history_unref(run);
+    expire(&store, path, 0, SIZE); /* it counts for the bound of the store, too */
+    struct run_row row;
+    assert_int_equal(run_store_get(store, "run_1", NULL, -1, &row), -ENOENT);
+    history_free(h);
+    run_store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1093,6 +1147,7 @@ int main(void)
         cmocka_unit_test(a_broken_database_is_moved_aside),
         cmocka_unit_test(a_list_has_runs_of_memory_and_store),
         cmocka_unit_test(pages_follow_each_other),
+        cmocka_unit_test(a_kept_request_is_counted),
         cmocka_unit_test(an_old_file_is_migrated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,13 +77,34 @@ static int start_run(
     return service_run_later(req->state, &run->spec, req->owner, run->encoding, record, err);
 }
 
+/* Makes a copy of the body if it is to be kept; the caller is a user of it. A body that is too
+ * large is an error only if the client asked. */
+static int copy_request(const struct http_request *req, const struct json_run *run,
+    struct answer **ret, struct err *err)
+{
+    bool is_large = req->body.len > REQUEST_KEPT_MAX;
+    *ret = NULL;
+    if (run->keep_request && is_large)
+        return err_set(err, ERR_TOO_LARGE, EFBIG,
+            "a request that is kept has at most %d bytes; leave keep_request out",
+            REQUEST_KEPT_MAX);
+    if (is_large || !(run->keep_request || req->state->config.history_requests))
+        return 0;
+    *ret = answer_new(req->state->ledger, req->owner, req->body.len);
+    if (!*ret)
+        return state_full(err);
+    memcpy((*ret)->text, req->body.data, req->body.len);
+    return 0;
+}
+
 /* Runs it in the way that the client asks for. */
-static int run_as_asked(
-    struct http_request *req, struct json_run *run, struct http_reply *reply, struct err *err)
+static int run_as_asked(struct http_request *req, struct json_run *run, struct answer *request,
+    struct http_reply *reply, struct err *err)
 {
     const struct history_entry entry = {.mode = events_mode(req, run->is_async),
         .encoding = run->encoding,
-        .language = run->spec.runtime->name};
+        .language = run->spec.runtime->name,
+        .request = request};
     if (run->stdin_open && entry.mode == RUN_SYNC)
         return err_field(
             err, "stdin_open", "stdin_open needs async or Accept: text/event-stream");
@@ -97,14 +118,18 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
 {
     json_t *body = NULL;
     struct json_run run;
+    struct answer *request = NULL;
     int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
     if (r < 0)
         return r;
     r = json_run_decode(body, &req->state->runtimes, &req->state->config.mounts, &run, err);
     json_decref(body);
+    if (r == 0)
+        r = copy_request(req, &run, &request, err);
     buf_done(&req->body);
     if (r == 0)
-        r = run_as_asked(req, &run, reply, err);
+        r = run_as_asked(req, &run, request, reply, err);
+    answer_release(request);
     json_run_done(&run);
     return r;
 }
@@ -118,6 +143,20 @@ int handle_run_get(struct http_request *req, struct http_reply *reply, struct er
         return r;
     if ((r = history_answer(run, &answer, err)) == 0)
         reply_answer(reply, 200, answer);
+    history_unref(run);
+    return r;
+}
+
+int handle_run_request(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct history_run *run;
+    struct answer *request;
+    int r = find_run(req, &run, err);
+    if (r < 0)
+        return r;
+    r = history_request(run, state_owner(req->state, req->owner), &request, err);
+    if (r == 0)
+        reply_answer(reply, 200, request);
     history_unref(run);
     return r;
 }

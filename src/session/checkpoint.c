@@ -35,7 +35,8 @@ static struct session *find_named(struct session *s, const char *name, struct er
     struct session *found = find(s, name);
     if (!found)
         (void)err_set(err, ERR_NOT_FOUND, ENOENT,
-            "this session has no checkpoint `%.64s`, or no longer", name);
+            "checkpoint `%.64s` of session %s not found; it may have expired or been deleted",
+            name, s->id);
     return found;
 }
 

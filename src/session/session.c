@@ -298,6 +298,12 @@ static struct session *find_listed(struct sessions *all, const char *id, const c
     return s;
 }
 
+int session_not_found(const char *id, struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, ENOENT,
+        "session %.64s not found; it may have expired or been deleted", id);
+}
+
 struct session *session_find(struct sessions *all, const char *id, int owner)
 {
     const char *name = state_owner_name(all->state, owner);

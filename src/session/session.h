@@ -71,6 +71,9 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
 
 /* Finds a session of this owner, or NULL. The caller owns a reference. */
 struct session *session_find(struct sessions *all, const char *id, int owner);
+
+/* Sets the error for a session that is not there, or not for this caller. */
+int session_not_found(const char *id, struct err *err);
 struct session *session_ref(struct session *s);
 void session_unref(struct session *s); /* accepts NULL */
 

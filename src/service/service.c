@@ -120,6 +120,7 @@ int service_open(struct state *state, struct err *err)
         .sessions = (uint32_t)c->max_sessions,
         .sessions_per_key = (uint32_t)c->max_sessions_per_key};
     state->started_ms = clock_ms();
+    board_open(&state->board);
     struct memory_plan plan = plan_memory(state, memory_mb);
     state->admit = admit_new(&options);
     cap_runtimes(state);
@@ -143,6 +144,7 @@ void service_close(struct state *state)
     ledger_free(state->ledger);
     ledger_free(state->spills);
     admit_free(state->admit);
+    board_close(&state->board);
     engine_leave(state->engine);
     runtime_registry_done(&state->runtimes);
     keys_done(&state->keys);

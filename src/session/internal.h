@@ -86,7 +86,11 @@ struct session {
     char checkpoint[CHECKPOINT_NAME_MAX + 1];
     uint64_t charged_ns; /* CPU time of the box that its key was charged for */
     uint64_t asked_ms;   /* when the tick last asked for that CPU time */
-    uint64_t used_ms;    /* last use, by clock_ms() */
+    /* What the spawner said last about the box; the holder writes it without the lock. */
+    atomic_bool is_measured;
+    atomic_ullong seen_cpu_ns;
+    atomic_ullong seen_memory;
+    uint64_t used_ms; /* last use, by clock_ms() */
     char *cwd;
     int64_t execution_count;
     struct session_box box;
@@ -151,6 +155,9 @@ void session_end_held(struct session *s, const char *reason, const char *message
 void session_drop_box(struct session *s);
 
 void session_wake(struct session *s);
+
+/* Notes an EVENT_USAGE for the status. */
+void session_measure(struct session *s, const struct spawn_event *usage);
 
 /* Charges the key for the CPU time since the last charge. `cpu_ns` is the total of the box. */
 void session_charge(struct session *s, uint64_t cpu_ns);

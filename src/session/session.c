@@ -128,6 +128,7 @@ void session_drop_box(struct session *s)
     session_box_close(&s->box);
     close_fd(&s->watcher.fd);
     s->charged_ns = 0;
+    s->is_measured = false;
     s->has_kernel = false;
     s->is_resting = false;
     if (s->share) { /* the share gives the memory back when the last copy is gone */
@@ -138,6 +139,13 @@ void session_drop_box(struct session *s)
         admit_give_back(s->all->state->admit, s->owner_index, &s->promised);
     s->share = NULL;
     s->promised = (struct admit_need){0};
+}
+
+void session_measure(struct session *s, const struct spawn_event *usage)
+{
+    s->seen_cpu_ns = usage->cpu_ns;
+    s->seen_memory = usage->memory_bytes;
+    s->is_measured = true;
 }
 
 void session_charge(struct session *s, uint64_t cpu_ns)
@@ -221,8 +229,10 @@ void session_refresh(struct session *s)
         return;
     int r;
     while ((r = session_box_event(&s->box, &event)) == 1) {
-        if (event.kind == EVENT_USAGE)
+        if (event.kind == EVENT_USAGE) {
+            session_measure(s, &event);
             session_charge(s, event.cpu_ns);
+        }
         if (event.kind == EVENT_EXITED || event.kind == EVENT_ENDED)
             break;
     }

@@ -522,3 +522,19 @@ void admit_get_state(struct admit *admit, struct admit_state *ret)
         .refused = admit->refused};
     (void)pthread_mutex_unlock(&admit->lock);
 }
+
+void admit_get_use(struct admit *admit, int owner, struct admit_use *ret)
+{
+    struct tenant *t = &admit->tenants[owner + 1];
+    (void)pthread_mutex_lock(&admit->lock);
+    if (t->cpu_s.size > 0)
+        bucket_fill(&t->cpu_s, clock_ns());
+    *ret = (struct admit_use){.running = (uint32_t)t->held.of[BUDGET_PLACES],
+        .waiting = t->waiting,
+        .sessions = (uint32_t)t->held.of[BUDGET_SESSIONS],
+        .memory_mb = t->held.of[BUDGET_MEMORY],
+        .processes = t->held.of[BUDGET_PROCESSES],
+        .has_cpu_budget = t->cpu_s.size > 0,
+        .cpu_s_left = t->cpu_s.level};
+    (void)pthread_mutex_unlock(&admit->lock);
+}

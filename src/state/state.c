@@ -22,6 +22,13 @@ const char *state_owner_name(const struct state *state, int owner)
     return owner < 0 ? "" : state->keys.items[owner].name;
 }
 
+bool state_is_operator(const struct state *state, int owner)
+{
+    if (state->keys.count == 0)
+        return true;
+    return owner >= 0 && state->keys.items[owner].role == KEY_OPERATOR;
+}
+
 int state_full(struct err *err)
 {
     return err_set(err, ERR_UNAVAILABLE, ENOMEM,

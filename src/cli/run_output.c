@@ -72,34 +72,12 @@ static void write_stage(const struct stage_result *stage)
     (void)fs_write_all(STDERR_FILENO, stage->err.data, stage->err.len);
 }
 
-/* Prints why there is no program. */
-static void tell_compilation(const struct run_result *result)
-{
-    const struct stage_result *compile = &result->compile;
-    const char *why = result->run.message;
-    struct err err = {0};
-    write_stage(compile);
-    if (compile->status == RUN_RUNTIME_ERROR && compile->exited)
-        (void)err_set(&err, ERR_INVALID, 0,
-            "compilation failed (the compiler exited with status %d)", compile->exit_code);
-    else if (compile->status == RUN_SIGNALED)
-        (void)err_set(&err, ERR_INVALID, 0,
-            "compilation failed (the compiler was killed by %s)",
-            run_signal_name(compile->signal));
-    else
-        (void)err_set(&err, ERR_INVALID, 0, "compilation failed: %s",
-            str_has_prefix(why, "compile stage: ") ? why + strlen("compile stage: ") : why);
-    output_error_line(COMMAND, &err);
-}
-
 static void tell(const struct run_result *result)
 {
     const struct stage_result *run = &result->run;
     struct err err = {0};
-    if (run->status == RUN_COMPILE_ERROR) {
-        tell_compilation(result);
-        return;
-    }
+    if (run->status == RUN_COMPILE_ERROR)
+        write_stage(&result->compile);
     if (run->status == RUN_SIGNALED)
         (void)err_set(&err, ERR_INVALID, 0, "killed by %s", run_signal_name(run->signal));
     else if (run->message[0])

@@ -116,6 +116,9 @@ int auth_check(struct http_request *req, struct err *err)
         if (req->owner < 0)
             req->owner = find(req, c.bearer);
     }
+    if (req->owner >= 0 && class == AUTH_OPERATOR && !state_is_operator(req->state, req->owner))
+        return err_set(err, ERR_FORBIDDEN, EACCES,
+            "this is for operators: use a key that has `role = operator` in the keys file");
     if (req->owner >= 0)
         return 0;
     if (class == AUTH_LOCAL && req->is_local)

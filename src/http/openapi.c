@@ -20,6 +20,7 @@
 #include "judge/decode.h"
 #include "openapi_areas.h"
 #include "proto/package.h"
+#include "service/status.h"
 #include "session/channel.h"
 #include "session/decode.h"
 #include "session/terminal.h"
@@ -67,6 +68,7 @@ static const struct {
     {"TERMINAL_ROWS", TERMINAL_ROWS},
     {"TERMINAL_COLS", TERMINAL_COLS},
     {"TERMINAL_SIDE_MAX", TERMINAL_SIDE_MAX},
+    {"STATUS_BOXES_MAX", STATUS_BOXES_MAX},
 };
 
 static json_t *error_codes(const struct run_limits *maxima)

@@ -120,6 +120,16 @@ const struct route route_table[] = {
         "Remove a prebuilt image. Not there yet.", "401 403 501", fastapi_error},
     {"GET", "/v1/report", AUTH_KEY, BODY_NONE, false, handle_report,
         "What isolation is enforced on this host and why.", "200 401", NULL},
+    {"GET", "/v1/status", AUTH_KEY, BODY_NONE, false, handle_status,
+        "What the server does now: queue, memory, and the caller's boxes; an operator sees all "
+        "boxes.",
+        "200 401", NULL},
+    {"GET", "/v1/events", AUTH_KEY, BODY_NONE, false, handle_events,
+        "The status as text/event-stream: one event at once, then one when something changed, "
+        "at most one a second.",
+        "200 401 429", NULL},
+    {"GET", "/v1/keys", AUTH_OPERATOR, BODY_NONE, false, handle_keys,
+        "Names, roles, quotas and use of all keys; for operators.", "200 401 403", NULL},
     {"GET", "/health", AUTH_NONE, BODY_NONE, true, handle_health,
         "Whether the service works, and its isolation level.", "200 503", NULL},
     {"GET", "/metrics", AUTH_LOCAL, BODY_NONE, true, handle_metrics, "Counters for Prometheus.",

@@ -116,14 +116,11 @@ static void fit_machine(struct config *c)
 
 static int prepare(struct prepare *p, struct err *err)
 {
-    struct memory_plan plan;
     int r = open_state(p, err);
     if (r < 0)
         return r;
     fit_machine(&p->config);
-    if ((r = memory_plan_make(&p->config, &plan, err)) < 0)
-        return r;
-    p->config.server_memory_mb = plan.limit_mb;
+    p->config.server_memory_mb = memory_plan_make(&p->config).limit_mb;
     if ((r = listen_open(p, err)) == 0)
         r = become_monitor(p, err);
     listen_close(p);

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 json_t *result_text_json(const char *data, size_t len, enum result_encoding encoding)
 {
@@ -311,4 +312,14 @@ json_t *result_report_json(const struct spawn_reply *reply)
     return json_pack("{s:s, s:s, s:i, s:o}", "level", spawner_level_name(reply->level),
         "cgroup", spawner_cgroup_name(reply->cgroup), "landlock_abi", (int)reply->landlock_abi,
         "features", features);
+}
+
+json_t *result_time_json(int64_t seconds)
+{
+    char text[32];
+    struct tm tm;
+    time_t when = (time_t)seconds;
+    (void)gmtime_r(&when, &tm);
+    (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return json_string(text);
 }

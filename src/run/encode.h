@@ -30,6 +30,9 @@ json_t *result_hits_json(unsigned hits);
 json_t *result_compile_json(const struct run_result *result, enum result_encoding encoding);
 json_t *result_isolation_json(const struct run_result *result);
 
+/* A moment of the wall clock: "2026-11-16T22:15:49Z". */
+json_t *result_time_json(int64_t seconds);
+
 /* The answer of a run that failed because of Hermes, without the member `error`. */
 json_t *result_json_error(const struct run_result *result, const struct err *err);
 

@@ -51,13 +51,28 @@ static unsigned pick_root(const struct running *run, bool compile)
     return (unsigned)run->roots[kind];
 }
 
-/* A compilation that failed or was stopped decides the run. */
-static void conclude_compile(struct run_result *result, const char *why)
+/* A compilation that failed or was stopped decides the run. `compiler` is a path. */
+static void conclude_compile(struct run_result *result, const char *compiler)
 {
+    const struct stage_result *compile = &result->compile;
     struct stage_result *run = &result->run;
-    bool cancelled = result->compile.status == RUN_CANCELLED;
+    const size_t size = sizeof(run->message);
+    const char *slash = strrchr(compiler, '/');
+    const char *name = slash ? slash + 1 : compiler;
+    bool cancelled = compile->status == RUN_CANCELLED;
     run->status = cancelled ? RUN_CANCELLED : RUN_COMPILE_ERROR;
-    (void)snprintf(run->message, sizeof(run->message), "compile stage: %.200s", why);
+    if (compile->status == RUN_OK)
+        (void)snprintf(run->message, size, "compilation failed (%.64s made no program)", name);
+    else if (compile->status == RUN_RUNTIME_ERROR && compile->exited)
+        (void)snprintf(run->message, size, "compilation failed (%.64s exited with status %d)",
+            name, compile->exit_code);
+    else if (compile->status == RUN_SIGNALED)
+        (void)snprintf(run->message, size, "compilation failed (%.64s was killed by %s)", name,
+            run_signal_name(compile->signal));
+    else
+        (void)snprintf(run->message, size, "compilation %s: %.200s",
+            cancelled ? "cancelled" : "failed",
+            compile->message[0] ? compile->message : run_status_name(compile->status));
 }
 
 static bool made_program(const struct running *run)
@@ -174,13 +189,9 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
             keep(run, &key);
     }
     const struct stage_result *compiled = &result->compile;
-    if (compiled->status != RUN_OK)
-        conclude_compile(result,
-            compiled->message[0] ? compiled->message : run_status_name(compiled->status));
-    else if (!made_program(run))
-        conclude_compile(result, "the compiler made no program");
-    else
-        *ret_go_on = true;
+    *ret_go_on = compiled->status == RUN_OK && made_program(run);
+    if (!*ret_go_on)
+        conclude_compile(result, run->runtime->compile_root.execs.items[stage->exec]);
     return 0;
 }
 

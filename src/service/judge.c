@@ -158,9 +158,15 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
         .purse = &u->later.purse.counts,
         .cancel_fd = cancel_fd};
     struct judge_result result = {0};
+    struct board_entry entry = {.id = history_id(u->later.record),
+        .kind = "judge",
+        .language = u->judgement.judge.spec.solution.runtime->name,
+        .owner = u->later.owner};
+    board_post(&s->board, &entry);
     int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, err);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(u->later.record));
     if (r == 0) {
+        board_start(&s->board, &entry);
         r = judge_run(s->engine, &u->plan, &watch, &result, err);
         admit_leave(s->admit, &u->ticket, result.cpu_ms);
     } else if (r == -ECANCELED) {
@@ -168,6 +174,7 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
         result.verdict = JUDGE_SKIPPED;
         r = 0;
     }
+    board_remove(&s->board, &entry);
     if (r == 0 && (r = encode(u, &result, ret_answer, err)) == 0)
         *ret_status = result.cancelled ? RUN_CANCELLED : RUN_OK;
     judge_result_done(&result);

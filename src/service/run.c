@@ -59,14 +59,16 @@ static int begin_run(
     return session_admit(s, owner, &need, &ret->ticket, err);
 }
 
-static int finish_run(struct state *s, const struct service_call *call,
-    struct admitted *admitted, uint32_t wait_ms, struct run_result *result, struct err *err)
+static int finish_posted(struct state *s, const struct service_call *call,
+    struct admitted *admitted, struct board_entry *entry, uint32_t wait_ms,
+    struct run_result *result, struct err *err)
 {
     struct admit_ticket *ticket = &admitted->ticket;
     int r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, err);
     if (r < 0 && r != -ECANCELED)
         return r;
     if (r == 0) {
+        board_start(&s->board, entry);
         r = run_admitted(s, call, &admitted->plan, result, err);
         result->run.usage.queue_ms = ticket->queue_ms;
         admit_leave(s->admit, ticket, result->run.usage.cpu_ms + result->compile.usage.cpu_ms);
@@ -78,6 +80,19 @@ static int finish_run(struct state *s, const struct service_call *call,
     if (r == 0 || result->run.status == RUN_INTERNAL_ERROR)
         metrics_count_run(&s->metrics, &s->runtimes, call->spec->runtime, result,
             (double)(clock_ns() - ticket->began_ns) / 1e6);
+    return r;
+}
+
+static int finish_run(struct state *s, const struct service_call *call,
+    struct admitted *admitted, uint32_t wait_ms, struct run_result *result, struct err *err)
+{
+    struct board_entry entry = {.id = result->id,
+        .kind = "run",
+        .language = call->spec->runtime->name,
+        .owner = call->owner};
+    board_post(&s->board, &entry);
+    int r = finish_posted(s, call, admitted, &entry, wait_ms, result, err);
+    board_remove(&s->board, &entry);
     return r;
 }
 

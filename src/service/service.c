@@ -91,23 +91,19 @@ static void start_calibration(struct state *s)
         later_free(later);
 }
 
-static int plan_memory(
-    struct state *s, uint64_t memory_mb, struct memory_plan *ret, struct err *err)
+static struct memory_plan plan_memory(struct state *s, uint64_t memory_mb)
 {
     s->config.memory_mb = memory_mb;
-    int r = memory_plan_make(&s->config, ret, err);
-    if (r < 0)
-        return r;
-    s->ledger = ledger_new(ret->held_bytes, s->keys.count);
+    struct memory_plan plan = memory_plan_make(&s->config);
+    s->ledger = ledger_new(plan.held_bytes, s->keys.count);
     s->spills = ledger_new(SPILLS_SHARE * s->config.history_max, s->keys.count);
-    s->memory_max = ret->limit_mb << 20;
-    return 0;
+    s->memory_max = plan.limit_mb << 20;
+    return plan;
 }
 
 int service_open(struct state *state, struct err *err)
 {
     const struct config *c = &state->config;
-    struct memory_plan plan;
     uint64_t memory_mb = c->memory_mb ? c->memory_mb : machine_memory_mb() * MEMORY_SHARE / 100;
     unsigned cores = machine_cores();
     struct admit_options options = {.keys = &state->keys,
@@ -124,8 +120,8 @@ int service_open(struct state *state, struct err *err)
         .sessions = (uint32_t)c->max_sessions,
         .sessions_per_key = (uint32_t)c->max_sessions_per_key};
     state->started_ms = clock_ms();
-    if (plan_memory(state, memory_mb, &plan, err) < 0)
-        return -EINVAL;
+    board_open(&state->board);
+    struct memory_plan plan = plan_memory(state, memory_mb);
     state->admit = admit_new(&options);
     cap_runtimes(state);
     state->sessions = sessions_new(state);
@@ -148,6 +144,7 @@ void service_close(struct state *state)
     ledger_free(state->ledger);
     ledger_free(state->spills);
     admit_free(state->admit);
+    board_close(&state->board);
     engine_leave(state->engine);
     runtime_registry_done(&state->runtimes);
     keys_done(&state->keys);

@@ -48,7 +48,7 @@ static int enter_queue(struct session *s, struct session_waiter *waiter, struct 
 static int why_not(const struct session *s, bool also_dead, struct err *err)
 {
     if (s->is_deleted)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
+        return session_not_found(s->id, err);
     if (s->state == SESSION_EXPIRED)
         return err_set(err, ERR_CONFLICT, ESTALE,
             "the session has expired (%s); its state and its files are gone: make a new one",

@@ -35,7 +35,8 @@ static struct session *find_named(struct session *s, const char *name, struct er
     struct session *found = find(s, name);
     if (!found)
         (void)err_set(err, ERR_NOT_FOUND, ENOENT,
-            "this session has no checkpoint `%.64s`, or no longer", name);
+            "checkpoint `%.64s` of session %s not found; it may have expired or been deleted",
+            name, s->id);
     return found;
 }
 
@@ -53,7 +54,7 @@ static json_t *to_json(struct session *c)
     (void)pthread_mutex_lock(&c->lock);
     json_t *json = json_pack("{s:s, s:s, s:s?, s:o, s:I, s:s}", "name", c->checkpoint,
         "session", c->origin, "parent", c->base[0] ? c->base : NULL, "created_at",
-        session_time_json(c->created_s), "execution_count", (json_int_t)c->execution_count,
+        result_time_json(c->created_s), "execution_count", (json_int_t)c->execution_count,
         "cwd", c->cwd);
     (void)pthread_mutex_unlock(&c->lock);
     return json;

@@ -23,16 +23,6 @@ static const char *const state_names[SESSION_STATES] = {
     [SESSION_EXPIRED] = "expired",
 };
 
-json_t *session_time_json(int64_t seconds)
-{
-    char text[32];
-    struct tm tm;
-    time_t when = (time_t)seconds;
-    (void)gmtime_r(&when, &tm);
-    (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return json_string(text);
-}
-
 /* When the session will expire if it is not used any more. */
 static int64_t expires_s(const struct session *s)
 {
@@ -68,7 +58,7 @@ static void add_lineage(json_t *json, const struct session *s)
     (void)json_object_set_new(json, "parent", name_json(s->origin));
     (void)json_object_set_new(json, "from_checkpoint", name_json(s->rolled_back_to));
     (void)json_object_set_new(
-        json, "rolled_back_at", was_back ? session_time_json(s->rolled_back_s) : json_null());
+        json, "rolled_back_at", was_back ? result_time_json(s->rolled_back_s) : json_null());
 }
 
 /* The lock is held. */
@@ -80,8 +70,8 @@ static json_t *to_json(const struct session *s)
                              "s:{s:s, s:s, s:s}}",
         "id", s->id, "name", s->name, "language", s->spec.runtime->name, "state",
         state_names[s->state], "reason", is_gone ? s->reason : NULL, "message",
-        is_gone ? s->message : NULL, "created_at", session_time_json(s->created_s),
-        "expires_at", session_time_json(expires_s(s)), "cwd", s->cwd, "execution_count",
+        is_gone ? s->message : NULL, "created_at", result_time_json(s->created_s), "expires_at",
+        result_time_json(expires_s(s)), "cwd", s->cwd, "execution_count",
         (json_int_t)s->execution_count, "limits", limits_json(&s->spec.limits), "isolation",
         "level", spawner_level_name(seal->level), "cgroup", spawner_cgroup_name(seal->cgroup),
         "start", s->is_warm ? "warm" : "cold");
@@ -96,6 +86,34 @@ json_t *session_json(struct session *s)
     json_t *json = to_json(s);
     (void)pthread_mutex_unlock(&s->lock);
     return json;
+}
+
+static void see_one(struct session *s,
+    void (*see)(void *context, const struct session_box_view *box), void *context)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->box.socket >= 0)
+        see(context, &(struct session_box_view){.id = s->id,
+                         .kind = "session",
+                         .language = s->spec.runtime->name,
+                         .owner = s->owner_index,
+                         .state = state_names[s->state],
+                         .since_s = s->created_s,
+                         .is_measured = s->is_measured,
+                         .cpu_ns = s->seen_cpu_ns,
+                         .memory_bytes = s->seen_memory});
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+void sessions_each_box(struct sessions *all,
+    void (*see)(void *context, const struct session_box_view *box), void *context)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    for (struct session *s = all->first; s; s = s->next) {
+        if (!s->checkpoint[0])
+            see_one(s, see, context);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
 }
 
 json_t *sessions_json(struct sessions *all, int owner)

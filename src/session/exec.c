@@ -145,6 +145,7 @@ static void on_usage(struct exec *e, const struct spawn_event *event)
     if (e->usages)
         e->usages--;
     e->usage = *event;
+    session_measure(e->s, event);
     if (!e->has_base)
         e->base_cpu_ns = event->cpu_ns;
     e->has_base = true;

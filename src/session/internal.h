@@ -91,7 +91,11 @@ struct session {
     int64_t rolled_back_s;                        /* when, since 1970 */
     uint64_t charged_ns; /* CPU time of the box that its key was charged for */
     uint64_t asked_ms;   /* when the tick last asked for that CPU time */
-    uint64_t used_ms;    /* last use, by clock_ms() */
+    /* What the spawner said last about the box; the holder writes it without the lock. */
+    atomic_bool is_measured;
+    atomic_ullong seen_cpu_ns;
+    atomic_ullong seen_memory;
+    uint64_t used_ms; /* last use, by clock_ms() */
     char *cwd;
     int64_t execution_count;
     struct session_box box;
@@ -156,6 +160,9 @@ void session_end_held(struct session *s, const char *reason, const char *message
 void session_drop_box(struct session *s);
 
 void session_wake(struct session *s);
+
+/* Notes an EVENT_USAGE for the status. */
+void session_measure(struct session *s, const struct spawn_event *usage);
 
 /* Charges the key for the CPU time since the last charge. `cpu_ns` is the total of the box. */
 void session_charge(struct session *s, uint64_t cpu_ns);
@@ -237,8 +244,6 @@ int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
 /* 0, or ERR_UNSUPPORTED when the memory of this language's sessions cannot be copied. */
 int session_can_fork(const struct session *s, struct err *err);
 
-/* encode.c: a time since 1970 as text. */
-json_t *session_time_json(int64_t seconds);
 
 /* checkpoint.c: deletes the checkpoints of a session that has ended. */
 void session_drop_checkpoints(struct session *s);

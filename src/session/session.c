@@ -128,6 +128,7 @@ void session_drop_box(struct session *s)
     session_box_close(&s->box);
     close_fd(&s->watcher.fd);
     s->charged_ns = 0;
+    s->is_measured = false;
     s->has_kernel = false;
     s->is_resting = false;
     if (s->share) { /* the share gives the memory back when the last copy is gone */
@@ -138,6 +139,13 @@ void session_drop_box(struct session *s)
         admit_give_back(s->all->state->admit, s->owner_index, &s->promised);
     s->share = NULL;
     s->promised = (struct admit_need){0};
+}
+
+void session_measure(struct session *s, const struct spawn_event *usage)
+{
+    s->seen_cpu_ns = usage->cpu_ns;
+    s->seen_memory = usage->memory_bytes;
+    s->is_measured = true;
 }
 
 void session_charge(struct session *s, uint64_t cpu_ns)
@@ -221,8 +229,10 @@ void session_refresh(struct session *s)
         return;
     int r;
     while ((r = session_box_event(&s->box, &event)) == 1) {
-        if (event.kind == EVENT_USAGE)
+        if (event.kind == EVENT_USAGE) {
+            session_measure(s, &event);
             session_charge(s, event.cpu_ns);
+        }
         if (event.kind == EVENT_EXITED || event.kind == EVENT_ENDED)
             break;
     }
@@ -296,6 +306,12 @@ static struct session *find_listed(struct sessions *all, const char *id, const c
     if (s)
         s->refs++;
     return s;
+}
+
+int session_not_found(const char *id, struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, ENOENT,
+        "session %.64s not found; it may have expired or been deleted", id);
 }
 
 struct session *session_find(struct sessions *all, const char *id, int owner)

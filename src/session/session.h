@@ -61,6 +61,24 @@ int session_admit(struct state *state, int owner, const struct admit_need *need,
 /* From now on, running execs are ended without a grace period. */
 void sessions_stop(struct sessions *all);
 
+/* The box of a session, as the status shows it. */
+struct session_box_view {
+    const char *id;
+    const char *kind;
+    const char *language;
+    int owner; /* index of the key, -1 for none */
+    const char *state;
+    int64_t since_s;  /* wall clock */
+    bool is_measured; /* the next two are known */
+    uint64_t cpu_ns;
+    uint64_t memory_bytes;
+};
+
+/* Calls `see` for each session that has a box, the newest first; checkpoints are left out. The
+ * usage is what the spawner said last. */
+void sessions_each_box(struct sessions *all,
+    void (*see)(void *context, const struct session_box_view *box), void *context);
+
 /* Number of sessions that have a box. */
 unsigned sessions_count(struct sessions *all);
 
@@ -71,6 +89,9 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
 
 /* Finds a session of this owner, or NULL. The caller owns a reference. */
 struct session *session_find(struct sessions *all, const char *id, int owner);
+
+/* Sets the error for a session that is not there, or not for this caller. */
+int session_not_found(const char *id, struct err *err);
 struct session *session_ref(struct session *s);
 void session_unref(struct session *s); /* accepts NULL */
 

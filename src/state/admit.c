@@ -213,10 +213,11 @@ static bool evict_for(struct admit *a, const struct tenant *t)
 static int refuse(struct admit *a, struct err *err)
 {
     a->refused++;
-    int r =
-        err_set(err, ERR_BUSY, EAGAIN, "%u runs are in progress and %u wait; try again later",
-            (unsigned)a->held.of[BUDGET_PLACES], a->waiting);
-    return err_retry(err, r, retry_s(a));
+    unsigned seconds = retry_s(a);
+    int r = err_set(err, ERR_BUSY, EAGAIN,
+        "the server is busy: %u running, %u waiting; try again in %u s",
+        (unsigned)a->held.of[BUDGET_PLACES], a->waiting, seconds);
+    return err_retry(err, r, seconds);
 }
 
 static int refuse_for_ever(
@@ -238,10 +239,11 @@ static int enqueue(struct admit *a, struct tenant *t, struct admit_ticket *w, st
     const struct key *key = w->owner < 0 ? NULL : &a->options.keys->items[w->owner];
     if (key && key->concurrency && t->waiting >= key->concurrency) {
         a->refused++;
+        unsigned seconds = retry_s(a);
         int r = err_set(err, ERR_BUSY, EAGAIN,
-            "this key has %u runs going on and as many waiting, which is its limit",
-            (unsigned)t->held.of[BUDGET_PLACES]);
-        return err_retry(err, r, retry_s(a));
+            "this key is at its limit: %u running, %u waiting; try again in %u s",
+            (unsigned)t->held.of[BUDGET_PLACES], t->waiting, seconds);
+        return err_retry(err, r, seconds);
     }
     if (a->waiting >= a->options.queue && !(a->options.queue && evict_for(a, t)))
         return refuse(a, err);
@@ -518,5 +520,21 @@ void admit_get_state(struct admit *admit, struct admit_state *ret)
         .processes_promised = held->of[BUDGET_PROCESSES],
         .processes = total->of[BUDGET_PROCESSES],
         .refused = admit->refused};
+    (void)pthread_mutex_unlock(&admit->lock);
+}
+
+void admit_get_use(struct admit *admit, int owner, struct admit_use *ret)
+{
+    struct tenant *t = &admit->tenants[owner + 1];
+    (void)pthread_mutex_lock(&admit->lock);
+    if (t->cpu_s.size > 0)
+        bucket_fill(&t->cpu_s, clock_ns());
+    *ret = (struct admit_use){.running = (uint32_t)t->held.of[BUDGET_PLACES],
+        .waiting = t->waiting,
+        .sessions = (uint32_t)t->held.of[BUDGET_SESSIONS],
+        .memory_mb = t->held.of[BUDGET_MEMORY],
+        .processes = t->held.of[BUDGET_PROCESSES],
+        .has_cpu_budget = t->cpu_s.size > 0,
+        .cpu_s_left = t->cpu_s.level};
     (void)pthread_mutex_unlock(&admit->lock);
 }

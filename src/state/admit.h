@@ -138,3 +138,15 @@ struct admit_state {
     uint64_t refused;   /* since the start */
 };
 void admit_get_state(struct admit *admit, struct admit_state *ret);
+
+/* What one key holds now. */
+struct admit_use {
+    uint32_t running; /* places */
+    uint32_t waiting;
+    uint32_t sessions;
+    uint64_t memory_mb; /* promised to its boxes */
+    uint64_t processes;
+    bool has_cpu_budget;
+    double cpu_s_left; /* of cpu_s_per_hour; below 0 when more was used */
+};
+void admit_get_use(struct admit *admit, int owner, struct admit_use *ret);

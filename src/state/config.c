@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "run/spawner.h"
 #include "state/ini.h"
+#include "state/memory_plan.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -354,6 +355,14 @@ static void check_whole(struct loading *l)
             xasprintf("%llus is less than %s (%llus)", (unsigned long long)c->max_timeout_s,
                 name_of(l, "default_timeout_s"), (unsigned long long)c->default_timeout_s);
         complain(l, name_of(l, "max_timeout_s"), why);
+    }
+    uint64_t least_mb = memory_plan_least_mb(c);
+    if (c->server_memory_mb && c->server_memory_mb < least_mb) {
+        cleanup_free char *why =
+            xasprintf("it must be 0 or at least %llu with this %s, %s and %s",
+                (unsigned long long)least_mb, name_of(l, "max_body"),
+                name_of(l, "max_connections"), name_of(l, "history_max"));
+        complain(l, name_of(l, "server_memory_mb"), why);
     }
     for (char *p = c->log_level; *p; p++)
         *p = (char)tolower((unsigned char)*p); /* LOG_LEVEL=INFO is common */

@@ -74,7 +74,7 @@ int history_find(struct history *history, const char *id, struct history_owner o
     struct history_run **ret, struct err *err)
 {
     if (strlen(id) >= ID_MAX)
-        return history_not_found(err);
+        return history_not_found(id, err);
     (void)pthread_mutex_lock(&history->lock);
     struct history_run *run = kept_find(history, id);
     bool is_known = run;
@@ -86,7 +86,7 @@ int history_find(struct history *history, const char *id, struct history_owner o
     if (!is_known)
         return stored_find(history, id, owner, ret, err);
     *ret = run;
-    return run ? 0 : history_not_found(err);
+    return run ? 0 : history_not_found(id, err);
 }
 
 struct history_run *history_ref(struct history_run *run)
@@ -292,7 +292,7 @@ int history_answer(struct history_run *run, struct answer **ret, struct err *err
             "{\"id\": \"%s\", \"status\": \"%s\"}", run->id, run_status_name(run->status));
         *ret = answer_of_text(text);
     } else if (!run->answer) {
-        r = history_not_found(err);
+        r = history_not_found(run->id, err);
     } else if (answer_use(run->answer)) {
         *ret = run->answer;
     } else {

@@ -59,6 +59,9 @@ struct history_entry {
 int history_add(struct history *history, const char *id, struct history_owner owner,
     const struct history_entry *entry, struct history_run **ret, struct err *err);
 
+/* Sets the error for a run that is not there, or not for this caller. */
+int history_not_found(const char *id, struct err *err);
+
 /* Finds a run of this owner; the caller owns a reference. ERR_NOT_FOUND when there is none or
  * it has another owner. ERR_UNAVAILABLE when memory for the stored answer is short. */
 int history_find(struct history *history, const char *id, struct history_owner owner,

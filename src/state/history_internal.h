@@ -127,5 +127,4 @@ void stored_put(struct history_run *run, enum run_status status, struct answer *
 /* The answer that replaces one that is too large to keep. */
 struct answer *stored_notice(const struct history_run *run, enum run_status status, size_t len);
 
-int history_not_found(struct err *err);
 int history_no_memory(struct err *err);

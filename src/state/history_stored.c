@@ -38,9 +38,10 @@ int stored_promise(struct history *h, const struct history_run *run, struct err 
     return run_store_put(h->options.store, &row, err);
 }
 
-int history_not_found(struct err *err)
+int history_not_found(const char *id, struct err *err)
 {
-    return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
+    return err_set(err, ERR_NOT_FOUND, ENOENT,
+        "run %.64s not found; it may have expired or been deleted", id);
 }
 
 int history_no_memory(struct err *err)
@@ -70,7 +71,7 @@ int stored_find(struct history *h, const char *id, struct history_owner owner,
     struct run_row row;
     int r = h->options.store ? run_store_get_own(h->options.store, id, &asker, &row) : -ENOENT;
     if (r < 0)
-        return r == -ENOMEM ? history_no_memory(err) : history_not_found(err);
+        return r == -ENOMEM ? history_no_memory(err) : history_not_found(id, err);
     bool expired = row.finished_ms + (int64_t)h->options.ttl_ms < clock_wall_ms();
     if (row.finished_ms && !expired) {
         struct history_run *run = kept_new(h, id, owner.name);
@@ -80,7 +81,7 @@ int stored_find(struct history *h, const char *id, struct history_owner owner,
         run->answer = row.answer ? take_ptr(row.answer) : lost_answer(id);
         *ret = run;
     } else {
-        r = history_not_found(err);
+        r = history_not_found(id, err);
     }
     run_row_release(&row);
     return r;

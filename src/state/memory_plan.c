@@ -7,8 +7,6 @@
 
 #include "state/memory_plan.h"
 
-#include <errno.h>
-
 enum {
     HELD_SHARE = 8,              /* an eighth of what boxes are promised */
     BODIES_HELD = 8,             /* at least so many of the largest bodies */
@@ -23,28 +21,41 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-int memory_plan_make(const struct config *config, struct memory_plan *ret, struct err *err)
+static uint64_t history_bytes(const struct config *config)
+{
+    return config->history == HISTORY_SQLITE ? smaller(config->history_max, STORED_IN_MEMORY)
+                                             : config->history_max;
+}
+
+/* What is needed whatever is held. */
+static uint64_t fixed_bytes(const struct config *config)
+{
+    uint64_t history = history_bytes(config);
+    /* A connection that was closed may still have its thread. */
+    uint64_t connections = config->max_connections + config->max_connections / 8 + 512;
+    return BASE_BYTES + connections * CONNECTION_BYTES + history + history / 4;
+}
+
+/* The limit, in whole MiB, when so many bytes may be held. */
+static uint64_t limit_mb(const struct config *config, uint64_t held)
+{
+    return (fixed_bytes(config) + held + held / 2 + (1 << 20) - 1) >> 20;
+}
+
+uint64_t memory_plan_least_mb(const struct config *config)
+{
+    return limit_mb(config, BODIES_HELD * config->max_body);
+}
+
+struct memory_plan memory_plan_make(const struct config *config)
 {
     uint64_t least = BODIES_HELD * config->max_body;
     uint64_t held = (config->memory_mb << 20) / HELD_SHARE;
-    uint64_t history = config->history == HISTORY_SQLITE
-                           ? smaller(config->history_max, STORED_IN_MEMORY)
-                           : config->history_max;
-    /* A connection that was closed may still have its thread. */
-    uint64_t connections = config->max_connections + config->max_connections / 8 + 512;
-    uint64_t fixed = BASE_BYTES + connections * CONNECTION_BYTES + history + history / 4;
-    held = held > least ? held : least;
     uint64_t limit = config->server_memory_mb << 20;
-    if (limit) {
-        if (limit < fixed + least + least / 2)
-            return err_field(err, "server_memory_mb",
-                "server_memory_mb must be 0 or at least %llu with this max_body, "
-                "max_connections and history_max",
-                (unsigned long long)((fixed + least + least / 2) >> 20) + 1);
-        held = smaller(held, (limit - fixed) / 3 * 2);
-    }
-    *ret = (struct memory_plan){.held_bytes = held,
-        .history_bytes = history,
-        .limit_mb = (limit ? limit : fixed + held + held / 2) >> 20};
-    return 0;
+    held = held > least ? held : least;
+    if (limit)
+        held = smaller(held, (limit - fixed_bytes(config)) / 3 * 2);
+    return (struct memory_plan){.held_bytes = held,
+        .history_bytes = history_bytes(config),
+        .limit_mb = limit ? config->server_memory_mb : limit_mb(config, held)};
 }

@@ -5,7 +5,6 @@
  * from the same settings: the monitor limits the server's control group, and the server stays
  * well below that limit. */
 
-#include "base/err.h"
 #include "state/config.h"
 
 /* What the kernel may keep in each direction for one connection; it doubles the number. */
@@ -17,5 +16,8 @@ struct memory_plan {
     uint64_t limit_mb;      /* the limit of the server's control group */
 };
 
-/* config->memory_mb must not be 0. ERR_INVALID when server_memory_mb is too small. */
-int memory_plan_make(const struct config *config, struct memory_plan *ret, struct err *err);
+/* The least that server_memory_mb may be, if it is not 0. */
+uint64_t memory_plan_least_mb(const struct config *config);
+
+/* config->memory_mb must not be 0; config_load() has checked server_memory_mb. */
+struct memory_plan memory_plan_make(const struct config *config);

@@ -7,6 +7,7 @@
 #include "base/ledger.h"
 #include "run/engine.h"
 #include "state/admit.h"
+#include "state/board.h"
 #include "state/config.h"
 #include "state/history.h"
 #include "state/keys.h"
@@ -25,6 +26,7 @@ struct state {
     struct history *history;
     struct run_store *store; /* or NULL */
     struct sessions *sessions;
+    struct board board;     /* runs and judgements under way */
     uint64_t terminals_max; /* of all sessions together */
     struct metrics metrics;
     uint64_t started_ms;
@@ -45,7 +47,8 @@ struct history_owner state_owner(const struct state *state, int owner);
 /* The name of a key, "" for none. */
 const char *state_owner_name(const struct state *state, int owner);
 
-/* Whether a key sees what belongs to all keys. A client without a key does not. */
+/* Whether this caller sees what belongs to all keys: a key with `role = operator`, or any
+ * caller of a server without keys. */
 bool state_is_operator(const struct state *state, int owner);
 
 /* Sets the error for a refusal by the ledger. Requests that wait, outputs that grow and replies

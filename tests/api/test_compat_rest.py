@@ -768,7 +768,10 @@ def test_a_full_house_is_429(make_server):
     assert sorted(r.status for r in replies) == [200, 429, 429]
     for reply in replies:
         if reply.status == 429:
-            assert int(reply.headers["Retry-After"]) >= 1 and reply.json()["error"]["code"] == "busy"
+            error = reply.json()["error"]
+            assert error["code"] == "busy" and int(reply.headers["Retry-After"]) >= 1
+            assert error["message"] == "the server is busy: 1 running, 0 waiting; try again in %s s" % \
+                reply.headers["Retry-After"]
 
 
 def test_a_client_that_leaves_ends_its_run(server):

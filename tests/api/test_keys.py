@@ -58,6 +58,23 @@ def test_o66_the_key_is_asked_before_the_body_is_read(keyed):
     assert got.startswith(b"HTTP/1.1 401") and time.monotonic() - began < 5 * SLOW
 
 
+@pytest.mark.parametrize("value", [b"tok\0", b"tok\0x", b"\0tok", b"to\0k"])
+def test_a_key_with_a_nul_is_refused(keyed, value):
+    """The control: the same key without it is accepted."""
+    request = b"GET /v1/report HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\nConnection: close\r\n\r\n"
+    for name, before in ((b"Authorization", b"Bearer "), (b"X-API-Key", b"")):
+        assert keyed.raw(request % (name, before + value), 2).startswith(b"HTTP/1.1 400")
+        assert keyed.raw(request % (name, before + b"tok"), 2).startswith(b"HTTP/1.1 200")
+
+
+def test_what_is_not_there_is_named(keyed):
+    for path, said in (("/v1/runs/run_1", "run run_1 not found"), ("/v1/runs/ses_1", "run ses_1 not found"),
+                       ("/v1/sessions/ses_1", "session ses_1 not found")):
+        reply = keyed("GET", path, headers={"X-API-Key": "tok"})
+        assert reply.status == 404
+        assert reply.json()["error"]["message"] == said + "; it may have expired or been deleted"
+
+
 def test_every_kind_of_key_is_accepted(keyed):
     for secret in ("tok", "k1", "k2", "alices-secret"):
         assert keyed("GET", "/v1/report", key=secret).status == 200
@@ -72,8 +89,10 @@ def test_o75_runs_belong_to_their_key(keyed):
     path = "/v1/runs/" + run["id"]
     assert keyed("GET", path, key="alices-secret").status == 200
     other = keyed("GET", path, key="bobs-secret")
-    missing = keyed("GET", path[:-1] + ("0" if path[-1] != "0" else "1"), key="bobs-secret")
-    assert other.status == missing.status == 404 and other.body == missing.body
+    wrong = path[:-1] + ("0" if path[-1] != "0" else "1")
+    missing = keyed("GET", wrong, key="bobs-secret")
+    assert other.status == missing.status == 404
+    assert other.body == missing.body.replace(wrong[9:].encode(), run["id"].encode())
     assert keyed("DELETE", path, key="bobs-secret").status == 404
     assert keyed("GET", path + "/events", key="bobs-secret").status == 404
 

@@ -424,4 +424,4 @@ def test_what_a_killed_monitor_leaves_goes_with_the_next_start(keyed):
 def test_too_small_a_limit_is_refused_in_words(keyed):
     with pytest.raises(AssertionError) as failure:
         keyed(HERMES_SERVER_MEMORY_MB="64")
-    assert "server_memory_mb must be 0 or at least" in str(failure.value)
+    assert "HERMES_SERVER_MEMORY_MB: it must be 0 or at least" in str(failure.value)

@@ -65,7 +65,7 @@ def test_a_failed_compilation(hermes, work):
     (work / "bad.c").write_text("int main( {")
     done = hermes("run", "bad.c")
     assert done.returncode == 1 and "error: expected" in done.stderr
-    assert done.stderr.splitlines()[-1] == "hermes run: compilation failed (the compiler exited with status 1)"
+    assert done.stderr.splitlines()[-1] == "hermes run: compilation failed (gcc exited with status 1)"
 
 
 def test_an_option_after_the_file(hermes, work):

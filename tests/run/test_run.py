@@ -452,9 +452,10 @@ def test_compile_arg_refused(hermes, arg):
 def test_compile_error(hermes):
     r = hermes.program("int main(void) { return x; }", name="main.c")
     assert r.status == 1 and "error" in r.err and r.out == b""
-    assert r.err.splitlines()[-1].startswith("hermes run: compilation failed (the compiler exited with status 1)"), r.err
+    assert r.err.splitlines()[-1].startswith("hermes run: compilation failed (gcc exited with status 1)"), r.err
     answer = hermes.program("int main(void) { return x; }", name="main.c", flags=["--json"]).json()
     assert answer["status"] == "compile_error" and answer["compile"]["exit_code"] == 1
+    assert answer["message"] == "compilation failed (gcc exited with status 1)"
     assert "error" in answer["compile"]["stderr"] and answer["exit_code"] is None
 
 

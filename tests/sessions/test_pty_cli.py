@@ -126,7 +126,7 @@ def test_ways_out(hermes, sit, server):
     assert t.end() == 137
     assert wait_until(lambda: server.metric("hermes_terminals") == 0)
     t = sit(one)
-    assert t.end() == 2 and "no such session" in t.seen
+    assert t.end() == 2 and "not found; it may have expired or been deleted" in t.seen
     got = hermes("terminal", "ses_x")
     assert got.returncode == 2 and "must be a terminal" in got.stderr
     t = sit(one, HERMES_UNIX="/nonexistent")

@@ -27,7 +27,7 @@ int find_run(const struct http_request *req, struct history_run **ret, struct er
         fits = fits || (str_has_prefix(req->target, kinds[i].path) &&
                            str_has_prefix(req->params[0], kinds[i].prefix));
     if (!fits)
-        return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such run, or no longer");
+        return history_not_found(req->params[0], err);
     return history_find(
         req->state->history, req->params[0], state_owner(req->state, req->owner), ret, err);
 }

@@ -28,7 +28,7 @@ struct session *find_session(struct http_request *req, struct err *err)
     if (s)
         (void)snprintf(req->run_id, sizeof(req->run_id), "%s", session_id(s));
     else
-        (void)err_set(err, ERR_NOT_FOUND, ENOENT, "there is no such session, or no longer");
+        (void)session_not_found(req->params[0], err);
     return s;
 }
 

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* GET /v1/status, GET /v1/events and GET /v1/keys. A listener's thread makes the document once
+ * a second and sends it when it has changed. */
+
+#include "service/status.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "http/http.h"
+#include "http/routes.h"
+#include "http/v1/sessions.h"
+#include "version.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAP_MS = 200, EVENT_MS = 1000, COMMENT_MS = 15000 };
+
+static void complete(const struct state *state, json_t *status)
+{
+    (void)json_object_set_new(status, "version", json_string(HERMES_VERSION));
+    (void)json_object_set_new(status, "uptime_s",
+        json_integer((json_int_t)((clock_ms() - state->started_ms) / 1000)));
+}
+
+int handle_status(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    json_t *status = status_json(req->state, req->owner);
+    complete(req->state, status);
+    reply_value(reply, 200, status);
+    return 0;
+}
+
+int handle_keys(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    reply_value(reply, 200, status_keys_json(req->state));
+    return 0;
+}
+
+struct listener {
+    struct board_listener counted;
+    struct board *board;
+    uint64_t looked_ms;       /* when the document was last made, 0 for never */
+    uint64_t spoke_ms;        /* when the last bytes were sent */
+    unsigned long long count; /* events sent */
+    uint64_t sent;            /* hash of the last document that was sent */
+};
+
+/* FNV-1a: enough to see that a text has changed. */
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+/* Appends the document if it is not the one that was sent last. 1 when it was. */
+static int tell_news(struct listener *l, struct state *state, struct buf *to)
+{
+    json_t *status = status_json(state, l->counted.owner);
+    char *text = json_dumps(status, JSON_COMPACT | RESULT_JSON_FLAGS);
+    uint64_t hash = text ? hash_text(text) : l->sent;
+    int r = 0;
+    if (hash != l->sent) {
+        l->sent = hash;
+        free(text);
+        complete(state, status);
+        text = json_dumps(status, JSON_COMPACT | RESULT_JSON_FLAGS);
+        r = text && buf_printf(to, "id: %llu\nevent: status\ndata: %s\n\n", ++l->count, text) ==
+                        0
+                ? 1
+                : -ENOMEM;
+    }
+    free(text);
+    json_decref(status);
+    return r;
+}
+
+static int read_status(void *context, struct http_request *req, struct buf *to)
+{
+    struct listener *l = context;
+    if (!l->looked_ms)
+        http_follow(req, -1);
+    for (;;) {
+        uint64_t now = clock_ms();
+        int r = 0;
+        if (!l->looked_ms || now - l->looked_ms >= EVENT_MS) {
+            l->looked_ms = now;
+            r = tell_news(l, req->state, to);
+        }
+        if (r == 0 && now - l->spoke_ms >= COMMENT_MS)
+            r = buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
+        if (r != 0) {
+            l->spoke_ms = now;
+            return r;
+        }
+        if (req->state->stopping)
+            return 0;
+        if (http_is_gone(req))
+            return -EPIPE;
+        (void)poll(NULL, 0, NAP_MS);
+    }
+}
+
+static void end_listening(void *context)
+{
+    struct listener *l = context;
+    board_unlisten(l->board, &l->counted);
+    free(l);
+}
+
+int handle_events(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct listener *l = xcalloc(1, sizeof(*l));
+    *l = (struct listener){
+        .counted = {.owner = req->owner}, .board = &req->state->board, .spoke_ms = clock_ms()};
+    int r = board_listen(l->board, &l->counted, err);
+    if (r < 0) {
+        free(l);
+        return r;
+    }
+    reply->status = 200;
+    reply->content_type = "text/event-stream";
+    reply->read = read_status;
+    reply->done = end_listening;
+    reply->context = l;
+    reply_header(reply, "Cache-Control", "no-store");
+    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    return 0;
+}

@@ -17,19 +17,24 @@ enum { SETUP_SOCKET_FD = 3, SETUP_NAME = 48, SETUP_MAX_FDS = 1 + 2 * CGROUP_MAX_
 
 /* Values that enum spawn_kind does not have. */
 enum setup_kind {
-    SETUP_PROBE = 100, /* tries what boxes need, for `hermes doctor` */
-    SETUP_MAP_IDS, /* maps the subordinate ids of a rootless spawner into its user namespace;
-                      the answer has the lock file of the ids (spawn/ids.h) */
-    SETUP_HOST,    /* finds the control groups and makes the spawner's own; chooses the ids. The
-                      answer has the lock file of the ids, unless the spawner is rootless, then the
-                      directory of each tree, then the spawner's own group in each if it has a
-                      name */
-    SETUP_SWEEP,   /* removes what dead spawners left; after SETUP_HOST */
+    /* tries what boxes need, for `hermes doctor` */
+    SETUP_PROBE = 100,
+    /* maps the subordinate ids of a rootless spawner into its user namespace; the answer has
+     * the lock file of the ids (spawn/ids.h) */
+    SETUP_MAP_IDS,
+    /* chooses the ids, finds the control groups and makes the spawner's own. The answer has the
+     * lock file of the ids, unless the spawner is rootless; then the directory of each tree;
+     * then, if the spawner's own group has a name, its directory in each tree */
+    SETUP_HOST,
+    /* removes what dead spawners left. The last order, after SETUP_HOST; nobody reads the
+     * answer */
+    SETUP_SWEEP,
 };
 
 struct setup_order {
     uint32_t kind;
-    int32_t pid; /* SETUP_MAP_IDS: the spawner, and its ids outside the namespace */
+    uint32_t protocol; /* SPAWN_PROTOCOL */
+    int32_t pid;       /* SETUP_MAP_IDS: the spawner, and its ids outside the namespace */
     uint32_t uid;
     uint32_t gid;
     uint32_t is_rootless; /* SETUP_HOST, and what follows */

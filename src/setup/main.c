@@ -116,7 +116,7 @@ static int follow(size_t size, struct result *to)
         return on_root(size, to);
     if (packet.kind == SPAWN_MOUNT && size == sizeof(packet.source))
         return setup_add_source(&packet.source);
-    if (size != sizeof(packet.order))
+    if (size != sizeof(packet.order) || packet.order.protocol != SPAWN_PROTOCOL)
         return -EPROTO;
     switch (packet.kind) {
     case SETUP_PROBE:

@@ -86,7 +86,7 @@ int setup_choose_range(uint32_t base, uint32_t count, struct setup_answer *ret)
         want = first + 1; /* the first id is the spawner's own */
     ret->uid_base = (uint32_t)want;
     ret->uid_count = (uint32_t)want_count;
-    return 0;
+    return want_count ? 0 : -ERANGE;
 }
 
 /* Opens the lock file in a directory that only its owner may write to. */

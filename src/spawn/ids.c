@@ -47,20 +47,20 @@ static int map_self_alone(uid_t uid, gid_t gid)
  * unshare(). Without subordinate ids this fails. */
 static int map_subordinate(struct ids *ids, struct setup *setup, uid_t uid, gid_t gid)
 {
-    const struct setup_order order = {
-        .kind = SETUP_MAP_IDS, .pid = getpid(), .uid = uid, .gid = gid};
+    const struct setup_order order = {.kind = SETUP_MAP_IDS,
+        .protocol = SPAWN_PROTOCOL,
+        .pid = getpid(),
+        .uid = uid,
+        .gid = gid};
     struct setup_answer answer;
     unsigned count;
     int r = setup_start(setup);
-    if (unshare(CLONE_NEWUSER) < 0) {
-        setup_end(setup);
-        return -errno;
-    }
-    if (r == 0)
+    int unshared = unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
+    if (r == 0 && unshared == 0)
         r = setup_call(setup, &order, sizeof(order), &answer, &ids->lock_fd, 1, &count);
     setup_end(setup); /* the next one is started in the namespace */
     ids->reason = r;
-    return 0;
+    return unshared;
 }
 
 static int enter_userns(struct ids *ids, struct setup *setup)
@@ -82,7 +82,7 @@ static int enter_userns(struct ids *ids, struct setup *setup)
 int ids_enter(struct ids *ids, struct setup *setup)
 {
     int r = have_admin();
-    *ids = (struct ids){.lock_fd = -1, .rootless = r == 0, .unique = r > 0};
+    *ids = (struct ids){.lock_fd = -1, .rootless = r == 0};
     if (r < 0)
         return r;
     if (ids->rootless)
@@ -90,11 +90,18 @@ int ids_enter(struct ids *ids, struct setup *setup)
     return setgroups(0, NULL) < 0 ? -errno : 0;
 }
 
+bool ids_are_own(const struct ids *ids)
+{
+    return !ids->rootless || ids->unique;
+}
+
 int ids_set_range(struct ids *ids, const struct setup_answer *answer)
 {
+    bool is_needed = ids_are_own(ids);
     ids->base = answer->uid_base;
     ids->blocks_in_range = answer->uid_count / IDS_PER_BLOCK;
-    return ids->blocks_in_range || !ids->unique ? 0 : -ERANGE;
+    ids->unique = ids->blocks_in_range > 0;
+    return is_needed && !ids->unique ? -ERANGE : 0;
 }
 
 /* Claims one more block. The search starts at a place that depends on the pid, so that

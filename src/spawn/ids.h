@@ -44,6 +44,9 @@ struct ids {
  * mount namespace of its own. Returns 0 or negative errno. */
 int ids_enter(struct ids *ids, struct setup *setup);
 
+/* Whether boxes shall have ids of their own: a rootless spawner may lack subordinate ids. */
+bool ids_are_own(const struct ids *ids);
+
 /* Sets the range that hermes-setup has chosen. The lock file comes with the same answer, except
  * to a rootless spawner, which has it already. -ERANGE: the range is too small. */
 int ids_set_range(struct ids *ids, const struct setup_answer *answer);

@@ -115,8 +115,9 @@ static void on_setup(const struct spawn_setup *setup)
         network_keep(&s->network, setup->networks);
     s->landlock_abi = landlock_abi();
     const struct setup_order host = {.kind = SETUP_HOST,
+        .protocol = SPAWN_PROTOCOL,
         .is_rootless = s->ids.rootless,
-        .has_ids = s->ids.unique,
+        .has_ids = ids_are_own(&s->ids),
         .uid_base = setup->uid_base,
         .uid_count = setup->uid_count,
         .processes_total = setup->processes_total};
@@ -135,7 +136,7 @@ static void on_root(const struct spawn_root *root, size_t size)
     unsigned count;
     if (problem.error)
         return;
-    if (s->root_count == SPAWN_MAX_ROOTS) {
+    if (!s->setup.protocol || s->root_count == SPAWN_MAX_ROOTS) {
         note_problem(STEP_ROOT, -EINVAL, "root table");
         return;
     }
@@ -155,9 +156,10 @@ static void on_source(const struct spawn_source *source)
     struct spawner *s = &spawner;
     struct setup_answer answer;
     unsigned count;
-    if (s->root_count || s->source_count == SPAWN_MAX_SOURCES ||
+    if (!s->setup.protocol || s->root_count || s->source_count == SPAWN_MAX_SOURCES ||
         !memchr(source->path, 0, sizeof(source->path))) {
-        note_problem(STEP_ROOT, -EINVAL, "directories come before roots, at most 64");
+        note_problem(STEP_ROOT, -EINVAL,
+            "directories come after the set-up and before roots, at most 64");
         return;
     }
     s->writable_sources[s->source_count++] = source->writable;

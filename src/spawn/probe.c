@@ -66,7 +66,7 @@ void probe_known(const struct spawner *s, struct spawn_reply *reply)
 
 void probe_all(struct spawner *s, struct spawn_reply *reply)
 {
-    const struct setup_order order = {.kind = SETUP_PROBE};
+    const struct setup_order order = {.kind = SETUP_PROBE, .protocol = SPAWN_PROTOCOL};
     struct setup_answer probed;
     unsigned count;
     int r = setup_call(&s->helper, &order, sizeof(order), &probed, NULL, 0, &count);

@@ -68,7 +68,7 @@ void setup_end(struct setup *setup)
 
 void setup_finish(struct setup *setup)
 {
-    const struct setup_order order = {.kind = SETUP_SWEEP};
+    const struct setup_order order = {.kind = SETUP_SWEEP, .protocol = SPAWN_PROTOCOL};
     if (setup->socket >= 0)
         (void)fdpass_send(setup->socket, &order, sizeof(order), NULL, 0);
     close_fd(&setup->socket);

@@ -287,7 +287,7 @@ static _Noreturn void finish(int status)
     zygote_kill_all(&spawner);
     box_kill_all(&spawner);
     setup_finish(&spawner.helper);
-    setup_reap(&spawner.helper, true);
+    (void)setup_reap(&spawner.helper, true);
     for (int i = 0; i < 200; i++) {
         leaves_sweep(&spawner.leaves, &spawner.cgroups);
         if (!spawner.leaves.dying_count && cgroup_host_unnest(&spawner.cgroups) == 0)
@@ -377,7 +377,6 @@ static void watch_parent(void)
 static bool tend(void)
 {
     bool is_server = spawner.setup.networks && spawner.cgroups.count;
-    setup_reap(&spawner.helper, false);
     return (is_server && leaves_prepare(&spawner.leaves, &spawner.cgroups)) ||
            zygote_tend(&spawner) || pool_tend(&spawner);
 }
@@ -402,7 +401,8 @@ int main(int argc, char **argv)
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
-        bool is_owed = zygote_check(&spawner);
+        bool is_ending = setup_reap(&spawner.helper, false);
+        bool is_owed = zygote_check(&spawner) || is_ending;
         bool looks = box_look_for_kills(&spawner);
         int timeout = could_tidy || more                      ? 0
                       : looks                                 ? LOOK_MS

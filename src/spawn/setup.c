@@ -51,19 +51,20 @@ int setup_call(struct setup *setup, const void *order, size_t size, struct setup
     return r;
 }
 
-void setup_reap(struct setup *setup, bool waits)
+bool setup_reap(struct setup *setup, bool waits)
 {
     pid_t pid = 0;
     while (setup->pid > 0 && (pid = waitpid(setup->pid, NULL, waits ? 0 : WNOHANG)) < 0 &&
            errno == EINTR)
         ;
     setup->pid = pid == 0 ? setup->pid : 0;
+    return setup->pid && setup->socket < 0;
 }
 
 void setup_end(struct setup *setup)
 {
     close_fd(&setup->socket);
-    setup_reap(setup, true);
+    (void)setup_reap(setup, true);
 }
 
 void setup_finish(struct setup *setup)

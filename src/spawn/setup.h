@@ -27,7 +27,7 @@ int setup_call(struct setup *setup, const void *order, size_t size, struct setup
 /* Ends hermes-setup, if it runs, and waits for it. */
 void setup_end(struct setup *setup);
 
-/* Has hermes-setup remove what dead spawners left, and end. Does not wait: setup_reap() does,
- * or only looks. */
+/* Has hermes-setup remove what dead spawners left, and end. Does not wait for that:
+ * setup_reap() does, or only looks; it returns whether it goes on. */
 void setup_finish(struct setup *setup);
-void setup_reap(struct setup *setup, bool waits);
+bool setup_reap(struct setup *setup, bool waits);

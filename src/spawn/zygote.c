@@ -452,7 +452,7 @@ static bool is_awaited(const struct spawner *s, pid_t pid)
 static void reap_orphans(struct spawner *s)
 {
     siginfo_t info = {0};
-    setup_reap(&s->helper, false);
+    (void)setup_reap(&s->helper, false);
     for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used && s->boxes[i].is_fork)
             fork_reap_helpers(&s->boxes[i], false);

@@ -19,6 +19,7 @@
 #include "proto/box.h"
 #include "proto/spawn.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -89,32 +90,29 @@ struct cgroup_usage {
     bool crowded;  /* a process was refused by the limit of all boxes or of the host */
 };
 
-/* Finds the trees. Without a usable tree, mode is CGROUP_NONE and reason says why; that is not
- * an error. */
-void cgroup_host_open(struct cgroup_host *host, bool rootless);
+/* Lets processes with this group id in the leaves of our own group clone into any of its leaves
+ * (zygotes do). Entering a v2 group after the clone takes a global lock of the kernel, and
+ * waits milliseconds if none was moved lately. */
+int cgroup_host_open_to(struct cgroup_host *host, gid_t group);
 
-/* Makes a group of our own in every tree; leaves are made in it from now on. All of them
- * together may have `processes` processes (0: no limit). Against the rest of the machine it
- * weighs as much as two ordinary groups per processor, because that many runs are admitted. If
- * `group` is not 0, processes with this group id in its leaves may clone into any of its leaves
- * (zygotes do): entering a v2 group after the clone takes a global lock of the kernel, and
- * waits milliseconds if none was moved lately. After a failure there is no group; *ret_step as
- * of cgroup_leaf_make(). */
-int cgroup_host_nest(
-    struct cgroup_host *host, gid_t group, uint32_t processes, uint32_t *ret_step);
-
-/* Whether that group exists. */
+/* Whether there is a group of our own (setup/cgroups.c makes it). */
 bool cgroup_host_is_nested(const struct cgroup_host *host);
 
-/* How many processes its limit has refused, where the kernel counts that in the group and not
- * in the leaf: v2 since Linux 6.11. Elsewhere 0; see struct cgroup_usage. */
+/* How many processes the limit of that group has refused, where the kernel counts that in the
+ * group and not in the leaf: v2 since Linux 6.11. Elsewhere 0; see struct cgroup_usage. */
 uint64_t cgroup_host_refusals(const struct cgroup_host *host);
 
 /* Removes that group; -EBUSY while there are leaves in it. */
 int cgroup_host_unnest(struct cgroup_host *host);
 
-/* Removes the leaves that dead spawners left, and kills what is still alive in them. */
-void cgroup_host_sweep(const struct cgroup_host *host);
+/* Lists the groups in a directory; NULL when it cannot be opened. */
+DIR *cgroup_list(int fd);
+
+/* Removes the leaves in a spawner's group in which no process is. */
+void cgroup_remove_children(int fd);
+
+/* Lets processes with this group id move into the group of that directory. */
+int cgroup_give(int fd, gid_t group);
 
 /* Index of the first tree that is used for any of these, or -1. */
 int cgroup_tree_with(const struct cgroup_host *host, unsigned use);

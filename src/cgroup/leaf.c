@@ -184,6 +184,14 @@ void cgroup_random_name(char out[CGROUP_NAME])
     *to = '\0';
 }
 
+int cgroup_give(int fd, gid_t group)
+{
+    return fchownat(fd, "cgroup.procs", (uid_t)-1, group, 0) < 0 ||
+                   fchmodat(fd, "cgroup.procs", 0664, 0) < 0
+               ? -errno
+               : 0;
+}
+
 int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *ret_fd)
 {
     if (mkdirat(tree->fd, name, 0755) < 0)
@@ -195,10 +203,7 @@ int cgroup_make_locked(const struct cgroup_tree *tree, const char *name, int *re
     if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 || fstat(*ret_fd, &mine) < 0 ||
         fstatat(tree->fd, name, &named, 0) < 0 || mine.st_ino != named.st_ino)
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EAGAIN;
-    if (tree->group && (fchownat(*ret_fd, "cgroup.procs", (uid_t)-1, tree->group, 0) < 0 ||
-                           fchmodat(*ret_fd, "cgroup.procs", 0664, 0) < 0))
-        return -errno;
-    return 0;
+    return tree->group ? cgroup_give(*ret_fd, tree->group) : 0;
 }
 
 static int make_in_trees(const struct cgroup_host *host, struct cgroup_leaf *leaf)

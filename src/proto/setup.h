@@ -1,38 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How hermes-spawn starts hermes-setup, the program for jobs that need its rights but not its
- * life: they run before the first box. It is executed with no argument, an empty environment
- * and these descriptors; all others are closed or /dev/null. The order is one struct
- * setup_order in a pipe. The exit status is 0 or an errno. */
+/* How hermes-spawn uses hermes-setup, the program for what needs its rights before the first
+ * box but not afterwards. It is executed with no argument, an empty environment and a
+ * SOCK_SEQPACKET socket as descriptor 3. It takes orders one after the other and answers each
+ * with one struct setup_answer. It ends when the socket closes. Orders are struct setup_order,
+ * and the spawner's own SPAWN_MOUNT and SPAWN_ROOT messages as they came. */
 
+#include "proto/box.h"
 #include "proto/spawn.h"
 
 #include <stdint.h>
 
-enum setup_fd {
-    SETUP_ORDER_FD = 3,
-    SETUP_RESULT_FD, /* SETUP_PROBE: a pipe for one struct setup_probed */
-    SETUP_GO_FD,     /* SETUP_MAP_IDS: a pipe; one byte says that the namespace exists */
-    SETUP_END_FD,
-    SETUP_FD_COUNT = SETUP_END_FD - SETUP_ORDER_FD,
-};
+/* SETUP_NAME: room for the name of a control group. SETUP_MAX_FDS: of an answer. */
+enum { SETUP_SOCKET_FD = 3, SETUP_NAME = 48, SETUP_MAX_FDS = 1 + 2 * CGROUP_MAX_TREES };
 
-enum setup_job {
-    SETUP_PROBE = 1, /* tries what boxes need, for `hermes doctor` */
-    SETUP_MAP_IDS, /* maps the subordinate ids of a rootless spawner into its user namespace */
+/* Values that enum spawn_kind does not have. */
+enum setup_kind {
+    /* tries what boxes need, for `hermes doctor` */
+    SETUP_PROBE = 100,
+    /* maps the subordinate ids of a rootless spawner into its user namespace; the answer has
+     * the lock file of the ids (spawn/ids.h) */
+    SETUP_MAP_IDS,
+    /* chooses the ids, finds the control groups and makes the spawner's own. The answer has the
+     * lock file of the ids, unless the spawner is rootless; then the directory of each tree;
+     * then, if the spawner's own group has a name, its directory in each tree */
+    SETUP_HOST,
+    /* removes what dead spawners left. The last order, after SETUP_HOST; nobody reads the
+     * answer */
+    SETUP_SWEEP,
 };
 
 struct setup_order {
+    uint32_t kind;
     uint32_t protocol; /* SPAWN_PROTOCOL */
-    uint32_t job;      /* enum setup_job */
     int32_t pid;       /* SETUP_MAP_IDS: the spawner, and its ids outside the namespace */
     uint32_t uid;
     uint32_t gid;
+    uint32_t is_rootless; /* SETUP_HOST, and what follows */
+    uint32_t has_ids;     /* boxes have ids of their own */
+    uint32_t uid_base;    /* as in struct spawn_setup */
+    uint32_t uid_count;
+    uint32_t processes_total;
 };
 
-/* 0, or negative errno of the attempt that failed. Features that hermes-setup does not try are
- * 0. */
-struct setup_probed {
+/* The answer to SPAWN_ROOT has the descriptor of the mount namespace. */
+struct setup_answer {
+    int32_t error;               /* negative errno, or 0 */
+    uint32_t step;               /* enum spawn_step that failed */
+    char detail[SPAWN_PATH_MAX]; /* the path or name at fault, or "" */
+    uint32_t uid_base;           /* SETUP_HOST: the range, and the control groups (cgroup.h) */
+    uint32_t uid_count;
+    uint32_t cgroup_mode;
+    int32_t cgroup_reason;
+    uint32_t tree_count;
+    struct {
+        uint32_t use;
+        uint32_t is_v2;
+    } trees[CGROUP_MAX_TREES];
+    char group[SETUP_NAME]; /* name of the spawner's own group, or "" */
+    /* SETUP_PROBE: 0, or negative errno of the attempt that failed. Features that are not tried
+     * are 0. */
     int32_t reason[FEATURE_COUNT];
 };

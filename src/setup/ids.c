@@ -5,20 +5,19 @@
 
 #include "setup/setup.h"
 
+#include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Reads the numbers of a line, separated by any of `seps`; false unless there are `count`. */
-static bool read_numbers(char *line, const char *seps, uint64_t *ret, size_t count)
+bool setup_read_numbers(char *line, const char *seps, uint64_t *ret, size_t count)
 {
     char *save = NULL;
     char *word = strtok_r(line, seps, &save);
@@ -70,7 +69,7 @@ static void user_name(uid_t uid, char *out, size_t size)
         char *password = strchr(line, ':');
         char *number = password ? strchr(password + 1, ':') : NULL;
         uint64_t id;
-        if (number && read_numbers(number, ":", &id, 1) && id == uid) {
+        if (number && setup_read_numbers(number, ":", &id, 1) && id == uid) {
             (void)snprintf(out, size, "%.*s", (int)(password - line), line);
             return;
         }
@@ -96,7 +95,7 @@ static int subordinate_range(
             continue;
         *colon = '\0';
         if ((str_eq(line, number) || (name[0] && str_eq(line, name))) &&
-            read_numbers(colon + 1, ":", range, 2)) {
+            setup_read_numbers(colon + 1, ":", range, 2)) {
             *ret_first = range[0];
             *ret_count = range[1];
             return 0;
@@ -105,19 +104,29 @@ static int subordinate_range(
     return -ENOENT;
 }
 
-int setup_map_ids(const struct setup_order *order)
+static int open_user_lock(uid_t uid)
+{
+    char dir[64];
+    (void)snprintf(dir, sizeof(dir), "/run/user/%u", uid);
+    bool run = access(dir, W_OK) == 0;
+    (void)snprintf(dir, sizeof(dir), run ? "/run/user/%u/hermes" : "/tmp/hermes-%u", uid);
+    return setup_open_lock(dir);
+}
+
+int setup_map_ids(const struct setup_order *order, int *ret_lock)
 {
     uint64_t ufirst;
     uint64_t ucount;
     uint64_t gfirst;
     uint64_t gcount;
-    char go;
-    int r = subordinate_range("/etc/subuid", order->uid, &ufirst, &ucount);
+    cleanup_close int lock = open_user_lock(order->uid);
+    int r = lock < 0 ? lock : subordinate_range("/etc/subuid", order->uid, &ufirst, &ucount);
     if (r < 0 || (r = subordinate_range("/etc/subgid", order->uid, &gfirst, &gcount)) < 0)
         return r;
     uint64_t count = ucount < gcount ? ucount : gcount;
-    if (read(SETUP_GO_FD, &go, 1) != 1)
-        return -EPERM;
-    r = run_map_tool("newuidmap", order->pid, order->uid, ufirst, count);
-    return r < 0 ? r : run_map_tool("newgidmap", order->pid, order->gid, gfirst, count);
+    if ((r = run_map_tool("newuidmap", order->pid, order->uid, ufirst, count)) < 0 ||
+        (r = run_map_tool("newgidmap", order->pid, order->gid, gfirst, count)) < 0)
+        return r;
+    *ret_lock = take_fd(&lock);
+    return 0;
 }

@@ -164,14 +164,11 @@ static int attempt(const struct attempt *a)
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
-int setup_probe(void)
+void setup_probe(struct setup_answer *ret)
 {
-    struct setup_probed probed = {0};
     for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
         int r = attempt(&attempts[i]);
         if (r < 0)
-            probed.reason[attempts[i].feature] = r;
+            ret->reason[attempts[i].feature] = r;
     }
-    return write(SETUP_RESULT_FD, &probed, sizeof(probed)) == (ssize_t)sizeof(probed) ? 0
-                                                                                      : -EIO;
 }

@@ -113,7 +113,7 @@ struct spawner {
     uint32_t root_count;
     struct tree roots[SPAWN_MAX_ROOTS];
     uint32_t source_count;
-    struct tree_source sources[SPAWN_MAX_SOURCES];
+    bool writable_sources[SPAWN_MAX_SOURCES];
     uint32_t zygote_count;
     struct zygote zygotes[SPAWN_MAX_ZYGOTES];
     uint32_t zygote_serial;
@@ -127,10 +127,10 @@ struct spawner {
                         not now */
     int current_ns;  /* the mount namespace that the spawner is in */
     int epoll_fd;
-    int life_fd;  /* the life file, see inside_follow() */
-    int fork_fd;  /* the program hermes-fork, or negative errno: then nothing can be copied */
-    int setup_fd; /* the program hermes-setup, or negative errno */
-    int fd_end;   /* descriptors from this number on are a reserve for receiving requests */
+    int life_fd; /* the life file, see inside_follow() */
+    int fork_fd; /* the program hermes-fork, or negative errno: then nothing can be copied */
+    struct setup helper; /* hermes-setup, until the seal */
+    int fd_end; /* descriptors from this number on are a reserve for receiving requests */
     uint64_t refusals;   /* last value of cgroup_host_refusals() */
     uint64_t refused_ns; /* when that value last grew, clock_ns() */
     struct leaves leaves;

@@ -7,25 +7,17 @@
 
 #include "spawn/ids.h"
 
-#include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/str.h"
 #include "base/sys.h"
-#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the search for a free range ends, below 2^31. */
-enum { FURTHEST_BASE = 2000000000 };
-enum { DEFAULT_BASE = 2000000, DEFAULT_COUNT = 65536, ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
+enum { ALL_SLOTS = (1 << SLOTS_PER_BLOCK) - 1 };
 
 /* 1 or 0, or negative errno: a wrong guess would give boxes wrong ids. */
 static int have_admin(void)
@@ -36,112 +28,6 @@ static int have_admin(void)
         return -errno;
     return geteuid() == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN)) &&
            (data[0].effective & (1u << CAP_SETUID)) && (data[0].effective & (1u << CAP_SETGID));
-}
-
-/* Reads the numbers of a line, separated by any of `seps`; false unless there are `count`. */
-static bool read_numbers(char *line, const char *seps, uint64_t *ret, size_t count)
-{
-    char *save = NULL;
-    char *word = strtok_r(line, seps, &save);
-    for (size_t i = 0; i < count; i++, word = strtok_r(NULL, seps, &save)) {
-        if (!word || str_parse_u64(word, &ret[i]) < 0)
-            return false;
-    }
-    return true;
-}
-
-/* First id and length of the widest range of ids that exist in our user namespace. */
-static void widest_extent(uint64_t *ret_first, uint64_t *ret_count)
-{
-    char text[4096];
-    *ret_first = *ret_count = 0;
-    if (fs_read_small(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) < 0)
-        return;
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        uint64_t map[3]; /* inside, outside, count */
-        if (read_numbers(line, " ", map, 3) && map[2] > *ret_count) {
-            *ret_first = map[0];
-            *ret_count = map[2];
-        }
-    }
-}
-
-/* Returns the end of a range in `file` (/etc/subuid, /etc/subgid) that overlaps ours, or 0. Its
- * user, and containers of that user, would have the rights of a box. */
-static uint64_t given_until(const char *file, uint64_t first, uint64_t count)
-{
-    static char text[65536];
-    if (fs_read_small(AT_FDCWD, file, text, sizeof(text)) < 0)
-        return 0;
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *colon = strchr(line, ':');
-        uint64_t range[2];
-        if (colon && read_numbers(colon + 1, ":", range, 2) && range[0] < first + count &&
-            range[1] <= UINT32_MAX && first < range[0] + range[1])
-            return range[0] + range[1];
-    }
-    return 0;
-}
-
-/* The first range that belongs to no user, in steps of DEFAULT_COUNT. So the ranges of two
- * instances are the same or share no id; each instance counts its blocks from the start of its
- * range. */
-static uint64_t free_range(void)
-{
-    uint64_t base = DEFAULT_BASE;
-    uint64_t end;
-    while (base < FURTHEST_BASE && ((end = given_until("/etc/subuid", base, DEFAULT_COUNT)) ||
-                                       (end = given_until("/etc/subgid", base, DEFAULT_COUNT))))
-        base += (end - base + DEFAULT_COUNT - 1) / DEFAULT_COUNT * DEFAULT_COUNT;
-    return base;
-}
-
-/* Chooses the range: the configured or the default one if its ids exist here, else the upper
- * half of the ids that exist (in a container with 65,536 ids, for example). */
-static int choose_range(struct ids *ids, uint32_t base, uint32_t count)
-{
-    uint64_t first;
-    uint64_t have;
-    widest_extent(&first, &have);
-    uint64_t want = base ? base : free_range();
-    uint64_t want_count = count ? count : DEFAULT_COUNT;
-    if (want < first || want + want_count > first + have) {
-        if (base)
-            return -EINVAL;
-        want = first + have / 2;
-        want_count = have - have / 2;
-    }
-    if (want <= first)
-        want = first + 1; /* the first id is the spawner's own */
-    ids->base = (uid_t)want;
-    ids->blocks_in_range = (uint32_t)(want_count / ((uint64_t)IDS_PER_SLOT * SLOTS_PER_BLOCK));
-    return ids->blocks_in_range ? 0 : -ERANGE;
-}
-
-/* Opens the lock file in a directory that only its owner may write to. */
-static int open_lock(const char *dir)
-{
-    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat st;
-    if (dir_fd < 0 || fstat(dir_fd, &st) < 0)
-        return -errno;
-    if (st.st_uid != geteuid() || (st.st_mode & 022))
-        return -EPERM;
-    int fd = openat(dir_fd, "uids", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 ? -errno : fd;
-}
-
-static int open_user_lock(uid_t uid)
-{
-    char dir[64];
-    (void)snprintf(dir, sizeof(dir), "/run/user/%u", uid);
-    bool run = access(dir, W_OK) == 0;
-    (void)snprintf(dir, sizeof(dir), run ? "/run/user/%u/hermes" : "/tmp/hermes-%u", uid);
-    return open_lock(dir);
 }
 
 static int map_self_alone(uid_t uid, gid_t gid)
@@ -158,83 +44,64 @@ static int map_self_alone(uid_t uid, gid_t gid)
 }
 
 /* newuidmap must run outside the new user namespace. So hermes-setup is started before
- * unshare(), and runs it when the namespace exists. Without subordinate ids that fails. */
-static int map_subordinate(
-    struct ids *ids, int setup_fd, uid_t uid, gid_t gid, bool *ret_unshared)
+ * unshare(). Without subordinate ids this fails. */
+static int map_subordinate(struct ids *ids, struct setup *setup, uid_t uid, gid_t gid)
 {
-    const struct setup_order order = {.protocol = SPAWN_PROTOCOL,
-        .job = SETUP_MAP_IDS,
+    const struct setup_order order = {.kind = SETUP_MAP_IDS,
+        .protocol = SPAWN_PROTOCOL,
         .pid = getpid(),
         .uid = uid,
         .gid = gid};
-    int fds[SETUP_FD_COUNT] = {[1 ... SETUP_FD_COUNT - 1] = -1};
-    int pair[2];
-    cleanup_close int lock = open_user_lock(uid);
-    if (lock < 0)
-        return lock;
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
-    cleanup_close int theirs = pair[0];
-    cleanup_close int go = pair[1];
-    fds[SETUP_GO_FD - SETUP_ORDER_FD] = theirs;
-    int pid = program_setup(setup_fd, &order, fds);
-    if (pid < 0)
-        return pid;
-    *ret_unshared = unshare(CLONE_NEWUSER) == 0;
-    bool is_sent = *ret_unshared && write(go, "g", 1) == 1;
-    close_fd(&go);
-    int r = program_wait(pid);
-    if (r < 0 || !is_sent)
-        return r < 0 ? r : -EPERM;
-    ids->lock_fd = take_fd(&lock);
-    return 0;
+    struct setup_answer answer;
+    unsigned count;
+    int r = setup_start(setup);
+    int unshared = unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
+    if (r == 0 && unshared == 0)
+        r = setup_call(setup, &order, sizeof(order), &answer, &ids->lock_fd, 1, &count);
+    setup_end(setup); /* the next one is started in the namespace */
+    ids->reason = r;
+    return unshared;
 }
 
-static int enter_userns(struct ids *ids, int setup_fd)
+static int enter_userns(struct ids *ids, struct setup *setup)
 {
     uid_t uid = geteuid();
     gid_t gid = getegid();
-    bool unshared = false;
-    int r = map_subordinate(ids, setup_fd, uid, gid, &unshared);
-    ids->unique = r == 0;
-    ids->reason = r;
-    if (r < 0) {
-        if (!unshared && unshare(CLONE_NEWUSER) < 0)
-            return -errno;
-        r = map_self_alone(uid, gid);
-        if (r < 0)
-            return r;
-    }
+    int r = map_subordinate(ids, setup, uid, gid);
+    ids->unique = r == 0 && ids->reason == 0;
+    if (r < 0 || (!ids->unique && (r = map_self_alone(uid, gid)) < 0))
+        return r;
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return -errno;
     if (ids->unique)
         (void)setgroups(0, NULL);
-    return 0;
+    /* Only root may mount in the host's mount namespace, or return to it. */
+    return unshare(CLONE_NEWNS) < 0 ? -errno : 0;
 }
 
-int ids_open(struct ids *ids, int setup_fd, uint32_t uid_base, uint32_t uid_count)
+int ids_enter(struct ids *ids, struct setup *setup)
 {
     int r = have_admin();
     *ids = (struct ids){.lock_fd = -1, .rootless = r == 0};
     if (r < 0)
         return r;
-    if (ids->rootless) {
-        r = enter_userns(ids, setup_fd);
-        if (r < 0 || !ids->unique)
-            return r;
-        return choose_range(ids, 1, uid_count ? uid_count : DEFAULT_COUNT - 1);
-    }
-    if (setgroups(0, NULL) < 0)
-        return -errno;
-    r = choose_range(ids, uid_base, uid_count);
-    if (r < 0)
-        return r;
-    r = open_lock("/run/hermes");
-    if (r < 0)
-        return r;
-    ids->lock_fd = r;
-    ids->unique = true;
-    return 0;
+    if (ids->rootless)
+        return enter_userns(ids, setup);
+    return setgroups(0, NULL) < 0 ? -errno : 0;
+}
+
+bool ids_are_own(const struct ids *ids)
+{
+    return !ids->rootless || ids->unique;
+}
+
+int ids_set_range(struct ids *ids, const struct setup_answer *answer)
+{
+    bool is_needed = ids_are_own(ids);
+    ids->base = answer->uid_base;
+    ids->blocks_in_range = answer->uid_count / IDS_PER_BLOCK;
+    ids->unique = ids->blocks_in_range > 0;
+    return is_needed && !ids->unique ? -ERANGE : 0;
 }
 
 /* Claims one more block. The search starts at a place that depends on the pid, so that

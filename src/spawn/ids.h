@@ -10,6 +10,7 @@
 
 #include "proto/box.h"
 #include "proto/spawn.h"
+#include "spawn/setup.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -39,10 +40,16 @@ struct ids {
     int reason; /* why ids are not unique: negative errno */
 };
 
-/* Prepares the spawner: root drops its supplementary groups, anyone else enters a user
- * namespace. Then chooses the range. setup_fd is the program hermes-setup. Returns 0 or
- * negative errno (no user namespace, no usable range). */
-int ids_open(struct ids *ids, int setup_fd, uint32_t uid_base, uint32_t uid_count);
+/* Prepares the spawner: root drops its supplementary groups, anyone else enters a user and a
+ * mount namespace of its own. Returns 0 or negative errno. */
+int ids_enter(struct ids *ids, struct setup *setup);
+
+/* Whether boxes shall have ids of their own: a rootless spawner may lack subordinate ids. */
+bool ids_are_own(const struct ids *ids);
+
+/* Sets the range that hermes-setup has chosen. The lock file comes with the same answer, except
+ * to a rootless spawner, which has it already. -ERANGE: the range is too small. */
+int ids_set_range(struct ids *ids, const struct setup_answer *answer);
 
 /* Returns a slot number or negative errno (-EAGAIN: every id of the range is taken). */
 int ids_claim(struct ids *ids, bool whole_block);

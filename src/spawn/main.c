@@ -15,6 +15,7 @@
 #include "spawn/idmap.h"
 #include "spawn/probe.h"
 #include "spawn/program.h"
+#include "spawn/setup.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -52,17 +53,59 @@ static void note_problem(uint32_t step, int error, const char *detail)
         (int)sizeof(problem.detail) - 1, detail);
 }
 
+/* Sends an order to hermes-setup; after a failure notes the problem. Returns whether it went
+ * well. */
+static bool order(const void *data, size_t size, struct setup_answer *ret, int *fds,
+    unsigned max, unsigned *ret_count)
+{
+    int r = setup_call(&spawner.helper, data, size, ret, fds, max, ret_count);
+    if (r < 0)
+        note_problem(ret->step, r, ret->detail);
+    return r == 0;
+}
+
+/* Takes over the ids and control groups that SETUP_HOST has found. */
+static int take_host(const struct setup_answer *answer, const int *fds, unsigned count)
+{
+    struct spawner *s = &spawner;
+    struct cgroup_host *host = &s->cgroups;
+    bool is_nested = answer->group[0];
+    unsigned lock = !s->ids.rootless;
+    if (answer->tree_count > CGROUP_MAX_TREES ||
+        count != lock + answer->tree_count * (is_nested ? 2 : 1))
+        return -EPROTO;
+    if (lock)
+        s->ids.lock_fd = fds[0];
+    *host = (struct cgroup_host){.mode = answer->cgroup_mode,
+        .count = answer->tree_count,
+        .processes = s->setup.processes_total,
+        .reason = answer->cgroup_reason};
+    for (unsigned i = 0; i < host->count; i++) {
+        struct cgroup_tree *tree = &host->trees[i];
+        *tree = (struct cgroup_tree){.use = answer->trees[i].use,
+            .v2 = answer->trees[i].is_v2,
+            .top_fd = fds[lock + i],
+            .fd = fds[lock + i + (is_nested ? host->count : 0)]};
+        memcpy(tree->name, answer->group, sizeof(tree->name));
+        host->use |= tree->use;
+    }
+    return ids_set_range(&s->ids, answer);
+}
+
 static void on_setup(const struct spawn_setup *setup)
 {
     struct spawner *s = &spawner;
+    int fds[SETUP_MAX_FDS];
+    unsigned count;
+    struct setup_answer answer;
     if (setup->protocol != SPAWN_PROTOCOL) {
         note_problem(STEP_SPAWNER, -EPROTO, "hermes and hermes-spawn are of different builds");
         return;
     }
     s->setup = *setup;
-    int r = ids_open(&s->ids, s->setup_fd, setup->uid_base, setup->uid_count);
+    int r = ids_enter(&s->ids, &s->helper);
     if (r < 0) {
-        note_problem(STEP_SPAWNER, r, "user namespace or uid range");
+        note_problem(STEP_SPAWNER, r, "user namespace");
         return;
     }
     if (setup->park_free_percent) /* now, while /proc is still the host's */
@@ -70,56 +113,63 @@ static void on_setup(const struct spawn_setup *setup)
     s->network.is_shared = setup->flags & SETUP_SHARE_NETWORKS;
     if (setup->networks && !s->ids.rootless)
         network_keep(&s->network, setup->networks);
-    if ((r = tree_open(s->ids.rootless)) < 0) {
-        note_problem(STEP_SPAWNER, r, "mount namespace");
-        return;
-    }
     s->landlock_abi = landlock_abi();
-    cgroup_host_open(&s->cgroups, s->ids.rootless);
-    uint32_t step = STEP_CGROUP;
-    if (setup->processes_total && (r = zygote_nest_groups(s, &step)) < 0)
-        note_problem(step, r, "the group of all boxes, with processes_total");
+    const struct setup_order host = {.kind = SETUP_HOST,
+        .protocol = SPAWN_PROTOCOL,
+        .is_rootless = s->ids.rootless,
+        .has_ids = ids_are_own(&s->ids),
+        .uid_base = setup->uid_base,
+        .uid_count = setup->uid_count,
+        .processes_total = setup->processes_total};
+    if (!order(&host, sizeof(host), &answer, fds, SETUP_MAX_FDS, &count))
+        return;
+    if ((r = take_host(&answer, fds, count)) < 0)
+        note_problem(STEP_SPAWNER, r, "uid range");
+    else if ((r = zygote_open_groups(s)) < 0)
+        note_problem(STEP_CGROUP, r, "the group of all boxes, with processes_total");
 }
 
 static void on_root(const struct spawn_root *root, size_t size)
 {
     struct spawner *s = &spawner;
-    const char *detail = "";
+    struct setup_answer answer;
+    unsigned count;
     if (problem.error)
         return;
-    if (root->count > SPAWN_MAX_ENTRIES || s->root_count == SPAWN_MAX_ROOTS ||
-        size != sizeof(*root) + root->count * sizeof(struct spawn_entry)) {
+    if (!s->setup.protocol || s->root_count == SPAWN_MAX_ROOTS) {
         note_problem(STEP_ROOT, -EINVAL, "root table");
         return;
     }
     struct tree *tree = &s->roots[s->root_count];
-    int r = tree_build(tree, (const struct spawn_entry *)(root + 1), root->count, s->sources,
-        s->source_count, &detail);
-    if (r < 0) {
-        note_problem(STEP_ROOT, r, detail);
+    if (!order(root, size, &answer, &tree->ns_fd, 1, &count))
         return;
-    }
-    s->root_count++;
-    s->current_ns = tree->ns_fd;
+    /* hermes-setup has compared the size and the count */
+    int r = tree_note_execs(tree, (const struct spawn_entry *)(root + 1), root->count);
+    if (r < 0)
+        note_problem(STEP_ROOT, r, "programs");
+    else
+        s->root_count++;
 }
 
 static void on_source(const struct spawn_source *source)
 {
     struct spawner *s = &spawner;
-    if (s->root_count || s->source_count == SPAWN_MAX_SOURCES ||
+    struct setup_answer answer;
+    unsigned count;
+    if (!s->setup.protocol || s->root_count || s->source_count == SPAWN_MAX_SOURCES ||
         !memchr(source->path, 0, sizeof(source->path))) {
-        note_problem(STEP_ROOT, -EINVAL, "directories come before roots, at most 64");
+        note_problem(STEP_ROOT, -EINVAL,
+            "directories come after the set-up and before roots, at most 64");
         return;
     }
-    struct tree_source *to = &s->sources[s->source_count++];
-    memcpy(to->path, source->path, sizeof(to->path));
-    to->writable = source->writable;
-    if (!to->writable || !s->ids.unique || problem.error)
+    s->writable_sources[s->source_count++] = source->writable;
+    if (problem.error || !order(source, sizeof(*source), &answer, NULL, 0, &count) ||
+        !source->writable || !s->ids.unique)
         return;
     /* A file system without id-mapped mounts should fail here and not at the first box. */
-    int fd = idmap_clone(to->path, ids_payload(&s->ids, 0));
+    int fd = idmap_clone(source->path, ids_payload(&s->ids, 0));
     if (fd < 0)
-        note_problem(STEP_MOUNT, fd, to->path);
+        note_problem(STEP_MOUNT, fd, source->path);
     close_fd(&fd);
 }
 
@@ -170,6 +220,8 @@ static void on_seal(const struct spawn_seal *seal)
         reply.step = STEP_SPAWNER;
     }
     s->sealed = reply.error == 0;
+    if (s->sealed)
+        setup_finish(&s->helper); /* from here on it works beside us */
     answer(&reply);
 }
 
@@ -213,8 +265,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         close_fd(&fds[i]);
 }
 
-/* Slow clean-up that is done once, when the spawner is idle before the first box. If a box was
- * requested at once, finish() does the part that must be done. */
+/* Slow clean-up that is done once, when the spawner is idle before the first box; not at all if
+ * a box was requested at once. */
 static bool is_tidy;
 
 static void tidy_once(void)
@@ -227,7 +279,6 @@ static void tidy_once(void)
         if (tree_drop_host(&s->roots[i]) == 0)
             s->current_ns = s->roots[i].ns_fd;
     }
-    cgroup_host_sweep(&s->cgroups);
 }
 
 /* Ends all zygotes and boxes, removes their control groups, and exits. */
@@ -235,8 +286,8 @@ static _Noreturn void finish(int status)
 {
     zygote_kill_all(&spawner);
     box_kill_all(&spawner);
-    if (!is_tidy)
-        cgroup_host_sweep(&spawner.cgroups);
+    setup_finish(&spawner.helper);
+    (void)setup_reap(&spawner.helper, true);
     for (int i = 0; i < 200; i++) {
         leaves_sweep(&spawner.leaves, &spawner.cgroups);
         if (!spawner.leaves.dying_count && cgroup_host_unnest(&spawner.cgroups) == 0)
@@ -338,7 +389,7 @@ int main(int argc, char **argv)
     spawner.life_fd = open_life();
     /* now, while /proc and paths are the host's */
     spawner.fork_fd = program_open("hermes-fork");
-    spawner.setup_fd = program_open("hermes-setup");
+    spawner.helper = (struct setup){.program_fd = program_open("hermes-setup"), .socket = -1};
     network_init(&spawner.network);
     spawner.last_key = NETWORK_NEW;
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -350,7 +401,8 @@ int main(int argc, char **argv)
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
-        bool is_owed = zygote_check(&spawner);
+        bool is_ending = setup_reap(&spawner.helper, false);
+        bool is_owed = zygote_check(&spawner) || is_ending;
         bool looks = box_look_for_kills(&spawner);
         int timeout = could_tidy || more                      ? 0
                       : looks                                 ? LOOK_MS

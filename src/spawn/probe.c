@@ -5,7 +5,7 @@
 #include "spawn/probe.h"
 
 #include "box/landlock.h"
-#include "spawn/program.h"
+#include "spawn/setup.h"
 
 #include <errno.h>
 
@@ -64,10 +64,12 @@ void probe_known(const struct spawner *s, struct spawn_reply *reply)
     reply->level = level_of(reply);
 }
 
-void probe_all(const struct spawner *s, struct spawn_reply *reply)
+void probe_all(struct spawner *s, struct spawn_reply *reply)
 {
-    struct setup_probed probed;
-    int r = program_probe(s->setup_fd, &probed);
+    const struct setup_order order = {.kind = SETUP_PROBE, .protocol = SPAWN_PROTOCOL};
+    struct setup_answer probed;
+    unsigned count;
+    int r = setup_call(&s->helper, &order, sizeof(order), &probed, NULL, 0, &count);
     probe_known(s, reply);
     for (unsigned i = 0; i < FEATURE_COUNT; i++) {
         if (r < 0 ? (needed & 1u << i) != 0 : probed.reason[i] < 0)

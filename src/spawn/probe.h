@@ -11,4 +11,4 @@
 void probe_known(const struct spawner *s, struct spawn_reply *reply);
 
 /* The same, but tries each feature in a child process. For `hermes doctor`. */
-void probe_all(const struct spawner *s, struct spawn_reply *reply);
+void probe_all(struct spawner *s, struct spawn_reply *reply);

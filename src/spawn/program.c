@@ -9,7 +9,6 @@
 
 #include <limits.h>
 #include <string.h>
-#include <sys/wait.h>
 
 enum { FIRST = 3, MAX_FDS = 32, OUT_OF_THE_WAY = 64 };
 
@@ -71,47 +70,4 @@ int program_order(const void *order, size_t size)
     cleanup_close int ours = pair[1];
     ssize_t n = write(ours, order, size);
     return n == (ssize_t)size ? take_fd(&theirs) : n < 0 ? -errno : -EIO;
-}
-
-int program_setup(int program_fd, const struct setup_order *order, int fds[SETUP_FD_COUNT])
-{
-    cleanup_close int pipe_fd = program_order(order, sizeof(*order));
-    if (program_fd < 0 || pipe_fd < 0)
-        return program_fd < 0 ? program_fd : pipe_fd;
-    fds[0] = pipe_fd;
-    pid_t self = getpid();
-    int pid = sys_fork();
-    if (pid == 0) {
-        int r = sys_die_with(self);
-        _exit(-(r < 0 ? r : program_exec(program_fd, "hermes-setup", fds, SETUP_FD_COUNT)) &
-              0x7f);
-    }
-    return pid;
-}
-
-int program_wait(int pid)
-{
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
-}
-
-int program_probe(int program_fd, struct setup_probed *ret)
-{
-    const struct setup_order order = {.protocol = SPAWN_PROTOCOL, .job = SETUP_PROBE};
-    int fds[SETUP_FD_COUNT] = {[1 ... SETUP_FD_COUNT - 1] = -1};
-    int pair[2];
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
-    cleanup_close int ours = pair[0];
-    cleanup_close int theirs = pair[1];
-    fds[SETUP_RESULT_FD - SETUP_ORDER_FD] = theirs;
-    int r = program_setup(program_fd, &order, fds);
-    close_fd(&theirs);
-    if (r < 0 || (r = program_wait(r)) < 0)
-        return r;
-    return read(ours, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret) ? 0 : -EPROTO;
 }

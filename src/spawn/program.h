@@ -4,8 +4,6 @@
 /* Programs that the spawner executes: hermes-fork (proto/copy.h), hermes-setup (proto/setup.h),
  * and the interpreters of zygotes. */
 
-#include "proto/setup.h"
-
 #include <stddef.h>
 
 /* Opens the program `name` beside our own. Call it while the host's paths still lead there.
@@ -23,11 +21,3 @@ int program_exec(int program_fd, const char *name, const int *fds, unsigned coun
 
 /* The reading end of a pipe that holds an order of a few hundred bytes, or negative errno. */
 int program_order(const void *order, size_t size);
-
-/* Starts hermes-setup; fds are those of proto/setup.h without the order. Returns its pid.
- * program_wait(): waits for its end and returns 0 or its error. */
-int program_setup(int program_fd, const struct setup_order *order, int fds[SETUP_FD_COUNT]);
-int program_wait(int pid);
-
-/* SETUP_PROBE: waits for the result. */
-int program_probe(int program_fd, struct setup_probed *ret);

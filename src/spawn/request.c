@@ -114,7 +114,7 @@ bool request_ok(
         return false;
     for (uint32_t i = 0; i < r->mount_count; i++) {
         const struct spawn_box_mount *m = &r->mounts[i];
-        if (m->source >= s->source_count || (m->writable && !s->sources[m->source].writable))
+        if (m->source >= s->source_count || (m->writable && !s->writable_sources[m->source]))
             return false;
     }
     if (!is_wire(fds[0]) || !is_sealed_memfd(fds[1]) || !request_is_pipe(fds[2]) ||

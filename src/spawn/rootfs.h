@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Root trees. Each runtime root is built once, before the seal, in a mount namespace of its
- * own: the tree at /r, the operator's directories at /m/N, the host's /proc (the kernel lets a
- * box mount a fresh one only where a complete one is visible), an empty /new, and at /host the
- * host's own tree until tree_drop_host() detaches it. A box starts in a copy of that namespace
- * and pivots onto a copy of the tree; nothing else stays within reach. */
+/* Root trees. Each runtime root is built once, before the seal, by hermes-setup
+ * (setup/rootfs.c) in a mount namespace of its own: the tree at /r, the operator's directories
+ * at /m/N, the host's /proc (the kernel lets a box mount a fresh one only where a complete one
+ * is visible), an empty /new, and at /host the host's own tree until tree_drop_host() detaches
+ * it. A box starts in a copy of that namespace and pivots onto a copy of the tree; nothing else
+ * stays within reach. */
 
 #include "proto/spawn.h"
 
-#include <stdbool.h>
 #include <stdint.h>
-
-struct tree_source {
-    char path[SPAWN_PATH_MAX];
-    uint32_t writable;
-};
 
 struct tree {
     int ns_fd; /* the mount namespace */
@@ -23,14 +18,10 @@ struct tree {
     char execs[SPAWN_MAX_EXECS][SPAWN_PATH_MAX];
 };
 
-/* Moves the spawner from the host's mount namespace to a private copy; call once, first. */
-int tree_open(bool rootless);
+/* Keeps the paths of the tree's programs. -E2BIG: there are too many. */
+int tree_note_execs(struct tree *tree, const struct spawn_entry *entries, uint32_t count);
 
-/* Builds a tree. Afterwards the caller is in the new namespace, with / and the working
- * directory at its top. On failure *ret_detail names the path. tree_enter() moves the caller to
- * another tree. */
-int tree_build(struct tree *tree, const struct spawn_entry *entries, uint32_t count,
-    const struct tree_source *sources, uint32_t source_count, const char **ret_detail);
+/* Moves the caller to the namespace of a tree, with / and the working directory at its top. */
 int tree_enter(int ns_fd);
 
 /* Detaches the host's tree, so that starting a box is cheap however many mounts the host has.

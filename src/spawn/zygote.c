@@ -67,16 +67,15 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
 }
 
-/* Zygotes clone boxes into control groups. For that they need a group id that owns these groups
- * and belongs to zygotes only. Where that is not possible, boxes join the groups themselves. */
-int zygote_nest_groups(struct spawner *s, uint32_t *ret_step)
+int zygote_open_groups(struct spawner *s)
 {
-    int slot = s->ids.rootless ? -EPERM : ids_claim(&s->ids, false);
-    gid_t group = slot >= 0 ? ids_payload(&s->ids, slot) : 0;
-    int r = cgroup_host_nest(&s->cgroups, group, s->setup.processes_total, ret_step);
-    if (r == 0)
-        s->zygote_gid = group;
-    return r;
+    if (s->ids.rootless || !cgroup_host_is_nested(&s->cgroups))
+        return 0;
+    int slot = ids_claim(&s->ids, false);
+    if (slot < 0) /* boxes join their groups themselves */
+        return 0;
+    s->zygote_gid = ids_payload(&s->ids, slot);
+    return cgroup_host_open_to(&s->cgroups, s->zygote_gid);
 }
 
 /* A zygote makes one box at a time. A zygote for runs gets a twin, which is started when the
@@ -85,13 +84,10 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
     bool has_twin = !(z->flags & BOX_CHANNEL);
-    uint32_t step;
     if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
         return -E2BIG;
-    if (!s->zygote_count && !s->ids.rootless && !cgroup_host_is_nested(&s->cgroups))
-        (void)zygote_nest_groups(s, &step);
     add(s, z, take_fd(&owned));
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
@@ -437,7 +433,7 @@ static bool is_child(int pidfd, pid_t pid)
 /* Whether a dead child of ours is one that will be waited for. */
 static bool is_awaited(const struct spawner *s, pid_t pid)
 {
-    bool found = pid == s->network.helper;
+    bool found = pid == s->network.helper || pid == s->helper.pid;
     for (uint32_t i = 0; !found && i < s->zygote_count; i++)
         found =
             is_child(s->zygotes[i].now.pidfd, pid) || is_child(s->zygotes[i].next.pidfd, pid);
@@ -451,11 +447,12 @@ static bool is_awaited(const struct spawner *s, pid_t pid)
 }
 
 /* Reaps boxes that a killed zygote made and did not report. Such a child finds its link closed
- * and ends. The file helpers of copies are reaped first, because waitid() would return them
- * again and hide the orphan. */
+ * and ends. hermes-setup and the file helpers of copies are reaped first, because waitid()
+ * would return them again and hide the orphan. */
 static void reap_orphans(struct spawner *s)
 {
     siginfo_t info = {0};
+    (void)setup_reap(&s->helper, false);
     for (unsigned i = 0; i < s->box_end; i++) {
         if (s->boxes[i].used && s->boxes[i].is_fork)
             fork_reap_helpers(&s->boxes[i], false);

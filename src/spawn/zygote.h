@@ -56,9 +56,10 @@ struct zygote {
 /* Adds a zygote of the sealed table; takes job_fd. One for runs also gets a twin. */
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
 
-/* Makes the control group of all boxes of this spawner (cgroup_host_nest()), into whose leaves
- * zygotes may clone. */
-int zygote_nest_groups(struct spawner *s, uint32_t *ret_step);
+/* Lets zygotes clone boxes into the control groups of this spawner. For that they need a group
+ * id that owns these groups and belongs to zygotes only. Where the spawner has no group of its
+ * own, or no id is free, boxes join the groups themselves. */
+int zygote_open_groups(struct spawner *s);
 
 /* Index of the zygote that can make a box for the request now, or -1. Marks zygotes that are
  * started on demand as wanted. */

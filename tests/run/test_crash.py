@@ -97,8 +97,9 @@ def test_init_killed_again_and_again(hermes, groups, oracle):
     others = groups.pids()
     for i in range(10):
         p = start(hermes, [BOMB, BUSY, STUBBORN][i % 3])
-        init = children(children(p.pid)[0])
-        assert len(init) == 1
+        spawner = children(p.pid)[0]
+        assert wait_until(lambda: len(children(spawner)) == 1, 10)  # hermes-setup may still be ending
+        init = children(spawner)
         os.kill(init[0], signal.SIGKILL)
         out, err = p.communicate(timeout=30)
         assert p.returncode == 125, (p.returncode, err)

@@ -898,9 +898,10 @@ def test_hermes_killed(hermes, groups):
 
 def spawner_of(pid):
     """The hermes-spawn a hermes has started."""
-    children = open("/proc/%d/task/%d/children" % (pid, pid)).read().split()
-    assert len(children) == 1, children
-    return int(children[0])
+    def children():
+        return open("/proc/%d/task/%d/children" % (pid, pid)).read().split()
+    assert wait_until(lambda: len(children()) == 1, 10), children()  # hermes-setup may still be ending
+    return int(children()[0])
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See setup.h. An alarm ends a hermes-setup that hangs (setup/main.c), so every wait here is
+ * bounded. */
+
+#include "spawn/setup.h"
+
+#include "base/cleanup.h"
+#include "base/fdpass.h"
+#include "base/sys.h"
+#include "spawn/program.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+int setup_start(struct setup *setup)
+{
+    int pair[2];
+    if (setup->socket >= 0 || setup->program_fd < 0)
+        return setup->socket >= 0 ? 0 : setup->program_fd;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    pid_t self = getpid();
+    int pid = sys_fork();
+    if (pid == 0) {
+        int r = sys_die_with(self);
+        _exit(
+            -(r < 0 ? r : program_exec(setup->program_fd, "hermes-setup", &theirs, 1)) & 0x7f);
+    }
+    if (pid < 0)
+        return pid;
+    setup->pid = pid;
+    setup->socket = take_fd(&ours);
+    return 0;
+}
+
+int setup_call(struct setup *setup, const void *order, size_t size, struct setup_answer *ret,
+    int *fds, unsigned max, unsigned *ret_count)
+{
+    *ret = (struct setup_answer){.step = STEP_SPAWNER, .detail = "hermes-setup"};
+    *ret_count = 0;
+    int r = setup_start(setup);
+    if (r < 0 || (r = fdpass_send(setup->socket, order, size, NULL, 0)) < 0)
+        return r;
+    ssize_t n = fdpass_receive(setup->socket, ret, sizeof(*ret), fds, max, ret_count);
+    r = n == (ssize_t)sizeof(*ret) ? ret->error : n < 0 ? (int)n : -EIO;
+    while (r < 0 && *ret_count)
+        close_fd(&fds[--*ret_count]);
+    return r;
+}
+
+bool setup_reap(struct setup *setup, bool waits)
+{
+    pid_t pid = 0;
+    while (setup->pid > 0 && (pid = waitpid(setup->pid, NULL, waits ? 0 : WNOHANG)) < 0 &&
+           errno == EINTR)
+        ;
+    setup->pid = pid == 0 ? setup->pid : 0;
+    return setup->pid && setup->socket < 0;
+}
+
+void setup_end(struct setup *setup)
+{
+    close_fd(&setup->socket);
+    (void)setup_reap(setup, true);
+}
+
+void setup_finish(struct setup *setup)
+{
+    const struct setup_order order = {.kind = SETUP_SWEEP, .protocol = SPAWN_PROTOCOL};
+    if (setup->socket >= 0)
+        (void)fdpass_send(setup->socket, &order, sizeof(order), NULL, 0);
+    close_fd(&setup->socket);
+}

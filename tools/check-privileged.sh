@@ -14,7 +14,7 @@ failed=0
 
 # PROGRAM BUDGET, then the folders that have a budget of their own: FOLDER=BUDGET
 budgets=(
-    "hermes-spawn 5715 box=2500" # what it has now; it may only become smaller. The goal is 5000
+    "hermes-spawn 5000 box=2500"
     "hermes-monitor 3000"
 )
 

@@ -32,13 +32,14 @@ BEGIN {
     row("lang", "json proto base")
     row("run", "lang json proto base")
     row("judge", "run lang json proto base")
+    row("attack", "run lang json proto base")
     row("store", "base")
     row("state", "store run lang json proto base")
     row("session", "state store run lang json proto base")
-    row("service", "session judge state store run lang json proto base")
+    row("service", "session judge attack state store run lang json proto base")
 
     # front doors
-    below = "service session judge state store run lang json proto base"
+    below = "service session judge attack state store run lang json proto base"
     row("http", below)
     row("http/v1", "http " below)
     row("http/compat", "http " below)
@@ -47,7 +48,7 @@ BEGIN {
     below = "judge run lang json proto base"
     row("cli", below)
     row("cli/session", "cli " below)
-    row("cli/selftest", "cli " below)
+    row("cli/selftest", "cli attack " below)
     row("cli/bench", "cli " below)
 
     # Libraries that a folder must do without: base needs libc only, and the programs with

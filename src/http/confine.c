@@ -11,10 +11,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/landlock.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -63,8 +65,11 @@ static int allow(int ruleset, const char *path, uint64_t rights)
     return r < 0 ? -errno : 0;
 }
 
-static int restrict_files(const char *state_dir, const struct runtime_registry *runtimes)
+static int restrict_files(
+    const char *state_dir, const struct runtime_registry *runtimes, const char *cases_dir)
 {
+    char around[PATH_MAX];
+    (void)snprintf(around, sizeof(around), "%s/..", cases_dir ? cases_dir : "");
     int abi =
         (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
@@ -78,6 +83,8 @@ static int restrict_files(const char *state_dir, const struct runtime_registry *
     int r = allow(ruleset, state_dir, all & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
     if (r == 0)
         r = allow(ruleset, "/proc/self", FS_READ);
+    if (r == 0 && cases_dir)
+        r = allow(ruleset, around, FS_READ);
     for (size_t i = 0; r == 0 && i < runtimes->count; i++) {
         const struct runtime *rt = &runtimes->items[i];
         r = allow(ruleset, rt->dir, FS_READ);
@@ -160,10 +167,10 @@ static int restrict_calls(void)
     return r;
 }
 
-int confine_rest(
-    const char *state_dir, const struct runtime_registry *runtimes, struct err *err)
+int confine_rest(const char *state_dir, const struct runtime_registry *runtimes,
+    const char *cases_dir, struct err *err)
 {
-    int r = restrict_files(state_dir, runtimes);
+    int r = restrict_files(state_dir, runtimes, cases_dir);
     if (r < 0)
         return fail(err, -r, "cannot restrict files with Landlock");
 #ifndef HERMES_SANITIZED /* sanitizers need more system calls */

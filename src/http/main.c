@@ -4,6 +4,7 @@
  * its sockets and settings there, gives up every right it does not need, and serves until it
  * gets a signal or the monitor is gone. */
 
+#include "attack/case.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -107,7 +108,8 @@ static int prepare(struct state *s, struct hello *hello, struct err *err)
         .maxima = s->config.maxima,
         .source_count = s->config.mounts.count,
         .cache = {.max_bytes = s->config.cache_mb << 20, .shared = s->config.cache_shared}};
-    if ((r = confine_rest(s->config.state_dir, &s->runtimes, err)) < 0 ||
+    s->cases_dir = attack_cases_dir(NULL);
+    if ((r = confine_rest(s->config.state_dir, &s->runtimes, s->cases_dir, err)) < 0 ||
         (r = engine_attach(&s->engine, &options, hello->fds[HELLO_CONTROL], &table, err)) < 0)
         return r;
     return service_open(s, err);

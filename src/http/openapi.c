@@ -20,6 +20,7 @@
 #include "judge/decode.h"
 #include "openapi_areas.h"
 #include "proto/package.h"
+#include "service/selftest.h"
 #include "service/status.h"
 #include "session/channel.h"
 #include "session/decode.h"
@@ -69,6 +70,8 @@ static const struct {
     {"TERMINAL_COLS", TERMINAL_COLS},
     {"TERMINAL_SIDE_MAX", TERMINAL_SIDE_MAX},
     {"STATUS_BOXES_MAX", STATUS_BOXES_MAX},
+    {"SELFTEST_IDS_MAX", SELFTEST_IDS_MAX},
+    {"SELFTEST_ID_MAX", SELFTEST_ID_MAX},
 };
 
 static json_t *error_codes(const struct run_limits *maxima)

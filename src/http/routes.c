@@ -130,6 +130,10 @@ const struct route route_table[] = {
         "200 401 429", NULL},
     {"GET", "/v1/keys", AUTH_OPERATOR, BODY_NONE, false, handle_keys,
         "Names, roles, quotas and use of all keys; for operators.", "200 401 403", NULL},
+    {"POST", "/v1/selftest", AUTH_OPERATOR, BODY_JSON, false, handle_selftest,
+        "Attack this server's boxes with the shipped cases and stream the results; for "
+        "operators.",
+        "200 400 401 403 409 413 415 501", NULL},
     {"GET", "/health", AUTH_NONE, BODY_NONE, true, handle_health,
         "Whether the service works, and its isolation level.", "200 503", NULL},
     {"GET", "/metrics", AUTH_LOCAL, BODY_NONE, true, handle_metrics, "Counters for Prometheus.",

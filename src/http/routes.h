@@ -58,7 +58,7 @@ http_handler handle_session_create, handle_session_list, handle_session_get,
 http_handler handle_file_get, handle_file_put, handle_file_delete, handle_file_list,
     handle_file_archive;
 http_handler handle_root, handle_health, handle_version, handle_metrics, handle_runtimes,
-    handle_report, handle_openapi, handle_status, handle_events, handle_keys;
+    handle_report, handle_openapi, handle_status, handle_events, handle_keys, handle_selftest;
 http_handler handle_execute, handle_execute_files;
 http_refusal refuse_execute, refuse_execute_files;
 http_handler handle_runner_run, handle_runner_images, handle_runner_prebuild,

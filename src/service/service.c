@@ -147,6 +147,7 @@ void service_close(struct state *state)
     board_close(&state->board);
     engine_leave(state->engine);
     runtime_registry_done(&state->runtimes);
+    free(state->cases_dir);
     keys_done(&state->keys);
     config_done(&state->config);
 }

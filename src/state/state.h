@@ -34,6 +34,8 @@ struct state {
     atomic_int background;   /* background threads: runs, judgements, execs, calibration */
     struct ledger *ledger;   /* memory of requests, outputs and replies under way */
     struct ledger *spills;   /* disk for outputs that do not fit into an answer */
+    char *cases_dir;         /* attack cases for service/selftest.h, or NULL */
+    atomic_bool is_attacked; /* a selftest runs */
     uint64_t memory_max;     /* bytes of the whole server, counted or not */
     uint64_t store_failures; /* failures of the store at the last tick */
 };

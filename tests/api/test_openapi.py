@@ -96,6 +96,7 @@ LOCATIONS = [
     ("POST /v1/sessions/{id}/fork", {}, [], "ForkRequest"),
     ("POST /v1/sessions/{id}/checkpoints", {}, [], "CheckpointRequest"),
     ("POST /v1/sessions/{id}/rollback", {"checkpoint": "a"}, [], "RollbackRequest"),
+    ("POST /v1/selftest", {"ids": ["O-07"]}, [], "SelftestRequest"),
     ("POST /execute", {"language": "none", "code": ""}, [], "ExecuteRequest"),
     ("POST /execute", {"language": "none", "code": "", "limits": {}}, ["limits"], "ExecuteLimits"),
     ("POST /v2/execute", {"language": "none", "entry_file": "a", "files": [{"name": "a", "content": ""}]}, [],

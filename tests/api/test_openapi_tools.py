@@ -115,6 +115,7 @@ def fuzzed_document(server):
     schemas = document["components"]["schemas"]
     session = server("POST", "/v1/sessions", {"language": "bash"}, key=KEY).json()["id"]
     drop_large_bounds(document)
+    del document["paths"]["/v1/events"]  # its stream does not end; test_status.py reads it
     for item in schemas.values():
         if "language" in item.get("properties", ()) and "version" not in item["properties"]:
             item["properties"]["language"] = {"type": "string", "enum": ["bash"]}

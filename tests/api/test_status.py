@@ -125,11 +125,18 @@ def test_a_session(keyed):
 def test_a_queue(keyed):
     with Later(keyed, B) as one, Later(keyed, B) as two, Later(keyed, B) as three, \
             Later(keyed, B) as four, Later(keyed, B) as five:
-        assert wait_until(lambda: status(keyed, B)["queue"]["waiting"] > 0)
-        seen = boxes(keyed, B)
-        states = [seen[id]["state"] for id in (one, two, three, four, five)]
-        queue = status(keyed, B)["queue"]
-        assert states == ["running"] * queue["running"] + ["queued"] * queue["waiting"]
+        ids = (one, two, three, four, five)
+        seen = {}
+
+        def all_are_there():  # one document, so that boxes and queue are of the same moment
+            seen.update(status(keyed, B))
+            boxes_now = {box["id"]: box["state"] for box in seen["boxes"]}
+            return set(ids) <= set(boxes_now) and seen["queue"]["waiting"] > 0 and \
+                seen["queue"]["running"] == list(boxes_now.values()).count("running")
+
+        assert wait_until(all_are_there), seen
+        states = sorted(box["state"] for box in seen["boxes"] if box["id"] in ids)
+        assert states == ["queued"] * seen["queue"]["waiting"] + ["running"] * seen["queue"]["running"]
 
 
 def test_keys_see_their_own_boxes(keyed):

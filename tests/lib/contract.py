@@ -18,7 +18,7 @@ except ImportError:
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR",
                                     pathlib.Path(__file__).resolve().parents[2] / "build"))
 METHODS = ("get", "put", "post", "delete")
-EVENTS = {"anyOf": [{"$ref": "#/components/schemas/%sEvent" % name} for name in ("Run", "Judge", "Exec", "Status")]}
+EVENTS = {"anyOf": [{"$ref": "#/components/schemas/%sEvent" % name} for name in ("Run", "Judge", "Exec", "Status", "Selftest")]}
 
 
 def load():

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 
+#include "attack/run.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -14,7 +15,6 @@
 #include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/selftest/run.h"
 #include "run/encode.h"
 
 #include <fcntl.h>
@@ -32,7 +32,6 @@ enum {
     WARM_PARKED = 2, /* ready boxes per language with --warm */
     JOBS_MAX = 64,
     CPU_TRIES = 3, /* see run_alone() */
-    VICTIM_MAX_BYTES = 64 << 10
 };
 
 enum { OPT_CONTROLS = 256, OPT_ONLY, OPT_GROUP, OPT_MIN_LEVEL, OPT_JSON, OPT_CASES, OPT_WARM };
@@ -184,16 +183,6 @@ static int load_runtimes(struct selftest *s, struct err *err)
     return 0;
 }
 
-/* The victim's source lies beside the directory of cases. */
-static void load_victim(struct selftest *s)
-{
-    cleanup_buf struct buf text = {0};
-    cleanup_free char *path = xasprintf("%s/../victim.py", s->cases.dir);
-    buf_init(&text, VICTIM_MAX_BYTES);
-    if (fs_read_file(AT_FDCWD, path, &text) == 0)
-        s->bench.victim = buf_take(&text, &s->bench.victim_len);
-}
-
 static int open_bench(struct selftest *s, struct err *err)
 {
     cleanup_free char *dir = attack_cases_dir(s->cases_dir);
@@ -209,7 +198,6 @@ static int open_bench(struct selftest *s, struct err *err)
         r = canary_home_make(&s->home, err);
     if (r < 0)
         return r;
-    load_victim(s);
     struct engine_options engine = {.runtimes = &s->runtimes,
         .state_dir = getenv("HERMES_STATE_DIR"),
         .min_level = s->min_level,
@@ -221,6 +209,7 @@ static int open_bench(struct selftest *s, struct err *err)
     s->bench.runtimes = &s->runtimes;
     s->bench.cases = &s->cases;
     s->bench.home = &s->home;
+    attack_load_victim(&s->bench);
     r = engine_open(&s->bench.engine, &engine, err);
     return r < 0 ? r : attack_calibrate(&s->bench, err);
 }
@@ -362,41 +351,12 @@ static void run_all(struct selftest *s)
     clear_progress(s);
 }
 
-static json_t *hits_json(unsigned hits)
-{
-    json_t *array = json_array();
-    for (unsigned i = 0; i < HIT_COUNT; i++) {
-        if (hits & (1u << i))
-            (void)json_array_append_new(array, json_string(run_hit_name(i)));
-    }
-    return array;
-}
-
-static json_t *item_json(const struct item *item)
-{
-    static const char *const words[] = {"not_run", "passed", "failed", "skipped"};
-    const struct attack_outcome *outcome = &item->outcome;
-    json_t *json = json_pack("{ss ss ss si ss sb ss ss}", "id", item->c->id, "name",
-        item->c->name, "group", item->c->group, "priority", (int)item->c->priority, "language",
-        item->c->language, "control", item->control, "result", words[outcome->verdict], "why",
-        outcome->why);
-    if (outcome->ran) {
-        (void)json_object_set_new(
-            json, "status", json_string(run_status_name(outcome->status)));
-        (void)json_object_set_new(json, "limits_hit", hits_json(outcome->limits_hit));
-        (void)json_object_set_new(json, "wall_ms", json_real(outcome->usage.wall_ms));
-        (void)json_object_set_new(json, "cpu_ms", json_real(outcome->usage.cpu_ms));
-        (void)json_object_set_new(
-            json, "memory_peak_kb", json_integer((json_int_t)outcome->usage.memory_peak_kb));
-    }
-    return json;
-}
-
 static void print_json(const struct selftest *s)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < s->count; i++)
-        (void)json_array_append_new(array, item_json(&s->items[i]));
+        (void)json_array_append_new(
+            array, attack_json(s->items[i].c, s->items[i].control, &s->items[i].outcome));
     output_json(array, RESULT_JSON_FLAGS);
 }
 

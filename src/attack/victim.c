@@ -3,14 +3,14 @@
 /* See victim.h. The victim runs on a thread of its own. Its output is kept here, and both
  * threads use it under one lock. Cancelling the run ends it; any other end is a failure. */
 
-#include "cli/selftest/victim.h"
+#include "attack/victim.h"
 
+#include "attack/run.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/str.h"
-#include "cli/selftest/run.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -73,10 +73,7 @@ static void *run_victim(void *context)
     run_files_add(&spec.files, spec.runtime->main_file, source, v->bench->victim_len, true);
     victim_env(v, &spec.env);
     struct run_watch watch = {.context = v, .output = on_output, .cancel_fd = v->stop_fd};
-    CLEANUP(run_plan_done) struct run_plan plan = {0};
-    int r = run_plan_make(&spec, engine_maxima(v->bench->engine), &plan, &v->err);
-    if (r == 0)
-        r = engine_run(v->bench->engine, &plan, &watch, &v->result, &v->err);
+    int r = attack_execute(v->bench, &spec, &watch, &v->result, &v->err);
     (void)pthread_mutex_lock(&v->lock);
     v->failed = r;
     v->ended = true;

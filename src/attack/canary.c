@@ -5,7 +5,7 @@
  * Everything that can hold the token does. The names and numbers that a probe gets never
  * contain it. */
 
-#include "cli/selftest/canary.h"
+#include "attack/canary.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

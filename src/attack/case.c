@@ -4,7 +4,7 @@
  * misspelt expectation cannot pass unnoticed. tests/attacks/check_cases.py checks the headers
  * more thoroughly, also how keys depend on each other. */
 
-#include "cli/selftest/case.h"
+#include "attack/case.h"
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -443,7 +443,8 @@ void attack_cases_done(struct attack_cases *cases)
 
 char *attack_cases_dir(const char *named)
 {
-    static const char *const beside[] = {"../selftest/cases", "../share/hermes/selftest/cases"};
+    static const char *const beside[] = {"../selftest/cases", "../share/hermes/selftest/cases",
+        "../../share/hermes/selftest/cases"};
     const char *env = getenv("HERMES_CASES");
     if (named || (env && env[0]))
         return realpath(named ? named : env, NULL);

@@ -4,8 +4,9 @@
  * of a breach: no line BREACH, no canary token in any answer, no canary touched, and a victim
  * that went on counting. */
 
-#include "cli/selftest/run.h"
+#include "attack/run.h"
 
+#include "attack/victim.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -13,7 +14,6 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "cli/selftest/victim.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -32,6 +32,7 @@ enum {
     QUICK_CPU_MS = 10,
     MAX_TIME_SCALE = 8,       /* bound of attack_bench.time_scale */
     FILE_MAX_BYTES = 1 << 20, /* of sources and outputs */
+    VICTIM_MAX_BYTES = 64 << 10,
 };
 
 /* A case in progress. */
@@ -191,7 +192,7 @@ static void judge_attack(struct attack *a, const struct run_result *result)
     cleanup_free char *breach = find_breach(result);
     if (breach)
         fail(a, "%s", breach);
-    if (tells_secret(result, a->bench->home->token))
+    if (a->bench->home && tells_secret(result, a->bench->home->token))
         fail(a, "the canaries' token is in the answer");
     judge_status(a, result);
     judge_files(a, result);
@@ -272,7 +273,8 @@ static int make_spec(const struct attack *a, struct run_spec *spec, struct err *
         if (r < 0)
             return r;
     }
-    canary_env(&a->canary, &spec->env);
+    if (a->bench->home)
+        canary_env(&a->canary, &spec->env);
     if (a->victim)
         victim_env(a->victim, &spec->env);
     if (a->control)
@@ -290,17 +292,24 @@ static void note_differ(struct attack *a, const struct run_result *result, unsig
         fail(a, "printed no line `%s`", prefix);
 }
 
-/* A parked box serves one run, and the next one may not be ready yet. */
-static int run_box(const struct attack *a, const struct run_spec *spec,
+int attack_execute(const struct attack_bench *bench, struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err)
+{
+    CLEANUP(run_plan_done) struct run_plan plan = {0};
+    if (bench->run)
+        return bench->run(bench, spec, watch, result, err);
+    int r = run_plan_make(spec, engine_maxima(bench->engine), &plan, err);
+    return r < 0 ? r : engine_run(bench->engine, &plan, watch, result, err);
+}
+
+/* A parked box serves one run, and the next one may not be ready yet. */
+static int run_box(const struct attack *a, struct run_spec *spec, const struct run_watch *watch,
+    struct run_result *result, struct err *err)
 {
     bool waits = a->bench->warm && !a->control && spec->runtime->run.park.max;
     uint64_t deadline_ms = clock_ms() + ZYGOTE_MS;
-    CLEANUP(run_plan_done) struct run_plan plan = {0};
-    int r = run_plan_make(spec, engine_maxima(a->bench->engine), &plan, err);
     for (;;) {
-        if (r == 0)
-            r = engine_run(a->bench->engine, &plan, watch, result, err);
+        int r = attack_execute(a->bench, spec, watch, result, err);
         if (r < 0 || !waits || result->run.is_warm || result->run.status == RUN_CANCELLED ||
             clock_ms() >= deadline_ms)
             return r;
@@ -326,6 +335,7 @@ static void run_probe(struct attack *a, unsigned number)
         r = run_box(a, &spec, &watch, &result, &err);
     if (r < 0) {
         out->status = RUN_INTERNAL_ERROR;
+        out->refusal = err.code;
         fail(a, "internal_error: %s", err.message);
         return;
     }
@@ -383,6 +393,8 @@ static char *skip_reason(
         return xasprintf("there is no runtime %s", c->language);
     if (!rt->available)
         return xstrdup(rt->missing);
+    if (!bench->home && strcasestr(c->text, "canary"))
+        return xstrdup("needs canaries on the host: run `hermes selftest` there");
     if (geteuid() != 0 && c->root_only)
         return xstrdup("needs root");
     if (geteuid() != 0 && c->rootless)
@@ -406,17 +418,21 @@ void attack_run(const struct attack_bench *bench, const struct attack_case *c, b
         (void)snprintf(ret->why, sizeof(ret->why), "%s", skip);
         return;
     }
-    int r = canary_plant(&a.canary, bench->home, &err);
+    int r = bench->home ? canary_plant(&a.canary, bench->home, &err) : 0;
     if (r == 0 && c->victim)
         r = victim_start(&a.victim, bench, &err);
-    if (r < 0)
+    if (r < 0) {
+        ret->refusal = err.code;
         fail(&a, "%s", err.message);
-    else
+    } else {
         run_probes(&a);
+    }
     char why[200];
-    if (!control && r == 0 && !canary_check(&a.canary, why, sizeof(why)))
-        fail(&a, "%s", why);
-    canary_remove(&a.canary);
+    if (bench->home) {
+        if (!control && r == 0 && !canary_check(&a.canary, why, sizeof(why)))
+            fail(&a, "%s", why);
+        canary_remove(&a.canary);
+    }
     free(a.differ[0]);
     free(a.differ[1]);
     if (ret->verdict == ATTACK_PENDING)
@@ -437,10 +453,7 @@ static int wait_for_zygote(const struct attack_bench *bench, struct err *err)
         struct run_watch watch = {.cancel_fd = bench->cancel_fd};
         spec.runtime = runtime_find(bench->runtimes, "python");
         run_files_add(&spec.files, spec.runtime->main_file, xstrdup("pass\n"), 5, true);
-        CLEANUP(run_plan_done) struct run_plan plan = {0};
-        r = run_plan_make(&spec, engine_maxima(bench->engine), &plan, err);
-        if (r == 0)
-            r = engine_run(bench->engine, &plan, &watch, &result, err);
+        r = attack_execute(bench, &spec, &watch, &result, err);
         is_warm = r == 0 && result.run.is_warm;
     }
     if (r == 0 && !is_warm)
@@ -466,10 +479,7 @@ int attack_calibrate(struct attack_bench *bench, struct err *err)
         return 0;
     run_files_add(&spec.files, spec.runtime->main_file, xstrdup("echo done\n"), 10, true);
     uint64_t start_ms = clock_ms();
-    CLEANUP(run_plan_done) struct run_plan plan = {0};
-    int r = run_plan_make(&spec, engine_maxima(bench->engine), &plan, err);
-    if (r == 0)
-        r = engine_run(bench->engine, &plan, &watch, &result, err);
+    int r = attack_execute(bench, &spec, &watch, &result, err);
     if (r == 0 && result.run.status != RUN_OK && result.run.status != RUN_CANCELLED)
         r = err_set(err, ERR_INTERNAL, EPROTO, "a program that does nothing ends as %s: %s",
             run_status_name(result.run.status), result.run.message);
@@ -479,4 +489,13 @@ int attack_calibrate(struct attack_bench *bench, struct err *err)
     unsigned scale = (unsigned)(result.run.usage.cpu_ms / QUICK_CPU_MS) + 1;
     bench->time_scale = scale < MAX_TIME_SCALE ? scale : MAX_TIME_SCALE;
     return r;
+}
+
+void attack_load_victim(struct attack_bench *bench)
+{
+    cleanup_buf struct buf text = {0};
+    cleanup_free char *path = xasprintf("%s/../victim.py", bench->cases->dir);
+    buf_init(&text, VICTIM_MAX_BYTES);
+    if (fs_read_file(AT_FDCWD, path, &text) == 0)
+        bench->victim = buf_take(&text, &bench->victim_len);
 }

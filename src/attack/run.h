@@ -3,9 +3,11 @@
 
 /* Runs one attack case: plants canaries, runs the program, judges the outcome. */
 
-#include "cli/selftest/canary.h"
-#include "cli/selftest/case.h"
+#include "attack/canary.h"
+#include "attack/case.h"
 #include "run/engine.h"
+
+#include <jansson.h>
 
 /* What all cases share. Read-only while they run. */
 struct attack_bench {
@@ -13,8 +15,12 @@ struct attack_bench {
     struct engine *engine;
     const struct runtime_registry *runtimes;
     const struct attack_cases *cases;
-    const struct canary_home *home;
-    char *victim; /* source of the neighbour program, NULL when there is none */
+    const struct canary_home *home; /* NULL: canaries cannot be planted here */
+    /* Runs a program to its end. NULL: the engine does. */
+    int (*run)(const struct attack_bench *bench, struct run_spec *spec,
+        const struct run_watch *watch, struct run_result *result, struct err *err);
+    void *context; /* for `run` */
+    char *victim;  /* source of the neighbour program, NULL when there is none */
     size_t victim_len;
     int cancel_fd;     /* readable when everything must end */
     unsigned slack_ms; /* how much later than its limit a run may end on this host */
@@ -32,8 +38,20 @@ struct attack_outcome {
     enum run_status status;
     unsigned limits_hit;
     struct run_usage usage;
-    char why[400]; /* one printable line; "" when the case passed */
+    enum err_code refusal; /* of the run that Hermes did not do; ERR_NONE when it did all */
+    char why[400];         /* one printable line; "" when the case passed */
 };
+
+/* Reads the neighbour program, which lies beside the directory of cases. */
+void attack_load_victim(struct attack_bench *bench);
+
+/* Runs a program as the bench says. */
+int attack_execute(const struct attack_bench *bench, struct run_spec *spec,
+    const struct run_watch *watch, struct run_result *result, struct err *err);
+
+/* The case and its outcome as JSON. The caller owns it. */
+json_t *attack_json(
+    const struct attack_case *c, bool control, const struct attack_outcome *outcome);
 
 /* Measures the host with a run that does nothing. It also proves that boxes work. */
 int attack_calibrate(struct attack_bench *bench, struct err *err);

@@ -84,6 +84,8 @@ struct config {
     uint64_t runner_max_disk_mb;
     bool default_allow_network;
     char *docker_socket;
+    uint64_t cleanup_interval_hours; /* checked, as users of the compatible surface have it;
+                                        images will use it */
     uint64_t cleanup_max_age_days;
 
     struct mount_table mounts;

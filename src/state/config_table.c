@@ -244,6 +244,9 @@ const struct config_row config_table[] = {
         "/health: whose presence is "
         "reported as docker_connected",
         "HERMES_DOCKER_SOCKET", "DOCKER_SOCKET"),
+    VALUE(CONFIG_NUMBER, "cleanup_interval_hours", cleanup_interval_hours, "24", 1, 87600,
+        "prebuilt images: time between clean-ups", "HERMES_CLEANUP_INTERVAL_HOURS",
+        "CLEANUP_INTERVAL_HOURS"),
     VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "7", 0, 36500,
         "prebuilt images: age at which they go", "HERMES_CLEANUP_MAX_AGE_DAYS",
         "CLEANUP_MAX_AGE_DAYS"),

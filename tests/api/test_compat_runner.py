@@ -467,7 +467,7 @@ def test_bad_settings_stop_the_start_with_every_problem():
     for name in bad:
         assert name in got.stderr, (name, got.stderr)
     got = settings(MAX_TIMEOUT="5", DEFAULT_TIMEOUT="6")
-    assert got.returncode == 2 and "max_timeout_s" in got.stderr
+    assert got.returncode == 2 and "MAX_TIMEOUT" in got.stderr
 
 
 # 422

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input, O-59 to O-71 of the attack list, and the gate on raw sockets."""
 import json
+import re
 import os
 import socket
 import time
@@ -214,7 +215,7 @@ def test_the_gate_refuses_and_closes(server, data):
     got = server.raw(data + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 2)
     is_coding = b"xchunked" in data or b"gzip" in data
     assert got[9:12] == (b"501" if is_coding else b"400"), got[:300]
-    assert got.count(b"HTTP/1.1 ") == 1  # the second request was not served
+    assert len(re.findall(rb"^HTTP/1\.1 \d", got, re.M)) == 1  # the second request was not served
 
 
 def test_pipelined_requests_are_answered_in_order(server):

@@ -2,6 +2,8 @@
 """Keys share the processors, whatever each of them has: the processor time that one gets beside another is looked at
 in the same seconds, so it does not matter what else the machine does. And all boxes together have so many processes."""
 import os
+import pathlib
+import re
 import subprocess
 import time
 
@@ -49,8 +51,16 @@ def server(keyed):
 
 
 def inits(server):
-    """Of all boxes that live."""
-    return {pid for pid in children(server.child("hermes-spawn")) if is_box(pid)}
+    """Of all boxes that live: pid 1 of its namespace. Helpers of copies are in such a namespace, too."""
+    return {pid for pid in children(server.child("hermes-spawn")) if is_box(pid) and numbers_of(pid)[-1] == "1"}
+
+
+def numbers_of(pid):
+    """Of a process in its pid namespaces; the innermost is last."""
+    try:
+        return re.search(r"^NSpid:(.*)$", pathlib.Path("/proc/%d/status" % pid).read_text(), re.M)[1].split()
+    except OSError:
+        return [""]
 
 
 def sessions(server, count, code=None):

@@ -61,9 +61,16 @@ bool setup_reap(struct setup *setup, bool waits)
     return setup->pid && setup->socket < 0;
 }
 
+/* hermes-setup sees the end of the socket even where a child still holds a copy of it. */
+static void hang_up(struct setup *setup)
+{
+    (void)shutdown(setup->socket, SHUT_WR);
+    close_fd(&setup->socket);
+}
+
 void setup_end(struct setup *setup)
 {
-    close_fd(&setup->socket);
+    hang_up(setup);
     (void)setup_reap(setup, true);
 }
 
@@ -72,5 +79,5 @@ void setup_finish(struct setup *setup)
     const struct setup_order order = {.kind = SETUP_SWEEP, .protocol = SPAWN_PROTOCOL};
     if (setup->socket >= 0)
         (void)fdpass_send(setup->socket, &order, sizeof(order), NULL, 0);
-    close_fd(&setup->socket);
+    hang_up(setup);
 }

@@ -6,7 +6,7 @@
  *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL; the others go on
  *   inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
  *
- * Roles: spawner, init (its child in a new pid namespace), payload (init's first child, until it
+ * Roles: spawner, setup (hermes-setup and its other helpers), init (its child in new namespaces), payload (init's first child, until it
  * has executed the program), collector (init's later children). strace can do the same but counts
  * per process without telling which; a site must be named exactly. A line "fired" in LOG tells
  * that the site was reached. Calls are numbers; the test knows their names. */
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -32,8 +33,8 @@
 
 enum { MAX_TASKS = 64, MAX_CALL = 1024 };
 
-enum role { ROLE_SPAWNER, ROLE_INIT, ROLE_PAYLOAD, ROLE_COLLECTOR, ROLE_OTHER };
-static const char *const role_names[] = {"spawner", "init", "payload", "collector", "other"};
+enum role { ROLE_SPAWNER, ROLE_SETUP, ROLE_INIT, ROLE_PAYLOAD, ROLE_COLLECTOR, ROLE_OTHER };
+static const char *const role_names[] = {"spawner", "setup", "init", "payload", "collector", "other"};
 
 struct task {
     pid_t pid;
@@ -57,6 +58,18 @@ static struct task *find(pid_t pid)
     return NULL;
 }
 
+/* Whether it has the user namespace of its parent, as helpers of the spawner have and boxes and
+ * zygotes have not. */
+static int is_helper(pid_t pid, pid_t parent_pid)
+{
+    char path[32];
+    struct stat own, parents;
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+    int r = stat(path, &own);
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", parent_pid);
+    return r == 0 && stat(path, &parents) == 0 && own.st_ino == parents.st_ino;
+}
+
 static struct task *add(pid_t pid, pid_t parent_pid)
 {
     struct task *t = find(pid);
@@ -71,7 +84,7 @@ static struct task *add(pid_t pid, pid_t parent_pid)
     if (!parent_pid)
         t->role = ROLE_SPAWNER;
     else if (parent && parent->role == ROLE_SPAWNER)
-        t->role = ROLE_INIT;
+        t->role = is_helper(pid, parent_pid) ? ROLE_SETUP : ROLE_INIT;
     else if (parent && parent->role == ROLE_INIT)
         t->role = parent->children++ ? ROLE_COLLECTOR : ROLE_PAYLOAD;
     t->begun = parent_pid != 0;

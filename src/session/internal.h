@@ -244,7 +244,6 @@ int session_copy_fresh(struct session *s, int cancel_fd, struct session **ret,
 /* 0, or ERR_UNSUPPORTED when the memory of this language's sessions cannot be copied. */
 int session_can_fork(const struct session *s, struct err *err);
 
-
 /* checkpoint.c: deletes the checkpoints of a session that has ended. */
 void session_drop_checkpoints(struct session *s);
 

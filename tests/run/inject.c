@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Stands in for hermes-spawn (HERMES_SPAWN) and makes one system call of one of its processes fail:
+/* Stands in for hermes-spawn (HERMES_SPAWN) and makes one system call of one of its processes
+ * fail:
  *
  *   inject LOG ROLE CALL N ERRNO PROGRAM     fails the Nth CALL of that role
- *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL; the others go on
- *   inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
+ *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL; the others go
+ * on inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
  *
- * Roles: spawner, setup (hermes-setup and its other helpers), init (its child in new namespaces), payload (init's first child, until it
- * has executed the program), collector (init's later children). strace can do the same but counts
- * per process without telling which; a site must be named exactly. A line "fired" in LOG tells
- * that the site was reached. Calls are numbers; the test knows their names. */
+ * Roles: spawner, setup (hermes-setup and its other helpers), init (its child in new
+ * namespaces), payload (init's first child, until it has executed the program), collector
+ * (init's later children). strace can do the same but counts per process without telling which;
+ * a site must be named exactly. A line "fired" in LOG tells that the site was reached. Calls
+ * are numbers; the test knows their names. */
 
 #define _GNU_SOURCE
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +27,6 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <elf.h>
 #include <unistd.h>
 
 #ifndef PTRACE_GET_SYSCALL_INFO
@@ -34,14 +36,15 @@
 enum { MAX_TASKS = 64, MAX_CALL = 1024 };
 
 enum role { ROLE_SPAWNER, ROLE_SETUP, ROLE_INIT, ROLE_PAYLOAD, ROLE_COLLECTOR, ROLE_OTHER };
-static const char *const role_names[] = {"spawner", "setup", "init", "payload", "collector", "other"};
+static const char *const role_names[] = {
+    "spawner", "setup", "init", "payload", "collector", "other"};
 
 struct task {
     pid_t pid;
     pid_t parent;
     enum role role;
     int children;
-    int fail; /* the call it is in fails */
+    int fail;  /* the call it is in fails */
     int begun; /* the spawner's own exec is over */
     unsigned counts[MAX_CALL];
 };
@@ -121,7 +124,8 @@ static int end_spawner(pid_t spawner)
 {
     int status = 0;
     (void)kill(spawner, SIGKILL);
-    while (waitpid(spawner, &status, __WALL) == spawner && !WIFEXITED(status) && !WIFSIGNALED(status))
+    while (waitpid(spawner, &status, __WALL) == spawner && !WIFEXITED(status) &&
+           !WIFSIGNALED(status))
         ;
     struct task *gone = find(spawner);
     if (gone)
@@ -210,7 +214,7 @@ int main(int argc, char **argv)
                 if (record) {
                     fprintf(out, "%s %lu %u\n", role_names[t->role], nr, n);
                 } else if (nr == want_call && n == want_n &&
-                    strcmp(argv[2], role_names[t->role]) == 0) {
+                           strcmp(argv[2], role_names[t->role]) == 0) {
                     fprintf(out, "fired\n");
                     if (kills) {
                         result = end_spawner(spawner);
@@ -224,7 +228,7 @@ int main(int argc, char **argv)
                 set_registers(pid, 0, error);
             }
         } else if (sig == SIGSTOP && t->role != ROLE_SPAWNER && t->counts[0] == 0 &&
-            t->counts[MAX_CALL - 1]++ == 0) {
+                   t->counts[MAX_CALL - 1]++ == 0) {
             /* the stop every new child begins with */
         } else if (sig != SIGTRAP) {
             deliver = sig;

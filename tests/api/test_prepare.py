@@ -145,7 +145,7 @@ def copy_programs(place, **replaced):
     """The programs in a directory of their own, some replaced by scripts."""
     folder = place / "bin"
     folder.mkdir()
-    for name in ("hermes-prepare", "hermes-monitor", "hermes-spawn", "hermes-server"):
+    for name in ("hermes-prepare", "hermes-monitor", "hermes-spawn", "hermes-setup", "hermes-server"):
         if name not in replaced:
             shutil.copy(BUILD / name, folder / name)
     for name, text in replaced.items():

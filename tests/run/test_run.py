@@ -650,7 +650,7 @@ def everybodys(hermes):
     """The programs and the runtimes where any user may read them."""
     place = hermes.work / "bin"
     place.mkdir()
-    for program in (HERMES, SPAWN):
+    for program in (HERMES, SPAWN, SPAWN.with_name("hermes-setup")):
         shutil.copy(program, place)
     shutil.copytree(ROOT / "runtimes", hermes.work / "runtimes")
     home = hermes.work / "home"
@@ -658,30 +658,30 @@ def everybodys(hermes):
     os.chown(home, NOBODY, NOBODY)
     env = {"HOME": str(home), "HERMES_STATE_DIR": None,
            "HERMES_RUNTIMES": str(hermes.work / "runtimes")}
-    return {"env": env, "pre": as_nobody, "program": place / "hermes"}
+    yield {"env": env, "pre": as_nobody, "program": place / "hermes"}
+    spawners = ["pgrep", "-u", str(NOBODY), "-x", "hermes.*"]
+    while subprocess.run(spawners, stdout=subprocess.DEVNULL).returncode == 0:
+        time.sleep(0.01)  # one that is ending may still make the next
+    shutil.rmtree("/tmp/hermes-%d" % NOBODY, ignore_errors=True)  # the lock file of that user's ids: it stays for the next run
 
 
 def test_no_permission(hermes, everybodys):
     """An ordinary user without a delegated control group: refused, with every missing limit."""
-    lock = "/tmp/hermes-%d" % NOBODY
-    try:
-        r = hermes.py("print('ran')", **everybodys)
-        assert r.status == 125 and r.out == b"", r
-        said = one_line(r.err)
-        for word in ("memory_limit", "process_limit", "cpu_limit", "hermes doctor"):
-            assert word in said, said
-        r = hermes("doctor", **everybodys)
-        assert r.status == 1 and b"memory_limit" in r.out and b"Delegate=yes" in r.out
-        if ASAN:
-            return  # RLIMIT_AS leaves no room for AddressSanitizer
-        r = hermes.py("print('ran')", flags=["--min-level", "process", "--json"], **everybodys)
-        if r.status == 125 and "landlock (" in r.err:
-            return  # level `process` is not to be had here
-        assert r.status == 0, r
-        answer = r.json()
-        assert answer["stdout"] == "ran\n" and answer["isolation"]["level"] == "process"
-    finally:
-        shutil.rmtree(lock, ignore_errors=True)
+    r = hermes.py("print('ran')", **everybodys)
+    assert r.status == 125 and r.out == b"", r
+    said = one_line(r.err)
+    for word in ("memory_limit", "process_limit", "cpu_limit", "hermes doctor"):
+        assert word in said, said
+    r = hermes("doctor", **everybodys)
+    assert r.status == 1 and b"memory_limit" in r.out and b"Delegate=yes" in r.out
+    if ASAN:
+        return  # RLIMIT_AS leaves no room for AddressSanitizer
+    r = hermes.py("print('ran')", flags=["--min-level", "process", "--json"], **everybodys)
+    if r.status == 125 and "landlock (" in r.err:
+        return  # level `process` is not to be had here
+    assert r.status == 0, r
+    answer = r.json()
+    assert answer["stdout"] == "ran\n" and answer["isolation"]["level"] == "process"
 
 
 def test_file_the_caller_may_not_read(hermes, everybodys):

@@ -13,12 +13,12 @@
 /* One lock for all answers: each call holds it for a few instructions only. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct answer *answer_new(struct ledger *ledger, int owner, size_t len)
+struct answer *answer_new(struct ledger *ledger, int owner, size_t len, struct purse *held)
 {
     struct purse purse;
     size_t size = sizeof(struct answer) + len + 1;
     purse_open(&purse, ledger, owner);
-    if (!purse_take(&purse, size))
+    if (!purse_take_or_close(&purse, size, held))
         return NULL;
     struct answer *a = malloc(size);
     if (!a) {

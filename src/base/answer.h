@@ -12,13 +12,14 @@ struct answer {
     struct purse purse;
     unsigned users, keepers;
     size_t len;
-    char text[]; /* with a NUL past the end */
+    char text[]; /* len bytes, then a NUL */
 };
 
 /* Returns an answer with room for len bytes, which the caller fills in. The caller is its first
  * user. With a NULL ledger the bytes are not counted. Returns NULL when the ledger refuses or
- * memory is short. */
-struct answer *answer_new(struct ledger *ledger, int owner, size_t len);
+ * memory is short. If the ledger refuses, `held` (or NULL) is closed, see
+ * purse_take_or_close(). */
+struct answer *answer_new(struct ledger *ledger, int owner, size_t len, struct purse *held);
 
 /* Makes an answer from a short text of Hermes. Its bytes are not counted. The caller is its
  * first user. */

@@ -58,6 +58,14 @@ static inline void close_fd(int *fd)
     *fd = -EBADF;
 }
 
+/* Returns the value of a struct and leaves zeros, so that its cleanup has nothing to do. */
+#define take_struct(s)                                                                         \
+    ({                                                                                         \
+        __typeof__(s) taken_ = (s);                                                            \
+        (s) = (__typeof__(s)){0};                                                              \
+        taken_;                                                                                \
+    })
+
 #define take_ptr(p)                                                                            \
     ({                                                                                         \
         __typeof__(p) taken_ = (p);                                                            \

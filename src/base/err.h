@@ -12,6 +12,8 @@ enum err_code {
     ERR_INVALID, /* the request is wrong; `field` may name the part */
     ERR_UNAUTHORIZED,
     ERR_FORBIDDEN,
+    ERR_DENIED,
+    ERR_APPROVAL_UNAVAILABLE,
     ERR_NOT_FOUND,
     ERR_METHOD,
     ERR_CONFLICT,
@@ -20,11 +22,14 @@ enum err_code {
     ERR_MEDIA_TYPE,
     ERR_MISDIRECTED,
     ERR_UPGRADE,
+    ERR_BUILD_FAILED,
+    ERR_LIMIT,
     ERR_HEADERS_TOO_LARGE,
     ERR_BUSY,
     ERR_INTERNAL,
     ERR_UNSUPPORTED,
     ERR_VERSION,
+    ERR_BACKEND,
     ERR_UNAVAILABLE,
     ERR_NO_SPACE,
     ERR_CODE_COUNT
@@ -34,6 +39,7 @@ struct err {
     enum err_code code;
     int errnum;        /* positive errno behind it, or 0 */
     unsigned retry_s;  /* seconds after which a retry makes sense; 0: not known */
+    const char *kind;  /* of a backend's failure (proto/place.h), or NULL */
     char field[96];    /* request field or flag at fault, or "" */
     char message[512]; /* one line: what happened and what to do next */
 };

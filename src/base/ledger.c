@@ -90,19 +90,49 @@ void purse_open(struct purse *purse, struct ledger *ledger, int owner)
         .counts = {.take = take, .give = give}, .ledger = ledger, .owner = owner};
 }
 
+/* Call with the lock held. */
+static bool take_locked(struct purse *purse, size_t bytes)
+{
+    struct ledger *l = purse->ledger;
+    if (!has_room(l, purse->owner, bytes))
+        return false;
+    l->sum += bytes;
+    *share_of(l, purse->owner) += bytes;
+    purse->bytes += bytes;
+    l->peak = l->sum > l->peak ? l->sum : l->peak;
+    return true;
+}
+
+/* Call with the lock held. */
+static void give_locked(struct purse *purse, size_t bytes)
+{
+    struct ledger *l = purse->ledger;
+    bytes = bytes < purse->bytes ? bytes : purse->bytes;
+    l->sum -= bytes;
+    *share_of(l, purse->owner) -= bytes;
+    purse->bytes -= bytes;
+}
+
 bool purse_take(struct purse *purse, size_t bytes)
 {
     struct ledger *l = purse->ledger;
     if (!l || !bytes)
         return true;
     (void)pthread_mutex_lock(&l->lock);
-    bool fits = has_room(l, purse->owner, bytes);
-    if (fits) {
-        l->sum += bytes;
-        *share_of(l, purse->owner) += bytes;
-        purse->bytes += bytes;
-        l->peak = l->sum > l->peak ? l->sum : l->peak;
-    }
+    bool fits = take_locked(purse, bytes);
+    (void)pthread_mutex_unlock(&l->lock);
+    return fits;
+}
+
+bool purse_take_or_close(struct purse *purse, size_t bytes, struct purse *held)
+{
+    struct ledger *l = purse->ledger;
+    if (!l || !bytes)
+        return true;
+    (void)pthread_mutex_lock(&l->lock);
+    bool fits = take_locked(purse, bytes);
+    if (!fits && held && held->ledger == l)
+        give_locked(held, SIZE_MAX);
     (void)pthread_mutex_unlock(&l->lock);
     return fits;
 }
@@ -113,10 +143,7 @@ void purse_give(struct purse *purse, size_t bytes)
     if (!l)
         return;
     (void)pthread_mutex_lock(&l->lock);
-    bytes = bytes < purse->bytes ? bytes : purse->bytes;
-    l->sum -= bytes;
-    *share_of(l, purse->owner) -= bytes;
-    purse->bytes -= bytes;
+    give_locked(purse, bytes);
     (void)pthread_mutex_unlock(&l->lock);
 }
 

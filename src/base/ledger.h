@@ -36,6 +36,12 @@ struct purse {
 
 void purse_open(struct purse *purse, struct ledger *ledger, int owner);
 bool purse_take(struct purse *purse, size_t bytes);
+
+/* If the ledger refuses the bytes, `held` gives back all that it holds in the same step. The
+ * caller frees that memory then. When many callers hold memory and ask for more at one moment,
+ * those that ask last get what the first ones gave back; otherwise the ledger would refuse all
+ * of them. `held` may be the same purse, or NULL. */
+bool purse_take_or_close(struct purse *purse, size_t bytes, struct purse *held);
 void purse_give(struct purse *purse, size_t bytes);
 
 /* Charges the bytes of the purse to this owner, even if that exceeds what the owner may

@@ -201,6 +201,18 @@ bool str_has_prefix(const char *s, const char *prefix)
     return s && prefix && strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+bool str_list_has(const char *list, const char *word)
+{
+    const size_t len = strlen(word);
+    for (const char *at = list; at[0]; at += strspn(at, ", ")) {
+        size_t part = strcspn(at, ", ");
+        if (part && part == len && memcmp(at, word, len) == 0)
+            return true;
+        at += part;
+    }
+    return false;
+}
+
 bool str_has_suffix(const char *s, const char *suffix)
 {
     if (!s || !suffix)
@@ -208,6 +220,17 @@ bool str_has_suffix(const char *s, const char *suffix)
     size_t len = strlen(s);
     size_t suffix_len = strlen(suffix);
     return suffix_len <= len && memcmp(s + len - suffix_len, suffix, suffix_len) == 0;
+}
+
+void str_hex(const void *bytes, size_t len, char *to)
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint8_t *from = bytes;
+    for (size_t i = 0; i < len; i++) {
+        *to++ = digits[from[i] >> 4];
+        *to++ = digits[from[i] & 15];
+    }
+    *to = '\0';
 }
 
 char *str_join(const char *const *parts, size_t count, const char *sep)

@@ -25,6 +25,13 @@ bool str_eq(const char *a, const char *b);
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 
+/* Whether a list with commas or spaces between its words has this one. It has no empty words.
+ */
+bool str_list_has(const char *list, const char *word);
+
+/* Writes `len` bytes as lower-case hexadecimal digits, two each, and a NUL. */
+void str_hex(const void *bytes, size_t len, char *to);
+
 /* Joins the parts with `sep` between them; the caller frees. */
 char *str_join(const char *const *parts, size_t count, const char *sep);
 

@@ -48,3 +48,14 @@ bool json_whole(const json_t *value, int64_t *ret)
         return false;
     return true;
 }
+
+json_t *json_error(const struct err *err)
+{
+    const struct err_info *info = &err_table[err->code == ERR_NONE ? ERR_INTERNAL : err->code];
+    json_t *error = json_pack("{s:s, s:s}", "code", info->name, "message", err->message);
+    if (err->field[0])
+        (void)json_object_set_new(error, "field", json_string(err->field));
+    if (err->kind)
+        (void)json_object_set_new(error, "detail", json_pack("{s:s}", "kind", err->kind));
+    return error;
+}

@@ -18,6 +18,9 @@ int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err);
 int json_run_parse_any(
     const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err);
 
+/* An error as every answer has it: code, message and, if known, field. The caller owns it. */
+json_t *json_error(const struct err *err);
+
 /* Whether the value is a whole number, which may be written 5 or 5.0, in every request alike.
  * One beyond 64 bits becomes the largest or the smallest: it is out of any range. */
 bool json_whole(const json_t *value, int64_t *ret);

@@ -5,7 +5,6 @@
 
 #include "json/read.h"
 
-#include "base/cleanup.h"
 #include "base/utf8.h"
 #include "json/plain.h"
 
@@ -153,18 +152,22 @@ static const char *find_quote(struct reader *r, bool *ret_has_escapes)
 /* Makes the string between `at` and `end`, which contains escapes. */
 static json_t *unescape_all(struct reader *r, const char *at, const char *end)
 {
-    cleanup_free char *text = malloc((size_t)(end - at));
+    char *text = malloc((size_t)(end - at));
     char *to = text;
+    const char *slash = NULL;
     while (to && at < end) {
-        const char *slash = memchr(at, '\\', (size_t)(end - at));
+        slash = memchr(at, '\\', (size_t)(end - at));
         size_t len = (size_t)((slash ? slash : end) - at);
         memcpy(to, at, len);
         to += len;
         at += len;
-        if (slash && !(to = unescape(to, &at, end)))
-            return fail(r, slash, "invalid escape");
+        if (slash)
+            to = unescape(to, &at, end);
     }
-    return check_made(r, text ? json_stringn_nocheck(text, (size_t)(to - text)) : NULL);
+    bool is_invalid = text && !to;
+    json_t *string = to ? json_stringn_nocheck(text, (size_t)(to - text)) : NULL;
+    free(text);
+    return is_invalid ? fail(r, slash, "invalid escape") : check_made(r, string);
 }
 
 /* Reads a string; the opening quote was taken. */
@@ -224,13 +227,15 @@ static json_t *read_number(struct reader *r)
     const char *end = find_number_end(at, r->end, &is_real);
     if (!end)
         return fail(r, at, at < r->end ? "invalid token" : "the text ends too early");
-    cleanup_free char *text = strndup(at, (size_t)(end - at)); /* with a NUL at the end */
+    char *text = strndup(at, (size_t)(end - at)); /* with a NUL at the end */
     if (!text)
         return check_made(r, NULL);
     errno = 0;
     double real = is_real ? strtod(text, NULL) : 0;
     long long whole = is_real ? 0 : strtoll(text, NULL, 10);
-    if (isinf(real) || (!is_real && errno == ERANGE)) {
+    bool is_outside = is_real ? isinf(real) : errno == ERANGE;
+    free(text);
+    if (is_outside) {
         (void)fail(
             r, at, is_real ? "it does not fit into a double" : "it does not fit into 64 bits");
         r->problem.is_range = true; /* it is the first problem: reading ends with it */

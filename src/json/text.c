@@ -27,17 +27,17 @@ static void put(struct json_text *t, const char *data, size_t len)
 
 /* Most answers are small and are written while they are measured; only larger ones take a
  * second pass. */
-struct answer *json_text_answer(
-    struct ledger *ledger, int owner, json_writer *write, const void *context)
+struct answer *json_text_answer(struct ledger *ledger, int owner, struct purse *held,
+    json_writer *write, const void *context)
 {
     char small[SMALL];
     struct json_text first = {.to = small, .room = sizeof(small)};
     write(&first, context);
-    struct answer *a = answer_new(ledger, owner, first.len);
+    struct answer *a = answer_new(ledger, owner, first.len, held);
     if (!a)
         return NULL;
     if (first.len <= sizeof(small)) {
-        memcpy(a->text, small, first.len);
+        memcpy(a->text, first.to, first.len);
         return a;
     }
     struct json_text second = {.to = a->text, .room = a->len};
@@ -47,7 +47,7 @@ struct answer *json_text_answer(
 
 json_t *json_text_load(json_writer *write, const void *context)
 {
-    struct answer *a = json_text_answer(NULL, -1, write, context);
+    struct answer *a = json_text_answer(NULL, -1, NULL, write, context);
     json_t *value =
         a ? json_loadb(a->text, a->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     answer_release(a);

@@ -24,9 +24,10 @@ struct json_text {
 typedef void json_writer(struct json_text *t, const void *context);
 
 /* Returns NULL when the ledger refuses or memory is short. With a NULL ledger the bytes are not
- * counted. */
-struct answer *json_text_answer(
-    struct ledger *ledger, int owner, json_writer *write, const void *context);
+ * counted. `held` counts what is encoded, which the caller frees if there is no answer; or
+ * NULL. */
+struct answer *json_text_answer(struct ledger *ledger, int owner, struct purse *held,
+    json_writer *write, const void *context);
 
 /* The same as a jansson value; NULL when memory is short. For small values, and for programs
  * that serve one user. */

@@ -20,19 +20,22 @@
 
 enum copy_fd {
     COPY_ORDER_FD = 3,
-    COPY_LIFE_FD,    /* life file of the spawner, see inside_follow() */
-    COPY_SOCKET_FD,  /* COPY_MAKE: where the copy says hello. COPY_FILES: the file socket.
-                        COPY_TERMINAL: the terminal socket */
-    COPY_REPORT_FD,  /* COPY_MAKE: takes struct link_record, LINK_KNOWN with a pidfd, then
-                        LINK_START or LINK_FAILED */
-    COPY_USERS_FD,   /* COPY_MAKE: max_user_namespaces of the box, see copy_limit_users() */
-    COPY_PIDFD,      /* COPY_FILES, COPY_TERMINAL: the copy's process */
-    COPY_PACKAGE_FD, /* COPY_TERMINAL: package with the words of the shell */
-    COPY_LEAF_FD,    /* the copy's control group, one directory per tree */
+    COPY_LIFE_FD,   /* life file of the spawner, see inside_follow() */
+    COPY_SOCKET_FD, /* COPY_MAKE: where the copy says hello. COPY_FILES: the file socket.
+                       COPY_TERMINAL: the terminal socket */
+    COPY_REPORT_FD, /* COPY_MAKE: takes struct link_record: LINK_LIMIT, LINK_KNOWN, then
+                       LINK_START, of a run with its places, or LINK_FAILED */
+    COPY_PIDFD,     /* COPY_MAKE: box init of the family. COPY_FILES, COPY_TERMINAL: the copy's
+                       process */
+    COPY_PARENT_PIDFD, /* COPY_MAKE: the original's process, if the original is a copy, too */
+    COPY_PACKAGE_FD,   /* COPY_TERMINAL: package with the words of the shell */
+    COPY_LEAF_FD,      /* the copy's control group, one directory per tree */
     COPY_PARENT_LEAF_FD = COPY_LEAF_FD + CGROUP_MAX_TREES, /* COPY_MAKE: the original's */
     COPY_END_FD = COPY_PARENT_LEAF_FD + CGROUP_MAX_TREES,
     COPY_FD_COUNT = COPY_END_FD - COPY_ORDER_FD,
 };
+
+enum { COPY_PLACES = 3 }; /* file systems of its own */
 
 /* COPY_FILES and COPY_TERMINAL run in the pid namespace of the copy. */
 enum copy_job { COPY_MAKE = 1, COPY_FILES, COPY_TERMINAL };
@@ -49,11 +52,11 @@ struct copy_order {
     uint32_t flags; /* BOX_ bits of the session */
     struct spawn_limits limits;
     /* COPY_MAKE only: */
-    int32_t init_pid;   /* box init of the family */
-    int32_t parent_pid; /* a process in the namespaces of the original */
-    uint32_t number;    /* the copy's id, above that of the session's payload */
-    uint32_t lineage;   /* bits of its own number and those of its ancestors */
-    uint32_t uid;       /* the copy's id on the host */
+    uint32_t number;   /* the copy's id, above that of the session's payload */
+    uint32_t lineage;  /* bits of its own number and those of its ancestors */
+    uint32_t uid;      /* the copy's id on the host */
+    uint32_t is_alone; /* it gets an empty network namespace, and its own for IPC */
+    uint32_t is_run;   /* it has limits of its own; is_alone is set, too */
     uint32_t reserved;
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };

@@ -23,12 +23,10 @@
 enum files_op { FILES_GET = 1, FILES_PUT, FILES_DELETE, FILES_LIST };
 
 enum {
-    /* FILES_DELETE, FILES_LIST: everything below the directory, too */
-    FILES_RECURSIVE = 1 << 0,
+    FILES_RECURSIVE = 1 << 0,  /* FILES_DELETE, FILES_LIST: also what subdirectories contain */
     FILES_CONTENT = 1 << 1,    /* FILES_LIST: send the bytes of regular files */
-    FILES_EXECUTABLE = 1 << 2, /* FILES_PUT */
-    /* FILES_LIST: no directories, and only entries changed since since_ns */
-    FILES_CHANGED = 1 << 3,
+    FILES_EXECUTABLE = 1 << 2, /* FILES_PUT: the new file can be executed */
+    FILES_CHANGED = 1 << 3,    /* FILES_LIST: no directories; only changes since since_ns */
 };
 
 enum { FILES_NAME_MAX = 4096, FILES_PIECE_MAX = 64 << 10, FILES_ENTRIES_MAX = 100000 };

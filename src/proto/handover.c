@@ -5,8 +5,8 @@
 #include "proto/handover.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <string.h>

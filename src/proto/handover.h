@@ -7,26 +7,46 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HANDOVER_FD = 3, HANDOVER_MAX_TEXT = 64 << 20, HANDOVER_MAX_LISTEN = 32 };
+enum {
+    HANDOVER_FD = 3,
+    HANDOVER_MAX_TEXT = 64 << 20,
+    HANDOVER_MAX_LISTEN = 32,
+    HANDOVER_MAX_LOCKS = 128, /* of at most 64 root trees and 64 seeds */
+};
 
 /* The descriptors of a message stand in the order of the enum that it names. */
 enum handover_kind {
     HANDOVER_PLAN = 1, /* to the monitor, from the hermes-prepare that it was before: PLAN_* */
     HANDOVER_SPAWNED,  /* to `hermes-prepare table`: SPAWNED_* */
-    HANDOVER_LOCKS,    /* from it: locks on root trees; several messages */
+    HANDOVER_LOCKS,    /* from it: locks on root trees and seeds; several messages */
     HANDOVER_SEALED,   /* from it: the spawner's table is sealed: SEALED_*. None: the runtimes
                           and the table are those that the monitor has */
     HANDOVER_HELLO,    /* to the server: HELLO_* */
     HANDOVER_SPAWNER,  /* to the server: control socket of a new spawner with the same table */
     HANDOVER_READY,    /* from the server: it accepts requests */
 };
-enum { PLAN_FACTS, PLAN_SETTINGS, PLAN_KEYS, PLAN_LOCK, PLAN_LISTEN };
-enum { SPAWNED_SETTINGS, SPAWNED_CONTROL, SPAWNED_COUNT };
+/* PLAN_CEILING: a struct network_ceiling for hermes-egress (egress.h); it may have a secret.
+ * PLAN_SECRETS: the table of hermes-inject (inject.h), or empty. PLAN_TRUST: struct
+ * handover_trust and two files, or empty. PLAN_REACH: a struct reach_table for hermes-reach
+ * (reach.h); it has secrets. */
+enum {
+    PLAN_FACTS,
+    PLAN_SETTINGS,
+    PLAN_KEYS,
+    PLAN_CEILING,
+    PLAN_SECRETS,
+    PLAN_TRUST,
+    PLAN_REACH,
+    PLAN_LOCK,
+    PLAN_LISTEN
+};
+/* SPAWNED_EGRESS: the spawner's end of the socket of SPAWN_EGRESS. */
+enum { SPAWNED_SETTINGS, SPAWNED_CONTROL, SPAWNED_EGRESS, SPAWNED_COUNT };
 enum { OLD_RUNTIMES = SPAWNED_COUNT, OLD_TABLE, SPAWNED_WITH_OLD };
 enum { SEALED_RUNTIMES, SEALED_TABLE, SEALED_COUNT };
 enum {
@@ -35,6 +55,8 @@ enum {
     HELLO_RUNTIMES,
     HELLO_TABLE,
     HELLO_CONTROL,
+    HELLO_TRUST,
+    HELLO_REACH, /* the socket for calls to hermes-reach */
     HELLO_LISTEN /* the first of the listening sockets */
 };
 
@@ -43,8 +65,23 @@ struct handover_plan {
     uint32_t uid, gid;         /* of the server */
     uint64_t grace_ms;         /* for running requests after SIGTERM */
     uint64_t server_memory_mb; /* of the server's control group */
+    uint32_t has_egress;       /* the ceiling permits networks: start hermes-egress */
+    uint32_t egress_uid, egress_gid;
+    uint32_t egress_cpu_milli; /* of its control group, thousandths of a core */
+    uint64_t egress_memory_mb;
+    uint32_t has_secrets; /* start hermes-inject */
+    uint32_t inject_uid, inject_gid;
+    uint32_t has_reach; /* a target is configured: start hermes-reach */
+    uint32_t reach_uid, reach_gid;
+    uint64_t reach_memory_mb;
     char log_level[16];
     char unix_path[108]; /* socket file to remove at the end; "" for none */
+};
+
+/* The authorities that boxes with a secret trust. Behind it: a PEM file, then a Java key store.
+ */
+struct handover_trust {
+    uint64_t pem_len;
 };
 
 /* The caller keeps the descriptors. */

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 /* SETUP_NAME: room for the name of a control group. SETUP_MAX_FDS: of an answer. */
-enum { SETUP_SOCKET_FD = 3, SETUP_NAME = 48, SETUP_MAX_FDS = 1 + 2 * CGROUP_MAX_TREES };
+enum { SETUP_SOCKET_FD = 3, SETUP_NAME = 48, SETUP_MAX_FDS = 1 + SPAWN_MAX_LAYERS };
+_Static_assert((int)SETUP_MAX_FDS >= 1 + 2 * (int)CGROUP_MAX_TREES, "those of SETUP_HOST fit");
 
 /* Values that enum spawn_kind does not have. */
 enum setup_kind {
@@ -29,6 +30,21 @@ enum setup_kind {
     /* removes what dead spawners left. The last order, after SETUP_HOST; nobody reads the
      * answer */
     SETUP_SWEEP,
+    /* struct setup_image_order: makes a copy of the mount namespace of a root, which comes
+     * along, and mounts layers in it. Comes after the seal; a hermes-setup of its own takes
+     * it */
+    SETUP_IMAGE,
+    /* struct setup_order, with the mount namespace of an image's root and the pidfd of a
+     * process of a box: mounts the layers in that box, too. Also after the seal */
+    SETUP_JOIN,
+};
+
+struct setup_image_order {
+    uint32_t kind; /* SETUP_IMAGE */
+    uint32_t protocol;
+    uint32_t source; /* number of the directory of layers among the SPAWN_MOUNT messages */
+    uint32_t reserved;
+    struct spawn_image image;
 };
 
 struct setup_order {
@@ -44,7 +60,8 @@ struct setup_order {
     uint32_t processes_total;
 };
 
-/* The answer to SPAWN_ROOT has the descriptor of the mount namespace. */
+/* The answers to SPAWN_ROOT and SETUP_IMAGE have the descriptor of the mount namespace. For
+ * SETUP_IMAGE those of the layers follow, each with a shared lock. */
 struct setup_answer {
     int32_t error;               /* negative errno, or 0 */
     uint32_t step;               /* enum spawn_step that failed */

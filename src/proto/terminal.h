@@ -11,12 +11,17 @@
  *   TERMINAL_FAILED  with a negative errno
  *   TERMINAL_ENDED   with the shell's wait status
  *
+ * On a backend (place.h) the master end is a stream socket, there is no TERMINAL_GO, and the
+ * server says the size of the window:
+ *
+ *   TERMINAL_SIZE    rows << 16 | columns. The first one starts the shell
+ *
  * When the server closes the socket, the terminal hangs up. A shell that survives the hangup is
  * killed. */
 
 #include <stdint.h>
 
-enum terminal_kind { TERMINAL_MASTER = 1, TERMINAL_FAILED, TERMINAL_ENDED };
+enum terminal_kind { TERMINAL_MASTER = 1, TERMINAL_FAILED, TERMINAL_ENDED, TERMINAL_SIZE };
 
 struct terminal_word {
     uint32_t kind;

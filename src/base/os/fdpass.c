@@ -3,7 +3,7 @@
 /* See fdpass.h. The receiving end trusts nobody: descriptors that were not asked for are
  * closed. */
 
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 
 #include "base/cleanup.h"
 

@@ -5,7 +5,7 @@
  * swapping a name behind our back cannot lead outside. And trees that a stranger can make deep,
  * long or large are walked with a fixed number of descriptors and a fixed amount of memory. */
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>

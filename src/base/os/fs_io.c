@@ -3,7 +3,7 @@
 /* Plain reading and writing: the part of fs.h that the spawner needs. It is a file of its own
  * because the spawner is built with another C library and links little. */
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,9 +14,10 @@ struct err;
 
 /* openat2 with RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS|NO_XDEV; falls back to a component
  * walk with O_NOFOLLOW where openat2 is missing. Adds O_CLOEXEC|O_NOCTTY|O_NONBLOCK. Returns a
- * descriptor or negative errno: -ELOOP for a link (O_PATH|O_NOFOLLOW opens a last one itself),
- * -EXDEV for an absolute path, any ".." component or another mount, -EINVAL for a trailing
- * slash. The caller checks the type of what it got. */
+ * descriptor or negative errno: -ELOOP for a symbolic link (unless it is the last component and
+ * the flags are O_PATH|O_NOFOLLOW, which open the link itself), -EXDEV for an absolute path, a
+ * ".." component or another mount, -EINVAL for a trailing slash. The caller checks whether the
+ * descriptor is a file, a directory or something else. */
 int fs_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 
 /* Appends a whole regular file to b. -EMSGSIZE when it does not fit, -EISDIR for a directory,

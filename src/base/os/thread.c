@@ -2,7 +2,7 @@
 
 /* See thread.h. */
 
-#include "base/thread.h"
+#include "base/os/thread.h"
 
 enum { STACK_BYTES = 512 << 10 };
 

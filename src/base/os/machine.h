@@ -10,5 +10,8 @@
 unsigned machine_cores(void);
 uint64_t machine_memory_mb(void);
 
+/* How much of the host's memory programs could have now, in percent; 100 when not known. */
+unsigned machine_available_percent(void);
+
 /* The most processes and threads at one time. */
 uint64_t machine_processes(void);

@@ -13,5 +13,19 @@ void process_reset_signals(void);
  * capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then exits. */
 int process_drop(uid_t uid, gid_t gid);
 
+/* What a child becomes: a program from the directory of ours, with a socket at a descriptor of
+ * its choice. `before` may be NULL; it runs between the opening of the program and its start,
+ * and gives up rights. Returns only on failure, with negative errno. */
+struct process_image {
+    const char *program;
+    char *const *argv;
+    char *const *env;
+    int socket; /* ours */
+    int at;     /* the program finds it here */
+    int (*before)(const void *context);
+    const void *context;
+};
+int process_become(const struct process_image *image);
+
 /* Waits for the end of a child, kills it after timeout_ms, and reaps it. */
 void process_await(pid_t pid, int timeout_ms);

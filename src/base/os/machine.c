@@ -3,11 +3,11 @@
 /* See machine.h. Limits come from /proc and from our control group and all groups above it, in
  * cgroup v1 and v2. */
 
-#include "base/machine.h"
+#include "base/os/machine.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <fcntl.h>
@@ -30,6 +30,13 @@ static uint64_t read_kb(const char *path, const char *name)
         return 0;
     const char *at = strstr(text, name);
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+unsigned machine_available_percent(void)
+{
+    uint64_t total = read_kb("/proc/meminfo", "MemTotal:");
+    uint64_t available = read_kb("/proc/meminfo", "MemAvailable:");
+    return total && available ? (unsigned)(available * 100 / total) : 100;
 }
 
 /* The number in a file; UINT64_MAX when the file says "max" or does not exist. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "base/process.h"
+#include "base/os/process.h"
 
 #include "base/cleanup.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <poll.h>
@@ -50,6 +52,34 @@ int process_drop(uid_t uid, gid_t gid)
         return -errno;
     /* The change must hold: a process that could become root again is stopped here. */
     return setresuid((uid_t)-1, 0, (uid_t)-1) == 0 ? -EPERM : 0;
+}
+
+/* The order matters: `before` may use descriptors, one of which may be `at`, and a user without
+ * rights may not be allowed to open the program. */
+int process_become(const struct process_image *image)
+{
+    cleanup_free char *path = fs_beside_self(image->program);
+    if (!path)
+        return -ENOENT;
+    cleanup_close int program = open(path, O_PATH | O_CLOEXEC);
+    int r = program < 0 ? -errno : 0;
+    if (r == 0 && (program = fcntl(program, F_DUPFD_CLOEXEC, image->at + 1)) < 0)
+        r = -errno;
+    if (r == 0 && image->before)
+        r = image->before(image->context);
+    if (r < 0)
+        return r;
+    process_reset_signals();
+    /* dup2 onto itself would keep close-on-exec. */
+    r = image->socket == image->at ? fcntl(image->socket, F_SETFD, 0)
+                                   : dup2(image->socket, image->at);
+    if (r < 0)
+        return -errno;
+    (void)execve(path, image->argv, image->env);
+    /* That user may not be allowed to walk to the program (a build below /root). */
+    if (errno == EACCES)
+        (void)syscall(SYS_execveat, program, "", image->argv, image->env, AT_EMPTY_PATH);
+    return -errno;
 }
 
 void process_await(pid_t pid, int timeout_ms)

@@ -2,7 +2,7 @@
 
 /* See netns.h. */
 
-#include "base/netns.h"
+#include "base/os/netns.h"
 
 #include "base/cleanup.h"
 

@@ -3,7 +3,7 @@
 /* See fs.h. This file decides whose files Hermes obeys (fs_read_trusted) and changes the owner
  * of a tree (fs_give_tree). */
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* A place where commands of a session run that is no box: a row of the operator's table of
+ * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
+ * without what opens a place, and names one by its number.
+ *
+ * To open a place the server sends a struct reach_call with REACH_PLACE, the number of the row
+ * as body_len, and PLACE_FDS descriptors: a sealed memfd with a struct place_head and words
+ * (the directory, then NAME=VALUE for each variable, each ended by a NUL), the box's socket,
+ * stdout, stderr and the channel. From then on they are what the spawner's are (spawn.h), with
+ * these differences:
+ *
+ *   EVENT_STARTED  `flags` has a bit for each enum place_limit that is in force
+ *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
+ *                  PLACE_LIMIT `wait_status` is the enum place_limit
+ *   EVENT_PLACE    `flags` is an enum place_state
+ *   EVENT_USAGE    has no figures: a place tells none
+ *   COMMAND_RESTART comes with the words instead of a package
+ *   COMMAND_TERMINAL comes without a package (terminal.h)
+ *   COMMAND_FORK, COMMAND_NETWORK do not exist */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum place_kind {
+    PLACE_NATIVE,
+    PLACE_LOCAL,
+    PLACE_SSH,
+    PLACE_DOCKER,
+    PLACE_PLUGIN,
+    PLACE_APPTAINER,
+    PLACE_KINDS
+};
+
+/* Limits of a whole place: of all that runs in it. */
+enum place_limit {
+    PLACE_CPUS,      /* thousandths of a CPU */
+    PLACE_MEMORY,    /* MiB */
+    PLACE_PROCESSES, /* and threads */
+    PLACE_DISK,      /* MiB */
+    PLACE_LIMITS
+};
+
+struct place_limits {
+    uint32_t value[PLACE_LIMITS]; /* 0: none */
+    /* Bits: the request or the settings name it. A place that cannot enforce such a limit does
+     * not open; one that cannot enforce a built-in default opens without it. */
+    uint32_t asked;
+};
+
+enum place_error {
+    PLACE_FINE,
+    PLACE_AUTH,
+    PLACE_NOT_FOUND,
+    PLACE_REFUSED,
+    PLACE_LIMIT,
+    PLACE_UNREACHABLE, /* the only one that a later attempt can cure */
+    PLACE_LOST,        /* it was there and is gone, and its state with it */
+    PLACE_ERRORS
+};
+
+enum place_state { PLACE_READY, PLACE_DEGRADED, PLACE_GONE };
+
+enum { PLACE_WORDS, PLACE_SOCKET, PLACE_OUT, PLACE_ERR, PLACE_CHANNEL, PLACE_FDS };
+
+enum {
+    PLACE_NAME = 32,
+    PLACE_TEXT = 256,
+    PLACE_LIST = 1024,
+    PLACE_ID = 64,
+    PLACES_MAX = 16,
+    PLACE_WORDS_MAX = 1 << 20
+};
+
+/* Begins the words of a request. */
+struct place_head {
+    struct place_limits limits;
+    char owner[PLACE_ID];   /* the name of the caller's key; "" without keys */
+    char session[PLACE_ID]; /* its id */
+};
+
+struct place_row {
+    char name[PLACE_NAME + 1];
+    uint32_t kind; /* enum place_kind */
+    uint32_t port; /* 0: the client's own */
+    uint32_t reconnect_s;
+    uint32_t is_open; /* what runs there reaches the machine it is on, whatever the kind says */
+    uint32_t keeps;   /* container_persistent: the place outlives its sessions */
+    uint32_t idle_s;  /* without a session for so long, a place that is kept is stopped */
+    uint32_t open_s;  /* for finding, resuming or making a place */
+    struct place_limits limits; /* maxima; what a request leaves out */
+    char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
+    char cwd[PLACE_TEXT];
+    /* From here on: empty in a server. */
+    char user[PLACE_TEXT];
+    /* ssh */
+    char host[PLACE_TEXT];
+    char key_file[PLACE_TEXT];
+    char known_hosts[PLACE_TEXT];
+    char ssh_config[PLACE_TEXT];
+    /* docker */
+    char socket[PLACE_TEXT];
+    char image[PLACE_TEXT];
+    char runtime[PLACE_TEXT];
+    char network[PLACE_TEXT];
+    char volumes[PLACE_LIST];     /* SOURCE:TARGET[:ro] with commas between */
+    char forward_env[PLACE_LIST]; /* names with commas between */
+    /* NAME=VALUE for those, each ended by a NUL: filled in by hermes-prepare. */
+    char forwarded[4 * PLACE_LIST];
+    uint32_t forwarded_len;
+    /* plug-in */
+    char command[PLACE_LIST]; /* words with spaces between */
+    char env_file[PLACE_TEXT];
+    /* apptainer: where files of kept places are; "": in the home directory */
+    char scratch_dir[PLACE_TEXT];
+    uint32_t lifetime_s; /* after which the vendor ends a place that nobody closed */
+};
+
+struct place_table {
+    struct place_row rows[PLACES_MAX];
+    uint32_t count;
+    uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
+    char shell_hash[65]; /* of these bytes: SHA-256 in hex */
+    char instance[33];   /* of this installation: two servers with two of them do not meet */
+};
+
+/* "local", "ssh"; NULL for a number that is none. */
+const char *place_kind_name(uint32_t kind);
+const char *place_error_name(uint32_t error);
+const char *place_limit_name(uint32_t limit); /* as in lang/limits.h: "cpus" ... */
+
+/* It can be asked whether a place of this kind is there: by a request whose session is "". */
+bool place_has_probe(uint32_t kind);
+
+/* Which limits places of a kind enforce, as bits: always, and on some machines. */
+uint32_t place_enforces(uint32_t kind);
+uint32_t place_may_enforce(uint32_t kind);
+
+/* What a limit is when neither the request nor the settings name it; 0: none. */
+uint32_t place_default_limit(uint32_t kind, uint32_t limit);
+
+/* What a place keeps apart from the machine it is on: one word for answers. */
+const char *place_isolation(const struct place_row *row);
+
+/* For opening a place, before the far shell is started in it. */
+uint64_t place_open_ms(const struct place_row *row);
+
+/* "none", or "full": what a place reaches is otherwise not for Hermes to bound. */
+const char *place_network(const struct place_row *row);
+
+/* True only if nothing that runs there reaches the machine it is on. Elsewhere commands are
+ * effects on a host (`host_exec`). NULL is a box of Hermes. */
+bool place_is_box(const struct place_row *row);

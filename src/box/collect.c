@@ -8,7 +8,7 @@
 #include "box/inside.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "box/landlock.h"
 #include "box/package_read.h"

@@ -2,7 +2,7 @@
 
 /* Gives up rights: resource limits, ids, capabilities. */
 
-#include "base/sys.h"
+#include "base/os/sys.h"
 #include "box/inside.h"
 
 #include <linux/capability.h>
@@ -124,9 +124,16 @@ static int keep_capabilities(void)
     return 0;
 }
 
+unsigned drop_init_id(const struct inside *in)
+{
+    return in->unique_ids && !(in->box->flags & BOX_ROOT) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+}
+
 unsigned drop_payload_id(const struct inside *in)
 {
-    return in->unique_ids && (in->box->remove & BARRIER_UID) ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    if (in->unique_ids && in->box->remove & BARRIER_UID)
+        return drop_init_id(in);
+    return in->box->flags & BOX_ROOT ? BOX_INIT_ID : BOX_PAYLOAD_ID;
 }
 
 int drop_to_payload(const struct inside *in)
@@ -134,6 +141,8 @@ int drop_to_payload(const struct inside *in)
     unsigned id = drop_payload_id(in);
     if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return -errno;
+    if (getuid() != id || getgid() != id) /* a filter may have answered */
+        return -EPERM;
     if (in->box->remove & BARRIER_CAPS)
         return keep_capabilities();
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The helper that reads and writes a session's files (proto/files.h). User code runs at the
+/* See files.h. User code runs at the
  * same time, under the same id, and may swap, grow and remove any file. So paths are resolved
  * component by component from descriptors, never through a link; a file is checked before it is
  * read; every walk has bounds. Whatever goes wrong, this process can do no more than the code
  * that it serves. It does without openat2, which the system call filter refuses. */
 
-#include "box/inside.h"
+#include "box/files.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
-#include "base/sys.h"
-#include "box/landlock.h"
 #include "box/walk.h"
 #include "proto/files.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -36,9 +35,11 @@ enum {
 /* One helper serves one socket, so all state is static. */
 static struct {
     int fd;
+    const char *root;
     uint64_t room_bytes;
     struct files_request request;
     char name[FILES_NAME_MAX + 1];
+    char upload[64]; /* name of an upload on a file system without nameless files, or "" */
     size_t out_len;
     char out[sizeof(struct files_record) + FILES_NAME_MAX + FILES_PIECE_MAX];
 } talk;
@@ -142,7 +143,7 @@ static int open_parent(bool make, const char **ret_last)
 {
     char part[NAME_MAX + 1];
     const char *at = talk.name;
-    cleanup_close int fd = open("/box", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup_close int fd = open(talk.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     const char *slash;
     if (fd < 0)
         return -errno;
@@ -229,18 +230,53 @@ static int take_pieces(int fd, uint64_t limit)
     for (;;) {
         uint32_t len;
         if (!receive(&len, sizeof(len)))
-            _exit(0);
+            return -EPIPE;
         if (len == 0)
             return 0;
         if (len > sizeof(piece))
             return -EBADMSG;
         if (!receive(piece, len))
-            _exit(0);
+            return -EPIPE;
         total += len;
         int r = total > limit ? -ENOSPC : fs_write_all(fd, piece, len);
         if (r < 0)
             return r;
     }
+}
+
+/* Opens a file for an upload. It has no name, so nothing is left when the helper ends. Some
+ * network file systems have no such files: there it has a name in the root. */
+static int open_upload(mode_t mode)
+{
+    int fd = open(talk.root, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    talk.upload[0] = '\0';
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd < 0 ? -errno : fd;
+    cleanup_close int root = open(talk.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    (void)snprintf(talk.upload, sizeof(talk.upload), ".hermes-upload-%d-%llx", (int)getpid(),
+        (unsigned long long)clock_ns());
+    fd = openat(root, talk.upload, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Removes the name of an upload that failed. */
+static void drop_upload(void)
+{
+    cleanup_close int root =
+        talk.upload[0] ? open(talk.root, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (root >= 0)
+        (void)unlinkat(root, talk.upload, 0);
+    talk.upload[0] = '\0';
+}
+
+static int move_upload(int dir_fd, const char *last, bool *ret_is_new)
+{
+    cleanup_close int root = open(talk.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *ret_is_new = faccessat(dir_fd, last, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+    if (renameat(root, talk.upload, dir_fd, last) < 0)
+        return -errno;
+    talk.upload[0] = '\0';
+    return 0;
 }
 
 /* Gives the nameless file its name. If a file has that name already, the new one first gets a
@@ -253,6 +289,8 @@ static int put_in_place(int fd, bool *ret_is_new)
     cleanup_close int dir_fd = open_parent(true, &last);
     if (dir_fd < 0)
         return dir_fd;
+    if (talk.upload[0])
+        return move_upload(dir_fd, last, ret_is_new);
     (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
     *ret_is_new = linkat(AT_FDCWD, own, dir_fd, last, AT_SYMLINK_FOLLOW) == 0;
     if (*ret_is_new || errno != EEXIST)
@@ -275,9 +313,9 @@ static int serve_put(bool *ret_is_new, int64_t *ret_stamp_ns)
     int r = check_target();
     if (r < 0)
         return r;
-    cleanup_close int fd = open("/box", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    cleanup_close int fd = open_upload(mode);
     if (fd < 0)
-        return -errno;
+        return fd;
     uint64_t limit = upload_limit(fd);
     if (talk.request.size != UINT64_MAX && talk.request.size > limit)
         return -ENOSPC;
@@ -406,6 +444,7 @@ static void serve(void)
         break;
     case FILES_PUT:
         r = serve_put(&is_new, &stamp_ns);
+        drop_upload();
         break;
     case FILES_DELETE:
         r = serve_delete();
@@ -426,29 +465,13 @@ static void serve(void)
         _exit(0);
 }
 
-static int keep_only(int fd)
+void files_serve(int fd, const char *root, uint64_t room_bytes)
 {
-    if (fd != 0 && (dup2(fd, 0) < 0))
-        return -errno;
-    return sys_close_range(1, ~0u, 0);
-}
-
-void files_run(const struct inside *in, int fd, uint64_t room_bytes)
-{
-    /* First of all: the helper of a copy comes from the spawner and holds all its
-     * descriptors. */
-    if (keep_only(fd) < 0 || drop_to_payload(in) < 0 ||
-        landlock_restrict(in->landlock_abi, NULL, 0) < 0)
-        _exit(1);
     (void)umask(0);
+    talk.fd = fd;
+    talk.root = root;
     talk.room_bytes = room_bytes;
     while (receive(&talk.request, sizeof(talk.request)) && take_name())
         serve();
     _exit(0);
-}
-
-void files_refuse(int fd, int error)
-{
-    const struct files_record end = {.kind = FILES_END, .error = error};
-    (void)send(fd, &end, sizeof(end), MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -51,6 +51,30 @@ static const struct inside *own;
  * program's. The spawner ends those of the program by its control group, which box init has
  * left. */
 static bool has_forks;
+
+/* Copies that are runs: their ends are reported (ORDER_WATCH). */
+static pid_t watched[SPAWN_MAX_FORKS];
+
+static void watch(pid_t pid)
+{
+    size_t i = 0;
+    while (i < SPAWN_MAX_FORKS - 1 && watched[i])
+        i++;
+    watched[i] = pid;
+}
+
+/* Reports the end of a process, if it is watched. */
+static void report_reaped(const struct inside *in, pid_t pid, int status)
+{
+    const struct link_record end = {
+        .kind = LINK_REAPED, .pid = (uint32_t)pid, .status = status, .ns = clock_ns()};
+    for (size_t i = 0; i < SPAWN_MAX_FORKS; i++) {
+        if (watched[i] != pid)
+            continue;
+        watched[i] = 0;
+        (void)inside_send(in, &end);
+    }
+}
 
 static void on_signal(int signal)
 {
@@ -141,19 +165,13 @@ static bool take_restart(struct inside *in, const int fds[4])
     return true;
 }
 
-/* Waits until a child may have ended or an order comes, and follows the order. Returns true
- * when the order was to start another program. When the link closes, the spawner has killed
- * this box or is gone: exits. */
+/* Follows the next order, if there is one. Returns true when it was to start another program.
+ * When the link closes, the spawner has killed this box or is gone: exits. */
 static bool follow_order(struct inside *in)
 {
-    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
     struct link_order order;
-    sigset_t none;
     int fds[2 + CGROUP_MAX_TREES];
     unsigned count;
-    (void)sigemptyset(&none);
-    if (ppoll(&link, 1, NULL, &none) < 1)
-        return false;
     ssize_t n =
         fdpass_receive(in->link_fd, &order, sizeof(order), fds, 2 + CGROUP_MAX_TREES, &count);
     /* More descriptors than this box may have: the kernel closed them, and the server sees
@@ -171,9 +189,37 @@ static bool follow_order(struct inside *in)
     for (unsigned i = 0; order.kind == ORDER_JOIN && i < count; i++)
         (void)sys_cgroup_join(fds[i]);
     has_forks = has_forks || order.kind == ORDER_JOIN;
+    if (order.kind == ORDER_WATCH)
+        watch((pid_t)order.pid);
     while (count)
         close_fd(&fds[--count]);
     return false;
+}
+
+/* Waits until a child may have ended or an order comes, and follows the order; else as
+ * follow_order(). */
+static bool wait_order(struct inside *in)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    sigset_t none;
+    (void)sigemptyset(&none);
+    return ppoll(&link, 1, NULL, &none) == 1 && follow_order(in);
+}
+
+/* Reaps one child of a session that has ended; 0 when there is none now. Orders come first: the
+ * spawner has sent the one to watch a process before that process could begin. */
+static pid_t reap_one(struct inside *in, bool *ret_restarts, int *ret_status)
+{
+    struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
+    siginfo_t ended = {0};
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return errno == EINTR ? 0 : -1;
+    while (ended.si_pid && !*ret_restarts && poll(&link, 1, 0) == 1)
+        *ret_restarts = follow_order(in);
+    pid_t pid = ended.si_pid ? waitpid(ended.si_pid, ret_status, WNOHANG) : 0;
+    if (pid > 0)
+        report_reaped(in, pid, *ret_status);
+    return pid;
 }
 
 /* Reaps until the payload has ended, then reports its status. In a session every other process
@@ -183,15 +229,16 @@ static bool follow_order(struct inside *in)
 static bool watch_payload(struct inside *in, pid_t payload)
 {
     bool is_session = in->box->flags & BOX_CHANNEL;
+    bool restarts = false; /* never: a program runs */
     int status;
     for (;;) {
-        pid_t pid = waitpid(-1, &status, is_session ? WNOHANG : 0);
+        pid_t pid = is_session ? reap_one(in, &restarts, &status) : waitpid(-1, &status, 0);
         if (pid == payload)
             break;
         if (pid < 0 && errno != EINTR)
             inside_fail(in, STEP_INIT, -errno);
         if (pid == 0)
-            (void)follow_order(in);
+            (void)wait_order(in);
     }
     has_program = false;
     struct link_record end = {.kind = LINK_EXIT, .status = status, .ns = clock_ns()};
@@ -203,10 +250,12 @@ static bool watch_payload(struct inside *in, pid_t payload)
     if (in->box->flags & BOX_CHANNEL && !has_forks)
         empty_box();
     pid_t left;
-    while ((left = waitpid(-1, NULL, WNOHANG)) > 0)
+    while ((left = is_session ? reap_one(in, &restarts, &(int){0})
+                              : waitpid(-1, NULL, WNOHANG)) > 0)
         ;
     end.is_empty = left < 0 && errno == ECHILD;
-    end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm");
+    end.disk_full = is_full("/box") || is_full("/tmp") || is_full("/dev/shm") ||
+                    (in->box->flags & BOX_ROOT && is_full("/"));
     return inside_send(in, &end) == 0 && in->is_warm && !is_session && !end.is_empty;
 }
 
@@ -222,8 +271,9 @@ static void collect_files(const struct inside *in)
         ;
 }
 
-/* A ready box learns only with its package whether files are wanted. The descriptors were sent
- * on the link before the package, so they are there by now or will not come. */
+/* A ready box learns with its package whether the server wants files back. If it does, the
+ * spawner has sent two descriptors on the init link before the package, so this need not wait.
+ */
 static void take_collect(struct inside *in)
 {
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};
@@ -260,10 +310,11 @@ static int fork_program(struct inside *in)
 /* Reaps until an order brings the next program of a session. */
 static bool wait_restart(struct inside *in)
 {
+    bool restarts = false;
     do {
-        while (waitpid(-1, NULL, WNOHANG) > 0)
+        while (!restarts && reap_one(in, &restarts, &(int){0}) > 0)
             ;
-    } while (!follow_order(in));
+    } while (!restarts && !wait_order(in));
     return true;
 }
 

@@ -6,7 +6,7 @@
 
 #include "box/init.h"
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <limits.h>

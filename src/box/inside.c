@@ -11,9 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/netns.h"
-#include "base/sys.h"
+#include "base/os/fs.h"
+#include "base/os/netns.h"
+#include "base/os/sys.h"
 #include "box/init.h"
 #include "box/seccomp.h"
 
@@ -159,7 +159,7 @@ static int limit_self(const struct inside *in)
 /* Takes box init's id. From here on the kernel kills box init when the spawner ends. */
 static int take_identity(const struct inside *in)
 {
-    unsigned id = in->unique_ids ? BOX_INIT_ID : BOX_PAYLOAD_ID;
+    unsigned id = drop_init_id(in);
     if (prctl(PR_SET_SECUREBITS, INSIDE_SECUREBITS, 0, 0, 0) < 0 || setresgid(id, id, id) < 0 ||
         setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
@@ -205,7 +205,9 @@ static int set_no_new_privs(const struct inside *in)
  * refuses. */
 static int load_filter(const struct inside *in)
 {
-    return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP) ? 0 : seccomp_load();
+    return in->box->remove & (BARRIER_SECCOMP | BARRIER_NNP)
+               ? 0
+               : seccomp_load(in->box->flags & BOX_ROOT);
 }
 
 static const struct {

@@ -64,9 +64,10 @@ void inside_run(struct inside *in);
  * errno. */
 /* mounts.c. *ret_which: the number of the shared directory that failed, from 1 on, or 0. */
 int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which);
-/* drop.c. drop_payload_id(): the payload's uid inside the box. drop_bounding() runs early,
- * while another process maps the ids. drop_keep_over_exec(): box init keeps its capabilities
- * when it executes INIT_PROGRAM. */
+/* drop.c. drop_init_id(), drop_payload_id(): their uids inside the box. drop_bounding() runs
+ * early, while another process maps the ids. drop_keep_over_exec(): box init keeps its
+ * capabilities when it executes INIT_PROGRAM. */
+unsigned drop_init_id(const struct inside *in);
 unsigned drop_payload_id(const struct inside *in);
 int drop_rlimits(const struct inside *in);
 int drop_bounding(const struct inside *in);

@@ -7,7 +7,7 @@
 #include "box/landlock.h"
 
 #include "base/cleanup.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include "box/mount_fs.h"
 
 #include "base/cleanup.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
 
 #include <stdio.h>
 

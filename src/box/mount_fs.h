@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* A tmpfs with these limits; 0 means none. `owner` is the uid and gid of its top directory, or
- * -1 for the caller's; `attrs` are ATTR_* of base/sys.h. */
+ * -1 for the caller's; `attrs` are ATTR_* of base/os/sys.h. */
 int mount_fs_tmpfs(
     uint64_t bytes, uint64_t inodes, const char *mode, int owner, unsigned attrs);
 

@@ -9,8 +9,8 @@
 #include "box/inside.h"
 
 #include "base/cleanup.h"
+#include "base/os/sys.h"
 #include "base/str.h"
-#include "base/sys.h"
 #include "box/mount_fs.h"
 #include "proto/terminal.h"
 
@@ -22,18 +22,58 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the copy of the tree is attached before the pivot. */
-#define NEW_ROOT "new"
-
-static int clone_tree(int *ret_fd)
+/* Whether the box's root is the top of its mount; else ROOT_TREE in it is (proto/spawn.h). */
+static bool is_top(const struct inside *in)
 {
-    cleanup_close int fd = sys_tree_clone(AT_FDCWD, "r");
+    return in->box->flags & (BOX_FORKS | BOX_ROOT);
+}
+
+static int open_mount(const struct inside *in)
+{
+    const struct spawn_limits *l = &in->box->limits;
+    if (!(in->box->flags & BOX_ROOT))
+        return sys_tree_clone(AT_FDCWD, "r");
+    return mount_fs_tmpfs(
+        l->disk_bytes, l->inodes, "0755", (int)drop_payload_id(in), ATTR_NOSUID | ATTR_NODEV);
+}
+
+/* With BOX_ROOT: shows the image in the empty root, and our devices. No name of this root leads
+ * into the image, so there is no link to follow. */
+static int fill_root(int root_fd)
+{
+    static const char *const dirs[] = {"box", "tmp", "proc", "dev", IMAGE_BASE};
+    static const struct {
+        const char *source, *target;
+    } parts[] = {{"/r", IMAGE_BASE}, {"/r/dev", "dev"}};
+    int r = 0;
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        if (mkdirat(root_fd, dirs[i], 0755) < 0)
+            return -errno;
+    }
+    for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+        cleanup_close int part = sys_tree_clone(AT_FDCWD, parts[i].source);
+        r = part < 0 ? part : sys_mount_attach(part, root_fd, parts[i].target);
+    }
+    return r;
+}
+
+/* Makes the tree of the copy the working directory. */
+static int clone_tree(const struct inside *in, int *ret_mount, int *ret_tree)
+{
+    cleanup_close int fd = open_mount(in);
     if (fd < 0)
         return fd;
-    int r = sys_mount_attach(fd, AT_FDCWD, NEW_ROOT);
+    int r = sys_mount_attach(fd, AT_FDCWD, "new");
+    if (r == 0 && in->box->flags & BOX_ROOT)
+        r = fill_root(fd);
     if (r < 0)
         return r;
-    *ret_fd = take_fd(&fd);
+    cleanup_close int tree =
+        openat(fd, is_top(in) ? "." : ROOT_TREE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (tree < 0 || fchdir(tree) < 0)
+        return -errno;
+    *ret_mount = take_fd(&fd);
+    *ret_tree = take_fd(&tree);
     return 0;
 }
 
@@ -65,11 +105,11 @@ static int mount_terminals(int root_fd, const struct inside *in)
 
 static int mount_own(int root_fd, const struct inside *in)
 {
-    int r = mount_tmpfs(NEW_ROOT "/box", "0755", in, 0);
+    int r = mount_tmpfs("box", "0755", in, 0);
     if (r == 0)
-        r = mount_tmpfs(NEW_ROOT "/tmp", "1777", in, 0);
+        r = mount_tmpfs("tmp", "1777", in, 0);
     if (r == 0)
-        r = mount_tmpfs(NEW_ROOT "/dev/shm", "1777", in, MS_NOEXEC);
+        r = mount_tmpfs("dev/shm", "1777", in, MS_NOEXEC);
     if (r == 0)
         r = mount_terminals(root_fd, in);
     return r;
@@ -123,7 +163,7 @@ static int mount_shared(int root_fd, const struct spawn_box_mount *m, int made_f
     struct stat st = {0};
     if (!mount_path_ok(m->path))
         return -EINVAL;
-    (void)snprintf(source, sizeof(source), "m/%u", m->source);
+    (void)snprintf(source, sizeof(source), "/m/%u", m->source);
     cleanup_close int fd = made_fd >= 0 ? made_fd : sys_tree_clone(AT_FDCWD, source);
     int r = fd < 0 ? fd : m->writable ? 0 : sys_mount_attrs(fd, ATTR_RDONLY, 0, true);
     if (r == 0 && fstat(fd, &st) < 0)
@@ -142,7 +182,7 @@ static int mount_all_shared(int root_fd, const struct inside *in, uint32_t *ret_
     for (uint32_t i = 0; i < in->box->mount_count; i++)
         in_mnt = in_mnt || str_has_prefix(in->box->mounts[i].path, "/mnt/");
     if (in_mnt)
-        r = mount_tmpfs(NEW_ROOT "/mnt", "1777", in, MS_NOEXEC);
+        r = mount_tmpfs("mnt", "1777", in, MS_NOEXEC);
     for (uint32_t i = 0; r == 0 && i < in->box->mount_count; i++) {
         *ret_which = i + 1;
         r = mount_shared(root_fd, &in->box->mounts[i], in->mount_fds[i]);
@@ -166,15 +206,16 @@ static int mount_proc(int root_fd, const struct inside *in)
     return fd < 0 ? fd : sys_mount_attach(fd, root_fd, "proc");
 }
 
-/* Pivots onto the tree and detaches the old root with the host's /proc. */
-static int pivot(int root_fd)
+/* Pivots onto the mount, detaches the old root with the host's /proc, and enters the tree. */
+static int pivot(int mount_fd, const struct inside *in)
 {
-    if (fchdir(root_fd) < 0)
+    if (fchdir(mount_fd) < 0)
         return -errno;
     int r = sys_pivot_root(".", ".");
     if (r < 0)
         return r;
-    if (umount2(".", MNT_DETACH) < 0 || chdir("/box") < 0)
+    if (umount2(".", MNT_DETACH) < 0 || (!is_top(in) && chroot(ROOT_TREE) < 0) ||
+        chdir("/box") < 0)
         return -errno;
     char cwd[16];
     return getcwd(cwd, sizeof(cwd)) && str_eq(cwd, "/box") ? 0 : -ENOENT;
@@ -183,10 +224,11 @@ static int pivot(int root_fd)
 int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_which)
 {
     int r;
+    cleanup_close int mount = -1;
     cleanup_close int root = -1;
     *ret_which = 0;
     *ret_step = STEP_TREE;
-    if ((r = clone_tree(&root)) < 0)
+    if ((r = clone_tree(in, &mount, &root)) < 0)
         return r;
     *ret_step = STEP_TMPFS;
     if ((r = mount_own(root, in)) < 0)
@@ -198,5 +240,5 @@ int mounts_enter(const struct inside *in, uint32_t *ret_step, uint32_t *ret_whic
     if ((r = mount_proc(root, in)) < 0)
         return r;
     *ret_step = STEP_PIVOT;
-    return pivot(root);
+    return pivot(mount, in);
 }

@@ -26,6 +26,7 @@ int job_open(int fd, struct job *ret);
 /* The next string; *at is its offset, begins at 0 and moves on. NULL past the end. */
 const char *job_string(const struct job *job, size_t *at);
 
-/* The next file; *at begins as files_at. Returns 1, 0 at the end, -EBADMSG. */
+/* Reads the next file. *at is its position; the caller sets it to files_at before the first
+ * call. Returns 1, 0 after the last file, or -EBADMSG. */
 int job_next_file(const struct job *job, size_t *at, struct job_file *ret,
     const char **ret_name, const void **ret_content);

@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/sys.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 #include "box/landlock.h"
 #include "box/package_read.h"
 
@@ -30,8 +30,8 @@ int payload_fence(const struct inside *in)
         return 0;
     /* A copy of the session inherits these rules, but its own file systems do not exist yet:
      * rules for /box, /tmp and /dev/shm would leave it no place to write to. Everything else in
-     * a box is mounted read-only. */
-    if (in->box->flags & BOX_FORKS)
+     * a box is mounted read-only. With BOX_ROOT all of the root is the payload's. */
+    if (in->box->flags & (BOX_FORKS | BOX_ROOT))
         writable[count++] = "/";
     for (uint32_t i = 0; i < in->box->mount_count; i++) {
         if (in->box->mounts[i].writable)
@@ -93,10 +93,10 @@ int payload_limit_files(const struct inside *in)
 }
 
 /* Also makes a new process session: a signal to the program's group reaches no other
- * process. */
+ * process. A copy of a template box leads one already (EPERM). */
 static int connect_stdio(const struct inside *in)
 {
-    if (setsid() < 0)
+    if (setsid() < 0 && errno != EPERM)
         return -errno;
     cleanup_close int null = in->stdin_fd < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     if (dup2(in->stdin_fd < 0 ? null : in->stdin_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 ||

@@ -18,20 +18,23 @@
 
 #include "seccomp_filter.h"
 
-#define FILTER_COUNT (sizeof(seccomp_filter) / sizeof(seccomp_filter[0]))
-_Static_assert(FILTER_COUNT <= BPF_MAXINSNS, "the kernel takes no longer filter");
+#define FILTER_COUNT(filter) (sizeof(filter) / sizeof((filter)[0]))
+_Static_assert(FILTER_COUNT(seccomp_filter) <= BPF_MAXINSNS, "the kernel takes no longer one");
+_Static_assert(FILTER_COUNT(seccomp_root_filter) <= BPF_MAXINSNS, "the same");
 
-int seccomp_load(void)
+int seccomp_load(bool is_root)
 {
     /* Root may load a filter without no_new_privs, and could then gain rights by executing a
      * set-uid file. */
     if (prctl(PR_GET_NO_NEW_PRIVS, 0L, 0L, 0L, 0L) != 1)
         return -EACCES;
 
-    const struct sock_fprog program = {
-        .len = FILTER_COUNT,
-        .filter = (struct sock_filter *)seccomp_filter, /* the kernel only reads it */
-    };
+    /* the kernel only reads them */
+    const struct sock_fprog program =
+        is_root ? (struct sock_fprog){FILTER_COUNT(seccomp_root_filter),
+                      (struct sock_filter *)seccomp_root_filter}
+                : (struct sock_fprog){
+                      FILTER_COUNT(seccomp_filter), (struct sock_filter *)seccomp_filter};
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, &program) < 0)
         return -errno;
     return 0;

@@ -9,8 +9,8 @@
 #include "box/inside.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 #include "proto/terminal.h"
 
 #include <fcntl.h>
@@ -27,9 +27,10 @@
 #define TIOCGPTPEER 0x5441
 #endif
 
-/* HANGUP_MS: time for the shell to end after the hangup. EXIT_FAILED: the status that shells
- * use for a command that was not found. */
-enum { HANGUP_MS = 1000, EXIT_FAILED = 127 };
+/* HANGUP_MS: time for the shell to end after the hangup. A shell that is killed earlier has not
+ * passed the hangup on to its jobs, and they would stay in the box; on a busy machine a second
+ * was too short. EXIT_FAILED: the status that shells use for a command that was not found. */
+enum { HANGUP_MS = 5000, EXIT_FAILED = 127 };
 
 static void say(int fd, uint32_t kind, int32_t value)
 {

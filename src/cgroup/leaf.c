@@ -11,8 +11,8 @@
 #include "cgroup/cgroup.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/id.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <fcntl.h>
@@ -172,16 +172,10 @@ int cgroup_leaf_watch_oom(
 
 void cgroup_random_name(char out[CGROUP_NAME])
 {
-    static const char hex[] = "0123456789abcdef";
     unsigned char raw[16];
     id_random(raw, sizeof(raw));
     memcpy(out, CGROUP_PREFIX, strlen(CGROUP_PREFIX));
-    char *to = out + strlen(CGROUP_PREFIX);
-    for (unsigned i = 0; i < sizeof(raw); i++) {
-        *to++ = hex[raw[i] >> 4];
-        *to++ = hex[raw[i] & 15];
-    }
-    *to = '\0';
+    str_hex(raw, sizeof(raw), out + strlen(CGROUP_PREFIX));
 }
 
 int cgroup_give(int fd, gid_t group)

@@ -5,7 +5,7 @@
 
 #include "cgroup/cgroup.h"
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <errno.h>

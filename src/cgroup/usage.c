@@ -6,7 +6,7 @@
 #include "cgroup/cgroup.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -184,9 +184,9 @@ bool cgroup_leaf_exists(const struct cgroup_host *host, const struct cgroup_leaf
     return get_counter(host, leaf, COUNTER_OOM, &kills);
 }
 
-/* Whether `peak`, the most processes that a group ever had, is about as many as it may have.
- * The kernel notes the most without a lock, and refuses several that come at once although one
- * of them had room. */
+/* Whether `peak`, the largest number of processes that a group ever had, is close to its limit.
+ * It need not be equal: the kernel updates the peak without a lock, and when several processes
+ * are made at once it may refuse all of them although there was room for one. */
 static bool is_full(uint64_t peak, uint64_t limit)
 {
     return peak + 1 + limit / 8 > limit;

@@ -6,7 +6,7 @@
 #include "fork/fork.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "fork/maps.h"
 
@@ -54,7 +54,7 @@ static int differs(const struct fork_work *w, const char *name)
     char path[48];
     struct stat own;
     struct stat original;
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", w->order.parent_pid, name);
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", w->parent_pid, name);
     if (fstatat(w->proc_fd, name, &own, 0) < 0 || stat(path, &original) < 0)
         return -errno;
     return own.st_ino != original.st_ino ? 0 : -EPERM;
@@ -78,7 +78,7 @@ static int check_filters(const struct fork_work *w, const char *text)
     static const char name[] = "\nSeccomp_filters:\t";
     char path[32];
     char init[8192];
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", w->order.init_pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", w->init_pid);
     int r = (int)fs_read_small(AT_FDCWD, path, init, sizeof(init));
     if (r < 0)
         return r;
@@ -100,9 +100,10 @@ int fork_check_rights(const struct fork_work *w)
         if (!strstr(text, status_lines[i]))
             return -EPERM;
     }
-    if ((r = check_terminal(w)) < 0 || (r = differs(w, "ns/user")) < 0)
+    if ((r = check_terminal(w)) < 0 || (r = differs(w, "ns/user")) < 0 ||
+        (r = differs(w, "ns/mnt")) < 0 || !w->order.is_alone)
         return r;
-    return differs(w, "ns/mnt");
+    return (r = differs(w, "ns/net")) < 0 ? r : differs(w, "ns/ipc");
 }
 
 /* Devices of the three file systems of the original, and of the copy. */

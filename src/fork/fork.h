@@ -20,12 +20,17 @@ struct fork_work {
     struct cgroup_leaf parent_leaf; /* the original's */
 
     /* make.c only: */
-    pid_t worker; /* this process: the parent of all its helpers */
-    pid_t pid;    /* of the copy, once hello has come */
+    pid_t worker;     /* this process: the parent of all its helpers */
+    pid_t init_pid;   /* box init of the family */
+    pid_t parent_pid; /* a process in the namespaces of the original */
+    int users_fd;     /* max_user_namespaces of the box, see copy_limit_users() */
+    int users_socket; /* on which a child sends users_fd */
+    pid_t pid;        /* of the copy, once hello has come */
     int pidfd;
-    int proc_fd;         /* /proc/PID of the copy */
-    struct tracee *copy; /* of inject.h */
-    int from_fds[3];     /* the original's /box, /tmp, /dev/shm */
+    int proc_fd;             /* /proc/PID of the copy */
+    struct tracee *copy;     /* of inject.h */
+    int from_fds[3];         /* the original's /box, /tmp, /dev/shm */
+    int places[COPY_PLACES]; /* those of a copy that is a run */
 };
 
 /* Puts the calling process into the copy's control group, in every tree. */

@@ -246,7 +246,9 @@ static int find_memory(struct tracee *t, int proc_fd)
     struct memory own;
     struct memory its;
     cleanup_close int self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int r = self < 0 ? -errno : look_at_memory(self, 0, 0, &own);
+    if (self < 0)
+        return -errno;
+    int r = look_at_memory(self, 0, 0, &own);
     if (r < 0 || (r = look_at_memory(proc_fd, t->scratch, t->rseq, &its)) < 0)
         return r;
     return its.has_scratch && its.has_rseq ? find_site(t, &own.vdso, &its.vdso) : -EFAULT;

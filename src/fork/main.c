@@ -5,7 +5,7 @@
 
 #include "fork/fork.h"
 
-#include "base/sys.h"
+#include "base/os/sys.h"
 
 #include <sys/prctl.h>
 
@@ -39,7 +39,8 @@ int fork_join(const struct fork_work *w)
 
 int main(void)
 {
-    static struct fork_work w = {.pidfd = -1, .proc_fd = -1, .from_fds = {-1, -1, -1}};
+    static struct fork_work w = {
+        .users_fd = -1, .pidfd = -1, .proc_fd = -1, .from_fds = {-1, -1, -1}};
     const struct copy_order *o = &w.order;
     if (read(COPY_ORDER_FD, &w.order, sizeof(w.order)) != (ssize_t)sizeof(w.order) ||
         o->protocol != SPAWN_PROTOCOL || o->tree_count > CGROUP_MAX_TREES)

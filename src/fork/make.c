@@ -9,13 +9,14 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
+#include "base/os/copy_tree.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/netns.h"
+#include "base/os/sys.h"
 #include "base/str.h"
-#include "base/sys.h"
 #include "box/inside.h"
 #include "box/mount_fs.h"
-#include "fork/copy_tree.h"
 #include "fork/inject.h"
 #include "proto/terminal.h"
 
@@ -28,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -94,6 +96,70 @@ static int in_child(const struct fork_work *w, int (*part)(const struct fork_wor
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
 }
 
+/* The pid behind a pidfd, in our namespace. */
+static int pid_of(int pidfd)
+{
+    char path[40];
+    char text[512];
+    uint64_t pid;
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return -ESRCH;
+    char *line = strstr(text, "Pid:\t");
+    char *end = line ? strchr(line, '\n') : NULL;
+    if (end)
+        *end = '\0';
+    return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
+}
+
+/* Opens the limit of user namespaces in the user namespace of the box, because the file shows
+ * each process that of its own, and sends it. */
+static int send_limit(const struct fork_work *w)
+{
+    int keep[] = {COPY_PIDFD, w->users_socket};
+    int r = inside_close_others(keep, 2);
+    if (r < 0)
+        return r;
+    if (setns(COPY_PIDFD, CLONE_NEWUSER) < 0)
+        return -errno;
+    cleanup_close int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fdpass_send_now(w->users_socket, "", 1, &fd, 1);
+}
+
+/* Opens the limit of user namespaces, and reports it. */
+static int open_limit(struct fork_work *w)
+{
+    const struct link_record limit = {.kind = LINK_LIMIT};
+    int pair[2];
+    char byte;
+    unsigned count = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    w->users_socket = theirs;
+    int r = in_child(w, send_limit);
+    if (r < 0)
+        return r;
+    ssize_t n = fdpass_receive_now(ours, &byte, 1, &w->users_fd, 1, &count);
+    if (n != 1 || count != 1)
+        return n < 0 ? (int)n : -EIO;
+    return fdpass_send(COPY_REPORT_FD, &limit, sizeof(limit), &w->users_fd, 1);
+}
+
+/* Finds box init, a process of the original, and the limit of user namespaces. The original of
+ * a copy without other ancestors is the session, whose namespaces box init has, too. */
+static int know_family(struct fork_work *w)
+{
+    bool is_first = w->order.lineage == 1u << w->order.number;
+    w->init_pid = pid_of(COPY_PIDFD);
+    w->parent_pid = is_first ? w->init_pid : pid_of(COPY_PARENT_PIDFD);
+    int r = w->init_pid < 0 || w->parent_pid < 0 ? -ESRCH : open_limit(w);
+    (void)close(COPY_PIDFD);
+    (void)close(COPY_PARENT_PIDFD);
+    return r;
+}
+
 /* Reads the byte that the copy sends. The kernel adds the pid of its sender. */
 static int hear_hello(struct fork_work *w)
 {
@@ -133,17 +199,32 @@ static int know_copy(struct fork_work *w)
     bool is_there = false;
     struct pollfd dead = {.fd = w->pidfd, .events = POLLIN};
     w->proc_fd = open_proc(w->pid, "", O_RDONLY | O_DIRECTORY);
-    int r =
-        w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->order.init_pid, "ns/pid", &is_same);
+    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->init_pid, "ns/pid", &is_same);
     if (r < 0)
         return r;
     int count = cgroup_leaf_pids(&w->host, &w->parent_leaf, pids, PIDS_MAX);
     for (int i = 0; i < count; i++)
         is_there = is_there || pids[i] == w->pid;
-    if (count < 0 || !is_there || !is_same || w->pid == w->order.init_pid ||
-        w->pid == w->order.parent_pid)
+    if (count < 0 || !is_there || !is_same || w->pid == w->init_pid || w->pid == w->parent_pid)
         return count < 0 ? count : -EPERM;
     return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
+}
+
+/* The copy's number in the pid namespace of the box: the last of the line in its status. */
+static int read_inner_pid(const struct fork_work *w, uint32_t *ret)
+{
+    char text[8192];
+    uint64_t pid;
+    int r = (int)fs_read_small(w->proc_fd, "status", text, sizeof(text));
+    char *line = r < 0 ? NULL : strstr(text, "\nNSpid:\t");
+    char *end = line ? strchr(line + 1, '\n') : NULL;
+    if (!end)
+        return r < 0 ? r : -EPROTO;
+    *end = '\0';
+    if (str_parse_u64(strrchr(line, '\t') + 1, &pid) < 0 || pid < 2 || pid > INT32_MAX)
+        return -EPROTO;
+    *ret = (uint32_t)pid;
+    return 0;
 }
 
 /* Counts the threads of a process. Fails if one of them shares memory, descriptors or
@@ -224,12 +305,14 @@ static int stop_copy(struct fork_work *w)
     int warmer = sys_fork();
     if (warmer == 0)
         warm_up(w);
-    int r = hear_hello(w);
+    int r = know_family(w);
+    r = r < 0 ? r : hear_hello(w);
     set_alarm(CONFINE_S);
     if (r < 0 || (r = know_copy(w)) < 0)
         return r;
-    const struct link_record known = {.kind = LINK_KNOWN, .status = w->pid};
-    if ((r = fdpass_send(COPY_REPORT_FD, &known, sizeof(known), &w->pidfd, 1)) < 0)
+    struct link_record known = {.kind = LINK_KNOWN};
+    if ((r = read_inner_pid(w, &known.pid)) < 0 ||
+        (r = fdpass_send(COPY_REPORT_FD, &known, sizeof(known), &w->pidfd, 1)) < 0)
         return r;
     const struct cgroup_host *host = &w->host;
     if ((r = inject_attach(w->copy, w->pid, w->pidfd)) < 0 ||
@@ -237,7 +320,7 @@ static int stop_copy(struct fork_work *w)
         (r = cgroup_leaf_freeze(host, &w->parent_leaf, true)) < 0 ||
         (r = cgroup_leaf_settle(host, &w->parent_leaf)) < 0 || (r = is_alone(w)) < 0)
         return r;
-    return open_places(w->order.parent_pid, O_RDONLY, w->from_fds);
+    return open_places(w->parent_pid, O_RDONLY, w->from_fds);
 }
 
 /* Writes the id maps of the copy: its own id appears as 1000, and ids of copies that it may
@@ -245,7 +328,7 @@ static int stop_copy(struct fork_work *w)
 static int write_maps(const struct fork_work *w)
 {
     char map[1024];
-    cleanup_close int ns = open_proc(w->order.parent_pid, "ns/user", O_RDONLY);
+    cleanup_close int ns = open_proc(w->parent_pid, "ns/user", O_RDONLY);
     int used = snprintf(
         map, sizeof(map), "%d %d 1", BOX_PAYLOAD_ID, BOX_PAYLOAD_ID + (int)w->order.number);
     for (int i = 1; i <= SPAWN_MAX_FORKS; i++) {
@@ -276,16 +359,57 @@ static long make_call(struct tracee *t, long number, uint64_t a, uint64_t b, uin
  * another has raised it, hence the attempts. */
 static int make_spaces(struct fork_work *w)
 {
-    const struct inject_call call = {
-        .number = SYS_unshare, .args = {CLONE_NEWUSER | CLONE_NEWNS}, .is_unfiltered = true};
+    const uint64_t alone = w->order.is_alone ? CLONE_NEWNET | CLONE_NEWIPC : 0;
+    const struct inject_call call = {.number = SYS_unshare,
+        .args = {CLONE_NEWUSER | CLONE_NEWNS | alone},
+        .is_unfiltered = true};
     long done = -ENOSPC;
     for (int i = 0; done == -ENOSPC && i < SPACE_ATTEMPTS; i++) {
-        int r = copy_limit_users(COPY_USERS_FD, true);
+        int r = copy_limit_users(w->users_fd, true);
         done = r < 0 ? r : inject_call(w->copy, &call);
-        r = copy_limit_users(COPY_USERS_FD, false);
+        r = copy_limit_users(w->users_fd, false);
         done = r < 0 ? r : done;
     }
     return (int)done;
+}
+
+/* A run has a network namespace of its own, with nothing but loopback in it. */
+static int raise_loopback(const struct fork_work *w)
+{
+    cleanup_close int ns = open_proc(w->pid, "ns/net", O_RDONLY);
+    if (ns < 0 || setns(ns, CLONE_NEWNET) < 0)
+        return ns < 0 ? ns : -errno;
+    return netns_raise_loopback();
+}
+
+/* The original has the largest limits that a run can have; a run gets its own. RLIMIT_FSIZE is
+ * not among them: files of the run may be larger than what it may write itself (box/drop.c).
+ * Neither is the control group's part. */
+static int limit_run(const struct fork_work *w)
+{
+    const struct spawn_limits *l = &w->order.limits;
+    const struct {
+        int resource;
+        rlim_t value;
+        bool use;
+    } limits[] = {{RLIMIT_NOFILE, l->open_files, true}, {RLIMIT_STACK, l->stack_bytes, true},
+        {RLIMIT_CPU, l->cpu_s, true}, {RLIMIT_NPROC, (rlim_t)l->processes + 1, true},
+        {RLIMIT_AS, l->memory_bytes, !(w->host.use & TREE_MEMORY)}};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        const struct rlimit limit = {limits[i].value, limits[i].value};
+        if (limits[i].use && prlimit(w->pid, (unsigned)limits[i].resource, &limit, NULL) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* What a copy that is a run has of its own, beyond other copies. */
+static int make_run(const struct fork_work *w)
+{
+    if (!w->order.is_run)
+        return 0;
+    int r = limit_run(w);
+    return r < 0 ? r : in_child(w, raise_loopback);
 }
 
 static int drop_rights(struct tracee *t)
@@ -344,8 +468,8 @@ static int confine(struct fork_work *w)
     if (done < 0 && done != -EPERM)
         return (int)done;
     if ((r = make_spaces(w)) < 0 || (r = in_child(w, write_maps)) < 0 ||
-        (r = drop_rights(t)) < 0 || (r = add_layer(t)) < 0 || (r = prove_filter(t)) < 0 ||
-        (r = fork_check_rights(w)) < 0)
+        (r = make_run(w)) < 0 || (r = drop_rights(t)) < 0 || (r = add_layer(t)) < 0 ||
+        (r = prove_filter(t)) < 0 || (r = fork_check_rights(w)) < 0)
         return r;
     return inject_detach(t);
 }
@@ -397,7 +521,7 @@ static int fill_places(const struct fork_work *w)
     if (r < 0)
         return r;
     cleanup_close int terminals = open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
-    cleanup_close int user = open_proc(w->order.parent_pid, "ns/user", O_RDONLY);
+    cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
     cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
     if (terminals < 0 || user < 0 || mounts < 0)
         return terminals < 0 ? terminals : user < 0 ? user : mounts;
@@ -411,7 +535,7 @@ static int fill_places(const struct fork_work *w)
     (void)umask(0);
     for (int i = 0; r == 0 && i < 3; i++) {
         cleanup_close int top = openat(to[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        r = top < 0 ? -errno : copy_tree(w->from_fds[i], top);
+        r = top < 0 ? -errno : copy_tree(w->from_fds[i], top, NULL);
     }
     return r;
 }
@@ -440,6 +564,7 @@ static int check_copy(struct fork_work *w)
     if (cgroup_leaf_pids(host, &w->leaf, pids, PIDS_MAX) != 1)
         return -EPERM;
     if ((r = fork_check_rights(w)) < 0 || (r = fork_check_reach(w)) < 0 ||
+        (w->order.is_run && (r = open_places(w->pid, O_PATH, w->places)) < 0) ||
         (r = cgroup_leaf_freeze(host, &w->leaf, false)) < 0)
         return r;
     return send(COPY_SOCKET_FD, "k", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
@@ -462,7 +587,7 @@ void fork_make(struct fork_work *w)
     } steps[] = {{STEP_COPY_STOP, stop_copy}, {STEP_COPY_CONFINE, confine},
         {STEP_COPY_FILES, copy_files}, {STEP_COPY_CHECK, check_copy}};
     struct link_record end = {.kind = LINK_START};
-    struct tracee copy = {0};
+    static struct tracee copy;
     w->copy = &copy;
     w->worker = getpid();
     int r = inside_follow(COPY_LIFE_FD);
@@ -476,6 +601,7 @@ void fork_make(struct fork_work *w)
         end.error = r;
     }
     end.ns = clock_ns();
-    (void)send(COPY_REPORT_FD, &end, sizeof(end), MSG_NOSIGNAL);
+    (void)fdpass_send(COPY_REPORT_FD, &end, sizeof(end), w->places,
+        end.kind == LINK_START && w->order.is_run ? COPY_PLACES : 0);
     _exit(0);
 }

@@ -8,7 +8,7 @@
 
 #include "fork/fork.h"
 
-#include "base/sys.h"
+#include "base/os/sys.h"
 #include "box/inside.h"
 #include "box/seccomp.h"
 
@@ -42,7 +42,7 @@ void fork_serve_files(const struct fork_work *w)
     uint64_t room_bytes = cgroup_leaf_room(&w->host, &w->leaf);
     int r = enter_copy(w);
     if (r < 0 || drop_bounding(&in) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        seccomp_load() < 0) {
+        seccomp_load(false) < 0) {
         files_refuse(COPY_SOCKET_FD, r < 0 ? r : -EPERM);
         _exit(1);
     }
@@ -58,7 +58,7 @@ static int confine(const struct inside *in)
     int r;
     if ((r = drop_rlimits(in)) < 0 || (r = drop_bounding(in)) < 0)
         return r;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load();
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : seccomp_load(false);
 }
 
 void fork_serve_terminal(const struct fork_work *w)

@@ -71,6 +71,21 @@ static const struct call {
 #include "policy.h"
 };
 
+static const struct instead {
+    const char *name;
+    int answer;
+    const char *reason;
+} insteads[] = {
+#define ROOT(name, answer, reason) {#name, answer, reason},
+#include "policy.h"
+};
+
+/* The filters that are made: of ordinary boxes, and of those with BOX_ROOT. */
+static const struct filter {
+    const char *name;
+    bool is_root;
+} filters[] = {{"seccomp_filter", false}, {"seccomp_root_filter", true}};
+
 /* Emission, last instruction first. A position counts instructions from the end of the code, so
  * it stays valid while code grows at the front; 0 is no position. */
 
@@ -182,7 +197,15 @@ struct range {
     int answer;
 };
 
-static size_t ranges_of(enum arch arch, struct range ranges[NUMBER_MAX])
+static const struct instead *instead_of(const struct call *call)
+{
+    for (size_t i = 0; call->name && i < COUNT_OF(insteads); i++)
+        if (!strcmp(call->name, insteads[i].name))
+            return &insteads[i];
+    return NULL;
+}
+
+static size_t ranges_of(enum arch arch, bool is_root, struct range ranges[NUMBER_MAX])
 {
     static int answers[NUMBER_MAX];
     static bool named[NUMBER_MAX];
@@ -197,7 +220,8 @@ static size_t ranges_of(enum arch arch, struct range ranges[NUMBER_MAX])
         if (number < 0 || number >= NUMBER_MAX - 1 || named[number])
             die("a number stands in two rows, or is out of range");
         named[number] = true;
-        answers[number] = calls[i].answer;
+        const struct instead *instead = is_root ? instead_of(&calls[i]) : NULL;
+        answers[number] = instead ? instead->answer : calls[i].answer;
     }
     size_t count = 0;
     for (uint32_t i = 0; i < NUMBER_MAX; i++)
@@ -216,10 +240,10 @@ static unsigned emit_search(const struct range *ranges, size_t count)
     return emit_branch(BPF_JGE, ranges[half].first, right, left);
 }
 
-static void emit_filter(enum arch arch)
+static void emit_filter(enum arch arch, bool is_root)
 {
     static struct range ranges[NUMBER_MAX];
-    size_t count = ranges_of(arch, ranges);
+    size_t count = ranges_of(arch, is_root, ranges);
 
     memset(&code, 0, sizeof(code));
     code.kill = emit(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS);
@@ -245,24 +269,31 @@ static void emit_filter(enum arch arch)
     emit_load(offsetof(struct seccomp_data, arch));
 }
 
+static void print_filter(FILE *out, const struct filter *filter, enum arch arch)
+{
+    emit_filter(arch, filter->is_root);
+    fprintf(out,
+        "\n__attribute__((unused)) static const struct sock_filter "
+        "%s_%s[%u] = {\n",
+        filter->name, arches[arch].name, code.count);
+    for (unsigned i = CODE_MAX - code.count; i < CODE_MAX; i++)
+        fprintf(out, "    {0x%02x, %u, %u, 0x%08x},\n", code.insns[i].code, code.insns[i].jt,
+            code.insns[i].jf, code.insns[i].k);
+    fputs("};\n", out);
+}
+
 static void print_header(FILE *out)
 {
     fputs("/* Made by seccomp_gen from seccomp/policy.h. */\n#include <linux/filter.h>\n", out);
-    for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
-        emit_filter(arch);
-        fprintf(out,
-            "\n__attribute__((unused)) static const struct sock_filter "
-            "seccomp_filter_%s[%u] = {\n",
-            arches[arch].name, code.count);
-        for (unsigned i = CODE_MAX - code.count; i < CODE_MAX; i++)
-            fprintf(out, "    {0x%02x, %u, %u, 0x%08x},\n", code.insns[i].code,
-                code.insns[i].jt, code.insns[i].jf, code.insns[i].k);
-        fputs("};\n", out);
-    }
+    for (enum arch arch = 0; arch < ARCH_COUNT; arch++)
+        for (size_t i = 0; i < COUNT_OF(filters); i++)
+            print_filter(out, &filters[i], arch);
     fputs("\n#if defined(__x86_64__) && !defined(__ILP32__)\n"
           "#define seccomp_filter seccomp_filter_x86_64\n"
+          "#define seccomp_root_filter seccomp_root_filter_x86_64\n"
           "#elif defined(__aarch64__) && defined(__AARCH64EL__)\n"
           "#define seccomp_filter seccomp_filter_aarch64\n"
+          "#define seccomp_root_filter seccomp_root_filter_aarch64\n"
           "#else\n#error \"seccomp/policy.h has no numbers for this architecture\"\n#endif\n",
         out);
 }
@@ -328,6 +359,16 @@ static void print_markdown(FILE *out)
         print_number(out, call->numbers[ARCH_AARCH64]);
         print_answer(out, call);
     }
+    fputs(
+        "\n## Builds upon a whole root\n\n"
+        "The box that builds an image upon a whole root ([images.md](images.md)) has the same "
+        "filter, but for these calls:\n\n"
+        "| call | answer | reason |\n|---|---|---|\n",
+        out);
+    for (size_t i = 0; i < COUNT_OF(insteads); i++)
+        fprintf(out, "| `%s` | %s | %s |\n", insteads[i].name,
+            insteads[i].answer == ALLOW ? "allowed" : "0, and nothing is done",
+            insteads[i].reason);
     fputs(
         "\n## Rules about arguments\n\nThe first line whose tests all hold decides; if none "
         "does, the call is allowed. `IS(0, A)` means: argument 0\nis A. Arguments are compared "

@@ -7,8 +7,8 @@
  * the rows would not apply. EPERM is for calls whose callers handle refusal, ENOSYS for those
  * whose callers have a fallback.
  *
- * There is no include guard around the rows: define GROUP, CALL, RULE and WHEN (those not
- * defined vanish), include the file, repeat. Rows are:
+ * There is no include guard around the rows: define GROUP, CALL, RULE, WHEN and ROOT (those
+ * not defined vanish), include the file, repeat. Rows are:
  *
  *   GROUP(title, reason)
  *   CALL(name, number on x86-64, number on aarch64, answer)
@@ -16,6 +16,9 @@
  *   RULE(rule, what it says)
  *   WHEN(rule, answer, tests...)
  *       the first WHEN of a rule whose tests all hold decides; if none does: ALLOW
+ *   ROOT(name, answer, reason)
+ *       what a box with BOX_ROOT (proto/spawn.h) answers instead: such a box has a filter of
+ *       its own
  *
  * Tests look at the low 32 bits of an argument wherever the kernel takes an int, because it
  * ignores the upper half: AF_VSOCK | 1 << 32 is AF_VSOCK. Only NOT_NULL reads all 64 bits. The
@@ -114,6 +117,9 @@ enum {
 #endif
 #ifndef WHEN
 #define WHEN(rule, answer, ...)
+#endif
+#ifndef ROOT
+#define ROOT(name, answer, reason)
 #endif
 
 /* clang-format off */
@@ -718,9 +724,25 @@ CALL(get_thread_area,          211, NONE, ENOSYS)
 CALL(epoll_ctl_old,            214, NONE, ENOSYS)
 CALL(epoll_wait_old,           215, NONE, ENOSYS)
 
+ROOT(chown, DONE, "a layer has no owners")
+ROOT(fchown, DONE, "the same")
+ROOT(lchown, DONE, "the same")
+ROOT(fchownat, DONE, "the same")
+ROOT(chmod, ALLOW, "a set-id bit has no effect there, and is no part of a layer")
+ROOT(fchmod, ALLOW, "the same")
+ROOT(fchmodat, ALLOW, "the same")
+ROOT(fchmodat2, ALLOW, "the same")
+/* Not setresuid and setresgid, by which the payload gets its id (box/drop.c). */
+ROOT(setuid, DONE, "the box has one user, and scripts of packages become others")
+ROOT(setgid, DONE, "the same")
+ROOT(setreuid, DONE, "the same")
+ROOT(setregid, DONE, "the same")
+ROOT(setgroups, DONE, "the same")
+
 /* clang-format on */
 
 #undef GROUP
 #undef CALL
 #undef RULE
 #undef WHEN
+#undef ROOT

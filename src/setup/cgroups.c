@@ -6,7 +6,7 @@
 #include "setup/setup.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <fcntl.h>
@@ -126,9 +126,9 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* Whether a v2 group can have children with limits as it is: it is writable and has the
- * controllers enabled for its children. */
-static bool hands_on(int fd)
+/* Whether we can make children with limits in a v2 group: we may write to the group, and its
+ * controllers are enabled for children. */
+static bool can_limit_children(int fd)
 {
     char enabled[512];
     return faccessat(fd, "cgroup.procs", W_OK, AT_EACCESS) == 0 &&
@@ -137,11 +137,14 @@ static bool hands_on(int fd)
            list_has(enabled, "memory") && list_has(enabled, "pids");
 }
 
-/* Opens the directory in which leaves are made. For root it is the top of the mount (in a
- * container, the container's own group), where every later instance finds what a killed one
- * left, unless our group was delegated to us. Others have only their own group. On v2 a group
- * with processes in it cannot have limited children, so they use the group above it if that one
- * is theirs and ready. */
+/* Opens the group in which leaves are made.
+ *
+ * - Root, in a group that systemd delegated to us: that group.
+ * - Root otherwise: the top of the mount (in a container, the container's group). It is the
+ * same for every start, so a later start finds the leaves that a killed spawner left.
+ * - Any other user: the group that we are in. On v2 a group with processes cannot have children
+ *   with limits. There we take the group above it, if can_limit_children() says that it will
+ * do. */
 static int open_parent(const struct mount_line *m, const char *own)
 {
     char path[4096];
@@ -163,12 +166,12 @@ static int open_parent(const struct mount_line *m, const char *own)
         if (own_group != 0)
             return own_group < 0 ? own_group : take_fd(&fd);
         int one_above = above >= 0 ? is_delegated(above) : 0;
-        /* an earlier instance moved us into a leaf of the delegated group */
+        /* a spawner that ran before has moved us into a leaf of the delegated group */
         if (one_above != 0)
             return one_above < 0 ? one_above : take_fd(&above);
         close_fd(&fd);
         fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    } else if (m->v2 && above >= 0 && hands_on(above)) {
+    } else if (m->v2 && above >= 0 && can_limit_children(above)) {
         return take_fd(&above);
     }
     return fd < 0 ? -errno : take_fd(&fd);

@@ -6,7 +6,7 @@
 #include "setup/setup.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <errno.h>

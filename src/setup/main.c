@@ -6,7 +6,7 @@
 #include "setup/setup.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -33,6 +33,7 @@ static union {
     uint32_t kind;
     struct setup_order order;
     struct spawn_source source;
+    struct setup_image_order image;
     struct {
         struct spawn_root root;
         struct spawn_entry entries[SPAWN_MAX_ENTRIES];
@@ -110,8 +111,10 @@ static int on_root(size_t size, struct result *to)
     return r < 0 ? fail(to, STEP_ROOT, r, detail) : 0;
 }
 
-static int follow(size_t size, struct result *to)
+static int follow(size_t size, const int *fds, unsigned count, struct result *to)
 {
+    if (packet.kind == SETUP_IMAGE && size == sizeof(packet.image) && count == 1)
+        return setup_image(&packet.image, fds[0], to->fds, &to->fd_count);
     if (packet.kind == SPAWN_ROOT && size >= sizeof(struct spawn_root))
         return on_root(size, to);
     if (packet.kind == SPAWN_MOUNT && size == sizeof(packet.source))
@@ -132,6 +135,8 @@ static int follow(size_t size, struct result *to)
     case SETUP_SWEEP:
         setup_sweep(&host);
         return 0;
+    case SETUP_JOIN:
+        return count == 2 ? setup_join(fds[0], fds[1]) : -EPROTO;
     default:
         return -EPROTO;
     }
@@ -145,17 +150,20 @@ int main(void)
         return 1;
     for (;;) {
         unsigned count;
+        int fds[2] = {-1, -1};
         struct result result = {0};
-        ssize_t n = fdpass_receive(SETUP_SOCKET_FD, &packet, sizeof(packet), NULL, 0, &count);
+        ssize_t n = fdpass_receive(SETUP_SOCKET_FD, &packet, sizeof(packet), fds, 2, &count);
         if (n < (ssize_t)sizeof(packet.kind))
             return n == 0 ? 0 : 1;
         (void)alarm(PATIENCE_S);
-        result.answer.error = follow((size_t)n, &result);
+        result.answer.error = follow((size_t)n, fds, count, &result);
         (void)alarm(0);
         if (fdpass_send(SETUP_SOCKET_FD, &result.answer, sizeof(result.answer), result.fds,
                 result.fd_count) < 0)
             return 1;
         for (unsigned i = 0; i < result.fd_count; i++)
             close_fd(&result.fds[i]);
+        while (count)
+            close_fd(&fds[--count]);
     }
 }

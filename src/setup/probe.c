@@ -7,7 +7,7 @@
 #include "setup/setup.h"
 
 #include "base/cleanup.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
 #include "box/landlock.h"
 #include "box/mount_fs.h"
 #include "box/seccomp.h"
@@ -94,7 +94,7 @@ static int try_no_new_privs(void)
 static int try_seccomp(void)
 {
     int r = try_no_new_privs();
-    return r < 0 ? r : seccomp_load();
+    return r < 0 ? r : seccomp_load(false);
 }
 
 static int try_landlock(void)

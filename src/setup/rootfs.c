@@ -7,7 +7,7 @@
 #include "setup/setup.h"
 
 #include "base/cleanup.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
 #include "box/mount_fs.h"
 
 #include <fcntl.h>
@@ -21,6 +21,9 @@
 #include <unistd.h>
 
 enum { READ_ONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV };
+
+/* An empty file on the stage, for ENTRY_MASK. */
+#define EMPTY "empty"
 
 /* The host's namespace, to return to for the next tree, and whether we are in a copy of it in
  * which no tree has been built yet. */
@@ -69,7 +72,7 @@ int setup_add_source(const struct spawn_source *source)
  * it. */
 static int open_stage(void)
 {
-    cleanup_close int stage = mount_fs_tmpfs(65536, 64, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
+    cleanup_close int stage = mount_fs_tmpfs(65536, 128, "0755", -1, ATTR_NOSUID | ATTR_NODEV);
     if (stage < 0)
         return stage;
     int r = sys_mount_attach(stage, AT_FDCWD, "/proc");
@@ -83,9 +86,10 @@ static int open_in_tree(int root_fd, const char *path)
 
 /* Shows `source` at `path` of the tree. The mount point exists: lang/rootfs_skeleton.c made it,
  * or a directory that was bound before has it. */
-static int bind(int root_fd, const char *source, const char *path, unsigned attrs)
+static int bind(
+    int root_fd, int source_fd, const char *source, const char *path, unsigned attrs)
 {
-    cleanup_close int from = sys_tree_clone(AT_FDCWD, source);
+    cleanup_close int from = sys_tree_clone(source_fd, source);
     int r = from < 0 ? from : sys_mount_attrs(from, attrs, 0, true);
     if (r < 0)
         return r;
@@ -93,37 +97,54 @@ static int bind(int root_fd, const char *source, const char *path, unsigned attr
     return target < 0 ? target : sys_mount_attach(from, target, "");
 }
 
+/* A detached mount of the directory above the tree (see ROOT_TREE). */
+static int clone_top(const char *source)
+{
+    char top[SPAWN_PATH_MAX];
+    const char *slash = strrchr(source, '/');
+    if (!slash || strcmp(slash + 1, ROOT_TREE) != 0)
+        return -EINVAL;
+    (void)snprintf(top, sizeof(top), "%.*s", (int)(slash - source), source);
+    return sys_tree_clone(AT_FDCWD, top);
+}
+
 /* Attaches the tree itself. Its device nodes, which only root can have made, work even if the
  * file system of the state directory is mounted with nodev. */
 static int add_tree(int stage_fd, const struct spawn_entry *e, int *ret_fd)
 {
     bool devices = e->flags & ENTRY_HAS_DEVICES;
-    cleanup_close int fd = sys_tree_clone(AT_FDCWD, e->source);
+    bool in_memory = e->flags & ENTRY_IN_MEMORY;
+    cleanup_close int fd = in_memory ? setup_copy_tree(e->source) : clone_top(e->source);
     int r = fd < 0 ? fd
                    : sys_mount_attrs(fd, ATTR_RDONLY | ATTR_NOSUID | (devices ? 0 : ATTR_NODEV),
                          devices ? ATTR_NODEV : 0, false);
     if (r == 0)
         r = sys_mount_attach(fd, stage_fd, "r");
-    if (r == 0)
-        *ret_fd = take_fd(&fd);
-    return r;
+    if (r < 0)
+        return r;
+    *ret_fd =
+        openat(fd, in_memory ? "." : ROOT_TREE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
 }
 
-static int add_entry(int root_fd, const struct spawn_entry *e)
+static int add_entry(int stage_fd, int root_fd, const struct spawn_entry *e)
 {
     const char *path = e->path + 1;
     struct stat st;
     int r;
     switch (e->kind) {
     case ENTRY_BIND:
-        r = bind(root_fd, e->source, path, READ_ONLY);
+        r = bind(root_fd, AT_FDCWD, e->source, path, READ_ONLY);
         return r == -ENOENT && e->flags & ENTRY_OPTIONAL ? 0 : r;
     case ENTRY_DEVICE:
         if (stat(e->source, &st) < 0)
             return -errno;
         if (!S_ISCHR(st.st_mode) || major(st.st_rdev) != 1) /* memory devices: null, zero... */
             return -ENXIO;
-        return bind(root_fd, e->source, path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
+        return bind(
+            root_fd, AT_FDCWD, e->source, path, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC);
+    case ENTRY_MASK:
+        return bind(root_fd, stage_fd, EMPTY, path, READ_ONLY | ATTR_NOEXEC);
     case ENTRY_EXEC: /* the spawner keeps the path */
         return 0;
     default:
@@ -147,10 +168,17 @@ static int fill_root(
         const struct spawn_entry *e = &entries[i];
         if (!is_well_formed(e, i))
             return -EINVAL;
-        *ret_detail = e->kind == ENTRY_EXEC ? e->path : e->source;
-        r = i == 0 ? add_tree(stage_fd, e, &root) : add_entry(root, e);
+        *ret_detail = e->source[0] ? e->source : e->path;
+        r = i == 0 ? add_tree(stage_fd, e, &root) : add_entry(stage_fd, root, e);
     }
     return r;
+}
+
+static int make_empty(int stage_fd, const char *path)
+{
+    cleanup_close int fd =
+        openat(stage_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    return fd < 0 ? -errno : 0;
 }
 
 /* Makes the mount point for a directory or file of the operator on the stage, our own tmpfs. */
@@ -161,9 +189,7 @@ static int make_place(int stage_fd, const char *source, const char *path)
         return -errno;
     if (S_ISDIR(st.st_mode))
         return mkdirat(stage_fd, path, 0755) < 0 ? -errno : 0;
-    cleanup_close int fd =
-        openat(stage_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    return fd < 0 ? -errno : 0;
+    return make_empty(stage_fd, path);
 }
 
 static int add_sources(int stage_fd, const char **ret_detail)
@@ -172,9 +198,11 @@ static int add_sources(int stage_fd, const char **ret_detail)
         char path[16];
         (void)snprintf(path, sizeof(path), "m/%u", i);
         *ret_detail = sources[i].path;
-        unsigned attrs = sources[i].writable ? ATTR_NOSUID | ATTR_NODEV : READ_ONLY;
+        bool is_writable =
+            sources[i].writable == SOURCE_WRITABLE || sources[i].writable == SOURCE_TRY;
+        unsigned attrs = is_writable ? ATTR_NOSUID | ATTR_NODEV : READ_ONLY;
         int r = make_place(stage_fd, sources[i].path, path);
-        if (r < 0 || (r = bind(stage_fd, sources[i].path, path, attrs)) < 0)
+        if (r < 0 || (r = bind(stage_fd, AT_FDCWD, sources[i].path, path, attrs)) < 0)
             return r;
     }
     return 0;
@@ -211,7 +239,7 @@ int setup_root(
         if (mkdirat(stage, dirs[i], 0755) < 0)
             return -errno;
     }
-    if ((r = sys_mount_attach(proc, stage, "proc")) < 0)
+    if ((r = sys_mount_attach(proc, stage, "proc")) < 0 || (r = make_empty(stage, EMPTY)) < 0)
         return r;
     *ret_detail = "/";
     if ((r = fill_root(stage, entries, count, ret_detail)) < 0 ||

@@ -36,6 +36,9 @@ int setup_nest_groups(struct cgroup_host *host, uint32_t processes, uint32_t *re
  */
 void setup_sweep(const struct cgroup_host *host);
 
+/* Copies the tree at `source` into memory; returns a detached mount, or negative errno. */
+int setup_copy_tree(const char *source);
+
 /* rootfs.c. setup_leave_host() comes first: it moves the caller to a private copy of its mount
  * namespace. setup_add_source() keeps a directory of the operator for the roots that follow.
  * setup_root() builds a root tree (spawn/rootfs.h) and opens its namespace; on failure
@@ -44,3 +47,11 @@ int setup_leave_host(void);
 int setup_add_source(const struct spawn_source *source);
 int setup_root(
     const struct spawn_entry *entries, uint32_t count, const char **ret_detail, int *ret_ns);
+
+/* image.c: does a SETUP_IMAGE, for the root with the mount namespace ns_fd. ret_fds are those
+ * of the answer, also after a failure. */
+int setup_image(
+    const struct setup_image_order *order, int ns_fd, int *ret_fds, unsigned *ret_count);
+
+/* image.c: does a SETUP_JOIN. The caller is in the mount namespace of the box afterwards. */
+int setup_join(int ns_fd, int pidfd);

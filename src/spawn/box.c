@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 #include "box/inside.h"
 #include "spawn/idmap.h"
 #include "spawn/request.h"
@@ -83,6 +83,8 @@ static int clone_init(const struct spawner *s, struct box *box, struct inside *i
  * is not known yet: the last key is a good guess. */
 static void take_network(struct spawner *s, struct box *box)
 {
+    if (box->network_owner == NETWORK_OURS && (box->network = egress_take_ready(s, box)) >= 0)
+        return;
     box->network_key = box->has_owner ? box->owner : s->last_key;
     box->network = network_take(&s->network, box->network_owner, &box->network_key);
     if (box->network < 0) /* the clone makes one */
@@ -97,18 +99,35 @@ static int clone_in_network(struct spawner *s, struct box *box, struct inside *i
     if (!(in->box->remove & BARRIER_NETNS))
         take_network(s, box);
     in->has_network = box->network >= 0 && network_enter(box->network) == 0;
+    if (!in->has_network) { /* the clone makes another, for which this kit is not */
+        close_fd(&box->network);
+        egress_forget(box);
+    }
     int pid = clone_init(s, box, in);
     int r = in->has_network ? network_leave(&s->network) : 0;
     s->is_lost = s->is_lost || r < 0;
     return r < 0 ? r : pid;
 }
 
-static int map_ids(const struct spawner *s, const struct box *box, int pid)
+/* A session may get a network later (COMMAND_NETWORK). Then a namespace that the clone has made
+ * must be open already: /proc shows it only until box init has its identity. */
+static void keep_network(const struct spawner *s, struct box *box, int proc_fd)
+{
+    if (s->egress.source < 0 || !box->kind->is_session || box->network >= 0)
+        return;
+    box->network = openat(proc_fd, "ns/net", O_RDONLY | O_CLOEXEC);
+    box->egress.is_spoilt = true; /* it belongs to the box */
+}
+
+static int map_ids(const struct spawner *s, struct box *box, int pid)
 {
     char path[32];
     (void)snprintf(path, sizeof(path), "/proc/%d", pid);
     cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : ids_map(&s->ids, box->slot, box->flags & BOX_FORKS, fd);
+    if (fd < 0)
+        return -errno;
+    keep_network(s, box, fd);
+    return ids_map(&s->ids, box->slot, box->flags, fd);
 }
 
 static int enter_root(struct spawner *s, uint32_t root)
@@ -196,15 +215,15 @@ static int open_hand(struct box *box, int *ret_theirs)
     return 0;
 }
 
-/* `fds` are those of the request, or NULL for a ready box, which gets them by box->hand. */
-static int start_cold(struct spawner *s, struct box *box, const struct spawn_box *request,
+/* A ready box gets the descriptors of a request by box->hand. */
+int box_make_cold(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
 {
     int r;
     *ret_step = STEP_CLONE;
     if ((r = enter_root(s, request->root)) < 0)
         return r;
-    bool has_stdin = fds && request->flags & BOX_STDIN;
+    uint32_t flags = fds ? request->flags : 0;
     cleanup_close int hand = -1;
     if (!fds && (r = open_hand(box, &hand)) < 0)
         return r;
@@ -215,12 +234,12 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
         .landlock_abi = s->landlock_abi,
         .link_fd = link_fd,
         .life_fd = s->life_fd,
-        .job_fd = fds ? fds[1] : s->pools[box->pool].job_fd,
+        .job_fd = fds ? fds[1] : s->pools[box->maker].job_fd,
         .stdout_fd = fds ? fds[2] : -1,
         .stderr_fd = fds ? fds[3] : -1,
-        .stdin_fd = has_stdin ? fds[4] : -1,
-        .collect_fd = fds && box->collects ? fds[fd_count - 1] : -1,
-        .channel_fd = fds && box->is_session ? fds[fd_count - 1] : -1,
+        .stdin_fd = flags & BOX_STDIN ? fds[4] : -1,
+        .collect_fd = flags & BOX_COLLECT ? fds[fd_count - 1] : -1,
+        .channel_fd = flags & BOX_CHANNEL ? fds[fd_count - 1] : -1,
         .hand_fd = hand};
     *ret_step = STEP_MOUNT;
     if ((r = open_mounts(s, box, &in)) < 0 ||
@@ -240,7 +259,7 @@ static int start_cold(struct spawner *s, struct box *box, const struct spawn_box
     return map_ids(s, box, pid);
 }
 
-static int start_warm(struct spawner *s, struct box *box, const struct spawn_box *request,
+int box_make_by_zygote(struct spawner *s, struct box *box, const struct spawn_box *request,
     const int *fds, unsigned fd_count, int link_fd, uint32_t *ret_step)
 {
     struct zygote_request ask = {.box = *request,
@@ -251,7 +270,7 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
     int send[4 + CGROUP_MAX_TREES + BOX_MAX_FDS];
     unsigned count = 0;
     cleanup_close int hand = -1;
-    box->network_owner = s->zygotes[box->zygote].now.serial;
+    box->network_owner = s->zygotes[box->maker].now.serial;
     take_network(s, box);
     ask.has_network = box->network >= 0;
     send[count++] = link_fd;
@@ -271,12 +290,33 @@ static int start_warm(struct spawner *s, struct box *box, const struct spawn_box
         send[count++] = fds[i];
     *ret_step = STEP_CLONE;
     if (r >= 0)
-        r = zygote_ask(&s->zygotes[box->zygote], &ask, send, count, (unsigned)(box - s->boxes));
-    box->is_unborn = r >= 0;
+        r = zygote_ask(&s->zygotes[box->maker], &ask, send, count, (unsigned)(box - s->boxes));
     return r < 0 ? r : 0;
 }
 
 /* Last part of making a box: watches it and sends the go-ahead byte. */
+static int send_go(struct spawner *s, struct box *box)
+{
+    int r = watch_all(s, box);
+    if (r < 0)
+        return r;
+    if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
+        return -errno;
+    egress_adopt(s, box);
+    return 0;
+}
+
+/* The kit of a box is there. */
+static void go_late(struct spawner *s, struct box *box, int error)
+{
+    int r = error < 0 ? error : send_go(s, box);
+    if (error < 0)
+        box->status = (int32_t)box->egress.part;
+    if (r < 0)
+        box_fail(s, box, error < 0 ? STEP_KIT : STEP_RELEASE, r);
+}
+
+/* Prepares for the go-ahead byte, which a box with a network gets when it has its kit. */
 static int release_init(struct spawner *s, struct box *box, uint32_t remove, uint32_t *ret_step)
 {
     int r;
@@ -285,12 +325,11 @@ static int release_init(struct spawner *s, struct box *box, uint32_t remove, uin
     if ((r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, remove)) < 0 ||
         (r = cgroup_leaf_open_counters(&s->cgroups, &box->leaf)) < 0)
         return r;
+    *ret_step = STEP_KIT;
+    if ((r = egress_equip(s, box, go_late)) != 0)
+        return r < 0 ? r : 0;
     *ret_step = STEP_RELEASE;
-    if ((r = watch_all(s, box)) < 0)
-        return r;
-    if (send(box->link, "g", 1, MSG_NOSIGNAL) != 1)
-        return -errno;
-    return 0;
+    return send_go(s, box);
 }
 
 int box_build(struct spawner *s, struct box *box, const struct spawn_box *request,
@@ -300,30 +339,32 @@ int box_build(struct spawner *s, struct box *box, const struct spawn_box *reques
     int r = open_box(s, box, request, &link_fd, ret_step);
     if (r < 0 || (fds && (r = box_give_pipes(s, box, fds + 2, fd_count - 2)) < 0))
         return r;
-    r = box->zygote >= 0 ? start_warm(s, box, request, fds, fd_count, link_fd, ret_step)
-                         : start_cold(s, box, request, fds, fd_count, link_fd, ret_step);
-    return r < 0 || box->is_unborn ? r : release_init(s, box, request->remove, ret_step);
+    r = box->kind->make(s, box, request, fds, fd_count, link_fd, ret_step);
+    return r < 0 || box->pidfd < 0 ? r : release_init(s, box, request->remove, ret_step);
 }
 
-struct box *box_new(struct spawner *s, int socket, int zygote)
+struct box *box_new(struct spawner *s, enum box_state state, enum box_kind_name kind, int maker)
 {
     unsigned i = 0;
-    while (i < MAX_BOXES && s->boxes[i].used)
+    while (i < MAX_BOXES && s->boxes[i].state)
         i++;
     if (i == MAX_BOXES)
         return NULL;
     s->box_end = i < s->box_end ? s->box_end : i + 1;
-    s->boxes[i] = (struct box){.used = true,
-        .socket = socket,
+    s->boxes[i] = (struct box){.state = state,
+        .kind = &box_kinds[kind],
+        .maker = maker,
+        .root = (int)i,
+        .socket = -1,
         .link = -1,
         .hand = -1,
+        .places = {-1, -1, -1},
         .network = -1,
         .network_key = NETWORK_NEW,
+        .egress = {.channel = -1},
         .pidfd = -1,
         .users_fd = -1,
         .slot = -1,
-        .zygote = zygote,
-        .pool = -1,
         .request_ns = clock_ns()};
     cgroup_leaf_init(&s->boxes[i].leaf);
     cgroup_leaf_init(&s->boxes[i].aside);
@@ -339,32 +380,32 @@ static void refuse_request(int *fds, unsigned fd_count, int error)
 
 /* A session lives long and is mostly idle. It does not count as running, so it does not hold
  * back the making of ready boxes. */
-static void note_kind(struct spawner *s, struct box *box, const struct spawn_box *request)
+void box_own(struct spawner *s, struct box *box, uint32_t owner, int socket)
 {
-    box->collects = request->flags & BOX_COLLECT;
-    box->is_session = request->flags & BOX_CHANNEL;
-    s->running += !box->is_session;
-    s->last_key = request->owner;
-    shares_enter(s, box, request->owner);
+    box->socket = socket;
+    box->egress.channel = take_fd(&s->channel);
+    s->running += !box->kind->is_session;
+    s->last_key = owner;
+    shares_enter(s, box, owner);
 }
 
-/* Starts cold what the zygote could not make. */
+/* Starts cold what the zygote could not make, or what lacked descriptors. */
 static void build_cold(struct spawner *s, struct box *unborn, const struct spawn_box *request,
     const int *fds, unsigned fd_count)
 {
     uint32_t step;
     int socket = take_fd(&unborn->socket);
+    s->channel = take_fd(&unborn->egress.channel);
     box_release(s, unborn);
-    struct box *box = box_new(s, socket, -1); /* there is room: the box released above */
-    note_kind(s, box, request);
+    /* there is room: the box released above */
+    struct box *box = box_new(s, STATE_STARTING, box_kind_for(request->flags, -1), -1);
+    box_own(s, box, request->owner, socket);
     int r = box_build(s, box, request, fds, fd_count, &step);
     if (r < 0)
         box_fail(s, box, step, r);
 }
 
-/* Keeps the descriptors of the request until the zygote has answered: a cold start needs
- * them. */
-static void keep_ends(struct box *box, int *fds, unsigned fd_count)
+void box_keep_ends(struct box *box, int *fds, unsigned fd_count)
 {
     box->kept_count = fd_count;
     for (unsigned i = 0; i < fd_count; i++)
@@ -378,7 +419,6 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
     uint32_t step = STEP_CLONE;
     memcpy(fds, box->kept, sizeof(fds));
     box->kept_count = 0;
-    box->is_unborn = false;
     box->pidfd = pidfd;
     if (network >= 0) {
         close_fd(&box->network);
@@ -386,9 +426,9 @@ void box_born(struct spawner *s, struct box *box, int error, int pidfd, int netw
         box->network_key = NETWORK_NEW;
     }
     int r = error < 0 ? error : pidfd < 0 ? -EPROTO : release_init(s, box, 0, &step);
-    if (r < 0 && box->pidfd < 0 && !box->is_parked) {
+    if (r < 0 && box->pidfd < 0 && box->state == STATE_STARTING) {
         const struct spawn_box request = {.kind = SPAWN_BOX,
-            .root = s->zygotes[box->zygote].root,
+            .root = s->zygotes[box->maker].root,
             .flags = box->flags,
             .owner = box->owner,
             .limits = box->limits};
@@ -408,20 +448,20 @@ static void serve_request(
         return;
     if (request->flags & BOX_WARM)
         pool_miss(s, request);
-    struct box *box = box_new(s, -1, zygote_find(s, request));
+    int zygote = zygote_find(s, request);
+    struct box *box = box_new(s, STATE_STARTING, box_kind_for(request->flags, zygote), zygote);
     if (!box) {
         refuse_request(fds, fd_count, -EAGAIN);
         return;
     }
-    box->socket = take_fd(&fds[0]);
-    note_kind(s, box, request);
+    box_own(s, box, request->owner, take_fd(&fds[0]));
     int r = box_build(s, box, request, fds, fd_count, &step);
-    if (r < 0 && box->zygote >= 0)
+    if (r < 0 && box->pidfd < 0 && (zygote >= 0 || box_give_way(s, r)))
         build_cold(s, box, request, fds, fd_count);
     else if (r < 0)
         box_fail(s, box, step, r);
-    else if (box->is_unborn)
-        keep_ends(box, fds, fd_count);
+    else if (box->pidfd < 0)
+        box_keep_ends(box, fds, fd_count); /* a cold start needs them */
 }
 
 static void limit_fds(rlim_t soft, rlim_t hard)
@@ -454,10 +494,15 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
         refuse_request(fds, fd_count, -EIO);
     else if (!request_ok(s, request, fds, fd_count))
         refuse_request(fds, fd_count, -EINVAL);
-    else if (box_fds_spare(s, fds, fd_count))
+    else if (box_fds_spare(s, fds, fd_count)) {
+        (void)box_give_way(s, -EMFILE);
         refuse_request(fds, fd_count, -EMFILE);
-    else
+    } else {
+        if (request->flags & BOX_NETWORK)
+            s->channel = take_fd(&fds[--fd_count]);
         serve_request(s, request, fds, fd_count);
+        close_fd(&s->channel);
+    }
     for (unsigned i = 0; i < fd_count; i++)
         close_fd(&fds[i]);
 }

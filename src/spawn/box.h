@@ -6,9 +6,13 @@
 
 #include "cgroup/cgroup.h"
 #include "cgroup/pool.h"
+#include "proto/copy.h"
 #include "proto/spawn.h"
+#include "spawn/box_kinds.h"
 #include "spawn/ids.h"
-#include "spawn/network.h"
+#include "spawn/image.h"
+#include "spawn/network/egress.h"
+#include "spawn/network/network.h"
 #include "spawn/pool.h"
 #include "spawn/rootfs.h"
 #include "spawn/shares.h"
@@ -21,10 +25,11 @@
 /* Helpers for files and terminals that one copy may have at a time. */
 enum { FORK_MAX_SERVERS = 12 };
 /* BOX_MAX_FDS: the most descriptors of a request (struct spawn_box). */
-enum { MAX_BOXES = 4096, BOX_MAX_FDS = 6 };
+enum { MAX_BOXES = 4096, BOX_MAX_FDS = 7 };
 
 struct box {
-    bool used;
+    enum box_state state;
+    const struct box_kind *kind;
     int socket;  /* to the server or `hermes run`; -1 for a ready box */
     int link;    /* init link, to box init; of a copy: to the process that makes it */
     int hand;    /* package socket of a ready box until it has its package; of a copy: the hello
@@ -33,69 +38,63 @@ struct box {
     uint32_t network_owner; /* NETWORK_OURS or the serial number of its zygote (network.h) */
     uint64_t network_key;   /* the key that its network namespace served before: a ready box can
                                serve that key only; or NETWORK_NEW */
-    int pidfd;
+    struct box_egress egress; /* its network beyond that */
+    int pidfd; /* of box init, or of the copy's process; -1 until the zygote, or hermes-fork,
+                  has told: nothing of the process is watched then */
     int slot;
-    int zygote;            /* index of the zygote that clones it; -1 for a cold box */
-    int pool;              /* index of the pool that keeps or kept it; -1 for none */
-    bool is_unborn;        /* the zygote has not answered yet; nothing of the box is watched */
-    int kept[BOX_MAX_FDS]; /* descriptors of the request while is_unborn, in case the box must
-                              be started cold */
+    int maker;             /* index of its zygote or pool */
+    int kept[BOX_MAX_FDS]; /* descriptors of the request until the zygote has answered, in case
+                              the box must be started cold; of a ready box that waits for its
+                              kit: those of its package */
     unsigned kept_count;
-    bool is_parked; /* made ahead, waits for a package */
-    bool is_ready;  /* its program has started and waits, too */
     struct cgroup_leaf leaf;
     struct cgroup_usage at_exit;
     uint64_t request_ns;
-    uint64_t start_ns;
-    uint64_t end_ns;
+    uint64_t start_ns; /* when the program began; 0: it has not */
+    uint64_t end_ns;   /* when the program of a run ended by itself; 0: it has not */
     uint64_t base_cpu_ns;
     uint64_t base_memory;
     uint64_t init_cpu_ns; /* CPU time of the payload and its children as box init saw it; used
                              where no cgroup counts */
     uint64_t init_rss;
     int32_t status;
-    int32_t error;
-    uint32_t step;
-    bool started;
-    bool failed;
-    bool exited;
-    bool killed;
+    int32_t error;  /* why the box failed, negative errno; 0: it has not */
+    uint32_t step;  /* in which it failed */
+    bool killed;    /* by command; what the box reports until it is dead still counts */
     bool watched;   /* epoll reports the end of box init */
-    bool told;      /* the end was reported; only the cleaning up is left */
     bool oom_event; /* v1: the memory group raised an event; look for a kill */
     bool oom_kill;  /* the memory limit killed a process, and the whole box was killed */
     bool disk_full;
-    bool collects;
-    bool is_session;
-    bool is_resting; /* a session whose program has ended */
-    uint32_t owner;  /* number of the owner (shares.h), valid if has_owner */
-    bool has_owner;  /* false for a ready box */
+    uint32_t owner; /* number of the owner (shares.h), valid if has_owner */
+    bool has_owner; /* false for a ready box */
     bool is_busy;
+    bool is_dying;    /* killed, box init too: it never becomes idle again */
     uint64_t idle_ms; /* when the box stops being busy, clock_ms(); 0: no idle command came */
 
-    /* Copies of sessions (copy.h). Fields of a box that can be copied: */
-    uint32_t flags;
+    uint32_t flags; /* BOX_ bits of its request, or of its zygote */
     struct spawn_limits limits;
+
+    /* Copies of sessions (copy.h). Fields of a box that can be copied: */
     bool is_aside; /* box init is in the control group `aside` */
     struct cgroup_leaf aside;
-    int users_fd;      /* max_user_namespaces of the box, see copy_limit_users() */
     unsigned forks;    /* live copies */
     uint32_t fork_ids; /* bit per number in use */
     unsigned next_fork;
-    bool init_gone;
     struct box *copy; /* the copy that is being made, or NULL */
-    /* Fields of a copy. `pid` and `lineage` are also set in the box that it comes from. */
-    bool is_fork;
-    bool is_paused;   /* COMMAND_PAUSE */
-    bool is_known;    /* pid and pidfd are what they should be */
-    int root;         /* the box whose init it has */
-    int parent;       /* the box it was copied from, as long as that has this `copy` */
-    int fork_number;  /* its uid, above the root's payload's */
+    /* Fields of a copy: */
+    bool is_paused;  /* COMMAND_PAUSE */
+    int root;        /* the box whose init it has; of any other box: itself */
+    int parent;      /* the box it was copied from, as long as that has this `copy` */
+    int fork_number; /* its uid, above the root's payload's */
+    bool is_run;     /* it ends as a run does: box init reports how */
+    uint32_t pid; /* of a run: its number in the box; 0: not known, or box init has reported */
     uint32_t lineage; /* bits of its own number and those of its ancestors */
     unsigned depth;
-    pid_t pid;
-    pid_t helper;                    /* hermes-fork, which makes the copy */
+    int users_fd; /* max_user_namespaces of the box while hermes-fork may raise it, see
+                     copy_limit_users() */
+    pid_t helper; /* hermes-fork, which makes the copy */
     pid_t servers[FORK_MAX_SERVERS]; /* hermes-fork that serves files or a terminal */
+    int places[COPY_PLACES];         /* of a run: its /box, /tmp, /dev/shm; else -1 */
     uint64_t ends[4]; /* inodes of its stdout, stderr, channel, and of the hello socket */
 };
 
@@ -109,9 +108,13 @@ struct spawner {
     struct ids ids;
     struct cgroup_host cgroups;
     struct network network;
+    struct egress egress;
+    int channel; /* the network channel of the request that is being served; -1: none */
     int landlock_abi;
     uint32_t root_count;
-    struct tree roots[SPAWN_MAX_ROOTS];
+    struct tree roots[SPAWN_MAX_ROOTS + SPAWN_MAX_IMAGES]; /* from SPAWN_MAX_ROOTS on: of images
+                                                              (image.h) */
+    struct images images;
     uint32_t source_count;
     bool writable_sources[SPAWN_MAX_SOURCES];
     uint32_t zygote_count;
@@ -143,8 +146,24 @@ struct spawner {
 };
 
 /* What an epoll event is about. The event's data is index * TAG_COUNT + tag; the index is that
- * of a box, or of a zygote for TAG_ZYGOTE. */
-enum box_tag { TAG_CONTROL, TAG_SOCKET, TAG_LINK, TAG_PIDFD, TAG_OOM, TAG_ZYGOTE, TAG_COUNT };
+ * of a box, or of a zygote for TAG_ZYGOTE, or of a root for TAG_IMAGE. */
+enum box_tag {
+    TAG_CONTROL,
+    TAG_SOCKET,
+    TAG_LINK,
+    TAG_PIDFD,
+    TAG_OOM,
+    TAG_ZYGOTE,
+    TAG_IMAGE,
+    TAG_COUNT
+};
+
+/* Events that are not of a box. */
+enum {
+    EVENT_PARENT = TAG_COUNT + TAG_CONTROL,
+    EVENT_EGRESS = 2 * TAG_COUNT + TAG_CONTROL,
+    EVENT_KIT = 3 * TAG_COUNT + TAG_CONTROL
+};
 
 /* Receives a request, a command or an answer with its descriptors, at most `max` and at most
  * BOX_MAX_FDS. Works even when no other descriptor is free, because the sender needs an answer.
@@ -163,13 +182,17 @@ void box_start(struct spawner *s, const struct spawn_box *request, int *fds, uns
 int box_park(struct spawner *s, int zygote);
 int box_park_program(struct spawner *s, int pool);
 
+/* Orders a kit for a ready box of a zygote. False when there is no such box without one. */
+bool box_equip_parked(struct spawner *s, int zygote);
+
 /* The zygote has answered for `box`: with the pidfd of box init and a network namespace, if the
  * clone made one (takes both), or with an error. After an error a run is started cold. */
 void box_born(struct spawner *s, struct box *box, int error, int pidfd, int network);
 
-/* Ends one ready box of a pool, preferably one whose program is still starting; pool -1: any
- * ready box. False when there is none. */
-bool box_drop_parked(struct spawner *s, int pool);
+/* Ends one ready box of a pool or a zygote (pool_ahead, zygote_ahead and its number),
+ * preferably one whose program is still starting; NULL: any ready box. False when there is
+ * none. */
+bool box_drop_parked(struct spawner *s, const struct box_ahead *of, int maker);
 
 void box_event(struct spawner *s, struct box *box, enum box_tag tag);
 
@@ -177,10 +200,11 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag);
  * soon: the kernel sends the event before it kills. */
 bool box_look_for_kills(struct spawner *s);
 
-/* Shared with copy.c. box_new(): an empty box, or NULL. box_watch(): adds a descriptor to
- * epoll. box_tell(): sends an event without waiting. box_fail(): ends a box that could not be
- * made. */
-struct box *box_new(struct spawner *s, int socket, int zygote);
+/* Shared with copy.c. box_new(): an empty box, or NULL. box_watch(): adds a
+ * descriptor to epoll. box_tell(): sends an event without waiting. box_fail(): ends a box that
+ * could not be made. */
+struct box *box_new(
+    struct spawner *s, enum box_state state, enum box_kind_name kind, int maker);
 int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag);
 void box_tell(int socket, const struct spawn_event *event);
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);

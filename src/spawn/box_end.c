@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
 #include "spawn/box_parts.h"
 #include "spawn/copy.h"
 
@@ -20,13 +20,12 @@ enum { LAST_WAIT_MS = 5000 };
 
 void box_kill(struct spawner *s, struct box *box)
 {
-    shares_set_busy(s, box); /* dying takes CPU time, too */
+    /* Dying takes CPU time, too: an idle box has too little of it on a busy host. */
+    shares_set_busy(s, box);
+    box->is_dying = !box->forks;
     (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
-    if (box->is_fork)
-        fork_helped(s, box);
-    /* Box init stays alive while there are copies. A copy whose process was not checked yet may
-     * be any process: it is not killed by pidfd. */
-    if (box->pidfd >= 0 && !box->forks && (!box->is_fork || box->is_known))
+    fork_helped(s, box);
+    if (box->pidfd >= 0 && !box->forks) /* box init stays alive while there are copies */
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
 }
 
@@ -86,22 +85,25 @@ void box_tell_end(struct spawner *s, struct box *box)
         .setup_ns = box_above(box->start_ns, box->request_ns)};
     bool oom = box_hit_memory(box, &usage);
     bool is_short = usage.oom_kill && !oom;
-    bool crowded = usage.crowded || (box->exited && box->status && was_crowded(s, box));
-    event.flags = (box->exited ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
+    bool crowded = usage.crowded || (box->end_ns && box->status && was_crowded(s, box));
+    event.flags = (box->end_ns ? ENDED_EXITED : 0u) | (oom ? ENDED_OOM : 0u) |
                   (is_short ? ENDED_SHORT : 0u) | (usage.pids_max ? ENDED_PIDS : 0u) |
                   (box->disk_full ? ENDED_DISK : 0u) | (crowded ? ENDED_CROWDED : 0u);
-    box_fill_usage(s, box, box->collects && box->exited ? &box->at_exit : &usage, &event);
-    if (box->failed && box->started && box->step == STEP_EXEC) {
+    bool has_collected = box->flags & BOX_COLLECT && box->end_ns;
+    box_fill_usage(s, box, has_collected ? &box->at_exit : &usage, &event);
+    if (box->error && box->start_ns && box->step == STEP_EXEC) {
         event.flags |= ENDED_EXEC_FAILED;
         event.error = box->error;
-    } else if (!box->started && !box->killed && !oom) {
+    } else if (!box->start_ns && !box->killed && !oom) {
         event.kind = EVENT_FAILED;
-        event.step = box->failed ? box->step : STEP_INIT;
-        event.error = box->failed ? box->error : is_short ? -ENOMEM : -ECHILD;
+        event.step = box->error ? box->step : STEP_INIT;
+        event.error = box->error ? box->error : is_short ? -ENOMEM : -ECHILD;
     }
-    box->told = true;
+    box_enter(s, box, STATE_TOLD);
     if (box->forks)
         shares_set_idle(s, box); /* only box init goes on, for the copies */
+    else
+        egress_drop(s, box); /* now: the answer waits for the record of the network */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }
@@ -110,8 +112,8 @@ void box_tell_end(struct spawner *s, struct box *box)
  * cgroup_leaf_renew() checks later what is left in it. */
 static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
-    return s->setup.networks && s->leaves.used_max && box->exited && !box->killed &&
-           !box->failed && !box->oom_event && !box->is_session && box->leaf.is_limited;
+    return s->setup.networks && s->leaves.used_max && box->end_ns && !box->killed &&
+           !box->error && !box->oom_event && !box->is_run && box->leaf.is_limited;
 }
 
 static void release_leaf(struct spawner *s, struct box *box)
@@ -136,37 +138,38 @@ void box_release(struct spawner *s, struct box *box)
     close_fd(&box->hand);
     close_fd(&box->pidfd);
     close_fd(&box->users_fd);
+    for (unsigned i = 0; i < COPY_PLACES; i++)
+        close_fd(&box->places[i]);
+    egress_drop(s, box);
+    while (box->kept_count)
+        close_fd(&box->kept[--box->kept_count]);
     if (box->network >= 0)
         network_return(&s->network, box->network_owner,
-            box->has_owner ? box->owner : box->network_key, take_fd(&box->network));
+            box->has_owner ? box->owner : box->network_key, take_fd(&box->network),
+            box->egress.is_spoilt);
     release_leaf(s, box);
     if (box->slot >= 0)
         ids_release(&s->ids, box->slot, box->flags & BOX_FORKS);
-    if (box->is_parked && box->pool >= 0)
-        pool_lose(&s->pools[box->pool], !box->is_ready);
-    else if (box->is_parked)
-        s->zygotes[box->zygote].parked--;
-    else
-        s->running -= !box->is_session;
+    s->running -= box->has_owner && !box->kind->is_session;
     close_fd(&box->socket);
     shares_leave(s, box);
-    box->used = false;
-    if (box->is_fork) {
-        fork_reap_helpers(box, true);
-        leave_family(s, box);
-    }
+    box->state = STATE_FREE;
+    fork_reap_helpers(box, true);
+    leave_family(s, box);
 }
 
 /* When the last copy of a session that is over has gone, box init goes, too. */
 static void leave_family(struct spawner *s, const struct box *box)
 {
     struct box *root = &s->boxes[box->root];
-    root->fork_ids &= ~(1u << box->fork_number);
-    if (--root->forks || !root->used)
+    if (root == box)
         return;
-    if (root->init_gone)
+    root->fork_ids &= ~(1u << box->fork_number);
+    if (--root->forks || root->state == STATE_FREE)
+        return;
+    if (root->state == STATE_DESERTED)
         box_release(s, root);
-    else if (root->told || root->killed)
+    else if (root->state == STATE_TOLD || root->killed)
         box_kill(s, root);
 }
 
@@ -177,18 +180,26 @@ static void reap(const struct box *box)
         ;
 }
 
+bool box_give_way(struct spawner *s, int error)
+{
+    bool is_kept = s->leaves.spare_count || s->leaves.used_count || s->network.ready.count ||
+                   s->network.kit_count;
+    if (!is_kept || (error != -EMFILE && error != -ENFILE))
+        return false;
+    leaves_clear(&s->leaves, &s->cgroups);
+    network_forget(&s->network);
+    return true;
+}
+
 /* Ends a box that failed before the go-ahead. A child that exists already is killed, but not
  * waited for: other boxes would wait, too. on_end() reports and cleans up. */
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error)
 {
-    box->failed = true;
-    box->step = step;
-    box->error = error;
+    (void)box_give_way(s, error);
+    box_note_failure(s, box, step, error);
+    box_kill(s, box);
     close_fd(&box->link); /* a child that waits for its go-ahead sees the end of the link */
-    if (box->is_fork)
-        box_kill(s, box);
-    if (box->pidfd >= 0 && (!box->is_fork || box->is_known)) {
-        box_kill(s, box);
+    if (box->pidfd >= 0) {
         if (box->watched || box_watch(s, box, box->pidfd, TAG_PIDFD) == 0)
             return;
         reap(box);
@@ -204,26 +215,25 @@ void box_kill_all(struct spawner *s)
     uint64_t deadline_ms = clock_ms() + LAST_WAIT_MS;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (!box->used)
+        if (!box->state)
             continue;
         box_kill(s, box);
         /* box_kill() spares box init while there are copies */
         if (box->forks && box->pidfd >= 0)
             (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
-        if (box->is_fork) /* box init, which is waited for first, cannot end before these
-                             helpers are reaped */
-            fork_reap_helpers(box, true);
+        /* box init, which is waited for first, cannot end before these are reaped */
+        fork_reap_helpers(box, true);
     }
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (!box->used)
+        if (!box->state)
             continue;
         uint64_t now = clock_ms();
         struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
         if (box->pidfd < 0 ||
             poll(&dead, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) > 0) {
             reap(box);
-            if (box->failed && !box->told)
+            if (box->error && box->state < STATE_TOLD)
                 box_tell_end(s, box);
             box_release(s, box);
         }

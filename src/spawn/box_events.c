@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 #include "box/inside.h"
 #include "spawn/copy.h"
 #include "spawn/request.h"
@@ -36,7 +36,8 @@ static uint64_t base_memory(const struct spawner *s, const struct box *box)
 {
     if (box->base_memory)
         return box->base_memory;
-    uint64_t most = box->zygote >= 0 ? s->zygotes[box->zygote].base_memory : 0;
+    bool has_zygote = box->kind->make == box_make_by_zygote;
+    uint64_t most = has_zygote ? s->zygotes[box->maker].base_memory : 0;
     uint64_t now = cgroup_leaf_memory(&s->cgroups, &box->leaf);
     if (most < BASE_MEMORY_MAX)
         most = BASE_MEMORY_MAX;
@@ -46,16 +47,15 @@ static uint64_t base_memory(const struct spawner *s, const struct box *box)
 static void on_start(struct spawner *s, struct box *box, const struct link_record *record)
 {
     box->base_memory = base_memory(s, box);
-    if (!box->started && box->pool < 0)
-        box->base_cpu_ns = record->cpu_ns;
-    box->started = true;
+    if (!box->base_cpu_ns) /* else a hand-over or an earlier start has set it */
+        box->base_cpu_ns = box->is_run ? fork_cpu_ns(s, box) : record->cpu_ns;
     box->start_ns = record->ns;
+    box_enter(s, box, STATE_RUNNING);
     if (box->is_aside)
         (void)fork_move_init(s, box, true);
-    if (box->is_fork)
-        fork_helped(s, box);
+    fork_helped(s, box);
     box_tell(box->socket, &(struct spawn_event){.kind = EVENT_STARTED,
-                              .flags = box->zygote >= 0 || box->pool >= 0 ? STARTED_WARM : 0,
+                              .flags = box->kind->ahead ? STARTED_WARM : 0,
                               .cgroup = s->cgroups.mode,
                               .start_ns = box->start_ns,
                               .setup_ns = box->start_ns - box->request_ns});
@@ -68,7 +68,7 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
     bool is_full = box_hit_memory(box, &usage);
-    box->is_resting = true;
+    box_enter(s, box, STATE_RESTING);
     shares_set_idle(s, box);
     if (box->is_aside)
         (void)cgroup_leaf_kill(&s->cgroups, &box->leaf);
@@ -91,7 +91,7 @@ static void on_rest(struct spawner *s, struct box *box, const struct link_record
  * hold the program's memory. If it is another thread, it dies with box init just as soon. */
 static bool is_only_memory(const struct spawner *s, const struct box *box)
 {
-    if (box->zygote < 0 && box->pool < 0)
+    if (!box->kind->ahead)
         return false;
     uint64_t tasks = cgroup_leaf_tasks(&s->cgroups, &box->leaf);
     return tasks > 0 && tasks <= 2;
@@ -112,32 +112,30 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
         cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX / 4);
         break;
     case LINK_READY:
-        if (box->pool >= 0)
-            cgroup_leaf_weigh(&s->cgroups, &box->leaf, WEIGHT_MAX);
-        if (box->pool >= 0 && box->is_parked)
-            pool_ready(&s->pools[box->pool]);
-        box->is_ready = box->is_parked;
+        box_enter(s, box, STATE_READY);
+        shares_weigh(s, box); /* the weight was low until now, see LINK_PARKING */
+        break;
+    case LINK_REAPED:
+        fork_reaped(s, box, record);
         break;
     case LINK_FAILED:
-        box->failed = true;
-        box->step = record->step;
-        box->error = record->error;
+        box_note_failure(s, box, record->step, record->error);
         box->status = record->status;
         break;
     case LINK_EXIT:
-        if (box->failed)
+        if (box->error)
             break;
-        if (box->is_session) {
+        if (box->kind->is_session) {
             on_rest(s, box, record);
             break;
         }
-        box->exited = true;
+        box_enter(s, box, STATE_ENDING);
         box->status = record->status;
         box->end_ns = record->ns;
         box->disk_full = record->disk_full;
         box->init_cpu_ns = record->cpu_ns;
         box->init_rss = record->rss_bytes;
-        if (box->collects) {
+        if (box->flags & BOX_COLLECT) {
             cgroup_leaf_usage(&s->cgroups, &box->leaf, &box->at_exit);
             box_tell(box->socket, &(struct spawn_event){.kind = EVENT_EXITED});
         } else if (record->is_empty || is_only_memory(s, box)) {
@@ -151,26 +149,31 @@ static void on_record(struct spawner *s, struct box *box, const struct link_reco
     }
 }
 
-static void drain_link(struct spawner *s, struct box *box)
+void box_on_link(struct spawner *s, struct box *box)
 {
     struct link_record record;
     ssize_t n;
     while ((n = recv(box->link, &record, sizeof(record), MSG_DONTWAIT)) == sizeof(record))
         on_record(s, box, &record);
-    if (box->exited || box->failed)
+    if (box->end_ns || box->error)
         (void)shutdown(box->link, SHUT_WR); /* box init of a warm box waits for this */
     /* Box init has nothing more to say but takes its time to die; a closed link would wake
      * epoll all that time. */
-    if (n == 0 || (box->told && !box->is_session))
+    if (n == 0 || (box->state >= STATE_TOLD && !box->kind->is_session))
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->link, NULL);
 }
 
-static void on_fork_link(struct spawner *s, struct box *box)
+static void hear_fork(struct spawner *s, struct box *box)
 {
     struct link_record record;
-    while (!box->failed && fork_hear(s, box, &record))
+    while (!box->error && fork_hear(s, box, &record))
         on_record(s, box, &record);
-    if (box->failed && !box->started)
+}
+
+void box_on_copy_link(struct spawner *s, struct box *box)
+{
+    hear_fork(s, box);
+    if (box->error && !box->start_ns)
         box_fail(s, box, box->step, box->error);
 }
 
@@ -190,7 +193,7 @@ static void tell_usage(struct spawner *s, struct box *box)
 static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
     const struct link_order order = {.kind = ORDER_RESTART};
-    if (!box->is_resting || !request_restart_ok(fds, fd_count))
+    if (box->state != STATE_RESTING || !request_restart_ok(fds, fd_count))
         return false;
     if (box->copy)
         box_fail(s, box->copy, STEP_COPY_STOP, -ECANCELED);
@@ -202,7 +205,8 @@ static bool restart(struct spawner *s, struct box *box, const int *fds, unsigned
         r = fork_move_init(s, box, false);
     if (r == 0)
         r = fdpass_send(box->link, &order, sizeof(order), fds, fd_count);
-    box->is_resting = r < 0;
+    if (r == 0)
+        box_enter(s, box, STATE_RUNNING);
     return r == 0;
 }
 
@@ -240,13 +244,13 @@ static bool start_terminal(
     const struct link_order order = {.kind = ORDER_TERMINAL};
     if (!request_terminal_ok(fds, fd_count))
         return false;
-    if (!box->is_resting) /* else its program has ended: the socket closes, which tells */
+    if (box->state != STATE_RESTING) /* else the socket closes, which tells */
         order_helper(s, box, &order, fds, fd_count);
     return true;
 }
 
 /* A copy has no box init of its own to ask. COMMAND_STOP ends it. */
-static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_command *command,
+bool box_obey_copy(struct spawner *s, struct box *box, const struct spawn_command *command,
     const int *fds, unsigned fd_count)
 {
     int r;
@@ -277,20 +281,9 @@ static bool obey_fork(struct spawner *s, struct box *box, const struct spawn_com
     }
 }
 
-/* False when the command makes no sense for this box. */
-static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
-    int *fds, unsigned fd_count)
+bool box_obey_session(struct spawner *s, struct box *box, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
 {
-    if (command->kind == COMMAND_USAGE) {
-        tell_usage(s, box);
-        return true;
-    }
-    if (!box->is_session || !box->started)
-        return false;
-    if (command->kind == COMMAND_FORK)
-        return fork_begin(s, box, fds, fd_count);
-    if (box->is_fork)
-        return obey_fork(s, box, command, fds, fd_count);
     switch (command->kind) {
     case COMMAND_INTERRUPT:
         return sys_pidfd_send_signal(box->pidfd, SIGINT) >= 0;
@@ -309,19 +302,41 @@ static bool obey(struct spawner *s, struct box *box, const struct spawn_command 
     }
 }
 
+/* False when the command makes no sense for this box. */
+static bool obey(struct spawner *s, struct box *box, const struct spawn_command *command,
+    int *fds, unsigned fd_count)
+{
+    if (command->kind == COMMAND_USAGE) {
+        tell_usage(s, box);
+        return true;
+    }
+    if (!box->kind->is_session || !box->start_ns)
+        return false;
+    if (command->kind == COMMAND_FORK)
+        return fork_begin(s, box, command, fds, fd_count);
+    if (command->kind == COMMAND_NETWORK && request_network_ok(fds, fd_count)) {
+        egress_command(s, box, &fds[0]);
+        return true;
+    }
+    if (command->kind == COMMAND_IMAGE && request_network_ok(fds, fd_count)) {
+        image_join(s, box, command->root, fds[0]);
+        return true;
+    }
+    return box->kind->obey(s, box, command, fds, fd_count);
+}
+
 static void on_command(struct spawner *s, struct box *box)
 {
     struct spawn_command command = {0};
     int fds[BOX_MAX_FDS];
     unsigned fd_count;
-    if (box->told || box->socket < 0) /* an event of the box that had this place before */
+    if (box->socket < 0) /* an event of the box that had this place before */
         return;
     ssize_t n =
         box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
     if (n == -EAGAIN) /* the same */
         return;
-    if (box->is_fork)
-        fork_reap_helpers(box, false);
+    fork_reap_helpers(box, false);
     if (command.is_idle || command.kind == COMMAND_PAUSE)
         shares_set_idle(s, box);
     else /* whatever a box is asked to do, it does at its owner's full weight */
@@ -335,43 +350,45 @@ static void on_command(struct spawner *s, struct box *box)
     box->killed = true;
     if (n <= 0)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
-    if (box->is_fork && !box->is_known) {
+    if (box->pidfd < 0) { /* a copy that is not known yet */
         box_fail(s, box, STEP_REQUEST, -ECANCELED);
         return;
     }
     box_kill(s, box);
-    if (box->forks && box->is_resting)
+    if (box->forks && box->state == STATE_RESTING)
         box_tell_end(s, box);
 }
 
 /* The process of a copy is dead. Its children are killed with its group. */
-static void on_fork_end(struct spawner *s, struct box *box)
+void box_on_copy_end(struct spawner *s, struct box *box)
 {
     struct pollfd dead = {.fd = box->pidfd, .events = POLLIN};
-    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1)
+    if (box->pidfd < 0 || poll(&dead, 1, 0) != 1 || fork_awaits_end(s, box))
         return;
-    struct link_record record;
-    while (!box->failed && fork_hear(s, box, &record))
-        on_record(s, box, &record);
+    hear_fork(s, box);
     box_kill(s, box);
     box_tell_end(s, box);
     box_release(s, box);
 }
 
 /* Box init is dead, and with it the pid namespace: nothing of the box runs any more. */
-static void on_end(struct spawner *s, struct box *box)
+void box_on_end(struct spawner *s, struct box *box)
 {
     siginfo_t info = {0};
-    if (waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+    int r = waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
+    if (r < 0 ? errno != ECHILD : info.si_pid == 0)
         return; /* a stale event of the box that had this index before */
-    drain_link(s, box);
-    if (!box->told)
+    box_on_link(s, box);
+    if (box->state < STATE_TOLD)
         box_tell_end(s, box);
-    box->init_gone = box->forks > 0;
-    if (box->init_gone) /* the copies die with the pid namespace; their own events follow */
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
-    else
+    if (!box->forks) {
         box_release(s, box);
+        return;
+    }
+    /* the copies die with the pid namespace; their own events follow */
+    box_enter(s, box, STATE_DESERTED);
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    fork_desert(s, box);
 }
 
 /* Returns true when there is nothing more to look for. A box whose group was removed has no
@@ -395,7 +412,7 @@ bool box_look_for_kills(struct spawner *s)
         return false;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (box->used && box->oom_event && !box->oom_kill)
+        if (box->state && box->oom_event && !box->oom_kill)
             more = !look_for_kill(s, box) || more;
     }
     if (!more || clock_ms() > s->oom_ms)
@@ -417,10 +434,7 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
 {
     switch (tag) {
     case TAG_LINK:
-        if (box->is_fork)
-            on_fork_link(s, box);
-        else
-            drain_link(s, box);
+        box->kind->on_link(s, box);
         break;
     case TAG_SOCKET:
         on_command(s, box);
@@ -429,10 +443,7 @@ void box_event(struct spawner *s, struct box *box, enum box_tag tag)
         on_oom(s, box);
         break;
     case TAG_PIDFD:
-        if (box->is_fork)
-            on_fork_end(s, box);
-        else
-            on_end(s, box);
+        box->kind->on_end(s, box);
         break;
     default:
         break;

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -15,7 +15,6 @@
 static int park(struct spawner *s, struct box *box, const struct spawn_box *request)
 {
     uint32_t step;
-    box->is_parked = true;
     int r = box_build(s, box, request, NULL, 0, &step);
     if (r < 0)
         box_fail(s, box, step, r);
@@ -27,10 +26,9 @@ int box_park(struct spawner *s, int zygote)
     struct zygote *z = &s->zygotes[zygote];
     const struct spawn_box request = {
         .kind = SPAWN_BOX, .root = z->root, .flags = BOX_WARM | z->flags, .limits = z->limits};
-    struct box *box = box_new(s, -1, zygote);
+    struct box *box = box_new(s, STATE_PARKED, box_kind_for(z->flags, zygote), zygote);
     if (!box)
         return -EAGAIN;
-    box->is_session = z->flags & BOX_CHANNEL;
     z->parked++;
     return park(s, box, &request);
 }
@@ -40,46 +38,57 @@ int box_park_program(struct spawner *s, int pool)
     struct pool *p = &s->pools[pool];
     const struct spawn_box request = {
         .kind = SPAWN_BOX, .root = p->root, .exec = p->exec, .limits = p->limits};
-    struct box *box = box_new(s, -1, -1);
+    struct box *box = box_new(s, STATE_PARKED, KIND_POOL, pool);
     if (!box)
         return -EAGAIN;
-    box->pool = pool;
     p->parked++;
     return park(s, box, &request);
+}
+
+/* A kit that could not be had ahead leaves a box that nobody may use. */
+static void end_unequipped(struct spawner *s, struct box *box, int error)
+{
+    if (error < 0)
+        box_fail(s, box, STEP_KIT, error);
+}
+
+bool box_equip_parked(struct spawner *s, int zygote)
+{
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->state == STATE_READY && box->kind->ahead == &zygote_ahead &&
+            box->maker == zygote && !box->egress.is_spoilt)
+            return egress_install(s, box, end_unequipped) > 0;
+    }
+    return false;
 }
 
 /* Ends a ready box. From here on it belongs to no pool or zygote. */
 static void drop(struct spawner *s, struct box *box)
 {
-    if (box->pool >= 0)
-        pool_drop(&s->pools[box->pool], !box->is_ready);
-    else
-        s->zygotes[box->zygote].parked--;
-    box->is_parked = false;
-    s->running += !box->is_session;
+    box_enter(s, box, STATE_STARTING);
     box_fail(s, box, STEP_RELEASE, -ECANCELED);
 }
 
-bool box_drop_parked(struct spawner *s, int pool)
+/* Whether it is a ready box, its process exists, and it does not wait for a kit. */
+static bool is_ahead(const struct box *box)
+{
+    return (box->state == STATE_PARKED || box->state == STATE_READY) && box->pidfd >= 0 &&
+           !box->egress.then;
+}
+
+bool box_drop_parked(struct spawner *s, const struct box_ahead *of, int maker)
 {
     struct box *found = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (box->used && box->is_parked && !box->is_unborn && !box->failed &&
-            (pool < 0 || box->pool == pool) && (!found || !box->is_ready))
+        bool is_its = !of || (box->kind->ahead == of && box->maker == maker);
+        if (is_ahead(box) && is_its && (!found || box->state == STATE_PARKED))
             found = box;
     }
     if (found)
         drop(s, found);
     return found;
-}
-
-static bool parked_fits(
-    const struct spawner *s, const struct box *box, const struct spawn_box *request)
-{
-    if (box->pool >= 0)
-        return box->is_ready && pool_fits(&s->pools[box->pool], request);
-    return zygote_fits(s, &s->zygotes[box->zygote], request);
 }
 
 /* Whether the box's network namespace served another key before. */
@@ -88,16 +97,19 @@ static bool is_of_another(const struct box *box, const struct spawn_box *request
     return box->network_key != NETWORK_NEW && box->network_key != request->owner;
 }
 
-/* Whether `a` is the better choice: a box that is ready already, and of those one that no other
- * key could have, and of those the youngest, which is still in the CPU caches. Of boxes that
- * are not ready the oldest. */
+/* Whether `a` is the better choice: a box that has a kit, a box that is ready already, and of
+ * those one that no other key could have, and of those the youngest, which is still in the CPU
+ * caches. Of boxes that are not ready the oldest. */
 static bool is_better(const struct box *a, const struct box *b)
 {
-    if (a->is_ready != b->is_ready)
-        return a->is_ready;
+    bool is_ready = a->state == STATE_READY;
+    if (a->egress.is_spoilt != b->egress.is_spoilt)
+        return a->egress.is_spoilt;
+    if (a->state != b->state)
+        return is_ready;
     if ((a->network_key == NETWORK_NEW) != (b->network_key == NETWORK_NEW))
         return b->network_key == NETWORK_NEW;
-    return a->is_ready == (a->request_ns > b->request_ns);
+    return is_ready == (a->request_ns > b->request_ns);
 }
 
 /* The ready box for this request: same program, fitting limits, nothing that it was not made
@@ -109,8 +121,9 @@ static struct box *find_parked(struct spawner *s, const struct spawn_box *reques
     struct box *other = NULL;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (!box->used || !box->is_parked || box->is_unborn || box->failed ||
-            !parked_fits(s, box, request))
+        /* a box that asks for no network never gets a namespace that has a kit */
+        if (!is_ahead(box) || (box->egress.is_spoilt && !(request->flags & BOX_NETWORK)) ||
+            !box->kind->ahead->fits(s, box, request))
             continue;
         if (is_of_another(box, request))
             other = box;
@@ -122,43 +135,43 @@ static struct box *find_parked(struct spawner *s, const struct spawn_box *reques
     return found;
 }
 
-/* Usage counts from here. The memory of a pool's program counts, because a cold box has it,
- * too; only what the rehearsal left is subtracted. The memory of a zygote's child is mostly
- * shared with the zygote and does not count. */
-static void note_base(struct spawner *s, struct box *box)
+/* Gives a ready box its package. */
+static int send_package(struct spawner *s, struct box *box, const int *fds, unsigned fd_count)
 {
-    struct cgroup_usage usage;
-    if (box->pool >= 0) {
-        cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
-        box->base_cpu_ns = usage.cpu_ns;
-        uint64_t base = s->pools[box->pool].base_bytes;
-        if (base)
-            box->base_memory = box_above(cgroup_leaf_memory(&s->cgroups, &box->leaf), base);
-        pool_drop(&s->pools[box->pool], false);
-        return;
-    }
-    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
-    s->zygotes[box->zygote].base_memory = box->base_memory;
-    s->zygotes[box->zygote].parked--;
+    const struct zygote_hand hand = {.flags = box->flags,
+        .cpu_s = box->limits.cpu_s,
+        .file_bytes = box->limits.file_bytes,
+        .stack_bytes = box->limits.stack_bytes};
+    int r = fdpass_send(box->hand, &hand, sizeof(hand), fds, fd_count);
+    close_fd(&box->hand);
+    if (r == 0)
+        egress_adopt(s, box);
+    return r;
 }
 
-/* Gives a ready box its package. From here on it is like any other box. */
+/* The kit of a ready box that serves a request is there. */
+static void send_late(struct spawner *s, struct box *box, int error)
+{
+    int r = error < 0 ? error : send_package(s, box, box->kept, box->kept_count);
+    if (error < 0)
+        box->status = (int32_t)box->egress.part;
+    if (r < 0)
+        box_fail(s, box, error < 0 ? STEP_KIT : STEP_RELEASE, r);
+    while (box->kept_count)
+        close_fd(&box->kept[--box->kept_count]);
+}
+
+/* Has a ready box serve a request. From here on it is like any other box. */
 static int hand_over(struct spawner *s, struct box *box, const struct spawn_box *request,
     int *fds, unsigned fd_count)
 {
-    const struct zygote_hand hand = {.flags = request->flags,
-        .cpu_s = request->limits.cpu_s,
-        .file_bytes = request->limits.file_bytes,
-        .stack_bytes = request->limits.stack_bytes};
-    box->is_parked = false;
-    s->running += !box->is_session;
-    s->last_key = request->owner;
-    shares_enter(s, box, request->owner);
+    box_enter(s, box, STATE_STARTING);
+    box_own(s, box, request->owner, take_fd(&fds[0]));
     shares_weigh(s, box);
-    box->socket = take_fd(&fds[0]);
     box->request_ns = clock_ns();
+    box->flags = request->flags;
     box->limits = request->limits;
-    note_base(s, box);
+    box->kind->ahead->note_base(s, box);
     int r = cgroup_leaf_limit(&s->cgroups, &request->limits, 0, &box->leaf);
     if (r == 0)
         r = box_give_pipes(s, box, fds + 2, fd_count - 2);
@@ -166,12 +179,14 @@ static int hand_over(struct spawner *s, struct box *box, const struct spawn_box 
         r = box_watch(s, box, box->socket, TAG_SOCKET);
     if (r == 0 && request->flags & BOX_COLLECT) {
         const int collect[] = {fds[1], fds[--fd_count]};
-        box->collects = true;
         r = fdpass_send(box->link, "c", 1, collect, 2);
     }
     if (r == 0)
-        r = fdpass_send(box->hand, &hand, sizeof(hand), fds + 1, fd_count - 1);
-    close_fd(&box->hand);
+        r = egress_equip(s, box, send_late);
+    if (r == 0)
+        return send_package(s, box, fds + 1, fd_count - 1);
+    if (r > 0)
+        box_keep_ends(box, fds + 1, fd_count - 1);
     return r;
 }
 
@@ -182,8 +197,9 @@ bool box_serve_parked(
     struct box *box;
     while ((box = find_parked(s, request))) {
         int r = hand_over(s, box, request, fds, fd_count);
-        if (r == 0)
+        if (r >= 0)
             return true;
+        s->channel = take_fd(&box->egress.channel);
         /* The next box will watch the same socket. */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->socket, NULL);
         fds[0] = take_fd(&box->socket);

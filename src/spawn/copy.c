@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The spawner's own part of copying a session (copy.h). It does not wait for the copy or the
- * original: that is the job of a child process. It waits only for own children, one that opens
- * a file (open_limit()) and one that it has just killed (fork_helped()). */
+ * original: that is the job of a child process. It waits only for own children that it has just
+ * killed. */
 
 #include "spawn/copy.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 #include "base/str.h"
-#include "base/sys.h"
 #include "spawn/program.h"
 #include "spawn/request.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,84 +37,19 @@ enum { LEAST_ABI = 6 /* Landlock with signal scopes */, SIGNAL_PROCESS_GROUP = 1
  * files or reads what a stranger sends. */
 enum { ASIDE_MEMORY = 16 << 20, ASIDE_PROCESSES = 32 };
 
-/* The pid behind a pidfd, in our namespace. */
-static int pid_of(int pidfd)
-{
-    char path[40];
-    char text[512];
-    uint64_t pid;
-    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return -ESRCH;
-    char *line = strstr(text, "Pid:\t");
-    char *end = line ? strchr(line, '\n') : NULL;
-    if (end)
-        *end = '\0';
-    return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
-}
-
-/* The limit of user namespaces is a file that shows each process that of its own. */
-static int send_limit(const struct box *root, int socket)
-{
-    int keep[] = {root->pidfd, socket};
-    int r = inside_close_others(keep, 2);
-    if (r < 0)
-        return r;
-    if (setns(root->pidfd, CLONE_NEWUSER) < 0)
-        return -errno;
-    cleanup_close int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : fdpass_send_now(socket, "", 1, &fd, 1);
-}
-
-/* A child enters the user namespace of the box, opens the limit there and sends it. The child
- * has a table of descriptors of its own: one that shared ours would keep our life lock, should
- * we be killed. It waits for nobody. */
-static int open_limit(const struct box *root)
-{
-    int pair[2];
-    int status = 0;
-    int fd = -1;
-    char byte;
-    unsigned count = 0;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    cleanup_close int ours = pair[0];
-    cleanup_close int theirs = pair[1];
-    pid_t parent = getpid();
-    int pid = sys_fork();
-    if (pid == 0) {
-        int r = sys_die_with(parent);
-        _exit(-(r < 0 ? r : send_limit(root, theirs)) & 0x7f);
-    }
-    while (pid > 0 && waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    if (pid < 0 || status)
-        return pid < 0 ? pid : WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
-    ssize_t n = fdpass_receive_now(ours, &byte, 1, &fd, 1, &count);
-    return n == 1 && count == 1 ? fd : n < 0 ? (int)n : -EIO;
-}
-
 /* Takes init out of its program's control group, which from now on can be killed alone. It is
  * on its way when this returns; a fork takes longer. */
 static int set_aside(struct spawner *s, struct box *root)
 {
     uint32_t step;
-    int pid = pid_of(root->pidfd);
-    if (root->is_aside || pid < 0)
-        return root->is_aside ? 0 : pid;
-    int r = open_limit(root);
-    if (r < 0)
-        return r;
-    close_fd(&root->users_fd); /* left by an attempt that failed below */
-    root->users_fd = r;
     struct spawn_limits limits = root->limits;
+    if (root->is_aside)
+        return 0;
     limits.memory_bytes = ASIDE_MEMORY;
     limits.processes = ASIDE_PROCESSES;
-    if ((r = cgroup_leaf_make(&s->cgroups, &limits, 0, &root->aside, &step)) < 0)
+    int r = cgroup_leaf_make(&s->cgroups, &limits, 0, &root->aside, &step);
+    if (r < 0)
         return r;
-    root->pid = pid;
     root->is_aside = true; /* from here on box_release() removes the group */
     shares_weigh(s, root);
     return fork_move_init(s, root, true);
@@ -135,7 +74,8 @@ int fork_move_init(struct spawner *s, struct box *root, bool is_aside)
 static int find_place(const struct spawner *s, const struct box *root, const struct box *parent)
 {
     if (!(root->flags & BOX_FORKS) || !s->ids.unique || s->ids.rootless ||
-        !(s->cgroups.use & TREE_KILL) || s->landlock_abi < LEAST_ABI)
+        !(s->cgroups.use & TREE_KILL) || s->landlock_abi < LEAST_ABI ||
+        prctl(PR_CAPBSET_READ, CAP_SYS_PTRACE) != 1) /* hermes-fork traces */
         return -EOPNOTSUPP;
     if (parent->depth >= SPAWN_FORK_DEPTH)
         return -EMLINK;
@@ -150,10 +90,15 @@ static int find_place(const struct spawner *s, const struct box *root, const str
     return -EAGAIN;
 }
 
-static int give_pipes(const struct spawner *s, const struct box *root, int number, int *fds)
+static int give_pipes(const struct spawner *s, const struct box *root, int number,
+    const int *fds, unsigned fd_count)
 {
     uid_t uid = ids_payload(&s->ids, root->slot) + (uid_t)number;
-    return fchown(fds[1], uid, uid) < 0 || fchown(fds[2], uid, uid) < 0 ? -errno : 0;
+    for (unsigned i = 1; i < fd_count; i++) {
+        if (request_is_pipe(fds[i]) && fchown(fds[i], uid, uid) < 0)
+            return -errno;
+    }
+    return 0;
 }
 
 static int note_ends(struct box *box, const int *fds)
@@ -185,14 +130,17 @@ static int open_hello(struct box *box)
     return fdpass_send_now(box->socket, &event, sizeof(event), &theirs, 1);
 }
 
-static int prepare(struct spawner *s, struct box *box, int *fds)
+static int prepare(struct spawner *s, struct box *box, int *fds, unsigned fd_count)
 {
     struct box *root = &s->boxes[box->root];
+    struct spawn_limits limits = box->limits;
     uint32_t step;
     int r;
-    if ((r = give_pipes(s, root, box->fork_number, fds)) < 0 || (r = note_ends(box, fds)) < 0 ||
-        (r = set_aside(s, root)) < 0 ||
-        (r = cgroup_leaf_make(&s->cgroups, &root->limits, 0, &box->leaf, &step)) < 0 ||
+    limits.processes -=
+        box->is_run; /* a leaf has room for box init, which is not in this one */
+    if ((r = give_pipes(s, root, box->fork_number, fds, fd_count)) < 0 ||
+        (r = note_ends(box, fds)) < 0 || (r = set_aside(s, root)) < 0 ||
+        (r = cgroup_leaf_make(&s->cgroups, &limits, 0, &box->leaf, &step)) < 0 ||
         (r = cgroup_leaf_watch_oom(&s->cgroups, &box->leaf, 0)) < 0)
         return r;
     shares_weigh(s, box);
@@ -257,7 +205,8 @@ static void fill_fds(const struct spawner *s, const struct box *box, int fds[COP
     memcpy(fds + COPY_LEAF_FD - COPY_ORDER_FD, box->leaf.fds, sizeof(box->leaf.fds));
 }
 
-static int start_work(struct spawner *s, struct box *box, const struct box *parent)
+static int start_work(
+    struct spawner *s, struct box *box, const struct box *parent, bool is_alone)
 {
     const struct box *root = &s->boxes[box->root];
     int fds[COPY_FD_COUNT];
@@ -267,16 +216,17 @@ static int start_work(struct spawner *s, struct box *box, const struct box *pare
     box->link = pair[0];
     cleanup_close int theirs = pair[1];
     struct copy_order order = order_for(s, box, COPY_MAKE);
-    order.init_pid = root->pid;
-    order.parent_pid = parent->pid;
     order.number = (uint32_t)box->fork_number;
     order.lineage = box->lineage;
     order.uid = ids_payload(&s->ids, root->slot) + order.number;
+    order.is_alone = is_alone;
+    order.is_run = box->is_run;
     memcpy(order.ends, box->ends, sizeof(order.ends));
     fill_fds(s, box, fds);
     fds[COPY_SOCKET_FD - COPY_ORDER_FD] = box->hand;
     fds[COPY_REPORT_FD - COPY_ORDER_FD] = theirs;
-    fds[COPY_USERS_FD - COPY_ORDER_FD] = root->users_fd;
+    fds[COPY_PIDFD - COPY_ORDER_FD] = root->pidfd;
+    fds[COPY_PARENT_PIDFD - COPY_ORDER_FD] = parent == root ? -1 : parent->pidfd;
     memcpy(
         fds + COPY_PARENT_LEAF_FD - COPY_ORDER_FD, parent->leaf.fds, sizeof(parent->leaf.fds));
     int r = box_watch(s, box, box->link, TAG_LINK);
@@ -290,20 +240,20 @@ static int start_work(struct spawner *s, struct box *box, const struct box *pare
 /* One copy of a box at a time, because copying freezes the box. */
 static bool is_forkable(const struct box *parent)
 {
-    return parent->started && !parent->is_resting && !parent->killed && !parent->failed &&
-           !parent->copy;
+    return parent->state == STATE_RUNNING && !parent->killed && !parent->copy;
 }
 
-bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count)
+bool fork_begin(struct spawner *s, struct box *parent, const struct spawn_command *command,
+    int *fds, unsigned fd_count)
 {
-    if (!request_fork_ok(fds, fd_count))
+    struct box *root = &s->boxes[parent->root];
+    bool is_run = command->limits.memory_bytes;
+    if (!request_fork_ok(s, command, fds, fd_count) || (is_run && parent != root))
         return false;
-    unsigned root_index = (unsigned)(parent->is_fork ? parent->root : (int)(parent - s->boxes));
-    struct box *root = &s->boxes[root_index];
     int r = box_fds_spare(s, fds, fd_count) ? -EMFILE
             : is_forkable(parent)           ? find_place(s, root, parent)
                                             : -EBUSY;
-    struct box *box = r < 0 ? NULL : box_new(s, -1, -1);
+    struct box *box = r < 0 ? NULL : box_new(s, STATE_STARTING, KIND_COPY, -1);
     if (!box) {
         box_tell(fds[0],
             &(struct spawn_event){
@@ -311,62 +261,121 @@ bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_cou
         return true;
     }
     box->socket = take_fd(&fds[0]);
-    box->is_session = true;
-    box->is_fork = true;
-    box->root = (int)root_index;
+    box->root = parent->root;
     box->parent = (int)(parent - s->boxes);
     box->fork_number = r;
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
-    box->limits = root->limits;
+    box->limits = is_run ? command->limits : root->limits;
+    box->is_run = is_run;
     shares_enter(s, box, root->owner);
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;
     parent->copy = box;
-    if ((r = prepare(s, box, fds)) < 0 ||
+    if ((r = prepare(s, box, fds, fd_count)) < 0 ||
         (r = box_watch(s, box, box->socket, TAG_SOCKET)) < 0 ||
-        (r = start_work(s, box, parent)) < 0)
+        (r = start_work(s, box, parent, is_run || command->is_alone)) < 0)
         box_fail(s, box, STEP_COPY_STOP, r);
     return true;
 }
 
 /* The original, as long as it knows of this copy: another box that has its place by now does
- * not. Whoever ends a copy calls fork_helped() first, so no original knows of a copy that is
- * gone. */
+ * not. Code that ends a copy calls fork_helped() first, so no original knows of a copy that
+ * is gone. */
 static struct box *live_parent(struct spawner *s, const struct box *box)
 {
     struct box *parent = &s->boxes[box->parent];
-    return parent->used && parent->copy == box ? parent : NULL;
+    return parent->state && parent->copy == box ? parent : NULL;
 }
 
-/* The process that makes the copy has checked it and sends its pid and pidfd. */
-static bool on_known(struct spawner *s, struct box *box, int pid, int *pidfd)
+/* The process that makes the copy has checked it and sends its pidfd. Box init has the order to
+ * watch a run in its link before the run begins. */
+static bool on_known(struct spawner *s, struct box *box, uint32_t pid, int *pidfd)
 {
-    if (pid <= 1 || *pidfd < 0 || box->pidfd >= 0)
+    const struct link_order order = {.kind = ORDER_WATCH, .pid = pid};
+    if (*pidfd < 0 || box->pidfd >= 0)
         return false;
-    box->pid = pid;
     box->pidfd = take_fd(pidfd);
     box->watched = box_watch(s, box, box->pidfd, TAG_PIDFD) == 0;
-    box->is_known = true;
+    if (box->is_run &&
+        fdpass_send_now(s->boxes[box->root].link, &order, sizeof(order), NULL, 0) < 0)
+        return false;
+    box->pid = box->is_run ? pid : 0;
     return box->watched;
+}
+
+uint64_t fork_cpu_ns(const struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    return usage.cpu_ns;
+}
+
+static bool is_full(int fd)
+{
+    struct statfs fs;
+    return fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_blocks &&
+           (fs.f_bfree == 0 || fs.f_ffree == 0);
+}
+
+void fork_reaped(struct spawner *s, struct box *root, const struct link_record *record)
+{
+    for (unsigned i = 0; record->pid && i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (!box->state || &s->boxes[box->root] != root || box->pid != record->pid)
+            continue;
+        box->pid = 0;
+        box->status = record->status;
+        box->end_ns = box->start_ns ? record->ns : 0;
+        box->disk_full =
+            is_full(box->places[0]) || is_full(box->places[1]) || is_full(box->places[2]);
+        box->kind->on_end(s, box);
+        return;
+    }
+}
+
+bool fork_awaits_end(struct spawner *s, struct box *box)
+{
+    bool is_deserted = s->boxes[box->root].state == STATE_DESERTED;
+    if (!box->pid || !box->start_ns || box->killed || is_deserted)
+        return false;
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL); /* it would wake us again */
+    return true;
+}
+
+void fork_desert(struct spawner *s, const struct box *root)
+{
+    const int number = (int)(root - s->boxes);
+    for (unsigned i = 0; i < s->box_end; i++) {
+        struct box *box = &s->boxes[i];
+        if (box->state && box->root == number && box != root && box->pid)
+            box->kind->on_end(s, box);
+    }
 }
 
 bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
 {
-    struct pollfd ready = {.fd = box->link, .events = POLLIN};
-    int fd = -1;
+    int fds[COPY_PLACES] = {-1, -1, -1};
     unsigned count = 0;
     *ret = (struct link_record){0};
-    if (box->link < 0 || poll(&ready, 1, 0) != 1)
+    ssize_t n = box_receive(s, box->link, ret, sizeof(*ret), fds, COPY_PLACES, &count);
+    if (box->link < 0 || n == -EAGAIN)
         return false;
-    ssize_t n = fdpass_receive(box->link, ret, sizeof(*ret), &fd, 1, &count);
-    bool is_fine = n == (ssize_t)sizeof(*ret);
+    bool is_fine = n == (ssize_t)sizeof(*ret) && !box_fds_spare(s, fds, count);
     if (is_fine && ret->kind == LINK_KNOWN)
-        is_fine = on_known(s, box, ret->status, &fd);
-    if (!is_fine) /* that process ended without a report */
+        is_fine = on_known(s, box, ret->pid, &fds[0]);
+    /* Even a spare one is kept: the limit may have to be lowered. */
+    if (n == (ssize_t)sizeof(*ret) && ret->kind == LINK_LIMIT && box->users_fd < 0)
+        box->users_fd = take_fd(&fds[0]);
+    for (unsigned i = 0; is_fine && ret->kind == LINK_START && i < COPY_PLACES; i++) {
+        close_fd(&box->places[i]);
+        box->places[i] = take_fd(&fds[i]);
+    }
+    if (!is_fine) /* that process ended without a report, or no descriptor is free */
         *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
-    close_fd(&fd);
+    for (unsigned i = 0; i < COPY_PLACES; i++)
+        close_fd(&fds[i]);
     return true;
 }
 
@@ -377,17 +386,21 @@ void fork_helped(struct spawner *s, struct box *box)
         (void)kill(box->helper, SIGKILL);
         while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
             ;
-        const struct box *root = &s->boxes[box->root];
-        /* The family must not live with a raised limit. */
-        if (copy_limit_users(root->users_fd, false) < 0)
-            (void)sys_pidfd_send_signal(root->pidfd, SIGKILL);
+        /* The family must not live with a raised limit. The first record, which has the file,
+         * may not have been read yet. */
+        struct link_record record;
+        if (box->users_fd < 0)
+            (void)fork_hear(s, box, &record);
+        if (box->users_fd >= 0 && copy_limit_users(box->users_fd, false) < 0)
+            (void)sys_pidfd_send_signal(s->boxes[box->root].pidfd, SIGKILL);
+        close_fd(&box->users_fd);
         if (parent)
             (void)cgroup_leaf_freeze(&s->cgroups, &parent->leaf, parent->is_paused);
+        close_fd(&box->link);
     }
     if (parent)
         parent->copy = NULL;
     box->helper = 0;
-    close_fd(&box->link);
 }
 
 int fork_interrupt(const struct box *box)

@@ -27,9 +27,22 @@
 #include "proto/copy.h"
 #include "spawn/box.h"
 
-/* COMMAND_FORK to `parent`: takes fds[0]. False when the descriptors are wrong. Other failures
- * are reported on fds[0]. */
-bool fork_begin(struct spawner *s, struct box *parent, int *fds, unsigned fd_count);
+/* COMMAND_FORK to `parent`: takes fds[0]. False when the command is wrong. Other failures are
+ * reported on fds[0]. */
+bool fork_begin(struct spawner *s, struct box *parent, const struct spawn_command *command,
+    int *fds, unsigned fd_count);
+
+/* CPU time that making a copy took, as far as its control group has counted it. */
+uint64_t fork_cpu_ns(const struct spawner *s, struct box *box);
+
+/* Box init has reaped a copy of `root` that is a run, and reports its end. */
+void fork_reaped(struct spawner *s, struct box *root, const struct link_record *record);
+
+/* Whether the end of a copy must wait for that report. Stops watching its process then. */
+bool fork_awaits_end(struct spawner *s, struct box *box);
+
+/* Box init of `root` is dead: no report will come any more. */
+void fork_desert(struct spawner *s, const struct box *root);
 
 /* Reads the next record of the process that makes the copy; false when there is none now. If
  * that process is gone, the record is LINK_FAILED. */
@@ -39,7 +52,7 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret);
 int fork_move_init(struct spawner *s, struct box *root, bool is_aside);
 
 /* Ends the process that makes the copy, if there still is one: reaps it, resets the limit of
- * user namespaces, and lets the original run. */
+ * user namespaces, and lets the original run. Does nothing for boxes of other kinds. */
 void fork_helped(struct spawner *s, struct box *box);
 
 /* COMMAND_INTERRUPT, and COMMAND_PAUSE or COMMAND_RESUME, to a copy. While a copy of that copy
@@ -51,5 +64,5 @@ int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
  * with the descriptors of the command. Returns 0 or negative errno. */
 int fork_serve(struct spawner *s, struct box *box, enum copy_job job, const int *fds);
 
-/* Reaps those that have ended; if is_over, kills and reaps all. */
+/* Reaps those that have ended; if is_over, kills and reaps all. Only copies have any. */
 void fork_reap_helpers(struct box *box, bool is_over);

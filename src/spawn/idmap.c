@@ -7,8 +7,8 @@
 #include "spawn/idmap.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
-#include "base/sys.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 
 #include <fcntl.h>
 #include <sched.h>

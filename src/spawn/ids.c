@@ -7,8 +7,8 @@
 
 #include "spawn/ids.h"
 
-#include "base/fs.h"
-#include "base/sys.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -163,13 +163,15 @@ uid_t ids_payload(const struct ids *ids, int slot)
     return ids->unique ? ids->base + (uid_t)slot * IDS_PER_SLOT + 1 : 0;
 }
 
-int ids_map(const struct ids *ids, int slot, bool whole_block, int proc_pid_fd)
+int ids_map(const struct ids *ids, int slot, uint32_t flags, int proc_pid_fd)
 {
     char map[64];
     uid_t payload = ids_payload(ids, slot);
+    bool is_root = flags & BOX_ROOT;
     if (ids->unique)
-        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u %d", BOX_INIT_ID, payload - 1,
-            BOX_PAYLOAD_ID, payload, whole_block ? SPAWN_MAX_FORKS + 1 : 1);
+        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u %d", BOX_INIT_ID,
+            is_root ? payload : payload - 1, BOX_PAYLOAD_ID, is_root ? payload - 1 : payload,
+            flags & BOX_FORKS ? SPAWN_MAX_FORKS + 1 : 1);
     else
         (void)snprintf(map, sizeof(map), "%d 0 1", BOX_PAYLOAD_ID);
     int r = fs_write_once(proc_pid_fd, "setgroups", "deny");

@@ -59,7 +59,7 @@ void ids_release(struct ids *ids, int slot, bool whole_block);
 uid_t ids_payload(const struct ids *ids, int slot);
 
 /* Writes setgroups, uid_map and gid_map of a box whose /proc/PID directory is proc_pid_fd. With
- * a whole block the ids above the payload's are mapped, too, for copies. */
-int ids_map(const struct ids *ids, int slot, bool whole_block, int proc_pid_fd);
+ * BOX_FORKS the ids above the payload's are mapped, too, for copies. */
+int ids_map(const struct ids *ids, int slot, uint32_t flags, int proc_pid_fd);
 
 static_assert(SPAWN_MAX_FORKS == IDS_PER_BLOCK - IDS_PER_SLOT, "one id for each fork");

@@ -8,11 +8,12 @@
  * box. */
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 #include "box/landlock.h"
 #include "spawn/box.h"
 #include "spawn/idmap.h"
+#include "spawn/orphans.h"
 #include "spawn/probe.h"
 #include "spawn/program.h"
 #include "spawn/setup.h"
@@ -35,7 +36,7 @@ enum {
     MAX_PACKET = sizeof(struct spawn_root) + SPAWN_MAX_ENTRIES * sizeof(struct spawn_entry)
 };
 
-enum { LOOK_MS = 2, EVENT_PARENT = TAG_COUNT + TAG_CONTROL };
+enum { LOOK_MS = 2 };
 
 static struct spawner spawner;
 static char packet[MAX_PACKET];
@@ -162,13 +163,18 @@ static void on_source(const struct spawn_source *source)
             "directories come after the set-up and before roots, at most 64");
         return;
     }
-    s->writable_sources[s->source_count++] = source->writable;
+    bool is_writable = source->writable == SOURCE_WRITABLE || source->writable == SOURCE_TRY;
+    if (source->writable == SOURCE_LAYERS && !s->images.has_source)
+        s->images = (struct images){.has_source = true, .source = s->source_count};
+    s->writable_sources[s->source_count++] = is_writable;
     if (problem.error || !order(source, sizeof(*source), &answer, NULL, 0, &count) ||
-        !source->writable || !s->ids.unique)
+        !is_writable || !s->ids.unique)
         return;
     /* A file system without id-mapped mounts should fail here and not at the first box. */
     int fd = idmap_clone(source->path, ids_payload(&s->ids, 0));
-    if (fd < 0)
+    if (fd < 0 && source->writable == SOURCE_TRY)
+        s->writable_sources[s->source_count - 1] = false;
+    else if (fd < 0)
         note_problem(STEP_MOUNT, fd, source->path);
     close_fd(&fd);
 }
@@ -215,6 +221,9 @@ static void on_seal(const struct spawn_seal *seal)
     struct spawn_reply reply = problem;
     reply.kind = SPAWN_SEAL;
     probe_known(s, &reply);
+    reply.network_error = s->egress.source < 0 ? -ENOSYS : 0;
+    if (s->egress.source >= 0 && s->setup.networks) /* a single run finds out soon enough */
+        egress_probe(s, &reply);
     if (!reply.error && reply.level < s->setup.min_level) {
         reply.error = -EPERM;
         reply.step = STEP_SPAWNER;
@@ -230,6 +239,7 @@ static void on_probe(void)
     struct spawn_reply reply = problem;
     reply.kind = SPAWN_PROBE;
     probe_all(&spawner, &reply);
+    egress_probe(&spawner, &reply);
     answer(&reply);
 }
 
@@ -242,6 +252,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
         box_start(&spawner, (const struct spawn_box *)packet, fds, fd_count);
         return;
     }
+    if (kind == SPAWN_IMAGE && size == sizeof(struct spawn_image))
+        image_make(&spawner, (const struct spawn_image *)packet, fds, fd_count);
     if (!spawner.sealed) {
         if (kind == SPAWN_SETUP && size == sizeof(struct spawn_setup))
             on_setup((const struct spawn_setup *)packet);
@@ -255,6 +267,8 @@ static void on_packet(size_t size, int *fds, unsigned fd_count)
             on_pool((const struct spawn_pool *)packet, take_fd(&fds[0]));
         else if (kind == SPAWN_NETWORK && fd_count && !spawner.ids.rootless)
             network_expect(&spawner.network, take_fd(&fds[0]));
+        else if (kind == SPAWN_EGRESS && fd_count)
+            egress_expect(&spawner, take_fd(&fds[0]));
         else if (kind == SPAWN_SEAL)
             on_seal(
                 size == sizeof(struct spawn_seal) ? (const struct spawn_seal *)packet : NULL);
@@ -276,8 +290,7 @@ static void tidy_once(void)
         return;
     is_tidy = true;
     for (uint32_t i = 0; i < s->root_count; i++) {
-        if (tree_drop_host(&s->roots[i]) == 0)
-            s->current_ns = s->roots[i].ns_fd;
+        s->current_ns = tree_drop_host(&s->roots[i]) == 0 ? s->roots[i].ns_fd : -1;
     }
 }
 
@@ -391,6 +404,8 @@ int main(int argc, char **argv)
     spawner.fork_fd = program_open("hermes-fork");
     spawner.helper = (struct setup){.program_fd = program_open("hermes-setup"), .socket = -1};
     network_init(&spawner.network);
+    egress_init(&spawner.egress);
+    spawner.channel = -1;
     spawner.last_key = NETWORK_NEW;
     spawner.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
@@ -402,8 +417,10 @@ int main(int argc, char **argv)
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
         bool is_ending = setup_reap(&spawner.helper, false);
-        bool is_owed = zygote_check(&spawner) || is_ending;
+        bool has_orphans = orphans_reap(&spawner);
+        bool is_owed = zygote_check(&spawner) || is_ending || has_orphans;
         bool looks = box_look_for_kills(&spawner);
+        looks = egress_check(&spawner) || looks;
         int timeout = could_tidy || more                      ? 0
                       : looks                                 ? LOOK_MS
                       : spawner.leaves.dying_count || is_owed ? 20
@@ -425,11 +442,17 @@ int main(int argc, char **argv)
             struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
             if (data == EVENT_PARENT)
                 finish(0);
+            else if (data == EVENT_EGRESS)
+                egress_arrived(&spawner);
+            else if (data == EVENT_KIT)
+                egress_answered(&spawner);
             else if (data == TAG_CONTROL)
                 on_control();
             else if (data % TAG_COUNT == TAG_ZYGOTE)
                 zygote_event(&spawner, (int)(data / TAG_COUNT));
-            else if (box->used)
+            else if (data % TAG_COUNT == TAG_IMAGE)
+                image_drop(&spawner, (uint32_t)(data / TAG_COUNT));
+            else if (box->state)
                 box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
         }
         if (spawner.is_lost)

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "spawn/box.h"
+#include "spawn/box_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,18 +40,36 @@ int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
     return 0;
 }
 
-bool pool_fits(const struct pool *p, const struct spawn_box *request)
+static bool serves(const struct pool *p, const struct spawn_box *request)
 {
     return p->root == request->root && request->exec == 0 && !request->mount_count &&
            !request->remove && !(request->flags & BOX_CHANNEL) &&
            memcmp(&p->limits, &request->limits, sizeof(p->limits)) == 0;
 }
 
+static bool fits(
+    const struct spawner *s, const struct box *box, const struct spawn_box *request)
+{
+    return box->state == STATE_READY && serves(&s->pools[box->maker], request);
+}
+
+/* The memory of the program counts, because a cold box has it, too; only what the rehearsal
+ * left is subtracted. */
+static void note_base(struct spawner *s, struct box *box)
+{
+    struct cgroup_usage usage;
+    uint64_t base = s->pools[box->maker].base_bytes;
+    cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
+    box->base_cpu_ns = usage.cpu_ns;
+    if (base)
+        box->base_memory = box_above(cgroup_leaf_memory(&s->cgroups, &box->leaf), base);
+}
+
 void pool_miss(struct spawner *s, const struct spawn_box *request)
 {
     for (uint32_t i = 0; i < s->pool_count; i++) {
         struct pool *p = &s->pools[i];
-        if (!pool_fits(p, request))
+        if (!serves(p, request))
             continue;
         p->missed_ms = clock_ms();
         if (p->want < p->max)
@@ -59,25 +77,22 @@ void pool_miss(struct spawner *s, const struct spawn_box *request)
     }
 }
 
-void pool_ready(struct pool *p)
+/* After a box that was lost the next start waits longer. */
+static void on_change(struct spawner *s, const struct box *box, enum box_state to)
 {
-    p->is_starting = false;
-    p->failures = 0;
-}
-
-void pool_drop(struct pool *p, bool was_starting)
-{
-    p->parked--;
-    p->is_starting = p->is_starting && !was_starting;
-}
-
-void pool_lose(struct pool *p, bool was_starting)
-{
-    pool_drop(p, was_starting);
+    struct pool *p = &s->pools[box->maker];
+    p->is_starting = p->is_starting && box->state != STATE_PARKED;
+    p->parked -= to != STATE_READY;
+    if (to == STATE_READY)
+        p->failures = 0;
+    if (to <= STATE_STARTING)
+        return;
     p->retry_ms = clock_ms() + ((uint64_t)RETRY_MS << p->failures);
     if (p->failures < RETRY_DOUBLES)
         p->failures++;
 }
+
+const struct box_ahead pool_ahead = {fits, note_base, on_change};
 
 /* The number after a name in /proc/meminfo, in KiB. */
 static uint64_t meminfo_value(const char *text, const char *name)
@@ -142,7 +157,7 @@ bool pool_tend(struct spawner *s)
         return false;
     look_at_memory(s);
     if (s->is_short)
-        return box_drop_parked(s, -1);
+        return box_drop_parked(s, NULL, -1);
     for (uint32_t i = 0; i < s->pool_count; i++) {
         struct pool *p = &s->pools[i];
         uint64_t now = clock_ms();
@@ -151,7 +166,7 @@ bool pool_tend(struct spawner *s)
         bool hangs = p->is_starting && now > p->started_ms + PATIENCE_MS;
         if (hangs)
             p->retry_ms = now + PATIENCE_MS;
-        if ((hangs || p->parked > p->want) && box_drop_parked(s, (int)i))
+        if ((hangs || p->parked > p->want) && box_drop_parked(s, &pool_ahead, (int)i))
             return true;
     }
     for (uint32_t i = 0; can_park(s) && i < s->pool_count; i++) {
@@ -165,6 +180,6 @@ int pool_pause_ms(const struct spawner *s)
 {
     bool has_parked = s->pool_count > 0;
     for (uint32_t i = 0; i < s->zygote_count; i++)
-        has_parked = has_parked || s->zygotes[i].park;
+        has_parked = has_parked || s->zygotes[i].park || s->zygotes[i].idle_ms;
     return has_parked ? TICK_MS : -1;
 }

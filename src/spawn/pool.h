@@ -12,11 +12,11 @@
  * the spawner is idle. */
 
 #include "proto/spawn.h"
+#include "spawn/box_kinds.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct spawner;
 struct pool {
     uint32_t root;
     uint32_t exec;
@@ -37,18 +37,8 @@ struct pool {
 /* Adds a pool of the sealed table; takes job_fd. */
 int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd);
 
-/* Whether a ready box of this pool can serve the request. */
-bool pool_fits(const struct pool *p, const struct spawn_box *request);
-
 /* Notes that a request starts cold which a pool could have served: the pool grows. */
 void pool_miss(struct spawner *s, const struct spawn_box *request);
-
-/* pool_ready(): the program of a box waits. pool_drop(): a box has left the pool, because it
- * has a package or the spawner ended it. pool_lose(): a box ended by itself; the next start
- * waits longer. */
-void pool_ready(struct pool *p);
-void pool_drop(struct pool *p, bool was_starting);
-void pool_lose(struct pool *p, bool was_starting);
 
 /* Called when the spawner is idle: does one thing, returns whether there may be more to do. */
 bool pool_tend(struct spawner *s);

@@ -5,10 +5,12 @@
 #include "spawn/program.h"
 
 #include "base/cleanup.h"
-#include "base/sys.h"
+#include "base/os/sys.h"
+#include "spawn/orphans.h"
 
 #include <limits.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { FIRST = 3, MAX_FDS = 32, OUT_OF_THE_WAY = 64 };
 
@@ -59,6 +61,36 @@ int program_exec(int program_fd, const char *name, const int *fds, unsigned coun
     if (r < 0)
         return r;
     return sys_result(syscall(SYS_execveat, FIRST + (int)count, "", argv, env, AT_EMPTY_PATH));
+}
+
+int program_start(int program_fd, const char *name, int *ret_socket)
+{
+    int pair[2];
+    if (program_fd < 0)
+        return program_fd;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    pid_t self = getpid();
+    int pid = sys_fork();
+    if (pid == 0) {
+        int r = sys_die_with(self);
+        _exit(-(r < 0 ? r : program_exec(program_fd, name, &theirs, 1)) & 0x7f);
+    }
+    if (pid > 0)
+        *ret_socket = take_fd(&ours);
+    return pid;
+}
+
+void program_stop(pid_t *pid, int *socket)
+{
+    close_fd(socket);
+    if (*pid > 0) {
+        (void)kill(*pid, SIGKILL);
+        orphans_expect();
+    }
+    *pid = 0; /* it may belong to another process soon */
 }
 
 int program_order(const void *order, size_t size)

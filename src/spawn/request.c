@@ -92,35 +92,61 @@ bool request_terminal_ok(const int *fds, unsigned fd_count)
     return fd_count == 2 && is_channel(fds[0]) && is_sealed_memfd(fds[1]);
 }
 
-bool request_fork_ok(const int *fds, unsigned fd_count)
+bool request_network_ok(const int *fds, unsigned fd_count)
 {
-    return fd_count == 4 && is_wire(fds[0]) && request_is_pipe(fds[1]) &&
-           request_is_pipe(fds[2]) && is_channel(fds[3]);
+    return fd_count == 1 && is_wire(fds[0]);
+}
+
+bool request_fork_ok(const struct spawner *s, const struct spawn_command *command,
+    const int *fds, unsigned fd_count)
+{
+    bool is_run = command->limits.memory_bytes;
+    return (fd_count == 4 || (is_run && fd_count == 5)) && is_wire(fds[0]) &&
+           request_is_pipe(fds[1]) && request_is_pipe(fds[2]) && is_channel(fds[3]) &&
+           (!is_run || limits_ok(&command->limits, &s->setup.max));
+}
+
+bool request_image_ok(
+    const struct spawner *s, const struct spawn_image *i, const int *fds, unsigned fd_count)
+{
+    return fd_count == 1 && is_wire(fds[0]) && i->root < s->root_count &&
+           in_range(i->count, SPAWN_MAX_LAYERS) && !(i->flags & ~(IMAGE_WHOLE | IMAGE_TOP));
 }
 
 bool request_ok(
     const struct spawner *s, const struct spawn_box *r, const int *fds, unsigned fd_count)
 {
-    const uint32_t known = BOX_STDIN | BOX_COLLECT | BOX_WARM | BOX_CHANNEL | BOX_FORKS;
+    const uint32_t known =
+        BOX_STDIN | BOX_COLLECT | BOX_WARM | BOX_CHANNEL | BOX_FORKS | BOX_NETWORK | BOX_ROOT;
+    bool has_network = r->flags & BOX_NETWORK;
     bool collects = r->flags & BOX_COLLECT;
     bool is_session = r->flags & BOX_CHANNEL;
-    unsigned want = 4 + !!(r->flags & BOX_STDIN) + collects + is_session;
-    if (r->root >= s->root_count || r->exec >= s->roots[r->root].exec_count ||
-        (r->flags & ~known) || (collects && is_session) || fd_count != want ||
-        (r->flags & BOX_FORKS && !is_session) || r->mount_count > SPAWN_MAX_BOX_MOUNTS ||
-        !limits_ok(&r->limits, &s->setup.max))
+    unsigned want = 4 + !!(r->flags & BOX_STDIN) + collects + is_session + has_network;
+    bool has_root = r->root < s->root_count || image_exists(s, r->root);
+    if (!has_root || r->exec >= s->roots[r->root].exec_count || (r->flags & ~known) ||
+        (collects && is_session) || fd_count != want || (r->flags & BOX_FORKS && !is_session) ||
+        r->mount_count > SPAWN_MAX_BOX_MOUNTS || !limits_ok(&r->limits, &s->setup.max))
         return false;
     if (r->remove && !(s->setup.flags & SETUP_ALLOW_CONTROLS))
         return false;
+    /* Its filter lets it make set-id files: none may be outside of its own memory. */
+    if (r->flags & BOX_ROOT && (is_session || r->flags & BOX_WARM || r->mount_count ||
+                                   !s->ids.unique || !image_exists(s, r->root)))
+        return false;
     for (uint32_t i = 0; i < r->mount_count; i++) {
         const struct spawn_box_mount *m = &r->mounts[i];
-        if (m->source >= s->source_count || (m->writable && !s->writable_sources[m->source]))
+        bool is_layers = s->images.has_source && m->source >= s->images.source;
+        if (m->source >= s->source_count || is_layers ||
+            (m->writable && !s->writable_sources[m->source]))
             return false;
     }
     if (!is_wire(fds[0]) || !is_sealed_memfd(fds[1]) || !request_is_pipe(fds[2]) ||
         !request_is_pipe(fds[3]))
         return false;
     if ((r->flags & BOX_STDIN) && !request_is_pipe(fds[4]) && !is_sealed_memfd(fds[4]))
+        return false;
+    if (has_network &&
+        (s->egress.source < 0 || r->remove & BARRIER_NETNS || !is_wire(fds[--fd_count])))
         return false;
     int last = fds[fd_count - 1];
     return (!collects || request_is_pipe(last)) && (!is_session || is_channel(last));

@@ -2,18 +2,18 @@
 #pragma once
 
 /* Root trees. Each runtime root is built once, before the seal, by hermes-setup
- * (setup/rootfs.c) in a mount namespace of its own: the tree at /r, the operator's directories
- * at /m/N, the host's /proc (the kernel lets a box mount a fresh one only where a complete one
- * is visible), an empty /new, and at /host the host's own tree until tree_drop_host() detaches
- * it. A box starts in a copy of that namespace and pivots onto a copy of the tree; nothing else
- * stays within reach. */
+ * (setup/rootfs.c) in a mount namespace of its own: the tree at /r/tree (or at /r itself, see
+ * ROOT_TREE), the operator's directories at /m/N, the host's /proc (the kernel lets a box mount
+ * a fresh one only where a complete one is visible), an empty /new, and at /host the host's own
+ * tree until tree_drop_host() detaches it. A box starts in a copy of that namespace and pivots
+ * onto a copy of the tree; nothing else stays within reach. */
 
 #include "proto/spawn.h"
 
 #include <stdint.h>
 
 struct tree {
-    int ns_fd; /* the mount namespace */
+    int ns_fd; /* the mount namespace; 0: there is no such tree */
     uint32_t exec_count;
     char execs[SPAWN_MAX_EXECS][SPAWN_PATH_MAX];
 };

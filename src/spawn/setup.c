@@ -6,8 +6,8 @@
 #include "spawn/setup.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/sys.h"
 #include "spawn/program.h"
 
 #include <sys/socket.h>
@@ -15,34 +15,28 @@
 
 int setup_start(struct setup *setup)
 {
-    int pair[2];
-    if (setup->socket >= 0 || setup->program_fd < 0)
-        return setup->socket >= 0 ? 0 : setup->program_fd;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    cleanup_close int ours = pair[0];
-    cleanup_close int theirs = pair[1];
-    pid_t self = getpid();
-    int pid = sys_fork();
-    if (pid == 0) {
-        int r = sys_die_with(self);
-        _exit(
-            -(r < 0 ? r : program_exec(setup->program_fd, "hermes-setup", &theirs, 1)) & 0x7f);
-    }
+    if (setup->socket >= 0)
+        return 0;
+    int pid = program_start(setup->program_fd, "hermes-setup", &setup->socket);
     if (pid < 0)
         return pid;
     setup->pid = pid;
-    setup->socket = take_fd(&ours);
     return 0;
 }
 
 int setup_call(struct setup *setup, const void *order, size_t size, struct setup_answer *ret,
     int *fds, unsigned max, unsigned *ret_count)
 {
+    return setup_call_with(setup, order, size, NULL, 0, ret, fds, max, ret_count);
+}
+
+int setup_call_with(struct setup *setup, const void *order, size_t size, const int *with,
+    unsigned with_count, struct setup_answer *ret, int *fds, unsigned max, unsigned *ret_count)
+{
     *ret = (struct setup_answer){.step = STEP_SPAWNER, .detail = "hermes-setup"};
     *ret_count = 0;
     int r = setup_start(setup);
-    if (r < 0 || (r = fdpass_send(setup->socket, order, size, NULL, 0)) < 0)
+    if (r < 0 || (r = fdpass_send(setup->socket, order, size, with, with_count)) < 0)
         return r;
     ssize_t n = fdpass_receive(setup->socket, ret, sizeof(*ret), fds, max, ret_count);
     r = n == (ssize_t)sizeof(*ret) ? ret->error : n < 0 ? (int)n : -EIO;

@@ -24,6 +24,10 @@ int setup_start(struct setup *setup);
 int setup_call(struct setup *setup, const void *order, size_t size, struct setup_answer *ret,
     int *fds, unsigned max, unsigned *ret_count);
 
+/* The same with descriptors for the order; the caller keeps them. */
+int setup_call_with(struct setup *setup, const void *order, size_t size, const int *with,
+    unsigned with_count, struct setup_answer *ret, int *fds, unsigned max, unsigned *ret_count);
+
 /* Ends hermes-setup, if it runs, and waits for it. */
 void setup_end(struct setup *setup);
 

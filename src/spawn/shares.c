@@ -57,8 +57,9 @@ void shares_enter(struct spawner *s, struct box *box, uint32_t owner)
         *share = (struct share){.owner = owner};
     }
     box->owner = owner;
-    box->has_owner = box->is_busy = true;
-    count(shares, share, true, 1);
+    box->has_owner = true;
+    box->is_busy = owner != SPAWN_OWNER_IDLE;
+    count(shares, share, box->is_busy, 1);
     note(shares);
 }
 
@@ -87,7 +88,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 void shares_set_idle(struct spawner *s, struct box *box)
 {
-    if (!box->has_owner || !box->is_busy || box->idle_ms)
+    if (!box->has_owner || !box->is_busy || box->is_dying || box->idle_ms)
         return;
     box->idle_ms = clock_ms() + REST_MS;
     s->shares.idle_ms = earlier(s->shares.idle_ms, box->idle_ms);
@@ -156,7 +157,7 @@ static void find_idle(struct spawner *s, uint64_t now_ms)
     s->shares.idle_ms = 0;
     for (unsigned i = 0; i < s->box_end; i++) {
         struct box *box = &s->boxes[i];
-        if (!box->used || !box->has_owner || !box->idle_ms)
+        if (!box->has_owner || !box->idle_ms)
             continue;
         if (box->idle_ms > now_ms) {
             s->shares.idle_ms = earlier(s->shares.idle_ms, box->idle_ms);
@@ -180,8 +181,7 @@ void shares_tend(struct spawner *s)
     shares->is_stale = false;
     shares->done_ms = now_ms;
     for (unsigned i = 0; i < s->box_end; i++) {
-        struct box *box = &s->boxes[i];
-        if (box->used && box->has_owner)
-            shares_weigh(s, box);
+        if (s->boxes[i].has_owner)
+            shares_weigh(s, &s->boxes[i]);
     }
 }

@@ -8,13 +8,13 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 #include "box/inside.h"
 #include "box/package_read.h"
 #include "spawn/box.h"
-#include "spawn/copy.h"
+#include "spawn/orphans.h"
 #include "spawn/program.h"
 
 #include <fcntl.h>
@@ -39,14 +39,17 @@ enum { PARKED_MEMORY_MIN = 16 << 20 };
 
 /* A zygote is replaced after BOXES_PER_ZYGOTE boxes, but not before LEAST_AGE_MS: starting one
  * takes as much CPU time as two hundred runs and slows down the runs of that moment. */
-enum { ANSWER_MS = 1000, RETRY_MS = 1000, BOXES_PER_ZYGOTE = 1000, LEAST_AGE_MS = 30000 };
+enum {
+    ANSWER_MS = 1000,
+    RETRY_MS = 1000,
+    RETRY_DOUBLES = 6,
+    BOXES_PER_ZYGOTE = 1000,
+    LEAST_AGE_MS = 30000
+};
 
 /* LAST_WORD_MS: how long the spawner waits for an answer that an old zygote still owes.
  * START_MS: how long a zygote may take to start. */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
-
-/* How long a box takes to end after its zygote and its link are gone, and much more. */
-enum { ORPHANS_MS = 5000 };
 
 /* Its own code alone runs in a zygote, which for a moment has its data twice
  * (warm_gather.c). */
@@ -60,6 +63,8 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
     s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
         .flags = z->flags & SESSION_FLAGS,
         .is_wanted = !z->on_demand,
+        .idle_ms = z->idle_s * 1000ull,
+        .used_ms = clock_ms(),
         .park = z->park,
         .limits = z->limits,
         .job_fd = job_fd,
@@ -83,7 +88,7 @@ int zygote_open_groups(struct spawner *s)
 int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
 {
     cleanup_close int owned = job_fd;
-    bool has_twin = !(z->flags & BOX_CHANNEL);
+    bool has_twin = !(z->flags & BOX_CHANNEL) && !z->idle_s;
     if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
     if (s->zygote_count + has_twin >= SPAWN_MAX_ZYGOTES)
@@ -116,6 +121,7 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
         if (!serves(z, request))
             continue;
         z->is_wanted = z->is_wanted || are_busy;
+        z->used_ms = clock_ms();
         are_busy = are_busy && z->now.birth_count;
         if (z->now.is_up && z->now.birth_count < least) {
             best = (int)i;
@@ -127,9 +133,10 @@ int zygote_find(struct spawner *s, const struct spawn_box *request)
 
 /* Memory, processors, CPU time, file size and a smaller stack may differ from what the ready
  * box was made with: hand_over() and the box set them with the package. */
-bool zygote_fits(
-    const struct spawner *s, const struct zygote *z, const struct spawn_box *request)
+static bool fits(
+    const struct spawner *s, const struct box *box, const struct spawn_box *request)
 {
+    const struct zygote *z = &s->zygotes[box->maker];
     struct spawn_limits limits = request->limits;
     if (!(z->flags & BOX_CHANNEL) && s->cgroups.use & TREE_MEMORY &&
         limits.memory_bytes >= PARKED_MEMORY_MIN + z->base_memory &&
@@ -144,6 +151,28 @@ bool zygote_fits(
     return serves(z, request) && request->exec == 0 && !request->mount_count &&
            !request->remove && memcmp(&z->limits, &limits, sizeof(limits)) == 0;
 }
+
+/* The memory is mostly shared with the zygote and does not count. */
+static void note_base(struct spawner *s, struct box *box)
+{
+    struct zygote *z = &s->zygotes[box->maker];
+    box->base_memory = cgroup_leaf_memory(&s->cgroups, &box->leaf);
+    z->base_memory = box->base_memory;
+    z->used_ms = clock_ms();
+    z->wants_kits = z->wants_kits || box->flags & BOX_NETWORK;
+}
+
+static void on_change(struct spawner *s, const struct box *box, enum box_state to)
+{
+    struct zygote *z = &s->zygotes[box->maker];
+    if (to == STATE_READY)
+        return;
+    *(box->egress.is_spoilt ? &z->kits : &z->parked) -= 1;
+    if (box->egress.is_spoilt && to > STATE_STARTING) /* no kit could be had */
+        z->wants_kits = false;
+}
+
+const struct box_ahead zygote_ahead = {fits, note_base, on_change};
 
 /* Maps the ids of every box to themselves, and the zygote's own id to 0. */
 static int write_map(const struct spawner *s, int proc_fd, const char *file, unsigned own)
@@ -197,8 +226,8 @@ static _Noreturn void be_zygote(
         program_arrange_fds(fds, ZYGOTE_FDS, JOB_FD - ZYGOTE_SOCKET_FD) < 0 ||
         inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
         setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
-        setsid() < 0 || chdir("/r") < 0 || chroot(".") < 0 || chdir("/") < 0 ||
-        job_open(JOB_FD, &job) < 0)
+        setsid() < 0 || chdir(z->flags & BOX_FORKS ? "/r" : "/r/" ROOT_TREE) < 0 ||
+        chroot(".") < 0 || chdir("/") < 0 || job_open(JOB_FD, &job) < 0)
         _exit(3);
     for (uint32_t i = 0; i < job.head.argc; i++)
         argv[i] = (char *)job_string(&job, &at);
@@ -227,10 +256,8 @@ static int hear(const struct spawner *s, const struct zygote_process *p, int wai
 /* There is no place for the box, which is a child of ours: it ends here. */
 static int refuse_birth(int fds[2])
 {
-    siginfo_t info;
     (void)sys_pidfd_send_signal(fds[0], SIGKILL);
-    while (waitid(P_PIDFD, (id_t)fds[0], &info, WEXITED) < 0 && errno == EINTR)
-        ;
+    orphans_expect();
     close_fd(&fds[0]);
     close_fd(&fds[1]);
     return -EMFILE;
@@ -242,31 +269,23 @@ static void drain(const struct spawner *s, struct zygote_process *p)
     struct zygote_reply reply;
     int fds[2];
     while (p->socket >= 0 && hear(s, p, 0, &reply, fds) == 0) {
-        p->lost -= p->lost > 0;
         if (fds[0] >= 0)
             (void)refuse_birth(fds);
     }
 }
 
-/* Until when boxes may end that no zygote has lived to tell of. */
-static uint64_t orphans_ms;
-
+/* Does not wait for its end. A box that it may still make finds its link closed, and ends. */
 static void stop(struct spawner *s, struct zygote_process *p)
 {
-    siginfo_t info;
     if (p->pidfd >= 0) {
         /* Not by its control group: a box that it has just made may not have left that group
          * yet. */
         (void)sys_pidfd_send_signal(p->pidfd, SIGKILL);
-        while (waitid(P_PIDFD, (id_t)p->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-            ;
+        orphans_expect();
         close_fd(&p->pidfd);
     }
     drain(s, p);
     close_fd(&p->socket);
-    if (p->lost)
-        orphans_ms = clock_ms() + ORPHANS_MS;
-    p->lost = 0;
     if (p->slot >= 0) {
         leaves_remove(&s->leaves, &s->cgroups, &p->leaf);
         ids_release(&s->ids, p->slot, false);
@@ -377,7 +396,6 @@ static void give_up(struct spawner *s, struct zygote_process *p, int error)
 {
     p->is_up = false;
     p->is_broken = true;
-    p->lost += p->birth_count;
     while (p->birth_count)
         box_born(s, next_born(s, p), error, -1, -1);
 }
@@ -402,7 +420,6 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
         int error = is_spare ? refuse_birth(fds) : reply.pid < 0 ? reply.pid : 0;
         box_born(s, next_born(s, p), error, take_fd(&fds[0]), take_fd(&fds[1]));
     } else {
-        p->lost -= r == -EPROTO && p->lost > 0;
         if (fds[0] >= 0)
             (void)refuse_birth(fds);
         give_up(s, p, r < 0 ? r : -EPROTO);
@@ -413,55 +430,23 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     return true;
 }
 
+/* One that never comes up, because of a module that it imports, must not start all the time. */
+static void retry_later(struct zygote *z)
+{
+    z->retry_ms = clock_ms() + ((uint64_t)RETRY_MS << z->failures);
+    if (z->failures < RETRY_DOUBLES)
+        z->failures++;
+}
+
 void zygote_event(struct spawner *s, int index)
 {
     struct zygote *z = &s->zygotes[index];
     if (listen_to(s, &z->now, 0) && z->now.socket < 0)
-        z->retry_ms = clock_ms() + RETRY_MS;
+        retry_later(z);
     if (listen_to(s, &z->next, 0) && z->next.socket < 0)
-        z->retry_ms = clock_ms() + RETRY_MS;
-}
-
-static bool is_child(int pidfd, pid_t pid)
-{
-    siginfo_t info = {0};
-    return pidfd >= 0 &&
-           waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == pid;
-}
-
-/* Whether a dead child of ours is one that will be waited for. */
-static bool is_awaited(const struct spawner *s, pid_t pid)
-{
-    bool found = pid == s->network.helper || pid == s->helper.pid;
-    for (uint32_t i = 0; !found && i < s->zygote_count; i++)
-        found =
-            is_child(s->zygotes[i].now.pidfd, pid) || is_child(s->zygotes[i].next.pidfd, pid);
-    for (unsigned i = 0; !found && i < s->box_end; i++) {
-        const struct box *box = &s->boxes[i];
-        found = box->used && (box->helper == pid || is_child(box->pidfd, pid));
-        for (unsigned k = 0; !found && box->used && k < FORK_MAX_SERVERS; k++)
-            found = box->servers[k] == pid;
-    }
-    return found;
-}
-
-/* Reaps boxes that a killed zygote made and did not report. Such a child finds its link closed
- * and ends. hermes-setup and the file helpers of copies are reaped first, because waitid()
- * would return them again and hide the orphan. */
-static void reap_orphans(struct spawner *s)
-{
-    siginfo_t info = {0};
-    (void)setup_reap(&s->helper, false);
-    for (unsigned i = 0; i < s->box_end; i++) {
-        if (s->boxes[i].used && s->boxes[i].is_fork)
-            fork_reap_helpers(&s->boxes[i], false);
-    }
-    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
-           !is_awaited(s, info.si_pid)) {
-        (void)waitpid(info.si_pid, NULL, 0);
-        info.si_pid = 0;
-    }
+        retry_later(z);
+    if (z->now.is_up)
+        z->failures = 0;
 }
 
 bool zygote_check(struct spawner *s)
@@ -476,11 +461,7 @@ bool zygote_check(struct spawner *s)
             give_up(s, p, -ETIMEDOUT);
         owes = owes || p->birth_count;
     }
-    if (orphans_ms) {
-        reap_orphans(s);
-        orphans_ms = clock_ms() < orphans_ms ? orphans_ms : 0;
-    }
-    return owes || orphans_ms;
+    return owes;
 }
 
 /* Making a ready box takes CPU time from the runs of that moment. While one run has a box, it
@@ -490,6 +471,19 @@ static bool wants_more(const struct spawner *s, const struct zygote *z)
 {
     return z->parked < z->park && !s->is_short && !z->now.birth_count &&
            (!s->running || (s->running == 1 && z->parked * 2 < z->park));
+}
+
+/* Once a box with a network was asked for, some ready boxes get a kit ahead. Others take their
+ * place, so that boxes without a network find as many as before. */
+static bool equip(struct spawner *s, int index)
+{
+    struct zygote *z = &s->zygotes[index];
+    if (!z->wants_kits || z->kits == NETWORK_KITS_MAX || s->running > 1 || s->is_short ||
+        !box_equip_parked(s, index))
+        return false;
+    z->parked--;
+    z->kits++;
+    return true;
 }
 
 /* Replaces a zygote from time to time, because all its boxes share the layout of its memory and
@@ -518,6 +512,22 @@ static bool relieve(struct spawner *s, int index)
     return true;
 }
 
+/* Ends a zygote with much memory that nobody needs, or that the host needs more; its ready
+ * boxes share that memory. It owes no box. Returns whether something was done. */
+static bool rest(struct spawner *s, int index)
+{
+    struct zygote *z = &s->zygotes[index];
+    if (!z->idle_ms || z->now.birth_count ||
+        (!s->is_short && clock_ms() < z->used_ms + z->idle_ms))
+        return false;
+    z->is_wanted = false;
+    if (box_drop_parked(s, &zygote_ahead, index))
+        return true;
+    stop(s, &z->now);
+    stop(s, &z->next);
+    return false;
+}
+
 static bool is_late(const struct zygote_process *p)
 {
     return p->socket >= 0 && !p->is_up && clock_ms() > p->start_ms + START_MS;
@@ -527,23 +537,23 @@ bool zygote_tend(struct spawner *s)
 {
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote *z = &s->zygotes[i];
-        if (relieve(s, (int)i))
+        if (relieve(s, (int)i) || rest(s, (int)i))
             return true;
         if (is_late(&z->next)) {
             stop(s, &z->next);
-            z->retry_ms = clock_ms() + RETRY_MS;
+            retry_later(z);
         }
         if (z->now.is_broken || is_late(&z->now)) {
             give_up(s, &z->now, -EPIPE);
             stop(s, &z->now);
-            z->retry_ms = clock_ms() + RETRY_MS;
+            retry_later(z);
         }
         if (clock_ms() < z->retry_ms)
             continue;
         if (z->now.socket < 0 && z->is_wanted && !s->ids.rootless) {
             if (start(s, (int)i, &z->now) < 0) {
                 stop(s, &z->now);
-                z->retry_ms = clock_ms() + RETRY_MS;
+                retry_later(z);
             }
             return true;
         }
@@ -552,6 +562,8 @@ bool zygote_tend(struct spawner *s)
                 z->retry_ms = clock_ms() + RETRY_MS;
             return true;
         }
+        if (equip(s, (int)i))
+            return true;
     }
     return false;
 }

@@ -11,6 +11,7 @@
 #include "cgroup/cgroup.h"
 #include "proto/spawn.h"
 #include "proto/zygote.h"
+#include "spawn/box_kinds.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,19 +33,22 @@ struct zygote_process {
     uint16_t births[ZYGOTE_MAX_BIRTHS]; /* indices of the boxes that it was asked for, in that
                                            order */
     unsigned birth_count;
-    uint64_t asked_ms; /* since when it has owed us an answer */
-    unsigned lost; /* boxes that it was asked for and was given up about: it may make them */
+    uint64_t asked_ms; /* time of the oldest request without an answer */
     struct cgroup_leaf leaf;
 };
 
 /* One registered zygote. */
-struct spawner;
 struct zygote {
     uint32_t root;
-    uint32_t flags;  /* BOX_CHANNEL: for sessions; BOX_FORKS: sessions that can be copied */
-    bool is_wanted;  /* to be started: always, or since a request needed it */
-    uint32_t park;   /* ready boxes to keep */
-    uint32_t parked; /* ready boxes that exist */
+    uint32_t flags;    /* BOX_CHANNEL: for sessions; BOX_FORKS: sessions that can be copied */
+    bool is_wanted;    /* to be started: always, or since a request needed it */
+    uint64_t idle_ms;  /* as idle_s of struct spawn_zygote */
+    uint64_t used_ms;  /* the last request */
+    unsigned failures; /* starts in a row that came to nothing */
+    uint32_t park;     /* ready boxes to keep */
+    uint32_t parked;   /* ready boxes that exist, without those of `kits` */
+    uint32_t kits;     /* ready boxes that have a kit, or wait for it */
+    bool wants_kits;   /* the last box with a network found a kit, or could have one */
     struct spawn_limits limits;
     int job_fd; /* package with arguments and environment of the zygote itself */
     struct zygote_process now;
@@ -65,17 +69,12 @@ int zygote_open_groups(struct spawner *s);
  * started on demand as wanted. */
 int zygote_find(struct spawner *s, const struct spawn_box *request);
 
-/* Whether a ready box of this zygote can serve the request. */
-bool zygote_fits(
-    const struct spawner *s, const struct zygote *z, const struct spawn_box *request);
-
 /* Asks for the clone of box number `box` and does not wait. box_born() is called with the
  * answer, or with an error when none comes. */
 int zygote_ask(struct zygote *z, const struct zygote_request *request, const int *fds,
     unsigned count, unsigned box);
 
-/* Gives up zygotes that have not answered in time, and reaps what they made all the same.
- * Returns whether one owes an answer, or a box may be left. */
+/* Gives up zygotes that have not answered in time. Returns whether one owes an answer. */
 bool zygote_check(struct spawner *s);
 
 /* Called when the spawner is idle: starts zygotes and makes ready boxes, one thing at a time.

@@ -9,7 +9,7 @@
  * this file and the stack are not moved. Where the kernel has no huge pages to give, everything
  * stays as it was. */
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "proto/zygote.h"
 #include "warm/warm.h"
 

@@ -39,7 +39,7 @@ enum {
 };
 
 #define REHEARSAL_SOURCE "/usr/lib/hermes/Rehearsal.java"
-#define REHEARSAL_CLASSES "/opt/seed/Rehearsal*.class"
+#define REHEARSAL_CLASSES "/usr/lib/hermes/seed/ready/Rehearsal*.class"
 #define REHEARSAL_DIR "/tmp/rehearsal"
 #define COMPILER "jdk.compiler/com.sun.tools.javac.Main"
 

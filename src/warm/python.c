@@ -56,6 +56,8 @@ PYTHON_API object *Py_BuildValue(const char *format, ...);
         return PyLong_FromLong(hermes_warm_##name());                                          \
     }
 NUMBER(serve)
+NUMBER(scratch)
+NUMBER(no_scratch)
 NUMBER(is_parked)
 NUMBER(begin)
 NUMBER(has_env)
@@ -69,6 +71,11 @@ static object *gather(object *self, object *arg)
 static object *leave(object *self, object *status)
 {
     hermes_warm_exit((int)PyLong_AsLong(status));
+}
+
+static object *adopt(object *self, object *channel)
+{
+    return PyLong_FromLong(hermes_warm_adopt((int)PyLong_AsLong(channel)));
 }
 
 /* An argument as bytes, or None past the last. */
@@ -86,10 +93,11 @@ EXPORT object *PyInit_hermes_warm(void);
 EXPORT object *PyInit_hermes_warm(void)
 {
     static struct method_def methods[] = {{"serve", serve, NO_ARGUMENT, NULL},
+        {"scratch", scratch, NO_ARGUMENT, NULL}, {"no_scratch", no_scratch, NO_ARGUMENT, NULL},
         {"gather", gather, NO_ARGUMENT, NULL}, {"is_parked", is_parked, NO_ARGUMENT, NULL},
         {"begin", begin, NO_ARGUMENT, NULL}, {"has_env", has_env, NO_ARGUMENT, NULL},
-        {"arg", word, ONE_ARGUMENT, NULL}, {"env", variable, ONE_ARGUMENT, NULL},
-        {"exit", leave, ONE_ARGUMENT, NULL}, {0}};
+        {"adopt", adopt, ONE_ARGUMENT, NULL}, {"arg", word, ONE_ARGUMENT, NULL},
+        {"env", variable, ONE_ARGUMENT, NULL}, {"exit", leave, ONE_ARGUMENT, NULL}, {0}};
     static struct module_slot slots[] = {{0}};
     static struct module_def def = {
         .head.references = 1, .name = "hermes_warm", .methods = methods, .slots = slots};

@@ -11,9 +11,9 @@
 
 #include "warm/warm.h"
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
-#include "base/sys.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
 #include "box/init.h"
 #include "proto/zygote.h"
 
@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -218,12 +219,39 @@ static void serve_request(const int *fds, unsigned count)
     reply(r < 0 ? r : pid, pidfd);
 }
 
+static const char *const scratch[] = {"/box", "/tmp"};
+
+EXPORT int hermes_warm_scratch(void)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof(scratch) / sizeof(scratch[0]); i++)
+        r = sys_result(
+            mount("zygote", scratch[i], "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=0755"));
+    return r;
+}
+
+EXPORT int hermes_warm_no_scratch(void)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof(scratch) / sizeof(scratch[0]); i++)
+        r = sys_result(umount2(scratch[i], 0));
+    return r;
+}
+
+/* A copy of a process with several threads has one of them, and the locks of all. A directory
+ * has two links and one for each directory in it. */
+static bool has_one_thread(void)
+{
+    struct stat st;
+    return fstatat(ZYGOTE_STAGE_FD, "proc/self/task", &st, 0) == 0 && st.st_nlink == 3;
+}
+
 EXPORT int hermes_warm_serve(void)
 {
     int fds[REQUEST_MAX_FDS];
     unsigned count;
     struct zygote_reply up = {0};
-    if (access(INIT_PROGRAM, X_OK) < 0 || leave_root() < 0 ||
+    if (access(INIT_PROGRAM, X_OK) < 0 || !has_one_thread() || leave_root() < 0 ||
         fdpass_send(ZYGOTE_SOCKET_FD, &up, sizeof(up), NULL, 0) < 0)
         return -1;
     if (__builtin_setjmp(interpreter))
@@ -263,14 +291,12 @@ static void wait_for_job(void)
     request.box.limits.stack_bytes = hand.stack_bytes;
 }
 
-EXPORT int hermes_warm_park(void)
+/* This process was executed in its box, or copied there, and waits for its package. */
+static void be_program(int link_fd, int hand_fd)
 {
-    struct link_record ready = {.kind = LINK_READY};
-    int type;
-    socklen_t size = sizeof(type);
     in = (struct inside){.box = &request.box,
-        .link_fd = PARK_LINK_FD,
-        .hand_fd = PARK_HAND_FD,
+        .link_fd = link_fd,
+        .hand_fd = hand_fd,
         .job_fd = -1,
         .stdin_fd = -1,
         .stdout_fd = -1,
@@ -278,6 +304,20 @@ EXPORT int hermes_warm_park(void)
         .collect_fd = -1,
         .channel_fd = -1};
     is_program = true;
+}
+
+EXPORT int hermes_warm_adopt(int channel_fd)
+{
+    be_program(fcntl(channel_fd, F_DUPFD_CLOEXEC, 3), channel_fd);
+    return in.link_fd < 0 ? -1 : 0;
+}
+
+EXPORT int hermes_warm_park(void)
+{
+    struct link_record ready = {.kind = LINK_READY};
+    int type;
+    socklen_t size = sizeof(type);
+    be_program(PARK_LINK_FD, PARK_HAND_FD);
     if (getsockopt(PARK_HAND_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
         fcntl(PARK_HAND_FD, F_SETFD, FD_CLOEXEC) < 0 ||
         fcntl(PARK_LINK_FD, F_SETFD, FD_CLOEXEC) < 0)

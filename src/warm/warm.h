@@ -13,9 +13,19 @@ EXPORT int hermes_warm_serve(void);
  * (gather.c). */
 EXPORT void hermes_warm_gather(void);
 
+/* In a zygote that imports modules of an image: gives it empty writable directories at /box and
+ * /tmp, which some modules want while they are imported, and takes them away again. 0, or
+ * negative errno: something of a module is still in there. */
+EXPORT int hermes_warm_scratch(void);
+EXPORT int hermes_warm_no_scratch(void);
+
 /* In the program of a pool: reports that it is ready. Returns 0, or negative when it is not in
  * a pool's box. */
 EXPORT int hermes_warm_park(void);
+
+/* In a copy of a template box (run/template.h): its package will come on the channel, and what
+ * fails before the program begins is reported there. 0, or negative. */
+EXPORT int hermes_warm_adopt(int channel_fd);
 
 /* Whether no package has come after waiting a moment: then there is time to rehearse. */
 EXPORT int hermes_warm_is_parked(void);

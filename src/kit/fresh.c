@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_fresh.h. The files of a namespace stay open as long as it looks new and is used
+/* See fresh.h. The files of a namespace stay open as long as it looks new and is used
  * again: opening one costs four times as much as reading it. */
 
-#include "spawn/network_fresh.h"
+#include "kit/fresh.h"
 
 #include "base/cleanup.h"
 
@@ -30,7 +30,7 @@ struct files {
 static struct known {
     struct files files;
     ino_t ns; /* inode number; unique while the files are open; 0 for an empty entry */
-} known[NETWORK_KNOWN_MAX];
+} known[FRESH_KNOWN_MAX];
 static unsigned next_known;
 
 static struct {
@@ -75,7 +75,7 @@ static int count_sockets(const struct files *files, unsigned *ret_used, unsigned
                : -EPROTO;
 }
 
-int network_learn(void)
+int fresh_learn(void)
 {
     struct files files;
     unsigned waiting;
@@ -99,8 +99,8 @@ int network_learn(void)
 static bool look_fresh(const struct files *files)
 {
     static char text[FILE_MAX];
-    unsigned sockets;
-    unsigned waiting;
+    unsigned sockets = 0;
+    unsigned waiting = 0;
     if (count_sockets(files, &sockets, &waiting) < 0 || sockets != fresh_sockets || waiting)
         return false;
     for (unsigned i = FILE_V4; i < FILE_COUNT; i++) {
@@ -122,7 +122,7 @@ static void forget(struct known *k)
 /* Opens the files of a namespace. The entry that was added first makes room. */
 static struct known *meet(int ns_fd, ino_t ns)
 {
-    struct known *k = &known[next_known++ % NETWORK_KNOWN_MAX];
+    struct known *k = &known[next_known++ % FRESH_KNOWN_MAX];
     if (k->ns)
         forget(k);
     if (setns(ns_fd, CLONE_NEWNET) < 0 || open_files(&k->files) < 0)
@@ -131,14 +131,29 @@ static struct known *meet(int ns_fd, ino_t ns)
     return k;
 }
 
-bool network_is_fresh(int ns_fd)
+static struct known *find(ino_t ns)
+{
+    for (unsigned i = 0; i < FRESH_KNOWN_MAX; i++) {
+        if (known[i].ns == ns)
+            return &known[i];
+    }
+    return NULL;
+}
+
+void fresh_forget(int ns_fd)
 {
     struct stat st;
-    struct known *k = NULL;
+    struct known *k = fstat(ns_fd, &st) < 0 ? NULL : find(st.st_ino);
+    if (k)
+        forget(k);
+}
+
+bool fresh_check(int ns_fd)
+{
+    struct stat st;
     if (fstat(ns_fd, &st) < 0)
         return false;
-    for (unsigned i = 0; i < NETWORK_KNOWN_MAX && !k; i++)
-        k = known[i].ns == st.st_ino ? &known[i] : NULL;
+    struct known *k = find(st.st_ino);
     if (!k && !(k = meet(ns_fd, st.st_ino)))
         return false;
     bool is_fresh = look_fresh(&k->files);

@@ -7,11 +7,14 @@
 
 /* Number of namespaces whose files are kept open, so that looking again is quick. Each is held
  * alive by its files. */
-enum { NETWORK_KNOWN_MAX = 32 };
+enum { FRESH_KNOWN_MAX = 32 };
 
 /* Remembers what the caller's namespace looks like; it must be new. */
-int network_learn(void);
+int fresh_learn(void);
 
-/* Whether the namespace looks like that one: no socket, not even one in TIME_WAIT, and no
+/* Whether the namespace looks like the fresh one: no socket, not even one in TIME_WAIT, and no
  * counter that moved. May leave the caller in it. */
-bool network_is_fresh(int ns_fd);
+bool fresh_check(int ns_fd);
+
+/* Closes the files of a namespace that nobody will use again. */
+void fresh_forget(int ns_fd);

@@ -1,63 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network.h. The helper gets orders, each with a namespace to inspect or without one to
- * make a new one, and answers them in order. It reads nothing else and ends with the spawner.
- * It does not send inspected namespaces back: a descriptor in flight makes the kernel look for
- * cycles whenever any socket is closed. */
+/* See network.h. hermes-network answers orders one after the other. It does not send inspected
+ * namespaces back: a descriptor in flight makes the kernel look for cycles whenever any socket
+ * is closed. */
 
-#include "spawn/network.h"
+#include "spawn/network/network.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/netns.h"
-#include "base/sys.h"
-#include "spawn/network_fresh.h"
+#include "base/clock.h"
+#include "base/os/fdpass.h"
+#include "spawn/program.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* How long to wait for one answer; a helper that takes longer is replaced. */
+/* How long one box waits for an answer; a helper that takes longer is replaced. */
 enum { WAIT_MS = 1000 };
-
-enum order { ORDER_MAKE, ORDER_LOOK };
-enum answer { ANSWER_MADE, ANSWER_FRESH, ANSWER_USED };
-
-static _Noreturn void help(int socket, pid_t spawner)
-{
-    char order;
-    unsigned count;
-    int fd = -1;
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawner ||
-        dup2(socket, 3) < 0 || sys_close_range(4, ~0u, 0) < 0)
-        _exit(1);
-    (void)prctl(PR_SET_NAME, "hermes-network", 0, 0, 0);
-    int first = netns_make();
-    if (first < 0)
-        _exit(1);
-    bool can_look = network_learn() == 0;
-    (void)close(first);
-    while (fdpass_receive(3, &order, 1, &fd, 1, &count) == 1) {
-        char answer = ANSWER_MADE;
-        if (order == ORDER_MAKE) {
-            fd = netns_make();
-            if (fd < 0)
-                _exit(1);
-        } else { /* when network_learn() failed, none counts as new */
-            answer = can_look && count && network_is_fresh(fd) ? ANSWER_FRESH : ANSWER_USED;
-        }
-        if (fdpass_send(3, &answer, 1, &fd, answer == ANSWER_MADE) < 0)
-            _exit(1);
-        close_fd(&fd);
-    }
-    _exit(0);
-}
 
 static void drop(struct network_list *l, unsigned i)
 {
@@ -85,18 +47,29 @@ static unsigned new_in(const struct network_list *l)
     return count;
 }
 
+static bool send_order(struct network *n, enum kit_order_kind kind, const int *fd)
+{
+    const struct kit_order order = {.kind = kind};
+    return fdpass_send_now(n->socket, &order, sizeof(order), fd, fd != NULL) == 0;
+}
+
 /* Asks the helper for one more of the spawner's own if there are not enough. */
 static void ask(struct network *n)
 {
-    const char order = ORDER_MAKE;
     if (n->asked + new_in(&n->ready) + new_in(&n->seen) < n->keep &&
-        send(n->socket, &order, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+        send_order(n, KIT_MAKE, NULL))
         n->asked++;
+}
+
+static void ask_kit(struct network *n)
+{
+    if (n->kits_asked + n->kit_count < NETWORK_KITS_MAX && send_order(n, KIT_MAKE_READY, NULL))
+        n->kits_asked++;
 }
 
 void network_init(struct network *n)
 {
-    *n = (struct network){.home_fd = -1, .socket = -1};
+    *n = (struct network){.program_fd = -1, .home_fd = -1, .socket = -1};
 }
 
 /* Tests once whether we can return: in a user namespace setns() may lead anywhere but back. */
@@ -117,23 +90,23 @@ void network_expect(struct network *n, int socket)
         n->socket = take_fd(&owned);
 }
 
+int network_program(struct network *n)
+{
+    if (n->program_fd < 0)
+        n->program_fd = program_open("hermes-network");
+    return n->program_fd;
+}
+
 void network_keep(struct network *n, uint32_t count)
 {
-    int pair[2];
-    if (!know_home(n) || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    if (!know_home(n))
         return;
-    n->socket = pair[0];
     n->asked = 0;
+    n->kits_asked = 0;
+    n->is_up = false;
     n->keep = count;
-    cleanup_close int theirs = pair[1];
-    pid_t self = getpid();
-    n->helper = sys_fork();
-    if (n->helper == 0)
-        help(theirs, self);
-    if (n->helper < 0) {
-        n->helper = 0; /* kill() takes a negative number for a process group */
-        close_fd(&n->socket);
-    }
+    int pid = program_start(network_program(n), "hermes-network", &n->socket);
+    n->helper = pid < 0 ? 0 : pid;
     while (n->socket >= 0 && count-- > 0)
         ask(n);
 }
@@ -141,49 +114,79 @@ void network_keep(struct network *n, uint32_t count)
 /* Replaces a helper that fails or hangs. The new one starts from nothing. */
 static void lose_source(struct network *n)
 {
-    close_fd(&n->socket);
     while (n->seen.count) {
         (void)close(n->seen.at[0].fd);
         drop(&n->seen, 0);
     }
-    if (!n->helper)
+    if (!n->helper) {
+        close_fd(&n->socket);
         return;
-    (void)kill(n->helper, SIGKILL);
-    while (waitpid(n->helper, NULL, 0) < 0 && errno == EINTR)
-        ;
-    n->helper = 0; /* the pid may belong to another process now */
+    }
+    program_stop(&n->helper, &n->socket);
     network_keep(n, n->keep);
 }
 
-/* Takes one answer of the helper, waiting at most wait_ms. Returns 1, 0 when there was none, -1
- * when the helper was lost and replaced. */
-static int hear(struct network *n, int wait_ms)
+/* Takes what the helper has made. False when it is not what was asked for. */
+static bool on_made(
+    struct network *n, const struct kit_answer *answer, int *fds, unsigned count)
 {
-    struct pollfd ready = {.fd = n->socket, .events = POLLIN};
-    unsigned count = 0;
-    char answer = ANSWER_MADE;
-    int fd = -1;
-    if (n->socket < 0 || poll(&ready, 1, wait_ms) != 1)
-        return 0;
-    ssize_t r = fdpass_receive(n->socket, &answer, 1, &fd, 1, &count);
-    bool is_made = answer == ANSWER_MADE;
-    if (r != 1 || count != is_made || (!is_made && !n->seen.count)) {
-        close_fd(&fd);
-        lose_source(n);
-        return -1;
-    }
-    if (is_made) {
+    if (answer->kind == KIT_MAKE && count == 1) {
         n->asked -= n->asked > 0;
-        add(&n->ready, NETWORK_OURS, NETWORK_NEW, fd);
-        return 1;
+        add(&n->ready, NETWORK_OURS, NETWORK_NEW, take_fd(&fds[0]));
+        return true;
     }
-    fd = n->seen.at[0].fd;
-    if (answer == ANSWER_FRESH)
+    if (answer->kind != KIT_MAKE_READY || count != 1 + kit_size(answer) ||
+        n->kit_count == NETWORK_KITS_MAX)
+        return false;
+    n->kits_asked -= n->kits_asked > 0;
+    struct network_kit *kit = &n->kits[n->kit_count++];
+    kit->ns = take_fd(&fds[0]);
+    kit->count = count - 1;
+    for (unsigned i = 0; i < kit->count; i++)
+        kit->fds[i] = take_fd(&fds[1 + i]);
+    return true;
+}
+
+/* The helper has looked at the namespace that waits longest for it. */
+static bool on_seen(struct network *n, const struct kit_answer *answer, unsigned count)
+{
+    if (count || !n->seen.count)
+        return false;
+    int fd = n->seen.at[0].fd;
+    if (answer->is_fresh)
         add(&n->ready, n->seen.at[0].owner, n->seen.at[0].key, fd);
     else
         (void)close(fd);
     drop(&n->seen, 0);
-    return 1;
+    return true;
+}
+
+/* Takes one answer of the helper, waiting at most wait_ms. Returns 1, 0 when there was none, -1
+ * when the helper could not make a namespace, or was lost and replaced. */
+static int hear(struct network *n, int wait_ms)
+{
+    struct pollfd ready = {.fd = n->socket, .events = POLLIN};
+    unsigned count = 0;
+    struct kit_answer answer = {0};
+    int fds[KIT_MAX_FDS];
+    if (n->socket < 0 || poll(&ready, 1, wait_ms) != 1)
+        return 0;
+    ssize_t r = fdpass_receive(n->socket, &answer, sizeof(answer), fds, KIT_MAX_FDS, &count);
+    n->is_up = true;
+    bool is_look = answer.kind == KIT_LOOK || answer.kind == KIT_FORGET;
+    bool is_fine = r == (ssize_t)sizeof(answer);
+    if (is_fine && answer.error < 0 && !is_look && !count) {
+        n->asked -= answer.kind == KIT_MAKE && n->asked > 0;
+        n->kits_asked -= answer.kind == KIT_MAKE_READY && n->kits_asked > 0;
+        return -1;
+    }
+    is_fine =
+        is_fine && (is_look ? on_seen(n, &answer, count) : on_made(n, &answer, fds, count));
+    while (r > 0 && count)
+        close_fd(&fds[--count]);
+    if (!is_fine)
+        lose_source(n);
+    return is_fine ? 1 : -1;
 }
 
 /* The youngest that served this key, whose files the helper has open; else the youngest new
@@ -229,6 +232,7 @@ static void revive(struct network *n)
 int network_take(struct network *n, uint32_t owner, uint64_t *key)
 {
     int fd;
+    uint64_t end_ms = clock_ms() + WAIT_MS;
     revive(n);
     if (!n->helper) {
         *key = NETWORK_NEW;
@@ -238,7 +242,8 @@ int network_take(struct network *n, uint32_t owner, uint64_t *key)
         ;
     while ((fd = pop(n, owner, key)) < 0 && owner == NETWORK_OURS) {
         ask(n);
-        int r = hear(n, WAIT_MS);
+        uint64_t now_ms = clock_ms();
+        int r = n->is_up ? hear(n, now_ms < end_ms ? (int)(end_ms - now_ms) : 0) : -1;
         if (r == 0)
             lose_source(n);
         if (r <= 0)
@@ -249,15 +254,40 @@ int network_take(struct network *n, uint32_t owner, uint64_t *key)
     return fd;
 }
 
-void network_return(struct network *n, uint32_t owner, uint64_t key, int fd)
+bool network_take_kit(struct network *n, struct network_kit *ret)
+{
+    if (!n->helper || n->socket < 0)
+        return false;
+    while (hear(n, 0) > 0)
+        ;
+    bool has_one = n->kit_count;
+    if (has_one)
+        *ret = n->kits[--n->kit_count];
+    ask_kit(n);
+    ask_kit(n);
+    return has_one;
+}
+
+void network_forget(struct network *n)
+{
+    while (n->ready.count)
+        (void)close(n->ready.at[--n->ready.count].fd);
+    while (n->kit_count) {
+        struct network_kit *kit = &n->kits[--n->kit_count];
+        (void)close(kit->ns);
+        for (unsigned i = 0; i < kit->count; i++)
+            (void)close(kit->fds[i]);
+    }
+}
+
+void network_return(struct network *n, uint32_t owner, uint64_t key, int fd, bool is_spoilt)
 {
     cleanup_close int owned = fd;
-    const char order = ORDER_LOOK;
     revive(n);
     while (n->helper && hear(n, 0) > 0)
         ;
     if (n->helper && n->socket >= 0 && n->seen.count < NETWORK_POOL_MAX &&
-        fdpass_send_now(n->socket, &order, 1, &fd, 1) == 0)
+        send_order(n, is_spoilt ? KIT_FORGET : KIT_LOOK, &fd))
         add(&n->seen, owner, n->is_shared ? NETWORK_NEW : key, take_fd(&owned));
 }
 

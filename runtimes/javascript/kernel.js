@@ -17,12 +17,15 @@ if (typeof realm === 'undefined') {
     run(...Object.values(names));
   };
   const module = { exports: {} };
+  const library = { exports: {} };
+  process.dlopen(library, require('path').join(__dirname, 'libhermes-warm.so'));
   load('kernel_source.js', { module });
   load('kernel.js', {
     realm: {
       globalThis, Promise, Object, Error, TypeError, RangeError, parse: JSON.parse, import: (name) => import(name),
     },
     rewrite: module.exports.rewrite,
+    replace: library.exports.replace,
     require,
     process,
     console,
@@ -35,7 +38,7 @@ if (typeof realm === 'undefined') {
   return;
 }
 
-/* global rewrite */
+/* global rewrite, replace */
 const fs = require('fs');
 const inspector = require('inspector');
 const Module = require('module');
@@ -164,8 +167,17 @@ function onFrame(kind, payload) {
     case 'settle': settleSignals(0); break;
     case 'jobs': case 'kill_job': send('jobs', []); break;
     case 'variables': send('variables', describeVariables()); break;
+    case 'packages': usePackages(); break;
     default: exitNow(PROTOCOL_BROKEN);
   }
+}
+
+// Programs of packages that were installed after the session began; require and import look into
+// /node_modules by themselves.
+function usePackages() {
+  const bin = '/opt/node_modules/.bin:/opt/bin:';
+  const path = process.env.PATH || '/usr/bin:/bin';
+  if (!path.startsWith(bin)) process.env.PATH = bin + path;
 }
 
 function fromJson(payload) {
@@ -624,7 +636,7 @@ function writeText(fd, words) {
   } catch { /* the pipe is closed */ }
 }
 
-// stdin: an unlinked file on descriptor 0. open() returns the lowest free descriptor, which is 0 after a close.
+// stdin: an unlinked file on descriptor 0.
 
 function giveStdin() {
   const data = state.stdin;
@@ -632,7 +644,7 @@ function giveStdin() {
   state.hasStdin = Boolean(data && data.length);
   state.stdinStream = null;
   try {
-    try { fstatSync(0); } catch { openSync('/dev/null', 'r'); } // the code closed 0
+    try { fstatSync(0); } catch { putOnZero('/dev/null'); } // the code closed 0
     if (!state.hasStdin) return;
     const name = join(tmpdir(), `.stdin-${process_.pid}-${state.count}`);
     const fd = openSync(name, 'wx+', 0o600);
@@ -645,9 +657,13 @@ function giveStdin() {
   }
 }
 
+// In one step: other threads of node, and of the code, open files meanwhile and would get a 0 that is free.
 function putOnZero(name) {
-  try { closeSync(0); } catch { /* the code has closed it */ }
-  openSync(name, 'r');
+  const fd = openSync(name, 'r');
+  if (fd === 0) return; // the code had closed it
+  const status = replace(0, fd);
+  closeSync(fd);
+  if (status !== 0) throw new Error(`descriptor 0 cannot be replaced (error ${status})`);
 }
 
 function takeStdin() {

@@ -25,6 +25,7 @@ from traceback import TracebackException  # noqa: E402
 
 import kernel_display  # noqa: E402
 import kernel_fork  # noqa: E402
+import kernel_packages  # noqa: E402
 import kernel_tools  # noqa: E402
 import kernel_variables  # noqa: E402
 from kernel_channel import Channel, ChannelGone, encode, to_text  # noqa: E402
@@ -73,6 +74,7 @@ class Kernel:
         self.main.__builtins__ = builtins
         self.rich = kernel_display.make(self)
         self.tools = kernel_tools.Tools(self)
+        self.packages = kernel_packages.Packages(self)
         self.count = 0
         self.flags = AWAIT
         self.busy = False
@@ -104,6 +106,8 @@ class Kernel:
                     self.stdin = payload
                 elif kind == "tools":
                     self.offered = self.channel.decode(payload)
+                elif kind == "fork" and payload:  # for a preview, of a call that was given up meanwhile
+                    self.channel.send("fork", {"refused": "the call was given up"})
                 elif kind == "fork":
                     self.forker.fork()
                 elif kind == "settle":  # a signal from before must not hit the next exec
@@ -111,9 +115,11 @@ class Kernel:
                     self.channel.send("settled", None)
                 elif kind in ("jobs", "kill_job"):
                     self.channel.send("jobs", [])
+                elif kind == "packages":
+                    self.packages.is_stale = True
                 elif kind == "variables":
                     self.channel.send("variables", kernel_variables.describe(self.main.__dict__, self.given))
-                elif kind != "tool_result":  # a late answer belongs to a call that was given up
+                elif kind not in ("tool_result", "installed"):  # a late answer belongs to a call that was given up
                     _exit(BROKEN_PROTOCOL)
         except ChannelGone:
             _exit(0)
@@ -123,7 +129,7 @@ class Kernel:
     def become_user(self):
         """From here on the interpreter looks as if the user's session were its program."""
         sys.modules["__main__"] = self.main
-        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_fork", "kernel_tools",
+        for name in ("kernel", "kernel_channel", "kernel_display", "kernel_fork", "kernel_packages", "kernel_tools",
                      "kernel_variables"):
             sys.modules.pop(name, None)
         here = os.path.dirname(os.path.abspath(__file__))
@@ -181,6 +187,8 @@ class Kernel:
                 signal(SIGINT, self.user_handler)
                 if self.early:
                     raise KeyboardInterrupt
+                if self.packages.is_stale:
+                    self.packages.refresh()
                 self.run(code, outcome)
             except BaseException as problem:
                 self.note(problem, outcome)
@@ -275,7 +283,7 @@ class Kernel:
         names = self.main.__dict__
         value = eval(code, names)
         if code.co_flags & CO_COROUTINE:
-            if self.loop is None:
+            if self.loop is None or not self.loop.is_sound():
                 self.loop = kernel_display.make_loop()
             value = self.loop.run_cell(value)
         return value

@@ -7,14 +7,15 @@ __builtins__ = dict(vars(builtins))
 
 import io  # noqa: E402
 import os  # noqa: E402
+import re  # noqa: E402
 import sys  # noqa: E402
 from binascii import b2a_base64  # noqa: E402
 from os import getpid  # noqa: E402
 
 from kernel_channel import FRAME_MAX, encode, to_text  # noqa: E402
+from kernel_packages import PackageError, is_install  # noqa: E402
 
-NO_NETWORK = ("%%%s: this session has no network yet, so nothing can be installed. Packages that are installed "
-              "can be imported; ask for others to be added to the image.")
+PIP_LINE = re.compile(r"\s*[%!](pip(?!\S).*)")
 
 # Methods by which an object shows itself, and the MIME type of the result.
 METHODS = (("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"), ("_repr_latex_", "text/latex"),
@@ -46,6 +47,9 @@ def sendable(bundle):
     return ready
 
 
+PARSE_ONLY = 0x400  # ast.PyCF_ONLY_AST
+
+
 class Plain:
     """Without IPython."""
     remember_results = True
@@ -56,19 +60,45 @@ class Plain:
 
     def begin(self):
         builtins.display = self.display
+        builtins.__hermes_pip__ = self.pip
         watch_matplotlib(self)
 
     def transform(self, text, count):
-        first = text.lstrip().split(None, 1)[:1]
-        if first and first[0] in ("%pip", "%conda", "!pip"):
-            raise RuntimeError(NO_NETWORK % first[0][1:])
-        return text
+        """Lines that begin with %pip or !pip become calls. Such a line is no Python, so it is where a syntax error is:
+        one in a string stays as it is."""
+        lines = text.split("\n")
+        while True:
+            try:
+                compile("\n".join(lines), "<cell>", "exec", self.kernel.flags | PARSE_ONLY, True)
+            except SyntaxError as problem:
+                at = (problem.lineno or 0) - 1
+                found = PIP_LINE.fullmatch(lines[at]) if 0 <= at < len(lines) else None
+                if not found:
+                    break  # the compiler tells what is wrong
+                indent = lines[at][:len(lines[at]) - len(lines[at].lstrip())]
+                lines[at] = indent + "__hermes_pip__(%r)" % found[1]
+            except Exception:
+                break
+            else:
+                break
+        return "\n".join(lines)
+
+    def pip(self, line):
+        """`pip …` as a line of a cell."""
+        if is_install(line):
+            self.kernel.packages.install(line)
+        else:
+            self.system("%s -m %s" % (sys.executable, line))
+
+    def system(self, command):
+        import subprocess
+        subprocess.call(command, shell=True)
 
     def transform_tree(self, body):
         return body
 
     def is_usage_error(self, problem):
-        return False
+        return isinstance(problem, PackageError)
 
     def bundle(self, value):
         bundle = {}
@@ -157,6 +187,9 @@ class Rich(Plain):
         except Exception:
             return super().transform(text, count)
 
+    def system(self, command):
+        self.shell.system_raw(command)
+
     def transform_tree(self, body):
         try:
             return self.shell.transform_body(body)
@@ -164,7 +197,7 @@ class Rich(Plain):
             return body
 
     def is_usage_error(self, problem):
-        return isinstance(problem, self.usage_error)
+        return isinstance(problem, (self.usage_error, PackageError))
 
     def bundle(self, value):
         try:
@@ -301,6 +334,14 @@ def make_loop():
             if self._ssock is not None:
                 self._close_self_pipe()
 
+        def _close_self_pipe(self):
+            if getattr(self, "_ssock", None) is not None:  # else a loop that is dropped complains at its end
+                super()._close_self_pipe()
+
+        def is_sound(self):
+            """False after an interrupt that came while the loop began or ended to run."""
+            return not self.is_running() and self._ssock is None and self._csock is None
+
         def run_cell(self, coroutine):
             if self._ssock is None:
                 self._make_self_pipe()
@@ -310,9 +351,13 @@ def make_loop():
                 return self.run_until_complete(task)
             except KeyboardInterrupt:
                 task.cancel()
-                self.run_until_complete(asyncio.wait([task], timeout=0.5))
+                try:
+                    self.run_until_complete(asyncio.wait([task], timeout=0.5))
+                except Exception:
+                    pass  # it was about to stop: the interrupt is what counts
                 raise
             finally:
                 self.park()
 
+    asyncio._set_running_loop(None)  # the last loop may not have come to it
     return CellLoop()

@@ -8,16 +8,19 @@ import traceback
 from types import SimpleNamespace
 
 import IPython.core.interactiveshell
+import IPython.core.inputtransformer2 as transformer
 from IPython.core.builtin_trap import BuiltinTrap
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
+from IPython.core.magic import no_var_expand
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from IPython.lib.pretty import _repr_pprint
 from traitlets.config import Config
 
-from kernel_display import NO_NETWORK, draw
+from kernel_display import draw
+from kernel_packages import LINE_MAX, is_install
 
 NOWHERE = "/nonexistent/ipython"
 
@@ -137,10 +140,17 @@ def first_cell(trace):
     return trace
 
 
-def refuse(name):
-    def magic(line="", cell=None):
-        raise UsageError(NO_NETWORK % name)
-    return magic
+def refuse_conda(line="", cell=None):
+    raise UsageError("%conda: there is no conda here; %pip install NAME installs packages")
+
+
+def take_pip_lines():
+    """`!pip install` means `%pip install`: a program in this box has no place to install to."""
+    command = transformer.tr[transformer.ESC_SHELL]
+    if command.__name__ != "translate":
+        def translate(line):
+            return transformer.tr[transformer.ESC_MAGIC](line.lstrip()) if is_install(line) else command(line)
+        transformer.tr[transformer.ESC_SHELL] = translate
 
 
 def make_shell(main, rich):
@@ -156,8 +166,15 @@ def make_shell(main, rich):
     if hasattr(IPython.core.interactiveshell, "PickleShareDB"):
         IPython.core.interactiveshell.PickleShareDB = lambda path: {}
     shell = Shell(config=config, user_module=main)
-    for name in ("pip", "conda"):
-        shell.register_magic_function(refuse(name), "line_cell", name)
+    shell.register_magic_function(refuse_conda, "line_cell", "conda")
+
+    @no_var_expand
+    def pip(line=""):
+        if len(line) <= LINE_MAX and ("$" in line or "{" in line):  # slow for a long line
+            line = shell.var_expand(line, 2)
+        rich.pip("pip " + line)
+    shell.register_magic_function(pip, "line", "pip")
+    take_pip_lines()
     shell.register_magic_function(lambda line="": None, "line", "matplotlib")  # figures are always shown
     formatters = shell.display_formatter.formatters
     for mime in ("image/png", "image/svg+xml"):

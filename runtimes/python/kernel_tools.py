@@ -10,7 +10,7 @@ import sys  # noqa: E402
 import types  # noqa: E402
 from _thread import allocate_lock, get_ident  # noqa: E402
 
-from kernel_channel import encode  # noqa: E402
+from kernel_channel import Whole, encode  # noqa: E402
 
 INPUT_MAX = 1 << 20
 DOC = "Tools that the caller of this session offers, as functions. dir(hermes_tools) lists them."
@@ -108,9 +108,20 @@ class Tools:
             if frame is None:
                 channel.fill(timeout_ms)
                 continue
+            if frame[0] == "fork":
+                self.fork()
             answer = channel.decode(frame[1]) if frame[0] == "tool_result" else None
             if type(answer) is dict and str(answer.get("id")) == number:
                 return answer
+
+    def fork(self):
+        """The server wants a copy of this session for a preview. In the copy, the call that waits here fails."""
+        kernel = self.kernel
+        if get_ident() != kernel.thread:
+            kernel.channel.send("fork", {"refused": "the call was made by a thread"})
+            return
+        with Whole():  # an interrupt in between would leave the server's next byte in the channel
+            kernel.forker.fork(is_preview=True)
 
     def withdraw(self):
         """After this no call reads from the channel."""

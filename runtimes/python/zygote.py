@@ -2,7 +2,9 @@
 """The Python zygote (src/spawn/zygote.h): starts once, loads what most programs import, and is
 forked into boxes by libhermes-warm.so. In the zygote nothing of a request is ever read. In a box
 this file puts the interpreter into the state that `python3 FILE ARGS` has and runs the program. With the
-argument `session` it is the zygote of sessions: it also loads their interpreter (kernel.py) and runs it.
+argument `session` it is the zygote of sessions: it also loads their interpreter (kernel.py) and runs it. Further
+arguments are modules of an image, which it imports ahead (docs/images.md). With the argument `--template` it is no
+zygote: it runs in an ordinary box, with the modules of a user's image, and copies of that box are made (template.py).
 """
 import _imp
 import _io
@@ -282,17 +284,68 @@ def rehearse_session(kernel):
     rich.bundle({"a": [1, "b"]})
 
 
-def serve(session):
+BLAS = "scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads"
+
+
+def find_blas():
+    """Functions that set the number of threads of the libraries that numpy and scipy have loaded."""
+    import ctypes
+    found = []
+    for folder in [path + name for path in sys.path for name in ("/numpy.libs", "/scipy.libs")]:
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if "openblas" in name:
+                library = ctypes.CDLL(folder + "/" + name)
+                found += [getattr(library, call) for call in BLAS if hasattr(library, call)][:1]
+    return found
+
+
+def import_ahead(names, library):
+    """Imports modules of an image, which the build has found fit for it. Returns what a box must do before it
+    runs a program: new random numbers, and as many threads as it has processors. A template (no library) has
+    directories of its own."""
+    if library and library.scratch() != 0:
+        sys.exit("hermes: a zygote cannot have a scratch directory")
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException:  # the program will see why
+            pass
+    numpy = sys.modules.get("numpy.random.mtrand")
+    reseed = numpy._rand.seed if numpy else None
+    threads = find_blas() if numpy else []
+    gc.collect()
+    if library and library.no_scratch() != 0:
+        sys.exit("hermes: a module of the image keeps a file open")
+    return reseed, threads
+
+
+def set_threads(threads):
+    count = os.environ.get("OPENBLAS_NUM_THREADS", "1")
+    if count != "1" and count.isdecimal():
+        for call in threads:
+            call(int(count))
+
+
+def serve(kind, names):
     global LOADED
+    reseed, threads = None, []
+    session = kind == "session"
     if "t" in sys.abiflags:  # free-threaded objects have another layout than libhermes-warm.so expects
         sys.exit("hermes: a Python without a global lock cannot be a zygote")
     library = _imp.create_dynamic(ModuleSpec("hermes_warm", None, origin=LIBRARY))
     _imp.exec_dynamic(library)
     arg, env, begin, leave, is_parked, has_env = [getattr(library, name) for name in (
         "arg", "env", "begin", "exit", "is_parked", "has_env")]
+    wait = library.serve
     os.getcwd()
     open_stdio()
     make_main()
+    if kind == "--template":
+        import template
+        wait = template.Template(library.adopt).serve
+        del sys.modules["template"]
+    if names:
+        reseed, threads = import_ahead(names, None if kind == "--template" else library)
     for _ in range(REHEARSALS):
         rehearse()
     practise = rehearse
@@ -305,23 +358,28 @@ def serve(session):
     gc.collect()
     gc.freeze()
     library.gather()
-    if library.serve() != 0:
+    if wait() != 0:
         os._exit(0)
     # From here on this is the box. The clone has only the zygote's one thread and no lock is held. So of
     # what CPython does after a fork, only two steps are needed.
     MAIN_THREAD._native_id = _thread.get_native_id()
     seed()
+    if reseed:
+        reseed(struct.unpack("4I", os.urandom(16)))
     if is_parked():
         practise()
     stdin = begin()
     if has_env():
         set_environment(words(env))
+    if threads:
+        set_threads(threads)
     path = be_program(words(arg, text), stdin)
-    del library, arg, env, begin, is_parked, has_env
+    del library, arg, env, begin, is_parked, has_env, wait
     if session:
         kernel.serve()
     main = sys.modules["__main__"]
     finish(run(path, main), main, leave)
 
 
-serve(sys.argv[1:] == ["session"])
+KIND = sys.argv[1] if sys.argv[1:] and sys.argv[1] in ("session", "--template") else ""
+serve(KIND, sys.argv[2 if KIND else 1:])

@@ -39,6 +39,17 @@ void plan_set_env(struct strv *env, const char *assignment)
     strv_add(env, assignment);
 }
 
+const char *environment_get(const struct strv *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < env->count; i++) {
+        if (strncmp(env->items[i], name, len) == 0 && env->items[i][len] == '=')
+            return env->items[i] + len + 1;
+    }
+    return NULL;
+}
+
 void environment_add(const struct strv *own, struct strv *ret)
 {
     for (size_t i = 0; i < sizeof(base_env) / sizeof(base_env[0]); i++)

@@ -12,6 +12,10 @@ void plan_environment(
 
 /* Sets KEY=value, replacing an earlier value of KEY. */
 void plan_set_env(struct strv *env, const char *assignment);
+
+/* The value of a variable; NULL when it is not set. */
+const char *environment_get(const struct strv *env, const char *name);
+
 /* Arguments and environment for a program that is started ahead and waits for its package: the
  * arguments of argv up to the first that depends on the request, then those of `park`. */
 void plan_parked(const struct runtime *rt, const struct stage_def *def,

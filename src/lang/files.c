@@ -87,15 +87,31 @@ int run_files_check(const struct run_files *files, struct err *err)
     return 0;
 }
 
+static void file_done(struct run_file *file)
+{
+    free(file->name);
+    if (file->mapped_size)
+        (void)munmap(file->content, file->mapped_size);
+    else if (!file->borrowed)
+        free(file->content);
+}
+
+void run_files_remove(struct run_files *files, const struct run_files *named)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < files->count; i++) {
+        if (run_files_find(named, files->items[i].name))
+            file_done(&files->items[i]);
+        else
+            files->items[kept++] = files->items[i];
+    }
+    files->count = kept;
+}
+
 void run_files_done(struct run_files *files)
 {
-    for (size_t i = 0; i < files->count; i++) {
-        free(files->items[i].name);
-        if (files->items[i].mapped_size)
-            (void)munmap(files->items[i].content, files->items[i].mapped_size);
-        else if (!files->items[i].borrowed)
-            free(files->items[i].content);
-    }
+    for (size_t i = 0; i < files->count; i++)
+        file_done(&files->items[i]);
     free(files->items);
     free(files->backing);
     *files = (struct run_files){0};

@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 struct run_file {
-    char *name; /* valid by str_name_problem() */
+    char *name; /* a relative path in which str_name_problem() finds no fault */
     char *content;
     size_t size;
     bool executable;
-    size_t mapped_size; /* content is a mapping of this size, not allocated; else 0 */
+    size_t mapped_size; /* > 0: content is a mapping of this many bytes, to be unmapped */
     bool borrowed;      /* content points into the list's backing */
     bool mounted;       /* a mount of the run shows the file: it is not copied into the box */
     const char *error;  /* why a collected file has no content: "not_regular", "too_large",
@@ -36,4 +36,6 @@ struct run_file *run_files_find(const struct run_files *files, const char *name)
  * the same name, or when a file stands where another one needs a directory. run_plan_make()
  * checks every run, whichever front door it came through. */
 int run_files_check(const struct run_files *files, struct err *err);
+/* Removes the files that have the name of one in `named`. */
+void run_files_remove(struct run_files *files, const struct run_files *named);
 void run_files_done(struct run_files *files);

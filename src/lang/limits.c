@@ -46,6 +46,10 @@ const struct limit_info limit_table[] = {
         "bytes kept of stdout and of stderr, in KiB"),
     ROW("cpus", cpu_milli, 50, 64000, 1000, 1000, "cores the box may use, fractions allowed",
         SPAWN(cpu_milli, 1)),
+    ROW("network_connections", network_connections, 1, 1024, 64, 1,
+        "connections to hosts outside at one time"),
+    ROW("network_mb", network_mb, 1, 65536, 1024, 1,
+        "bytes sent to hosts outside, and bytes received, in MiB"),
 };
 const size_t limit_count = sizeof(limit_table) / sizeof(limit_table[0]);
 
@@ -158,6 +162,17 @@ void limits_cap(struct run_limits *defaults, const struct run_limits *maxima)
 
         if ((*member != 0 ? *member : info->fallback) > max)
             *member = max;
+    }
+}
+
+void limits_raise(struct run_limits *limits, const struct run_limits *other)
+{
+    for (size_t i = 0; i < limit_count; i++) {
+        uint64_t *member = limit_member(limits, &limit_table[i]);
+        uint64_t value = member_value(other, &limit_table[i]);
+
+        if (value > *member)
+            *member = value;
     }
 }
 

@@ -4,11 +4,13 @@
 /* Limits of one box, in one table. Everything that names limits reads it: request bodies
  * (limits_decode()), the options of the command line, the settings of an operator, attack cases
  * of the selftest, /v1/runtimes and /openapi.json. Two names follow from the JSON field `x_mb`:
- * the option is --x, and the setting of its maximum is max_x_mb.
+ * the option is --x, and the setting of its maximum is max_x_mb. (wall_ms is --time, network_mb
+ * is
+ * --network-bytes.)
  *
  * A new limit needs a member of struct run_limits, a row of limit_table, a setting, and code
- * that enforces it: in the spawner for a row with a member of struct spawn_limits, else in
- * run/stage.c. */
+ * that enforces it: in the spawner for a row with a member of struct spawn_limits, in
+ * hermes-egress for those of the network (proto/network.h), else in run/stage.c. */
 
 #include "base/err.h"
 #include "proto/spawn.h"
@@ -28,6 +30,8 @@ struct run_limits {
     uint64_t stack_mb;
     uint64_t output_kb; /* of each stream */
     uint64_t cpu_milli; /* "cpus" times 1000 */
+    uint64_t network_connections;
+    uint64_t network_mb; /* in each direction */
 };
 
 /* What a box may take of the budgets that all boxes share (state/admit.h). */
@@ -80,6 +84,9 @@ void limits_fill(struct run_limits *limits, const struct run_limits *defaults);
 /* Lowers defaults to the maxima, so that a request that names no limits is never refused
  * because of them. */
 void limits_cap(struct run_limits *defaults, const struct run_limits *maxima);
+
+/* Raises each limit to that of `other`, where that is larger. */
+void limits_raise(struct run_limits *limits, const struct run_limits *other);
 
 /* Checks every member against [min, max of maxima] and names the field as prefix + name. Also
  * checks that disk_mb does not exceed memory_mb, because the files of a box live in its

@@ -14,8 +14,8 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/id.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "lang/hostpath.h"
 #include "lang/rootfs_build.h"
@@ -27,16 +27,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    ROOT_FORMAT = 3,        /* increase when the output of root_build() changes */
+    ROOT_FORMAT = 6,        /* increase when the output of root_build() changes */
     KEY_LEN = 32,           /* hexadecimal digits of a 128-bit hash */
     BASE_MAX = 64 * 1024,   /* bytes of base.json */
     STALE_TEMPORARY_S = 60, /* seconds; a build takes far less */
@@ -113,6 +115,7 @@ struct root_job {
     struct buf base;
     int roots_fd;
     char dir_name[96]; /* NAME-KEY */
+    char facts[KEY_LEN + 1];
 };
 
 static void root_job_done(struct root_job *job)
@@ -123,19 +126,29 @@ static void root_job_done(struct root_job *job)
     close_fd(&job->roots_fd);
 }
 
+static void write_hash(hash128 hash, char ret[KEY_LEN + 1])
+{
+    (void)snprintf(
+        ret, KEY_LEN + 1, "%016" PRIx64 "%016" PRIx64, (uint64_t)(hash >> 64), (uint64_t)hash);
+}
+
 static void make_key(struct root_job *job)
 {
     static const char *const sources[] = {"/usr/bin", "/usr/sbin", "/etc/alternatives",
-        "/etc/ld.so.cache", "/usr/lib/locale", "/var/lib/dpkg/status"};
+        "/etc/ld.so.cache", "/etc/ssl/certs/ca-certificates.crt", "/usr/lib/locale",
+        "/var/lib/dpkg/status"};
     const struct root_spec *spec = job->spec;
     hash128 hash = ((hash128)0x6c62272e07bb0142 << 64) | 0x62b821756295c58d;
-    char facts[64];
+    char facts[96];
+    char key[KEY_LEN + 1];
 
     assert(job->state != NULL);
-    (void)snprintf(facts, sizeof(facts), "format %d, entry %zu, user %u, host %d", ROOT_FORMAT,
-        sizeof(struct spawn_entry), geteuid(), spec->whole_host);
+    (void)snprintf(facts, sizeof(facts),
+        "format %d, entry %zu, user %u, host %d, seed %d, nodes %d, skeleton %d %d",
+        ROOT_FORMAT, sizeof(struct spawn_entry), geteuid(), spec->whole_host, spec->has_seed,
+        /* who cannot make device nodes cannot copy a tree that has some */
+        prctl(PR_CAPBSET_READ, CAP_MKNOD), spec->is_skeleton, spec->keeps_etc);
     hash_text(&hash, facts);
-    hash_text(&hash, job->state);
     hash_bytes(&hash, job->base.data, job->base.len);
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         hash_path(&hash, sources[i]);
@@ -145,13 +158,17 @@ static void make_key(struct root_job *job)
     }
     for (size_t i = 0; i < spec->tools.count; i++)
         hash_text(&hash, spec->tools.items[i]);
-    (void)snprintf(job->dir_name, sizeof(job->dir_name), "%.48s-%016" PRIx64 "%016" PRIx64,
-        job->name, (uint64_t)(hash >> 64), (uint64_t)hash);
+    for (size_t i = 0; i < spec->links.count; i++)
+        hash_text(&hash, spec->links.items[i]);
+    write_hash(hash, job->facts);
+    hash_text(&hash, job->state);
+    write_hash(hash, key);
+    (void)snprintf(job->dir_name, sizeof(job->dir_name), "%.48s-%s", job->name, key);
 }
 
-static int open_job(struct root_job *job, const char *state_dir, struct err *err)
+static int open_job(struct root_job *job, const struct lang_dirs *dirs, struct err *err)
 {
-    cleanup_free char *main_dir = runtime_main_dir();
+    cleanup_free char *main_dir = runtime_main_dir(dirs);
 
     if (main_dir == NULL)
         return err_set(err, ERR_UNAVAILABLE, ENOENT,
@@ -161,7 +178,7 @@ static int open_job(struct root_job *job, const char *state_dir, struct err *err
     int r = fs_read_file(AT_FDCWD, job->base_path, &job->base);
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "%s: %s", job->base_path, strerror(-r));
-    cleanup_close int state_fd = state_dir_open(state_dir, &job->state, err);
+    cleanup_close int state_fd = state_dir_open(dirs->state, &job->state, err);
     if (state_fd < 0)
         return state_fd;
     if (mkdirat(state_fd, "roots", 0700) < 0 && errno != EEXIST)
@@ -217,6 +234,7 @@ static int reuse(const struct root_job *job, struct root_entries *ret)
     entries.items = xreallocarray(NULL, entries.count, sizeof(*entries.items));
     memcpy(entries.items, text.data + sizeof(header), entries.count * sizeof(*entries.items));
     memcpy(entries.key, job->dir_name, sizeof(entries.key));
+    memcpy(entries.facts, job->facts, sizeof(entries.facts));
     *ret = entries;
     root_entries_init(&entries);
     return 0;
@@ -298,12 +316,12 @@ static int build_in(const struct root_job *job, const char *name, struct err *er
     CLEANUP(root_entries_done) struct root_entries entries;
 
     root_entries_init(&entries);
-    if (fd < 0 || flock(fd, LOCK_SH) < 0 || mkdirat(fd, "tree", 0755) < 0)
+    if (fd < 0 || flock(fd, LOCK_SH) < 0 || mkdirat(fd, "top", 0755) < 0 ||
+        mkdirat(fd, "top/" ROOT_TREE, 0755) < 0)
         return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
-    cleanup_close int tree_fd = openat(fd, "tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_close int empty_fd =
-        openat(fd, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (tree_fd < 0 || empty_fd < 0)
+    cleanup_close int tree_fd =
+        openat(fd, "top/" ROOT_TREE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (tree_fd < 0)
         return err_set(err, ERR_INTERNAL, errno, "%s: %s", path, strerror(errno));
     struct root_build build = {
         .spec = job->spec,
@@ -355,14 +373,14 @@ static int add_execs(struct root_entries *entries, const struct strv *execs, str
                  : 0;
 }
 
-int root_describe(const struct root_spec *spec, const char *name, const char *state_dir,
+int root_describe(const struct root_spec *spec, const char *name, const struct lang_dirs *dirs,
     struct root_entries *ret, struct err *err)
 {
-    bool is_base = spec->path_count == 0 && spec->tools.count == 0;
+    bool is_base = spec->path_count == 0 && spec->tools.count == 0 && !spec->is_skeleton;
     const char *kind = spec->whole_host ? "host" : is_base ? "base" : name;
     CLEANUP(root_job_done)
     struct root_job job = {.spec = spec, .name = kind, .roots_fd = -EBADF};
-    int r = open_job(&job, state_dir, err);
+    int r = open_job(&job, dirs, err);
 
     if (r < 0)
         return r;
@@ -381,4 +399,22 @@ int root_describe(const struct root_spec *spec, const char *name, const char *st
     if ((r = add_execs(ret, &spec->execs, err)) < 0)
         root_entries_done(ret);
     return r;
+}
+
+void root_host_path(
+    const struct root_entries *root, const char *box_path, char *ret, size_t ret_size)
+{
+    size_t longest = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < root->count; i++) {
+        const struct spawn_entry *e = &root->items[i];
+        size_t len = strlen(e->path);
+
+        if (e->kind <= ENTRY_BIND && len >= longest && strncmp(box_path, e->path, len) == 0 &&
+            (box_path[len] == '/' || box_path[len] == '\0')) {
+            (void)snprintf(ret, ret_size, "%s%s", e->source, box_path + len);
+            longest = len;
+        }
+    }
 }

@@ -13,8 +13,9 @@
 struct root_entries {
     struct spawn_entry *items;
     size_t count;
-    int lock_fd;  /* shared lock: keeps the directory from being removed as stale */
-    char key[96]; /* name of the directory; it changes when the toolchain changes */
+    int lock_fd;    /* shared lock: keeps the directory from being removed as stale */
+    char key[96];   /* name of the directory; it changes when the toolchain changes */
+    char facts[33]; /* the same hash without the place of the state directory */
 };
 
 /* root_entries_done() also releases the lock: call it when no box of this root can be running
@@ -24,7 +25,11 @@ void root_entries_done(struct root_entries *entries);
 
 /* Returns the entries for SPAWN_ROOT. Builds the directory or reuses it. Concurrent builders
  * and kill -9 do no harm: the directory is made under a temporary name and renamed into place.
- * `name` is a short word for the directory's name, such as "c-compile";
- * state_dir is the `named` of state_dir_open(). */
-int root_describe(const struct root_spec *spec, const char *name, const char *state_dir,
+ * `name` is a short word for the directory's name, such as "c-compile". */
+int root_describe(const struct root_spec *spec, const char *name, const struct lang_dirs *dirs,
     struct root_entries *ret, struct err *err);
+
+/* The path on the host of a file that boxes of this root see at box_path: by the last and
+ * innermost bind that shows it, or else in the tree. */
+void root_host_path(
+    const struct root_entries *root, const char *box_path, char *ret, size_t ret_size);

@@ -8,11 +8,12 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "lang/hostpath.h"
 #include "lang/json_file.h"
 #include "lang/rootfs_skeleton.h"
+#include "lang/seed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -215,15 +216,6 @@ static int add_loaders(const struct root_build *build, struct root_entries *entr
     return r;
 }
 
-static int mask_file(const struct root_build *build, struct root_entries *entries,
-    const char *box_path, struct err *err)
-{
-    cleanup_free char *empty = xasprintf("%s/empty", build->dir_path);
-
-    int r = root_entry_add(entries, ENTRY_BIND, box_path, empty);
-    return r < 0 ? fail(err, r, box_path) : 0;
-}
-
 /* Opens a directory of the host for reading; NULL when it cannot be. The walks below use
  * descriptors and follow no link, so a directory that somebody exchanges meanwhile leads
  * nowhere. */
@@ -248,8 +240,7 @@ static const char *next_name(DIR *d)
 }
 
 /* Covers the privileged files below a bound directory. */
-static int mask_tree(const struct root_build *build, struct root_entries *entries, DIR *d,
-    const char *box, struct err *err)
+static int mask_tree(struct root_entries *entries, DIR *d, const char *box, struct err *err)
 {
     int r = 0;
 
@@ -261,9 +252,10 @@ static int mask_tree(const struct root_build *build, struct root_entries *entrie
             continue; /* removed since readdir() */
         if (S_ISDIR(st.st_mode)) {
             cleanup_closedir DIR *below = open_host_dir(dirfd(d), name);
-            r = mask_tree(build, entries, below, box_path, err);
+            r = mask_tree(entries, below, box_path, err);
         } else if (is_privileged(dirfd(d), name, &st)) {
-            r = mask_file(build, entries, box_path, err);
+            r = root_entry_add(entries, ENTRY_MASK, box_path, "");
+            r = r < 0 ? fail(err, r, box_path) : 0;
         }
     }
     return r;
@@ -322,7 +314,7 @@ static int bind_one(const struct root_build *build, struct root_entries *entries
     int r = add_bind(build, entries, box, host, S_ISDIR(st.st_mode), err);
     if (r == 0 && S_ISDIR(st.st_mode)) {
         cleanup_closedir DIR *d = open_host_dir(AT_FDCWD, real);
-        r = mask_tree(build, entries, d, box, err);
+        r = mask_tree(entries, d, box, err);
     }
     return r;
 }
@@ -351,6 +343,18 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
     return r;
 }
 
+/* Whether a list of "KEY=value" has this key. */
+static bool has_pair(const struct strv *pairs, const char *key)
+{
+    size_t len = strlen(key);
+
+    for (size_t i = 0; i < pairs->count; i++) {
+        if (strncmp(pairs->items[i], key, len) == 0 && pairs->items[i][len] == '=')
+            return true;
+    }
+    return false;
+}
+
 /* Adds everything that base.json and runtime.json describe. */
 static int add_curated(
     const struct root_build *build, struct root_entries *entries, struct err *err)
@@ -360,7 +364,11 @@ static int add_curated(
 
     if (r < 0 || (r = fill_bin(build, build->tree_fd, &base, err)) < 0)
         return r;
+    if ((r = add_pairs(build->tree_fd, &build->spec->links, root_tree_link, err)) < 0)
+        return r;
     for (size_t i = 0; i < base.dirs.count; i++) {
+        if (has_pair(&build->spec->links, base.dirs.items[i]))
+            continue;
         if ((r = root_tree_dir(build->tree_fd, base.dirs.items[i])) < 0)
             return fail(err, r, base.dirs.items[i]);
     }
@@ -368,6 +376,35 @@ static int add_curated(
         (r = add_pairs(build->tree_fd, &base.files, root_tree_file, err)) < 0 ||
         (r = add_loaders(build, entries, &base.loaders, err)) < 0 ||
         (r = bind_paths(build, &base.root, entries, err)) < 0)
+        return r;
+    return bind_paths(build, build->spec, entries, err);
+}
+
+/* Adds what lies over a whole root: the made-up files of /etc, and the files of Hermes. Parents
+ * become real directories, so no layer below can turn /etc or /usr/lib/hermes into a link. */
+static int add_skeleton(
+    const struct root_build *build, struct root_entries *entries, struct err *err)
+{
+    static const char *const ours[] = {"/etc", "/usr/lib/hermes", "/var"};
+    CLEANUP(base_def_done) struct base_def base = {0};
+    CLEANUP(strv_done) struct strv files = {0};
+    int r = read_base(build, &base, err);
+
+    for (size_t i = 0; r == 0 && i < base.files.count; i++) {
+        const char *file = base.files.items[i];
+        bool is_needed =
+            str_has_prefix(file, "/etc/resolv.conf=") || str_has_prefix(file, "/etc/hosts=");
+        if (is_needed || !build->spec->keeps_etc)
+            strv_add(&files, file);
+    }
+
+    for (size_t i = 0; r == 0 && i < sizeof(ours) / sizeof(ours[0]); i++) {
+        r = root_tree_dir(build->tree_fd, ours[i]);
+        r = r < 0 ? fail(err, r, ours[i]) : 0;
+    }
+    if (r < 0 ||
+        (r = add_pairs(build->tree_fd, &build->spec->links, root_tree_link, err)) < 0 ||
+        (r = add_pairs(build->tree_fd, &files, root_tree_file, err)) < 0)
         return r;
     return bind_paths(build, build->spec, entries, err);
 }
@@ -405,7 +442,7 @@ static int add_host(
 
 int root_build(const struct root_build *build, struct root_entries *ret, struct err *err)
 {
-    cleanup_free char *tree = xasprintf("%s/tree", build->dir_path);
+    cleanup_free char *tree = xasprintf("%s/top/" ROOT_TREE, build->dir_path);
     CLEANUP(root_entries_done) struct root_entries entries;
 
     root_entries_init(&entries);
@@ -414,8 +451,11 @@ int root_build(const struct root_build *build, struct root_entries *ret, struct 
         r = root_tree_start(build->tree_fd, &entries);
     if (r < 0)
         return fail(err, r, tree);
-    r = build->spec->whole_host ? add_host(build, &entries, err)
-                                : add_curated(build, &entries, err);
+    r = build->spec->whole_host    ? add_host(build, &entries, err)
+        : build->spec->is_skeleton ? add_skeleton(build, &entries, err)
+                                   : add_curated(build, &entries, err);
+    if (r == 0 && build->spec->has_seed && (r = root_tree_dir(build->tree_fd, SEED_IN_BOX)) < 0)
+        r = fail(err, r, SEED_IN_BOX);
     if (r < 0)
         return r;
     *ret = entries;

@@ -7,9 +7,9 @@
 #include "lang/rootfs.h"
 
 /* Fills the empty directory tree_fd and lists the entries. The spawner will find it as
- * DIR_PATH/tree, beside an empty file DIR_PATH/empty. `base_path` and `base_text` are those of
+ * DIR_PATH/top/tree. `base_path` and `base_text` are those of
  * base.json. Set-uid files, set-gid files and files with capabilities are left out of the tree;
- * in a bound directory the empty file covers them. */
+ * in a bound directory an empty file covers them. */
 struct root_build {
     const struct root_spec *spec;
     const char *base_path;

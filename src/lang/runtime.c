@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "lang/runtime_file.h"
 
@@ -39,10 +39,21 @@ void runtime_registry_done(struct runtime_registry *reg)
     *reg = (struct runtime_registry){0};
 }
 
+const struct runtime *runtime_find_internal(
+    const struct runtime_registry *reg, const char *name)
+{
+    for (size_t i = 0; i < reg->count; i++) {
+        if (reg->items[i].is_internal && str_eq(reg->items[i].name, name))
+            return &reg->items[i];
+    }
+    return NULL;
+}
+
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name)
 {
     for (size_t i = 0; i < reg->count; i++) {
-        if (str_eq(reg->items[i].name, name) || strv_has(&reg->items[i].aliases, name))
+        if (!reg->items[i].is_internal &&
+            (str_eq(reg->items[i].name, name) || strv_has(&reg->items[i].aliases, name)))
             return &reg->items[i];
     }
     return NULL;
@@ -57,11 +68,11 @@ static bool is_main_dir(const char *dir)
     return access(base, R_OK) == 0;
 }
 
-char *runtime_main_dir(void)
+char *runtime_main_dir(const struct lang_dirs *dirs)
 {
     static const char *const beside[] = {
         "../runtimes", "../../../runtimes", "../share/hermes/runtimes"};
-    const char *named = getenv("HERMES_RUNTIMES");
+    const char *named = dirs->runtimes;
 
     if (named != NULL && named[0] != '\0')
         return is_main_dir(named) ? realpath(named, NULL) : NULL;
@@ -75,10 +86,10 @@ char *runtime_main_dir(void)
                                                      : NULL;
 }
 
-static int list_dirs(struct strv *ret, struct err *err)
+static int list_dirs(const struct lang_dirs *dirs, struct strv *ret, struct err *err)
 {
-    char *main_dir = runtime_main_dir();
-    const char *more = getenv("RUNTIME_DIR");
+    char *main_dir = runtime_main_dir(dirs);
+    const char *more = dirs->more;
 
     if (main_dir == NULL)
         return err_set(err, ERR_UNAVAILABLE, ENOENT,
@@ -206,20 +217,22 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct runtime *)a)->name, ((const struct runtime *)b)->name);
 }
 
-static int load_dirs(struct runtime_registry *reg, const struct wanted *wanted, struct err *err)
+static int load_dirs(struct runtime_registry *reg, const struct lang_dirs *dirs,
+    const struct wanted *wanted, struct err *err)
 {
-    CLEANUP(strv_done) struct strv dirs = {0};
-    int r = list_dirs(&dirs, err);
+    CLEANUP(strv_done) struct strv list = {0};
+    int r = list_dirs(dirs, &list, err);
 
-    for (size_t i = 0; r == 0 && i < dirs.count; i++) {
-        r = load_dir(reg, dirs.items[i], wanted, err);
+    for (size_t i = 0; r == 0 && i < list.count; i++) {
+        r = load_dir(reg, list.items[i], wanted, err);
         if (wanted->word != NULL && reg->count > 0)
             break;
     }
     return r;
 }
 
-int runtime_load(struct runtime_registry *ret, const char *only, struct err *err)
+int runtime_load(struct runtime_registry *ret, const struct lang_dirs *dirs, const char *only,
+    struct err *err)
 {
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
     struct wanted wanted = {.word = only};
@@ -230,7 +243,7 @@ int runtime_load(struct runtime_registry *ret, const char *only, struct err *err
 
         wanted.extension = strrchr(base, '.');
     }
-    int r = load_dirs(&reg, &wanted, err);
+    int r = load_dirs(&reg, dirs, &wanted, err);
     if (r < 0)
         return r;
     if (only != NULL && reg.count == 0)
@@ -238,8 +251,7 @@ int runtime_load(struct runtime_registry *ret, const char *only, struct err *err
             "unknown language \"%.64s\"; `hermes runtimes` lists those there are", only);
     if (reg.count > 1)
         qsort(reg.items, reg.count, sizeof(*reg.items), by_name);
-    *ret = reg;
-    reg = (struct runtime_registry){0};
+    *ret = take_struct(reg);
     return 0;
 }
 

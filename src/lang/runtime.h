@@ -10,6 +10,7 @@
 #include "base/strv.h"
 #include "lang/files.h"
 #include "lang/limits.h"
+#include "lang/state_dir.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,9 +31,22 @@ struct root_spec {
     struct root_path *paths;
     size_t path_count;
     struct strv tools; /* programs for /usr/bin, besides the base set */
+    struct strv links; /* "/path=target", instead of directories of the base tree */
     struct strv execs; /* absolute paths inside the box. run_stage.exec is an index into this
                           list; the last one is sh */
     bool whole_host;   /* use the host's whole tree instead; for controls */
+    bool has_seed;     /* the tree has the directory SEED_IN_BOX (lang/seed.h) */
+    bool is_skeleton;  /* no tools and libraries: lies over a whole root (docs/images.md) */
+    bool keeps_etc;    /* ... and leaves it its own /etc, but for what a network needs */
+};
+
+/* How the seed of a language is made and used (lang/seed.h). */
+struct seed_def {
+    char *recipe;    /* a script for sh; NULL: the language has no seed */
+    struct strv env; /* "KEY=value", more variables of the toolchain once the seed is ready */
+    bool in_run;     /* the run stage sees the seed, too */
+    uint32_t max_mb; /* most that it may have */
+    struct run_limits limits; /* of the box that makes it; 0: as the compile stage */
 };
 
 /* How the program of a stage is started ahead, to wait for its package (spawn/pool.h). */
@@ -47,16 +61,22 @@ struct park_def {
 /* The compile or run stage, as runtime.json describes it. The lists hold templates
  * (lang/template.h). */
 struct stage_def {
-    struct strv argv;         /* argv[0] is execs[0] of the root */
-    struct strv env;          /* "KEY=template" */
-    struct strv sources;      /* extensions of the files for {sources} */
-    struct strv allow;        /* glob patterns of allowed compile_args */
-    struct strv artefacts;    /* globs of the compiler's results */
-    struct strv warm;         /* arguments that make the program of argv[0] a zygote */
-    struct strv session;      /* interpreter of a session; argv[0] is a program of the root */
-    struct strv session_warm; /* arguments that make argv[0] a zygote of interpreters */
-    bool session_forks;       /* the interpreter can be forked, memory included */
+    struct strv argv;           /* argv[0] is execs[0] of the root */
+    struct strv env;            /* "KEY=template" */
+    struct strv sources;        /* extensions of the files for {sources} */
+    struct strv allow;          /* glob patterns of allowed compile_args */
+    struct strv artefacts;      /* globs of the compiler's results */
+    struct strv warm;           /* arguments that make the program of argv[0] a zygote */
+    struct strv session;        /* interpreter of a session; argv[0] is a program of the root */
+    struct strv session_warm;   /* arguments that make argv[0] a zygote of interpreters */
+    bool session_forks;         /* the interpreter can be forked, memory included */
+    char *image_program;        /* argv[0] in a box with an image, or NULL: as without one. The
+                                   program that is executed stays the same */
+    struct strv image_env;      /* "KEY=value", more variables in a box with an image */
+    struct strv image_programs; /* where a whole root may have the interpreter */
+    bool has_images;            /* there can be images of this language */
     struct park_def park;
+    struct seed_def seed;     /* of the compile stage */
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
     struct strv project_argv; /* argv[0] is execs[1] */
     struct strv project_artefacts;
@@ -73,22 +93,32 @@ enum runtime_prepare {
         PREPARE_COUNT
 };
 
+/* For a language whose compiler has a version of its own: TypeScript and esbuild. All members
+ * are NULL for other languages. */
+struct version_of {
+    char *program;  /* the version command prints the version of this program */
+    char *since;    /* from this version on ... */
+    char *language; /* ... the program knows this version of the language */
+};
+
 struct runtime {
     char *name;
+    bool is_internal; /* a tool of Hermes itself: no request may name it and no list has it */
     struct strv aliases;
     struct strv extensions; /* ".py" */
     char *main_file;
     char *package; /* the package to install when the toolchain is missing */
     bool available;
-    char *missing; /* why the runtime is not available and which package to install, or NULL */
-    char *version; /* NULL until runtime_find_versions() sets it, or unknown */
+    char *missing;  /* why the runtime is not available and which package to install, or NULL */
+    char *version;  /* NULL until runtime_find_versions() sets it, or unknown */
+    char *compiler; /* name and version of what compiles the language, where `version` is not
+                       its version; else NULL. Set with `version` */
     bool compiled;
     char *home;               /* directory of the toolchain found on the host, or NULL */
     char *home_box;           /* the path of home in the box */
     uint32_t candidate;       /* index in `toolchain` of the toolchain found on the host */
     struct strv version_argv; /* command that prints the version, run on the host */
-    char *version_of;  /* the program whose version that is, where it is not the language's own,
-                          or NULL */
+    struct version_of version_of;
     struct strv parts; /* patterns of files that a whole installation has */
     enum runtime_prepare prepare;
     struct strv sdk_names; /* files of the directory runtimes/NAME/sdk */
@@ -113,22 +143,25 @@ struct runtime_registry {
 /* Loads every runtime.json, sorted by name. With `only` (a name, an alias, or a file name whose
  * extension decides) loads just that one; an unknown language is ERR_INVALID on the field
  * "language". Every problem names file and field. Without `only`, a language that is only
- * partly installed becomes unavailable, and `missing` says what to install. The directory is
- * $HERMES_RUNTIMES, else one beside the program (../runtimes,
- * ../../../runtimes in the build tree, ../share/hermes/runtimes), else
- * /usr/share/hermes/runtimes. RUNTIME_DIR adds more (a list separated by colons). */
-int runtime_load(struct runtime_registry *ret, const char *only, struct err *err);
+ * partly installed becomes unavailable, and `missing` says what to install. The main directory
+ * is dirs->runtimes, else one beside the program (../runtimes, ../../../runtimes in the build
+ * tree, ../share/hermes/runtimes), else /usr/share/hermes/runtimes. Those of dirs->more are
+ * read after it. */
+int runtime_load(struct runtime_registry *ret, const struct lang_dirs *dirs, const char *only,
+    struct err *err);
 void runtime_registry_done(struct runtime_registry *reg);
 
 /* Reads the sdk files of all runtimes. A front door that offers an SDK puts them beside the
  * user's program. */
 int runtime_load_sdk(struct runtime_registry *reg, struct err *err);
 
-/* The first of the directories above that exists. It also holds base.json. The caller frees;
- * NULL when there is none. */
-char *runtime_main_dir(void);
+/* The main directory. It also has base.json. The caller frees it; NULL when there is none. */
+char *runtime_main_dir(const struct lang_dirs *dirs);
 
-/* Finds a runtime by name or alias; NULL when unknown. */
+/* Finds a runtime by name or alias; NULL when unknown, and for one that is internal unless
+ * runtime_find_internal() looks for it. */
+const struct runtime *runtime_find_internal(
+    const struct runtime_registry *reg, const char *name);
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name);
 
 /* Fills in `version` of every available runtime. Runs all version commands on this host at the

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "lang/hostpath.h"
 #include "lang/json_file.h"
+#include "lang/seed.h"
 #include "lang/template.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ static void root_spec_done(struct root_spec *spec)
     }
     free(spec->paths);
     strv_done(&spec->tools);
+    strv_done(&spec->links);
     strv_done(&spec->execs);
 }
 
@@ -43,10 +45,14 @@ static void stage_def_done(struct stage_def *stage)
     strv_done(&stage->warm);
     strv_done(&stage->session);
     strv_done(&stage->session_warm);
+    free(stage->image_program);
+    strv_done(&stage->image_env);
+    strv_done(&stage->image_programs);
     strv_done(&stage->park.args);
     free(stage->project_file);
     strv_done(&stage->project_argv);
     strv_done(&stage->project_artefacts);
+    seed_def_done(&stage->seed);
 }
 
 void runtime_done(struct runtime *rt)
@@ -61,7 +67,10 @@ void runtime_done(struct runtime *rt)
     free(rt->home);
     free(rt->home_box);
     strv_done(&rt->version_argv);
-    free(rt->version_of);
+    free(rt->compiler);
+    free(rt->version_of.program);
+    free(rt->version_of.since);
+    free(rt->version_of.language);
     strv_done(&rt->parts);
     strv_done(&rt->sdk_names);
     run_files_done(&rt->sdk);
@@ -308,12 +317,30 @@ static int read_park(struct json_at at, const struct runtime *rt, struct stage_d
     return add_exec(def, "program", &program, rt, root);
 }
 
+/* Reads `image`: how programs start in a box that has an image of the language. */
+static int read_image(struct json_at at, struct stage_def *stage)
+{
+    static const char *const keys[] = {"program", "env", "programs", NULL};
+    char name[96];
+    struct json_at def;
+    int r = json_at_object(at, "image", name, &def);
+
+    if (r < 0 || def.object == NULL)
+        return r;
+    stage->has_images = true;
+    if ((r = json_at_keys(def, keys)) < 0 ||
+        (r = json_at_string(def, "program", false, &stage->image_program)) < 0 ||
+        (r = json_at_strv(def, "programs", &stage->image_programs)) < 0)
+        return r;
+    return json_at_map(def, "env", &stage->image_env);
+}
+
 static int read_stage(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {
     static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
         "artefacts", "warm", "park", "session", "session_warm", "session_fork", "project",
-        NULL};
+        "links", "image", "seed", NULL};
     char *fork = NULL;
     int r;
 
@@ -326,8 +353,11 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = json_at_strv(at, "session", &stage->session)) < 0 ||
         (r = json_at_strv(at, "session_warm", &stage->session_warm)) < 0 ||
         (r = json_at_string(at, "session_fork", false, &fork)) < 0 ||
-        (r = json_at_strv(at, "tools", &root->tools)) < 0)
+        (r = json_at_strv(at, "tools", &root->tools)) < 0 ||
+        (r = json_at_map(at, "links", &root->links)) < 0 || (r = read_image(at, stage)) < 0 ||
+        (r = seed_def_read(at, &stage->seed)) < 0)
         return r;
+    root->has_seed = stage->seed.recipe;
     stage->session_forks = fork && str_eq(fork, "memory");
     bool is_fork_known = !fork || stage->session_forks;
     free(fork);
@@ -368,6 +398,22 @@ static int read_prepare(struct json_at at, enum runtime_prepare *ret)
     return json_file_problem(at.file, "prepare", "unknown rule \"%s\"", wanted);
 }
 
+static int read_version_of(struct json_at at, struct version_of *ret)
+{
+    static const char *const keys[] = {"program", "since", "language", NULL};
+    char name[96];
+    struct json_at of;
+    int r = json_at_object(at, "version_of", name, &of);
+
+    if (r < 0 || of.object == NULL)
+        return r;
+    if ((r = json_at_keys(of, keys)) < 0 ||
+        (r = json_at_string(of, "program", true, &ret->program)) < 0 ||
+        (r = json_at_string(of, "since", true, &ret->since)) < 0)
+        return r;
+    return json_at_string(of, "language", true, &ret->language);
+}
+
 static int read_names(struct json_at at, struct runtime *rt)
 {
     int r;
@@ -378,7 +424,7 @@ static int read_names(struct json_at at, struct runtime *rt)
         (r = json_at_string(at, "main_file", true, &rt->main_file)) < 0 ||
         (r = json_at_string(at, "package", true, &rt->package)) < 0 ||
         (r = json_at_strv(at, "version", &rt->version_argv)) < 0 ||
-        (r = json_at_string(at, "version_of", false, &rt->version_of)) < 0 ||
+        (r = read_version_of(at, &rt->version_of)) < 0 ||
         (r = json_at_strv(at, "parts", &rt->parts)) < 0 ||
         (r = read_prepare(at, &rt->prepare)) < 0 ||
         (r = json_at_strv(at, "sdk", &rt->sdk_names)) < 0 ||
@@ -403,7 +449,7 @@ static int read_all(struct json_at at, const struct runtime_found *found, struct
 {
     static const char *const keys[] = {"name", "aliases", "extensions", "main_file", "package",
         "version", "version_of", "parts", "toolchain", "prepare", "sdk", "limits",
-        "compile_limits", "compile", "run", NULL};
+        "compile_limits", "compile", "run", "internal", NULL};
     char compile_name[96], run_name[96];
     struct json_at compile, run;
     int r;
@@ -413,13 +459,18 @@ static int read_all(struct json_at at, const struct runtime_found *found, struct
         (r = json_at_object(at, "run", run_name, &run)) < 0)
         return r;
     rt->compiled = compile.object != NULL;
+    rt->is_internal = json_is_true(json_object_get(at.object, "internal"));
     if ((r = find_toolchain(at, found, rt)) < 0)
         return r;
     if (run.object == NULL)
         return json_file_problem(at.file, "run", "is missing");
     if (rt->compiled && (r = read_stage(compile, rt, &rt->compile, &rt->compile_root)) < 0)
         return r;
-    return read_stage(run, rt, &rt->run, &rt->run_root);
+    r = read_stage(run, rt, &rt->run, &rt->run_root);
+    rt->run_root.has_seed = rt->compile.seed.in_run;
+    if (r == 0 && rt->run.seed.recipe != NULL)
+        return json_file_problem(at.file, "run", "only the compile stage has a seed");
+    return r;
 }
 
 int runtime_file_read(const char *dir, const char *text, size_t len,

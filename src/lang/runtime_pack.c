@@ -44,6 +44,8 @@ static int pack_one(const struct runtime *rt, struct buf *to)
         r = put_text(to, rt->missing);
     if (r == 0)
         r = put_text(to, rt->version);
+    if (r == 0)
+        r = put_text(to, rt->compiler);
     for (size_t i = 0; r == 0 && i < rt->sdk.count; i++)
         r = put(to, rt->sdk.items[i].content, rt->sdk.items[i].size);
     return r;
@@ -116,6 +118,7 @@ static int unpack_one(struct reader *r, struct runtime *ret, struct err *err)
     cleanup_free char *home = take_field(r, NULL);
     cleanup_free char *missing = take_optional(r);
     cleanup_free char *version = take_optional(r);
+    cleanup_free char *compiler = take_optional(r);
     if (r->failed || size != sizeof(numbers))
         return -EPROTO;
     const struct runtime_found found = {
@@ -127,6 +130,7 @@ static int unpack_one(struct reader *r, struct runtime *ret, struct err *err)
     ret->available = found.available;
     ret->missing = take_ptr(missing);
     ret->version = take_ptr(version);
+    ret->compiler = take_ptr(compiler);
     ret->text = take_ptr(text);
     ret->text_len = text_len;
     for (size_t i = 0; i < ret->sdk_names.count; i++) {
@@ -160,7 +164,6 @@ int runtime_unpack(const struct buf *from, struct runtime_registry *ret, struct 
             "hermes-prepare and hermes-server are of different builds; install both anew");
     if (r < 0)
         return r;
-    *ret = reg;
-    reg = (struct runtime_registry){0};
+    *ret = take_struct(reg);
     return 0;
 }

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,27 +13,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *choose_path(const char *named)
+/* How a directory is found and what it is called. */
+struct dir_kind {
+    const char *what;
+    const char *variable; /* that names it */
+    const char *of_root;
+    const char *xdg;     /* the variable with the directory above it, for other users */
+    const char *in_home; /* or the path below HOME */
+};
+static const struct dir_kind state_kind = {
+    "state", "HERMES_STATE_DIR", "/var/lib/hermes", "XDG_STATE_HOME", ".local/state/hermes"};
+static const struct dir_kind seed_kind = {
+    "seed", "HERMES_SEED_DIR", "/var/cache/hermes", "XDG_CACHE_HOME", ".cache/hermes"};
+
+static char *choose_path(const struct dir_kind *kind, const char *named)
 {
-    const char *xdg = getenv("XDG_STATE_HOME");
+    const char *xdg = getenv(kind->xdg);
     const char *home = getenv("HOME");
 
     if (named != NULL && named[0] != '\0')
         return xstrdup(named);
     if (geteuid() == 0)
-        return xstrdup("/var/lib/hermes");
+        return xstrdup(kind->of_root);
     if (xdg != NULL && xdg[0] == '/')
         return xasprintf("%s/hermes", xdg);
-    return home != NULL && home[0] == '/' ? xasprintf("%s/.local/state/hermes", home) : NULL;
+    return home != NULL && home[0] == '/' ? xasprintf("%s/%s", home, kind->in_home) : NULL;
 }
 
-int state_dir_open(const char *named, char **ret_path, struct err *err)
+static int open_kind(
+    const struct dir_kind *kind, const char *named, char **ret_path, struct err *err)
 {
-    cleanup_free char *path = choose_path(named);
+    cleanup_free char *path = choose_path(kind, named);
 
     if (path == NULL)
         return err_set(err, ERR_UNAVAILABLE, ENOENT,
-            "there is no HOME for the state directory; set HERMES_STATE_DIR");
+            "there is no HOME for the %s directory; set %s", kind->what, kind->variable);
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
         /* Parents get the usual mode; the directory itself is for its owner only. */
@@ -48,14 +62,24 @@ int state_dir_open(const char *named, char **ret_path, struct err *err)
     struct stat st;
     if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 022) != 0))
         return err_set(err, ERR_UNAVAILABLE, EPERM,
-            "the state directory %s must belong to you and be writable by nobody else (chown, "
-            "chmod 700), since what it holds is believed; or set HERMES_STATE_DIR",
-            path);
+            "the %s directory %s must belong to you and be writable by nobody else (chown, "
+            "chmod 700), since what it holds is believed; or set %s",
+            kind->what, path, kind->variable);
     char *real = fd >= 0 ? realpath(path, NULL) : NULL;
     if (real == NULL)
         return err_set(err, ERR_UNAVAILABLE, errno,
-            "cannot use the state directory %s: %s; set HERMES_STATE_DIR", path,
-            strerror(errno));
+            "cannot use the %s directory %s: %s; set %s", kind->what, path, strerror(errno),
+            kind->variable);
     *ret_path = real;
     return take_fd(&fd);
+}
+
+int state_dir_open(const char *named, char **ret_path, struct err *err)
+{
+    return open_kind(&state_kind, named, ret_path, err);
+}
+
+int seed_dir_open(const char *named, char **ret_path, struct err *err)
+{
+    return open_kind(&seed_kind, named, ret_path, err);
 }

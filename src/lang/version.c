@@ -13,9 +13,9 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/id.h"
-#include "base/process.h"
+#include "base/os/fs.h"
+#include "base/os/process.h"
 #include "base/str.h"
 #include "lang/state_dir.h"
 
@@ -49,7 +49,7 @@ enum {
 /* One running command. */
 struct query {
     struct runtime *rt;
-    char identity[128]; /* inode, size and time of the program's file; version_of */
+    char identity[128]; /* inode, size and time of the program's file */
     struct strv argv;
     struct buf text;
     pid_t pid;
@@ -79,9 +79,8 @@ static int make_argv(struct query *q)
     }
     if (q->argv.count == 0 || stat(q->argv.items[0], &st) < 0)
         return -ENOENT;
-    (void)snprintf(q->identity, sizeof(q->identity), "%ju %ju %jd.%09ld%.32s",
-        (uintmax_t)st.st_ino, (uintmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec,
-        st.st_mtim.tv_nsec, q->rt->version_of != NULL ? q->rt->version_of : "");
+    (void)snprintf(q->identity, sizeof(q->identity), "%ju %ju %jd.%09ld", (uintmax_t)st.st_ino,
+        (uintmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     return 0;
 }
 
@@ -180,6 +179,20 @@ static void read_answers(struct query *queries, size_t count)
     free(fds);
 }
 
+/* `number` is what the version command printed. */
+static void set_version(struct runtime *rt, const char *number)
+{
+    const struct version_of *of = &rt->version_of;
+
+    if (of->program == NULL) {
+        rt->version = xstrdup(number);
+        return;
+    }
+    rt->compiler = xasprintf("%s %s", of->program, number);
+    if (strverscmp(number, of->since) >= 0)
+        rt->version = xstrdup(of->language);
+}
+
 static void end(struct query *q, json_t *cache)
 {
     int status;
@@ -191,13 +204,11 @@ static void end(struct query *q, json_t *cache)
     while (waitpid(q->pid, &status, 0) < 0 && errno == EINTR)
         continue;
     cleanup_free char *number = find_number(q->text.data);
-    if (number != NULL)
-        q->rt->version = q->rt->version_of != NULL
-                             ? xasprintf("%s %s", q->rt->version_of, number)
-                             : take_ptr(number);
-    if (q->rt->version != NULL)
-        (void)json_object_set_new(cache, q->argv.items[0],
-            json_pack("{s:s, s:s}", "file", q->identity, "version", q->rt->version));
+    if (number == NULL)
+        return;
+    (void)json_object_set_new(cache, q->argv.items[0],
+        json_pack("{s:s, s:s}", "file", q->identity, "version", number));
+    set_version(q->rt, number);
 }
 
 static json_t *load_cache(int state_fd)
@@ -240,7 +251,7 @@ static bool known(struct query *q, json_t *cache)
 
     if (file == NULL || version == NULL || !str_eq(file, q->identity))
         return false;
-    q->rt->version = xstrdup(version);
+    set_version(q->rt, version);
     return true;
 }
 
@@ -257,8 +268,8 @@ void runtime_find_versions(struct runtime_registry *reg, const char *state_dir)
 
         *q = (struct query){.rt = &reg->items[i], .fd = -EBADF};
         buf_init(&q->text, VERSION_TEXT_MAX);
-        if (q->rt->available && q->rt->version == NULL && make_argv(q) == 0 &&
-            !known(q, cache)) {
+        if (q->rt->available && q->rt->version == NULL && q->rt->compiler == NULL &&
+            make_argv(q) == 0 && !known(q, cache)) {
             start(q);
             asked++;
         }

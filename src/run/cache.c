@@ -13,9 +13,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "lang/state_dir.h"
 
@@ -63,9 +63,7 @@ int cache_settings_read(struct cache_settings *ret, struct err *err)
 static void entry_path(const struct cache_key *key, char out[HEX_LEN + 4])
 {
     int at = snprintf(out, 4, "%02x/", key->bytes[0]);
-
-    for (size_t i = 0; i < sizeof(key->bytes); i++)
-        at += snprintf(out + at, 3, "%02x", key->bytes[i]);
+    str_hex(key->bytes, sizeof(key->bytes), out + at);
 }
 
 /* Only this user may have made the secret or may read it. */

@@ -16,18 +16,18 @@
 #include <stdint.h>
 
 struct cache_settings {
-    uint64_t max_bytes; /* of all entries together; 0: no cache */
-    bool shared;        /* ignore scopes: all keys share one cache */
+    uint64_t max_bytes; /* size limit of all entries together; 0 turns the cache off */
+    bool shared;        /* every key may use the entries of every other key */
 };
 
-/* For the command line: reads HERMES_CACHE_MB (default 1024; 0 turns the cache off) and
- * HERMES_CACHE_SHARED (default 0). A server has settings for both. */
+/* Reads the environment variables HERMES_CACHE_MB (default 1024) and HERMES_CACHE_SHARED
+ * (default 0), for commands that run without a server. A server reads its own settings. */
 int cache_settings_read(struct cache_settings *ret, struct err *err);
 
-/* Everything that the result of a compile stage depends on. */
+/* Everything that the result of a compile stage depends on. Its hash is the entry's KEY. */
 struct cache_question {
-    const char *scope; /* name of the API key whose runs share the entry */
-    const char *image;
+    const char *scope; /* names who may use the entry: an API key, a user, or "" for all */
+    const struct run_image *image; /* or NULL */
     const struct runtime *runtime;
     const struct run_stage *stage;
     const struct run_files *files;   /* of the request */

@@ -19,7 +19,7 @@
 #include <cpuid.h>
 #endif
 
-enum { KEY_FORMAT = 1 }; /* increase when the parts of a key change */
+enum { KEY_FORMAT = 2 }; /* increase when the parts of a key change */
 
 static void add_bytes(struct sha256_ctx *ctx, const void *data, size_t len)
 {
@@ -58,6 +58,14 @@ static void add_files(struct sha256_ctx *ctx, const struct run_files *files)
     }
 }
 
+/* What the compiler can see of an image; variables of it do not reach the compiler. */
+static void add_image(struct sha256_ctx *ctx, const struct run_image *image)
+{
+    add_number(ctx, image ? image->count : 0);
+    for (uint32_t i = 0; image && i < image->count; i++)
+        add_bytes(ctx, image->layers[i], sizeof(image->layers[i]));
+}
+
 /* Adds path, device, inode, size and last change of a file of the host. */
 static void add_host_file(struct sha256_ctx *ctx, const char *path)
 {
@@ -73,24 +81,12 @@ static void add_host_file(struct sha256_ctx *ctx, const char *path)
     add_number(ctx, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-/* Adds the compiler's file on the host. Its path follows from the last and innermost bind that
- * shows the compiler to the box, or else from the tree. */
 static void add_compiler(
     struct sha256_ctx *ctx, const struct root_entries *root, const char *exec_path)
 {
-    char host[2 * SPAWN_PATH_MAX] = "";
-    size_t longest = 0;
+    char host[2 * SPAWN_PATH_MAX];
 
-    for (size_t i = 0; i < root->count; i++) {
-        const struct spawn_entry *e = &root->items[i];
-        size_t len = strlen(e->path);
-
-        if (e->kind <= ENTRY_BIND && len >= longest && strncmp(exec_path, e->path, len) == 0 &&
-            (exec_path[len] == '/' || exec_path[len] == '\0')) {
-            (void)snprintf(host, sizeof(host), "%s%s", e->source, exec_path + len);
-            longest = len;
-        }
-    }
+    root_host_path(root, exec_path, host, sizeof(host));
     add_host_file(ctx, host);
 }
 
@@ -121,7 +117,7 @@ void cache_key_make(const struct cache_question *q, struct cache_key *ret)
     sha256_init(&ctx);
     add_number(&ctx, KEY_FORMAT);
     add_text(&ctx, q->scope);
-    add_text(&ctx, q->image);
+    add_image(&ctx, q->image);
     add_text(&ctx, q->runtime->name);
     add_bytes(&ctx, q->runtime->digest, sizeof(q->runtime->digest));
     add_strings(&ctx, &stage->argv);

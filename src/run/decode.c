@@ -9,6 +9,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "network/policy.h"
 #include "proto/package.h"
 
 #include <errno.h>
@@ -335,17 +336,12 @@ static int take_mounts(struct decoding *d, const char *field, const json_t *valu
 
 static int take_network(struct decoding *d, const char *field, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    if (str_eq(name, "none"))
-        return 0;
-    bool is_list =
-        json_object_size(value) == 1 && json_is_array(json_object_get(value, "allow"));
-    if (!str_eq(name, "full") && !is_list)
-        return wrong_type(d, field, "\"none\", \"full\" or {\"allow\": [...]}");
-    (void)err_field(d->err, field,
-        "this build cannot enforce a network policy other than \"none\"; leave it out");
-    d->err->code = ERR_UNSUPPORTED;
-    return -ENOSYS;
+    return network_policy_decode(value, field, &d->run->spec.network, d->err);
+}
+
+static int take_secrets(struct decoding *d, const char *field, const json_t *value)
+{
+    return get_list(d, field, value, NETWORK_MAX_SECRETS, &d->run->spec.secrets);
 }
 
 static int take_image(struct decoding *d, const char *field, const json_t *value)
@@ -353,11 +349,19 @@ static int take_image(struct decoding *d, const char *field, const json_t *value
     const char *name = "";
     if (get_text(d, field, value, &name) < 0)
         return -EINVAL;
-    if (str_eq(name, d->run->spec.runtime->name))
+    d->run->spec.wants_no_image = str_eq(name, d->run->spec.runtime->name);
+    if (d->run->spec.wants_no_image)
         return 0;
-    (void)err_field(d->err, field, "prebuilt images are not supported yet; leave it out");
-    d->err->code = ERR_UNSUPPORTED;
-    return -ENOSYS;
+    if (!d->run->spec.runtime->run.has_images)
+        return err_field(
+            d->err, field, "there are no images of %s", d->run->spec.runtime->name);
+    d->run->spec.image_name = xstrdup(name);
+    return 0;
+}
+
+static int take_install(struct decoding *d, const char *field, const json_t *value)
+{
+    return get_bool(d, field, value, &d->run->spec.installs);
 }
 
 static int take_output_encoding(struct decoding *d, const char *field, const json_t *value)
@@ -406,7 +410,9 @@ static const struct {
     {"compile_limits", take_compile_limits},
     {"mounts", take_mounts},
     {"network", take_network},
+    {"secrets", take_secrets},
     {"image", take_image},
+    {"install", take_install},
     {"collect", take_collect},
     {"output_encoding", take_output_encoding},
     {"async", take_async},

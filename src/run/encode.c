@@ -9,6 +9,8 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "network/entry.h"
+#include "network/report.h"
 #include "run/diagnostics.h"
 #include "run/spawner.h"
 
@@ -150,6 +152,8 @@ static void write_compile(struct json_text *t, const void *context)
     write_diagnostics(t, c);
     json_text_add(t, ",\"cached\":");
     json_text_bool(t, r->compile_cached);
+    json_text_add(t, ",\"seed\":");
+    json_text_bool(t, r->compile_seeded);
     json_text_add(t, ",\"usage\":");
     result_write_usage(t, &c->usage);
     json_text_add(t, "}");
@@ -240,17 +244,23 @@ static void write_result(struct json_text *t, const void *context)
     }
     json_text_add(t, "],\"isolation\":");
     write_isolation(t, r);
+    json_text_add(t, ",\"network\":");
+    network_report_write(t, s->network);
+    if (r->approvals) {
+        json_text_add(t, ",\"approvals\":");
+        json_text_add(t, r->approvals);
+    }
     if (err)
         write_error(t, err);
     json_text_add(t, "}");
 }
 
 struct answer *result_answer(const struct run_result *result, enum result_encoding encoding,
-    const struct err *err, struct ledger *ledger, int owner)
+    const struct err *err, struct ledger *ledger, int owner, struct purse *held)
 {
     const struct telling telling = {
         .result = result, .encoding = err ? ENCODE_UTF8 : encoding, .err = err};
-    return json_text_answer(ledger, owner, write_result, &telling);
+    return json_text_answer(ledger, owner, held, write_result, &telling);
 }
 
 json_t *result_json(const struct run_result *result, enum result_encoding encoding)
@@ -298,6 +308,18 @@ json_t *result_hits_json(unsigned hits)
     return list;
 }
 
+static json_t *network_json(const struct spawn_reply *reply)
+{
+    const char *missing;
+    unsigned enforced = spawner_network_modes(reply, &missing);
+    json_t *modes = json_array();
+    for (unsigned mode = 0; mode < NETWORK_MODE_COUNT; mode++) {
+        if (enforced & 1u << mode)
+            (void)json_array_append_new(modes, json_string(network_mode_name(mode)));
+    }
+    return json_pack("{s:o, s:s?}", "modes", modes, "reason", missing[0] ? missing : NULL);
+}
+
 json_t *result_report_json(const struct spawn_reply *reply)
 {
     json_t *features = json_array();
@@ -309,9 +331,9 @@ json_t *result_report_json(const struct spawn_reply *reply)
                           on ? NULL : strerror(-reply->reason[i]), "fix",
                           on ? NULL : feature_table[i].fix));
     }
-    return json_pack("{s:s, s:s, s:i, s:o}", "level", spawner_level_name(reply->level),
+    return json_pack("{s:s, s:s, s:i, s:o, s:o}", "level", spawner_level_name(reply->level),
         "cgroup", spawner_cgroup_name(reply->cgroup), "landlock_abi", (int)reply->landlock_abi,
-        "features", features);
+        "features", features, "network", network_json(reply));
 }
 
 json_t *result_time_json(int64_t seconds)

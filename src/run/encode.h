@@ -14,11 +14,13 @@
 
 enum result_encoding { ENCODE_UTF8, ENCODE_BASE64 };
 
-/* Makes the answer of a run; the caller is its user. With err, the run failed because of
- * Hermes: status internal_error and the member `error`. With a NULL ledger the bytes are not
- * counted. Returns NULL when the ledger refuses or memory is short. */
+/* Makes the answer of a run. The caller becomes its first user (base/answer.h). A non-NULL err
+ * means that Hermes failed, not the program: the answer gets the status internal_error and a
+ * member `error`. With a NULL ledger the bytes are not counted. Returns NULL when the ledger
+ * refuses or memory is short; if the ledger refuses, `held`, which counts the result, is closed
+ * (or NULL). */
 struct answer *result_answer(const struct run_result *result, enum result_encoding encoding,
-    const struct err *err, struct ledger *ledger, int owner);
+    const struct err *err, struct ledger *ledger, int owner, struct purse *held);
 
 /* The same as a value, which the caller owns; NULL when memory is short. */
 json_t *result_json(const struct run_result *result, enum result_encoding encoding);

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/engine_state.h"
+#include "run/hint.h"
+#include "run/image_root.h"
 #include "run/stage.h"
 #include "run/warmth.h"
 
@@ -82,21 +84,85 @@ static bool made_program(const struct running *run)
     return made->count > 0 && (!program || run_files_find(made, program));
 }
 
-static int compile_in_box(struct running *run, struct err *err)
+static bool is_asked(const struct strv *asked, const char *variable)
+{
+    size_t len = strcspn(variable, "=") + 1;
+    for (size_t i = 0; asked && i < asked->count; i++) {
+        if (strncmp(asked->items[i], variable, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a box with the toolchain has the seed of its language. If so, the variables of the
+ * seed join those of the stage in *own, but for those that the request has set. If not, the
+ * seed is needed from now on. Nothing of this is part of a key of the compile cache: the result
+ * is the same. */
+static bool use_seed(const struct running *run, const struct run_stage *stage,
+    const struct strv *asked, struct strv *own)
+{
+    const struct seed_def *def = &run->runtime->compile.seed;
+    struct engine_seed *seed = &run->engine->seeds[run->runtime - run->engine->runtimes->items];
+    if (!seed->place.path || run->watch->host_root)
+        return false;
+    if (!seed_is_ready(seed->place.path)) {
+        seed->is_needed = true;
+        return false;
+    }
+    strv_add_all(own, &stage->env);
+    for (size_t i = 0; i < def->env.count; i++) {
+        if (!is_asked(asked, def->env.items[i]))
+            plan_set_env(own, def->env.items[i]);
+    }
+    return true;
+}
+
+/* A tool of ours in a whole root builds upon it. */
+static bool is_root(const struct running *run)
+{
+    return run->runtime->is_internal && run->spec->image && run->spec->image->is_whole;
+}
+
+/* Takes the root of the image, if there is one, for as long as the box lives. *ret_number is
+ * the root of the box. */
+static int take_root(const struct running *run, bool compile, unsigned *ret_number,
+    struct image_root **ret, struct err *err)
+{
+    const struct run_spec *spec = run->spec;
+    int r = 0;
+    *ret = NULL;
+    *ret_number = pick_root(run, compile);
+    if (spec->image)
+        r = image_root_take(run->engine,
+            &(struct image_use){.image = spec->image,
+                .runtime = run->runtime,
+                .base = *ret_number,
+                .owner = spec->owner,
+                .is_top = is_root(run)},
+            ret, err);
+    if (*ret)
+        *ret_number = image_root_number(*ret);
+    return r;
+}
+
+static int compile_at(struct running *run, unsigned root_number, struct err *err)
 {
     const struct run_stage *stage = &run->plan->compile;
+    CLEANUP(strv_done) struct strv seeded_env = {0};
+    run->result->compile_seeded = use_seed(run, stage, NULL, &seeded_env);
     struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd, .purse = run->watch->purse};
-    struct stage_spec spec = {.job = {.argv = &stage->argv,
-                                  .env = &stage->env,
-                                  .globs = &stage->artefacts,
-                                  .files = {&run->spec->files, &stage->files},
-                                  .collect_max_files = ARTEFACT_MAX_FILES,
-                                  .collect_max_bytes = stage->limits.disk_mb << 20},
-        .root = pick_root(run, true),
+    struct stage_spec spec = {
+        .job = {.argv = &stage->argv,
+            .env = run->result->compile_seeded ? &seeded_env : &stage->env,
+            .globs = &stage->artefacts,
+            .files = {&run->spec->files, &stage->files},
+            .collect_max_files = ARTEFACT_MAX_FILES,
+            .collect_max_bytes = stage->limits.disk_mb << 20},
+        .root = root_number,
         .exec = (unsigned)stage->exec,
         .exec_path = run->runtime->compile_root.execs.items[stage->exec],
-        .cold_reason = warmth_problem(
-            &(struct warmth_question){.def = &run->runtime->compile, .stage = stage}),
+        .cold_reason = warmth_problem(&(struct warmth_question){
+            .def = &run->runtime->compile, .stage = stage, .has_image = run->spec->image}),
         .owner = run->spec->owner,
         .limits = stage->limits,
         .stdin_fd = -1,
@@ -109,6 +175,17 @@ static int compile_in_box(struct running *run, struct err *err)
     int r =
         stage_run(&run->engine->spawner, &spec, &run->result->compile, &run->artefacts, err);
     return r < 0 ? err_wrap(err, r, "compile stage") : 0;
+}
+
+static int compile_in_box(struct running *run, struct err *err)
+{
+    struct image_root *held;
+    unsigned root;
+    int r = take_root(run, true, &root, &held, err);
+    if (r == 0)
+        r = compile_at(run, root, err);
+    image_root_give(held);
+    return r;
 }
 
 /* Whether the result may be kept in the cache: everything succeeded and nothing was cut off. */
@@ -175,7 +252,7 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     if (use_cache)
         cache_key_make(
             &(struct cache_question){.scope = e->cache_shared ? "" : run->spec->cache_scope,
-                .image = "default",
+                .image = run->spec->image,
                 .runtime = run->runtime,
                 .stage = stage,
                 .files = &run->spec->files,
@@ -203,13 +280,58 @@ static struct job_spec run_job(const struct running *run)
     return (struct job_spec){.argv = &stage->argv,
         .env = &stage->env,
         .globs = collect && collect->count ? collect : NULL,
-        .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files},
+        .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files,
+            run->spec->trust},
         .collect_max_files = COLLECT_MAX_FILES,
         .collect_max_bytes = COLLECT_MAX_BYTES,
         .program = run->plan->has_compile ? run->plan->compile.program : stage->program};
 }
 
+/* An answer has `network` when one was asked for, also when no box came to use it. */
+static void note_network(struct running *run)
+{
+    struct stage_result *result = &run->result->run;
+    if (run->spec->network && !result->network)
+        result->network = network_report_new(run->spec->network->mode);
+}
+
+static int execute_at(
+    struct running *run, unsigned root_number, bool has_zygote, struct err *err);
+
 static int execute(struct running *run, struct err *err)
+{
+    struct image_root *held;
+    unsigned root;
+    int r = take_root(run, run->plan->run.in_toolchain, &root, &held, err);
+    if (r < 0) {
+        cleanup_close_fn(&run->variant->box_stdin_fd);
+        cleanup_close_fn(&run->variant->box_stdout_fd);
+        return r;
+    }
+    r = execute_at(run, root, !held || image_root_is_warm(held), err);
+    image_root_give(held);
+    return r;
+}
+
+void engine_set_templates(struct engine *engine, const struct template_keeper *keeper)
+{
+    engine->templates = keeper;
+}
+
+/* The keeper of template boxes, if a copy of one may serve this run. */
+static const struct template_keeper *keeper_for(const struct running *run, bool has_zygote)
+{
+    const struct run_image *image = run->spec->image;
+    const struct stage_def *def = &run->runtime->run;
+    bool can_be = !has_zygote && image && image->preload.count && !image->is_whole &&
+                  def->session_forks && def->warm.count && !run->plan->run.in_toolchain &&
+                  !run->watch->remove && !run->watch->host_root;
+    return can_be ? run->engine->templates : NULL;
+}
+
+/* has_zygote: something may be started ahead with this root. */
+static int execute_at(
+    struct running *run, unsigned root_number, bool has_zygote, struct err *err)
 {
     const struct run_stage *stage = &run->plan->run;
     const struct run_spec *asked = run->spec;
@@ -217,19 +339,34 @@ static int execute(struct running *run, struct err *err)
     struct run_result *result = run->result;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
+    const struct template_keeper *templates = keeper_for(run, has_zygote);
     struct stage_spec spec = {.job = run_job(run),
-        .root = pick_root(run, stage->in_toolchain),
+        .root = root_number,
         .exec = (unsigned)stage->exec,
-        .exec_path = root->execs.items[stage->exec],
+        .exec_path = stage->exec < root->execs.count ? root->execs.items[stage->exec]
+                                                     : asked->image->program,
         .cold_reason = warmth_problem(&(struct warmth_question){.def = &run->runtime->run,
             .stage = stage,
             .asked = &asked->env,
             .mount_count = asked->mount_count,
+            .has_image = !has_zygote && !templates,
+            .has_template = templates,
+            .collects = variant->collect && variant->collect->count,
+            .has_network = asked->network,
             .is_compared = run->is_program}),
+        .templates = templates,
+        .template_use = {.image = asked->image,
+            .runtime = run->runtime,
+            .owner = asked->owner,
+            .limits = &stage->limits},
         .owner = asked->owner,
+        .is_root = is_root(run),
         .limits = stage->limits,
         .mounts = asked->mounts,
         .mount_count = asked->mount_count,
+        .network = asked->network,
+        .asker = asked->asker,
+        .hub = &run->engine->network,
         .stdin_data = variant->stdin_data,
         .stdin_size = variant->stdin_size,
         .stdin_fd = variant->stdin_fd,
@@ -238,15 +375,23 @@ static int execute(struct running *run, struct err *err)
         .box_stdout_fd = variant->box_stdout_fd,
         .stdout_max = variant->stdout_max,
         .watch = run->watch};
+    CLEANUP(strv_done) struct strv seeded_env = {0};
+    if (stage->in_toolchain && use_seed(run, stage, &asked->env, &seeded_env))
+        spec.job.env = &seeded_env;
     struct collect_reader reader;
     bool collects = spec.job.globs;
     collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
     stage_result_done(&result->run);
     stage_result_init(&result->run, stage->limits.output_kb << 10);
+    note_network(run);
     if (variant->stdout_max)
         result->run.out.max = variant->stdout_kept;
     int r =
         stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
+    if (r == 0 && result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
+        !asked->image && stage->exec == 0 && str_eq(run->runtime->name, "python"))
+        hint_missing_module(result->run.err.data, result->run.err.len, result->run.message,
+            sizeof(result->run.message));
     if (r == 0 && result->run.is_warm)
         result->run.usage.memory_peak_kb +=
             run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
@@ -254,9 +399,31 @@ static int execute(struct running *run, struct err *err)
         run_files_done(&result->files);
         result->files = reader.files;
         reader.files = (struct run_files){0};
+        if (asked->trust)
+            run_files_remove(&result->files, asked->trust);
     }
     collect_reader_done(&reader);
     return r;
+}
+
+struct network_hub *engine_network_hub(struct engine *engine)
+{
+    return &engine->network;
+}
+
+int engine_network_ready(struct engine *engine, unsigned mode, struct err *err)
+{
+    if (mode == NETWORK_ASK)
+        return err_set(err, ERR_UNSUPPORTED, ENOSYS,
+            "network: nobody can be asked here; `ask` needs a server (--url, HERMES_URL), or "
+            "list the hosts: --network allow=HOST,...");
+    int r = spawner_ready(&engine->spawner, err);
+    return r < 0 ? r : engine_network_check(engine, mode, err);
+}
+
+void engine_network_totals(struct engine *engine, struct network_totals *ret)
+{
+    network_hub_totals(&engine->network, ret);
 }
 
 static int check_mounts(const struct engine *e, const struct run_spec *spec, struct err *err)
@@ -273,6 +440,9 @@ static int check_mounts(const struct engine *e, const struct run_spec *spec, str
 static int make_ready(struct running *run, bool *ret_go_on, struct err *err)
 {
     int r = check_mounts(run->engine, run->spec, err);
+    if (r == 0 && run->spec->secrets.count && !run->spec->trust)
+        r = err_set(err, ERR_UNSUPPORTED, ENOSYS,
+            "secrets belong to a server (docs/secrets.md); without one there are none");
     *ret_go_on = !run->plan->has_compile;
     if (r == 0 && run->plan->has_compile)
         r = compile(run, ret_go_on, err);
@@ -317,6 +487,7 @@ int engine_run(struct engine *engine, const struct run_plan *plan,
         .box_stdout_fd = -1};
     begin(&run, engine, plan, watch, result);
     run.variant = &variant;
+    note_network(&run);
     int r = make_ready(&run, &go_on, err);
     if (r == 0 && go_on)
         r = execute(&run, err);

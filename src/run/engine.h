@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "lang/rootfs.h"
 #include "lang/runtime.h"
+#include "proto/handover.h"
+#include "proto/network.h"
 #include "run/cache.h"
 #include "run/plan.h"
 #include "run/run.h"
@@ -16,16 +18,28 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* An image of the operator, whose code may run in a zygote. */
+struct engine_image {
+    const struct runtime *runtime; /* one of options.runtimes */
+    struct run_image *image;
+    struct strv preload; /* modules that its zygotes import; none: it has no zygote */
+    bool is_default;     /* sessions of its language have it unless they say otherwise */
+};
+
+enum { ENGINE_IMAGES_MAX = 8 };
+
 struct engine_options {
     struct runtime_registry *runtimes; /* borrowed; every available one is registered. One whose
                                           root tree cannot be built becomes unavailable */
-    const char *state_dir;             /* the `named` of state_dir_open() */
-    int control_fd;             /* > 0: control socket of a spawner that runs already; taken */
-    unsigned min_level;         /* enum spawn_level */
-    unsigned networks;          /* network namespaces to keep ready, see spawn/network.h */
-    bool share_networks;        /* one that served a key may serve another key */
-    bool zygotes;               /* start the zygotes and pools of the runtimes */
-    unsigned park;              /* ready boxes of each zygote, and the most of each pool */
+    struct lang_dirs dirs;
+    const char *spawner_path; /* the spawner's program; NULL: hermes-spawn beside this one */
+    int control_fd;           /* > 0: control socket of a spawner that runs already; taken */
+    unsigned min_level;       /* enum spawn_level */
+    unsigned networks;   /* network namespaces to keep ready, see spawn/network/network.h */
+    bool share_networks; /* a network namespace may serve another key than before */
+    bool sessions;       /* register roots for sessions that can be copied */
+    bool zygotes;        /* start the zygotes and pools of the runtimes */
+    unsigned park;       /* ready boxes of each zygote, and the most of each pool */
     unsigned park_free_percent; /* keep no ready boxes while less memory of the host is free */
     unsigned session_park;      /* ready boxes of each zygote of sessions */
     bool session_warm;          /* start zygotes of sessions now, not with the first session */
@@ -40,9 +54,26 @@ struct engine_options {
     } sources[SPAWN_MAX_SOURCES]; /* directories that run_mount.source refers to */
     size_t source_count;
     struct cache_settings cache; /* zeroed: compile results are not kept */
+    int egress_fd;        /* > 0: the spawner's end of the socket of SPAWN_EGRESS; taken */
+    const char *layers;   /* the directory of the layers of images (image/store.h), or NULL */
+    const char *incoming; /* with it: the directory that layers are unpacked into */
+    const char *operator_layers; /* with it: the layers of `images`, or NULL */
+    struct engine_image images[ENGINE_IMAGES_MAX]; /* borrowed */
+    size_t image_count;
+    unsigned image_idle_s; /* how long a zygote of an image stays without a request */
+    const char
+        *image_text; /* about them, for whoever attaches (engine_image_text()); or NULL */
+    const char *seed_incoming; /* the directory that seeds are made in (lang/seed.h), or NULL */
+    struct run_limits build_maxima;        /* of boxes that build images and seeds; zeroed: as
+                                              maxima */
+    const struct network_ceiling *network; /* start hermes-egress with this ceiling, for this
+                                              engine alone; NULL: do not */
 };
 
 struct engine;
+struct network_hub;
+struct network_row;
+struct network_totals;
 
 /* Starts the spawner, registers the roots and waits for the spawner's reply. The error lists
  * the features that the host lacks for the minimum level. */
@@ -64,11 +95,11 @@ void engine_leave(struct engine *engine);
 
 /* For the privilege split. hermes-prepare opens the engine on the control socket of the
  * monitor's spawner. It passes on this table (which root belongs to which runtime) and the
- * locks on the root trees, which must be held as long as the spawner lives. The server attaches
- * to the sealed spawner with the same runtimes (runtime_unpack()). engine_attach() takes
- * control_fd. */
+ * locks on the root trees and seeds, which must be held as long as the spawner lives. The
+ * server attaches to the sealed spawner with the same runtimes (runtime_unpack()).
+ * engine_attach() takes control_fd. */
 int engine_write_table(const struct engine *engine, struct buf *to);
-size_t engine_root_locks(const struct engine *engine, int ret[SPAWN_MAX_ROOTS]);
+size_t engine_root_locks(const struct engine *engine, int ret[HANDOVER_MAX_LOCKS]);
 int engine_attach(struct engine **ret, const struct engine_options *options, int control_fd,
     const struct buf *table, struct err *err);
 
@@ -82,6 +113,46 @@ bool engine_is_alive(const struct engine *engine);
 /* The features that the host enforces. */
 const struct spawn_reply *engine_report(const struct engine *engine);
 
+/* The thread that owns the network channels of this engine's boxes. */
+struct network_hub *engine_network_hub(struct engine *engine);
+
+/* Sums of what boxes tried to reach (network/hub.h). */
+void engine_network_totals(struct engine *engine, struct network_totals *ret);
+
+/* Which modes of networks (enum network_mode) this host enforces, one bit each; NETWORK_NONE
+ * always. *ret_missing (may be NULL) is why the others are not, or "". Valid after the seal. */
+unsigned engine_network_modes(const struct engine *engine, const char **ret_missing);
+
+/* 0, or ERR_UNSUPPORTED that names what the host lacks for a mode. */
+int engine_network_check(const struct engine *engine, unsigned mode, struct err *err);
+
+/* The same for a program that has not waited for the answer to the seal: waits for it. */
+int engine_network_ready(struct engine *engine, unsigned mode, struct err *err);
+
+/* Whether boxes can have images, and the number (run_mount.source) of the directory that layers
+ * are unpacked into. */
+bool engine_has_images(const struct engine *engine);
+unsigned engine_incoming(const struct engine *engine);
+
+/* What options.image_text was where the roots were registered, or "". */
+const char *engine_image_text(const struct engine *engine);
+
+/* Whether boxes with the image are forked from a zygote, as long as it runs. */
+bool engine_image_is_warm(const struct engine *engine, const struct run_image *image);
+
+/* From now on runs with the image of a user may be copies of template boxes. Call it before the
+ * first run. The keeper outlives the engine. */
+struct template_keeper;
+void engine_set_templates(struct engine *engine, const struct template_keeper *keeper);
+
+/* Seeds (lang/seed.h): whether this engine can make them, and the number (run_mount.source) of
+ * the directory that they are made in; where that of a runtime is, or NULL; whether a box has
+ * worked without it. */
+bool engine_has_seeds(const struct engine *engine);
+unsigned engine_seed_source(const struct engine *engine);
+const char *engine_seed_place(const struct engine *engine, const struct runtime *rt);
+bool engine_seed_is_needed(const struct engine *engine, const struct runtime *rt);
+
 /* The largest limits that a run may ask for. */
 const struct run_limits *engine_maxima(const struct engine *engine);
 
@@ -93,6 +164,7 @@ struct run_watch {
     void *context;
     void (*started)(void *context);
     void (*output)(void *context, enum run_stream stream, const char *data, size_t len);
+    void (*network)(void *context, const struct network_row *row); /* a first attempt */
     const int *sink_fds; /* two descriptors that receive stdout and stderr as they come, or
                             NULL; a failed write cancels the run */
     int *sink_error;     /* receives the negative errno of that write; may be NULL */

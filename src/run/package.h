@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "run/run.h"
 
-enum { JOB_FILE_LISTS = 4 };
+enum { JOB_FILE_LISTS = 5 };
 
 /* The content of a package. A file of a later list replaces files of the same name in earlier
  * lists. */

@@ -172,8 +172,15 @@ static int expand_stage(const struct plan_draft *draft, const struct stage_def *
     return 0;
 }
 
-/* The compile stage does not see the request's environment: variables such as CPATH or
- * RUSTFLAGS would be compiler options that no allow list has checked. */
+static void add_image_env(
+    const struct stage_def *def, const struct run_image *image, struct strv *env)
+{
+    for (size_t i = 0; !image->is_whole && i < def->image_env.count; i++)
+        plan_set_env(env, def->image_env.items[i]);
+}
+
+/* The compile stage does not see the request's environment, nor that of its image: variables
+ * such as CPATH or RUSTFLAGS would be compiler options that no allow list has checked. */
 static int plan_compile(struct plan_draft *draft, struct err *err)
 {
     const struct stage_def *def = &draft->rt->compile;
@@ -190,7 +197,42 @@ static int plan_compile(struct plan_draft *draft, struct err *err)
     strv_add_all(
         &stage->artefacts, draft->is_project ? &def->project_artefacts : &def->artefacts);
     stage->exec = draft->is_project ? 1 : 0;
-    return expand_stage(draft, def, argv, stage, err);
+    int r = expand_stage(draft, def, argv, stage, err);
+    if (r == 0 && draft->spec->image)
+        add_image_env(def, draft->spec->image, &stage->env);
+    return r;
+}
+
+static void call_it(struct strv *argv, const char *program)
+{
+    free(argv->items[0]);
+    argv->items[0] = xstrdup(program);
+}
+
+/* In a whole root the interpreter lies where the image has it. An interpreter of Hermes itself
+ * (hermes-shell) is told. */
+static size_t plan_whole(
+    const struct run_image *image, size_t exec, struct strv *argv, struct strv *env)
+{
+    plan_set_env(env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    if (argv && exec == 0)
+        call_it(argv, image->program);
+    else if (argv)
+        strv_add(argv, image->program);
+    return exec == 0 ? image->exec : exec;
+}
+
+size_t plan_image(const struct stage_def *def, const struct run_image *image, size_t exec,
+    struct strv *argv, struct strv *env)
+{
+    if (image->is_whole)
+        exec = plan_whole(image, exec, argv, env);
+    else if (argv && def->image_program)
+        call_it(argv, def->image_program);
+    add_image_env(def, image, env);
+    for (size_t i = 0; i < image->env.count; i++)
+        plan_set_env(env, image->env.items[i]);
+    return exec;
 }
 
 static int plan_run(struct plan_draft *draft, struct err *err)
@@ -199,9 +241,23 @@ static int plan_run(struct plan_draft *draft, struct err *err)
     struct run_stage *stage = &draft->plan->run;
     int r = expand_stage(draft, def, &def->argv, stage, err);
 
+    if (r == 0 && draft->spec->image)
+        stage->exec =
+            plan_image(def, draft->spec->image, stage->exec, &stage->argv, &stage->env);
     for (size_t i = 0; r == 0 && i < draft->spec->env.count; i++)
         plan_set_env(&stage->env, draft->spec->env.items[i]);
     return r;
+}
+
+/* A command line finds the programs of the toolchain; those of an image come before them. */
+static void add_home(const struct runtime *rt, bool has_image, struct strv *env)
+{
+    static const char usual[] = "/usr/local/bin:/usr/bin:/bin";
+    const char *path = has_image ? environment_get(env, "PATH") : NULL;
+    cleanup_free char *own = xasprintf("%s/bin", rt->home_box);
+    cleanup_free char *whole = xasprintf("PATH=%s:%s", path ? path : own, path ? own : usual);
+
+    plan_set_env(env, whole);
 }
 
 /* Plans a command line of the request. There is no entry and no compile stage, but the box has
@@ -212,6 +268,7 @@ static int plan_shell(struct plan_draft *draft, struct err *err)
     const struct runtime *rt = draft->rt;
     const struct stage_def *def = rt->compiled ? &rt->compile : &rt->run;
     const struct root_spec *root = rt->compiled ? &rt->compile_root : &rt->run_root;
+    const struct run_image *image = draft->spec->image;
     struct run_stage *stage = &draft->plan->run;
     CLEANUP(strv_done) struct strv none = {0};
     int r = expand_stage(draft, def, &none, stage, err);
@@ -224,12 +281,12 @@ static int plan_shell(struct plan_draft *draft, struct err *err)
     strv_add(&stage->argv, "sh");
     strv_add(&stage->argv, "-c");
     strv_add(&stage->argv, draft->spec->shell);
-    if (rt->home_box != NULL && !str_eq(rt->home_box, "/usr")) {
-        cleanup_free char *path =
-            xasprintf("PATH=%s/bin:/usr/local/bin:/usr/bin:/bin", rt->home_box);
-
-        plan_set_env(&stage->env, path);
-    }
+    if (image && rt->compiled)
+        add_image_env(&rt->run, image, &stage->env);
+    if (image)
+        (void)plan_image(def, image, stage->exec, NULL, &stage->env);
+    if (rt->home_box && !str_eq(rt->home_box, "/usr") && !(image && image->is_whole))
+        add_home(rt, image, &stage->env);
     for (size_t i = 0; i < draft->spec->env.count; i++)
         plan_set_env(&stage->env, draft->spec->env.items[i]);
     return 0;
@@ -253,14 +310,13 @@ static int make_plan(struct plan_draft *draft, struct err *err)
     return plan_run(draft, err);
 }
 
+/* Limits of a compile stage are checked for every language alike, also for one without. */
 static int check_limits(
     const struct run_plan *plan, const struct run_limits *maxima, struct err *err)
 {
     int r = limits_check(&plan->run.limits, maxima, "limits.", err);
 
-    if (r == 0 && plan->has_compile)
-        r = limits_check(&plan->compile.limits, maxima, "compile_limits.", err);
-    return r;
+    return r < 0 ? r : limits_check(&plan->compile.limits, maxima, "compile_limits.", err);
 }
 
 int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
@@ -270,6 +326,8 @@ int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
     CLEANUP(run_plan_done) struct run_plan plan = {.spec = spec, .has_compile = rt->compiled};
     CLEANUP(draft_done) struct plan_draft draft = {.rt = rt, .spec = spec, .plan = &plan};
 
+    if (rt->is_internal && !spec->is_internal)
+        return err_field(err, "language", "unknown language `%s`", rt->name);
     if (!rt->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
     int r = run_files_check(&spec->files, err);
@@ -284,8 +342,7 @@ int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
         r = check_limits(&plan, maxima, err);
     if (r < 0)
         return r;
-    *ret = plan;
-    plan = (struct run_plan){0};
+    *ret = take_struct(plan);
     return 0;
 }
 

@@ -39,6 +39,12 @@ void run_plan_done(struct run_plan *plan);
 int run_plan_make(const struct run_spec *spec, const struct run_limits *maxima,
     struct run_plan *ret, struct err *err);
 
+/* Changes the words of a program for a box with an image: the interpreter is called by the
+ * image's name for it, and the variables of language and image are set. argv may be NULL.
+ * Returns the number of the program to execute instead of `exec`; 0 is the interpreter. */
+size_t plan_image(const struct stage_def *def, const struct run_image *image, size_t exec,
+    struct strv *argv, struct strv *env);
+
 /* Memory and processes of the larger stage: the stages run one after the other. */
 struct box_need run_plan_need(const struct run_plan *plan);
 

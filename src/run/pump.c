@@ -6,7 +6,7 @@
 #include "run/pump.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <limits.h>

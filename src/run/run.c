@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "network/hub.h"
+#include "network/report.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,7 +42,7 @@ const char *run_status_name(enum run_status status)
 const char *run_hit_name(unsigned bit_index)
 {
     static const char *const names[HIT_COUNT] = {
-        "wall", "cpu", "memory", "output", "processes", "disk"};
+        "wall", "cpu", "memory", "output", "network", "processes", "disk"};
 
     return bit_index < HIT_COUNT ? names[bit_index] : NULL;
 }
@@ -74,6 +76,31 @@ void run_spec_init(struct run_spec *spec)
     *spec = (struct run_spec){.stdin_fd = -EBADF};
 }
 
+struct run_image *run_image_copy(const struct run_image *image)
+{
+    if (!image)
+        return NULL;
+    struct run_image *copy = xmalloc(sizeof(*copy));
+    *copy = *image;
+    copy->former = NULL;
+    copy->env = (struct strv){0};
+    strv_add_all(&copy->env, &image->env);
+    copy->preload = (struct strv){0};
+    strv_add_all(&copy->preload, &image->preload);
+    return copy;
+}
+
+void run_image_free(struct run_image *image)
+{
+    while (image) {
+        struct run_image *former = image->former;
+        strv_done(&image->env);
+        strv_done(&image->preload);
+        free(image);
+        image = former;
+    }
+}
+
 void run_spec_done(struct run_spec *spec)
 {
     run_files_done(&spec->files);
@@ -83,6 +110,11 @@ void run_spec_done(struct run_spec *spec)
     strv_done(&spec->env);
     strv_done(&spec->compile_args);
     strv_done(&spec->collect);
+    strv_done(&spec->secrets);
+    free(spec->network);
+    network_asker_free(spec->asker);
+    free(spec->image_name);
+    run_image_free(spec->image);
     free(spec->stdin_data);
     free(spec->cache_scope);
     run_spec_init(spec);
@@ -122,6 +154,8 @@ void stage_result_done(struct stage_result *stage)
 {
     buf_done(&stage->out);
     buf_done(&stage->err);
+    network_report_free(stage->network);
+    stage->network = NULL;
 }
 
 void run_result_init(struct run_result *result, uint64_t output_max)
@@ -136,6 +170,8 @@ void run_result_done(struct run_result *result)
     stage_result_done(&result->run);
     stage_result_done(&result->compile);
     run_files_done(&result->files);
+    free(result->approvals);
+    result->approvals = NULL;
 }
 
 int run_exit_status(const struct run_result *result, int cancel_signal)

@@ -15,6 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/spawn.h"
+
+struct network_policy;
+struct network_report;
+struct network_asker;
 struct runtime;
 
 enum run_status {
@@ -41,9 +46,10 @@ enum {
     HIT_CPU = 1 << 1,
     HIT_MEMORY = 1 << 2,
     HIT_OUTPUT = 1 << 3,
-    HIT_PROCESSES = 1 << 4,
-    HIT_DISK = 1 << 5,
-    HIT_COUNT = 6
+    HIT_NETWORK = 1 << 4,
+    HIT_PROCESSES = 1 << 5,
+    HIT_DISK = 1 << 6,
+    HIT_COUNT = 7
 };
 const char *run_hit_name(unsigned bit_index); /* 0 -> "wall" */
 
@@ -69,6 +75,22 @@ struct run_mount {
     char path[256]; /* path in the box */
 };
 
+/* The layers of an image, as the spawner wants them. */
+struct run_image {
+    char id[ID_MAX + 64];
+    struct strv env;   /* variables that the image sets */
+    bool is_whole;     /* the layers are a whole root, not something at /opt */
+    char program[128]; /* whole: path of the interpreter, ... */
+    uint32_t exec;     /* ... and its number among the programs of the root */
+    uint32_t count;
+    uint8_t layers[SPAWN_MAX_LAYERS][SPAWN_DIGEST]; /* the newest first */
+    struct strv preload;                            /* modules that may be imported ahead */
+    uint64_t preload_mb;      /* what they need, as the build has measured it */
+    struct run_image *former; /* of a live session: what it had before; somebody may read it */
+};
+struct run_image *run_image_copy(const struct run_image *image); /* NULL for NULL */
+void run_image_free(struct run_image *image);                    /* accepts NULL */
+
 struct run_spec {
     const struct runtime *runtime;
     struct run_files files; /* `code` of a request is already the entry file here */
@@ -83,7 +105,16 @@ struct run_spec {
     struct run_limits compile_limits;
     struct run_mount mounts[8];
     size_t mount_count;
-    char *stdin_data; /* whole stdin, or NULL */
+    struct network_policy *network; /* of the program's box; NULL: none */
+    struct network_asker *asker;    /* asks about connections in mode "ask", or NULL */
+    struct strv secrets;            /* names; a server turns them into network, env and trust */
+    const struct run_files *trust;  /* authorities that the program trusts; borrowed, or NULL */
+    char *image_name;               /* the image that was asked for, or NULL */
+    bool wants_no_image;            /* the language's own name was asked for */
+    struct run_image *image;        /* the same, found; NULL: none */
+    bool installs;                  /* requirements.txt or package.json of `files` come first */
+    bool is_internal;               /* Hermes itself asks: it may use an internal runtime */
+    char *stdin_data;               /* whole stdin, or NULL */
     size_t stdin_size;
     int stdin_fd;   /* >= 0: copied into the box as it comes; borrowed */
     uint32_t owner; /* owner of its boxes' share of the processors (spawn/shares.h); 0: none */
@@ -122,7 +153,8 @@ struct stage_result {
     bool out_truncated;
     bool err_truncated;
     struct run_usage usage;
-    uint64_t ended_ns; /* when the program ended, by clock_ns() */
+    struct network_report *network; /* what was tried; NULL: no network was asked for */
+    uint64_t ended_ns;              /* when the program ended, by clock_ns() */
 };
 void stage_result_init(struct stage_result *stage, uint64_t output_max);
 void stage_result_done(struct stage_result *stage);
@@ -132,8 +164,10 @@ struct run_result {
     struct stage_result run;
     bool has_compile;
     bool compile_cached;
+    bool compile_seeded; /* the compiler had the seed of its language (lang/seed.h) */
     struct stage_result compile;
     struct run_files files; /* collected */
+    char *approvals;        /* JSON list of what was approved for it; NULL: nothing was asked */
     unsigned level;         /* enum spawn_level */
     unsigned cgroup;        /* enum spawn_cgroup */
 };

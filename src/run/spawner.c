@@ -8,12 +8,13 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fdpass.h"
-#include "base/fs.h"
-#include "base/netns.h"
-#include "base/process.h"
-#include "base/raw_syscall.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/netns.h"
+#include "base/os/process.h"
+#include "base/os/raw_syscall.h"
 #include "base/str.h"
+#include "proto/network.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -115,13 +116,9 @@ int spawner_level_parse(const char *name, unsigned *ret_level)
     return -EINVAL;
 }
 
-/* hermes-spawn lies in the directory of the running program. */
-static char *program_path(void)
+static char *program_path(const char *named)
 {
-    const char *override = getenv("HERMES_SPAWN");
-    if (override)
-        return xstrdup(override);
-    char *path = fs_beside_self("hermes-spawn");
+    char *path = named ? xstrdup(named) : fs_beside_self("hermes-spawn");
     return path ? path : xstrdup("hermes-spawn");
 }
 
@@ -166,11 +163,11 @@ static int become_spawner(void *context)
 
 /* Like posix_spawn(), except that it does not wait until the program was executed: the caller
  * has other work meanwhile. */
-static int start_program(struct spawner_client *c, int control_fd)
+static int start_program(struct spawner_client *c, const char *path, int control_fd)
 {
     struct birth *birth = c->birth = xmalloc(sizeof(*birth));
     sigset_t all, old;
-    birth->path = program_path();
+    birth->path = program_path(path);
     birth->control_fd = control_fd;
     birth->error = 0;
     (void)sigfillset(&all);
@@ -200,7 +197,8 @@ static int send_setup(
     return r < 0 ? lost(c, err, r) : 0;
 }
 
-int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err)
+int spawner_start(struct spawner_client *c, const char *path, const struct spawn_setup *setup,
+    struct err *err)
 {
     *c = (struct spawner_client){.control_fd = -1, .pid = -1, .network_fd = -1};
     int pair[2];
@@ -208,7 +206,7 @@ int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, str
         return err_set(err, ERR_INTERNAL, errno, "cannot make a socket: %s", strerror(errno));
     cleanup_close int ours = pair[0];
     cleanup_close int theirs = pair[1];
-    int r = start_program(c, theirs);
+    int r = start_program(c, path, theirs);
     if (r < 0)
         return err_set(err, ERR_INTERNAL, -r, "cannot fork: %s", strerror(-r));
     c->control_fd = take_fd(&ours);
@@ -234,7 +232,7 @@ void spawner_send_away(struct spawner_client *c)
 }
 
 int spawner_add_source(
-    struct spawner_client *c, const char *path, bool writable, struct err *err)
+    struct spawner_client *c, const char *path, enum spawn_writable writable, struct err *err)
 {
     struct spawn_source source = {.kind = SPAWN_MOUNT, .writable = writable};
     if (strlen(path) >= sizeof(source.path))
@@ -283,6 +281,13 @@ int spawner_add_network(struct spawner_client *c, struct err *err)
     c->network_fd = pair[0];
     cleanup_close int theirs = pair[1];
     int r = fdpass_send(c->control_fd, &kind, sizeof(kind), &theirs, 1);
+    return r < 0 ? lost(c, err, r) : 0;
+}
+
+int spawner_add_egress(struct spawner_client *c, int fd, struct err *err)
+{
+    uint32_t kind = SPAWN_EGRESS;
+    int r = fdpass_send(c->control_fd, &kind, sizeof(kind), &fd, 1);
     return r < 0 ? lost(c, err, r) : 0;
 }
 
@@ -386,6 +391,44 @@ int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err 
 {
     int r = ask(c, SPAWN_PROBE, err);
     return r < 0 ? r : hear(c, ret, err);
+}
+
+unsigned spawner_network_modes(const struct spawn_reply *report, const char **ret_missing)
+{
+    unsigned modes = 1u << NETWORK_NONE;
+    if (!report->network_error)
+        modes |= 1u << NETWORK_ALLOW | 1u << NETWORK_ASK | 1u << NETWORK_FULL;
+    *ret_missing = !report->network_error             ? ""
+                   : report->network_error == -ENOSYS ? "network_max is none"
+                   : report->network_missing[0]       ? report->network_missing
+                                                      : strerror(-report->network_error);
+    return modes;
+}
+
+int spawner_image(struct spawner_client *c, const struct spawn_image *image, int *ret_socket,
+    uint32_t *ret_root, struct err *err)
+{
+    struct spawn_image_reply reply = {.error = -EPIPE};
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(
+            err, err_code_of(errno), errno, "cannot make a socket: %s", strerror(errno));
+    cleanup_close int ours = pair[0];
+    cleanup_close int theirs = pair[1];
+    int r = fdpass_send(c->control_fd, image, sizeof(*image), &theirs, 1);
+    if (r < 0)
+        return lost(c, err, r);
+    close_fd(&theirs);
+    ssize_t n;
+    while ((n = recv(ours, &reply, sizeof(reply), 0)) < 0 && errno == EINTR)
+        ;
+    if (n != (ssize_t)sizeof(reply))
+        return lost(c, err, n < 0 ? -errno : -EPIPE);
+    if (reply.error < 0)
+        return reply.error;
+    *ret_root = reply.root;
+    *ret_socket = take_fd(&ours);
+    return 0;
 }
 
 int spawner_box(struct spawner_client *c, const struct spawn_box *box, const int *fds,

@@ -24,9 +24,10 @@ struct spawner_client {
     struct spawn_reply seal; /* the features that the host enforces; valid when is_ready */
 };
 
-/* Starts hermes-spawn from the directory of this program ($HERMES_SPAWN overrides), with no
- * signal blocked or ignored, and sends the setup. */
-int spawner_start(struct spawner_client *c, const struct spawn_setup *setup, struct err *err);
+/* Starts the program at `path`, or, when that is NULL, hermes-spawn beside this program, with
+ * no signal blocked or ignored. Sends the setup. */
+int spawner_start(struct spawner_client *c, const char *path, const struct spawn_setup *setup,
+    struct err *err);
 
 /* The same for a spawner that another process has started. Takes control_fd. */
 int spawner_adopt(
@@ -37,7 +38,7 @@ int spawner_adopt(
 void spawner_send_away(struct spawner_client *c);
 
 int spawner_add_source(
-    struct spawner_client *c, const char *path, bool writable, struct err *err);
+    struct spawner_client *c, const char *path, enum spawn_writable writable, struct err *err);
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
@@ -53,6 +54,10 @@ int spawner_add_pool(
  * is busy with the rest, and moves the caller into it too. */
 int spawner_add_network(struct spawner_client *c, struct err *err);
 
+/* Gives the spawner the socket on which sockets of hermes-egress come (proto/egress.h). The
+ * caller keeps fd. */
+int spawner_add_egress(struct spawner_client *c, int fd, struct err *err);
+
 /* spawner_seal() ends the registration; boxes may be requested at once. spawner_ready() waits
  * for the answer. It fails when the host cannot enforce the minimum level, and lists the
  * missing features. */
@@ -61,6 +66,11 @@ int spawner_ready(struct spawner_client *c, struct err *err);
 
 /* Makes the spawner test every feature, instead of sealing. */
 int spawner_probe(struct spawner_client *c, struct spawn_reply *ret, struct err *err);
+
+/* Asks for the root of an image and waits for it. The root lives as long as *ret_socket is
+ * open. An error of the spawner is returned without a text in err. Thread-safe. */
+int spawner_image(struct spawner_client *c, const struct spawn_image *image, int *ret_socket,
+    uint32_t *ret_root, struct err *err);
 
 /* Asks for a box. fds are those of struct spawn_box; the first is the box's socket.
  * Thread-safe. */
@@ -72,6 +82,11 @@ void spawner_stop(struct spawner_client *c);
 
 /* Closes the control socket only. */
 void spawner_leave(struct spawner_client *c);
+
+/* The modes of networks (enum network_mode) that a host with this report enforces, one bit
+ * each. *ret_missing is why others are not enforced: what the kernel lacks, or an error; ""
+ * when nothing is missing. It lives as long as the report, or forever. */
+unsigned spawner_network_modes(const struct spawn_reply *report, const char **ret_missing);
 
 const char *spawner_step_text(unsigned step);
 const char *spawner_level_name(unsigned level);

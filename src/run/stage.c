@@ -14,8 +14,13 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
 #include "base/str.h"
+#include "network/hub.h"
+#include "network/policy.h"
+#include "proto/box.h"
+#include "proto/zygote.h"
 #include "run/pump.h"
 
 #include <fcntl.h>
@@ -28,11 +33,12 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 16384,         /* bytes of one read */
-    CPU_STEP_NS = 2000000, /* least time between two checks of the CPU time */
-    COLLECT_MS = 10000,    /* most time for collecting files, after the program ended */
-    START_MS = 30000,      /* most time for the set-up of a box */
-    KILL_MS = 10000,       /* most time for a killed box to be gone */
+    CHUNK = 16384,           /* bytes of one read */
+    CPU_STEP_NS = 2000000,   /* least time between two checks of the CPU time */
+    WAITING_NS = 1000000000, /* between two looks at a program that waits for an approval */
+    COLLECT_MS = 10000,      /* most time for collecting files, after the program ended */
+    START_MS = 30000,        /* most time for the set-up of a box */
+    KILL_MS = 10000,         /* most time for a killed box to be gone */
 };
 
 enum kill_reason { KILL_NONE, KILL_WALL, KILL_CPU, KILL_OUTPUT, KILL_CANCEL, KILL_LATE };
@@ -46,10 +52,17 @@ struct stage {
     struct pump_in in;
     struct pump_out sinks[2]; /* by enum run_stream */
     int collect_fd;
+    int channel; /* of a copy of a template box; else -1 */
+    void *held;  /* that template */
+    const char *cold_reason;
+    struct network_link *link; /* NULL: no network */
+    struct network_tally *tally;
     bool started, exited;
     bool collect_broken;
     enum kill_reason kill;
-    uint64_t wall_deadline_ns;
+    uint64_t wall_deadline_ns; /* without the time that it waits for approvals */
+    uint64_t waited_ns;        /* for them */
+    bool is_waiting;
     uint64_t cpu_check_ns;
     bool cpu_asked;
     uint64_t other_deadline_ns; /* for set-up, collection and the end of a killed box */
@@ -95,13 +108,78 @@ static int check_room(const struct stage_spec *spec, struct err *err)
     return 0;
 }
 
+/* Makes the network channel and begins to follow it. *ret_fd is the end for the spawner, or
+ * stays as it is when no network was asked for. */
+static int open_network(struct stage *st, int *ret_fd, struct err *err)
+{
+    const struct stage_spec *spec = st->spec;
+    if (!spec->network)
+        return 0;
+    cleanup_free struct network_policy *policy = network_policy_copy(spec->network);
+    network_policy_limit(policy, &spec->limits);
+    int r = network_link_open(spec->hub, policy, spec->asker, &st->link, ret_fd, err);
+    if (r == 0)
+        st->tally = network_tally_new(st->link, true);
+    return r;
+}
+
+static void on_event(struct stage *st, const struct spawn_event *event);
+
+/* Takes a copy of a template box, which waits for its package, and gives it that. False: the
+ * run starts cold, and st->cold_reason says why. fds: package, stdout, stderr, and stdin or -1.
+ */
+static bool take_copy(struct stage *st, const int fds[4])
+{
+    const struct stage_spec *spec = st->spec;
+    struct template_use use = spec->template_use;
+    struct template_copy copy;
+    struct spawn_limits limits;
+    if (!spec->templates || st->cold_reason)
+        return false;
+    use.out_fd = fds[1];
+    use.err_fd = fds[2];
+    use.in_fd = fds[3];
+    st->cold_reason = spec->templates->copy(spec->templates->context, &use, &copy);
+    if (st->cold_reason)
+        return false;
+    close_fd(&st->socket);
+    st->socket = copy.socket;
+    st->channel = copy.channel;
+    st->held = copy.held;
+    limits_to_spawn(&spec->limits, &limits);
+    const struct zygote_hand hand = {.flags = fds[3] < 0 ? 0 : BOX_STDIN,
+        .cpu_s = limits.cpu_s,
+        .file_bytes = limits.file_bytes,
+        .stack_bytes = limits.stack_bytes};
+    on_event(st, &copy.started);
+    /* A copy that cannot be given its package has ended already; its event says so. */
+    (void)fdpass_send_now(st->channel, &hand, sizeof(hand), fds, fds[3] < 0 ? 3 : 4);
+    return true;
+}
+
+/* What the copy of a template says before its program begins: a failure of Hermes, or nothing.
+ */
+static void hear_copy(struct stage *st)
+{
+    struct link_record record;
+    if (st->channel < 0 ||
+        recv(st->channel, &record, sizeof(record), MSG_DONTWAIT) != (ssize_t)sizeof(record) ||
+        record.kind != LINK_FAILED || record.step >= STEP_COUNT)
+        return;
+    st->end = (struct spawn_event){.kind = EVENT_FAILED,
+        .step = record.step,
+        .error = record.error < 0 && record.error > -4096 ? record.error : -EIO};
+}
+
 static int request_box(struct stage *st, struct spawner_client *spawner, struct err *err)
 {
     const struct stage_spec *spec = st->spec;
     struct spawn_box box = {.kind = SPAWN_BOX,
         .root = spec->root,
         .exec = spec->exec,
-        .flags = spec->cold_reason ? 0 : BOX_WARM,
+        .flags = spec->is_root                          ? BOX_ROOT
+                 : spec->cold_reason || spec->templates ? 0
+                                                        : BOX_WARM,
         .remove = spec->watch->remove,
         .owner = spec->owner,
         .mount_count = (uint32_t)spec->mount_count};
@@ -117,6 +195,7 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     cleanup_close int box_err = -1;
     cleanup_close int box_in = spec->box_stdin_fd;
     cleanup_close int box_collect = -1;
+    cleanup_close int box_network = -1;
     int r = check_room(spec, err);
     if (r == 0 && spec->job_fd < 0)
         r = job_write(&spec->job, &job, err);
@@ -133,7 +212,11 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
         return err_set(err, err_code_of(-r), -r, "cannot make a pipe: %s", strerror(-r));
     if (box_in < 0 && (r = open_stdin(st, &box_in, err)) < 0)
         return r;
-    int fds[6] = {box_socket, job < 0 ? spec->job_fd : job, box_out, box_err};
+    if (take_copy(st, (int[]){job < 0 ? spec->job_fd : job, box_out, box_err, box_in}))
+        return 0;
+    if ((r = open_network(st, &box_network, err)) < 0)
+        return r;
+    int fds[7] = {box_socket, job < 0 ? spec->job_fd : job, box_out, box_err};
     unsigned count = 4;
     if (box_in >= 0) {
         box.flags |= BOX_STDIN;
@@ -142,6 +225,10 @@ static int request_box(struct stage *st, struct spawner_client *spawner, struct 
     if (box_collect >= 0) {
         box.flags |= BOX_COLLECT;
         fds[count++] = box_collect;
+    }
+    if (box_network >= 0) { /* always the last */
+        box.flags |= BOX_NETWORK;
+        fds[count++] = box_network;
     }
     return spawner_box(spawner, &box, fds, count, err);
 }
@@ -175,10 +262,10 @@ static void on_event(struct stage *st, const struct spawn_event *event)
     switch (event->kind) {
     case EVENT_STARTED:
         st->started = true;
-        st->result->is_warm = event->flags & STARTED_WARM;
-        st->result->cold_reason = st->result->is_warm     ? NULL
-                                  : st->spec->cold_reason ? st->spec->cold_reason
-                                                          : WARMTH_NOT_READY;
+        st->result->is_warm = event->flags & STARTED_WARM || st->held;
+        st->result->cold_reason = st->result->is_warm ? NULL
+                                  : st->cold_reason   ? st->cold_reason
+                                                      : WARMTH_NOT_READY;
         st->other_deadline_ns = 0;
         st->wall_deadline_ns = event->start_ns + st->spec->limits.wall_ms * 1000000ull;
         plan_cpu_check(st, 0);
@@ -283,6 +370,18 @@ static bool read_collected(struct stage *st)
     return true;
 }
 
+/* While the program waits for an approval, its wall time stands still. */
+static void note_wait(struct stage *st)
+{
+    if (st->tally)
+        st->waited_ns = network_tally_waited(st->tally, &st->is_waiting);
+}
+
+static uint64_t wall_deadline(const struct stage *st)
+{
+    return st->is_waiting ? UINT64_MAX : st->wall_deadline_ns + st->waited_ns;
+}
+
 /* Time until the next deadline, in ns; -1 for none. */
 static int64_t next_deadline(const struct stage *st, uint64_t now)
 {
@@ -290,8 +389,9 @@ static int64_t next_deadline(const struct stage *st, uint64_t now)
     if (st->other_deadline_ns)
         next = st->other_deadline_ns;
     if (st->started && !st->exited && !st->kill) {
-        if (st->wall_deadline_ns < next)
-            next = st->wall_deadline_ns;
+        uint64_t wall = st->is_waiting ? now + WAITING_NS : wall_deadline(st);
+        if (wall < next)
+            next = wall;
         if (!st->cpu_asked && st->cpu_check_ns < next)
             next = st->cpu_check_ns;
     }
@@ -300,9 +400,10 @@ static int64_t next_deadline(const struct stage *st, uint64_t now)
 
 static void check_deadlines(struct stage *st)
 {
+    note_wait(st);
     uint64_t now = clock_ns();
     if (st->started && !st->exited && !st->kill) {
-        if (now >= st->wall_deadline_ns) {
+        if (now >= wall_deadline(st)) {
             kill_for(st, KILL_WALL);
         } else if (!st->cpu_asked && now >= st->cpu_check_ns) {
             st->cpu_asked = true;
@@ -330,8 +431,19 @@ enum {
     WATCH_STDIN,
     WATCH_SINK_OUT,
     WATCH_SINK_ERR,
+    WATCH_NETWORK,
     WATCH_COUNT
 };
+
+static void tell_attempts(struct stage *st)
+{
+    const struct run_watch *watch = st->spec->watch;
+    struct network_row row;
+    while (network_tally_next(st->tally, &row)) {
+        if (watch->network)
+            watch->network(watch->context, &row);
+    }
+}
 
 static void poll_once(struct stage *st)
 {
@@ -342,6 +454,7 @@ static void poll_once(struct stage *st)
         [WATCH_ERR] = {st->err_fd, POLLIN, 0},
         [WATCH_COLLECT] = {st->collect_fd, POLLIN, 0},
         [WATCH_CANCEL] = {st->kill ? -1 : st->spec->watch->cancel_fd, POLLIN, 0},
+        [WATCH_NETWORK] = {st->tally ? network_tally_fd(st->tally) : -1, POLLIN, 0},
     };
     pump_in_prepare(&st->in, &fds[WATCH_SOURCE], &fds[WATCH_STDIN]);
     pump_out_prepare(&st->sinks[STREAM_STDOUT], &result->out, &fds[WATCH_SINK_OUT]);
@@ -359,6 +472,8 @@ static void poll_once(struct stage *st)
     pump_in_move(&st->in, &fds[WATCH_SOURCE], &fds[WATCH_STDIN]);
     pump_out_move(&st->sinks[STREAM_STDOUT], &result->out, &fds[WATCH_SINK_OUT]);
     pump_out_move(&st->sinks[STREAM_STDERR], &result->err, &fds[WATCH_SINK_ERR]);
+    if (fds[WATCH_NETWORK].revents)
+        tell_attempts(st);
     if (fds[WATCH_CANCEL].revents || st->sinks[0].error || st->sinks[1].error)
         kill_for(st, KILL_CANCEL);
     if (fds[WATCH_SOCKET].revents)
@@ -381,11 +496,28 @@ static void fill_usage(struct stage *st)
 {
     const struct spawn_event *end = &st->end;
     struct run_usage *usage = &st->result->usage;
-    usage->wall_ms = st->started ? (double)(end->end_ns - end->start_ns) / 1e6 : 0;
+    note_wait(st);
+    uint64_t wall_ns = st->started ? end->end_ns - end->start_ns : 0;
+    wall_ns -= st->waited_ns < wall_ns ? st->waited_ns : wall_ns;
+    usage->wall_ms = (double)wall_ns / 1e6;
     usage->cpu_ms = (double)end->cpu_ns / 1e6;
     usage->memory_peak_kb = end->memory_bytes / 1024;
     usage->setup_ms = (double)end->setup_ns / 1e6;
     st->result->ended_ns = end->end_ns;
+}
+
+/* The box is gone: takes the record of what it tried to reach. */
+static void fill_network(struct stage *st)
+{
+    if (!st->tally)
+        return;
+    network_tally_finish(st->tally, true);
+    tell_attempts(st);
+    network_report_free(st->result->network);
+    st->result->network = network_tally_end(take_ptr(st->tally));
+    network_report_charge(st->result->network, st->spec->watch->purse);
+    if (st->result->network->limit_hit)
+        st->result->limits_hit |= HIT_NETWORK;
 }
 
 static void say(struct stage_result *result, const char *fmt, ...)
@@ -495,6 +627,7 @@ static int conclude(struct stage *st, struct err *err)
             strerror(-end->error));
     drain(st);
     fill_usage(st);
+    fill_network(st);
     if (result->out.is_starved || result->err.is_starved ||
         (st->collected && st->collected->is_starved))
         return err_set(err, ERR_UNAVAILABLE, ENOMEM,
@@ -547,6 +680,8 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .out_fd = -1,
         .err_fd = -1,
         .collect_fd = -1,
+        .channel = -1,
+        .cold_reason = spec->cold_reason,
         .in = {.source_fd = -1, .box_fd = -1, .buffer = pump},
         .chunk = chunk,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
@@ -563,13 +698,19 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         if (!st->ended)
             poll_once(st);
     }
+    hear_copy(st);
     if (r == 0)
         r = conclude(st, err);
+    if (st->held)
+        spec->templates->give(spec->templates->context, st->held);
     pump_out_finish(&st->sinks[STREAM_STDOUT], &result->out);
     pump_out_finish(&st->sinks[STREAM_STDERR], &result->err);
     if (spec->watch->sink_error)
         *spec->watch->sink_error = st->sinks[0].error ? st->sinks[0].error : st->sinks[1].error;
+    network_tally_drop(st->tally);
+    network_link_unref(st->link);
     close_fd(&st->socket);
+    close_fd(&st->channel);
     close_fd(&st->out_fd);
     close_fd(&st->err_fd);
     close_fd(&st->in.box_fd);

@@ -6,6 +6,7 @@
 #include "run/engine.h"
 #include "run/package.h"
 #include "run/run.h"
+#include "run/template.h"
 
 struct stage_spec {
     struct job_spec job;
@@ -13,11 +14,17 @@ struct stage_spec {
     unsigned exec;
     const char *exec_path;
     const char *cold_reason; /* of run/warmth.h; NULL: a zygote or a pool may serve it */
-    uint32_t owner;          /* as in run_spec */
+    const struct template_keeper *templates; /* whose copy it may be; NULL: nobody's */
+    struct template_use template_use;        /* for it, without descriptors */
+    uint32_t owner;                          /* as in run_spec */
+    bool is_root;                            /* BOX_ROOT */
     struct run_limits limits;
     const struct run_mount *mounts;
     size_t mount_count;
-    const char *stdin_data; /* whole stdin, or NULL */
+    const struct network_policy *network; /* NULL: none */
+    const struct network_asker *asker;    /* or NULL */
+    struct network_hub *hub;              /* of its channel */
+    const char *stdin_data;               /* whole stdin, or NULL */
     size_t stdin_size;
     int stdin_fd; /* >= 0: copied into the box as it comes */
     int job_fd;   /* the package, written before by job_write(); borrowed; -1: write it now */

@@ -50,8 +50,14 @@ const char *warmth_problem(const struct warmth_question *q)
         return "language";
     if (q->stage->exec != 0)
         return "program";
+    if (q->has_image)
+        return "image";
     if (q->mount_count)
         return "mounts";
+    if (q->has_template && q->collects)
+        return "collect";
+    if (q->has_template && q->has_network)
+        return "network";
     /* A pool would serve only the first few of them, and their times would differ. */
     if (q->is_compared && q->def->park.max)
         return "compared";

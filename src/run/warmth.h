@@ -20,6 +20,10 @@ struct warmth_question {
     const struct run_stage *stage;
     const struct strv *asked; /* variables of the request, or NULL */
     size_t mount_count;
-    bool is_compared; /* one of several runs whose times are compared */
+    bool has_image;    /* an image of which nothing is started ahead */
+    bool has_template; /* a copy of a template box may serve it (run/template.h), ... */
+    bool collects;     /* ... unless it returns files */
+    bool has_network;  /* ... or has a network */
+    bool is_compared;  /* one of several runs whose times are compared */
 };
 const char *warmth_problem(const struct warmth_question *q);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Approvals of effects: asks the pipeline (ruling.h), and when it says so a reviewer or a
+ * person. Any thread may call any function.
+ *
+ *   struct approval *approval;
+ *   int r = approvals_ask(approvals, &effect, &asker, &approval, err);
+ *   if (r == 0)
+ *       r = approval_wait(approval, cancel_fd, err);    0: the effect may happen now, once
+ *   approval_drop(approval);
+ *
+ * A caller with a poll loop of its own watches approval_fd() and calls approval_verdict() when
+ * it is readable. What was decided is kept in SQLite, together with a log in which every row
+ * has the hash of the row before. */
+
+#include "approval/ruling.h"
+#include "base/id.h"
+#include "base/strv.h"
+#include "store/approval_store.h"
+
+#include <stdint.h>
+
+struct approvals;
+struct approval; /* one question, from approvals_ask() to approval_drop() */
+
+enum approval_state {
+    APPROVAL_PENDING,
+    APPROVAL_APPROVED,
+    APPROVAL_DENIED,
+    APPROVAL_EXPIRED, /* nobody answered within approval_timeout_s */
+    APPROVAL_LOST,    /* the asker is gone: the box, its client, or the server */
+    APPROVAL_STATE_COUNT
+};
+const char *approval_state_name(enum approval_state state);
+int approval_state_find(const char *name); /* -ENOENT */
+
+enum approval_scope { SCOPE_ONCE, SCOPE_SESSION, SCOPE_ALWAYS, APPROVAL_SCOPE_COUNT };
+const char *approval_scope_name(enum approval_scope scope);
+int approval_scope_find(const char *name); /* -ENOENT */
+
+/* What a reviewer says (compat-systems.md 3.7), after all checks. */
+struct approval_verdict {
+    enum { VERDICT_ESCALATE, VERDICT_APPROVE, VERDICT_DENY } decision;
+    char risk[12]; /* "unknown" when it was not given */
+    double confidence;
+    char reason[512];
+};
+
+/* Asks the reviewer. `request` is the JSON object of what it sees. Runs on a thread of
+ * approvals and may take until the reviewer's timeout. */
+typedef void approval_review(
+    void *context, const json_t *request, struct approval_verdict *ret);
+
+/* Tells the webhook about an approval that waits for a person, or was decided. Must not
+ * block. */
+typedef void approval_announce(void *context, const json_t *approval);
+
+struct approvals_options {
+    const char *path; /* of the database; NULL: in memory, for a program without a server */
+    enum approval_mode mode;
+    uint64_t timeout_ms;          /* approval_timeout_s */
+    const struct strv *approvers; /* names of keys; empty: owners decide. Borrowed */
+    approval_review *review;      /* NULL: no reviewer; smart and gated ask a person */
+    approval_announce *announce;  /* NULL: no webhook. A webhook makes a person reachable */
+    void *context;                /* of both */
+};
+
+/* Opens the store. What was pending when the last server ended becomes lost. */
+int approvals_open(
+    const struct approvals_options *options, struct approvals **ret, struct err *err);
+void approvals_close(struct approvals *approvals); /* accepts NULL */
+
+/* How long one run or exec may wait for all its approvals together while its wall time stands
+ * still: a few times approval_timeout_s. */
+uint64_t approvals_wait_max_ms(const struct approvals *approvals);
+
+/* Call about twice a second: ends what nobody answered in time. */
+void approvals_tick(struct approvals *approvals);
+
+/* --- asking */
+
+/* Where an effect comes from. Texts and values are borrowed, and may be NULL. */
+struct approval_asker {
+    const char *owner;     /* name of the key, "" for none */
+    const char *run;       /* run_... */
+    const char *session;   /* ses_...: grants for the session bind it */
+    const char *execution; /* exec_... of `execute` */
+    bool is_answerable;  /* the asker brings the question to a person by itself: the MCP client
+                            declared elicitation, or the call came by `execute` */
+    bool by_rule_only;   /* only a rule asks; without one the effect is allowed */
+    bool is_once;        /* what was granted before does not count, and no approval lasts */
+    bool brings_preview; /* the reviewer waits for approval_preview() */
+    /* For the reviewer. */
+    const json_t *box;  /* {"network": MODE, "mounts": [NAME...], "secrets": [NAME...]} */
+    const char *intent; /* the user's words, from the trusted part of the API */
+    const char *code;   /* the statement that made the call and the lines around it */
+};
+
+/* Whoever attends a run or session brings its questions to a person by itself, as an MCP client
+ * does: while it does, somebody is reachable for them. */
+struct approval_attendance {
+    struct approval_attendance *next;
+    char place[ID_MAX]; /* the id */
+};
+void approvals_attend(struct approvals *approvals, struct approval_attendance *attendance);
+void approvals_unattend(struct approvals *approvals, struct approval_attendance *attendance);
+
+/* The questions of a run or session that wait for a person, the oldest first: a list of {"id",
+ * "summary", "effect"}, or NULL when there is none. The caller owns it. */
+json_t *approvals_of(struct approvals *approvals, const char *place);
+
+/* Asks. On success the caller owns *ret, whose state may be decided already: then there was no
+ * question, and approval_id() is "". ERR_BUSY when the key has too many questions pending. */
+int approvals_ask(struct approvals *approvals, const struct effect *effect,
+    const struct approval_asker *asker, struct approval **ret, struct err *err);
+
+/* What the pipeline would say to this effect now. Nothing is asked and nothing is written. */
+enum ruling_kind approvals_ruling(struct approvals *approvals, const struct effect *effect,
+    const struct approval_asker *asker);
+
+/* Whether the reviewer waits for a preview of the asker, and the preview: what happens after
+ * the effect, or why that is not known. It is taken. It informs the reviewer and decides
+ * nothing. */
+bool approval_awaits_preview(struct approval *approval);
+void approval_preview(struct approval *approval, json_t *preview);
+
+const char *approval_id(const struct approval *approval);
+const struct effect *approval_effect(const struct approval *approval);
+
+/* Becomes readable, and stays so, when the approval is no longer pending. */
+int approval_fd(const struct approval *approval);
+
+/* 0 when the effect may happen, -EAGAIN while it is pending, else -EPERM with ERR_DENIED or
+ * ERR_APPROVAL_UNAVAILABLE and a message for the program. */
+int approval_verdict(struct approval *approval, struct err *err);
+
+/* Waits. As approval_verdict(), or -ECANCELED when cancel_fd (or -1) becomes readable. */
+int approval_wait(struct approval *approval, int cancel_fd, struct err *err);
+
+/* {"id", "state", "effect"}, as answers list it. The caller owns it. */
+json_t *approval_json(struct approval *approval);
+
+/* Nobody waits for it any more: if it is pending, it is lost. approval_drop() also ends the
+ * handle, and accepts NULL. */
+void approval_leave(struct approval *approval);
+void approval_drop(struct approval *approval);
+
+/* --- deciding */
+
+/* Who looks or decides. */
+struct approval_viewer {
+    const char *name; /* of the key, "" for none */
+    bool is_operator;
+};
+
+struct approval_decision {
+    bool is_approved;
+    enum approval_scope scope;
+    const char *comment; /* or NULL */
+    const char *via; /* "elicitation", "resume", "model"; NULL: by the viewer's role: "owner",
+                        "approver", "operator" */
+};
+
+/* Decides. The first decision wins: the same again succeeds, another one is ERR_CONFLICT. An id
+ * that the viewer may not see is ERR_NOT_FOUND. */
+int approvals_decide(struct approvals *approvals, const char *id,
+    const struct approval_viewer *viewer, const struct approval_decision *decision,
+    struct err *err);
+
+/* One approval as GET /v1/approvals/{id} shows it; the caller owns it. */
+int approvals_get(struct approvals *approvals, const char *id,
+    const struct approval_viewer *viewer, json_t **ret, struct err *err);
+
+/* Those that the viewer may see, the newest first. `state` of -1: all. */
+json_t *approvals_list(
+    struct approvals *approvals, const struct approval_viewer *viewer, int state, size_t limit);
+
+/* --- following */
+
+/* Counts somebody who listens on /v1/approvals/events; while it does, it is reachable. */
+struct approval_listener {
+    struct approval_listener *next;
+    struct approval_viewer viewer;
+    bool has_begun; /* false: the first news are what is pending */
+    uint64_t seen;  /* the last change that approvals_news() gave */
+};
+int approvals_listen(
+    struct approvals *approvals, struct approval_listener *listener, struct err *err);
+void approvals_unlisten(struct approvals *approvals, struct approval_listener *listener);
+
+/* How many questions are pending, and how many listen. */
+void approvals_count(struct approvals *approvals, size_t *ret_pending, size_t *ret_listeners);
+
+/* What has changed since the last call, the oldest first; NULL when nothing has. `change` of
+ * each is its number. The caller owns the list. */
+json_t *approvals_news(struct approvals *approvals, struct approval_listener *listener);
+
+/* --- rules, grants, log */
+
+/* Whether any rule is about effects of this kind. */
+bool approvals_have_rules(struct approvals *approvals, enum effect_kind kind);
+
+json_t *approvals_rules(struct approvals *approvals); /* {"rules": [...]}; the caller owns it */
+int approvals_set_rules(struct approvals *approvals, const json_t *rules,
+    const struct approval_viewer *viewer, struct err *err);
+
+json_t *approvals_grants(struct approvals *approvals, const struct approval_viewer *viewer);
+int approvals_revoke(struct approvals *approvals, int64_t grant,
+    const struct approval_viewer *viewer, struct err *err);
+
+/* Rows after `after`, the oldest first; of one key, unless the viewer sees all. */
+json_t *approvals_log(struct approvals *approvals, const struct approval_viewer *viewer,
+    int64_t after, size_t limit);
+
+/* Whether the viewer may decide about what belongs to `owner`; whether it may see it. */
+bool approvals_may_decide(
+    const struct approvals *approvals, const struct approval_viewer *viewer, const char *owner);
+bool approvals_may_see(
+    const struct approvals *approvals, const struct approval_viewer *viewer, const char *owner);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Who is asked about an effect that no rule and no grant decides (`approval_mode`). */
+
+enum approval_mode {
+    APPROVAL_OFF,    /* nobody: it is allowed */
+    APPROVAL_MANUAL, /* a person */
+    APPROVAL_SMART,  /* the reviewer; a person for what it does not approve */
+    APPROVAL_GATED,  /* the reviewer, whose denial counts; a person for the rest */
+};
+int approval_mode_find(const char *name); /* -ENOENT */
+const char *approval_mode_name(enum approval_mode mode);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What a text for bash would run, in a form that can be shown, matched by rules and granted:
+ * one shell_command for each simple command, also for those in substitutions, functions and
+ * texts of texts (`bash -c`, `eval`, `trap`).
+ *
+ * The text is parsed by `shfmt --to-json` in a box (session/host_parse.c). This is the reader
+ * of its tree. It knows every kind of node: a tree with another one is not understood, and then
+ * the whole text is asked. Numbers of operators differ between versions of shfmt; the operators
+ * are read from the text. */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { SHELL_TEXT_MAX = 64 << 10, SHELL_TREE_MAX = 8 << 20 };
+
+/* A word is a string, or {"dynamic": SOURCE} when its value is known only at run time. */
+struct shell_command {
+    json_t *argv;
+    json_t *grant;        /* what a lasting approval covers: argv, or "*" for words that vary */
+    json_t *redirections; /* of files: ">out" */
+    json_t *files;        /* that it writes, as far as the words tell */
+    char *cwd;            /* the `cd` commands before it, "" for none */
+    const char *danger;   /* category (shell_danger.c), or NULL */
+    bool is_once;         /* no approval of it can last */
+};
+
+struct shell_forms {
+    struct shell_command *items;
+    size_t count;
+    bool reads_code; /* a shell or interpreter in it takes its program from stdin */
+};
+void shell_forms_done(struct shell_forms *forms);
+
+/* Parses a text; 0, or negative errno when there is no tree. The caller owns *ret. */
+typedef int shell_parse(void *context, const char *text, size_t len, json_t **ret);
+
+/* 0, or -EBADMSG when the text cannot be parsed or its tree is not understood, and -E2BIG when
+ * it has too many commands: then the whole text must be asked. `parse` is called for the text
+ * and for texts in it. */
+int shell_read(
+    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret);
+
+/* Whether a variable changes what programs do, such as PATH and LD_PRELOAD. */
+bool shell_variable_is_special(const char *name, size_t len);

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The tables of commands. A row of shell_dangers matches when the program and each of its other
+ * columns do; the first row counts, and rows that nothing permits come first. A word whose
+ * value is not known may be any option or operand, except for rows that nothing permits: these
+ * need to be sure. The unit test tries the examples of each row. */
+
+#include "approval/shell_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define DEVICES                                                                                \
+    "/dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* "         \
+    "/dev/loop* /dev/nbd* /dev/disk* /dev/rdisk* /dev/mapper/* /dev/disk/*/*"
+#define SYSTEM_DIRS                                                                            \
+    "/home /root /etc /usr /var /bin /sbin /boot /lib /lib64 /home/\\* /root/\\* /etc/\\* "    \
+    "/usr/\\* /var/\\* /bin/\\* /sbin/\\* /boot/\\* /lib/\\* /lib64/\\*"
+#define RECURSIVE "-r -R --recursive"
+
+const struct shell_danger_row shell_dangers[] = {
+    /* never: denied in every mode */
+    {"never.delete_root", "rm", NULL, RECURSIVE, "/ /\\* /.\\*", "rm -rf /", "rm -rf /tmp/x"},
+    {"never.delete_root", "find", NULL, "-delete", "/", "find / -delete",
+        "find /tmp/x -delete"},
+    {"never.delete_system", "rm", NULL, RECURSIVE, SYSTEM_DIRS, "rm -r -f /etc/",
+        "rm -r /etc/x/y"},
+    {"never.delete_system", "find", NULL, "-delete", SYSTEM_DIRS, "find /usr -delete",
+        "find usr -delete"},
+    {"never.delete_home", "rm", NULL, RECURSIVE, "~ ~/\\* ~/.\\*", "rm --recursive ~/",
+        "rm -r ~/x"},
+    {"never.format", "mkfs mkfs.* mke2fs mkntfs mkdosfs", NULL, NULL, "/dev/** **",
+        "mkfs.ext4 /dev/sda1", "mkfs.ext4 -V"},
+    {"never.format", "mkswap newfs newfs_*", NULL, NULL, DEVICES, "mkswap /dev/sdb2",
+        "mkswap swap.img"},
+    {"never.format", "diskutil", "erase* zero* partition* secureErase", NULL, NULL,
+        "diskutil eraseDisk JHFS+ x disk2", "diskutil list"},
+    {"never.wipe_device", "wipefs", NULL, "-a --all", NULL, "wipefs -a /dev/sda",
+        "wipefs /dev/sda"},
+    {"never.wipe_device", "sgdisk", NULL, "-z -Z -o --zap --zap-all --clear", NULL,
+        "sgdisk --zap-all /dev/sda", "sgdisk -p /dev/sda"},
+    {"never.wipe_device", "blkdiscard", NULL, NULL, DEVICES, "blkdiscard /dev/nvme0n1",
+        "blkdiscard --help"},
+    {"never.wipe_device", "shred", NULL, NULL, DEVICES, "shred -n 1 /dev/sda",
+        "shred secret.txt"},
+    {"never.write_device", "tee cp mv install dd", NULL, NULL, DEVICES, "tee /dev/sda",
+        "tee x"},
+    {"never.power", "shutdown reboot halt poweroff", NULL, NULL, NULL, "shutdown now",
+        "shutdownx now"},
+    {"never.power", "init telinit", "0 6", NULL, NULL, "init 6", "init 3"},
+    {"never.power", "systemctl", "poweroff reboot halt kexec", NULL, NULL,
+        "systemctl --force reboot", "systemctl status x"},
+
+    /* dangerous: asked each time, or granted for exactly these words */
+    {"delete.recursive", "rm", NULL, RECURSIVE, NULL, "rm -fr build", "rm x"},
+    {"delete.find", "find", NULL,
+        "-delete -exec -execdir -ok -okdir -fprint -fprint0 -fprintf -fls", NULL,
+        "find . -name x -delete", "find . -name x"},
+    {"delete.recursive", "rsync", NULL,
+        "--delete --delete-after --delete-before --remove-source-files", NULL,
+        "rsync -a --delete a b", "rsync -a a b"},
+    {"delete.truncate", "truncate shred srm wipe", NULL, NULL, NULL, "truncate -s 0 x",
+        "cat x"},
+    {"permissions", "chmod", "777 0777 666 0666 a+w o+w +w ugo+* a+rw* o+rw* a=rw* o=rw*", NULL,
+        NULL, "chmod 777 x", "chmod 644 x"},
+    {"permissions", "chown chgrp", NULL, "-R --recursive", NULL, "chown -R root .",
+        "chown me x"},
+    {"permissions", "chmod", NULL, "-R --recursive", NULL, "chmod -R o-r x", "chmod 600 x"},
+    {"permissions", "chmod", "+s u+s g+s 4* 2*", NULL, NULL, "chmod u+s x", "chmod u+x x"},
+    {"permissions", "setcap setfacl chattr", NULL, NULL, NULL, "setcap cap_sys_admin+ep x",
+        "getcap x"},
+    {"disk", "dd", NULL, NULL, NULL, "dd if=/dev/zero of=x", "ddx"},
+    {"disk",
+        "wipefs sgdisk sfdisk fdisk parted blkdiscard mount umount swapoff losetup "
+        "cryptsetup lvremove "
+        "vgremove pvremove mkswap",
+        NULL, NULL, NULL, "fdisk /dev/sda", "lsblk"},
+    {"sql", "mysql mariadb psql sqlite3 sqlcmd duckdb clickhouse-client", NULL, NULL, NULL,
+        "psql -c x", "pg_isready"},
+    {"service", "systemctl service rc-service launchctl initctl sv", NULL, NULL, NULL,
+        "systemctl stop sshd", "journalctl"},
+    {"process", "kill pkill killall killall5 skill xkill fuser", NULL, NULL, NULL, "pkill -9 x",
+        "pgrep x"},
+    {"accounts",
+        "useradd userdel usermod groupadd groupdel passwd chpasswd visudo vipw adduser "
+        "deluser chsh gpasswd",
+        NULL, NULL, NULL, "userdel x", "id x"},
+    {"schedule", "crontab at batch atrm systemd-run", NULL, NULL, NULL, "crontab x", "date"},
+    {"network", "iptables ip6tables nft ufw ip ifconfig route nc ncat netcat socat telnet",
+        NULL, NULL, NULL, "nc -l 1", "ping x"},
+    {"remote", "ssh scp sftp rsync ftp tftp", NULL, NULL, NULL, "scp a b:", "ls a"},
+    {"metadata", "*",
+        "**169.254.169.254** **100.100.100.200** **metadata.google.internal** "
+        "**fd00:ec2::254**",
+        NULL, NULL, "curl http://169.254.169.254/latest", "curl http://example.com"},
+    {"runs_program", "rg", NULL, "--pre --hostname-bin", NULL, "rg --pre x y", "rg x"},
+    {"runs_program", "sort", NULL, "--compress-program", NULL, "sort --compress-program=x y",
+        "sort y"},
+    {"runs_program", "ag", NULL, "--pager", NULL, "ag --pager x y", "ag y"},
+    {"runs_program", "man", NULL, "-P -H --pager --html", NULL, "man -P x y", "man y"},
+    {"runs_program", "tar", NULL,
+        "--checkpoint-action --to-command --use-compress-program -I --info-script "
+        "--new-volume-script -F --rsh-command",
+        NULL, "tar xf a --to-command=x", "tar xf a"},
+    {"runs_program", "awk gawk mawk nawk ed ex vi vim nvim emacs nano less more", NULL, NULL,
+        NULL, "awk x y", "cat y"},
+    {"runs_program", "sed", NULL, "-i -e -f --in-place --expression --file -s", NULL,
+        "sed -i x y", "sed x y"},
+    {"runs_program", "zip", NULL, "-T -TT --unzip-command", NULL, "zip -TT x a b", "zip a b"},
+    {"runs_program", "git", "bisect filter-branch submodule rebase", NULL, NULL,
+        "git bisect run x", "git status"},
+    {"git.config", "git", "config alias.* core.* *.sshCommand*", NULL, NULL, "git config a b",
+        "git log"},
+    {"git.config", "git", NULL,
+        "-c --exec-path --config-env --upload-pack --receive-pack --ext-diff "
+        "--open-files-in-pager -O --output --textconv",
+        NULL, "git -c core.pager=x log", "git log"},
+    {"git.force", "git", "reset", "--hard --merge --keep", NULL, "git reset --hard",
+        "git reset x"},
+    {"git.force", "git", "push",
+        "-f -d --force --force-with-lease --force-if-includes --delete --mirror", NULL,
+        "git push -f", "git push"},
+    {"git.force", "git", "push", NULL, "+**", "git push o +a", "git push o a"},
+    {"git.force", "git", "clean", NULL, NULL, "git clean -fd", "git log"},
+    {"git.force", "git", "branch", "-D -d -f -M --delete --force", NULL, "git branch -D x",
+        "git branch x"},
+    {"git.force", "git", "checkout restore stash switch", NULL, NULL, "git checkout -- .",
+        "git log"},
+    {"containers", "docker podman nerdctl", NULL,
+        "-H --host --context --url --connection --identity -r --remote --privileged -v "
+        "--volume --mount --pid --net",
+        NULL, "docker -H x ps", "docker ps"},
+    {"containers", "docker podman nerdctl docker-compose",
+        "stop kill restart rm rmi down prune context run exec", NULL, NULL,
+        "docker compose down", "docker ps"},
+    {"packages",
+        "npm pnpm yarn pip pip3 brew apt apt-get dnf yum pacman apk gem cargo dpkg rpm snap",
+        "uninstall remove un rm purge autoremove erase", NULL, NULL, "npm uninstall x",
+        "npm test"},
+    {"packages", "apt apt-get dnf yum pacman apk dpkg rpm snap brew", NULL, NULL, NULL,
+        "apt install x", "npm test"},
+    {"sudo", "sudo doas su", NULL, NULL, NULL, "sudo -S ls", "ls"},
+    {"hermes", "hermes hermes-*", NULL, NULL, NULL, "hermes update", "ls hermes"},
+    {"windows",
+        "cmd cmd.exe powershell powershell.exe pwsh reg reg.exe sc sc.exe icacls vssadmin "
+        "wbadmin bcdedit "
+        "diskpart format cipher taskkill del erase rd iex Remove-Item Format-Volume Clear-Disk",
+        NULL, NULL, NULL, "cmd /c x", "ls"},
+    {"fetch", "curl wget", NULL,
+        "-o -O -T -d -F -X -K --output --output-dir --output-document --upload-file --data "
+        "--data-binary --form --request "
+        "--config --post-file --post-data --body-file --use-askpass --execute -e",
+        NULL, "curl -d @x http://example.com", "curl http://example.com"},
+};
+const size_t shell_danger_count = sizeof(shell_dangers) / sizeof(shell_dangers[0]);
+
+/* Files that say who may do what, or what runs later. */
+static const char sensitive_writes[] =
+    "/etc /etc/** /private/etc/** /boot/** /usr/** /bin/** /sbin/** /lib/** /lib64/** "
+    "/sys/** /proc/** /var/spool/** "
+    "/root/** /dev/tcp/** /dev/udp/** ~/.* ~/.*/** **/.ssh/** .ssh/** **/.git/hooks/** "
+    ".git/** **/.git/config "
+    "**/.env **/.env.* .env .env.* **/config.yaml config.yaml **/.netrc .netrc **/.pgpass "
+    "**/.npmrc .npmrc **/.pypirc "
+    "**/.bashrc **/.bash_profile **/.bash_login **/.profile **/.zshrc **/.zshenv "
+    "**/.zprofile **/.kshrc .bashrc "
+    ".profile **/authorized_keys authorized_keys **/sudoers **/sudoers.d/** **/crontab "
+    "**/cron.*/**";
+static const char secrets[] =
+    "/etc/shadow /etc/gshadow /etc/sudoers /etc/sudoers.d/** ~/.ssh/** **/.ssh/** .ssh/** "
+    "**/.env .env **/.env.* .env.* "
+    "~/.aws/** **/.aws/** ~/.netrc **/.netrc .netrc ~/.pgpass **/.pgpass **/.npmrc "
+    "**/.pypirc ~/.config/** ~/.kube/** "
+    "**/.kube/** ~/.docker/** **/.docker/** ~/.gnupg/** **/.gnupg/** **/id_rsa* "
+    "**/id_ed25519* id_rsa* id_ed25519* **/*.pem *.pem "
+    "**/*.key *.key **/credentials **/credentials.json **/.git-credentials .git-credentials "
+    "/proc/*/environ /proc/*/mem "
+    "/dev/mem /dev/kmem ~/.*history **/.*history";
+
+/* Variables that decide what programs do. */
+static const char variables[] =
+    "PATH LD_* DYLD_* BASH_* BASHOPTS SHELLOPTS ENV IFS PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND "
+    "CDPATH "
+    "HOME SHELL GLOBIGNORE EXECIGNORE ZDOTDIR INPUTRC FCEDIT HISTFILE POSIXLY_CORRECT "
+    "GIT_* PYTHON* PERL* RUBY* NODE_OPTIONS NODE_PATH LUA_* PHPRC PHP_INI_SCAN_DIR JAVA_HOME "
+    "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
+    "CARGO_HOME CARGO_BUILD_* CARGO_TARGET_* RUSTC* RUSTFLAGS RUSTUP_* GOFLAGS GOPATH GOROOT "
+    "GOBIN "
+    "GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS MAKEFLAGS "
+    "MAKEFILES "
+    "MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL "
+    "BROWSER "
+    "*PAGER LESSOPEN LESSCLOSE *_COMMAND *_ASKPASS SUDO_* XDG_* DISPLAY XAUTHORITY *_PROXY "
+    "*_proxy "
+    "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG CONTAINER_HOST CONTAINER_CONNECTION KUBECONFIG "
+    "RIPGREP_CONFIG_PATH TAR_OPTIONS GREP_OPTIONS TERMINFO* TERMCAP NLSPATH LOCPATH GCONV_PATH "
+    "RES_OPTIONS HOSTALIASES OPENSSL_* CURL_HOME CURL_CA_BUNDLE WGETRC";
+
+/* --- matching */
+
+const char *shell_program(const struct shell_word *word)
+{
+    const char *slash = strrchr(word->shape, '/');
+    return slash ? slash + 1 : word->shape;
+}
+
+static bool list_has(const char *list, const char *text)
+{
+    while (*list) {
+        size_t len = strcspn(list, " ");
+        cleanup_free char *pattern = xstrndup(list, len);
+        if (len && str_glob_match(pattern, text))
+            return true;
+        list += len + (list[len] == ' ');
+    }
+    return false;
+}
+
+bool shell_name_is(const char *name, const char *list)
+{
+    return *name && list_has(list, name);
+}
+
+bool shell_variable_is_special(const char *name, size_t len)
+{
+    cleanup_free char *copy = xstrndup(name, len);
+    return shell_name_is(copy, variables);
+}
+
+/* A path without doubled slashes, `.` and `..`, and without a slash at its end. */
+static char *normal_path(const char *path)
+{
+    char *out = xcalloc(1, strlen(path) + 2);
+    size_t len = 0;
+    bool is_absolute = path[0] == '/';
+    while (*path) {
+        size_t part = strcspn(path, "/");
+        bool is_up = part == 2 && strncmp(path, "..", 2) == 0;
+        if (is_up && len && !str_has_suffix(out, "..")) {
+            while (len && out[len - 1] != '/')
+                len--;
+            len -= len > 0;
+        } else if (part && !(part == 1 && *path == '.') && !(is_up && is_absolute)) {
+            if (len || is_absolute)
+                out[len++] = '/';
+            memcpy(out + len, path, part);
+            len += part;
+        }
+        out[len] = '\0';
+        path += part + (path[part] == '/');
+    }
+    if (!len)
+        out[0] = is_absolute ? '/' : '.';
+    return out;
+}
+
+static bool path_is(const char *list, const char *word)
+{
+    const char *value = strchr(word, '='); /* of=/dev/sda, --output=/etc/x */
+    cleanup_free char *path = normal_path(word);
+    cleanup_free char *other = value ? normal_path(value + 1) : NULL;
+    return list_has(list, path) || (other && list_has(list, other));
+}
+
+static bool is_unknown(const struct shell_word *word)
+{
+    return !word->is_literal && strchr(word->shape, SHELL_UNKNOWN);
+}
+
+/* One option word against one of the list: "-r" is found in "-fr", "--recursive" also as
+ * "--rec"; "-delete" is a word of its own. */
+static bool option_is(const char *word, const char *option, size_t len)
+{
+    if (option[1] != '-' && len == 2)
+        return word[1] != '-' && strchr(word + 1, option[1]) != NULL;
+    size_t name = strcspn(word, "=");
+    if (option[1] != '-')
+        return name == len && strncmp(word, option, len) == 0;
+    return name > 2 && name <= len && strncmp(word, option, name) == 0;
+}
+
+static bool is_option(const char *word, const char *options)
+{
+    while (*options) {
+        size_t len = strcspn(options, " ");
+        if (len > 1 && option_is(word, options, len))
+            return true;
+        options += len + (options[len] == ' ');
+    }
+    return false;
+}
+
+bool shell_has_option(const struct shell_word *words, size_t count, const char *options)
+{
+    for (size_t i = 1; i < count && !str_eq(words[i].shape, "--"); i++) {
+        if (words[i].shape[0] == '-' && words[i].shape[1] && is_option(words[i].shape, options))
+            return true;
+    }
+    return false;
+}
+
+static bool some_operand(
+    const struct shell_word *words, size_t count, const char *list, bool is_path)
+{
+    bool is_open = true;
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        if (is_open && str_eq(shape, "--")) {
+            is_open = false;
+            continue;
+        }
+        if (is_open && is_path && shape[0] == '-')
+            continue;
+        if (is_path ? path_is(list, shape) : list_has(list, shape))
+            return true;
+    }
+    return false;
+}
+
+static bool some_unknown(const struct shell_word *words, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (is_unknown(&words[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool row_matches(
+    const struct shell_danger_row *row, const struct shell_word *words, size_t count)
+{
+    bool is_sure = str_has_prefix(row->category, "never.");
+    bool may_be = !is_sure && !str_eq(row->programs, "*") && some_unknown(words, count);
+    if (!shell_name_is(shell_program(&words[0]), row->programs))
+        return false;
+    if (row->operands && !may_be && !some_operand(words, count, row->operands, false))
+        return false;
+    if (row->options && !may_be && !shell_has_option(words, count, row->options))
+        return false;
+    return !row->paths || may_be || some_operand(words, count, row->paths, true);
+}
+
+/* kill with -1 as a process, not as a signal: every process there is. */
+static bool kills_all(const struct shell_word *words, size_t count)
+{
+    bool has_signal = false;
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        if (str_eq(shape, "-1") && has_signal)
+            return true;
+        has_signal = has_signal || shape[0] == '-';
+        i += str_eq(shape, "-s") || str_eq(shape, "-n");
+    }
+    return false;
+}
+
+const char *shell_danger(const struct shell_word *words, size_t count)
+{
+    if (str_eq(shell_program(&words[0]), "kill") && kills_all(words, count))
+        return "never.kill_all";
+    for (size_t i = 0; i < shell_danger_count; i++) {
+        if (row_matches(&shell_dangers[i], words, count))
+            return shell_dangers[i].category;
+    }
+    for (size_t i = 1; i < count; i++) {
+        if (shell_is_secret(&words[i]))
+            return "read.secret";
+    }
+    return NULL;
+}
+
+const char *shell_danger_of_write(const struct shell_word *target)
+{
+    if (path_is(DEVICES, target->shape))
+        return "never.write_device";
+    return path_is(sensitive_writes, target->shape) || is_unknown(target) ? "write.sensitive"
+                                                                          : NULL;
+}
+
+bool shell_is_secret(const struct shell_word *word)
+{
+    return path_is(secrets, word->shape);
+}
+
+/* --- files */
+
+/* Which words of a command are files that it writes. */
+static const struct {
+    const char *programs;
+    const char *options; /* only with one of these */
+    enum { WRITES_ALL, WRITES_LAST, WRITES_VALUE } which;
+} writers[] = {
+    {"tee touch mkdir rmdir rm unlink chmod chown", NULL, WRITES_ALL},
+    {"cp mv install ln rsync scp", NULL, WRITES_LAST},
+    {"dd", NULL, WRITES_VALUE},
+    {"sed perl ruby", "-i --in-place", WRITES_ALL},
+};
+
+static void add_file(const struct shell_word *word, json_t *files, const char **danger)
+{
+    const char *found = shell_danger_of_write(word);
+    if (found && (!*danger || str_has_prefix(found, "never.")))
+        *danger = found;
+    (void)json_array_append_new(files, shell_word_json(word));
+}
+
+void shell_written(
+    const struct shell_word *words, size_t count, json_t *files, const char **danger)
+{
+    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++) {
+        if (!shell_name_is(shell_program(&words[0]), writers[i].programs) ||
+            (writers[i].options && !shell_has_option(words, count, writers[i].options)))
+            continue;
+        for (size_t k = 1; k < count; k++) {
+            const char *shape = words[k].shape;
+            bool is_value = str_has_prefix(shape, "of=");
+            bool is_file = writers[i].which == WRITES_VALUE  ? is_value
+                           : writers[i].which == WRITES_LAST ? k + 1 == count && count > 2
+                                                             : shape[0] != '-';
+            if (is_file)
+                add_file(&words[k], files, danger);
+        }
+    }
+}
+
+/* --- ordinary and free commands */
+
+/* Programs that read: which files they read varies, so an approval for a session covers other
+ * ones. With an option of the last column all words are bound. */
+static const struct {
+    const char *programs;
+    const char *sub; /* the first word, or NULL */
+    const char *exact;
+} ordinary[] = {
+    {"ls cat head tail wc stat file du df ps id whoami uname which basename dirname realpath "
+     "readlink diff cmp cut nl tac "
+     "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
+     "seq sleep uptime free nproc arch "
+     "groups lsblk lscpu tr pgrep type",
+        NULL, "-C --compile -m"},
+    {"grep egrep fgrep zgrep", NULL, ""},
+    {"sort", NULL, "-o -T --output --compress-program --temporary-directory"},
+    {"find", NULL,
+        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from"},
+    {"tree", NULL, "-o"},
+    {"rg", NULL, "--pre --hostname-bin"},
+    {"git", "status log diff show blame ls-files rev-parse describe shortlog",
+        "-c -C -O --output --ext-diff --textconv --git-dir --work-tree --exec-path "
+        "--open-files-in-pager"},
+};
+
+/* Words of an ordinary command: known, or a pattern of file names that cannot become an option.
+ */
+static bool is_steady(const struct shell_word *word)
+{
+    return !shell_is_secret(word) &&
+           (word->is_literal || (!is_unknown(word) && !strchr("-*?[{", word->shape[0])));
+}
+
+json_t *shell_ordinary(const struct shell_word *words, size_t count)
+{
+    const char *name = words[0].shape;
+    if (str_has_prefix(name, "/usr/bin/") || str_has_prefix(name, "/bin/"))
+        name = shell_program(&words[0]);
+    size_t row = 0;
+    for (; row < sizeof(ordinary) / sizeof(ordinary[0]); row++) {
+        if (shell_name_is(name, ordinary[row].programs) &&
+            (!ordinary[row].sub ||
+                (count > 1 && shell_name_is(words[1].shape, ordinary[row].sub))))
+            break;
+    }
+    if (row == sizeof(ordinary) / sizeof(ordinary[0]) || !words[0].is_literal ||
+        shell_has_option(words, count, ordinary[row].exact))
+        return NULL;
+    for (size_t i = 1; i < count; i++) {
+        if (!is_steady(&words[i]))
+            return NULL;
+    }
+    json_t *form = json_pack("[s]", words[0].shape);
+    bool has_operand = false;
+    for (size_t i = 1; i < count; i++) {
+        bool is_kept = words[i].shape[0] == '-' || (i == 1 && ordinary[row].sub);
+        has_operand = has_operand || !is_kept;
+        if (is_kept)
+            (void)json_array_append_new(form, shell_word_json(&words[i]));
+    }
+    if (has_operand)
+        (void)json_array_append_new(form, json_string("*"));
+    return form;
+}
+
+static bool all_literal(const struct shell_word *words, size_t count)
+{
+    bool is_literal = true;
+    for (size_t i = 0; i < count; i++)
+        is_literal = is_literal && words[i].is_literal;
+    return is_literal;
+}
+
+/* [ and test: the operators are written out, and each other word stays one. `-v` looks into a
+ * value, and -a and -o may read a word as an operator. */
+static bool is_free_test(const struct shell_word *words, size_t count)
+{
+    if (str_eq(words[0].shape, "[") && (count < 2 || !str_eq(words[--count].shape, "]")))
+        return false;
+    if (count > 1 && str_eq(words[1].shape, "!") && words[1].is_literal)
+        words++, count--;
+    if (count == 1)
+        return true;
+    if (count == 2)
+        return words[1].is_single;
+    if (count == 3)
+        return words[1].is_literal && words[2].is_single &&
+               shell_name_is(words[1].shape, "-[bcdefghknprstuwxzGLNOS]");
+    return count == 4 && words[1].is_single && words[3].is_single && words[2].is_literal &&
+           shell_name_is(words[2].shape, "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef");
+}
+
+static bool is_free_set(const struct shell_word *words, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        bool is_flags =
+            strchr("-+", shape[0]) && shape[1] && shape[1 + strspn(shape + 1, "euxo")] == '\0';
+        if (!words[i].is_literal ||
+            (!is_flags && !shell_name_is(shape, "pipefail errexit nounset xtrace")))
+            return false;
+    }
+    return count > 1;
+}
+
+bool shell_is_free(const struct shell_word *words, size_t count)
+{
+    const char *name = words[0].shape;
+    if (shell_name_is(name, ": true false echo cd pwd"))
+        return true;
+    if (str_eq(name, "printf"))
+        return count > 1 && words[1].is_literal && words[1].shape[0] != '-';
+    if (shell_name_is(name, "test \\["))
+        return is_free_test(words, count);
+    if (str_eq(name, "set"))
+        return is_free_set(words, count);
+    if (shell_name_is(name, "exit return break continue shift pushd popd dirs"))
+        return all_literal(words, count);
+    return str_eq(name, "wait") && count == 1;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The inside of shell.h:
+ *
+ *   shell_word.c     words of the tree
+ *   shell_tree.c     the walk over the tree
+ *   shell_command.c  one simple command: wrappers, shells, what is emitted
+ *   shell_danger.c   tables: dangerous, ordinary and free commands, variables, paths */
+
+#include "approval/shell.h"
+
+/* Stands for text in a shape that only the run shows. */
+#define SHELL_UNKNOWN '\x01'
+
+struct shell_word {
+    char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
+    char *source;    /* as it is written */
+    bool is_literal; /* shape is the value */
+    bool is_single;  /* it stays one word */
+};
+
+struct shell_words {
+    struct shell_word *items;
+    size_t count;
+};
+void shell_words_add(struct shell_words *words, const struct shell_word *word); /* copies */
+void shell_words_done(struct shell_words *words);
+json_t *shell_word_json(const struct shell_word *word);
+
+/* What is redirected by one statement. */
+struct shell_redirs {
+    json_t *list;
+    json_t *files;
+    struct shell_words targets; /* of files that are written */
+    bool is_dynamic;
+    char *input; /* the literal text that becomes stdin, or NULL */
+};
+
+struct shell_walk {
+    const char *text;
+    size_t len;
+    shell_parse *parse;
+    void *context;
+    struct shell_forms *forms;
+    struct shell_words prefix; /* words of the commands that run this text */
+    bool is_wrapped;           /* one of them is more than a shell */
+    const char *danger;        /* of these commands, or NULL */
+    char *cwd;
+    unsigned depth; /* texts in texts */
+    unsigned texts; /* so far */
+    size_t nodes;   /* visited, so far */
+};
+
+/* The bytes of the text that a node covers; NULL when it lies about them. */
+const char *shell_source(const struct shell_walk *w, const json_t *node, size_t *ret_len);
+/* A position in the text, or -1. */
+long shell_offset(const struct shell_walk *w, const json_t *node, const char *which);
+
+/* Fills in a word; -EBADMSG when it is not understood. */
+int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret);
+/* A word of ours, which is literal. */
+void shell_word_set(struct shell_word *ret, const char *value);
+
+/* Reads a text inside of a text: for this shell, another one, or one that a wrapper starts. The
+ * walk goes on in it with the given prefix. */
+enum shell_inside { SHELL_SAME, SHELL_OTHER, SHELL_WRAPPED };
+int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
+    size_t prefix_count, enum shell_inside inside);
+
+/* One simple command: `assigns` are the variables before it. */
+int shell_take(struct shell_walk *w, const struct shell_words *assigns,
+    const struct shell_words *words, const struct shell_redirs *redirs);
+
+/* Adds a command. `danger` may be NULL. */
+int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
+    const struct shell_redirs *redirs, const char *danger, bool is_once);
+
+/* --- tables. `words` begin with the program. */
+
+struct shell_danger_row {
+    const char *category; /* "never." begins those that nothing permits */
+    const char *programs; /* names, with * for any text */
+    const char *operands; /* NULL, or patterns one of which an operand must match */
+    const char *options;  /* NULL, or options one of which must be there */
+    const char *paths;    /* NULL, or patterns one of which an operand must match as a path */
+    const char *example;  /* words that the row is for */
+    const char *other;    /* words that it is not for */
+};
+extern const struct shell_danger_row shell_dangers[];
+extern const size_t shell_danger_count;
+
+/* The category of a command, or NULL. */
+const char *shell_danger(const struct shell_word *words, size_t count);
+/* The category of writing to a file, of reading it, or NULL. */
+const char *shell_danger_of_write(const struct shell_word *target);
+bool shell_is_secret(const struct shell_word *word);
+
+/* The name of the program, without its directory. */
+const char *shell_program(const struct shell_word *word);
+bool shell_name_is(const char *name, const char *list);
+bool shell_has_option(const struct shell_word *words, size_t count, const char *options);
+
+/* A command that only changes or shows the shell's own state. */
+bool shell_is_free(const struct shell_word *words, size_t count);
+/* What varies in an ordinary command becomes "*"; NULL when the command is not ordinary. */
+json_t *shell_ordinary(const struct shell_word *words, size_t count);
+/* Adds the files that a command writes. */
+void shell_written(
+    const struct shell_word *words, size_t count, json_t *files, const char **danger);

@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The walk over the tree of shfmt. Every member of every node is visited, so no statement is
+ * missed wherever it stands. Nodes of an unknown type end the walk: what is not understood is
+ * asked as a whole.
+ *
+ * Bash also runs what stands in data: an arithmetic expression evaluates the values of the
+ * names in it, which may hold a[$(command)]. Such places count as commands that are not
+ * known. */
+
+#include "approval/shell_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "base/utf8.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NODES_MAX = 1 << 20,
+    LEVELS_MAX = 400, /* of the tree */
+    WORDS_MAX = 4096, /* of a command */
+    TEXT_DEPTH_MAX = 8,
+    TEXTS_MAX = 24, /* in one text, at all depths */
+};
+
+typedef int visitor(struct shell_walk *w, const json_t *node, unsigned level);
+
+static int visit(struct shell_walk *w, const json_t *node, unsigned level);
+
+static int visit_members(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const char *name;
+    json_t *value;
+    int r = 0;
+    json_object_foreach((json_t *)node, name, value)
+    {
+        if (r == 0 && (json_is_object(value) || json_is_array(value)))
+            r = visit(w, value, level + 1);
+    }
+    return r;
+}
+
+static const char *text_of(const json_t *node, const char *member)
+{
+    return json_string_value(json_object_get(json_object_get(node, member), "Value"));
+}
+
+/* Adds a command that is known by its source only. */
+static int emit_source(
+    struct shell_walk *w, const char *what, const json_t *node, const char *danger)
+{
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
+    if (!source)
+        return -EBADMSG;
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    cleanup_free char *copy = xstrndup(source, len);
+    const struct shell_word name = {(char *)what, (char *)what, true, true};
+    const struct shell_word rest = {(char *)"\x01", copy, false, false};
+    shell_words_add(&words, &name);
+    shell_words_add(&words, &rest);
+    return shell_emit(w, &words, 0, NULL, danger, true);
+}
+
+static int emit_evaluation(struct shell_walk *w, const json_t *node)
+{
+    return emit_source(w, "evaluate", node, "shell.evaluate");
+}
+
+/* --- arithmetic */
+
+/* Whether the expression has numbers and operators only. */
+static bool is_constant(const json_t *node, unsigned level)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
+    const json_t *parts = json_object_get(node, "Parts");
+    const json_t *x = json_object_get(node, "X");
+    const json_t *y = json_object_get(node, "Y");
+    if (level > LEVELS_MAX)
+        return false;
+    if (str_eq(type, "Word") || (!type && parts)) {
+        const char *text =
+            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+        return json_array_size(parts) == 1 && text && *text &&
+               text[strspn(text, "0123456789")] == '\0';
+    }
+    return type && x && is_constant(x, level + 1) && (!y || is_constant(y, level + 1));
+}
+
+static bool is_whole_index(const json_t *index)
+{
+    const json_t *parts = json_object_get(index, "Parts");
+    const char *text = json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+    return json_array_size(parts) == 1 && (str_eq(text, "@") || str_eq(text, "*"));
+}
+
+static int visit_arithmetic(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *x = json_object_get(node, "X");
+    int r = x && is_constant(x, level) ? 0 : emit_evaluation(w, node);
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+static int visit_let(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    int r = emit_evaluation(w, node);
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* --- parameters and assignments */
+
+static int emit_variable(struct shell_walk *w, const json_t *node)
+{
+    return emit_source(w, "assign", node, "environment");
+}
+
+static bool is_special(const char *name)
+{
+    return name && shell_variable_is_special(name, strlen(name));
+}
+
+/* ${!x} reads a name from a value, ${x@P} runs a value, ${x:=y} assigns. */
+static int visit_parameter(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *exp = json_object_get(node, "Exp");
+    const json_t *word = json_object_get(exp, "Word");
+    const json_t *index = json_object_get(node, "Index");
+    const json_t *slice = json_object_get(node, "Slice");
+    bool is_indirect = json_is_true(json_object_get(node, "Excl")) &&
+                       !json_object_get(node, "Names") && !(index && is_whole_index(index));
+    bool is_run =
+        is_indirect || (index && !is_whole_index(index) && !is_constant(index, level));
+    long at = exp ? shell_offset(w, word ? word : node, word ? "Pos" : "End") : 0;
+    int r = 0;
+    if (exp && at < 2)
+        return -EBADMSG;
+    char before = exp ? w->text[at - (word ? 1 : 2)] : 0;
+    if (slice) {
+        const json_t *offset = json_object_get(slice, "Offset");
+        const json_t *length = json_object_get(slice, "Length");
+        is_run =
+            is_run || !is_constant(offset, level) || (length && !is_constant(length, level));
+    }
+    if (is_run || before == '@')
+        r = emit_evaluation(w, node);
+    if (r == 0 && before == '=' && is_special(text_of(node, "Param")))
+        r = emit_variable(w, node);
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* An assignment, also of an array, its elements, or of a name that a loop sets. */
+static int check_assignment(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *index = json_object_get(node, "Index");
+    if (index && !is_constant(index, level))
+        return emit_evaluation(w, node);
+    return is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
+}
+
+static int visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    int r = is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
+ * is exported reaches every program, so it counts as a command. */
+static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *args = json_object_get(node, "Args");
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    const char *variant = text_of(node, "Variant");
+    bool is_plain = variant != NULL;
+    bool is_exported = str_eq(variant, "export");
+    bool has_special = false;
+    const struct shell_word first = {(char *)variant, (char *)variant, true, true};
+    if (variant)
+        shell_words_add(&words, &first);
+    for (size_t i = 0; i < json_array_size(args); i++) {
+        const json_t *one = json_array_get(args, i);
+        const json_t *value = json_object_get(one, "Value");
+        const char *name = text_of(one, "Name");
+        struct shell_word word = {0};
+        has_special = has_special || is_special(name);
+        if (value && shell_word_read(w, value, &word) < 0)
+            return -EBADMSG;
+        if (!name && value) {
+            is_plain = is_plain && word.is_literal && word.shape[0] &&
+                       strchr("-+", word.shape[0]) &&
+                       word.shape[1 + strspn(word.shape + 1, "aAgrxplut")] == '\0';
+            is_exported = is_exported || strchr(word.shape, 'x');
+        }
+        cleanup_free char *shape = xasprintf(
+            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
+        cleanup_free char *source = xasprintf(
+            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
+        const struct shell_word made = {
+            shape, source, (!value || word.is_literal) && !json_object_get(one, "Array"), true};
+        shell_words_add(&words, &made);
+        free(word.shape);
+        free(word.source);
+    }
+    int r = !is_plain ? emit_evaluation(w, node)
+            : is_exported && !has_special
+                ? shell_emit(w, &words, words.count, NULL, NULL, false)
+                : 0;
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* --- tests */
+
+/* The operator as it is written. */
+static bool operator_is(const struct shell_walk *w, const json_t *node, const char *list)
+{
+    long at = shell_offset(w, node, "OpPos");
+    char word[5] = "";
+    for (size_t n = 0; at >= 0 && n < 4 && (size_t)at + n < w->len; n++) {
+        char c = w->text[(size_t)at + n];
+        if (c != '-' && !isalpha((unsigned char)c))
+            break;
+        word[n] = c;
+    }
+    return word[0] && shell_name_is(word, list);
+}
+
+static int visit_binary_test(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    if (shell_offset(w, node, "OpPos") < 0)
+        return -EBADMSG;
+    bool is_number = operator_is(w, node, "-eq -ne -lt -le -gt -ge");
+    bool is_fixed = is_constant(json_object_get(node, "X"), level) &&
+                    is_constant(json_object_get(node, "Y"), level);
+    int r = is_number && !is_fixed ? emit_evaluation(w, node) : 0;
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+static int visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    if (shell_offset(w, node, "OpPos") < 0)
+        return -EBADMSG;
+    int r = operator_is(w, node, "-v -R") ? emit_evaluation(w, node) : 0;
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* --- functions */
+
+static unsigned count_calls(
+    const json_t *node, const char *name, bool *ret_background, unsigned level)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    unsigned count = 0;
+    if (level > LEVELS_MAX)
+        return 0;
+    if (json_is_array(node)) {
+        json_array_foreach(node, i, value) count +=
+            count_calls(value, name, ret_background, level + 1);
+        return count;
+    }
+    if (!json_is_object(node))
+        return 0;
+    *ret_background = *ret_background || json_is_true(json_object_get(node, "Background"));
+    const json_t *args = json_object_get(node, "Args");
+    const json_t *parts = json_object_get(json_array_get(args, 0), "Parts");
+    const char *first = json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+    count = json_array_size(parts) == 1 && str_eq(first, name);
+    json_object_foreach((json_t *)node, key, value) count +=
+        count_calls(value, name, ret_background, level + 1);
+    return count;
+}
+
+static int visit_function(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const char *name = text_of(node, "Name");
+    bool has_background = false;
+    if (!name)
+        return -EBADMSG;
+    unsigned calls = count_calls(json_object_get(node, "Body"), name, &has_background, 0);
+    bool is_bomb = calls >= 2 && has_background;
+    int r = emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+/* --- statements */
+
+/* The operator of a redirection, which begins with the longest. */
+static const char *redirection(const struct shell_walk *w, const json_t *node)
+{
+    static const char *const operators[] = {
+        "&>>", "<<<", "<<-", "&>", "<<", "<>", "<&", ">>", ">&", ">|", ">", "<"};
+    long at = shell_offset(w, node, "OpPos");
+    for (size_t i = 0; at >= 0 && i < sizeof(operators) / sizeof(operators[0]); i++) {
+        size_t len = strlen(operators[i]);
+        if ((size_t)at + len <= w->len && strncmp(w->text + at, operators[i], len) == 0)
+            return operators[i];
+    }
+    return NULL;
+}
+
+static void redirs_done(struct shell_redirs *r)
+{
+    json_decref(r->list);
+    json_decref(r->files);
+    shell_words_done(&r->targets);
+    free(r->input);
+}
+
+/* The text of a here-document or here-string that has no expansions and no escapes. */
+static int take_input(
+    struct shell_walk *w, const json_t *word, const json_t *body, struct shell_redirs *to)
+{
+    const json_t *parts = json_object_get(body, "Parts");
+    free(to->input);
+    to->input = NULL;
+    if (body && json_array_size(parts) == 1 &&
+        str_eq(json_string_value(json_object_get(json_array_get(parts, 0), "Type")), "Lit")) {
+        const char *text =
+            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+        to->input = text && !strchr(text, '\\') ? xstrdup(text) : NULL;
+    } else if (!body) {
+        struct shell_word one = {0};
+        if (shell_word_read(w, word, &one) < 0)
+            return -EBADMSG;
+        if (one.is_literal)
+            to->input = xstrdup(one.shape);
+        free(one.shape);
+        free(one.source);
+    }
+    return 0;
+}
+
+static int take_target(struct shell_walk *w, const json_t *node, const char *op,
+    const json_t *target, struct shell_redirs *to)
+{
+    CLEANUP(shell_words_done) struct shell_words one = {0};
+    struct shell_word word = {0};
+    const char *number = text_of(node, "N");
+    if (shell_word_read(w, target, &word) < 0)
+        return -EBADMSG;
+    shell_words_add(&one, &word);
+    free(word.shape);
+    free(word.source);
+    const struct shell_word *file = &one.items[0];
+    bool is_copy = strchr(op, '&') && !strchr(op + 1, '>') && op[0] != '&';
+    bool is_number =
+        file->is_literal && file->shape[strspn(file->shape, "0123456789-")] == '\0';
+    if ((is_copy && is_number) || (file->is_literal && str_eq(file->shape, "/dev/null")))
+        return 0;
+    cleanup_free char *shown = xasprintf(
+        "%s%s%s", number ? number : "", op, file->is_literal ? file->shape : file->source);
+    (void)json_array_append_new(
+        to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
+    to->is_dynamic = to->is_dynamic || !file->is_literal;
+    if (op[0] != '<' || op[1] == '>') {
+        shell_words_add(&to->targets, file);
+        (void)json_array_append_new(to->files, shell_word_json(file));
+    }
+    return 0;
+}
+
+/* What a shell reads is known when one here-document is all that is connected to its stdin.
+ * With
+ * <<- the shell takes tabs away, which would change the text. */
+static int take_redirections(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
+{
+    unsigned inputs = 0;
+    bool is_exact = true;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
+        const json_t *node = json_array_get(list, i);
+        const json_t *word = json_object_get(node, "Word");
+        const char *op = redirection(w, node);
+        const char *number = text_of(node, "N");
+        if (!op || !word)
+            return -EBADMSG;
+        if (number && number[0] == '{') /* {name}>file assigns a variable */
+            r = emit_source(w, "assign", node, "environment");
+        bool is_stdin = op[0] == '<' && (!number || str_eq(number, "0"));
+        inputs += is_stdin;
+        is_exact = is_exact && !str_eq(op, "<<-");
+        if (r == 0 && is_stdin && strncmp(op, "<<", 2) == 0)
+            r = take_input(w, word, json_object_get(node, "Hdoc"), to);
+        else if (r == 0 && strncmp(op, "<<", 2) != 0)
+            r = take_target(w, node, op, word, to);
+    }
+    if (inputs != 1 || !is_exact) {
+        free(to->input);
+        to->input = NULL;
+    }
+    return r;
+}
+
+static int read_words(struct shell_walk *w, const json_t *list, struct shell_words *ret)
+{
+    if (json_array_size(list) > WORDS_MAX)
+        return -E2BIG;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        struct shell_word word = {0};
+        int r = shell_word_read(w, json_array_get(list, i), &word);
+        if (r < 0)
+            return r;
+        shell_words_add(ret, &word);
+        free(word.shape);
+        free(word.source);
+    }
+    return 0;
+}
+
+/* A variable before a command, as one word. */
+static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_words *ret)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *node = json_array_get(list, i);
+        const json_t *value = json_object_get(node, "Value");
+        struct shell_word word = {0};
+        size_t len = 0;
+        const char *source = shell_source(w, node, &len);
+        const char *name = text_of(node, "Name");
+        if (!source || !name || (value && shell_word_read(w, value, &word) < 0))
+            return -EBADMSG;
+        cleanup_free char *shape = xasprintf("%s=%s", name, word.shape ? word.shape : "");
+        cleanup_free char *shown = xstrndup(source, len);
+        const struct shell_word made = {
+            shape, shown, (!value || word.is_literal) && !json_object_get(node, "Array"), true};
+        shell_words_add(ret, &made);
+        free(word.shape);
+        free(word.source);
+    }
+    return 0;
+}
+
+static int take_call(
+    struct shell_walk *w, const json_t *node, const struct shell_redirs *redirs)
+{
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    CLEANUP(shell_words_done) struct shell_words assigns = {0};
+    int r = read_words(w, json_object_get(node, "Args"), &words);
+    if (r == 0)
+        r = read_assigns(w, json_object_get(node, "Assigns"), &assigns);
+    if (r == 0 && !words.count && json_array_size(redirs->list))
+        r = shell_emit(w, &words, 0, redirs, NULL, false);
+    if (r == 0 && words.count)
+        r = shell_take(w, &assigns, &words, redirs);
+    return r;
+}
+
+/* A variable before a command is a part of the command: take_call() has looked at its name. */
+static int visit_call_members(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *assigns = json_object_get(node, "Assigns");
+    const json_t *args = json_object_get(node, "Args");
+    int r = args ? visit(w, args, level + 1) : 0;
+    if (!json_array_size(args))
+        return r == 0 && assigns ? visit(w, assigns, level + 1) : r;
+    for (size_t i = 0; r == 0 && i < json_array_size(assigns); i++) {
+        const json_t *one = json_array_get(assigns, i);
+        if (json_object_get(one, "Index"))
+            r = emit_evaluation(w, one);
+        if (r == 0)
+            r = visit_members(w, one, level + 2);
+    }
+    return r;
+}
+
+static int visit_call(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    struct shell_redirs none = {.list = json_array(), .files = json_array()};
+    int r = take_call(w, node, &none);
+    redirs_done(&none);
+    return r < 0 ? r : visit_call_members(w, node, level);
+}
+
+static int visit_statement(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    CLEANUP(shell_words_done) struct shell_words none = {0};
+    struct shell_redirs redirs = {.list = json_array(), .files = json_array()};
+    const json_t *command = json_object_get(node, "Cmd");
+    const json_t *list = json_object_get(node, "Redirs");
+    bool is_call = str_eq(json_string_value(json_object_get(command, "Type")), "CallExpr");
+    int r = take_redirections(w, list, &redirs);
+    if (r == 0 && is_call)
+        r = take_call(w, command, &redirs);
+    else if (r == 0 && json_array_size(redirs.list))
+        r = shell_emit(w, &none, 0, &redirs, NULL, false);
+    redirs_done(&redirs);
+    if (r == 0 && command)
+        r = is_call ? visit_call_members(w, command, level + 1) : visit(w, command, level + 1);
+    return r == 0 && list ? visit(w, list, level + 1) : r;
+}
+
+/* --- the table of nodes */
+
+static const struct {
+    const char *type;
+    visitor *visit;
+} kinds[] = {
+    {"ArithmCmd", visit_arithmetic},
+    {"ArithmExp", visit_arithmetic},
+    {"BinaryArithm", visit_members},
+    {"BinaryCmd", visit_members},
+    {"BinaryTest", visit_binary_test},
+    {"Block", visit_members},
+    {"BraceExp", visit_members},
+    {"CStyleLoop", visit_let},
+    {"CallExpr", visit_call},
+    {"CaseClause", visit_members},
+    {"CmdSubst", visit_members},
+    {"CoprocClause", visit_members},
+    {"DblQuoted", visit_members},
+    {"DeclClause", visit_declaration},
+    {"ExtGlob", visit_members},
+    {"File", visit_members},
+    {"ForClause", visit_members},
+    {"FuncDecl", visit_function},
+    {"IfClause", visit_members},
+    {"LetClause", visit_let},
+    {"Lit", visit_members},
+    {"ParamExp", visit_parameter},
+    {"ParenArithm", visit_members},
+    {"ParenTest", visit_members},
+    {"ProcSubst", visit_members},
+    {"SglQuoted", visit_members},
+    {"Subshell", visit_members},
+    {"TestClause", visit_members},
+    {"TimeClause", visit_members},
+    {"UnaryArithm", visit_members},
+    {"UnaryTest", visit_unary_test},
+    {"WhileClause", visit_members},
+    {"Word", visit_members},
+    {"WordIter", visit_word_loop},
+};
+
+static visitor *find_visitor(const char *type)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (str_eq(kinds[i].type, type))
+            return kinds[i].visit;
+    }
+    return NULL;
+}
+
+static int visit_object(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *type = json_object_get(node, "Type");
+    visitor *known = find_visitor(json_string_value(type));
+    if (type && !known)
+        return -EBADMSG;
+    if (known)
+        return known(w, node, level);
+    if (json_object_get(node, "Cmd") || json_object_get(node, "Redirs"))
+        return visit_statement(w, node, level);
+    bool is_assignment = json_object_get(node, "Name") || json_object_get(node, "Index");
+    int r = is_assignment ? check_assignment(w, node, level) : 0;
+    return r < 0 ? r : visit_members(w, node, level);
+}
+
+static int visit(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    if (level > LEVELS_MAX || ++w->nodes > NODES_MAX)
+        return -EBADMSG;
+    if (json_is_object(node)) /* positions are the most common objects */
+        return json_is_integer(json_object_get(node, "Offset")) ? 0
+                                                                : visit_object(w, node, level);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < json_array_size(node); i++)
+        r = visit(w, json_array_get(node, i), level + 1);
+    return r;
+}
+
+/* --- texts */
+
+/* Bytes that shfmt and bash may take for different things, such as a carriage return. */
+static bool is_plain_text(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
+            return false;
+    }
+    return !memchr(text, 0x7f, len) && utf8_valid(text, len);
+}
+
+/* The tree must speak about all of the text. */
+static bool covers(const struct shell_walk *w, const json_t *tree)
+{
+    const json_t *stmts = json_object_get(tree, "Stmts");
+    const json_t *last = json_object_get(tree, "Last");
+    long end = shell_offset(w, tree, "End");
+    size_t blank = strspn(w->text, " \t\n");
+    if (blank == w->len)
+        return true;
+    if (!str_eq(json_string_value(json_object_get(tree, "Type")), "File") || end < 0)
+        return false;
+    if (!json_array_size(stmts))
+        return json_array_size(last) > 0 && w->text[blank] == '#';
+    return true;
+}
+
+static int walk(struct shell_walk *w)
+{
+    json_t *tree = NULL;
+    if (w->len > SHELL_TEXT_MAX || !is_plain_text(w->text, w->len) || ++w->texts > TEXTS_MAX ||
+        w->depth > TEXT_DEPTH_MAX)
+        return -EBADMSG;
+    int r = w->parse(w->context, w->text, w->len, &tree);
+    if (r == 0)
+        r = json_is_object(tree) && covers(w, tree) ? visit(w, tree, 0) : -EBADMSG;
+    json_decref(tree);
+    return r == 0 || r == -E2BIG ? r : -EBADMSG;
+}
+
+int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
+    size_t prefix_count, enum shell_inside inside)
+{
+    struct shell_walk inner = *w;
+    inner.text = text;
+    inner.len = strlen(text);
+    inner.prefix = (struct shell_words){0};
+    for (size_t i = 0; i < prefix_count; i++)
+        shell_words_add(&inner.prefix, &prefix[i]);
+    inner.is_wrapped = w->is_wrapped || inside == SHELL_WRAPPED;
+    inner.depth++;
+    inner.cwd = xstrdup(w->cwd);
+    int r = walk(&inner);
+    w->nodes = inner.nodes;
+    w->texts = inner.texts;
+    if (inside == SHELL_SAME) {
+        free(w->cwd);
+        w->cwd = take_ptr(inner.cwd);
+    }
+    free(inner.cwd);
+    shell_words_done(&inner.prefix);
+    return r;
+}
+
+int shell_read(
+    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret)
+{
+    struct shell_walk w = {.text = text,
+        .len = len,
+        .parse = parse,
+        .context = context,
+        .forms = ret,
+        .cwd = xstrdup("")};
+    *ret = (struct shell_forms){0};
+    int r = walk(&w);
+    free(w.cwd);
+    shell_words_done(&w.prefix);
+    if (r < 0)
+        shell_forms_done(ret);
+    return r;
+}
+
+void shell_forms_done(struct shell_forms *forms)
+{
+    for (size_t i = 0; i < forms->count; i++) {
+        struct shell_command *c = &forms->items[i];
+        json_decref(c->argv);
+        json_decref(c->grant);
+        json_decref(c->redirections);
+        json_decref(c->files);
+        free(c->cwd);
+    }
+    free(forms->items);
+    *forms = (struct shell_forms){0};
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hermes-reach: the reviewer and the webhook, and places of sessions (places.c). One thread and
+ * one libcurl multi handle. It holds the addresses and the keys of its targets; an attacker who
+ * takes over the server can send bodies to these targets and nothing else. Answers are a
+ * stranger's: they are bounded and passed on. */
+
+#include "reach/reach.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/os/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int fail(const char *what, int error)
+{
+    log_event(LOG_ERROR, what, "error", strerror(-error), (char *)NULL);
+    return 1;
+}
+
+/* The monitor's packet: table and socket. */
+static int receive_table(struct reach *reach)
+{
+    char mark;
+    int fds[REACH_FDS];
+    unsigned count = 0;
+    ssize_t n = fdpass_receive(REACH_FD, &mark, sizeof(mark), fds, REACH_FDS, &count);
+    if (n <= 0 || count != REACH_FDS)
+        return n < 0 ? (int)n : -EPROTO;
+    cleanup_close int table = fds[REACH_TABLE];
+    reach->calls_fd = fds[REACH_CALLS];
+    n = pread(table, &reach->table, sizeof(reach->table), 0);
+    if (n != (ssize_t)sizeof(reach->table))
+        return -EPROTO;
+    for (int i = 0; i < REACH_TARGETS; i++) {
+        reach->table.rows[i].url[REACH_URL - 1] = '\0';
+        reach->table.rows[i].key[REACH_KEY - 1] = '\0';
+    }
+    reach->places_fd = -1;
+    return reach->table.places.count ? places_start(reach, table) : 0;
+}
+
+/* Takes the calls that have come, while there is room. False when the server's end is closed.
+ */
+static bool take_calls(struct reach *reach)
+{
+    while (reach->count < REACH_CALLS_MAX) {
+        struct reach_call message;
+        int fds[PLACE_FDS];
+        unsigned count = 0;
+        ssize_t n = fdpass_receive_now(
+            reach->calls_fd, &message, sizeof(message), fds, PLACE_FDS, &count);
+        if (n == -EAGAIN)
+            return true;
+        if (n == 0 || (n < 0 && n != -EMSGSIZE))
+            return false;
+        bool is_whole = n == (ssize_t)sizeof(message);
+        bool is_place = is_whole && message.target == REACH_PLACE;
+        if (is_whole && !is_place && count == REACH_CALL_FDS) {
+            call_begin(reach, &message, fds);
+            continue;
+        }
+        if (is_place && count == PLACE_FDS && reach->places_fd >= 0) {
+            places_pass(reach, &message, fds);
+            continue;
+        }
+        for (unsigned i = 0; n > 0 && i < count; i++)
+            (void)close(fds[i]);
+    }
+    return true;
+}
+
+static int serve(struct reach *reach)
+{
+    for (;;) {
+        struct curl_waitfd fds[] = {{.fd = REACH_FD, .events = CURL_WAIT_POLLIN},
+            {.fd = reach->calls_fd, .events = CURL_WAIT_POLLIN}};
+        bool has_room = reach->count < REACH_CALLS_MAX;
+        (void)curl_multi_poll(reach->multi, fds, has_room ? 2 : 1, 1000, NULL);
+        if (fds[0].revents)
+            return 0; /* the monitor is gone, or stops us */
+        if (has_room && fds[1].revents && !take_calls(reach))
+            return 0;
+        calls_advance(reach);
+    }
+}
+
+int main(void)
+{
+    static struct reach reach;
+    int r = sys_close_range(REACH_FD + 1, ~0u, 0);
+    if (r == 0)
+        r = confine_identity();
+    if (r < 0)
+        return fail("cannot give up privileges", r);
+    if ((r = receive_table(&reach)) < 0)
+        return fail("hermes-reach is started by hermes-monitor; run `hermes serve`", r);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(reach.multi = curl_multi_init()))
+        return fail("cannot start libcurl", -ENOMEM);
+    if ((r = confine_rest()) < 0)
+        return fail("cannot confine hermes-reach", r);
+    r = serve(&reach);
+    places_stop(&reach);
+    return r;
+}

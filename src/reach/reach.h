@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the files of hermes-reach share. */
+
+#include "proto/reach.h"
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct call; /* one HTTP request under way */
+
+struct reach {
+    struct reach_table table;
+    int calls_fd;
+    CURLM *multi;
+    size_t count;                         /* calls under way */
+    size_t webhooks;                      /* of these */
+    struct call *waiting, **last_waiting; /* webhooks without room, the oldest first */
+    size_t waiting_count;
+    int places_fd; /* to the half that opens places; -1: there is none */
+    pid_t places_pid;
+};
+
+/* call.c: begins a call; takes the descriptors. */
+void call_begin(struct reach *reach, const struct reach_call *message, int fds[REACH_CALL_FDS]);
+
+/* Moves every call on, and answers those that have ended. */
+void calls_advance(struct reach *reach);
+
+/* confine.c. confine_places() is for the half that executes programs, confine_engine() for a
+ * process of it that needs the socket of an engine of containers and a lock in `dir`. */
+int confine_identity(void);
+int confine_rest(void);
+int confine_places(bool with_namespaces);
+int confine_engine(const char *dir);
+
+/* places.c: starts that half; passes a call on to it (takes the PLACE_FDS descriptors). */
+int places_start(struct reach *reach, int table_fd);
+void places_pass(const struct reach *reach, const struct reach_call *call, const int *fds);
+void places_stop(struct reach *reach);

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
+#include "base/str.h"
 
 /* The program that bash runs. It is one line, so that line numbers in error messages are those
  * of the user's code. bash parses it before any alias exists, and `builtin` bypasses functions.
@@ -89,8 +90,7 @@ int bash_init(struct bash *b, const char *program)
     unsigned char noise[16];
     if (getrandom(noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
         return -EIO;
-    for (size_t i = 0; i < sizeof(noise); i++)
-        (void)snprintf(b->token + 2 * i, 3, "%02x", noise[i]);
+    str_hex(noise, sizeof(noise), b->token);
     b->program = program;
     buf_init(&b->report, BASH_STATE_MAX + 4096);
     buf_init(&b->last_words, BASH_STATE_MAX + 4096);

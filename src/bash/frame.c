@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/utf8.h"
 
 int frame_parse(const struct buf *b, struct frame *ret_frame)

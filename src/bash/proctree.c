@@ -19,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 /* STEP_MS is the pause between two rounds; a process can fork between two looks, so one round
  * is not enough. */

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Backends: places where the far shell (docs/internals/far-shell.md) is started. One row of
+ * functions for each kind. Everything runs in a process that serves one session and nothing
+ * else; what comes back from a place is a stranger's word. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/wire.h"
+#include "base/buf.h"
+#include "base/strv.h"
+#include "proto/place.h"
+
+/* A program in a place: its stdin and stdout, what it said on stderr, and its process here. */
+struct backend_stream {
+    int in_fd; /* we read its stdout here */
+    int out_fd;
+    int err_fd;
+    pid_t pid;      /* -1: none */
+    bool is_framed; /* its output comes in frames of the engine (wire.h) */
+    int said_fd;    /* what is stderr in them goes here, to err_fd */
+    struct wire_frames frames;
+};
+
+struct backend {
+    const struct place_row *row;
+    uint32_t number;         /* of the row */
+    const char *control_dir; /* a private directory for sockets of ssh */
+    const char *shell;       /* the far shell's bytes */
+    size_t shell_len;
+    const char *hash;     /* of these bytes, in hex */
+    const char *instance; /* of this installation */
+    int watch_fd;         /* the session's socket: opening is given up when it closes */
+    struct place_head request;
+    uint32_t in_force;        /* limits of the request, as bits: set by open() */
+    enum place_limit refused; /* the limit of PLACE_LIMIT */
+    void *own;                /* of the kind */
+    bool takes_stream;        /* the far shell comes by the stream, although there is put() */
+    bool was_joined;          /* a far shell has answered */
+    char id[33];              /* of this session, in hex */
+    char nonce[33];           /* begins the answer of a connection */
+    char words[512];          /* what went wrong, for people */
+};
+
+/* What a kind does not have is NULL. */
+struct backend_ops {
+    /* Finds, resumes or makes the place and says which limits are in force. `is_again`: after a
+     * cut connection; nothing is made then, a place that is gone is PLACE_LOST. */
+    enum place_error (*open)(struct backend *b, bool is_again);
+    /* Starts `sh -c SCRIPT` in the place, with a two-way stream. The script has no single
+     * quotes. */
+    enum place_error (*stream)(
+        struct backend *b, const char *script, struct backend_stream *ret);
+    /* The kind of a failure without a far shell, by what the place's client said last. */
+    enum place_error (*judge)(struct backend *b, const char *said);
+    /* Puts the far shell to backend_shell_path(). Without it the stream takes the bytes. */
+    enum place_error (*put)(struct backend *b);
+    /* The session has ended, or did not begin: the place is left, stopped or destroyed. */
+    void (*close)(struct backend *b);
+    /* Is the place there? Makes nothing. */
+    enum place_error (*probe)(struct backend *b);
+};
+
+extern const struct backend_ops backend_local;
+extern const struct backend_ops backend_ssh;
+extern const struct backend_ops backend_plugin;
+extern const struct backend_ops backend_apptainer;
+extern const struct backend_ops backend_docker;
+const struct backend_ops *backend_ops_of(uint32_t kind); /* NULL: there is none */
+
+/* Sets b->words and returns `error`. */
+enum place_error backend_fail(struct backend *b, enum place_error error, const char *format,
+    ...) __attribute__((format(printf, 3, 4)));
+
+/* Clamps the limits of a request to those of the row: the server is not asked. */
+void backend_take_request(struct backend *b, const struct place_head *head);
+
+/* Where put() puts the far shell. */
+void backend_shell_path(const struct backend *b, char *ret, size_t size);
+
+/* lock.c: hermes-ROW-HASH for a place that is kept, one for each caller; otherwise the
+ * session's own. */
+void backend_place_name(const struct backend *b, char name[PLACE_TEXT]);
+/* One lock for all sessions that use a place; *ret_fd holds it. 0, or -ETIMEDOUT while the
+ * place is being closed. */
+int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd);
+bool backend_is_last(int lock_fd); /* of these sessions: nobody else takes it from now on */
+
+/* stream.c: starts a program of this machine with pipes and an environment of its own. */
+struct backend_program {
+    char *const *argv;
+    const char *dir;        /* NULL: the home directory */
+    const struct strv *env; /* NAME=VALUE, added to the user's own; or NULL */
+    bool is_bound;          /* it ends with the process that starts it */
+};
+int backend_start(const struct backend_program *program, struct backend_stream *ret);
+int backend_spawn(char *const argv[], const char *dir, struct backend_stream *ret);
+/* The same with a function of ours instead of a program. It does not return. */
+typedef void backend_run(const void *context, int in, int out, int err);
+int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);
+enum place_error backend_spawned(struct backend *b, int r); /* says what its failure was */
+void backend_stream_init(struct backend_stream *s);         /* as closed */
+/* As read(2) from its stdout. */
+ssize_t backend_read(struct backend_stream *s, void *data, size_t size);
+void backend_stream_close(struct backend_stream *s);
+/* Writes to the program until `until_ms`: a place that does not read must hold nobody up.
+ * -EPIPE when it is gone, -ECANCELED when the session is, -ETIMEDOUT. */
+int backend_send(const struct backend *b, const struct backend_stream *s, const void *data,
+    size_t len, uint64_t until_ms);
+
+/* open.c: starts the far shell, or joins it again (`is_again`), and takes the first line.
+ * *ret_received: how many bytes it has of us. */
+enum place_error backend_open(
+    struct backend *b, bool is_again, struct backend_stream *ret, uint64_t *ret_received);
+
+/* When the session has ended. */
+void backend_close(struct backend *b);
+
+/* relay.c: joins the descriptors of a session (PLACE_*, all taken) to the place until one side
+ * ends. */
+void backend_relay(struct backend *b, int fds[PLACE_FDS]);
+
+/* Answers whether the place is there: EVENT_STARTED or EVENT_FAILED, and the end. */
+void backend_answer_probe(struct backend *b, int fds[PLACE_FDS]);

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See backend.h. One thread, one poll(). When the connection is cut, the bytes on both sides
+ * are kept and the far shell is joined again; nothing is sent that it has already received. */
+
+#include "backend/relay.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/os/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    CONFIRM_STEP = 64 << 10, /* received bytes after which they are confirmed */
+    END_MS = 2000,           /* for the word that ends the far shell */
+    GREET_MS = 10000,        /* for one line */
+    RETRY_FIRST_MS = 200,
+    RETRY_MAX_MS = 3000,
+    TO_MAX = 40 << 20,
+};
+
+void relay_event(const struct relay *r, struct spawn_event event)
+{
+    (void)send(r->socket, &event, sizeof(event), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Tells the server how it ended; the reason is the last line of stderr. */
+static void fail(struct relay *r, uint32_t kind, uint32_t flags)
+{
+    (void)fcntl(r->err, F_SETFL, O_NONBLOCK);
+    ssize_t n = dprintf(r->err, "%s\n", r->b->words);
+    (void)n;
+    relay_event(r, (struct spawn_event){
+                       .kind = kind, .flags = flags, .wait_status = (int32_t)r->b->refused});
+    r->is_over = true;
+}
+
+int relay_confirm(struct relay *r, uint64_t count)
+{
+    if (count > r->to_base + r->to.len)
+        return -EPROTO;
+    if (count <= r->to_base)
+        return 0; /* said twice */
+    size_t gone = (size_t)(count - r->to_base);
+    r->to.len -= gone;
+    memmove(r->to.data, r->to.data + gone, r->to.len);
+    r->to_base = count;
+    r->to_at = r->to_at > gone ? r->to_at - gone : 0;
+    return 0;
+}
+
+/* Sends our number of bytes, and from now on what the far shell lacks. */
+static int greet(struct relay *r, uint64_t has)
+{
+    char line[24];
+    int n = snprintf(line, sizeof(line), "%llu\n", (unsigned long long)r->received);
+    if (has < r->to_base || relay_confirm(r, has) < 0)
+        return -EPROTO;
+    r->to_at = 0;
+    r->told = r->received;
+    return backend_send(r->b, &r->stream, line, (size_t)n, clock_ms() + GREET_MS);
+}
+
+static void write_stream(struct relay *r)
+{
+    while (r->stream.out_fd >= 0 && r->to_at < r->to.len) {
+        ssize_t n = write(r->stream.out_fd, r->to.data + r->to_at, r->to.len - r->to_at);
+        if (n <= 0)
+            break; /* the end shows when it is read */
+        r->to_at += (size_t)n;
+    }
+    if (!r->b->row->reconnect_s && r->to_at == r->to.len)
+        (void)relay_confirm(r, r->to_base + r->to.len);
+}
+
+/* False at the end of the connection. */
+static bool read_stream(struct relay *r)
+{
+    ssize_t n = backend_read(&r->stream, r->piece, sizeof(r->piece));
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (n <= 0)
+        return false;
+    r->piece_at = 0;
+    r->piece_len = (size_t)n;
+    r->received += (uint64_t)n;
+    if (r->b->row->reconnect_s && r->received - r->told >= CONFIRM_STEP) {
+        char text[24];
+        int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)r->received);
+        relay_own(r, "ack", text, (size_t)len);
+        r->told = r->received;
+    }
+    return true;
+}
+
+static bool server_is_gone(const struct relay *r, int wait_ms)
+{
+    struct pollfd fd = {r->socket, 0, 0};
+    return poll(&fd, 1, wait_ms) > 0 && fd.revents;
+}
+
+/* The connection was cut: joins the far shell again, as long as it waits for us. */
+static void rejoin(struct relay *r)
+{
+    const struct place_row *row = r->b->row;
+    uint64_t until_ms = clock_ms() + (uint64_t)row->reconnect_s * 1000;
+    int pause_ms = RETRY_FIRST_MS;
+    enum place_error error = PLACE_UNREACHABLE;
+    backend_stream_close(&r->stream);
+    relay_event(r, (struct spawn_event){.kind = EVENT_PLACE, .flags = PLACE_DEGRADED});
+    while (clock_ms() < until_ms && error != PLACE_LOST) {
+        uint64_t has = 0;
+        error = backend_open(r->b, true, &r->stream, &has);
+        if (error == PLACE_FINE && greet(r, has) == 0) {
+            relay_event(r, (struct spawn_event){.kind = EVENT_PLACE, .flags = PLACE_READY});
+            return;
+        }
+        backend_stream_close(&r->stream);
+        if (server_is_gone(r, error == PLACE_LOST ? 0 : pause_ms)) {
+            r->is_over = true;
+            return;
+        }
+        pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
+    }
+    fail(r, EVENT_PLACE, PLACE_GONE);
+}
+
+static void on_cut(struct relay *r)
+{
+    if (r->b->row->reconnect_s) {
+        rejoin(r);
+        return;
+    }
+    (void)snprintf(r->b->words, sizeof(r->b->words), "the connection ended");
+    fail(r, EVENT_PLACE, PLACE_GONE);
+}
+
+static void drop_noise(struct relay *r)
+{
+    char bytes[4096];
+    ssize_t n = read(r->stream.err_fd, bytes, sizeof(bytes));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        close_fd(&r->stream.err_fd);
+}
+
+enum { W_SOCKET, W_CHANNEL, W_IN, W_OUT, W_ERR, W_TAKER, W_HELPERS };
+
+static void poll_once(struct relay *r, int taker)
+{
+    bool is_full = relay_is_full(r);
+    bool sends = r->to_at < r->to.len;
+    struct pollfd fds[W_HELPERS + RELAY_HELPERS] = {
+        [W_SOCKET] = {r->socket, POLLIN, 0},
+        [W_CHANNEL] = {is_full ? -1 : r->channel, POLLIN, 0},
+        [W_IN] = {taker >= 0 ? -1 : r->stream.in_fd, POLLIN, 0},
+        [W_OUT] = {sends ? r->stream.out_fd : -1, POLLOUT, 0},
+        [W_ERR] = {r->stream.err_fd, POLLIN, 0},
+        [W_TAKER] = {taker, POLLOUT, 0},
+    };
+    for (int i = 0; i < RELAY_HELPERS; i++)
+        fds[W_HELPERS + i] =
+            (struct pollfd){!is_full && r->helpers[i].id ? r->helpers[i].fd : -1, POLLIN, 0};
+    if (poll(fds, W_HELPERS + RELAY_HELPERS, -1) < 0)
+        return;
+    if (fds[W_SOCKET].revents)
+        relay_command(r);
+    if (fds[W_CHANNEL].revents && relay_channel(r) < 0)
+        r->is_over = true;
+    for (int i = 0; i < RELAY_HELPERS; i++) {
+        if (fds[W_HELPERS + i].revents && r->helpers[i].id)
+            relay_helper_read(r, &r->helpers[i]);
+    }
+    if (fds[W_ERR].revents)
+        drop_noise(r);
+    if (fds[W_IN].revents && !read_stream(r) && !r->is_over)
+        on_cut(r);
+}
+
+static void serve(struct relay *r)
+{
+    int taker = -1;
+    while (!r->is_over) {
+        poll_once(r, taker);
+        if (!r->is_over && relay_take(r, &taker) < 0) {
+            (void)snprintf(r->b->words, sizeof(r->b->words),
+                "the place sent something that the far shell does not send");
+            fail(r, EVENT_PLACE, PLACE_GONE);
+        }
+        write_stream(r);
+    }
+}
+
+/* Says the last word, if it can be said soon. */
+static void say_end(struct relay *r)
+{
+    uint64_t until_ms = clock_ms() + END_MS;
+    if (r->stream.out_fd < 0)
+        return; /* its grace time ends it */
+    r->is_over = false;
+    relay_complete(r);
+    relay_own(r, "end", NULL, 0);
+    while (r->to_at < r->to.len && clock_ms() < until_ms) {
+        struct pollfd room = {r->stream.out_fd, POLLOUT, 0};
+        if (poll(&room, 1, 100) < 0 || room.revents & (POLLERR | POLLHUP))
+            return;
+        write_stream(r);
+    }
+}
+
+void backend_answer_probe(struct backend *b, int fds[PLACE_FDS])
+{
+    const struct backend_ops *ops = backend_ops_of(b->row->kind);
+    struct relay r = {.b = b, .socket = fds[PLACE_SOCKET], .err = fds[PLACE_ERR]};
+    b->watch_fd = r.socket;
+    enum place_error error = ops && ops->probe ? ops->probe(b) : PLACE_FINE;
+    if (error)
+        fail(&r, EVENT_FAILED, error);
+    else
+        relay_event(&r, (struct spawn_event){.kind = EVENT_STARTED});
+}
+
+void backend_relay(struct backend *b, int fds[PLACE_FDS])
+{
+    struct relay *r = xcalloc(1, sizeof(*r));
+    uint64_t has = 0;
+    *r = (struct relay){.b = b,
+        .socket = fds[PLACE_SOCKET],
+        .out = fds[PLACE_OUT],
+        .err = fds[PLACE_ERR],
+        .channel = fds[PLACE_CHANNEL]};
+    for (int i = PLACE_SOCKET; i < PLACE_FDS; i++)
+        (void)fcntl(fds[i], F_SETFL, O_NONBLOCK);
+    backend_stream_init(&r->stream);
+    buf_init(&r->words, PLACE_WORDS_MAX);
+    buf_init(&r->to, TO_MAX);
+    buf_init(&r->own, TO_MAX);
+    b->watch_fd = r->socket;
+    int words = fs_read_to_end(fds[PLACE_WORDS], 0, &r->words);
+    enum place_error error = PLACE_REFUSED;
+    if (words >= 0 && r->words.len > sizeof(b->request)) {
+        backend_take_request(b, (const struct place_head *)r->words.data);
+        error = backend_open(b, false, &r->stream, &has);
+    }
+    if (error == PLACE_FINE && greet(r, has) < 0)
+        error = PLACE_UNREACHABLE;
+    if (error) {
+        fail(r, EVENT_FAILED, error);
+    } else {
+        relay_event(r, (struct spawn_event){.kind = EVENT_STARTED, .flags = b->in_force});
+        relay_start(r);
+        write_stream(r);
+        serve(r);
+        say_end(r);
+    }
+    backend_stream_close(&r->stream);
+    backend_close(b);
+}

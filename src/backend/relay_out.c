@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Bytes to a place: frames of the server for the interpreter, and frames of the relay for the
+ * far shell, which go between them and never into one. */
+
+#include "backend/relay.h"
+
+#include "base/cleanup.h"
+#include "base/os/fdpass.h"
+#include "base/os/fs.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FILE_PIECE = 60000, RESTART_FDS = 4 };
+
+static const char *const kinds[] = {
+    "exec", "stdin", "tools", "tool_result", "jobs", "kill_job", "variables", "settle"};
+
+bool relay_is_full(const struct relay *r)
+{
+    return r->to.len + r->own.len >= RELAY_WAITING;
+}
+
+/* Moves the relay's own frames behind the last whole one of the server. */
+static void merge(struct relay *r)
+{
+    if (r->server_left || r->server_head_len || !r->own.len)
+        return;
+    if (buf_append(&r->to, r->own.data, r->own.len) < 0)
+        r->is_over = true;
+    buf_clear(&r->own);
+}
+
+void relay_own(struct relay *r, const char *kind, const void *data, size_t len)
+{
+    if (buf_printf(&r->own, "%s %zu\n", kind, len) < 0 ||
+        (len && buf_append(&r->own, data, len) < 0))
+        r->is_over = true;
+    merge(r);
+}
+
+static int parse_head(struct relay *r)
+{
+    char text[RELAY_HEAD + 1];
+    size_t len;
+    if (!relay_parse_head(r->server_head, r->server_head_len, text, &len))
+        return -EPROTO;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (str_eq(kinds[i], text)) {
+            r->in_exec = r->in_exec || str_eq(text, "exec");
+            r->server_left = len;
+            r->server_head_len = 0;
+            return 0;
+        }
+    }
+    return -EPROTO;
+}
+
+int relay_channel(struct relay *r)
+{
+    static char piece[RELAY_PIECE];
+    ssize_t n = read(r->channel, piece, sizeof(piece));
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -EPIPE;
+    if (n == 0) {
+        close_fd(&r->channel);
+        return 0;
+    }
+    for (ssize_t at = 0; at < n;) {
+        if (r->server_left) {
+            size_t len = (size_t)(n - at) < r->server_left ? (size_t)(n - at) : r->server_left;
+            if (buf_append(&r->to, piece + at, len) < 0)
+                return -EPROTO;
+            r->server_left -= len;
+            at += (ssize_t)len;
+        } else {
+            if (r->server_head_len == RELAY_HEAD)
+                return -EPROTO;
+            r->server_head[r->server_head_len++] = piece[at];
+            if (piece[at++] == '\n') {
+                size_t len = r->server_head_len;
+                if (parse_head(r) < 0 || buf_append(&r->to, r->server_head, len) < 0)
+                    return -EPROTO;
+            }
+        }
+        merge(r);
+    }
+    return 0;
+}
+
+void relay_helper_drop(struct relay_helper *h)
+{
+    close_fd(&h->fd);
+    h->id = 0;
+}
+
+int relay_add_helper(struct relay *r, int fd, const char *kind)
+{
+    char text[16];
+    for (int i = 0; i < RELAY_HELPERS; i++) {
+        struct relay_helper *h = &r->helpers[i];
+        if (h->id)
+            continue;
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+        *h = (struct relay_helper){++r->last_id, fd};
+        int n = snprintf(text, sizeof(text), "%u", h->id);
+        relay_own(r, kind, text, (size_t)n);
+        return 0;
+    }
+    (void)close(fd);
+    return -EBUSY;
+}
+
+void relay_helper_read(struct relay *r, struct relay_helper *h)
+{
+    static char piece[16 + FILE_PIECE];
+    int head = snprintf(piece, 16, "%u ", h->id);
+    ssize_t n = read(h->fd, piece + head, FILE_PIECE);
+    if (n > 0) {
+        relay_own(r, "file", piece, (size_t)head + (size_t)n);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        relay_own(r, "file_close", piece, (size_t)head - 1);
+        relay_forget(r, h);
+        relay_helper_drop(h);
+    }
+}
+
+void relay_complete(struct relay *r)
+{
+    static const char zeros[4096];
+    while (r->server_left && !r->is_over) {
+        size_t len = r->server_left < sizeof(zeros) ? r->server_left : sizeof(zeros);
+        if (buf_append(&r->to, zeros, len) < 0)
+            r->is_over = true;
+        r->server_left -= len;
+    }
+    r->server_head_len = 0;
+    merge(r);
+}
+
+/* New ends of the pipes and the channel, for an interpreter that starts again. */
+static void restart(struct relay *r, int fds[RESTART_FDS])
+{
+    buf_clear(&r->words);
+    if (fs_read_to_end(fds[0], 0, &r->words) < 0 || r->words.len <= sizeof(struct place_head))
+        r->is_over = true;
+    close_fd(&fds[0]);
+    close_fd(&r->out);
+    close_fd(&r->err);
+    close_fd(&r->channel);
+    r->out = fds[1];
+    r->err = fds[2];
+    r->channel = fds[3];
+    for (int i = 1; i < RESTART_FDS; i++)
+        (void)fcntl(fds[i], F_SETFL, O_NONBLOCK);
+    relay_complete(r);
+    r->in_exec = false;
+    if (!r->is_over)
+        relay_start(r);
+    relay_event(r, (struct spawn_event){.kind = EVENT_STARTED, .flags = r->b->in_force});
+}
+
+/* The variables of the row come before those of the request: the last one counts. */
+void relay_start(struct relay *r)
+{
+    const struct place_row *row = r->b->row;
+    const char *words = r->words.data + sizeof(struct place_head);
+    size_t len = r->words.len - sizeof(struct place_head);
+    size_t dir = strnlen(words, len);
+    cleanup_buf struct buf all;
+    buf_init(&all, 2 * PLACE_WORDS_MAX);
+    dir += dir < len;
+    if (buf_append(&all, words, dir) < 0 ||
+        buf_append(&all, row->forwarded, row->forwarded_len) < 0 ||
+        buf_append(&all, words + dir, len - dir) < 0)
+        r->is_over = true;
+    relay_own(r, "start", all.data, all.len);
+}
+
+void relay_command(struct relay *r)
+{
+    struct spawn_command command;
+    int fds[RESTART_FDS];
+    unsigned count = 0;
+    ssize_t n =
+        fdpass_receive_now(r->socket, &command, sizeof(command), fds, RESTART_FDS, &count);
+    if (n == -EAGAIN)
+        return;
+    if (n != (ssize_t)sizeof(command)) {
+        r->is_over = true;
+        return;
+    }
+    if (command.kind == COMMAND_KILL)
+        r->is_over = true;
+    else if (command.kind == COMMAND_USAGE)
+        relay_event(r, (struct spawn_event){.kind = EVENT_USAGE});
+    else if (command.kind == COMMAND_STOP)
+        relay_own(r, "stop", NULL, 0);
+    else if (command.kind == COMMAND_INTERRUPT) {
+        relay_own(r, "signal", "2", 1);
+        relay_event(r, (struct spawn_event){.kind = EVENT_INTERRUPTED});
+    } else if (command.kind == COMMAND_FILES && count == 1) {
+        (void)relay_add_helper(r, fds[0], "file_open");
+        count = 0;
+    } else if (command.kind == COMMAND_TERMINAL && count == 1) {
+        relay_terminal(r, fds[0]);
+        count = 0;
+    } else if (command.kind == COMMAND_RESTART && count == RESTART_FDS) {
+        restart(r, fds);
+        count = 0;
+    }
+    for (unsigned i = 0; i < count; i++)
+        (void)close(fds[i]);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A machine that the system's ssh client leads to: its configuration, keys and known hosts are
+ * those of the user of hermes-reach, unless the row names others. Nothing is forwarded, nobody
+ * is asked, and a host that is not known is refused. Sessions of one row share a connection.
+ */
+
+#include "backend/backend.h"
+
+#include "base/alloc.h"
+#include "base/strv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_option(struct strv *argv, const char *option)
+{
+    strv_add(argv, "-o");
+    strv_add(argv, option);
+}
+
+static void add_named(struct strv *argv, const char *name, const char *value)
+{
+    strv_add(argv, "-o");
+    strv_add_owned(argv, xasprintf("%s=%s", name, value));
+}
+
+static enum place_error ssh_stream(
+    struct backend *b, const char *script, struct backend_stream *ret)
+{
+    static const char *const fixed[] = {"BatchMode=yes", "ConnectTimeout=10",
+        "ServerAliveInterval=15", "ServerAliveCountMax=3", "ForwardAgent=no", "ForwardX11=no",
+        "ClearAllForwardings=yes", "PermitLocalCommand=no", "StrictHostKeyChecking=yes",
+        "ControlMaster=auto", "ControlPersist=300", "EscapeChar=none", "RequestTTY=no"};
+    const struct place_row *row = b->row;
+    struct strv argv = {0};
+    strv_add(&argv, "ssh");
+    if (row->ssh_config[0]) {
+        strv_add(&argv, "-F");
+        strv_add(&argv, row->ssh_config);
+    }
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        add_option(&argv, fixed[i]);
+    strv_add(&argv, "-o");
+    /* By row: a caller of one row must not get a connection made with another row's key. */
+    strv_add_owned(&argv, xasprintf("ControlPath=%s/%u-%%C", b->control_dir, b->number));
+    if (row->key_file[0]) {
+        add_named(&argv, "IdentityFile", row->key_file);
+        add_option(&argv, "IdentitiesOnly=yes");
+    }
+    if (row->known_hosts[0])
+        add_named(&argv, "UserKnownHostsFile", row->known_hosts);
+    if (row->user[0])
+        add_named(&argv, "User", row->user);
+    if (row->port)
+        strv_add_owned(&argv, xasprintf("-p%u", row->port));
+    strv_add(&argv, "--");
+    strv_add(&argv, row->host);
+    strv_add_owned(&argv, xasprintf("exec /bin/sh -c '%s'", script));
+    int r = backend_spawn(argv.items, NULL, ret);
+    strv_done(&argv);
+    return backend_spawned(b, r);
+}
+
+static enum place_error ssh_judge(struct backend *b, const char *said)
+{
+    static const struct {
+        const char *text;
+        enum place_error error;
+    } rows[] = {
+        {"Permission denied", PLACE_AUTH},
+        {"Host key verification failed", PLACE_AUTH},
+        {"No such file or directory", PLACE_AUTH},
+        {"Could not resolve hostname", PLACE_NOT_FOUND},
+        {"not found", PLACE_REFUSED},
+    };
+    (void)b;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strstr(said, rows[i].text))
+            return rows[i].error;
+    return PLACE_UNREACHABLE;
+}
+
+const struct backend_ops backend_ssh = {.stream = ssh_stream, .judge = ssh_judge};

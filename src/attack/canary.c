@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <arpa/inet.h>
@@ -39,7 +39,6 @@ int canary_home_make(struct canary_home *home, struct err *err)
             strerror(errno));
     }
     (void)chmod(home->dir, 0755);
-    (void)setenv("HERMES_CANARY", home->token, 1);
     return 0;
 }
 

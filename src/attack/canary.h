@@ -18,8 +18,7 @@ struct canary_home {
     char token[ID_MAX];
 };
 
-/* Makes the directory and the secret. Also sets HERMES_CANARY in our environment: call it
- * before any thread starts. */
+/* Makes the directory and the secret. */
 int canary_home_make(struct canary_home *home, struct err *err);
 void canary_home_remove(struct canary_home *home);
 

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "proto/spawn.h"
 
@@ -445,9 +445,8 @@ char *attack_cases_dir(const char *named)
 {
     static const char *const beside[] = {"../selftest/cases", "../share/hermes/selftest/cases",
         "../../share/hermes/selftest/cases"};
-    const char *env = getenv("HERMES_CASES");
-    if (named || (env && env[0]))
-        return realpath(named ? named : env, NULL);
+    if (named && named[0])
+        return realpath(named, NULL);
     for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
         cleanup_free char *path = fs_beside_self(beside[i]);
         if (path && access(path, R_OK | X_OK) == 0)

@@ -57,8 +57,8 @@ struct attack_cases {
     size_t count;
 };
 
-/* Finds the directory of cases: `named` (or NULL), $HERMES_CASES, beside the program, or the
- * installed place. NULL when there is none. The caller frees it. */
+/* Finds the directory of cases: `named`, or, when that is NULL or "", one beside the program or
+ * the installed one. Returns NULL when there is none. The caller frees it. */
 char *attack_cases_dir(const char *named);
 
 /* Reads every case in dir. An unknown key, a bad value or a missing key is an error that names

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -31,7 +31,7 @@ enum {
     /* CPU time of a shell that prints one word; more means a slow processor. */
     QUICK_CPU_MS = 10,
     MAX_TIME_SCALE = 8,       /* bound of attack_bench.time_scale */
-    FILE_MAX_BYTES = 1 << 20, /* of sources and outputs */
+    FILE_MAX_BYTES = 1 << 20, /* most bytes of a source or of an output */
     VICTIM_MAX_BYTES = 64 << 10,
 };
 

@@ -20,9 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of a gap or token that are kept as they are; bytes of one read of the expected file;
- * the result of expected_peek() after the last byte. */
-enum { RUN_HEAD = 256, EXPECTED_CHUNK = 65536, END = -1 };
+enum {
+    RUN_HEAD = 256,         /* bytes of a gap or token that are kept; the rest is hashed */
+    EXPECTED_CHUNK = 65536, /* bytes that one read takes from the file with the expected text */
+    END = -1,               /* expected_peek() returns it after the last byte */
+};
 
 const char *const compare_names[COMPARE_KINDS] = {
     "exact", "trim", "tokens", "float", "unordered"};

@@ -24,12 +24,13 @@ struct decoding {
     struct json_judge *judge;
     const json_t *body;
     const struct runtime_registry *runtimes;
+    const struct mount_table *mounts;
     struct err *err;
 };
 
 /* The fields of a run that a program may have. */
 static const char *const program_fields[] = {"language", "code", "files", "entry", "env",
-    "compile_args", "limits", "compile_limits", NULL};
+    "compile_args", "limits", "compile_limits", "mounts", "network", "secrets", "image", NULL};
 
 static bool is_among(const char *name, const char *const *names)
 {
@@ -72,7 +73,7 @@ static int get_program(
         if (value)
             (void)json_object_set(part, program_fields[i], value);
     }
-    int r = json_run_decode(part, d->runtimes, NULL, &run, d->err);
+    int r = json_run_decode(part, d->runtimes, d->mounts, &run, d->err);
     json_decref(part);
     if (r == 0 && run.spec.files.count == 0)
         r = err_field(d->err, "code", "there is nothing to run: give code or files");
@@ -376,9 +377,10 @@ static int check_known(struct decoding *d)
 }
 
 int json_judge_decode(const json_t *body, const struct runtime_registry *runtimes,
-    bool has_tests, struct json_judge *ret, struct err *err)
+    const struct mount_table *mounts, bool has_tests, struct json_judge *ret, struct err *err)
 {
-    struct decoding d = {.judge = ret, .body = body, .runtimes = runtimes, .err = err};
+    struct decoding d = {
+        .judge = ret, .body = body, .runtimes = runtimes, .mounts = mounts, .err = err};
     *ret = (struct json_judge){.encoding = ENCODE_UTF8};
     judge_spec_init(&ret->spec);
     int r = check_known(&d);

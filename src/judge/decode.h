@@ -21,4 +21,4 @@ void json_judge_done(struct json_judge *judge);
  * the body must have tests, and the spec is settled; otherwise the caller adds tests and
  * settles it. */
 int json_judge_decode(const json_t *body, const struct runtime_registry *runtimes,
-    bool has_tests, struct json_judge *ret, struct err *err);
+    const struct mount_table *mounts, bool has_tests, struct json_judge *ret, struct err *err);

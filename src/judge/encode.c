@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "network/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -60,6 +61,13 @@ json_t *judge_json_test(const struct judge_spec *spec, size_t index,
         run->out_truncated, "stderr_truncated", run->err_truncated, "usage",
         test->ran ? result_usage_json(&run->usage) : json_null(), "attempts",
         (int)test->attempts);
+    (void)json_object_set_new(json, "network", network_report_json(run->network));
+    if (spec->checker.network)
+        (void)json_object_set_new(
+            json, "checker_network", network_report_json(test->checker_network));
+    if (spec->interactor.network)
+        (void)json_object_set_new(
+            json, "interactor_network", network_report_json(test->interactor_network));
     if (spec->transcript) {
         (void)json_object_set_new(json, "transcript", talk_json(test, encoding));
         (void)json_object_set_new(
@@ -107,12 +115,6 @@ json_t *judge_json(const struct judge_spec *spec, const struct judge_result *res
         groups_json(spec, result), "isolation", result_isolation_json(first_box(result)));
 }
 
-static void to_hex(const uint8_t *bytes, char ret[JUDGE_HASH_HEX])
-{
-    for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
-}
-
 void judge_hash(const void *data, size_t len, char ret[JUDGE_HASH_HEX])
 {
     struct sha256_ctx ctx;
@@ -120,7 +122,7 @@ void judge_hash(const void *data, size_t len, char ret[JUDGE_HASH_HEX])
     sha256_init(&ctx);
     sha256_update(&ctx, len, data);
     sha256_digest(&ctx, sizeof(digest), digest);
-    to_hex(digest, ret);
+    str_hex(digest, SHA256_DIGEST_SIZE, ret);
 }
 
 /* Computes the signature of this answer. */
@@ -144,7 +146,7 @@ static void make_signature(const json_t *answer, const char *key, char ret[JUDGE
     hmac_sha256_update(&ctx, text ? strlen(text) : 0, (const uint8_t *)(text ? text : ""));
     hmac_sha256_digest(&ctx, sizeof(digest), digest);
     free(text);
-    to_hex(digest, ret);
+    str_hex(digest, SHA256_DIGEST_SIZE, ret);
 }
 
 void judge_json_sign(json_t *answer, const char *request_hash, const char *key)

@@ -9,8 +9,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/thread.h"
+#include "base/os/thread.h"
 #include "judge/test.h"
+#include "network/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -50,6 +51,8 @@ static void test_result_clear(struct judge_test_result *test)
     for (size_t i = 0; i < test->talk_count; i++)
         free(test->talk[i].data);
     free(test->talk);
+    network_report_free(test->checker_network);
+    network_report_free(test->interactor_network);
     *test = (struct judge_test_result){.verdict = JUDGE_SKIPPED};
     run_result_init(&test->run, JUDGE_KEPT_OUTPUT);
 }

@@ -109,6 +109,8 @@ struct judge_test_result {
     struct judge_talk *talk;
     size_t talk_count;
     bool talk_truncated;
+    struct network_report *checker_network; /* NULL: it asked for no network */
+    struct network_report *interactor_network;
 };
 
 struct judge_group_result {

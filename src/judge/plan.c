@@ -97,8 +97,7 @@ int judge_plan_make(struct judge_spec *spec, const struct run_limits *maxima,
         r = plan_program(&spec->interactor, maxima, "interactor", &plan.interactor, err);
     if (r < 0)
         return r;
-    *ret = plan;
-    plan = (struct judge_plan){0};
+    *ret = take_struct(plan);
     return 0;
 }
 

@@ -162,7 +162,10 @@ static int check_patterns(const struct judge_spec *spec, struct err *err)
     }
     return names * patterns <= MATCH_MAX
                ? 0
-               : err_field(err, "groups", "too many or too long patterns for so many tests");
+               : err_field(err, "groups",
+                     "the patterns are too many or too long for %zu tests; "
+                     "use fewer or shorter ones",
+                     spec->test_count);
 }
 
 int judge_spec_settle(struct judge_spec *spec, struct err *err)

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/thread.h"
+#include "base/os/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -187,6 +187,7 @@ static int run_checker(const struct judge_bench *bench, const struct judge_test 
     int r = engine_execute(bench->programs.checker, &variant, &watch, &checked, err);
     if (r == 0)
         judge_note_opinion("checker", &checked.run, test->points, result);
+    result->checker_network = take_ptr(checked.run.network);
     result->other_cpu_ms += checked.run.usage.cpu_ms;
     run_result_done(&checked);
     return r < 0 ? err_wrap(err, r, "checker") : 0;
@@ -306,6 +307,7 @@ static int run_interactive(const struct judge_bench *bench, const struct judge_t
         r = run_checker(bench, test, files, is_there ? log->content : "",
             is_there ? log->size : 0, result, err);
     }
+    result->interactor_network = take_ptr(interactor.run.network);
     run_result_done(&interactor);
     return r;
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "service/later.h"
+#include "json/body.h"
 
 #include <stdlib.h>
 
@@ -30,17 +31,11 @@ static void write_value(struct json_text *t, const void *value)
 static void on_event(void *context, const char *name, const json_t *value)
 {
     const struct exec_later *exec = context;
-    struct answer *text =
-        json_text_answer(exec->later.state->ledger, exec->later.owner, write_value, value);
+    struct answer *text = json_text_answer(
+        exec->later.state->ledger, exec->later.owner, NULL, write_value, value);
     if (text)
         history_event(exec->later.record, name, text->text);
     answer_release(text);
-}
-
-static json_t *error_json(const struct err *err)
-{
-    return json_pack("{s:s, s:s, s:[]}", "name", err_table[err->code].name, "value",
-        err->message, "traceback");
 }
 
 /* The answer when there is no memory for the real one. */
@@ -49,7 +44,7 @@ static struct answer *starved_answer(void)
     struct err err = {0};
     (void)state_full(&err);
     json_t *json =
-        json_pack("{s:s, s:o}", "status", "internal_error", "error", error_json(&err));
+        json_pack("{s:s, s:o}", "status", "internal_error", "error", json_error(&err));
     cleanup_free char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     return answer_of_text(text ? text : "{}");
@@ -68,9 +63,7 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     int r = session_exec(exec->session, &exec->spec, &watch, &result, &err);
     if (result.exited)
         history_exited(later->record, result.exit_code);
-    json_t *error = r < 0 ? error_json(&err) : NULL;
-    *ret_answer = exec_result_answer(&result, error);
-    json_decref(error);
+    *ret_answer = exec_result_answer(&result, r < 0 ? &err : NULL);
     enum run_status status = *ret_answer ? result.status : RUN_INTERNAL_ERROR;
     if (!*ret_answer)
         *ret_answer = starved_answer();

@@ -4,7 +4,7 @@
 /* Runs an exec on a thread of its own. Readers get its events from the history. */
 
 #include "session/session.h"
-#include "state/history.h"
+#include "state/history/history.h"
 
 /* Call after session_begin(); the thread gives the session back. On success takes the caller's
  * references to session and record and the content of *spec. On failure the caller keeps them

@@ -8,9 +8,15 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/machine.h"
+#include "base/os/machine.h"
+#include "network/report.h"
+#include "service/image.h"
 #include "service/later.h"
 #include "session/session.h"
+#include "state/effects.h"
+#include "state/network.h"
+#include "state/secrets.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,6 +26,7 @@
 enum {
     TEST_COST = 8 << 10, /* bytes of a test's JSON values, without its texts */
     TALK_COST = 1 << 10, /* bytes of a message's JSON values */
+    ROW_COST = 2 << 10,  /* bytes of the JSON values of a row of a network record */
 };
 
 /* A judgement under way, on the caller's thread or on its own. */
@@ -29,6 +36,7 @@ struct under_way {
     struct judge_plan plan;
     struct admit_ticket ticket;
     struct admit_need need;
+    struct effects effects;
 };
 
 static void on_started(void *context)
@@ -48,6 +56,10 @@ static size_t test_weight(const struct judge_test_result *test)
     size_t bytes = 3 * text_bytes(&test->run.run) + TEST_COST + test->talk_count * TALK_COST;
     for (size_t i = 0; i < test->talk_count; i++)
         bytes += 3 * test->talk[i].len;
+    const struct network_report *reports[] = {
+        test->run.run.network, test->checker_network, test->interactor_network};
+    for (size_t i = 0; i < 3; i++)
+        bytes += reports[i] ? reports[i]->count * ROW_COST : 0;
     return bytes;
 }
 
@@ -78,7 +90,7 @@ static void on_tested(void *context, size_t index, const struct judge_test_resul
     if (history_is_quiet(u->later.record) || !purse_take(&u->later.purse, weight))
         return; /* the answer will contain it */
     json_t *json = judge_json_test(&judge->spec, index, test, judge->encoding);
-    struct answer *text = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
+    struct answer *text = json_text_answer(s->ledger, u->ticket.owner, NULL, write_value, json);
     json_decref(json);
     if (text)
         history_event(u->later.record, "test", text->text);
@@ -107,8 +119,46 @@ static void on_less(void *context)
     admit_leave(u->later.state->admit, &ticket, 0);
 }
 
+static int check_networks(
+    const struct state *s, int owner, struct judge_spec *spec, struct err *err)
+{
+    const struct {
+        struct run_spec *program;
+        const char *network;
+        const char *secrets;
+    } programs[] = {{&spec->solution, "network", "secrets"},
+        {&spec->checker, "compare.checker.network", "compare.checker.secrets"},
+        {&spec->interactor, "interactor.network", "interactor.secrets"}};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof(programs) / sizeof(programs[0]); i++) {
+        struct run_spec *program = programs[i].program;
+        r = state_secrets_apply_run(s, owner, program, programs[i].secrets, err);
+        if (r == 0)
+            r = state_network_check(s, program->network, programs[i].network, err);
+    }
+    return r;
+}
+
+static int ask_effects(struct under_way *u, const char *id, struct err *err)
+{
+    struct judge_spec *spec = &u->judgement.judge.spec;
+    struct run_spec *programs[] = {&spec->solution, &spec->checker, &spec->interactor};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof(programs) / sizeof(programs[0]); i++) {
+        const struct effects_request request = {.owner = u->later.owner,
+            .run = id,
+            .mounts = programs[i]->mounts,
+            .mount_count = programs[i]->mount_count,
+            .network = programs[i]->network};
+        r = effects_ask(u->later.state, &request, &u->effects, err);
+        if (r == 0)
+            programs[i]->asker = effects_asker(u->later.state, &request);
+    }
+    return r;
+}
+
 /* Plans the programs and takes a place for the first test. */
-static int begin(struct under_way *u, struct err *err)
+static int begin(struct under_way *u, const char *id, struct err *err)
 {
     struct state *s = u->later.state;
     struct judge_spec *spec = &u->judgement.judge.spec;
@@ -119,12 +169,35 @@ static int begin(struct under_way *u, struct err *err)
     if (!spec->parallel) /* one box runs while another one is being made */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
-    r = judge_plan_make(spec, engine_maxima(s->engine), &u->plan, err);
+    r = check_networks(s, owner, spec, err);
+    struct run_spec *programs[] = {&spec->solution, &spec->checker, &spec->interactor};
+    for (size_t i = 0; r == 0 && i < 3; i++)
+        r = service_image_find(
+            s, owner, programs[i]->image_name, programs[i]->runtime, &programs[i]->image, err);
+    if (r == 0)
+        r = judge_plan_make(spec, engine_maxima(s->engine), &u->plan, err);
+    if (r == 0)
+        r = ask_effects(u, id, err);
     if (r < 0)
         return r;
     const struct box_need box = judge_plan_need(&u->plan);
     u->need = admit_need_run(&box);
     return session_admit(s, owner, &u->need, &u->ticket, err);
+}
+
+static void add_approvals(
+    const struct under_way *u, const struct judge_result *result, json_t *json)
+{
+    cleanup_free char *text = effects_text(&u->effects, NULL);
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+    for (size_t i = 0; i < result->test_count; i++) {
+        const struct judge_test_result *test = &result->tests[i];
+        network_report_list_approvals(test->run.run.network, &list);
+        network_report_list_approvals(test->checker_network, &list);
+        network_report_list_approvals(test->interactor_network, &list);
+    }
+    if (list)
+        (void)json_object_set_new(json, "approvals", list);
 }
 
 static int encode(struct under_way *u, const struct judge_result *result,
@@ -136,9 +209,10 @@ static int encode(struct under_way *u, const struct judge_result *result,
     if (!purse_take(&u->later.purse, result_weight(result, key[0])))
         return state_full(err);
     json_t *json = judge_json(&judgement->judge.spec, result, judgement->judge.encoding);
+    add_approvals(u, result, json);
     if (key[0])
         judge_json_sign(json, judgement->request_hash, key);
-    *ret_answer = json_text_answer(s->ledger, u->ticket.owner, write_value, json);
+    *ret_answer = json_text_answer(s->ledger, u->ticket.owner, NULL, write_value, json);
     json_decref(json);
     return *ret_answer ? 0 : state_full(err);
 }
@@ -163,7 +237,9 @@ static int finish(struct under_way *u, uint32_t wait_ms, struct answer **ret_ans
         .language = u->judgement.judge.spec.solution.runtime->name,
         .owner = u->later.owner};
     board_post(&s->board, &entry);
-    int r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, err);
+    int r = effects_wait(s, &u->effects, &u->ticket, cancel_fd, err);
+    if (r == 0)
+        r = admit_wait(s->admit, &u->ticket, cancel_fd, wait_ms, err);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(u->later.record));
     if (r == 0) {
         board_start(&s->board, &entry);
@@ -185,15 +261,15 @@ static void free_under_way(struct later *later)
 {
     struct under_way *u = (struct under_way *)later;
     judge_plan_done(&u->plan);
+    effects_done(&u->effects);
     json_judge_done(&u->judgement.judge);
     free(u);
 }
 
 struct answer *service_judge_failure(const char *id, const struct err *err)
 {
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}}", "id", id, "status",
-        "internal_error", "verdict", "internal_error", "message", err->message, "error", "code",
-        err_table[err->code].name, "message", err->message);
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", id, "status", "internal_error",
+        "verdict", "internal_error", "message", err->message, "error", json_error(err));
     cleanup_free char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     return answer_of_text(text ? text : "{}");
@@ -230,7 +306,7 @@ int service_judge(struct state *state, struct service_judgement *judgement, int 
 {
     struct under_way *u = under_way_new(state, judgement, owner);
     u->later.record = record;
-    int r = begin(u, err);
+    int r = begin(u, history_id(record), err);
     if (r == 0)
         r = finish(u, 0, ret_answer, ret_status, err);
     later_free(&u->later);
@@ -241,7 +317,7 @@ int service_judge_later(struct state *state, struct service_judgement *judgement
     struct history_run *record, struct err *err)
 {
     struct under_way *u = under_way_new(state, judgement, owner);
-    int r = begin(u, err);
+    int r = begin(u, history_id(record), err);
     if (r == 0 && (r = later_start(&u->later, record, err)) < 0)
         admit_drop(state->admit, &u->ticket);
     if (r < 0)

@@ -15,8 +15,8 @@ struct service_judgement {
 
 /* Both functions take the content of the judgement, also on failure. */
 
-/* Judges on this thread. Returns 0 with the answer, whose user the caller is, or an error. With
- * ERR_BUSY, err->retry_s says when to try again. */
+/* Judges on this thread. Returns 0 and an answer, whose first user the caller becomes, or an
+ * error. With ERR_BUSY, err->retry_s says when to try again. */
 int service_judge(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct answer **ret_answer, enum run_status *ret_status,
     struct err *err);
@@ -26,5 +26,6 @@ int service_judge(struct state *state, struct service_judgement *judgement, int 
 int service_judge_later(struct state *state, struct service_judgement *judgement, int owner,
     struct history_run *record, struct err *err);
 
-/* The answer when Hermes failed as a whole; the caller is its user. */
+/* Makes the answer of a judgement that Hermes could not carry out. The caller becomes its first
+ * user. */
 struct answer *service_judge_failure(const char *id, const struct err *err);

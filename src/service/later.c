@@ -5,7 +5,7 @@
 #include "service/later.h"
 
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/os/thread.h"
 
 enum { LATER_COST = 64 << 10 }; /* bytes of the thread and the record */
 

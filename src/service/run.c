@@ -8,9 +8,15 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "network/report.h"
 #include "run/pump.h"
+#include "service/image.h"
 #include "service/later.h"
+#include "service/packages.h"
 #include "session/session.h"
+#include "state/effects.h"
+#include "state/network.h"
+#include "state/secrets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +32,7 @@ enum {
 struct admitted {
     struct run_plan plan;
     struct admit_ticket ticket;
+    struct effects effects;
 };
 
 static int run_admitted(struct state *s, const struct service_call *call,
@@ -46,12 +53,36 @@ static void set_cancelled(struct run_result *result)
         result->run.message, sizeof(result->run.message), "cancelled before it began");
 }
 
-/* Plans the run and takes a place for it. */
-static int begin_run(
-    struct state *s, struct run_spec *spec, int owner, struct admitted *ret, struct err *err)
+static void admitted_done(struct admitted *admitted)
 {
+    run_plan_done(&admitted->plan);
+    effects_done(&admitted->effects);
+}
+
+/* Plans the run, asks about its effects and takes a place for it. */
+static int begin_run(struct state *s, struct run_spec *spec, int owner, const char *id,
+    int cancel_fd, struct admitted *ret, struct err *err)
+{
+    struct effects_request request = {
+        .owner = owner, .run = id, .mounts = spec->mounts, .mount_count = spec->mount_count};
     spec->owner = (uint32_t)(owner + 1);
-    int r = run_plan_make(spec, engine_maxima(s->engine), &ret->plan, err);
+    int r = state_secrets_apply_run(s, owner, spec, "secrets", err);
+    if (r == 0)
+        r = state_network_check(s, spec->network, "network", err);
+    if (r < 0)
+        return r;
+    if (!spec->image)
+        r = service_image_find(s, owner, spec->image_name, spec->runtime, &spec->image, err);
+    if (r == 0 && spec->installs)
+        r = service_packages_for_run(s, owner, spec, cancel_fd, err);
+    if (r < 0)
+        return r;
+    r = run_plan_make(spec, engine_maxima(s->engine), &ret->plan, err);
+    request.network = spec->network; /* a secret may have brought one */
+    if (r == 0)
+        r = effects_ask(s, &request, &ret->effects, err);
+    if (r == 0)
+        spec->asker = effects_asker(s, &request);
     if (r < 0)
         return r;
     const struct box_need box = run_plan_need(&ret->plan);
@@ -64,12 +95,17 @@ static int finish_posted(struct state *s, const struct service_call *call,
     struct run_result *result, struct err *err)
 {
     struct admit_ticket *ticket = &admitted->ticket;
-    int r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, err);
+    int r = effects_wait(s, &admitted->effects, ticket, call->watch->cancel_fd, err);
+    if (r == 0)
+        r = admit_wait(s->admit, ticket, call->watch->cancel_fd, wait_ms, err);
+    if (r < 0)
+        result->approvals = effects_text(&admitted->effects, NULL);
     if (r < 0 && r != -ECANCELED)
         return r;
     if (r == 0) {
         board_start(&s->board, entry);
         r = run_admitted(s, call, &admitted->plan, result, err);
+        result->approvals = effects_text(&admitted->effects, result->run.network);
         result->run.usage.queue_ms = ticket->queue_ms;
         admit_leave(s->admit, ticket, result->run.usage.cpu_ms + result->compile.usage.cpu_ms);
     }
@@ -100,10 +136,11 @@ int service_run(struct state *state, const struct service_call *call, struct run
     struct err *err)
 {
     struct admitted admitted = {0};
-    int r = begin_run(state, call->spec, call->owner, &admitted, err);
+    int r = begin_run(
+        state, call->spec, call->owner, result->id, call->watch->cancel_fd, &admitted, err);
     if (r == 0)
         r = finish_run(state, call, &admitted, 0, result, err);
-    run_plan_done(&admitted.plan);
+    admitted_done(&admitted);
     return r;
 }
 
@@ -124,13 +161,22 @@ static void on_output(void *context, enum run_stream stream, const char *data, s
     history_output(context, stream, data, len);
 }
 
+static void on_network(void *context, const struct network_row *row)
+{
+    json_t *json = network_row_json(row);
+    cleanup_free char *text = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (text)
+        history_event(context, "network", text);
+}
+
 /* Makes the answer of a finished run, or of its failure when Hermes failed or has no memory for
  * the answer. */
 static struct answer *encode_later(
-    const struct run_later *run, struct run_result *result, struct err *err)
+    struct run_later *run, struct run_result *result, struct err *err)
 {
     struct answer *answer = result_answer(result, run->encoding, err->code ? err : NULL,
-        run->later.state->ledger, run->later.owner);
+        run->later.state->ledger, run->later.owner, &run->later.purse);
     if (answer)
         return answer;
     (void)state_full(err);
@@ -138,7 +184,7 @@ static struct answer *encode_later(
     run_files_done(&result->files);
     stage_result_done(&result->compile);
     stage_result_done(&result->run);
-    answer = result_answer(result, ENCODE_UTF8, err, NULL, -1);
+    answer = result_answer(result, ENCODE_UTF8, err, NULL, -1, NULL);
     return answer ? answer : answer_of_text("{\"status\": \"internal_error\"}");
 }
 
@@ -148,6 +194,7 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     const struct run_watch watch = {.context = later->record,
         .started = on_started,
         .output = on_output,
+        .network = on_network,
         .purse = &later->purse.counts,
         .cancel_fd = history_cancel_fd(later->record)};
     const struct service_call call = {
@@ -157,7 +204,11 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     run_result_init(&result, 1 << 20);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(later->record));
     int r = finish_run(later->state, &call, &run->admitted, LATER_WAIT_MS, &result, &err);
-    if (r < 0) {
+    if (r == -EPERM && err.code == ERR_DENIED) { /* it never began: nobody failed */
+        result.run.status = RUN_CANCELLED;
+        (void)snprintf(result.run.message, sizeof(result.run.message), "%.255s", err.message);
+        err = (struct err){0};
+    } else if (r < 0) {
         result.run.status = RUN_INTERNAL_ERROR;
         later_log(later, "run failed", &err);
     } else {
@@ -172,7 +223,7 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
 static void free_run(struct later *later)
 {
     struct run_later *run = (struct run_later *)later;
-    run_plan_done(&run->admitted.plan);
+    admitted_done(&run->admitted);
     run_spec_done(&run->spec);
     free(run);
 }
@@ -194,6 +245,8 @@ static size_t spec_bytes(const struct run_spec *spec)
     size_t bytes = spec->stdin_size + (spec->stdin_fd >= 0 ? PUMP_BUFFER : 0);
     for (size_t i = 0; i < spec->files.count; i++)
         bytes += spec->files.items[i].size + FILE_COST;
+    if (spec->network)
+        bytes += sizeof(*spec->network);
     return 3 * words + 2 * bytes;
 }
 
@@ -207,7 +260,8 @@ int service_run_later(struct state *state, struct run_spec *spec, int owner,
     run_spec_init(spec);
     int r = later_count(&run->later, spec_bytes(&run->spec), err);
     if (r == 0)
-        r = begin_run(state, &run->spec, owner, &run->admitted, err);
+        r = begin_run(state, &run->spec, owner, history_id(record), history_cancel_fd(record),
+            &run->admitted, err);
     if (r == 0 && (r = later_start(&run->later, record, err)) < 0)
         admit_drop(state->admit, &run->admitted.ticket);
     if (r < 0)

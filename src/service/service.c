@@ -4,14 +4,20 @@
 
 #include "service/service.h"
 
+#include "approval/connect.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/os/fs.h"
+#include "base/os/machine.h"
+#include "service/approvals.h"
 #include "service/calibrate.h"
+#include "service/image.h"
 #include "service/later.h"
+#include "service/packages.h"
+#include "service/seeds.h"
+#include "service/templates.h"
 #include "session/session.h"
 #include "state/memory_plan.h"
 #include "store/run_store.h"
@@ -101,6 +107,19 @@ static struct memory_plan plan_memory(struct state *s, uint64_t memory_mb)
     return plan;
 }
 
+static void complain(void *context, const char *key, const char *why)
+{
+    (void)err_set(context, ERR_INTERNAL, EINVAL, "%s: %s", key, why);
+}
+
+/* hermes-prepare has checked the same settings. */
+static int read_ceiling(struct state *s, struct err *err)
+{
+    struct network_settings settings;
+    config_network(&s->config, &settings);
+    return network_ceiling_make(&settings, &s->ceiling, complain, err);
+}
+
 int service_open(struct state *state, struct err *err)
 {
     const struct config *c = &state->config;
@@ -125,7 +144,20 @@ int service_open(struct state *state, struct err *err)
     state->admit = admit_new(&options);
     cap_runtimes(state);
     state->sessions = sessions_new(state);
-    int r = open_history(state, plan.history_bytes, err);
+    service_packages_open(state);
+    int r = read_ceiling(state, err);
+    if (r == 0)
+        r = service_images_open(state, err);
+    if (r == 0)
+        r = open_history(state, plan.history_bytes, err);
+    if (r == 0)
+        r = service_open_approvals(state, err);
+    if (r == 0 && state->engine)
+        state->asks = connect_asks_open(state->approvals, engine_network_hub(state->engine));
+    if (r == 0)
+        service_seeds_open(state);
+    if (r == 0)
+        service_templates_open(state);
     if (r == 0 && c->warm)
         start_calibration(state);
     return r;
@@ -138,16 +170,22 @@ void service_close(struct state *state)
         (void)poll(NULL, 0, 10);
     if (state->background)
         return;
+    service_templates_close(state);
     sessions_free(state->sessions);
+    connect_asks_close(state->asks);
+    approvals_close(state->approvals);
     run_store_close(state->store);
     history_free(state->history);
     ledger_free(state->ledger);
     ledger_free(state->spills);
     admit_free(state->admit);
     board_close(&state->board);
+    service_images_close(state);
+    service_seeds_close(state);
     engine_leave(state->engine);
     runtime_registry_done(&state->runtimes);
     free(state->cases_dir);
+    run_files_done(&state->trust);
     keys_done(&state->keys);
     config_done(&state->config);
 }
@@ -178,6 +216,10 @@ void service_tick(struct state *state)
     history_tick(state->history);
     admit_tick(state->admit);
     sessions_tick(state->sessions);
+    approvals_tick(state->approvals);
+    service_seeds_tick(state);
+    service_templates_tick(state);
+    service_images_tick(state);
     if (!state->store)
         return;
     uint64_t failures = run_store_failures(state->store, why, sizeof(why));

@@ -6,9 +6,9 @@
 
 #include "state/state.h"
 
-/* The owner of a run, and how it is followed. */
+/* A run, its owner, and how the caller follows it. */
 struct service_call {
-    struct run_spec *spec;         /* spec->owner is filled in */
+    struct run_spec *spec;         /* service_run() sets spec->owner */
     int owner;                     /* index of the key, -1 for none */
     const struct run_watch *watch; /* its cancel_fd also ends the wait for a place */
 };

@@ -5,6 +5,7 @@
 #include "service/status.h"
 
 #include "run/encode.h"
+#include "service/seeds.h"
 #include "session/session.h"
 
 /* A list of boxes that is being made. */
@@ -61,12 +62,12 @@ json_t *status_json(struct state *state, int owner)
     admit_get_state(state->admit, &a);
     board_each(&state->board, see_entry, &l);
     sessions_each_box(state->sessions, see_session, &l);
-    return json_pack("{s:{s:s, s:s}, s:{s:i, s:i, s:i, s:i}, s:{s:I, s:I}, s:o, s:I}",
+    return json_pack("{s:{s:s, s:s}, s:{s:i, s:i, s:i, s:i}, s:{s:I, s:I}, s:o, s:I, s:o}",
         "isolation", "level", spawner_level_name(report->level), "cgroup",
         spawner_cgroup_name(report->cgroup), "queue", "running", (int)a.running, "waiting",
         (int)a.waiting, "concurrency", (int)a.concurrency, "size", (int)a.queue, "memory",
         "promised_mb", (json_int_t)a.memory_promised_mb, "limit_mb", (json_int_t)a.memory_mb,
-        "boxes", l.boxes, "more", (json_int_t)l.more);
+        "boxes", l.boxes, "more", (json_int_t)l.more, "seeds", service_seeds_json(state));
 }
 
 /* A quota; 0 means that there is none. */

@@ -120,7 +120,8 @@ int session_take(struct session *s, bool wait, bool also_dead, int cancel_fd, st
         if (!session_nap(s, cancel_fd))
             r = -ECANCELED;
         else if (clock_ms() > until_ms || s->all->is_stopping)
-            r = err_set(err, ERR_CONFLICT, EBUSY, "the session was busy for too long");
+            r = err_set(err, ERR_CONFLICT, EBUSY,
+                "the session was busy for too long; try again later, or interrupt it");
         if (r < 0)
             break;
     }

@@ -5,11 +5,14 @@
 #include "session/box.h"
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 #include "base/str.h"
+#include "proto/reach.h"
 #include "run/engine_state.h"
+#include "run/image_root.h"
 #include "run/package.h"
 #include "run/warmth.h"
+#include "session/backend.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +33,7 @@ struct ends {
 
 void session_box_init(struct session_box *box)
 {
-    *box = (struct session_box){-1, -1, -1, -1};
+    *box = (struct session_box){-1, -1, -1, -1, NULL};
 }
 
 static void ends_done(struct ends *e)
@@ -48,27 +51,35 @@ static int failed(struct err *err, const char *what)
     return err_set(err, err_code_of(errno), errno, "cannot %s: %s", what, strerror(errno));
 }
 
-static int write_words(const struct session_box_spec *spec, struct ends *ends, struct err *err)
+static int write_words(const struct session_box_spec *spec, const struct run_files *files,
+    struct ends *ends, struct err *err)
 {
     const struct runtime *rt = spec->runtime;
+    if (spec->place)
+        return session_backend_words(spec, &ends->job, err);
     CLEANUP(strv_done) struct strv argv = {0};
     CLEANUP(strv_done) struct strv env = {0};
     strv_add_all(&argv, &rt->run.session);
     plan_environment(&rt->run, &spec->limits, &env);
-    for (size_t i = 0; i < spec->env->count; i++)
-        plan_set_env(&env, spec->env->items[i]);
     while (!str_eq(rt->run_root.execs.items[ends->exec], argv.items[0]))
         ends->exec++;
-    ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 &&
+    if (spec->image)
+        ends->exec = (unsigned)plan_image(&rt->run, spec->image, ends->exec, &argv, &env);
+    for (size_t i = 0; i < spec->env->count; i++)
+        plan_set_env(&env, spec->env->items[i]);
+    ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 && !spec->mount_count &&
                         !warmth_words_problem(&argv, &env, spec->env);
-    return job_write(&(struct job_spec){.argv = &argv, .env = &env}, &ends->job, err);
+    return job_write(
+        &(struct job_spec){.argv = &argv, .env = &env, .files = {files}}, &ends->job, err);
 }
 
-/* Without a spec no package is written: a copy needs none. */
-static int open_ends(const struct session_box_spec *spec, struct ends *ends, struct err *err)
+/* Without a spec no package is written: a copy needs none. The files are for a new box: later
+ * they are there, unless the program has removed them. */
+static int open_ends(const struct session_box_spec *spec, const struct run_files *files,
+    struct ends *ends, struct err *err)
 {
     *ends = (struct ends){-1, {-1, -1}, {-1, -1}, {-1, -1}, 0, false};
-    int r = spec ? write_words(spec, ends, err) : 0;
+    int r = spec ? write_words(spec, files, ends, err) : 0;
     if (r < 0)
         return r;
     if (pipe2(ends->out, O_CLOEXEC) < 0 || pipe2(ends->err, O_CLOEXEC) < 0 ||
@@ -92,25 +103,78 @@ static void take_ends(struct session_box *box, struct ends *ends)
     box->channel_fd = take_fd(&ends->channel[0]);
 }
 
-int session_box_open(struct engine *engine, const struct session_box_spec *spec,
+static void fill_mounts(const struct session_box_spec *spec, struct spawn_box *request)
+{
+    request->mount_count = (uint32_t)spec->mount_count;
+    for (size_t i = 0; i < spec->mount_count; i++) {
+        request->mounts[i].source = spec->mounts[i].source;
+        request->mounts[i].writable = spec->mounts[i].writable;
+        memcpy(request->mounts[i].path, spec->mounts[i].path, sizeof(spec->mounts[i].path));
+    }
+}
+
+/* Asks hermes-reach for a place. The events are those of the spawner. */
+static int open_place(const struct session_box_spec *spec, struct session_box *box,
+    struct ends *ends, struct err *err)
+{
+    const struct reach_call call = {.target = REACH_PLACE, .body_len = spec->place_number};
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return failed(err, "make a socket");
+    const int fds[PLACE_FDS] = {[PLACE_WORDS] = ends->job,
+        [PLACE_SOCKET] = pair[1],
+        [PLACE_OUT] = ends->out[1],
+        [PLACE_ERR] = ends->err[1],
+        [PLACE_CHANNEL] = ends->channel[1]};
+    int r = fdpass_send_now(spec->reach_fd, &call, sizeof(call), fds, PLACE_FDS);
+    (void)close(pair[1]);
+    if (r < 0) {
+        (void)close(pair[0]);
+        return err_set(err, ERR_UNAVAILABLE, -r, "hermes-reach does not answer; try again");
+    }
+    box->socket = pair[0];
+    take_ends(box, ends);
+    return 0;
+}
+
+int session_box_open(struct engine *engine, const struct session_box_spec *spec, int network_fd,
     struct session_box *box, struct err *err)
 {
     CLEANUP(ends_done) struct ends ends;
     int pair[2];
     size_t index = (size_t)(spec->runtime - engine->runtimes->items);
-    int r = open_ends(spec, &ends, err);
-    if (r < 0)
-        return r;
+    int r = open_ends(spec, spec->trust, &ends, err);
+    if (r < 0 || spec->place)
+        return r < 0 ? r : open_place(spec, box, &ends, err);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return failed(err, "make a socket");
+    uint32_t root = (uint32_t)engine->roots[index][ROOT_SESSION];
+    if (spec->image) {
+        r = image_root_take(engine,
+            &(struct image_use){.image = spec->image,
+                .runtime = spec->runtime,
+                .base = root,
+                .owner = spec->owner,
+                .is_top = spec->runtime->run.session_forks},
+            &box->image, err);
+        if (r < 0) {
+            (void)close(pair[0]);
+            (void)close(pair[1]);
+            return r;
+        }
+        root = image_root_number(box->image);
+        ends.may_be_warm = ends.may_be_warm && image_root_is_warm(box->image);
+    }
     struct spawn_box request = {.kind = SPAWN_BOX,
-        .root = (uint32_t)engine->roots[index][ROOT_RUN],
+        .root = root,
         .exec = ends.exec,
         .owner = spec->owner,
-        .flags = engine_session_flags(spec->runtime) | (ends.may_be_warm ? BOX_WARM : 0)};
+        .flags = engine_session_flags(spec->runtime) | (ends.may_be_warm ? BOX_WARM : 0u) |
+                 (network_fd >= 0 ? BOX_NETWORK : 0u)};
+    fill_mounts(spec, &request);
     engine_session_limits(&spec->limits, &request.limits);
-    int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1]};
-    r = spawner_box(&engine->spawner, &request, fds, 5, err);
+    int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1], network_fd};
+    r = spawner_box(&engine->spawner, &request, fds, network_fd >= 0 ? 6 : 5, err);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);
@@ -126,7 +190,7 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
 {
     CLEANUP(ends_done) struct ends ends;
     const struct spawn_command command = {.kind = COMMAND_RESTART};
-    int r = open_ends(spec, &ends, err);
+    int r = open_ends(spec, NULL, &ends, err);
     if (r < 0)
         return r;
     int fds[] = {ends.job, ends.out[1], ends.err[1], ends.channel[1]};
@@ -137,13 +201,13 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
     return 0;
 }
 
-int session_box_fork(const struct session_box *original, struct session_box *box,
+int session_box_fork(const struct session_box *original, bool is_alone, struct session_box *box,
     int ret_fds[SESSION_FORK_FDS], struct err *err)
 {
     CLEANUP(ends_done) struct ends ends;
-    const struct spawn_command command = {.kind = COMMAND_FORK};
+    const struct spawn_command command = {.kind = COMMAND_FORK, .is_alone = is_alone};
     int pair[2];
-    int r = open_ends(NULL, &ends, err);
+    int r = open_ends(NULL, NULL, &ends, err);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -152,6 +216,7 @@ int session_box_fork(const struct session_box *original, struct session_box *box
     r = fdpass_send(original->socket, &command, sizeof(command), fds, 4);
     (void)close(pair[1]);
     box->socket = pair[0];
+    box->image = image_root_share(original->image);
     take_ends(box, &ends);
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
@@ -206,6 +271,8 @@ int session_box_event(const struct session_box *box, struct spawn_event *ret)
 
 void session_box_close(struct session_box *box)
 {
+    image_root_give(box->image);
+    box->image = NULL;
     close_fd(&box->socket);
     close_fd(&box->out_fd);
     close_fd(&box->err_fd);

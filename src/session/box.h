@@ -7,12 +7,22 @@
 
 #include "base/err.h"
 #include "run/engine.h"
+#include "session/session.h"
 
 struct session_box_spec {
     const struct runtime *runtime;
     const struct strv *env; /* the caller's variables; the runtime adds its own */
     uint32_t owner;         /* key number for spawn/shares.h; a copy has its original's */
     struct run_limits limits;
+    struct run_mount mounts[SESSION_MOUNTS_MAX];
+    size_t mount_count;
+    const struct run_files
+        *trust;              /* authorities for secrets, written into a new box; or NULL */
+    struct run_image *image; /* or NULL */
+    const struct place_row *place; /* the place of the session; NULL: a box */
+    uint32_t place_number;
+    struct place_head place_request;
+    int reach_fd; /* to hermes-reach */
 };
 
 /* All descriptors are -1 while the session has no box. All are non-blocking. */
@@ -22,12 +32,14 @@ struct session_box {
     int out_fd;
     int err_fd;
     int channel_fd;
+    struct image_root *image; /* its root, if it has an image; else NULL */
 };
 
 void session_box_init(struct session_box *box);
 
-/* Asks the spawner for a box. EVENT_STARTED or EVENT_FAILED follows on box->socket. */
-int session_box_open(struct engine *engine, const struct session_box_spec *spec,
+/* Asks the spawner for a box. EVENT_STARTED or EVENT_FAILED follows on box->socket. network_fd
+ * is the end of a network channel that the caller keeps, or -1. */
+int session_box_open(struct engine *engine, const struct session_box_spec *spec, int network_fd,
     struct session_box *box, struct err *err);
 
 /* Starts a new payload in a box whose payload has ended (EVENT_EXITED). The payload gets new
@@ -37,10 +49,11 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
 
 /* Asks the spawner to make a box that becomes a copy of `original`. The interpreter of the
  * original needs four descriptors for its copy: stdout, stderr, channel and hello.
- * session_box_fork() fills in the first three. session_box_hello() waits for the spawner's
+ * session_box_fork() fills in the first three; a copy that is_alone shares no network with its
+ * original. session_box_hello() waits for the spawner's
  * answer: EVENT_FORKING comes with the fourth, EVENT_FAILED without. */
 enum { SESSION_FORK_FDS = 4 };
-int session_box_fork(const struct session_box *original, struct session_box *box,
+int session_box_fork(const struct session_box *original, bool is_alone, struct session_box *box,
     int ret_fds[SESSION_FORK_FDS], struct err *err);
 int session_box_hello(
     const struct session_box *box, int wait_ms, struct spawn_event *ret, int *ret_fd);

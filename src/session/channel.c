@@ -30,9 +30,11 @@ static const char *const kinds[FRAME_KINDS] = {
     [FRAME_DISPLAY] = "display",
     [FRAME_ERROR] = "error",
     [FRAME_TOOL_CALL] = "tool_call",
+    [FRAME_INSTALL] = "install",
     [FRAME_JOBS] = "jobs",
     [FRAME_VARIABLES] = "variables",
     [FRAME_FORK] = "fork",
+    [FRAME_ATTEMPT] = "attempt",
     [FRAME_SETTLED] = "settled",
     [FRAME_DONE] = "done",
 };

@@ -156,6 +156,8 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->is_fork, copy->is_fork);
     SWAP(s->cwd, copy->cwd);
     SWAP(s->told_pids, copy->told_pids);
+    SWAP(s->network, copy->network);
+    SWAP(s->spec.image, copy->spec.image);
     close_fd(&s->watcher.fd); /* belongs to the old box; opened again when needed */
     s->execution_count = copy->execution_count;
     (void)pthread_mutex_unlock(&s->lock);
@@ -189,6 +191,15 @@ static int copy_checkpoint(
     return r;
 }
 
+/* The session may have got another box, and with it another network, since the checkpoint was
+ * made. What it may reach now stays. The caller holds both. */
+static int keep_network(struct session *s, struct session *copy, struct err *err)
+{
+    if (s->network == copy->network)
+        return 0;
+    return session_network_apply(copy, true, session_network_policy(s->network), err);
+}
+
 int session_rollback(struct session *s, const char *name, int cancel_fd, struct err *err)
 {
     struct session *copy = NULL;
@@ -198,9 +209,15 @@ int session_rollback(struct session *s, const char *name, int cancel_fd, struct 
     struct session *c = find_named(s, name, err);
     r = c ? copy_checkpoint(c, cancel_fd, &copy, err) : -ENOENT;
     session_unref(c);
+    bool has_copy = r == 0;
+    if (r == 0)
+        r = keep_network(s, copy, err);
     if (r == 0) {
         exchange(s, copy);
         note_rollback(s, name);
+        session_remember(s);
+    }
+    if (has_copy) {
         session_give(copy);
         session_delete(copy);
         session_unref(copy);

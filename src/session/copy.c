@@ -4,11 +4,11 @@
  * copied, asks the spawner for a box, and passes the interpreter the descriptors of the copy.
  * From then on the copy starts like any other session. */
 
-#include "session/internal.h"
+#include "session/backend.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 #include "base/str.h"
 #include "run/decode.h"
 #include "state/state.h"
@@ -44,7 +44,8 @@ static struct session_share *share_new(const struct session *s, struct session_s
     return share;
 }
 
-/* The copy has a promise of its own and keeps the original's. */
+/* A copy shares pages of memory with its original. So the copy gets a memory promise of its
+ * own, and the original's promise is given back only after the copy has ended, too. */
 static void share_memory(struct session *original, struct session *copy)
 {
     if (!original->share)
@@ -96,7 +97,7 @@ static int refused(const struct spawn_event *event, struct err *err)
     } reasons[] = {
         {EOPNOTSUPP, ERR_UNSUPPORTED,
             "this machine cannot copy live sessions: hermes must run "
-            "as root, with control groups v2 and Landlock ABI 6"},
+            "as root, with CAP_SYS_PTRACE, control groups v2 and Landlock ABI 6"},
         {ENOSYS, ERR_UNSUPPORTED, "live sessions can be copied on x86-64 only"},
         {EMLINK, ERR_CONFLICT,
             "this session is a copy of a copy, and so on, at the greatest depth; copy a "
@@ -115,14 +116,11 @@ static int refused(const struct spawn_event *event, struct err *err)
         err, ERR_UNAVAILABLE, error, "the spawner cannot make a copy: %s", strerror(error));
 }
 
-/* Gets a box for the copy, sends its descriptors to the interpreter and waits until it has
- * forked. Returns an error without setting err when the interpreter did not do its part. */
-static int fork_kernel(struct session *s, struct session *copy, struct err *err)
+int session_copy_start(struct session *s, struct session *copy, struct err *err)
 {
-    char reason[400];
     int fds[SESSION_FORK_FDS] = {-1, -1, -1, -1};
     struct spawn_event event = {.kind = EVENT_FAILED, .error = -EPIPE};
-    int r = session_box_fork(&s->box, &copy->box, fds, err);
+    int r = session_box_fork(&s->box, copy->is_preview, &copy->box, fds, err);
     if (r == 0 && session_box_hello(&copy->box, SPAWNER_MS, &event, &fds[3]) == 0 &&
         event.kind == EVENT_FORKING)
         r = fdpass_send(s->box.channel_fd, "f", 1, fds, SESSION_FORK_FDS);
@@ -132,6 +130,15 @@ static int fork_kernel(struct session *s, struct session *copy, struct err *err)
         err->code = ERR_NONE;
     for (int i = 0; i < SESSION_FORK_FDS; i++)
         close_fd(&fds[i]);
+    return r;
+}
+
+/* Waits until the interpreter has forked. Returns an error without setting err when it did not
+ * do its part. */
+static int fork_kernel(struct session *s, struct session *copy, struct err *err)
+{
+    char reason[400];
+    int r = session_copy_start(s, copy, err);
     if (r < 0)
         return r;
     r = hear(s, reason, sizeof(reason));
@@ -141,11 +148,17 @@ static int fork_kernel(struct session *s, struct session *copy, struct err *err)
 }
 
 /* Makes a session with the settings of `s` and no box yet. */
-static struct session *new_copy(struct session *s, const char *checkpoint)
+static struct session *new_copy(struct session *s, const char *checkpoint, bool is_preview)
 {
     struct session_spec spec = {.runtime = s->spec.runtime, .limits = s->spec.limits};
     strv_add_all(&spec.env, &s->env);
+    spec.image = run_image_copy(s->spec.image);
     struct session *copy = session_new(s->all, &spec, s->owner_index);
+    copy->is_preview = is_preview;
+    if (!is_preview) { /* they share a network namespace */
+        session_network_unref(copy->network);
+        copy->network = session_network_ref(s->network);
+    }
     copy->names_cpu = s->names_cpu;
     copy->is_plain = s->is_plain;
     copy->idle_ms = s->idle_ms;
@@ -160,19 +173,44 @@ static struct session *new_copy(struct session *s, const char *checkpoint)
     return copy;
 }
 
-/* The caller holds the original. The copy is in state starting. */
-static int fill_copy(struct session *s, struct session *copy, int cancel_fd, struct err *err)
+int session_copy_new(struct session *s, const char *checkpoint, bool is_preview,
+    struct session **ret, struct err *err)
 {
+    struct session *copy = new_copy(s, checkpoint, is_preview);
     struct admit_need promised;
+    if (copy->wake_fd < 0) {
+        copy->refs = 1;
+        session_unref(copy);
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for the copy; try again later");
+    }
+    session_enlist(s->all, copy);
     int r = session_reserve(copy, &promised, err);
-    if (r < 0)
+    if (r < 0) {
+        session_copy_drop(copy);
         return r;
+    }
     (void)pthread_mutex_lock(&s->lock);
     copy->promised = promised;
     share_memory(s, copy);
     (void)pthread_mutex_unlock(&s->lock);
+    *ret = copy;
+    return 0;
+}
+
+void session_copy_drop(struct session *copy)
+{
+    copy->has_kernel = false;
+    session_give(copy);
+    session_delete(copy);
+    session_unref(copy);
+}
+
+/* The caller holds the original. The copy is in state starting. */
+static int fill_copy(struct session *s, struct session *copy, int cancel_fd, struct err *err)
+{
     session_box_ask_usage(&s->box, false); /* makes the box busy (spawn/shares.h) */
-    r = ask_kernel(s, err);
+    int r = ask_kernel(s, err);
     if (r == 0)
         r = fork_kernel(s, copy, err);
     if (r < 0 && err->code == ERR_NONE) {
@@ -187,22 +225,17 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd, str
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
     struct err *err)
 {
-    struct session *copy = new_copy(s, checkpoint);
-    if (copy->wake_fd < 0) {
-        copy->refs = 1;
-        session_unref(copy);
-        return err_set(err, ERR_UNAVAILABLE, errno,
-            "the server has no descriptor left for the copy; try again later");
-    }
-    session_enlist(s->all, copy);
-    int r = fill_copy(s, copy, cancel_fd, err);
-    copy->has_kernel = r == 0;
-    session_give(copy);
+    struct session *copy = NULL;
+    int r = session_copy_new(s, checkpoint, false, &copy, err);
+    if (r < 0)
+        return r;
+    r = fill_copy(s, copy, cancel_fd, err);
     if (r < 0) {
-        session_delete(copy);
-        session_unref(copy);
+        session_copy_drop(copy);
         return r;
     }
+    copy->has_kernel = true;
+    session_give(copy);
     if (!checkpoint[0])
         session_remember(copy);
     *ret = copy;
@@ -211,6 +244,10 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
 
 int session_can_fork(const struct session *s, struct err *err)
 {
+    if (session_backend_refuse(s, "copies and checkpoints", err) < 0)
+        return -ENOSYS;
+    if (s->spec.mount_count)
+        return err_set(err, ERR_UNSUPPORTED, ENOSYS, "a session with mounts cannot be copied");
     if (s->spec.runtime->run.session_forks)
         return 0;
     return err_set(err, ERR_UNSUPPORTED, ENOSYS,
@@ -224,8 +261,8 @@ int session_fork(
     unsigned made = 0;
     *ret = (struct fork_result){
         .has_memory = s->spec.runtime->run.session_forks, .is_whole = true};
-    int r = session_take(s, false, false, cancel_fd, err);
-    if (r < 0)
+    int r = s->spec.mount_count || s->spec.place ? session_can_fork(s, err) : 0;
+    if (r < 0 || (r = session_take(s, false, false, cancel_fd, err)) < 0)
         return r;
     while (r == 0 && made < count) {
         struct session **copy = &ret->copies[made];

@@ -6,7 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/base64.h"
+#include "base/cleanup.h"
 #include "base/str.h"
+#include "network/policy.h"
 #include "session/channel.h"
 
 #include <errno.h>
@@ -80,6 +82,24 @@ static int get_name(const json_t *body, struct session_spec *ret, struct err *er
     return 0;
 }
 
+static int get_backend(const json_t *body, struct session_spec *ret, struct err *err)
+{
+    const json_t *backend = json_object_get(body, "backend");
+    const json_t *mode = json_object_get(body, "limits_mode");
+    const char *name = json_string_value(backend);
+    if (backend && (!name || !name[0] || strlen(name) != json_string_length(backend) ||
+                       strlen(name) > PLACE_NAME || name[strspn(name, NAME_CHARS)]))
+        return err_field(err, "backend",
+            "backend must be a name of GET /v1/backends: at most %d letters, digits, - and _",
+            PLACE_NAME);
+    if (mode && !str_eq(json_string_value(mode), "strict") &&
+        !str_eq(json_string_value(mode), "best_effort"))
+        return err_field(err, "limits_mode", "limits_mode must be strict or best_effort");
+    (void)snprintf(ret->backend, sizeof(ret->backend), "%s", name ? name : "");
+    ret->is_best_effort = mode && str_eq(json_string_value(mode), "best_effort");
+    return 0;
+}
+
 /* They are kept for as long as the session is remembered. */
 static size_t words_size(const struct strv *words)
 {
@@ -92,8 +112,10 @@ static size_t words_size(const struct strv *words)
 int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
     const struct config *config, struct session_spec *ret, struct err *err)
 {
-    static const char *const own[] = {"idle_timeout_s", "max_lifetime_s", "name", NULL};
-    static const char *const shared[] = {"language", "image", "network", "limits", "env", NULL};
+    static const char *const own[] = {
+        "idle_timeout_s", "max_lifetime_s", "name", "backend", "limits_mode", NULL};
+    static const char *const shared[] = {
+        "language", "image", "network", "secrets", "mounts", "limits", "env", NULL};
     struct json_run run;
     json_t *part = json_object();
     *ret = (struct session_spec){0};
@@ -103,6 +125,8 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
         if (value)
             (void)json_object_set(part, shared[i], value);
     }
+    if (r == 0)
+        r = get_backend(body, ret, err);
     if (r == 0 && (r = get_name(body, ret, err)) == 0 &&
         (r = get_number(
              body, "idle_timeout_s", SESSION_SECONDS_MAX, &ret->idle_timeout_s, err)) == 0)
@@ -113,6 +137,13 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
         ret->limits = run.spec.limits;
         ret->env = run.spec.env;
         run.spec.env = (struct strv){0};
+        ret->network = take_ptr(run.spec.network);
+        ret->secrets = run.spec.secrets;
+        run.spec.secrets = (struct strv){0};
+        ret->image_name = take_ptr(run.spec.image_name);
+        ret->wants_no_image = run.spec.wants_no_image;
+        memcpy(ret->mounts, run.spec.mounts, sizeof(ret->mounts));
+        ret->mount_count = run.spec.mount_count;
         json_run_done(&run);
     }
     if (r == 0 && words_size(&ret->env) > ENV_MAX)
@@ -229,6 +260,20 @@ int json_exec_decode(const json_t *body, const struct config *config, bool strea
         return r;
     ret->max_tool_calls = (unsigned)calls;
     return get_tools(body, streams, ret, err);
+}
+
+int json_session_change_decode(const json_t *body, struct network_policy **ret, struct err *err)
+{
+    static const char *const own[] = {"network", NULL};
+    static const char *const none[] = {NULL};
+    const json_t *value = json_object_get(body, "network");
+    *ret = NULL;
+    int r = check_known(body, own, none, err);
+    if (r < 0)
+        return r;
+    if (!value)
+        return err_field(err, "network", "network is missing");
+    return network_policy_decode(value, "network", ret, err);
 }
 
 int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)

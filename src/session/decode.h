@@ -18,9 +18,13 @@ enum {
     TOOL_RESULT_MAX = 1 << 20, /* bytes of the body with a tool's answer */
 };
 
-/* Fills in *ret. The caller frees ret->env, also after an error. */
+/* Fills in *ret. The caller calls session_spec_done(), also after an error. */
 int json_session_decode(const json_t *body, const struct runtime_registry *runtimes,
     const struct config *config, struct session_spec *ret, struct err *err);
+
+/* Decodes the body of PATCH /v1/sessions/{id}. The caller frees *ret; NULL is "none". */
+int json_session_change_decode(
+    const json_t *body, struct network_policy **ret, struct err *err);
 
 /* Fills in *ret. The caller calls exec_spec_done(), also after an error. `streams` says that
  * the caller receives events; tools are refused without them. */

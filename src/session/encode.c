@@ -2,14 +2,16 @@
 
 /* Encodes sessions and exec results as the JSON of docs/sessions.md. */
 
-#include "session/internal.h"
+#include "session/backend.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "network/policy.h"
 #include "run/encode.h"
 #include "state/state.h"
+#include "json/body.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +53,30 @@ static json_t *name_json(const char *name)
     return name[0] ? json_string(name) : json_null();
 }
 
+static json_t *secrets_json(const struct session *s, const struct network_policy *policy)
+{
+    const struct secret_table *table = &s->all->state->config.secrets;
+    json_t *list = json_array();
+    for (size_t i = 0; policy && i < table->count; i++) {
+        if (policy->secrets >> i & 1)
+            (void)json_array_append_new(list, json_string(table->items[i].name));
+    }
+    return list;
+}
+
+static json_t *mounts_json(const struct session *s)
+{
+    const struct mount_table *table = &s->all->state->config.mounts;
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->spec.mount_count; i++) {
+        const struct run_mount *mount = &s->spec.mounts[i];
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s}", "name", table->items[mount->source].name, "path",
+                      mount->path, "mode", mount->writable ? "rw" : "ro"));
+    }
+    return list;
+}
+
 /* Where the state of a session comes from. */
 static void add_lineage(json_t *json, const struct session *s)
 {
@@ -66,15 +92,25 @@ static json_t *to_json(const struct session *s)
 {
     bool is_gone = s->state == SESSION_DEAD || s->state == SESSION_EXPIRED;
     const struct spawn_reply *seal = engine_report(s->all->state->engine);
+    bool is_box = !s->spec.place;
     json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s?, s:o, s:o, s:s, s:I, s:o, "
-                             "s:{s:s, s:s, s:s}}",
+                             "s:{s:s?, s:s, s:s}}",
         "id", s->id, "name", s->name, "language", s->spec.runtime->name, "state",
         state_names[s->state], "reason", is_gone ? s->reason : NULL, "message",
         is_gone ? s->message : NULL, "created_at", result_time_json(s->created_s), "expires_at",
         result_time_json(expires_s(s)), "cwd", s->cwd, "execution_count",
         (json_int_t)s->execution_count, "limits", limits_json(&s->spec.limits), "isolation",
-        "level", spawner_level_name(seal->level), "cgroup", spawner_cgroup_name(seal->cgroup),
-        "start", s->is_warm ? "warm" : "cold");
+        "level", is_box ? spawner_level_name(seal->level) : NULL, "cgroup",
+        spawner_cgroup_name(is_box ? seal->cgroup : CGROUP_NONE), "start",
+        s->is_warm ? "warm" : "cold");
+    cleanup_free struct network_policy *policy = session_network_policy(s->network);
+    (void)json_object_set_new(json, "network",
+        is_box ? network_policy_json(policy) : json_string(place_network(s->spec.place)));
+    (void)json_object_set_new(json, "backend", session_backend_json(s));
+    (void)json_object_set_new(json, "secrets", secrets_json(s, policy));
+    (void)json_object_set_new(json, "mounts", mounts_json(s));
+    (void)json_object_set_new(
+        json, "image", s->spec.image ? json_string(s->spec.image->id) : json_null());
     add_lineage(json, s);
     return json;
 }
@@ -110,7 +146,7 @@ void sessions_each_box(struct sessions *all,
 {
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first; s; s = s->next) {
-        if (!s->checkpoint[0])
+        if (!session_is_hidden(s))
             see_one(s, see, context);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -122,7 +158,7 @@ json_t *sessions_json(struct sessions *all, int owner)
     json_t *list = json_array();
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *s = all->first; s; s = s->next) {
-        if (str_eq(s->owner, name) && !s->checkpoint[0])
+        if (str_eq(s->owner, name) && !session_is_hidden(s))
             (void)json_array_append_new(list, session_json(s));
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -136,7 +172,10 @@ void exec_result_done(struct exec_result *result)
     json_decref(result->result);
     json_decref(result->displays);
     json_decref(result->error);
+    json_decref(result->backend);
+    json_decref(result->approvals);
     json_decref(result->files_changed);
+    network_report_free(result->network);
     free(result->cwd);
     purse_close(&result->purse);
     *result = (struct exec_result){0};
@@ -213,17 +252,27 @@ static void write_result(struct json_text *t, const void *context)
     write_bool(t, ",\"files_changed_truncated\":", r->files_cut);
     write_int(t, ",\"execution_count\":", r->execution_count);
     write_word(t, ",\"cwd\":", r->cwd ? r->cwd : "/box");
+    write_value(t, ",\"backend\":", r->backend);
     write_bool(t, ",\"state_lost\":", r->state_lost);
     json_text_add(t, ",\"usage\":");
     result_write_usage(t, &r->usage);
     json_text_add(t, ",\"limits_hit\":");
     result_write_hits(t, r->limits_hit);
+    json_text_add(t, ",\"network\":");
+    network_report_write(t, r->network);
+    const json_t *approvals = r->network ? r->network->approvals : r->approvals;
+    if (approvals)
+        write_value(t, ",\"approvals\":", approvals);
     write_int(t, ",\"tool_calls\":", r->tool_calls);
     json_text_add(t, "}");
 }
 
-struct answer *exec_result_answer(const struct exec_result *result, const json_t *error)
+struct answer *exec_result_answer(struct exec_result *result, const struct err *failure)
 {
+    json_t *error = failure ? json_error(failure) : NULL;
     const struct telling telling = {.result = result, .error = error};
-    return json_text_answer(result->purse.ledger, result->purse.owner, write_result, &telling);
+    struct answer *answer = json_text_answer(
+        result->purse.ledger, result->purse.owner, &result->purse, write_result, &telling);
+    json_decref(error);
+    return answer;
 }

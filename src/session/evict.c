@@ -87,7 +87,10 @@ void sessions_make_room(struct sessions *all, unsigned most)
 int session_reserve(struct session *s, struct admit_need *ret, struct err *err)
 {
     struct admit *admit = s->all->state->admit;
-    const struct box_need box = limits_need(&s->spec.limits);
+    /* A place takes nothing of this machine's budgets but the session itself. */
+    struct box_need box = {0};
+    if (!s->spec.place)
+        box = limits_need(&s->spec.limits);
     const struct admit_need need = admit_need_session(&box);
     cleanup_free uint64_t *excess = NULL;
     int r = admit_check(admit, s->owner_index, err);
@@ -97,8 +100,8 @@ int session_reserve(struct session *s, struct admit_need *ret, struct err *err)
         r = admit_reserve(admit, s->owner_index, &need, err);
         if (r == 0)
             *ret = need;
-        if (r == 0 || err->code != ERR_BUSY)
-            return r;
+        if (r == 0 || err->code != ERR_BUSY || s->is_preview)
+            return r; /* no session has to go for a preview */
         excess = excess ? excess : excess_new(s->all);
         if (!admit_find_excess(admit, s->owner_index, &need, excess) ||
             !evict_one(s->all, excess))

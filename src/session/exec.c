@@ -7,9 +7,11 @@
  * state. One that does not within the grace period is killed, and the session is dead. The same
  * happens when a frame is invalid or out of turn: then user code has written to the channel. */
 
-#include "session/internal.h"
+#include "session/backend.h"
+#include "session/host.h"
 #include "session/overflow.h"
 
+#include "approval/approval.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -34,10 +36,12 @@ enum {
     SETTLED_MS = 5000, /* for the frame `settled`, between two execs */
     /* Bytes read after `done`; a background process may print without end. */
     DRAIN_MAX = 4 << 20,
-    /* Bytes; printing more than this and four times the kept output stops the code. */
+    /* Bytes. Code is stopped when it has printed more than this, and more than four times the
+     * output that is kept. */
     OUTPUT_MAX = 64 << 20,
-    CPU_STEP_MS = 2, /* shortest time between two questions about CPU time */
-    STARVED_MS = 50, /* pause before the channel is read again, when memory was short */
+    CPU_STEP_MS = 2,  /* shortest time between two questions about CPU time */
+    STARVED_MS = 50,  /* pause before the channel is read again, when memory was short */
+    PAUSED_MS = 1000, /* between two looks at an exec that waits for an approval */
 };
 
 enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
@@ -69,7 +73,14 @@ struct exec {
     bool is_starved; /* there was no memory for a frame: read it later */
     uint64_t streamed[2];
     struct session_changes changes;
-    struct spill spills[2]; /* stdout, stderr */
+    bool has_changes;            /* they are in the result */
+    struct network_tally *tally; /* NULL: no network */
+    uint64_t waited_ms;          /* for approvals of connections, so far */
+    uint64_t asked_ms;           /* for approvals of tool calls, so far */
+    uint64_t asked_until_ms;     /* they are counted up to this time */
+    uint64_t installed_ms;       /* for packages that the code asked for, so far */
+    uint64_t install_from_ms;    /* they are counted up to this time; 0: none is open */
+    struct spill spills[2];      /* stdout, stderr */
     uint64_t begin_ns;
     uint64_t deadline_ms;
     uint64_t grace_ms;     /* end of the grace period, once stopped */
@@ -106,8 +117,10 @@ static void stop_for(struct exec *e, enum cause cause)
     if (e->cause)
         return;
     e->cause = cause;
-    e->grace_ms = clock_ms() + (cause == CAUSE_END ? 0 : GRACE_MS);
-    if (cause != CAUSE_END)
+    install_cancel(e->s);
+    bool is_gentle = cause != CAUSE_END && !e->spec->preview;
+    e->grace_ms = clock_ms() + (is_gentle ? GRACE_MS : 0);
+    if (is_gentle)
         interrupt(e);
 }
 
@@ -155,8 +168,11 @@ static void on_usage(struct exec *e, const struct spawn_event *event)
 static void lose(struct exec *e, const struct spawn_event *event)
 {
     e->is_lost = true;
+    bool is_end = event->kind == EVENT_ENDED;
     e->is_failure = event->kind != EVENT_EXITED &&
-                    !(event->kind == EVENT_ENDED && event->flags & ENDED_OOM);
+                    !(is_end && (event->flags & ENDED_OOM || e->spec->preview));
+    if (is_end)
+        session_charge(e->s, event->cpu_ns);
     session_note_end(e->s, event);
     if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM) {
         e->result->status = RUN_MEMORY_LIMIT;
@@ -168,13 +184,15 @@ static void lose(struct exec *e, const struct spawn_event *event)
         e->result->status = exited ? RUN_RUNTIME_ERROR : RUN_SIGNALED;
         e->result->exited = exited;
         e->result->exit_code = exited ? WEXITSTATUS(event->wait_status) : 0;
+    } else if (e->spec->preview) {
+        e->result->status = RUN_RUNTIME_ERROR; /* a copy's status is not known */
     }
 }
 
 static void on_box(struct exec *e)
 {
     struct spawn_event event = {.kind = EVENT_FAILED};
-    int r = session_box_event(&e->s->box, &event);
+    int r = session_event(e->s, &event);
     if (r == 0)
         return;
     if (r < 0) {
@@ -198,26 +216,40 @@ static void on_box(struct exec *e)
     }
 }
 
+/* Keeps n bytes of the chunk, and passes them on. */
+static void take_output(struct exec *e, enum run_stream stream, size_t n)
+{
+    struct capture *to = stream == STREAM_STDOUT ? &e->result->out : &e->result->err;
+    uint64_t room = to->max - e->streamed[stream];
+    size_t shown = n < room ? n : (size_t)room;
+    if (shown && e->watch->output)
+        e->watch->output(e->watch->context, stream, e->chunk, shown);
+    e->streamed[stream] += shown;
+    spill_add(&e->spills[stream], e->s, to, e->chunk, n);
+    capture_add(to, e->chunk, n);
+    if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
+        stop_for(e, CAUSE_OUTPUT);
+}
+
 /* Reads once. False when there is nothing to read now. */
 static bool read_stream(struct exec *e, enum run_stream stream)
 {
     bool is_out = stream == STREAM_STDOUT;
-    struct capture *to = is_out ? &e->result->out : &e->result->err;
     ssize_t n = read(is_out ? e->s->box.out_fd : e->s->box.err_fd, e->chunk, CHUNK);
     if (n == 0)
         *(is_out ? &e->out_ended : &e->err_ended) = true;
     if (n <= 0)
         return n < 0 && errno == EINTR;
-    uint64_t room = to->max - e->streamed[stream];
-    size_t shown = (uint64_t)n < room ? (size_t)n : (size_t)room;
-    if (shown && e->watch->output)
-        e->watch->output(e->watch->context, stream, e->chunk, shown);
-    e->streamed[stream] += shown;
-    spill_add(&e->spills[stream], e->s, to, e->chunk, (size_t)n);
-    capture_add(to, e->chunk, (size_t)n);
-    if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
-        stop_for(e, CAUSE_OUTPUT);
+    take_output(e, stream, (size_t)n);
     return true;
+}
+
+/* The log of packages that are being installed is output of the exec that asked for them. */
+static void read_install(struct exec *e)
+{
+    ssize_t n = install_read(e->s, e->chunk, CHUNK);
+    if (n > 0)
+        take_output(e, STREAM_STDERR, (size_t)n);
 }
 
 /* Reads what the code printed before `done`. */
@@ -229,6 +261,12 @@ static void drain(struct exec *e)
         ;
 }
 
+/* An interpreter that was interrupted may still owe an answer about a preview. */
+static bool is_over(const struct exec *e)
+{
+    return e->frames.is_done && !preview_is_asking(e->s);
+}
+
 /* Reads once and handles the complete frames. -EBADMSG for an invalid one. */
 static int on_channel(struct exec *e)
 {
@@ -237,11 +275,11 @@ static int on_channel(struct exec *e)
     int r = channel_read(c);
     if (r == -EPIPE || r == -ENOMEM)
         return r;
-    while ((r = channel_next(c, &frame)) == 1 && !e->frames.is_done) {
+    while ((r = channel_next(c, &frame)) == 1 && !is_over(e)) {
         if (frames_take(&e->frames, &frame) < 0)
             return -EBADMSG;
     }
-    return r < 0 || (e->frames.is_done && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
+    return r < 0 || (is_over(e) && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
 }
 
 /* Ends the interpreter. Outstanding answers of the spawner will not come any more. */
@@ -281,12 +319,78 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Passes on what was approved. The time that an exec waits for approvals is not its own, up to
+ * a maximum: code that asks for ever must not run for ever. Returns whether one waits so. */
+static bool tend_approvals(struct exec *e)
+{
+    struct session *s = e->s;
+    (void)pthread_mutex_lock(&s->lock);
+    uint64_t paused_ms = tools_paused_ms(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (!paused_ms)
+        return false;
+    if (preview_is_stuck(s)) { /* the interpreter has it in hand to go on */
+        e->asked_until_ms = clock_ms();
+        return false;
+    }
+    if (!preview_is_open(s))
+        frames_tell_approved(&e->frames);
+    (void)pthread_mutex_lock(&s->lock);
+    bool is_over = !tools_paused_ms(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    uint64_t max_ms = approvals_wait_max_ms(s->all->state->approvals);
+    uint64_t now = clock_ms();
+    uint64_t from_ms = paused_ms > e->asked_until_ms ? paused_ms : e->asked_until_ms;
+    uint64_t more_ms = smaller(now - from_ms, max_ms - e->asked_ms);
+    e->asked_until_ms = now;
+    e->asked_ms += more_ms;
+    e->deadline_ms += more_ms;
+    return !is_over && e->asked_ms < max_ms;
+}
+
+/* Likewise for connections. Returns whether one waits. */
+static bool tend_connections(struct exec *e)
+{
+    bool is_waiting = false;
+    uint64_t waited_ms = e->tally ? network_tally_waited(e->tally, &is_waiting) / 1000000 : 0;
+    e->deadline_ms += waited_ms - e->waited_ms;
+    e->waited_ms = waited_ms;
+    return is_waiting;
+}
+
+/* Likewise for packages that the code asked for: their build has a limit of its own. The time
+ * that all of them may take together is that of one build. */
+static bool tend_install(struct exec *e)
+{
+    uint64_t now = clock_ms();
+    bool is_open = install_is_open(e->s);
+    uint64_t max_ms = e->s->all->state->config.build_wall_ms;
+    uint64_t more_ms =
+        e->install_from_ms ? smaller(now - e->install_from_ms, max_ms - e->installed_ms) : 0;
+    e->install_from_ms = is_open ? now : 0;
+    e->installed_ms += more_ms;
+    e->deadline_ms += more_ms;
+    return is_open && e->installed_ms < max_ms;
+}
+
+static void take_changes(struct exec *e)
+{
+    if (!e->changes.is_asked)
+        session_changes_ask(e->s, &e->changes);
+    e->result->files_changed = session_changes_end(e->s, &e->changes, &e->result->files_cut);
+    e->has_changes = true;
+}
+
 /* Acts on deadlines that have passed. Returns the time of the next one. */
 static uint64_t check_deadlines(struct exec *e)
 {
     struct session *s = e->s;
-    uint64_t tools_ms = place_tend(s, e->cause, &e->deadline_ms);
-    uint64_t wall_ms = place_is_returning(s) ? UINT64_MAX : e->deadline_ms;
+    uint64_t preview_ms = preview_tend(s);
+    uint64_t tools_ms = smaller(preview_ms, place_tend(s, e->cause, &e->deadline_ms));
+    bool is_asking = tend_approvals(e);
+    bool is_installing = tend_install(e);
+    bool is_paused = tend_connections(e) || is_asking || is_installing;
+    uint64_t wall_ms = place_is_returning(s) || is_paused ? UINT64_MAX : e->deadline_ms;
     uint64_t now = clock_ms();
     if (!e->cause && now >= wall_ms)
         stop_for(e, CAUSE_WALL);
@@ -295,12 +399,14 @@ static uint64_t check_deadlines(struct exec *e)
         ask_usage(e, false);
     }
     /* The interpreter may lose a signal, or the code may catch one: send a second. */
-    if (e->cause && e->cause != CAUSE_END && !e->is_repeated &&
+    if (e->cause && e->cause != CAUSE_END && !e->is_repeated && !e->spec->preview &&
         now + GRACE_MS / 2 >= e->grace_ms) {
         e->is_repeated = true;
         interrupt(e);
     }
     if (e->cause && now >= e->grace_ms) {
+        if (e->spec->preview && e->cause != CAUSE_CANCEL) /* its files end with it */
+            take_changes(e);
         end_kernel(e);
         session_lose(s, causes[e->cause].reason,
             "the code did not stop when it was interrupted, so the interpreter was ended");
@@ -309,6 +415,8 @@ static uint64_t check_deadlines(struct exec *e)
     }
     if (e->cause)
         return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
+    if (is_paused)
+        wall_ms = now + PAUSED_MS;
     return smaller(smaller(wall_ms, e->cpu_check_ms), tools_ms);
 }
 
@@ -320,8 +428,21 @@ enum {
     WATCH_WAKE,
     WATCH_CANCEL,
     WATCH_PLACE,
+    WATCH_NETWORK,
+    WATCH_INSTALL,
     WATCH_COUNT
 };
+
+static void tell_attempts(struct exec *e)
+{
+    struct network_row row;
+    while (network_tally_next(e->tally, &row)) {
+        json_t *json = e->watch->event ? network_row_json(&row) : NULL;
+        if (json)
+            e->watch->event(e->watch->context, "network", json);
+        json_decref(json);
+    }
+}
 
 static void poll_once(struct exec *e)
 {
@@ -339,6 +460,8 @@ static void poll_once(struct exec *e)
         [WATCH_WAKE] = {s->wake_fd, POLLIN, 0},
         [WATCH_CANCEL] = {e->cause ? -1 : e->watch->cancel_fd, POLLIN, 0},
         [WATCH_PLACE] = {place_fd(s), POLLIN, 0},
+        [WATCH_NETWORK] = {e->tally ? network_tally_fd(e->tally) : -1, POLLIN, 0},
+        [WATCH_INSTALL] = {install_fd(s), POLLIN, 0},
     };
     if (channel_has_more(&s->channel))
         fds[WATCH_CHANNEL].events |= POLLOUT;
@@ -356,6 +479,10 @@ static void poll_once(struct exec *e)
         on_wake(e);
     if (fds[WATCH_CANCEL].revents)
         stop_for(e, CAUSE_CANCEL);
+    if (fds[WATCH_NETWORK].revents)
+        tell_attempts(e);
+    if (fds[WATCH_INSTALL].revents)
+        read_install(e);
     int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
     if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
         r = channel_write(&s->channel);
@@ -363,7 +490,7 @@ static void poll_once(struct exec *e)
     e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner's event says why */
     if (r == -EBADMSG)
         lose_for_protocol(e, FOREIGN_WORDS);
-    else if (fds[WATCH_BOX].revents && !e->frames.is_done)
+    else if (fds[WATCH_BOX].revents && !is_over(e))
         on_box(e);
 }
 
@@ -373,6 +500,8 @@ static int send_code(struct exec *e)
     struct channel *c = &e->s->channel;
     const struct exec_spec *spec = e->spec;
     int r = 0;
+    if (spec->preview)
+        return preview_resume(e->s, spec->preview);
     if (spec->stdin_size)
         r = channel_queue(c, "stdin", spec->stdin_data, spec->stdin_size);
     if (r == 0 && spec->tools) {
@@ -431,6 +560,20 @@ static void fill_usage(struct exec *e)
         e->result->limits_hit |= HIT_OUTPUT;
 }
 
+/* Takes the record of what was tried since the exec began. */
+static void fill_network(struct exec *e)
+{
+    struct exec_result *result = e->result;
+    if (!e->tally)
+        return;
+    network_tally_finish(e->tally, e->s->box.socket < 0);
+    tell_attempts(e);
+    result->network = network_tally_end(take_ptr(e->tally));
+    network_report_charge(result->network, &result->purse.counts);
+    if (result->network->limit_hit)
+        result->limits_hit |= HIT_NETWORK;
+}
+
 /* Sets status and message of an exec that was stopped or lost its interpreter. */
 static void judge(struct exec *e)
 {
@@ -467,6 +610,8 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     e->cpu_check_ms = UINT64_MAX;
     spill_init(&e->spills[STREAM_STDOUT], s->all->state->spills, s->owner_index);
     spill_init(&e->spills[STREAM_STDERR], s->all->state->spills, s->owner_index);
+    for (int i = 0; i < 2; i++)
+        e->spills[i].has_failed = spec->preview; /* nobody reads its whole output */
     return e;
 }
 
@@ -474,7 +619,12 @@ int session_begin(
     struct session *s, const struct exec_spec *spec, int cancel_fd, struct err *err)
 {
     int r = session_take(s, spec->wait, false, cancel_fd, err);
-    if (r == 0 && (r = place_take(s, cancel_fd, err)) < 0)
+    if (r < 0)
+        return r;
+    r = host_approve_exec(s, spec, cancel_fd, err);
+    if (r == 0)
+        r = place_take(s, cancel_fd, err);
+    if (r < 0)
         session_give(s);
     return r;
 }
@@ -501,14 +651,20 @@ static void finish(struct exec *e)
 {
     struct session *s = e->s;
     struct exec_result *result = e->result;
+    install_end(s);
+    preview_end(s);
     drain(e);
-    session_changes_ask(s, &e->changes);
+    if (!e->has_changes)
+        session_changes_ask(s, &e->changes);
     settle(e, true); /* a signal that is still on its way would interrupt the next exec */
     let_signal_pass(e);
-    result->usage.wall_ms = (double)(clock_ns() - e->begin_ns) / 1e6;
-    result->files_changed = session_changes_end(s, &e->changes, &result->files_cut);
+    result->usage.wall_ms =
+        (double)(clock_ns() - e->begin_ns) / 1e6 - (double)(e->waited_ms + e->installed_ms);
+    if (!e->has_changes)
+        take_changes(e);
     deliver_output(e);
     fill_usage(e);
+    fill_network(e);
     judge(e);
     result->tool_calls = s->tools.made;
     (void)pthread_mutex_lock(&s->lock);
@@ -517,37 +673,50 @@ static void finish(struct exec *e)
     else
         result->execution_count = s->execution_count;
     result->cwd = xstrdup(s->cwd);
+    result->backend = session_backend_json(s);
     (void)pthread_mutex_unlock(&s->lock);
     channel_rest(&s->channel);
     tools_end(s);
     result->usage.queue_ms = s->place.ticket.queue_ms;
     place_leave(s);
-    session_charge(s, e->usage.cpu_ns);
-    s->all->state->metrics.execs[result->status]++;
+    if (s->box.socket >= 0) /* else it was charged at its end */
+        session_charge(s, e->usage.cpu_ns);
+    if (!e->spec->preview)
+        s->all->state->metrics.execs[result->status]++;
+}
+
+static int lost_error(const struct session *s, struct err *err)
+{
+    (void)err_set(err, s->spec.place ? ERR_BACKEND : ERR_INTERNAL, ECHILD,
+        "%s; the session's state is lost", s->message);
+    err->kind = s->spec.place ? place_error_name(PLACE_LOST) : NULL;
+    return -ECHILD;
 }
 
 int session_exec(struct session *s, const struct exec_spec *spec,
     const struct exec_watch *watch, struct exec_result *result, struct err *err)
 {
     struct exec *e = exec_new(s, spec, watch, result);
-    size_t output_max = s->spec.limits.output_kb << 10;
+    size_t output_max = spec->preview ? PREVIEW_OUTPUT : s->spec.limits.output_kb << 10;
     *result = (struct exec_result){.displays = json_array(), .status = RUN_INTERNAL_ERROR};
     purse_open(&result->purse, s->all->state->ledger, s->owner_index);
+    result->approvals = take_ptr(s->approvals);
     /* Output from before this exec does not belong to it. */
     session_discard_output(s);
     capture_init(&result->out, output_max, &result->purse.counts);
     capture_init(&result->err, output_max, &result->purse.counts);
     tools_begin(s, spec);
     session_changes_begin(s, &e->changes);
+    e->tally = session_network_follow(s->network);
     settle(e, false); /* sets the base: CPU time of background processes is not this exec's */
     int r = e->is_lost ? 0 : send_code(e);
-    while (!e->frames.is_done && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
+    while (!is_over(e) && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);
     finish(e);
     bool is_failure = e->is_failure;
     free(e);
     if (is_failure)
-        r = err_set(err, ERR_INTERNAL, ECHILD, "%s; the session's state is lost", s->message);
+        r = lost_error(s, err);
     else if (r == -ENOMEM)
         r = state_full(err);
     else if (r == -EMSGSIZE)

@@ -7,11 +7,13 @@
 
 #include "base/str.h"
 #include "run/decode.h"
+#include "run/hint.h"
 #include "state/state.h"
 #include "json/read.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     DISPLAYS_MAX = 256,           /* per exec */
@@ -36,6 +38,8 @@ static int take_display(struct exec_frames *f, json_t *bundle, size_t bytes)
     struct exec_result *result = f->result;
     if (!is_bundle(bundle))
         return -EBADMSG;
+    if (f->s->tools.preview)
+        return 0;
     if (json_array_size(result->displays) >= DISPLAYS_MAX ||
         f->display_bytes + bytes > DISPLAY_BYTES_MAX || !f->is_counted) {
         result->displays_cut = true;
@@ -82,6 +86,9 @@ static int take_error(struct exec_frames *f, json_t *error)
     }
     f->is_kept = true;
     f->result->error = json_incref(error);
+    if (!f->s->spec.image && str_eq(name, "ModuleNotFoundError"))
+        hint_missing_module(
+            value, strlen(value), f->result->message, sizeof(f->result->message));
     tell(f, "error", error);
     return 0;
 }
@@ -96,6 +103,19 @@ static int take_tool_call(struct exec_frames *f, json_t *call, size_t bytes)
     if (r == 0 && is_asked)
         tell(f, "tool_call", call);
     return r;
+}
+
+void frames_tell_approved(struct exec_frames *f)
+{
+    struct session *s = f->s;
+    for (json_t *call = NULL;; json_decref(call)) {
+        (void)pthread_mutex_lock(&s->lock);
+        call = tools_paused_ms(s) ? tools_next_approved(s) : NULL;
+        (void)pthread_mutex_unlock(&s->lock);
+        if (!call)
+            return;
+        tell(f, "tool_call", call);
+    }
 }
 
 static int take_done(struct exec_frames *f, json_t *done)
@@ -129,6 +149,8 @@ static int take_done(struct exec_frames *f, json_t *done)
 
 static int take(struct exec_frames *f, const struct channel_frame *frame, json_t *value)
 {
+    if (f->is_done && frame->kind != FRAME_FORK)
+        return -EBADMSG;
     switch (frame->kind) {
     case FRAME_DISPLAY:
         return take_display(f, value, frame->len);
@@ -138,6 +160,13 @@ static int take(struct exec_frames *f, const struct channel_frame *frame, json_t
         return take_error(f, value);
     case FRAME_TOOL_CALL:
         return take_tool_call(f, value, frame->len);
+    case FRAME_INSTALL:
+        f->is_kept = f->is_counted;
+        return install_begin(f->s, value);
+    case FRAME_FORK:
+        return preview_answered(f->s, value, f->is_done);
+    case FRAME_ATTEMPT:
+        return preview_note_attempt(f->s->tools.preview, value);
     case FRAME_DONE:
         return take_done(f, value);
     default:
@@ -158,7 +187,10 @@ int frames_take(struct exec_frames *f, const struct channel_frame *frame)
     f->is_counted = purse_take(&f->result->purse, weight);
     if (!f->is_counted && weight > SMALL_WEIGHT) {
         f->result->displays_cut = true;
-        return frame->kind == FRAME_DONE || frame->kind == FRAME_TOOL_CALL ? -EBADMSG : 0;
+        return frame->kind == FRAME_DONE || frame->kind == FRAME_TOOL_CALL ||
+                       frame->kind == FRAME_INSTALL
+                   ? -EBADMSG
+                   : 0;
     }
     int r = json_run_parse_any(frame->data, frame->len, &value, &at, &ignored);
     r = r < 0 ? -EBADMSG : take(f, frame, value);

@@ -8,8 +8,9 @@
 
 #include "session/box.h"
 #include "session/channel.h"
+#include "session/files/transfer.h"
+#include "session/network.h"
 #include "session/session.h"
-#include "session/transfer.h"
 #include "state/admit.h"
 #include "state/keys.h"
 
@@ -22,15 +23,20 @@ enum { TOOL_CALLS_PENDING = 32, TOOL_ID_MAX = 64, TOOL_INPUT_MAX = 1 << 20 };
 
 /* Tool calls of the running exec. Protected by the session's lock. */
 struct session_tools {
-    const json_t *offered; /* borrowed from the exec_spec, NULL without tools */
-    unsigned budget;       /* calls that are left */
+    bool is_catalog;                /* as in exec_spec */
+    const json_t *offered;          /* borrowed from the exec_spec, NULL without tools */
+    struct preview_record *preview; /* likewise; then every call is refused and recorded */
+    unsigned budget;                /* calls that are left */
     uint64_t timeout_ms;
     unsigned made;
+    uint64_t paused_ms; /* since when a call waits for an approval; 0: none does */
     struct tool_call {
         char id[TOOL_ID_MAX + 1]; /* "" for an unused entry */
         uint64_t deadline_ms;
-        json_t *answer; /* NULL until the caller has answered */
-        size_t weight;  /* bytes of the answer, counted in the session's purse */
+        struct approval *approval; /* the call waits for it; the caller does not know yet */
+        json_t *frame;             /* of a call that waits */
+        json_t *answer;            /* NULL until the caller has answered */
+        size_t weight;             /* bytes of the answer, counted in the session's purse */
     } calls[TOOL_CALLS_PENDING];
 };
 
@@ -58,9 +64,10 @@ struct session {
     char name[SESSION_NAME_MAX + 1];
     struct strv env;
     struct session_box_spec spec; /* its env points to the one above */
-    bool names_cpu;               /* the caller set limits.cpu_ms */
-    bool is_plain;                /* the caller set no limit and no variable */
-    int64_t created_s;            /* wall clock */
+    struct session_network *network;
+    bool names_cpu;    /* the caller set limits.cpu_ms */
+    bool is_plain;     /* the caller set no limit and no variable */
+    int64_t created_s; /* wall clock */
     uint64_t idle_ms;
     uint64_t end_ms; /* end of its lifetime, by clock_ms() */
 
@@ -80,7 +87,9 @@ struct session {
     struct admit_need promised;
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
-    char origin[ID_MAX]; /* id of the session that it is a copy of */
+    bool is_preview;         /* it lives for a moment and is in no list that a caller sees */
+    struct preview *preview; /* the one that is being made of it; only the holder uses it */
+    char origin[ID_MAX];     /* id of the session that it is a copy of */
     /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
      * list that a caller sees. */
     char checkpoint[CHECKPOINT_NAME_MAX + 1];
@@ -104,21 +113,43 @@ struct session {
     struct purse purse; /* counts the memory of the channel and of tool answers */
     struct session_tools tools;
     struct session_place place;
+    atomic_uint place_state; /* enum place_state */
+    atomic_uint place_bits;  /* limits that its place enforces (enum place_limit) */
+    atomic_uint host_access; /* what was approved for the session, by enum host_access */
+    json_t *approvals;       /* of the exec that begins, or NULL */
     bool told_pids;          /* HIT_PROCESSES was reported once for this box */
     unsigned interrupts;     /* requested, but not sent by the holder yet */
     unsigned transfers;      /* file transfers in progress */
     unsigned terminals;      /* open */
-    uint64_t uploading;      /* bytes that uploads of known size have not sent yet */
+    int install_fd;          /* wakes who installs packages, at the end of the box; or -1 */
+    struct session_install *install; /* what the running exec asked for; the holder's */
+    uint64_t uploading;              /* bytes that uploads of known size have not sent yet */
     int64_t stamp_ns;        /* newest known change of a file, by the clock that stamps files */
     struct transfer watcher; /* reports which files an exec changes; fd -1 when not open */
 };
 
 struct sessions {
     struct state *state;
-    pthread_mutex_t lock; /* take it before a session's lock */
+    session_builder *build; /* or NULL */
+    pthread_mutex_t lock;   /* take it before a session's lock */
     struct session *first;
     atomic_bool is_stopping;
-    atomic_uint terminals; /* open in all sessions */
+    atomic_uint terminals;     /* open in all sessions */
+    struct shell_cache *trees; /* of texts for places that are no boxes (host_parse.c) */
+    struct backend_seen { /* how the last session of each backend began; the lock is the list's
+                           */
+        bool is_tried;
+        const char *kind; /* of its failure, or NULL */
+        char detail[200];
+        uint64_t latency_ms;
+        uint32_t enforces; /* bits of enum place_limit */
+        /* What a probe has found. */
+        bool is_probing;
+        uint64_t probed_ms; /* 0: never */
+        uint64_t probe_latency_ms;
+        enum place_error probe_error;
+        char probe_words[200];
+    } seen[PLACES_MAX];
 };
 
 /* Memory that is promised to a session and to its copies. They share pages. Those pages stay
@@ -131,6 +162,11 @@ struct session_share {
     struct session_share *origin; /* share of the original, or NULL */
 };
 void session_unshare(struct sessions *all, struct session_share *share); /* copy.c */
+
+static inline bool session_is_hidden(const struct session *s)
+{
+    return s->checkpoint[0] || s->is_preview;
+}
 
 /* acquire.c: takes an idle session (with `also_dead`, also a dead one), which becomes busy.
  * With `wait`, waits for its turn. */
@@ -151,6 +187,10 @@ void session_lose(struct session *s, const char *reason, const char *fmt, ...)
 /* Does the same for an event of the spawner. After EVENT_EXITED the box stays; any other event
  * means that the box is gone, and drops it. */
 void session_note_end(struct session *s, const struct spawn_event *event);
+
+/* Takes the next event of the box, as session_box_event() does. EVENT_NETWORK is passed on to
+ * the thread that waits for it. */
+int session_event(struct session *s, struct spawn_event *ret);
 
 /* Ends the box of a held session and gives the session back as expired. `reason` is not copied
  * and must stay valid; `message` is copied. */
@@ -186,6 +226,9 @@ struct exec_frames {
 };
 int frames_take(struct exec_frames *f, const struct channel_frame *frame);
 
+/* Passes on the tool calls that were approved meanwhile. */
+void frames_tell_approved(struct exec_frames *f);
+
 /* tools.c: tool calls. The caller holds the session's lock, except for tools_begin() and
  * tools_end(). */
 void tools_begin(struct session *s, const struct exec_spec *spec);
@@ -197,6 +240,11 @@ int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_aske
 int tools_pass(struct session *s);
 /* Whether tools_pass() would send something now. */
 bool tools_have_news(const struct session *s);
+/* Ends the wait of a call whose approval was decided, and returns its frame for the caller of
+ * the exec, who owns it; NULL when there is none. A denial is queued for the interpreter. */
+json_t *tools_next_approved(struct session *s);
+/* When the exec stopped because calls wait for approvals, by clock_ms(); 0: none does. */
+uint64_t tools_paused_ms(const struct session *s);
 /* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
 uint64_t tools_deadline_ms(const struct session *s);
 
@@ -208,6 +256,34 @@ int session_ask(struct session *s, const char *question, const char *text,
     enum channel_kind answer, bool (*is_valid)(const json_t *), json_t **ret);
 int session_asked(struct session *s, int asked, struct err *err);
 
+/* preview.c: what the reviewer of a waiting call sees of the code that follows. */
+enum { PREVIEW_OUTPUT = 1024 }; /* bytes of stdout, and of stderr */
+struct preview_record {
+    char call[TOOL_ID_MAX + 1]; /* the waiting call, which fails in the copy */
+    json_t *attempts;           /* addresses of connections */
+    json_t *effects;            /* calls of tools; all are refused */
+    unsigned more;              /* attempts and effects that are not listed */
+};
+/* Begins one for a call that waits for the reviewer; without one the reviewer hears why. The
+ * approval must last until preview_end(), or until preview_is_open() is false. The session's
+ * lock is held. */
+void preview_begin(struct session *s, const char *call, struct approval *approval);
+bool preview_is_open(const struct session *s);
+/* The interpreter owes a frame `fork`; nothing else may be sent to it until then. */
+bool preview_is_asking(const struct session *s);
+/* It owes one although nobody waits for the preview any more. */
+bool preview_is_stuck(const struct session *s);
+/* Takes that frame. -EBADMSG when it is not valid, or not its turn. */
+int preview_answered(struct session *s, const json_t *frame, bool is_done);
+/* Goes on with it. Returns when to call it next. */
+uint64_t preview_tend(struct session *s);
+/* Ends it, and its copy, in any state. */
+void preview_end(struct session *s);
+/* The copy's side: fills in a record. */
+int preview_resume(struct session *copy, const struct preview_record *record);
+void preview_note_call(struct preview_record *record, const char *name, const json_t *input);
+int preview_note_attempt(struct preview_record *record, const json_t *frame);
+
 /* place.c: the admission place of an exec. The caller holds the session. place_tend() sends
  * tool answers to the interpreter and gives the place back while the exec waits for them. It
  * returns when to call it next, and moves *deadline_ms by the time the exec waited for its
@@ -215,8 +291,29 @@ int session_asked(struct session *s, int asked, struct err *err);
 int place_take(struct session *s, int cancel_fd, struct err *err);
 void place_leave(struct session *s);
 uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms);
+/* Handles a wake-up while an exec waits to begin: 0 to go on waiting. */
+int place_look(struct session *s, struct err *err);
 bool place_is_returning(const struct session *s);
 int place_fd(const struct session *s); /* readable when place_tend() must be called, or -1 */
+
+/* packages.c: mounts the layers of an image, which it takes, in the box of a held session. */
+int session_join(struct session *s, struct run_image *image, struct err *err);
+
+/* Tells the interpreter that packages have come. The caller holds the session. */
+void session_tell_packages(struct session *s);
+
+/* install.c: packages that the code of an exec asks for. Only the holder of the session calls
+ * these. install_begin() handles the frame `install`: -EBADMSG when it is invalid. install_fd()
+ * is the log, or -1; install_read() reads it, and at its end mounts the packages. The answer is
+ * then there for install_pass(). install_end() cancels, and waits for the end of the build. */
+int install_begin(struct session *s, json_t *frame);
+int install_fd(const struct session *s);
+ssize_t install_read(struct session *s, char *to, size_t size);
+bool install_is_open(const struct session *s); /* no answer was sent yet */
+bool install_has_news(const struct session *s);
+int install_pass(struct session *s);
+void install_cancel(const struct session *s);
+void install_end(struct session *s);
 
 /* evict.c: reserves what a box of this session needs; ERR_BUSY when there is no room. It may
  * end idle sessions of other keys. */
@@ -235,6 +332,15 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err);
  * of its own. The caller owns a reference. */
 int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struct session **ret,
     struct err *err);
+
+/* Its parts. session_copy_new() makes a listed session in state starting, with its promise of
+ * memory, but no box. session_copy_start() answers an interpreter that has agreed to fork: with
+ * the descriptors of the copy, or, after an error, with a no. session_copy_drop() ends a copy
+ * that is held. */
+int session_copy_new(struct session *s, const char *checkpoint, bool is_preview,
+    struct session **ret, struct err *err);
+int session_copy_start(struct session *s, struct session *copy, struct err *err);
+void session_copy_drop(struct session *copy);
 
 /* copy_files.c: a new session with copies of the files. *ret_is_whole becomes false when files
  * were left out. */

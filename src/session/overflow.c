@@ -8,9 +8,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/id.h"
-#include "session/files.h"
+#include "base/os/fs.h"
+#include "session/files/files.h"
 #include "session/internal.h"
 #include "state/state.h"
 
@@ -90,7 +90,7 @@ void spill_add(struct spill *spill, struct session *s, const struct capture *c,
     const char *data, size_t len)
 {
     int r = 0;
-    if (spill->has_failed || (spill->fd < 0 && c->total + len <= c->max))
+    if (spill->has_failed || s->spec.place || (spill->fd < 0 && c->total + len <= c->max))
         return;
     if (spill->fd < 0)
         r = begin(spill, c, s->all->state->config.state_dir);

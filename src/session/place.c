@@ -3,9 +3,9 @@
 /* An exec needs an admission place, as a run does. It takes the session first and the place
  * second. So no holder of a place ever waits for a session, and there is no deadlock.
  *
- * An exec that waits for a tool's answer gives its place back after a moment: the answer may
- * take minutes, and the tool itself may need a place. The interpreter gets the answer when the
- * exec has a place again. */
+ * An exec that waits for a tool's answer, or for packages, gives its place back after a moment:
+ * the answer may take minutes, and the tool, or the build of the packages, may need a place.
+ * The interpreter gets the answer when the exec has a place again. */
 
 #include "session/internal.h"
 
@@ -18,8 +18,7 @@
 
 enum { AWAY_MS = 1000 }; /* waiting for a tool for so long gives the place back */
 
-/* Handles a wake-up while waiting for a place: 0 to go on waiting. */
-static int look(struct session *s, struct err *err)
+int place_look(struct session *s, struct err *err)
 {
     uint64_t count;
     ssize_t n = read(s->wake_fd, &count, sizeof(count));
@@ -43,7 +42,7 @@ int place_take(struct session *s, int cancel_fd, struct err *err)
         return r;
     s->place.ticket.also_fd = s->wake_fd;
     while ((r = admit_wait(state->admit, &s->place.ticket, cancel_fd, 0, err)) == -EINTR) {
-        if ((r = look(s, err)) < 0)
+        if ((r = place_look(s, err)) < 0)
             break;
     }
     if (r < 0)
@@ -71,6 +70,7 @@ static void pass(struct session *s, uint64_t now)
     (void)pthread_mutex_lock(&s->lock);
     (void)tools_pass(s);
     (void)pthread_mutex_unlock(&s->lock);
+    (void)install_pass(s);
     s->place.since_ms = now;
 }
 
@@ -96,7 +96,7 @@ static uint64_t tend_inside(struct session *s, uint64_t now, bool is_waiting, bo
         p->calls = s->tools.made;
         p->since_ms = now;
     }
-    if (now - p->since_ms < AWAY_MS)
+    if (now - p->since_ms < AWAY_MS && !preview_is_open(s)) /* the preview needs a place */
         return is_waiting ? p->since_ms + AWAY_MS : UINT64_MAX;
     place_leave(s);
     p->state = EXEC_AWAY;
@@ -107,11 +107,11 @@ uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms)
 {
     struct session_place *p = &s->place;
     uint64_t now = clock_ms();
-    if (!s->tools.offered)
+    if (!s->tools.offered && !install_is_open(s) && p->state == EXEC_INSIDE)
         return UINT64_MAX;
     (void)pthread_mutex_lock(&s->lock);
     uint64_t next_ms = tools_deadline_ms(s);
-    bool has_news = tools_have_news(s);
+    bool has_news = tools_have_news(s) || install_has_news(s);
     (void)pthread_mutex_unlock(&s->lock);
     if (p->state == EXEC_AWAY && has_news) {
         admit_resume(s->all->state->admit, &p->ticket);
@@ -127,7 +127,8 @@ uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms)
     if (p->state == EXEC_RETURNING)
         return UINT64_MAX;
     if (p->state == EXEC_INSIDE) {
-        uint64_t away_ms = tend_inside(s, now, next_ms != UINT64_MAX, has_news);
+        bool is_waiting = next_ms != UINT64_MAX || install_is_open(s);
+        uint64_t away_ms = tend_inside(s, now, is_waiting, has_news);
         next_ms = has_news ? now : next_ms < away_ms ? next_ms : away_ms;
     }
     return next_ms;

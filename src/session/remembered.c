@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void session_remember(struct session *s)
 {
@@ -42,20 +43,37 @@ void session_forget(struct session *s)
         run_store_remove(s->all->state->store, s->id);
 }
 
+/* The text of a field; "" when it is null or missing. */
+static const char *text_of(const json_t *kept, const char *field)
+{
+    const char *text = json_string_value(json_object_get(kept, field));
+    return text ? text : "";
+}
+
+/* The inverse of result_time_json(). */
+static int64_t time_of(const json_t *kept, const char *field)
+{
+    struct tm tm = {0};
+    return strptime(text_of(kept, field), "%Y-%m-%dT%H:%M:%SZ", &tm) ? timegm(&tm) : 0;
+}
+
 /* Makes a dead session from its stored record. */
 static struct session *revive(
     struct sessions *all, const char *id, int owner, const json_t *kept)
 {
-    const char *language = json_string_value(json_object_get(kept, "language"));
-    const char *name = json_string_value(json_object_get(kept, "name"));
     struct session_spec spec = {
-        .runtime = language ? runtime_find(&all->state->runtimes, language) : NULL};
+        .runtime = runtime_find(&all->state->runtimes, text_of(kept, "language"))};
     if (!spec.runtime)
         return NULL;
-    (void)snprintf(spec.name, sizeof(spec.name), "%s", name ? name : "");
+    (void)snprintf(spec.name, sizeof(spec.name), "%s", text_of(kept, "name"));
     limits_fill(&spec.limits, &spec.runtime->limits);
     struct session *s = session_new(all, &spec, owner);
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
+    (void)snprintf(s->origin, sizeof(s->origin), "%s", text_of(kept, "parent"));
+    (void)snprintf(
+        s->rolled_back_to, sizeof(s->rolled_back_to), "%s", text_of(kept, "from_checkpoint"));
+    s->rolled_back_s = time_of(kept, "rolled_back_at");
+    s->created_s = time_of(kept, "created_at");
     s->state = SESSION_DEAD;
     s->is_past = true;
     s->reason = "server_restarted";

@@ -8,11 +8,14 @@
 
 #include "session/internal.h"
 
+#include "approval/shell_cache.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "state/network.h"
+#include "state/secrets.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -37,8 +40,14 @@ struct sessions *sessions_new(struct state *state)
 {
     struct sessions *all = xcalloc(1, sizeof(*all));
     all->state = state;
+    all->trees = shell_cache_new();
     (void)pthread_mutex_init(&all->lock, NULL);
     return all;
+}
+
+void sessions_set_builder(struct sessions *all, session_builder *build)
+{
+    all->build = build;
 }
 
 static void session_free(struct session *s)
@@ -48,7 +57,10 @@ static void session_free(struct session *s)
     purse_close(&s->purse);
     close_fd(&s->wake_fd);
     strv_done(&s->env);
+    run_image_free(s->spec.image);
+    session_network_unref(s->network);
     free(s->cwd);
+    json_decref(s->approvals);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->changed);
     free(s);
@@ -95,6 +107,7 @@ void sessions_free(struct sessions *all)
         return;
     while (all->first)
         session_unlist(all, all->first);
+    shell_cache_free(all->trees);
     (void)pthread_mutex_destroy(&all->lock);
     free(all);
 }
@@ -125,7 +138,10 @@ bool session_must_end(struct session *s)
 
 void session_drop_box(struct session *s)
 {
+    const uint64_t one = 1;
     session_box_close(&s->box);
+    if (s->install_fd >= 0 && write(s->install_fd, &one, sizeof(one)) < 0)
+        s->install_fd = -1; /* it cannot be full: the build is told already */
     close_fd(&s->watcher.fd);
     s->charged_ns = 0;
     s->is_measured = false;
@@ -182,6 +198,12 @@ static void note_end(struct session *s, const struct spawn_event *event)
         s->reason = "signaled";
         (void)snprintf(s->message, sizeof(s->message), "the interpreter was ended by %s",
             run_signal_name(WTERMSIG(event->wait_status)));
+    } else if (s->spec.place) {
+        s->reason = "lost";
+        s->place_state = PLACE_GONE;
+        (void)snprintf(s->message, sizeof(s->message),
+            "backend %s: lost: the connection ended and its shell could not be joined again",
+            s->spec.place->name);
     } else if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM) {
         s->reason = "memory_limit";
         (void)snprintf(s->message, sizeof(s->message),
@@ -222,13 +244,48 @@ void session_discard_output(const struct session *s)
     }
 }
 
+int session_event(struct session *s, struct spawn_event *ret)
+{
+    int r;
+    while ((r = session_box_event(&s->box, ret)) == 1 &&
+           (ret->kind == EVENT_NETWORK || ret->kind == EVENT_PLACE)) {
+        if (ret->kind == EVENT_NETWORK)
+            session_network_answered(s->network, ret);
+        else if (ret->flags <= PLACE_GONE)
+            s->place_state = ret->flags;
+    }
+    return r;
+}
+
+int session_set_network(struct session *s, struct network_policy *policy, struct err *err)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct session_network *network = session_network_ref(s->network);
+    (void)pthread_mutex_unlock(&s->lock);
+    cleanup_free struct network_policy *old = session_network_policy(network);
+    session_network_unref(network);
+    int r = state_secrets_keep(s->all->state, old ? old->secrets : 0, &policy, err);
+    if (r == 0)
+        r = state_network_check(s->all->state, policy, "network", err);
+    if (r == 0) {
+        (void)pthread_mutex_lock(&s->lock);
+        r = session_reach(s, true, err);
+        (void)pthread_mutex_unlock(&s->lock);
+    }
+    if (r < 0) {
+        free(policy);
+        return r;
+    }
+    return session_network_apply(s, false, policy, err);
+}
+
 void session_refresh(struct session *s)
 {
     struct spawn_event event = {.kind = EVENT_FAILED};
     if ((s->state != SESSION_IDLE && s->state != SESSION_DEAD) || s->box.socket < 0)
         return;
     int r;
-    while ((r = session_box_event(&s->box, &event)) == 1) {
+    while ((r = session_event(s, &event)) == 1) {
         if (event.kind == EVENT_USAGE) {
             session_measure(s, &event);
             session_charge(s, event.cpu_ns);
@@ -282,8 +339,10 @@ void session_stop_kernel(struct session *s)
         if (now >= until_ms || poll(&ready, 1, (int)(until_ms - now)) < 0)
             r = -ETIMEDOUT;
         else
-            r = session_box_event(&s->box, &event);
+            r = session_event(s, &event);
     }
+    if (event.kind == EVENT_ENDED)
+        session_charge(s, event.cpu_ns);
     (void)pthread_mutex_lock(&s->lock);
     s->has_kernel = false;
     s->is_resting = event.kind == EVENT_EXITED;
@@ -301,7 +360,7 @@ static bool is_owner(const struct session *s, const char *owner)
 static struct session *find_listed(struct sessions *all, const char *id, const char *owner)
 {
     struct session *s = all->first;
-    while (s && !(str_eq(s->id, id) && is_owner(s, owner) && !s->checkpoint[0]))
+    while (s && !(str_eq(s->id, id) && is_owner(s, owner) && !session_is_hidden(s)))
         s = s->next;
     if (s)
         s->refs++;
@@ -369,8 +428,8 @@ static void await_end(struct session *s)
         struct pollfd ready = {.fd = s->box.socket, .events = POLLIN};
         uint64_t now = clock_ms();
         if (s->box.socket < 0 || now >= until_ms ||
-            poll(&ready, 1, (int)(until_ms - now)) < 1 ||
-            session_box_event(&s->box, &event) < 0 || event.kind == EVENT_ENDED)
+            poll(&ready, 1, (int)(until_ms - now)) < 1 || session_event(s, &event) < 0 ||
+            event.kind == EVENT_ENDED)
             break;
     }
     if (event.kind == EVENT_ENDED)
@@ -393,11 +452,12 @@ void session_end_held(struct session *s, const char *reason, const char *message
 void session_delete(struct session *s)
 {
     struct sessions *all = s->all;
-    session_forget(s);
     (void)pthread_mutex_lock(&all->lock);
     session_unlist(all, s);
     (void)pthread_mutex_unlock(&all->lock);
     (void)pthread_mutex_lock(&s->lock);
+    /* The caller has a reference, so the one of the list was not the last.
+     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     s->is_deleted = true;
     session_wake(s);
     while (s->state == SESSION_STARTING || s->state == SESSION_BUSY)
@@ -407,6 +467,7 @@ void session_delete(struct session *s)
     s->state = SESSION_EXPIRED;
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
+    session_forget(s); /* nobody holds it who might remember it again */
     session_drop_checkpoints(s);
 }
 
@@ -450,7 +511,8 @@ static bool tick_one(struct sessions *all, struct session *s, uint64_t keep_ms)
     uint64_t now = clock_ms();
     session_refresh(s);
     bool is_late = now >= s->end_ms;
-    bool is_unused = s->state != SESSION_BUSY && now - s->used_ms >= s->idle_ms;
+    bool is_unused =
+        s->state != SESSION_BUSY && s->install_fd < 0 && now - s->used_ms >= s->idle_ms;
     if (is_checkpoint)
         is_unused = is_alone;
     if (s->state == SESSION_IDLE) {

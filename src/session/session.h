@@ -8,6 +8,7 @@
 #include "base/answer.h"
 #include "base/err.h"
 #include "lang/limits.h"
+#include "proto/place.h"
 #include "run/engine.h"
 #include "run/run.h"
 #include "session/capture.h"
@@ -21,8 +22,9 @@ struct admit_ticket;
 struct state;
 struct sessions;
 struct session;
+struct preview_record;
 
-enum { SESSION_NAME_MAX = 64, CHECKPOINT_NAME_MAX = 64 };
+enum { SESSION_NAME_MAX = 64, CHECKPOINT_NAME_MAX = 64, SESSION_MOUNTS_MAX = 8 };
 
 enum session_state {
     SESSION_STARTING,
@@ -38,12 +40,40 @@ struct session_spec {
     struct strv env; /* session_create() takes it */
     /* wall_ms, cpu_ms and output_kb are of one exec; the others are of the box. */
     struct run_limits limits;
-    uint64_t idle_timeout_s; /* 0: the configured value */
+    struct run_mount mounts[SESSION_MOUNTS_MAX];
+    size_t mount_count;
+    struct network_policy *network; /* NULL: none; session_create() takes it */
+    struct strv secrets;            /* names */
+    char *image_name;               /* the image that was asked for, or NULL */
+    bool wants_no_image;            /* also not the default one */
+    struct run_image *image;        /* the same, found; session_create() takes it */
+    uint64_t idle_timeout_s;        /* 0: the configured value */
     uint64_t max_lifetime_s;
     char name[SESSION_NAME_MAX + 1];
+    char backend[PLACE_NAME + 1];  /* as it was asked for; "": a box */
+    bool is_best_effort;           /* limits that the backend cannot enforce are no error */
+    const struct place_row *place; /* the backend, found by session_create(); NULL: a box */
+    uint32_t place_number;
+    struct place_limits place_limits;
 };
 
+void session_spec_done(struct session_spec *spec);
+
 struct sessions *sessions_new(struct state *state);
+
+/* Builds packages that the code of a session asks for, upon the image that the session has. */
+struct session_build {
+    const json_t *packages; /* as they came from the code */
+    void (*log)(void *context, const char *data, size_t len);
+    void *context;
+    int cancel_fd;            /* an eventfd */
+    struct run_image *layers; /* result: what to mount; NULL: the session has all of it */
+    json_t *installed;        /* result: a list of {name, version} */
+};
+typedef int session_builder(
+    struct state *state, struct session *s, struct session_build *build, struct err *err);
+void sessions_set_builder(struct sessions *all, session_builder *build);
+
 void sessions_free(struct sessions *all);
 
 /* Every 500 ms (http/connection.c): notices dead interpreters, ends sessions past their idle
@@ -100,8 +130,36 @@ const char *session_language(const struct session *s);
 json_t *session_json(struct session *s);
 json_t *sessions_json(struct sessions *all, int owner);
 
-/* Ends the session in any state and waits until its box is gone. */
+/* The backends that this caller may use: {"backends": [...]}. */
+json_t *session_backends_json(const struct state *state, int owner);
+/* Whether there is a backend of this name and its place answers. */
+bool session_backend_is_there(const struct state *state, const char *name);
+
+/* Ends the session in any state and waits until its box is gone. The caller has a reference. */
 void session_delete(struct session *s);
+
+/* Changes what the session and its copies may reach, also while it runs code. Takes the policy
+ * (NULL: none), also after an error. */
+int session_set_network(struct session *s, struct network_policy *policy, struct err *err);
+
+/* What packages are installed for: the language, the key, and the id of the image that the
+ * session has now. False without one. */
+const struct runtime *session_runtime(const struct session *s);
+int session_owner(const struct session *s);
+bool session_image(struct session *s, char *to, size_t size);
+
+/* ERR_NOT_FOUND or ERR_CONFLICT when the session has no interpreter. */
+int session_check(struct session *s, struct err *err);
+
+/* While packages are installed: the session does not count as idle, and its end writes to fd,
+ * an eventfd. -1 ends that. One installation at a time is followed. */
+void session_install_follow(struct session *s, int fd);
+
+/* Gives a live session the layers of another image, which it takes, also after an error. Waits
+ * until the session is idle. -EAGAIN without err when the session no longer has the image with
+ * the id `below` ("": none). */
+int session_add_packages(struct session *s, const char *below, struct run_image *image,
+    int cancel_fd, struct err *err);
 
 /* Interrupts the running exec with SIGINT. ERR_CONFLICT when no exec is running. */
 int session_interrupt(struct session *s, struct err *err);
@@ -148,8 +206,10 @@ struct exec_spec {
     uint64_t timeout_ms; /* 0: wall_ms of the session */
     bool wait;           /* wait for the running exec instead of ERR_CONFLICT */
     json_t *tools;       /* checked list of {name, ...}, or NULL */
+    bool is_catalog; /* its one tool calls those of a catalog: the input names one (`path`) */
     unsigned max_tool_calls;
     uint64_t tool_timeout_ms;
+    struct preview_record *preview; /* set by preview.c only: the rest of an exec, in a copy */
 };
 void exec_spec_done(struct exec_spec *spec);
 
@@ -173,6 +233,8 @@ struct exec_result {
     json_t *displays;
     bool displays_cut;
     json_t *error;         /* or NULL */
+    json_t *backend;       /* where it ran */
+    json_t *approvals;     /* what was asked before it began, or NULL */
     json_t *files_changed; /* list of names, or NULL when they are not known */
     bool files_cut;        /* the list is incomplete */
     int64_t execution_count;
@@ -180,15 +242,16 @@ struct exec_result {
     bool state_lost;
     unsigned limits_hit;
     struct run_usage usage;
+    struct network_report *network; /* what was tried during it; NULL: no network */
     unsigned tool_calls;
     struct purse purse; /* counts the memory of this result; a result must not move */
 };
 void exec_result_done(struct exec_result *result);
 
-/* The result as JSON. `error` (or NULL) is an error of Hermes itself and replaces the code's
+/* The result as JSON. `failure` (or NULL) is an error of Hermes itself and replaces the code's
  * own. The caller is a user of the answer. NULL when the ledger refuses or there is no memory.
  */
-struct answer *exec_result_answer(const struct exec_result *result, const json_t *error);
+struct answer *exec_result_answer(struct exec_result *result, const struct err *failure);
 
 /* Takes the session for one exec, and with spec->wait waits for its turn. ERR_CONFLICT when it
  * is busy, dead or expired, ERR_BUSY when a quota is used up. After 0 the caller must call

@@ -3,13 +3,17 @@
 /* How a session starts, and starts again after a reset: reserve memory, get a box, wait until
  * its interpreter is ready. */
 
-#include "session/internal.h"
+#include "session/backend.h"
+#include "session/host.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/decode.h"
+#include "state/effects.h"
+#include "state/network.h"
+#include "state/secrets.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -23,6 +27,7 @@
 
 enum {
     START_MS = 30000,     /* for EVENT_STARTED and the frame `ready` */
+    PLACE_MS = 90000,     /* the same for a place: it gives up by itself before that */
     WORD_MS = 1000,       /* for the spawner's event after the channel has closed */
     EXEC_WALL_MS = 30000, /* of an exec when neither the session nor the exec names one */
     DEAD_MAX = 64,        /* dead and expired sessions of one key that stay listed */
@@ -67,6 +72,8 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
             spawner_step_text(event->kind == EVENT_FAILED ? event->step : STEP_COPY_CHECK),
             strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
             line);
+    if (s->spec.place)
+        return session_backend_failed(s, event, line, err);
     if (event->kind == EVENT_FAILED)
         return err_set(err,
             event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),
@@ -94,11 +101,12 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
 static int on_event(struct session *s, struct err *err)
 {
     struct spawn_event event = {.kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
-    int r = session_box_event(&s->box, &event);
+    int r = session_event(s, &event);
     if (r == 0)
         return 0;
     if (r == 1 && event.kind == EVENT_STARTED) {
-        s->is_warm = event.flags & STARTED_WARM;
+        s->is_warm = !s->spec.place && event.flags & STARTED_WARM;
+        s->place_bits = event.flags;
         return 1;
     }
     return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
@@ -135,7 +143,8 @@ uint64_t session_patience_ms(const struct session *s, uint64_t ms)
 
 int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 {
-    uint64_t patience_ms = session_patience_ms(s, START_MS);
+    uint64_t patience_ms = session_patience_ms(s, s->spec.place ? PLACE_MS : START_MS) +
+                           (s->spec.place ? place_open_ms(s->spec.place) : 0);
     uint64_t until_ms = clock_ms() + patience_ms;
     channel_done(&s->channel);
     channel_init(&s->channel, s->box.channel_fd, &s->purse.counts);
@@ -157,6 +166,8 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
         if (r >= 0 && fds[0].revents) {
             r = on_event(s, err);
             is_started = is_started || r == 1;
+            if (r == 1 && until_ms > clock_ms() + START_MS)
+                until_ms = clock_ms() + START_MS; /* the interpreter of a place */
         }
         if (r < 0)
             return r;
@@ -190,18 +201,25 @@ static int open_box(struct session *s, int cancel_fd, struct err *err)
     struct state *state = s->all->state;
     struct admit_need promised;
     struct session_box box;
+    cleanup_close int network_fd = -1;
+    uint64_t begin_ms = clock_ms();
     session_box_init(&box);
     int r = session_reserve(s, &promised, err);
     if (r < 0)
         return r;
-    r = state_wait_for_spawner(state, cancel_fd, err);
+    r = s->spec.place ? 0 : state_wait_for_spawner(state, cancel_fd, err);
     if (r == 0)
-        r = session_box_open(state->engine, &s->spec, &box, err);
+        r = session_network_open(s, &network_fd, err);
+    if (r == 0)
+        r = session_box_open(state->engine, &s->spec, network_fd, &box, err);
     (void)pthread_mutex_lock(&s->lock);
     s->promised = promised;
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
-    return await_kernel(s, r, cancel_fd, err);
+    s->place_state = PLACE_READY;
+    r = await_kernel(s, r, cancel_fd, err);
+    session_backend_note(s, r, clock_ms() - begin_ms, err);
+    return r;
 }
 
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner)
@@ -219,7 +237,19 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->spec = (struct session_box_spec){.runtime = spec->runtime,
         .env = &s->env,
         .owner = (uint32_t)(owner + 1),
-        .limits = spec->limits};
+        .limits = spec->limits,
+        .mount_count = spec->mount_count};
+    memcpy(s->spec.mounts, spec->mounts, sizeof(s->spec.mounts));
+    if (spec->network && spec->network->secrets)
+        s->spec.trust = &all->state->trust;
+    s->network = session_network_new(take_ptr(spec->network));
+    s->spec.image = take_ptr(spec->image);
+    s->spec.place = spec->place;
+    s->spec.place_number = spec->place_number;
+    s->spec.place_request.limits = spec->place_limits;
+    (void)snprintf(s->spec.place_request.owner, PLACE_ID, "%s", s->owner);
+    (void)snprintf(s->spec.place_request.session, PLACE_ID, "%s", s->id);
+    s->spec.reach_fd = all->state->reach_fd;
     s->created_s = (int64_t)time(NULL);
     s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
     s->used_ms = clock_ms();
@@ -231,6 +261,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->reason = "";
     session_box_init(&s->box);
     s->watcher.fd = -1;
+    s->install_fd = -1;
     purse_open(&s->purse, all->state->ledger, owner);
     channel_init(&s->channel, -1, &s->purse.counts);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -261,14 +292,28 @@ void session_enlist(struct sessions *all, struct session *s)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-static int check_spec(struct sessions *all, struct session_spec *spec, struct err *err)
+void session_spec_done(struct session_spec *spec)
+{
+    strv_done(&spec->env);
+    strv_done(&spec->secrets);
+    free(spec->network);
+    spec->network = NULL;
+    free(spec->image_name);
+    spec->image_name = NULL;
+    run_image_free(spec->image);
+    spec->image = NULL;
+}
+
+static int check_spec(
+    struct sessions *all, struct session_spec *spec, int owner, struct err *err)
 {
     const struct config *config = &all->state->config;
     const struct runtime *rt = spec->runtime;
     if (!rt->available)
         return err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", rt->missing);
     if (!config->max_sessions)
-        return err_set(err, ERR_UNSUPPORTED, ENOSYS, "this server makes no sessions");
+        return err_set(err, ERR_UNSUPPORTED, ENOSYS,
+            "this server has no sessions: its operator set max_sessions to 0");
     if (!rt->run.session.count)
         return err_field(err, "language", "there are no sessions of %s", rt->name);
     if (spec->idle_timeout_s > config->session_lifetime_s)
@@ -277,6 +322,16 @@ static int check_spec(struct sessions *all, struct session_spec *spec, struct er
     if (spec->max_lifetime_s > config->session_lifetime_s)
         return err_field(err, "max_lifetime_s", "max_lifetime_s is at most %llu here",
             (unsigned long long)config->session_lifetime_s);
+    int r = session_backend_check(all->state, spec, owner, err);
+    if (r < 0)
+        return r;
+    const struct run_files *trust = NULL; /* session_new() takes it from the policy */
+    const struct secrets_target to = {&spec->network, &spec->env, &trust};
+    r = state_secrets_apply(all->state, owner, &spec->secrets, "secrets", &to, err);
+    if (r == 0)
+        r = state_network_check(all->state, spec->network, "network", err);
+    if (r < 0)
+        return r;
     bool names_wall = spec->limits.wall_ms || spec->limits.cpu_ms;
     limits_fill(&spec->limits, &rt->limits);
     if (!names_wall && spec->limits.wall_ms < EXEC_WALL_MS)
@@ -285,13 +340,32 @@ static int check_spec(struct sessions *all, struct session_spec *spec, struct er
     return limits_check(&spec->limits, &config->maxima, "limits.", err);
 }
 
+/* Waits until the writable mounts are approved. The session is in no list yet. */
+static int approve_mounts(struct session *s, int cancel_fd, struct err *err)
+{
+    CLEANUP(effects_done) struct effects effects = {0};
+    cleanup_free struct network_policy *policy = session_network_policy(s->network);
+    const struct effects_request request = {.owner = s->owner_index,
+        .session = s->id,
+        .mounts = s->spec.mounts,
+        .mount_count = s->spec.mount_count,
+        .network = policy};
+    int r = effects_ask(s->all->state, &request, &effects, err);
+    if (r == 0)
+        r = effects_wait(s->all->state, &effects, NULL, cancel_fd, err);
+    if (r == -ECANCELED)
+        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+    return r;
+}
+
 int session_create(struct sessions *all, struct session_spec *spec, int owner, int cancel_fd,
     struct session **ret, struct err *err)
 {
     static const struct run_limits none;
-    bool is_plain = spec->env.count == 0 && memcmp(&spec->limits, &none, sizeof(none)) == 0;
+    bool is_plain = spec->env.count == 0 && spec->secrets.count == 0 &&
+                    memcmp(&spec->limits, &none, sizeof(none)) == 0;
     bool names_cpu = spec->limits.cpu_ms > 0;
-    int r = check_spec(all, spec, err);
+    int r = check_spec(all, spec, owner, err);
     if (r < 0)
         return r;
     struct session *s = session_new(all, spec, owner);
@@ -302,6 +376,14 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
         session_unref(s);
         return err_set(err, ERR_UNAVAILABLE, errno,
             "the server has no descriptor left for this session; try again later");
+    }
+    r = approve_mounts(s, cancel_fd, err);
+    if (r == 0)
+        r = host_approve_env(s, cancel_fd, err);
+    if (r < 0) {
+        s->refs = 1;
+        session_unref(s);
+        return r;
     }
     session_enlist(all, s);
     r = open_box(s, cancel_fd, err);
@@ -327,7 +409,10 @@ static int restart(struct session *s, int cancel_fd, struct err *err)
     s->box = box;
     s->is_resting = false;
     (void)pthread_mutex_unlock(&s->lock);
-    return await_kernel(s, r, cancel_fd, err);
+    r = await_kernel(s, r, cancel_fd, err);
+    if (r == 0 && s->spec.image) /* the fork of a zygote does not know it */
+        session_tell_packages(s);
+    return r;
 }
 
 int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, struct err *err)

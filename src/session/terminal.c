@@ -7,11 +7,11 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
+#include "base/os/fdpass.h"
 #include "proto/terminal.h"
 #include "run/package.h"
 #include "run/plan.h"
-#include "session/internal.h"
+#include "session/host.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ enum {
 
 /* Writes the package of the shell: the interpreter's environment and what a shell at a terminal
  * needs. The caller's variables come last. */
-static int write_job(const struct session *s, int *ret_fd, struct err *err)
+static int write_job(struct session *s, int *ret_fd, struct err *err)
 {
     static const char *const more[] = {
         "TERM=xterm-256color", "PS1=\\u@\\h:\\w\\$ ", "HISTFILE=/tmp/.bash_history"};
@@ -47,6 +47,11 @@ static int write_job(const struct session *s, int *ret_fd, struct err *err)
     strv_add(&argv, "/bin/bash");
     strv_add(&argv, "-i");
     plan_environment(&s->spec.runtime->run, &s->spec.limits, &env);
+    /* A rollback exchanges the image, and frees the old one. */
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->spec.image)
+        (void)plan_image(&s->spec.runtime->run, s->spec.image, 0, NULL, &env);
+    (void)pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         plan_set_env(&env, more[i]);
     for (size_t i = 0; i < s->env.count; i++)
@@ -83,18 +88,30 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
         return err_set(err, ERR_UNAVAILABLE, errno,
             "the server has no descriptor left for a terminal; try again later");
     t->socket = pair[0];
-    const int fds[] = {pair[1], job_fd};
+    const int fds[] = {pair[1], job_fd}; /* a place needs no package */
     (void)pthread_mutex_lock(&s->lock);
     int r = session_reach(s, false, err);
     if (r == 0)
         r = take_place(t, err);
-    if (r == 0 && (r = fdpass_send(s->box.socket, &command, sizeof(command), fds, 2)) < 0)
+    if (r == 0 && (r = fdpass_send(
+                       s->box.socket, &command, sizeof(command), fds, job_fd < 0 ? 1 : 2)) < 0)
         (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
     if (r == 0)
         s->used_ms = clock_ms();
     (void)pthread_mutex_unlock(&s->lock);
     (void)close(pair[1]);
     return r;
+}
+
+/* The master end of a terminal in a box; on a backend, a stream socket. */
+static bool is_master(const struct terminal *t)
+{
+    struct stat st;
+    if (t->master < 0 || fstat(t->master, &st) < 0)
+        return false;
+    if (t->s->spec.place)
+        return S_ISSOCK(st.st_mode);
+    return S_ISCHR(st.st_mode) && st.st_rdev == makedev(PTMX_MAJOR, PTMX_MINOR);
 }
 
 /* Waits for the master end. Our own code in the box sends it before the shell exists, but it is
@@ -104,7 +121,6 @@ static int receive(struct terminal *t)
     struct terminal_word word = {0};
     struct pollfd ready = {.fd = t->socket, .events = POLLIN};
     unsigned count = 0;
-    struct stat st;
     int r = poll(&ready, 1, OPEN_MS);
     if (r != 1)
         return -ETIMEDOUT;
@@ -115,8 +131,7 @@ static int receive(struct terminal *t)
         return -EPIPE;
     if (word.kind == TERMINAL_FAILED)
         return word.value < 0 ? word.value : -EBADMSG;
-    if (word.kind != TERMINAL_MASTER || t->master < 0 || fstat(t->master, &st) < 0 ||
-        !S_ISCHR(st.st_mode) || st.st_rdev != makedev(PTMX_MAJOR, PTMX_MINOR) ||
+    if (word.kind != TERMINAL_MASTER || !is_master(t) ||
         fcntl(t->master, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
         return -EBADMSG;
     return 0;
@@ -132,6 +147,9 @@ static const struct {
     {EAGAIN, ERR_CONFLICT,
         "there is no process to spare for a shell: the limit of the box, or that of all boxes "
         "together, is used up"},
+    {EBUSY, ERR_CONFLICT,
+        "the session has as many terminals and transfers of files under way as its backend "
+        "takes; close one"},
     {ENOSPC, ERR_CONFLICT, "the session's code holds all terminals that its box may have"},
     {ENOMEM, ERR_CONFLICT, "the box has no memory for a shell"},
     {ETIMEDOUT, ERR_UNAVAILABLE,
@@ -158,8 +176,10 @@ int session_terminal_open(
     if (state->terminals_max == 0)
         return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
             "this server has no terminals (session_terminals); use exec, or ask who runs it");
-    int r = admit_check(state->admit, s->owner_index, err);
-    if (r < 0 || (r = write_job(s, &job, err)) < 0)
+    int r = host_approve_access(s, HOST_TERMINAL, "", -1, err);
+    if (r == 0)
+        r = admit_check(state->admit, s->owner_index, err);
+    if (r < 0 || (!s->spec.place && (r = write_job(s, &job, err)) < 0))
         return r;
     struct terminal *t = xcalloc(1, sizeof(*t));
     *t = (struct terminal){.s = session_ref(s), .master = -1, .socket = -1};
@@ -172,7 +192,8 @@ int session_terminal_open(
         return r;
     }
     terminal_resize(t, size);
-    (void)send(t->socket, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!s->spec.place)
+        (void)send(t->socket, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     *ret = t;
     return 0;
 }
@@ -199,7 +220,12 @@ void terminal_resize(const struct terminal *t, struct terminal_size size)
 {
     const struct winsize now = {
         .ws_row = (unsigned short)size.rows, .ws_col = (unsigned short)size.cols};
-    (void)ioctl(t->master, TIOCSWINSZ, &now);
+    const struct terminal_word word = {
+        TERMINAL_SIZE, (int32_t)(size.rows << 16 | (size.cols & 0xffff))};
+    if (t->s->spec.place)
+        (void)send(t->socket, &word, sizeof(word), MSG_NOSIGNAL | MSG_DONTWAIT);
+    else
+        (void)ioctl(t->master, TIOCSWINSZ, &now);
 }
 
 bool terminal_has_ended(const struct terminal *t, int *ret_exit_code)

@@ -24,9 +24,9 @@ struct terminal_size {
 
 struct terminal {
     struct session *s;
-    int master; /* server's end of the pseudo-terminal; non-blocking */
-    int socket; /* readable when the shell has ended */
-    bool is_counted;
+    int master;      /* server's end of the pseudo-terminal; non-blocking */
+    int socket;      /* readable when the shell has ended */
+    bool is_counted; /* in the server's number of terminals */
 };
 
 /* Starts a shell on a terminal. ERR_BUSY when the session or the server has as many terminals

@@ -110,12 +110,10 @@ static void link_waiter(struct admit *a, struct tenant *t, struct admit_ticket *
 {
     w->place = PLACE_WAITING;
     w->next = first ? t->first : NULL;
-    if (first)
+    if (first || !t->last)
         t->first = w;
-    else if (t->last)
-        t->last->next = w;
     else
-        t->first = w;
+        t->last->next = w;
     if (!w->next)
         t->last = w;
     share_count_waiter(a, t, 1);

@@ -21,8 +21,8 @@
 #include <string.h>
 
 enum {
-    HOLD_MS = 3000,  /* how long a large run holds back the smaller ones behind it */
-    HOLD_EVERY = 4,  /* it does so again after this many times HOLD_MS */
+    HOLD_MS = 3000, /* how long a large run holds back the smaller ones behind it */
+    HOLD_EVERY_MS = 4 * HOLD_MS, /* and how often it does so */
     OVER_COMMIT = 8, /* promised processes for each real one: few boxes use all of theirs */
     EXCESS_ONE = 1 << 16, /* the whole budget, in units of admit_find_excess() */
 };
@@ -281,7 +281,7 @@ static bool is_holding_back(struct admit_ticket *w)
     uint64_t now = clock_ms();
     if (!w->unfit_ms)
         w->unfit_ms = now;
-    return (now - w->unfit_ms) % (HOLD_EVERY * HOLD_MS) < HOLD_MS;
+    return (now - w->unfit_ms) % HOLD_EVERY_MS < HOLD_MS;
 }
 
 struct admit_ticket *share_next(
@@ -303,8 +303,8 @@ struct admit_ticket *share_next(
     return NULL;
 }
 
-/* How far the sessions of t are above its share of what `need` lacks, as a part of the budget.
- */
+/* Looks at the budgets that have no room for `need`. Returns by how much the sessions of t
+ * exceed t's share of such a budget, in units of EXCESS_ONE; the largest number counts. */
 static uint64_t excess_of(const struct admit *a, const struct shares *now,
     const struct tenant *t, const struct admit_need *need)
 {
@@ -322,7 +322,7 @@ static uint64_t excess_of(const struct admit *a, const struct shares *now,
     return most;
 }
 
-/* Adds what keys other than t have above their share of what t's need lacks. */
+/* Raises excess[i] to excess_of() for each key i other than t. */
 static void add_excess(const struct admit *a, const struct shares *now, const struct tenant *t,
     const struct admit_need *need, uint64_t *excess)
 {

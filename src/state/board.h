@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The board lists the runs and judgements that wait or run now, and those who listen to it
- * (GET /v1/status, GET /v1/events). Any thread may call any function. */
+/* The board lists the runs and judgements that wait or run now (GET /v1/status), and the
+ * connections that follow it (GET /v1/events). Any thread may call any function. */
 
 #include "base/err.h"
 
@@ -21,7 +21,7 @@ struct board_entry {
     const char *language;
     int owner;       /* index of the key, -1 for none */
     int64_t since_s; /* wall clock; board_post() fills it in */
-    bool is_running; /* it has its place */
+    bool is_running; /* admitted; false while it waits */
     struct board_entry *newer;
     struct board_entry *older;
 };
@@ -38,7 +38,7 @@ struct board {
 };
 
 void board_open(struct board *board);
-void board_close(struct board *board); /* nothing may be on it any more */
+void board_close(struct board *board); /* all entries must have been removed */
 
 void board_post(struct board *board, struct board_entry *entry);
 void board_start(struct board *board, struct board_entry *entry);

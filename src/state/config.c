@@ -6,12 +6,14 @@
 
 #include "state/config.h"
 
+#include "approval/mode.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/os/fs.h"
 #include "base/str.h"
+#include "network/entry.h"
 #include "run/spawner.h"
 #include "state/ini.h"
 #include "state/memory_plan.h"
@@ -97,6 +99,12 @@ static int parse_value(const struct config_row *row, const char *text, uint64_t 
     case CONFIG_CPUS:
         r = text[strcspn(text, "hms")] ? -EINVAL : str_parse_duration_ms(text, ret);
         break;
+    case CONFIG_NETWORK:
+        return network_max_parse(text, ret);
+    case CONFIG_APPROVALS:
+        r = approval_mode_find(text);
+        *ret = r < 0 ? 0 : (uint64_t)r;
+        return r < 0 ? -EINVAL : 0;
     case CONFIG_LEVEL:
         r = spawner_level_parse(text, &level);
         *ret = level;
@@ -123,7 +131,9 @@ static const char *kind_text(enum config_kind kind)
         [CONFIG_SECONDS] = "seconds, or a time such as 5m",
         [CONFIG_LEVEL] = "full, strong or process",
         [CONFIG_HISTORY] = "memory or sqlite",
-        [CONFIG_CPUS] = "a number of cores such as 1.5",
+        [CONFIG_CPUS] = "a number such as 1.5",
+        [CONFIG_NETWORK] = "none, allow or full",
+        [CONFIG_APPROVALS] = "off, manual, smart or gated",
     };
     return texts[kind];
 }
@@ -169,8 +179,9 @@ static void set(
     }
     int r = parse_value(row, text, &value);
     if (r == -ERANGE) {
-        cleanup_free char *why = xasprintf("`%.64s` is not within %llu and %llu", text,
-            (unsigned long long)row->min, (unsigned long long)row->max);
+        double unit = row->kind == CONFIG_CPUS ? 1000 : 1;
+        cleanup_free char *why = xasprintf("`%.64s` is not within %.12g and %.12g", text,
+            (double)row->min / unit, (double)row->max / unit);
         complain(l, name, why);
     } else if (r < 0) {
         cleanup_free char *why = xasprintf("`%.64s` is not %s", text, kind_text(row->kind));
@@ -221,6 +232,24 @@ static void set_mount(struct loading *l, const char *name, const char *key, cons
     }
 }
 
+static void set_secret(
+    struct loading *l, const char *section, const char *key, const char *value)
+{
+    const char *name = section + strlen("secret ");
+    const char *why = secret_table_set(&l->config->secrets, name, key, value);
+    if (why)
+        complain(l, section, why);
+}
+
+static void set_place(
+    struct loading *l, const char *section, const char *key, const char *value)
+{
+    const char *name = section + strlen("backend ");
+    const char *why = place_table_set(&l->config->places, name, key, value);
+    if (why)
+        complain(l, section, why);
+}
+
 static void on_file_entry(
     void *context, unsigned line, const char *section, const char *key, const char *value)
 {
@@ -228,8 +257,13 @@ static void on_file_entry(
     const struct config_row *row = find_key(key);
     if (str_has_prefix(section, "mount "))
         set_mount(l, section + strlen("mount "), key, value);
+    else if (str_has_prefix(section, "secret "))
+        set_secret(l, section, key, value);
+    else if (str_has_prefix(section, "backend "))
+        set_place(l, section, key, value);
     else if (section[0])
-        complain(l, section, "unknown section; there are [mount NAME]");
+        complain(l, section,
+            "unknown section; there are [mount NAME], [secret NAME] and [backend NAME]");
     else if (!row || str_eq(key, "config"))
         complain_unknown(l, key, key, strlen(key));
     else
@@ -372,11 +406,43 @@ static void check_whole(struct loading *l)
         if (!c->mounts.items[i].path[0])
             complain(l, c->mounts.items[i].name, "this mount has no path");
     }
+    secret_table_check(&l->config->secrets, l->problems);
+    if (c->docker_socket[0]) {
+        const char *why = place_table_add_docker(&l->config->places, c->docker_socket);
+        if (why)
+            complain(l, name_of(l, "docker_socket"), why);
+    }
+    place_table_check(&l->config->places, l->problems);
     for (size_t i = 0; i < config_count; i++)
         free(l->set_as[i]);
 }
 
-int config_load(struct config *ret, int argc, char **argv, struct strv *problems)
+/* A file of the agent's: rows of backends only. */
+static void read_yaml(struct loading *l, config_yaml *yaml)
+{
+    cleanup_buf struct buf text;
+    struct strv notes = {0};
+    struct err err = {0};
+    const char *path = l->config->backends;
+    buf_init(&text, FILE_MAX);
+    if (fs_read_trusted(path, &text, &err) < 0)
+        strv_add_owned(l->problems, xstrdup(err.message));
+    else
+        yaml(text.data ? text.data : "", text.len, &l->config->places, l->problems, &notes);
+    for (size_t i = 0; i < notes.count; i++)
+        log_event(LOG_WARN, "a line of the backends is not used", "file", path, "reason",
+            notes.items[i], (char *)NULL);
+    strv_done(&notes);
+}
+
+static bool is_yaml(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && (str_eq(dot, ".yaml") || str_eq(dot, ".yml"));
+}
+
+int config_load(
+    struct config *ret, int argc, char **argv, config_yaml *yaml, struct strv *problems)
 {
     struct loading l = {.config = ret, .problems = problems};
     size_t before = problems->count;
@@ -391,6 +457,10 @@ int config_load(struct config *ret, int argc, char **argv, struct strv *problems
     l.source = SOURCE_FILE;
     bool named = ret->config_file[0];
     read_file(&l, named ? ret->config_file : "/etc/hermes/hermes.conf", INI_CONFIG, named);
+    if (yaml && is_yaml(ret->backends))
+        read_yaml(&l, yaml);
+    else if (ret->backends[0])
+        read_file(&l, ret->backends, INI_CONFIG, true);
     check_whole(&l);
     return problems->count > before ? -EINVAL : 0;
 }
@@ -418,6 +488,7 @@ void config_done(struct config *config)
         free(config->mounts.items[i].name);
         free(config->mounts.items[i].path);
     }
+    secret_table_done(&config->secrets);
     *config = (struct config){0};
 }
 
@@ -438,6 +509,11 @@ static int write_row(const struct config *config, const struct config_row *row, 
     case CONFIG_CPUS:
         return buf_printf(to, "%s = %llu.%03llu\n", row->key,
             (unsigned long long)(value / 1000), (unsigned long long)(value % 1000));
+    case CONFIG_NETWORK:
+        return buf_printf(to, "%s = %s\n", row->key, network_mode_name((unsigned)value));
+    case CONFIG_APPROVALS:
+        return buf_printf(
+            to, "%s = %s\n", row->key, approval_mode_name((enum approval_mode)value));
     default:
         return buf_printf(to, "%s = %llu\n", row->key, (unsigned long long)value);
     }
@@ -453,7 +529,48 @@ int config_write(const struct config *config, struct buf *to)
     for (size_t i = 0; r == 0 && i < config->mounts.count; i++)
         r = buf_printf(to, "[mount %s]\npath = %s\nmode = %s\n", config->mounts.items[i].name,
             config->mounts.items[i].path, config->mounts.items[i].writable ? "rw" : "ro");
-    return r;
+    if (r == 0)
+        r = secret_table_write(&config->secrets, to);
+    return r < 0 ? r : place_table_write(&config->places, to);
+}
+
+/* A limit of 0 is none. */
+static uint32_t count_of(uint64_t value)
+{
+    return value ? (uint32_t)value : UINT32_MAX;
+}
+
+static uint64_t bytes_of(uint64_t mb)
+{
+    return mb ? mb << 20 : UINT64_MAX;
+}
+
+void config_network(const struct config *c, struct network_settings *ret)
+{
+    *ret = (struct network_settings){.max = (unsigned)c->network_max,
+        .open = c->network_open,
+        .closed = c->network_closed,
+        .closed_names = c->network_closed_names,
+        .allowed = c->network_allowed,
+        .resolvers = c->network_resolvers,
+        .upstream = c->network_upstream,
+        .credentials = "",
+        .upstream_filters = c->network_upstream_filters,
+        .upstream_resolves = c->network_upstream_resolves,
+        .box_max = {.connections = (uint32_t)c->maxima.network_connections,
+            .connections_all = count_of(c->network_connections_all),
+            .connections_s = count_of(c->network_connections_s),
+            .lookups = count_of(c->network_lookups),
+            .sent_bytes = c->maxima.network_mb << 20,
+            .received_bytes = c->maxima.network_mb << 20,
+            .bytes_s = bytes_of(c->network_mb_s)},
+        .key_max = {.connections = count_of(c->network_key_connections),
+            .connections_all = UINT32_MAX,
+            .connections_s = count_of(c->network_key_connections_s),
+            .lookups = count_of(c->network_key_lookups),
+            .sent_bytes = UINT64_MAX,
+            .received_bytes = UINT64_MAX,
+            .bytes_s = bytes_of(c->network_key_mb_s)}};
 }
 
 void config_keys(const struct config *config, struct keys *ret, struct strv *problems)

@@ -6,14 +6,17 @@
 
 #include "base/buf.h"
 #include "lang/limits.h"
+#include "network/ceiling.h"
 #include "run/run.h"
 #include "state/keys.h"
+#include "state/place_table.h"
+#include "state/secret_table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 96 };
+enum { CONFIG_MAX_ENV = 3, CONFIG_MAX_ROWS = 128 };
 enum history_kind { HISTORY_MEMORY, HISTORY_SQLITE };
 
 /* One member per row of config_table; strings are owned, never NULL, "" when unset. */
@@ -24,6 +27,8 @@ struct config {
     uint64_t port;
     char *unix_path;
     char *state_dir;
+    char *runtimes;
+    char *runtime_dir;
     char *user;
     char *keys_file;
     bool allow_unauthenticated;
@@ -69,6 +74,63 @@ struct config {
 
     struct run_limits maxima;
 
+    /* The ceiling of networks (network/ceiling.h); numbers of 0: no limit. */
+    uint64_t network_max; /* enum network_mode */
+    char *network_open;
+    char *network_closed;
+    char *network_closed_names;
+    char *network_allowed;
+    char *network_resolvers;
+    char *network_upstream;
+    char *network_upstream_credentials; /* path of a file */
+    bool network_upstream_filters;
+    bool network_upstream_resolves;
+    uint64_t network_connections_all;
+    uint64_t network_connections_s;
+    uint64_t network_lookups;
+    uint64_t network_mb_s;
+    uint64_t network_key_connections;
+    uint64_t network_key_connections_s;
+    uint64_t network_key_lookups;
+    uint64_t network_key_mb_s;
+    char *network_user;
+    char *backends;
+    char *backends_user;
+    uint64_t backends_memory_mb; /* of hermes-reach with all its places */
+    uint64_t network_memory_mb;  /* of the control group of hermes-egress */
+    uint64_t network_cpus;
+
+    bool seeds;
+    char *seed_dir; /* "" after the start: there is none */
+    uint64_t seed_idle_s;
+    uint64_t image_store_mb;
+    uint64_t image_max_age_days; /* 0: they stay */
+    uint64_t image_refresh_h;
+    char *operator_images; /* names or paths, with commas between */
+    char *session_image;
+    uint64_t image_warm_mb;
+    uint64_t image_warm_idle_s;
+    char *pip_index;
+    char *npm_registry;
+    bool uv;
+    char *registry_hosts;
+    char *registry_ca; /* path of a file */
+    uint64_t build_wall_ms;
+    uint64_t build_memory_mb;
+    uint64_t build_disk_mb;
+    uint64_t approval_mode; /* enum approval_mode */
+    uint64_t approval_timeout_s;
+    char *approvers; /* names of keys, with commas between */
+    char *approval_webhook_url;
+    char *reviewer_url;
+    char *reviewer_key_file;
+    char *reviewer_model;
+    char *reviewer_api; /* "chat" or "responses" */
+    char *reviewer_max_risk;
+    uint64_t reviewer_timeout_s;
+    uint64_t reviewer_min_confidence; /* thousandths */
+    uint64_t reviewer_max_context_chars;
+
     char *api_token;
     char *auth_token;
     char *api_keys;
@@ -84,22 +146,25 @@ struct config {
     uint64_t runner_max_disk_mb;
     bool default_allow_network;
     char *docker_socket;
-    uint64_t cleanup_interval_hours; /* checked, as users of the compatible surface have it;
-                                        images will use it */
+    uint64_t cleanup_interval_hours; /* thousandths */
     uint64_t cleanup_max_age_days;
 
     struct mount_table mounts;
+    struct secret_table secrets;
+    struct place_table places;
 };
 
 enum config_kind {
     CONFIG_TEXT,
     CONFIG_BOOL,
     CONFIG_NUMBER,
-    CONFIG_SIZE,    /* bytes: "16m" */
-    CONFIG_SECONDS, /* "30", "30s", "5m" */
-    CONFIG_LEVEL,   /* isolation level */
-    CONFIG_HISTORY, /* memory or sqlite */
-    CONFIG_CPUS,    /* thousandths of a core: "1.5" */
+    CONFIG_SIZE,      /* bytes: "16m" */
+    CONFIG_SECONDS,   /* "30", "30s", "5m" */
+    CONFIG_LEVEL,     /* isolation level */
+    CONFIG_HISTORY,   /* memory or sqlite */
+    CONFIG_CPUS,      /* thousandths of a core, or of something else: "1.5" */
+    CONFIG_NETWORK,   /* none, allow or full */
+    CONFIG_APPROVALS, /* enum approval_mode */
 };
 
 enum config_secrecy {
@@ -121,14 +186,23 @@ struct config_row {
 extern const struct config_row config_table[];
 extern const size_t config_count;
 
+/* Reads backends from a file whose name ends in .yaml or .yml (state/terminal_config.h). */
+typedef void config_yaml(const char *text, size_t len, struct place_table *table,
+    struct strv *problems, struct strv *notes);
+
 /* Fills in *ret from argv (flags), the environment, ./.env, the file and the defaults. Returns
  * -EINVAL when anything is wrong; `problems` then has one line for each problem. */
-int config_load(struct config *ret, int argc, char **argv, struct strv *problems);
+int config_load(
+    struct config *ret, int argc, char **argv, config_yaml *yaml, struct strv *problems);
 void config_done(struct config *config);
 
 /* Reads the settings that config_write() wrote: the monitor passes them to the server. */
 int config_load_text(struct config *ret, const char *text, size_t len, struct strv *problems);
 int config_write(const struct config *config, struct buf *to);
+
+/* The settings of networks as network/ceiling.h takes them; borrowed from `config`. The
+ * credentials are left out. */
+void config_network(const struct config *config, struct network_settings *ret);
 
 /* Collects the keys that the settings name. */
 void config_keys(const struct config *config, struct keys *ret, struct strv *problems);

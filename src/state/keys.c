@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "state/ini.h"
 
@@ -262,8 +262,7 @@ int keys_write(const struct keys *keys, struct buf *to)
     for (size_t i = 0; r == 0 && i < keys->count; i++) {
         const struct key *key = &keys->items[i];
         char hex[KEY_HASH_SIZE * 2 + 1];
-        for (size_t k = 0; k < KEY_HASH_SIZE; k++)
-            (void)snprintf(hex + 2 * k, 3, "%02x", key->hash[k]);
+        str_hex(key->hash, KEY_HASH_SIZE, hex);
         r = buf_printf(to,
             "[%s]\nsha256 = %s\nconcurrency = %u\nrate_per_s = %u\nrate_per_m = %u\n"
             "cpu_s_per_hour = %llu\nrole = %s\n",

@@ -27,7 +27,7 @@ static uint64_t history_bytes(const struct config *config)
                                              : config->history_max;
 }
 
-/* What is needed whatever is held. */
+/* Bytes that the server needs even when it works on no request. */
 static uint64_t fixed_bytes(const struct config *config)
 {
     uint64_t history = history_bytes(config);
@@ -36,7 +36,8 @@ static uint64_t fixed_bytes(const struct config *config)
     return BASE_BYTES + connections * CONNECTION_BYTES + history + history / 4;
 }
 
-/* The limit, in whole MiB, when so many bytes may be held. */
+/* The limit in MiB, rounded up. `held` is how many bytes requests, outputs and replies may take
+ * at one time. */
 static uint64_t limit_mb(const struct config *config, uint64_t held)
 {
     return (fixed_bytes(config) + held + held / 2 + (1 << 20) - 1) >> 20;

@@ -23,6 +23,8 @@ struct metrics {
     atomic_ulong setup_sum_us;
     atomic_ulong compiled; /* compile stages, and how many of them the cache served */
     atomic_ulong cached;
+    atomic_ulong parsed; /* shell texts for host_exec: by a box, by a tree that was kept */
+    atomic_ulong parse_hits;
     atomic_ulong requests[METRICS_CLASSES]; /* HTTP answers by first digit of the status */
     atomic_ulong refused;                   /* 429 */
     atomic_ulong gated;                     /* requests that the HTTP gate refused */

@@ -29,6 +29,12 @@ bool state_is_operator(const struct state *state, int owner)
     return owner >= 0 && state->keys.items[owner].role == KEY_OPERATOR;
 }
 
+struct approval_viewer state_viewer(const struct state *state, int owner)
+{
+    return (struct approval_viewer){
+        .name = state_owner_name(state, owner), .is_operator = state_is_operator(state, owner)};
+}
+
 int state_full(struct err *err)
 {
     return err_set(err, ERR_UNAVAILABLE, ENOMEM,
@@ -43,7 +49,8 @@ int state_wait_for_spawner(struct state *s, int cancel_fd, struct err *err)
         if (poll(&cancel, 1, 10) > 0)
             return -ECANCELED;
         if (clock_ms() > until || s->stopping)
-            return err_set(err, ERR_UNAVAILABLE, EPIPE, "the spawner is not there");
+            return err_set(err, ERR_UNAVAILABLE, EPIPE,
+                "the spawner is being restarted; try again in a moment");
     }
     return 0;
 }

@@ -40,7 +40,7 @@ static int read_blob(struct run_store *s, const char *column, sqlite3_int64 rowi
     sqlite3_blob *blob = NULL;
     int r = sqlite3_blob_open(s->db, "main", "runs", column, rowid, 0, &blob);
     struct answer *a = r == SQLITE_OK ? answer_new(asker->ledger, asker->index,
-                                            (size_t)sqlite3_blob_bytes(blob))
+                                            (size_t)sqlite3_blob_bytes(blob), NULL)
                                       : NULL;
     if (a)
         r = sqlite3_blob_read(blob, a->text, (int)a->len, 0);

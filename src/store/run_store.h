@@ -89,20 +89,21 @@ struct run_list {
 };
 void run_list_done(struct run_list *list);
 
-/* Puts a copy of the row in its place, if the query asks for it and it is among the newest. Of
- * two rows with the same id the first one stays. */
+/* Adds a copy of the row to the list if the query asks for it and it is among the newest rows.
+ * Keeps the list in order. Ignores a row whose id is already in the list. */
 void run_list_offer(
     struct run_list *list, const struct run_query *query, const struct run_row *row);
 
-/* Offers every finished row. Answers are not read. */
+/* Calls run_list_offer() for every finished row of the store. Does not read answers. */
 int run_store_list(struct run_store *store, const struct run_query *query,
     struct run_list *list, struct err *err);
 
 /* Removes a row, also one that is not written yet. */
 void run_store_remove(struct run_store *store, const char *id);
 
-/* Has the writer remove what finished before that time, then, until all answers together have
- * at most max_bytes, the oldest of whichever owner has most. Does not wait for it. */
+/* Asks the writer to remove the rows that finished before that time. Then it removes the oldest
+ * row of the owner with the most bytes, again and again, until all answers together have at
+ * most max_bytes. Does not wait for the writer. */
 void run_store_expire(struct run_store *store, int64_t before_ms, uint64_t max_bytes);
 
 /* The number of failed writes so far, and the reason of the last one. */

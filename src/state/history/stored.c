@@ -2,7 +2,7 @@
 
 /* See history_internal.h. */
 
-#include "state/history_internal.h"
+#include "state/history/internal.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

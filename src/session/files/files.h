@@ -42,7 +42,8 @@ int transfer_commit(struct transfer *t, bool *ret_is_new, struct err *err);
 
 /* Deletes a file, a link (not its target) or an empty directory; with `recursive`, also a
  * directory with its content. */
-int session_file_delete(struct session *s, const char *name, bool recursive, struct err *err);
+int session_file_delete(
+    struct session *s, const char *name, bool recursive, int cancel_fd, struct err *err);
 
 /* Returns {path, entries: [{name, type, size, executable, mode, mtime}], truncated}, sorted by
  * name. `dir` may be "" for /box. */

@@ -2,7 +2,7 @@
 
 /* Lists files below /box: for callers, and to find out what an exec changed. */
 
-#include "session/transfer.h"
+#include "session/files/transfer.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -163,9 +163,13 @@ int session_file_list(
     return r;
 }
 
-/* Each session keeps one helper for this, so that an exec does not wait for a fork. */
+/* Each session keeps one helper for this, so that an exec does not wait for a fork. Sessions in
+ * other places have none: the directory there may be a whole home, and a walk after each exec
+ * would be too slow. */
 static int watcher_open(struct session *s)
 {
+    if (s->spec.place)
+        return -EOPNOTSUPP;
     s->watcher.s = s;
     s->watcher.stall_ms = WATCHER_STALL_MS;
     (void)pthread_mutex_lock(&s->lock);

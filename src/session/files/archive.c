@@ -5,7 +5,7 @@
  * because someone unpacks it elsewhere. libarchive only writes here; it never parses hostile
  * data. */
 
-#include "session/transfer.h"
+#include "session/files/transfer.h"
 
 #include "base/alloc.h"
 #include "base/str.h"

@@ -2,13 +2,13 @@
 
 /* See transfer.h and files.h. */
 
-#include "session/transfer.h"
+#include "session/files/transfer.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fdpass.h"
-#include "session/internal.h"
+#include "base/os/fdpass.h"
+#include "session/host.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -171,6 +171,20 @@ int transfer_peek(struct transfer *t, struct files_record *ret)
     return r;
 }
 
+/* Whether a name of the other side stays below the directory that was asked for. A name that
+ * leaves it would harm a client that unpacks an archive of these files. */
+static bool is_below(const char *name)
+{
+    const char *part = name;
+    bool is_good = name[0] != '/';
+    while (is_good && *part) {
+        size_t len = strcspn(part, "/");
+        is_good = len != 2 || memcmp(part, "..", 2) != 0;
+        part += len + (part[len] == '/');
+    }
+    return is_good;
+}
+
 int transfer_next(struct transfer *t, struct files_record *ret, char name[FILES_NAME_MAX + 1])
 {
     int r = transfer_peek(t, ret);
@@ -184,7 +198,7 @@ int transfer_next(struct transfer *t, struct files_record *ret, char name[FILES_
         return -EBADMSG;
     if (is_entry && (r = transfer_receive(t, name, ret->name_len)) == 0) {
         name[ret->name_len] = '\0';
-        if (strlen(name) != ret->name_len)
+        if (strlen(name) != ret->name_len || !is_below(name))
             r = -EBADMSG;
     }
     return r;
@@ -324,7 +338,8 @@ int session_file_put(struct session *s, const char *name, uint64_t size, bool ex
     struct files_record entry = {0};
     struct files_request request = {
         .op = FILES_PUT, .flags = executable ? FILES_EXECUTABLE : 0, .size = size};
-    return begin(s, request, name, take_entry, &entry, ret, err);
+    int r = host_approve_access(s, HOST_FILE, name, -1, err);
+    return r < 0 ? r : begin(s, request, name, take_entry, &entry, ret, err);
 }
 
 /* When the helper has given up, its end record says why. */
@@ -370,13 +385,16 @@ int transfer_commit(struct transfer *t, bool *ret_is_new, struct err *err)
     return 0;
 }
 
-int session_file_delete(struct session *s, const char *name, bool recursive, struct err *err)
+int session_file_delete(
+    struct session *s, const char *name, bool recursive, int cancel_fd, struct err *err)
 {
     struct files_record end = {0};
     struct transfer *t = NULL;
     struct files_request request = {
         .op = FILES_DELETE, .flags = recursive ? FILES_RECURSIVE : 0};
-    int r = begin(s, request, name, take_end, &end, &t, err);
+    int r = host_approve_access(s, HOST_FILE, name, cancel_fd, err);
+    if (r == 0)
+        r = begin(s, request, name, take_end, &end, &t, err);
     transfer_done(t);
     return r;
 }

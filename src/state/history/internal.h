@@ -7,7 +7,7 @@
 #include "base/answer.h"
 #include "base/id.h"
 #include "state/events.h"
-#include "state/history.h"
+#include "state/history/history.h"
 #include "state/keys.h"
 #include "store/run_store.h"
 

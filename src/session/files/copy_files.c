@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "session/transfer.h"
+#include "session/files/transfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -105,8 +105,10 @@ int session_copy_fresh(
         .limits = s->spec.limits,
         .idle_timeout_s = s->idle_ms / 1000};
     strv_add_all(&spec.env, &s->env);
+    spec.network = session_network_policy(s->network);
+    spec.image = run_image_copy(s->spec.image);
     int r = session_create(s->all, &spec, s->owner_index, cancel_fd, &copy, err);
-    strv_done(&spec.env);
+    session_spec_done(&spec);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&copy->lock);

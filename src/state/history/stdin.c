@@ -3,7 +3,7 @@
 /* See history.h. Standard input that comes while a run is under way. It is a pipe: the run
  * copies what is in it into its box, and the capacity of the pipe bounds what waits there. */
 
-#include "state/history_internal.h"
+#include "state/history/internal.h"
 
 #include "base/cleanup.h"
 

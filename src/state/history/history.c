@@ -2,7 +2,7 @@
 
 /* See history.h. Adding, finding and finishing runs, and what happens twice a second. */
 
-#include "state/history_internal.h"
+#include "state/history/internal.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -51,7 +51,8 @@ int history_add(struct history *history, const char *id, struct history_owner ow
     run->kind = entry->mode;
     run->encoding = entry->encoding;
     run->language = entry->language ? entry->language : "";
-    if (entry->request && answer_use(entry->request)) /* cannot fail: the caller is a user */
+    if (entry->request &&
+        answer_use(entry->request)) /* cannot fail: the caller holds a reference */
         run->request = entry->request;
     run->status = RUN_QUEUED;
     int r = stored_promise(history, run, err);

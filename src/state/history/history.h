@@ -69,7 +69,7 @@ int history_find(struct history *history, const char *id, struct history_owner o
 struct history_run *history_ref(struct history_run *run);
 void history_unref(struct history_run *run); /* accepts NULL */
 
-/* Removes a run that never began: nobody will find it. */
+/* Removes a run that never began. history_find() no longer finds it. */
 void history_forget(struct history_run *run);
 
 /* Reports from the thread that executes the run. After history_finish() the caller is still a
@@ -129,8 +129,8 @@ int history_list(
 
 /* The position of a reader of events. */
 struct history_cursor {
-    uint64_t after_id; /* id of the last event that it has */
-    size_t end_at;     /* bytes that it has of the event `end`, which comes in pieces */
+    uint64_t after_id; /* id of the last event that the reader has */
+    size_t end_at;     /* the event `end` comes in pieces: bytes that the reader has of it */
 };
 
 /* Registers a reader of events. Streamed runs need one. */

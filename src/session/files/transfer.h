@@ -5,7 +5,7 @@
  * folder. */
 
 #include "proto/files.h"
-#include "session/files.h"
+#include "session/files/files.h"
 
 struct transfer {
     struct session *s;

@@ -2,7 +2,7 @@
 
 /* See history.h. Readers of events. */
 
-#include "state/history_internal.h"
+#include "state/history/internal.h"
 
 #include "base/clock.h"
 

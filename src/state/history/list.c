@@ -3,7 +3,7 @@
 /* See history.h. Lists of runs. Unfinished runs are always in memory; finished ones are in
  * memory, in the store, or in both. Memory comes first, because it knows the present status. */
 
-#include "state/history_internal.h"
+#include "state/history/internal.h"
 
 #include "base/clock.h"
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Sessions in a place that is no box (proto/place.h). A session's place is part of what it is:
+ * nothing is ever run in another one. */
+
+#include "session/internal.h"
+
+/* Finds the row that the caller has named and checks that the request asks for nothing that a
+ * place cannot do. Called before the limits are filled in. */
+int session_backend_check(
+    const struct state *state, struct session_spec *spec, int owner, struct err *err);
+
+/* The words for a new interpreter (proto/place.h), as a sealed memfd. */
+int session_backend_words(const struct session_box_spec *spec, int *ret_fd, struct err *err);
+
+/* Turns the failure of a place into an error; `line` is what it said. */
+int session_backend_failed(const struct session *s, const struct spawn_event *event,
+    const char *line, struct err *err);
+
+/* 0, or ERR_UNSUPPORTED for what only a box can do. */
+int session_backend_refuse(const struct session *s, const char *what, struct err *err);
+
+/* Notes how a session on a backend began: `r` is its result. */
+void session_backend_note(
+    const struct session *s, int r, uint64_t latency_ms, const struct err *err);
+
+/* {"name", "kind", "id", "state", "isolation", "limits"}, also for a box. */
+json_t *session_backend_json(const struct session *s);
+
+/* probe.c: asks whether a place is there, if its kind can be asked and it was not asked just
+ * now. */
+void session_backend_probe(const struct state *state, uint32_t number);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "cli/options.h"
+#include "lang/state_dir.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,15 +17,22 @@ int cmd_judge(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_session(int argc, char **argv);
+int cmd_approvals(int argc, char **argv);
+int cmd_backends(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_mcp(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_runtimes(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_image(int argc, char **argv);
+int cmd_seed(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 
 /* Their options. `hermes serve` has the table of settings, `hermes session` its own program. */
-extern const struct option_table judge_options, verify_options, doctor_options,
-    selftest_options, runtimes_options, bench_options, completion_options;
+extern const struct option_table approvals_options, mcp_options, judge_options, verify_options,
+    doctor_options, selftest_options, image_options, seed_options, runtimes_options,
+    bench_options, completion_options;
 
 /* One row per command (main.c). */
 struct cli_command {
@@ -44,6 +52,21 @@ int cmd_man(int argc, char **argv);
 #define CLI_COMPLETE "__complete"
 #define CLI_MAN "__man"
 #define CLI_REMOTE_RUN "__run"
+#define CLI_APPROVALS "__approvals"
+#define CLI_BACKENDS "__backends"
+#define CLI_EXEC "__exec"
+#define CLI_REMOTE_MCP "__mcp"
+
+/* The first argument of a `hermes` that cli_delegate() executed: it does not do so again. */
+#define CLI_IN_SCOPE "__in-scope"
+
+/* What the environment variables of the user say. Only the function of a command calls these
+ * two, and passes the result on. */
+struct lang_dirs cli_dirs(void);
+const char *cli_spawner_path(void); /* HERMES_SPAWN, for tests; or NULL */
+
+/* Becomes a program that lies beside this one. Returns only on failure. */
+int cli_become(const char *command, const char *program, char **argv);
 
 /* Becomes hermes-session with `word` before the arguments. Returns only on failure. */
 int cli_become_session(const char *command, const char *word, int argc, char **argv);
@@ -55,8 +78,23 @@ int cli_fail(const char *command, const struct err *err);
 #define CLI_MIN_LEVEL(key)                                                                     \
     "min-level", key, "LEVEL",                                                                 \
         "refuse to run below this isolation: full, strong (default) or process"
+#define CLI_NETWORK(key)                                                                       \
+    "network", key, "POLICY",                                                                  \
+        "what the box may reach: none (default), full (public addresses) or allow=HOST,..."
+#define CLI_SECRET(key)                                                                        \
+    "secret", key, "NAME", "a secret of the server for requests to its host; may be repeated"
 #define CLI_NO_CACHE(key)                                                                      \
     "no-cache", key, NULL, "compile again, even if the result is in the cache"
+
+/* Parses the value of --network; *ret is NULL for none. Ends the program when it is wrong. */
+struct network_policy;
+void cli_network(const char *command, const char *value, struct network_policy **ret);
+
+/* Whether the operator's ceiling, which the environment names, permits a policy (NULL: none).
+ * *ceiling is read if it is NULL: the engine starts hermes-egress with it. */
+struct network_ceiling;
+int cli_network_permit(const struct network_policy *policy,
+    const struct network_ceiling **ceiling, struct err *err);
 
 /* Parses the value of --min-level. Ends the program when it is invalid. */
 unsigned cli_min_level(const char *command, const char *value);

@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/complete.h"
-#include "cli/run_options.h"
+#include "cli/run/options.h"
 #include "lang/runtime.h"
 
 #include <fcntl.h>
@@ -195,7 +195,8 @@ static void offer_languages(const struct complete *c)
 {
     CLEANUP(runtime_registry_done) struct runtime_registry all = {0};
     struct err err = {0};
-    if (runtime_load(&all, NULL, &err) < 0)
+    const struct lang_dirs dirs = cli_dirs();
+    if (runtime_load(&all, &dirs, NULL, &err) < 0)
         return;
     for (size_t i = 0; i < all.count; i++)
         complete_offer(c, all.items[i].name, all.items[i].available ? "" : "not installed");

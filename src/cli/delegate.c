@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <fcntl.h>
@@ -21,35 +21,33 @@
 
 enum { MAX_TEXT = 4096 };
 
-static bool is_pure_v2(const char *mount)
+#define MOUNT "/sys/fs/cgroup"
+
+static bool is_pure_v2(void)
 {
     struct statfs fs;
-    return statfs(mount, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+    return statfs(MOUNT, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
 /* Whether our own group or the group above it is writable, that is, delegated to us. */
-static bool has_group(const char *mount)
+static bool has_group(void)
 {
     char text[MAX_TEXT];
     if (fs_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0 ||
         !str_has_prefix(text, "0::/"))
         return false;
-    cleanup_free char *own = xasprintf("%s%s/cgroup.procs", mount, text + 3);
-    cleanup_free char *above = xasprintf("%s%s/../cgroup.procs", mount, text + 3);
+    cleanup_free char *own = xasprintf(MOUNT "%s/cgroup.procs", text + 3);
+    cleanup_free char *above = xasprintf(MOUNT "%s/../cgroup.procs", text + 3);
     return access(own, W_OK) == 0 || access(above, W_OK) == 0;
 }
 
 void cli_delegate(int argc, char **argv)
 {
-    const char *mount = getenv("HERMES_CGROUP_MOUNT"); /* for tests */
     const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
-    if (!mount)
-        mount = "/sys/fs/cgroup";
-    if (geteuid() == 0 || getenv("HERMES_SCOPE") || !runtime_dir)
+    if (geteuid() == 0 || !runtime_dir)
         return;
     cleanup_free char *manager = xasprintf("%s/systemd/private", runtime_dir);
-    if (access(manager, F_OK) < 0 || (!getenv("HERMES_CGROUP_MOUNT") && !is_pure_v2(mount)) ||
-        has_group(mount))
+    if (access(manager, F_OK) < 0 || !is_pure_v2() || has_group())
         return;
     static const char *const front[] = {
         "systemd-run", "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"};
@@ -63,9 +61,9 @@ void cli_delegate(int argc, char **argv)
         self[n] = '\0';
         all[count] = self;
     }
+    all[count + 1] = CLI_IN_SCOPE;
     for (int i = 0; i < argc; i++)
-        all[count + 1 + (size_t)i] = argv[i];
-    (void)setenv("HERMES_SCOPE", "1", 1);
+        all[count + 2 + (size_t)i] = argv[i];
     (void)execvp(all[0], (char **)all);
     free(all); /* without systemd-run, the refusal that follows says what to do */
 }

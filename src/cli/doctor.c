@@ -8,6 +8,7 @@
 #include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "network/entry.h"
 #include "run/encode.h"
 #include "run/spawner.h"
 
@@ -37,6 +38,26 @@ static void take_option(void *json, int key, char *arg)
     *(bool *)json = true; /* there is no other option */
 }
 
+/* The modes of networks are no part of the level: a host without them runs code without a
+ * network as safely. */
+static void print_network(const struct spawn_reply *reply)
+{
+    const char *missing;
+    unsigned modes = spawner_network_modes(reply, &missing);
+    (void)printf("\n  networks of boxes:");
+    for (unsigned mode = 0; mode < NETWORK_MODE_COUNT; mode++) {
+        if (modes & 1u << mode)
+            (void)printf(" %s", network_mode_name(mode));
+    }
+    (void)printf("\n");
+    if (missing[0])
+        (void)printf("       why: %s\n       do:  load these modules of the kernel, or use one "
+                     "that has them\n",
+            missing);
+    else if (reply->network_missing[0])
+        (void)printf("       without %s\n", reply->network_missing);
+}
+
 static void print_report(const struct spawn_reply *reply)
 {
     (void)printf("isolation level: %s   (control groups: %s, Landlock ABI %u, %s)\n\n",
@@ -51,6 +72,7 @@ static void print_report(const struct spawn_reply *reply)
             (void)printf("       %-18s why: %s\n       %-18s do:  %s\n", "",
                 strerror(-reply->reason[i]), "", feature_table[i].fix);
     }
+    print_network(reply);
     if (reply->error)
         (void)printf("\n  cannot %s (%s): %s\n", spawner_step_text(reply->step), reply->detail,
             strerror(-reply->error));
@@ -69,7 +91,7 @@ int cmd_doctor(int argc, char **argv)
     struct spawn_reply reply = {0};
     struct err err = {0};
     struct spawn_setup setup = {.kind = SPAWN_SETUP, .protocol = SPAWN_PROTOCOL};
-    int r = spawner_start(&client, &setup, &err);
+    int r = spawner_start(&client, cli_spawner_path(), &setup, &err);
     if (r == 0)
         r = spawner_probe(&client, &reply, &err);
     spawner_stop(&client);

@@ -5,7 +5,7 @@
 #include "cli/input.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -48,6 +48,7 @@ int input_take(int fd, const char *path, size_t max, struct buf *to, struct err 
 
 int input_read(const char *path, size_t max, struct buf *to, struct err *err)
 {
+    buf_init(to, max); /* also for a file that cannot be opened: the caller frees it */
     cleanup_close int fd = input_open(path, err);
     return fd < 0 ? fd : input_take(fd, path, max, to, err);
 }

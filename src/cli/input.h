@@ -13,5 +13,5 @@ int input_open(const char *path, struct err *err);
  * above max bytes. */
 int input_take(int fd, const char *path, size_t max, struct buf *to, struct err *err);
 
-/* input_open() and input_take(). */
+/* input_open() and input_take(). *to is initialized in any case. */
 int input_read(const char *path, size_t max, struct buf *to, struct err *err);

@@ -22,7 +22,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_MIN_LEVEL };
+enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_NETWORK, OPT_MIN_LEVEL, PROGRAMS = 3 };
 /* NETWORKS_READY: tests run in parallel. */
 enum { EXIT_REJECTED = 1, EXIT_CANCELLED = 130, NETWORKS_READY = 8, VERDICT_WIDTH = 18 };
 
@@ -32,6 +32,7 @@ static const struct option_row options[] = {
         "tests at the same time (1 to 64; default: twice the cores of this machine)"},
     {"stop", OPT_STOP, NULL, "stop at the first test that fails"},
     {CLI_NO_CACHE(OPT_NO_CACHE)},
+    {CLI_NETWORK(OPT_NETWORK)},
     {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"json", OPT_JSON, NULL, "print the whole answer, or the error, as JSON"},
     {0},
@@ -48,8 +49,9 @@ const struct option_table judge_options = {
         "settings.",
     .after = "Exit status: 0 accepted; 1 not accepted; 2 wrong usage; 125 when Hermes, the "
              "checker or the interactor failed; 130 after Ctrl-C.\n\n"
-             "Example:\n"
-             "  hermes judge problems/sum solution.cpp",
+             "Examples:\n"
+             "  hermes judge problems/sum solution.cpp\n"
+             "  hermes judge --network allow=api.example.com problems/fetch solution.py",
 };
 
 struct judge_args {
@@ -57,7 +59,8 @@ struct judge_args {
     const char *solution;
     const char *language;
     uint32_t parallel;
-    bool stop, json, no_cache;
+    bool stop, json, no_cache, has_network;
+    struct network_policy *network; /* of the solution; NULL: none */
     struct engine_options engine;
     struct problem problem;
     struct err err;
@@ -79,6 +82,10 @@ static void take_option(void *to, int key, char *arg)
         break;
     case OPT_NO_CACHE:
         args->no_cache = true;
+        break;
+    case OPT_NETWORK:
+        cli_network(judge_options.command, arg, &args->network);
+        args->has_network = true;
         break;
     case OPT_MIN_LEVEL:
         args->engine.min_level = cli_min_level(judge_options.command, arg);
@@ -173,6 +180,55 @@ static int print_answer(const struct judge_args *args, const struct judge_result
                                                      : EXIT_REJECTED;
 }
 
+/* The programs of a judgement; those that the problem does not have are empty. */
+static void list_programs(struct judge_args *args, struct run_spec *ret[PROGRAMS])
+{
+    struct judge_spec *spec = &args->problem.judge.spec;
+    ret[0] = &spec->solution;
+    ret[1] = &spec->checker;
+    ret[2] = &spec->interactor;
+}
+
+/* Reads the problem and what the programs need before the engine starts. */
+static int load(struct judge_args *args)
+{
+    struct run_spec *programs[PROGRAMS];
+    struct judge_spec *spec = &args->problem.judge.spec;
+    int r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    if (r == 0 && !args->no_cache)
+        r = cache_settings_read(&args->engine.cache, &args->err);
+    if (r < 0)
+        return r;
+    if (args->has_network) {
+        free(spec->solution.network);
+        spec->solution.network = take_ptr(args->network);
+    }
+    list_programs(args, programs);
+    for (size_t i = 0; r == 0 && i < PROGRAMS; i++) {
+        if (!args->no_cache)
+            programs[i]->cache_scope = xasprintf("uid %u", geteuid());
+        r = cli_network_permit(programs[i]->network, &args->engine.network, &args->err);
+    }
+    if (args->parallel || !spec->parallel)
+        spec->parallel = args->parallel ? args->parallel : usual_parallel();
+    if (args->stop)
+        spec->stop = STOP_AT_FIRST;
+    return r;
+}
+
+/* Whether this host enforces the networks that the programs ask for. */
+static int check_networks(struct judge_args *args, struct engine *engine)
+{
+    struct run_spec *programs[PROGRAMS];
+    int r = 0;
+    list_programs(args, programs);
+    for (size_t i = 0; r == 0 && i < PROGRAMS; i++) {
+        if (programs[i]->network)
+            r = engine_network_ready(engine, programs[i]->network->mode, &args->err);
+    }
+    return r;
+}
+
 static int judge_loaded(struct judge_args *args, struct engine *engine, int signal_fd)
 {
     struct judge_result result = {0};
@@ -184,6 +240,8 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
     int r =
         judge_plan_make(&args->problem.judge.spec, engine_maxima(engine), &plan, &args->err);
     if (r == 0)
+        r = check_networks(args, engine);
+    if (r == 0)
         r = judge_run(engine, &plan, &watch, &result, &args->err);
     progress_end();
     int status = r < 0 ? cli_fail("judge", &args->err) : print_answer(args, &result);
@@ -194,31 +252,21 @@ static int judge_loaded(struct judge_args *args, struct engine *engine, int sign
 static int judge_all(struct judge_args *args)
 {
     struct engine *engine = NULL;
-    struct judge_spec *spec = &args->problem.judge.spec;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = engine_start(&engine, &args->engine, &args->err);
-    if (r == 0)
-        r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
+    int r = load(args);
+    if (r < 0)
+        return cli_fail("judge", &args->err);
     args->engine.runtimes = &args->problem.runtimes;
-    if (r == 0 && !args->no_cache &&
-        (r = cache_settings_read(&args->engine.cache, &args->err)) == 0) {
-        struct run_spec *programs[] = {&spec->solution, &spec->checker, &spec->interactor};
-        for (size_t i = 0; i < 3; i++) {
-            if (programs[i]->runtime)
-                programs[i]->cache_scope = xasprintf("uid %u", geteuid());
-        }
-    }
-    if (args->parallel || !spec->parallel)
-        spec->parallel = args->parallel ? args->parallel : usual_parallel();
-    if (args->stop)
-        spec->stop = STOP_AT_FIRST;
-    if (r == 0) {
-        progress_begin("preparing %s", args->solution);
+    progress_begin("preparing %s", args->solution);
+    r = engine_start(&engine, &args->engine, &args->err);
+    if (r == 0)
         r = engine_register(engine, &args->engine, &args->err);
-    }
     progress_end();
     int status = r < 0 ? cli_fail("judge", &args->err) : judge_loaded(args, engine, signal_fd);
-    engine_leave(engine);
+    if (r < 0) /* the spawner's process may still be using our memory, see start_program() */
+        engine_close(engine);
+    else
+        engine_leave(engine);
     return status;
 }
 
@@ -226,13 +274,16 @@ int cmd_judge(int argc, char **argv)
 {
     struct judge_args args = {.engine = {.min_level = LEVEL_STRONG,
                                   .networks = NETWORKS_READY,
-                                  .state_dir = getenv("HERMES_STATE_DIR")}};
+                                  .dirs = cli_dirs(),
+                                  .spawner_path = cli_spawner_path()}};
+    args.problem.dirs = &args.engine.dirs;
     limits_maxima(&args.engine.maxima);
     options_parse(&judge_options, argc, argv, take_option, &args);
     if (!args.solution)
         options_misuse(judge_options.command, "missing argument %s",
             args.dir ? "SOLUTION" : "PROBLEM_DIR");
     int status = judge_all(&args);
+    free(args.network);
     problem_done(&args.problem);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/language.h"
 
@@ -33,7 +33,7 @@ static int add_runtime(struct problem *p, const char *language, const char *file
     const char **ret_name, struct err *err)
 {
     struct runtime_registry one = {0};
-    int r = language_load(&one, language, file, err);
+    int r = language_load(&one, p->dirs, language, file, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < p->runtimes.count; i++) {
@@ -115,7 +115,7 @@ static int read_settings(const char *dir, json_t **ret, struct err *err)
     return 0;
 }
 
-/* What the folder contains. */
+/* The names of what the folder contains. */
 struct listing {
     struct strv inputs; /* NAME of each NAME.in */
     struct strv headers;
@@ -246,7 +246,7 @@ int problem_load(struct problem *problem, const char *dir, const char *solution,
     if (r == 0)
         r = add_others(problem, body, dir, &listing, err);
     if (r == 0)
-        r = json_judge_decode(body, &problem->runtimes, false, &problem->judge, err);
+        r = json_judge_decode(body, &problem->runtimes, NULL, false, &problem->judge, err);
     json_decref(body);
     return r < 0 ? r : add_tests(&problem->judge.spec, dir, &listing, err);
 }

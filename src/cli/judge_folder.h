@@ -8,12 +8,13 @@
 #include "judge/decode.h"
 
 struct problem {
+    const struct lang_dirs *dirs;     /* borrowed; the caller sets it */
     struct runtime_registry runtimes; /* the languages that the problem needs */
     struct json_judge judge;
 };
 
-/* Reads the folder and the solution. `problem` must be zeroed. The caller calls problem_done()
- * in any case. When `language` is NULL the file's name decides. */
+/* Reads the folder and the solution. All of `problem` but `dirs` must be zeroed. The caller
+ * calls problem_done() in any case. When `language` is NULL the file's name decides. */
 int problem_load(struct problem *problem, const char *dir, const char *solution,
     const char *language, struct err *err);
 void problem_done(struct problem *problem);

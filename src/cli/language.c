@@ -26,11 +26,11 @@ int language_unknown(const char *file, struct err *err)
 }
 
 /* Replaces the error of an unknown name by one with the nearest known name. */
-static int suggest(const char *name, struct err *err)
+static int suggest(const struct lang_dirs *dirs, const char *name, struct err *err)
 {
     CLEANUP(runtime_registry_done) struct runtime_registry all = {0};
     struct nearest near = {.word = name};
-    int r = runtime_load(&all, NULL, err);
+    int r = runtime_load(&all, dirs, NULL, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < all.count; i++) {
@@ -45,13 +45,13 @@ static int suggest(const char *name, struct err *err)
         "unknown language \"%.64s\"; `hermes runtimes` lists all languages", name);
 }
 
-int language_load(
-    struct runtime_registry *ret, const char *name, const char *file, struct err *err)
+int language_load(struct runtime_registry *ret, const struct lang_dirs *dirs, const char *name,
+    const char *file, struct err *err)
 {
-    int r = runtime_load(ret, name ? name : file, err);
+    int r = runtime_load(ret, dirs, name ? name : file, err);
     if (r == 0 || err->code != ERR_INVALID || !str_eq(err->field, "language"))
         return r;
-    return name ? suggest(name, err) : language_unknown(file, err);
+    return name ? suggest(dirs, name, err) : language_unknown(file, err);
 }
 
 char *language_guess(const char *data, size_t len)

@@ -7,8 +7,8 @@
 
 /* Loads one language: the named one, or with name NULL the one of the file's extension. An
  * unknown name is answered with the nearest known one. */
-int language_load(
-    struct runtime_registry *ret, const char *name, const char *file, struct err *err);
+int language_load(struct runtime_registry *ret, const struct lang_dirs *dirs, const char *name,
+    const char *file, struct err *err);
 
 /* Guesses the language of a file without an extension: ELF, or from its #! line. NULL when
  * neither. The caller frees. */

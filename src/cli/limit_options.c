@@ -67,6 +67,8 @@ static void make_row(size_t i)
     size_t len = strlen(info->name) - strlen(unit->suffix);
     if (str_eq(info->name, "wall_ms"))
         (void)snprintf(names[i], sizeof(names[i]), "time");
+    else if (str_eq(info->name, "network_mb")) /* --network is the policy */
+        (void)snprintf(names[i], sizeof(names[i]), "network-bytes");
     else
         (void)snprintf(names[i], sizeof(names[i]), "%.*s", (int)len, info->name);
     for (char *p = names[i]; *p; p++)

@@ -6,10 +6,11 @@
 
 #include "base/nearest.h"
 #include "base/str.h"
+#include "cli/backend_options.h"
 #include "cli/color.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/run_options.h"
+#include "cli/run/options.h"
 #include "version.h"
 
 #include <fcntl.h>
@@ -28,6 +29,12 @@ const struct cli_command cli_commands[] = {
     {"verify", cmd_verify, &verify_options, NULL, false},
     {"serve", cmd_serve, NULL, "serve the HTTP API", true},
     {"session", cmd_session, NULL, "use live interpreters and shells on a server", false},
+    {"mcp", cmd_mcp, &mcp_options, NULL, true},
+    {"image", cmd_image, &image_options, NULL, true},
+    {"seed", cmd_seed, &seed_options, NULL, true},
+    {"approvals", cmd_approvals, &approvals_options, NULL, false},
+    {"exec", cmd_exec, &exec_options, NULL, false},
+    {"backends", cmd_backends, &backends_options, NULL, false},
     {"doctor", cmd_doctor, &doctor_options, NULL, true},
     {"selftest", cmd_selftest, &selftest_options, NULL, true},
     {"bench", cmd_bench, &bench_options, NULL, true},
@@ -132,10 +139,28 @@ int cli_catch_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+struct lang_dirs cli_dirs(void)
+{
+    return (struct lang_dirs){.runtimes = getenv("HERMES_RUNTIMES"),
+        .more = getenv("RUNTIME_DIR"),
+        .state = getenv("HERMES_STATE_DIR"),
+        .seeds = getenv("HERMES_SEED_DIR")};
+}
+
+const char *cli_spawner_path(void)
+{
+    return getenv("HERMES_SPAWN");
+}
+
 int main(int argc, char **argv)
 {
     open_standard_fds();
     (void)signal(SIGPIPE, SIG_IGN);
+    bool is_in_scope = argc > 1 && str_eq(argv[1], CLI_IN_SCOPE);
+    if (is_in_scope) {
+        argc--;
+        argv++;
+    }
     if (argc < 2) {
         print_commands(stderr);
         return EXIT_USAGE;
@@ -148,7 +173,7 @@ int main(int argc, char **argv)
     const struct cli_command *command = find_command(name);
     if (!command)
         return refuse(name);
-    if (command->makes_boxes)
+    if (command->makes_boxes && !is_in_scope)
         cli_delegate(argc - 1, argv + 1);
     char title[32];
     (void)snprintf(title, sizeof(title), "hermes %s", name);

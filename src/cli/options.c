@@ -72,7 +72,7 @@ uint32_t options_number(
 static size_t count_rows(const struct option_row *rows)
 {
     size_t count = 0;
-    while (rows && rows[count].name)
+    while (rows[count].name)
         count++;
     return count;
 }
@@ -80,12 +80,12 @@ static size_t count_rows(const struct option_row *rows)
 struct option_row *options_rows(const struct option_table *table, size_t *ret_count)
 {
     const struct option_row *more = table->more ? table->more() : NULL;
-    size_t own = count_rows(table->rows);
-    size_t made = count_rows(more);
+    size_t own = table->rows ? count_rows(table->rows) : 0;
+    size_t made = more ? count_rows(more) : 0;
     struct option_row *rows = xcalloc(own + made + COMMON_COUNT, sizeof(*rows));
-    if (own)
+    if (own > 0)
         memcpy(rows, table->rows, own * sizeof(*rows));
-    if (made)
+    if (made > 0)
         memcpy(rows + own, more, made * sizeof(*rows));
     size_t skipped = table->is_foreign ? COMMON_COUNT - 1 : 0; /* --help is the last one */
     memcpy(rows + own + made, common_rows + skipped, sizeof(*rows) * (COMMON_COUNT - skipped));

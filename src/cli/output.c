@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/color.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -44,15 +45,6 @@ void output_errors_as_json(void)
     errors_as_json = true;
 }
 
-json_t *output_error_value(const struct err *err)
-{
-    json_t *value =
-        json_pack("{s:s, s:s}", "code", err_table[err->code].name, "message", err->message);
-    if (err->field[0])
-        (void)json_object_set_new(value, "field", json_string(err->field));
-    return value;
-}
-
 void output_error_line(const char *command, const struct err *err)
 {
     /* Many messages begin with the field, and messages of options name the option. */
@@ -67,16 +59,21 @@ int output_error(const char *command, const struct err *err)
 {
     output_error_line(command, err);
     if (errors_as_json)
-        output_json(json_pack("{s:o}", "error", output_error_value(err)), 0);
+        output_json(json_pack("{s:o}", "error", json_error(err)), 0);
     return err_table[err->code].exit_status;
 }
 
 void output_clean(const char *text, size_t width)
 {
+    output_clean_to(stdout, text, width);
+}
+
+void output_clean_to(FILE *to, const char *text, size_t width)
+{
     for (; *text && *text != '\n'; text++) {
         bool begins = ((unsigned char)*text & 0xc0) != 0x80; /* not inside a character */
         if (begins && width-- == 0)
             return;
-        (void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+        (void)fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
     }
 }

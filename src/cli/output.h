@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
 /* Prints a value over several lines and takes it. `flags` are further flags of jansson. */
 void output_json(json_t *value, size_t flags);
@@ -21,9 +22,6 @@ int output_fail(const char *command, int error);
  * when the command line has --json. */
 void output_errors_as_json(void);
 
-/* The value {"code", "message", "field"?}, as in the answers of a server. */
-json_t *output_error_value(const struct err *err);
-
 /* Prints "COMMAND: message" to stderr. */
 void output_error_line(const char *command, const struct err *err);
 
@@ -32,4 +30,5 @@ int output_error(const char *command, const struct err *err);
 
 /* Prints text from an untrusted program without control characters, up to the end of its first
  * line and at most `width` characters. */
-void output_clean(const char *text, size_t width);
+void output_clean(const char *text, size_t width); /* to stdout */
+void output_clean_to(FILE *to, const char *text, size_t width);

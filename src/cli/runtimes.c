@@ -49,6 +49,8 @@ static void print_table(const struct runtime_registry *reg)
     (void)printf("%-11s %-10s %-26s %s\n", "NAME", "VERSION", "ALIASES", "FILES");
     for (size_t i = 0; i < reg->count; i++) {
         const struct runtime *rt = &reg->items[i];
+        if (rt->is_internal)
+            continue;
         cleanup_free char *aliases = join(&rt->aliases);
         cleanup_free char *extensions = join(&rt->extensions);
         const char *version = rt->version != NULL ? rt->version : "";
@@ -83,11 +85,14 @@ static void print_json(const struct runtime_registry *reg)
     for (size_t i = 0; i < reg->count; i++) {
         const struct runtime *rt = &reg->items[i];
 
+        if (rt->is_internal)
+            continue;
         (void)json_array_append_new(list,
-            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:b, s:b, s:s, s:s?}", "name", rt->name,
+            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:s?, s:b, s:b, s:s, s:s?}", "name", rt->name,
                 "aliases", list_json(&rt->aliases), "extensions", list_json(&rt->extensions),
-                "main_file", rt->main_file, "version", rt->version, "compiled", rt->compiled,
-                "available", rt->available, "package", rt->package, "missing", rt->missing));
+                "main_file", rt->main_file, "version", rt->version, "compiler", rt->compiler,
+                "compiled", rt->compiled, "available", rt->available, "package", rt->package,
+                "missing", rt->missing));
     }
     output_json(json_pack("{s:o}", "runtimes", list), 0);
 }
@@ -99,9 +104,10 @@ int cmd_runtimes(int argc, char **argv)
     bool json = false;
 
     options_parse(&runtimes_options, argc, argv, take_option, &json);
-    if (runtime_load(&reg, NULL, &err) < 0)
+    const struct lang_dirs dirs = cli_dirs();
+    if (runtime_load(&reg, &dirs, NULL, &err) < 0)
         return cli_fail("runtimes", &err);
-    runtime_find_versions(&reg, getenv("HERMES_STATE_DIR"));
+    runtime_find_versions(&reg, dirs.state);
     if (json)
         print_json(&reg);
     else

@@ -2,19 +2,19 @@
 
 /* Commands that are separate programs in the same directory: `hermes serve` executes
  * hermes-prepare, which becomes hermes-monitor; `hermes session` and `hermes run --url` execute
- * hermes-session. */
+ * hermes-session, `hermes mcp` (mcp.c) that or hermes-mcp. */
 
 #include "cli/cli.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-static int become(const char *command, const char *program, char **argv)
+int cli_become(const char *command, const char *program, char **argv)
 {
     struct err err = {0};
     cleanup_free char *path = fs_beside_self(program);
@@ -28,12 +28,27 @@ static int become(const char *command, const char *program, char **argv)
 
 int cmd_serve(int argc, char **argv)
 {
-    return become("serve", "hermes-prepare", argv);
+    return cli_become("serve", "hermes-prepare", argv);
 }
 
 int cmd_session(int argc, char **argv)
 {
-    return become("session", "hermes-session", argv);
+    return cli_become("session", "hermes-session", argv);
+}
+
+int cmd_approvals(int argc, char **argv)
+{
+    return cli_become_session("approvals", CLI_APPROVALS, argc, argv);
+}
+
+int cmd_backends(int argc, char **argv)
+{
+    return cli_become_session("backends", CLI_BACKENDS, argc, argv);
+}
+
+int cmd_exec(int argc, char **argv)
+{
+    return cli_become_session("exec", CLI_EXEC, argc, argv);
 }
 
 int cli_become_session(const char *command, const char *word, int argc, char **argv)
@@ -42,5 +57,5 @@ int cli_become_session(const char *command, const char *word, int argc, char **a
     all[1] = (char *)word;
     for (int i = 1; i < argc; i++)
         all[i + 1] = argv[i];
-    return become(command, "hermes-session", all);
+    return cli_become(command, "hermes-session", all);
 }

@@ -81,7 +81,7 @@ static int check_host(const struct http_request *req, struct err *err)
     if ((req->is_unix && !hosts[0]) || host_is_ours(host ? host : "", hosts))
         return 0;
     return err_set(err, ERR_MISDIRECTED, EACCES,
-        "`%.128s` is no name of this server: call it by its address or as localhost, or add "
+        "`%.128s` is not a name of this server: call it by its address or as localhost, or add "
         "the name to the setting `hosts`",
         host ? host : "");
 }

@@ -7,7 +7,8 @@
 #include "http/confine.h"
 
 #include "base/cleanup.h"
-#include "base/process.h"
+#include "base/os/process.h"
+#include "seccomp/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,8 +66,8 @@ static int allow(int ruleset, const char *path, uint64_t rights)
     return r < 0 ? -errno : 0;
 }
 
-static int restrict_files(
-    const char *state_dir, const struct runtime_registry *runtimes, const char *cases_dir)
+static int restrict_files(const char *state_dir, const char *seed_dir,
+    const struct runtime_registry *runtimes, const char *cases_dir)
 {
     char around[PATH_MAX];
     (void)snprintf(around, sizeof(around), "%s/..", cases_dir ? cases_dir : "");
@@ -81,6 +82,8 @@ static int restrict_files(
     if (ruleset < 0)
         return -errno;
     int r = allow(ruleset, state_dir, all & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
+    if (r == 0 && seed_dir[0])
+        r = allow(ruleset, seed_dir, all & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
     if (r == 0)
         r = allow(ruleset, "/proc/self", FS_READ);
     if (r == 0 && cases_dir)
@@ -119,27 +122,18 @@ static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(access), SCMP_SY
     SCMP_SYS(rt_sigtimedwait), SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_yield),
     SCMP_SYS(sendfile), SCMP_SYS(sendmsg), SCMP_SYS(sendto), SCMP_SYS(set_robust_list),
     SCMP_SYS(setsockopt), SCMP_SYS(shutdown), SCMP_SYS(sigaltstack), SCMP_SYS(signalfd4),
-    SCMP_SYS(socketpair), SCMP_SYS(stat), SCMP_SYS(statfs), SCMP_SYS(statx), SCMP_SYS(sysinfo),
-    SCMP_SYS(tgkill), SCMP_SYS(umask), SCMP_SYS(uname), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
-    SCMP_SYS(utimensat), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(copy_file_range),
-    SCMP_SYS(prctl)};
+    SCMP_SYS(socketpair), SCMP_SYS(stat), SCMP_SYS(statfs), SCMP_SYS(statx), SCMP_SYS(syncfs),
+    SCMP_SYS(sysinfo), SCMP_SYS(tgkill), SCMP_SYS(umask), SCMP_SYS(uname), SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat), SCMP_SYS(utimensat), SCMP_SYS(write), SCMP_SYS(writev),
+    SCMP_SYS(copy_file_range), SCMP_SYS(prctl)};
 
 /* Memory never becomes executable. clone only makes threads. ioctl only reads a byte count
  * (FIONREAD) and sets the size of a terminal (TIOCSWINSZ). */
 static int add_conditional(scmp_filter_ctx filter)
 {
-    const uint64_t exec = 4;            /* PROT_EXEC */
-    const uint64_t thread = 0x00010000; /* CLONE_THREAD */
-    int r = seccomp_rule_add(
-        filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, exec, 0));
+    int r = program_filter_no_exec(filter);
     if (r == 0)
-        r = seccomp_rule_add(
-            filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, exec, 0));
-    if (r == 0)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-            SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread));
-    if (r == 0) /* glibc falls back to clone, whose flags a filter can check */
-        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+        r = program_filter_threads(filter);
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
             SCMP_A1(SCMP_CMP_EQ, 0x541B)); /* FIONREAD */
@@ -151,26 +145,14 @@ static int add_conditional(scmp_filter_ctx filter)
 
 static int restrict_calls(void)
 {
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    if (!filter)
-        return -ENOMEM;
-    int r = add_conditional(filter);
-    for (size_t i = 0; r == 0 && i < sizeof(allowed_calls) / sizeof(allowed_calls[0]); i++) {
-        if (allowed_calls[i] >= 0) /* this architecture may lack one */
-            r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
-    }
-    if (r == 0)
-        r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    if (r == 0)
-        r = seccomp_load(filter);
-    seccomp_release(filter);
-    return r;
+    return program_filter_load(
+        allowed_calls, sizeof(allowed_calls) / sizeof(allowed_calls[0]), add_conditional);
 }
 
-int confine_rest(const char *state_dir, const struct runtime_registry *runtimes,
-    const char *cases_dir, struct err *err)
+int confine_rest(const char *state_dir, const char *seed_dir,
+    const struct runtime_registry *runtimes, const char *cases_dir, struct err *err)
 {
-    int r = restrict_files(state_dir, runtimes, cases_dir);
+    int r = restrict_files(state_dir, seed_dir, runtimes, cases_dir);
     if (r < 0)
         return fail(err, -r, "cannot restrict files with Landlock");
 #ifndef HERMES_SANITIZED /* sanitizers need more system calls */

@@ -11,9 +11,9 @@
  * capabilities, sets no_new_privs, and lets no process of the same user look inside. */
 int confine_identity(struct err *err);
 
-/* Restricts files with Landlock: state_dir for reading and writing, the runtimes and the
- * directory around cases_dir (or NULL) for reading, nothing else, and no TCP connections.
- * Restricts system calls to a list without exec, ptrace, mounts, namespaces and identities.
- * Call it before the first thread is made. */
-int confine_rest(const char *state_dir, const struct runtime_registry *runtimes,
-    const char *cases_dir, struct err *err);
+/* Restricts files with Landlock: state_dir and seed_dir (or "") for reading and writing,
+ * the runtimes and the directory around cases_dir (or NULL) for reading, nothing else, and no
+ * TCP connections. Restricts system calls to a list without exec, ptrace, mounts, namespaces
+ * and identities. Call it before the first thread is made. */
+int confine_rest(const char *state_dir, const char *seed_dir,
+    const struct runtime_registry *runtimes, const char *cases_dir, struct err *err);

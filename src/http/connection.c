@@ -82,8 +82,8 @@ struct connections {
     int stop_fd;
 };
 
-/* Whether the short deadline applies. Without keys a stranger's first body may take longer: it
- * is closed anyway when other clients need the place. */
+/* Whether the short deadline applies. A server without keys lets the first body of a stranger
+ * take longer, because it closes that connection anyway when other clients need the place. */
 static bool is_hurried(const struct connection *c, enum phase phase)
 {
     bool is_asking = phase == PHASE_HEADERS || phase == PHASE_NEXT;
@@ -313,7 +313,7 @@ static void close_stranger(struct connections *all, uint64_t before_ms)
             continue;
         unsigned crowd = all->crowds[c->crowd];
         unsigned most = worst ? all->crowds[worst->crowd] : 0;
-        if (crowd > most || (crowd == most && c->begun_ms < worst->begun_ms))
+        if (!worst || crowd > most || (crowd == most && c->begun_ms < worst->begun_ms))
             worst = c;
     }
     if (worst)

@@ -2,8 +2,7 @@
 #pragma once
 
 /* Every open connection and what it waits for. A thread closes connections that exceed a total
- * deadline. It also notices clients that leave
- * while their run goes on. */
+ * deadline, and notices clients that leave while their run goes on. */
 
 #include "service/service.h"
 
@@ -11,13 +10,13 @@
 #include <stdint.h>
 
 enum phase {
-    PHASE_HEADERS,  /* of the first request of a connection */
-    PHASE_IDLE,     /* between requests */
-    PHASE_NEXT,     /* headers of a later request, from its first byte on */
-    PHASE_BODY,     /* of a request */
-    PHASE_HANDLING, /* the server works: no deadline but the run's own */
-    PHASE_REPLY,    /* the client reads the reply */
-    PHASE_TAKEN,    /* no HTTP any more: no deadline */
+    PHASE_HEADERS,  /* the server waits for the headers of the first request, or reads them */
+    PHASE_IDLE,     /* the server waits for the first byte of a later request */
+    PHASE_NEXT,     /* the server reads the headers of a later request */
+    PHASE_BODY,     /* the server reads the body of a request */
+    PHASE_HANDLING, /* the server works on a request; only the limits of a run apply */
+    PHASE_REPLY,    /* the server sends the reply */
+    PHASE_TAKEN,    /* the connection has become a WebSocket; it has no deadline */
 };
 
 /* A connection is a stranger's until it has proven itself: with a key, or, on a server without

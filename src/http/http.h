@@ -15,12 +15,14 @@
 struct client;
 struct route;
 struct http_reply;
+struct http_request;
 
 /* Receives the body of a BODY_STREAM request piece by piece, so that it is not kept in memory.
  * `write` and `finish` return 0, or negative errno with err. `done` is called exactly once. */
 struct http_sink {
     int (*write)(void *context, const char *data, size_t len, struct err *err);
-    int (*finish)(void *context, struct http_reply *reply, struct err *err);
+    int (*finish)(
+        void *context, struct http_request *req, struct http_reply *reply, struct err *err);
     void (*done)(void *context);
     void *context;
 };

@@ -8,13 +8,17 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "http/confine.h"
 #include "http/greet.h"
 #include "http/openapi.h"
 #include "http/server.h"
+#include "mcp/mcp.h"
+#include "mcp/ready.h"
 #include "proto/handover.h"
 #include "service/service.h"
+#include "state/secrets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +92,22 @@ static void enter_own_dir(struct config *config)
     config->state_dir = own;
 }
 
+/* The file of registry_ca, which the server cannot read later. */
+static int read_certificates(struct state *s, struct err *err)
+{
+    cleanup_buf struct buf text;
+    buf_init(&text, HANDOVER_MAX_TEXT);
+    if (!s->config.registry_ca[0])
+        return 0;
+    int r = fs_read_file(AT_FDCWD, s->config.registry_ca, &text);
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r,
+            "registry_ca: the server's user cannot read %s: %s", s->config.registry_ca,
+            strerror(-r));
+    s->registry_ca = xstrndup(text.data ? text.data : "", text.len);
+    return 0;
+}
+
 /* No thread may exist before confine_rest(). */
 static int prepare(struct state *s, struct hello *hello, struct err *err)
 {
@@ -99,17 +119,23 @@ static int prepare(struct state *s, struct hello *hello, struct err *err)
     if (r == 0 && (r = handover_read_text(hello->fds[HELLO_TABLE], &table)) < 0)
         (void)err_set(err, ERR_INTERNAL, -r, "cannot read the engine's table");
     if (r == 0)
+        r = state_secrets_read_trust(s, hello->fds[HELLO_TRUST], err);
+    if (r == 0)
         r = confine_identity(err);
     if (r < 0)
         return r;
     enter_own_dir(&s->config);
     struct engine_options options = {.runtimes = &s->runtimes,
-        .state_dir = s->config.state_dir,
+        .dirs.state = s->config.state_dir,
         .maxima = s->config.maxima,
         .source_count = s->config.mounts.count,
         .cache = {.max_bytes = s->config.cache_mb << 20, .shared = s->config.cache_shared}};
+    s->reach_fd = hello->fds[HELLO_REACH];
     s->cases_dir = attack_cases_dir(NULL);
-    if ((r = confine_rest(s->config.state_dir, &s->runtimes, s->cases_dir, err)) < 0 ||
+    if ((r = read_certificates(s, err)) < 0)
+        return r;
+    if ((r = confine_rest(
+             s->config.state_dir, s->config.seed_dir, &s->runtimes, s->cases_dir, err)) < 0 ||
         (r = engine_attach(&s->engine, &options, hello->fds[HELLO_CONTROL], &table, err)) < 0)
         return r;
     return service_open(s, err);
@@ -212,6 +238,8 @@ int main(int argc, char **argv)
     if (r == 0)
         r = prepare(&state, &hello, &err);
     if (r == 0)
+        state.mcp = mcp_new(&state);
+    if (r == 0)
         r = server_start(
             &server, &state, hello.fds + HELLO_LISTEN, hello.count - HELLO_LISTEN, &err);
     if (r < 0) {
@@ -224,6 +252,8 @@ int main(int argc, char **argv)
     uint64_t grace_ms = serve(&state, signal_fd);
     log_event(LOG_INFO, "stopping", (char *)NULL);
     server_stop(server, grace_ms);
+    mcp_stop(state.mcp);
+    ready_stop(state.mcp);
     service_close(&state);
     return 0;
 }

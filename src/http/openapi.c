@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "http/routes.h"
+#include "image/recipe.h"
 #include "judge/decode.h"
 #include "openapi_areas.h"
 #include "proto/package.h"
@@ -48,6 +49,8 @@ static const struct {
     {"GLOBS_MAX", JOB_MAX_GLOBS},
     {"GLOB_MAX", STR_GLOB_MAX},
     {"WORD_MAX", RUN_WORD_MAX},
+    {"NETWORK_ENTRIES_MAX", NETWORK_MAX_ENTRIES},
+    {"SECRETS_MAX", NETWORK_MAX_SECRETS},
     {"MOUNTS_MAX", sizeof(((struct run_spec *)NULL)->mounts) /
                        sizeof(((struct run_spec *)NULL)->mounts[0])},
     {"TESTS_MAX", JUDGE_MAX_TESTS},
@@ -57,6 +60,7 @@ static const struct {
     {"JUDGE_WORDS_MAX", JUDGE_WORDS_MAX},
     {"POINTS_MAX", JUDGE_POINTS_MAX},
     {"SESSION_NAME_MAX", SESSION_NAME_MAX},
+    {"PLACE_NAME", PLACE_NAME},
     {"SECONDS_MAX", SESSION_SECONDS_MAX},
     {"FRAME_MAX", CHANNEL_FRAME_MAX},
     {"TOOLS_MAX", TOOLS_MAX},
@@ -65,6 +69,10 @@ static const struct {
     {"TOOL_CALLS_DEFAULT", TOOL_CALLS_DEFAULT},
     {"TOOL_TIMEOUT_DEFAULT_MS", TOOL_TIMEOUT_DEFAULT_MS},
     {"FORKS_MAX", SESSION_FORKS_MAX},
+    {"IMAGE_NAME_MAX", IMAGE_NAME_MAX},
+    {"RECIPE_PACKAGES_MAX", RECIPE_PACKAGES_MAX},
+    {"RECIPE_TEXT_MAX", RECIPE_TEXT_MAX},
+    {"RECIPE_PRELOAD_MAX", RECIPE_PRELOAD_MAX},
     {"CHECKPOINT_NAME_MAX", CHECKPOINT_NAME_MAX},
     {"TERMINAL_ROWS", TERMINAL_ROWS},
     {"TERMINAL_COLS", TERMINAL_COLS},

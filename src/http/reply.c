@@ -5,6 +5,7 @@
 #include "http/http.h"
 
 #include "base/alloc.h"
+#include "json/body.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -57,10 +58,7 @@ void reply_text(struct http_reply *reply, int status, const char *type, const ch
 void reply_error(struct http_reply *reply, const struct err *err)
 {
     const struct err_info *info = &err_table[err->code == ERR_NONE ? ERR_INTERNAL : err->code];
-    json_t *error = json_pack("{s:s, s:s}", "code", info->name, "message", err->message);
-    if (err->field[0])
-        (void)json_object_set_new(error, "field", json_string(err->field));
-    json_t *body = json_pack("{s:o}", "error", error);
+    json_t *body = json_pack("{s:o}", "error", json_error(err));
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     reply_json(reply, info->http_status, text, text ? strlen(text) : 0);

@@ -88,9 +88,10 @@ static void answer_preflight(struct http_reply *reply)
 {
     reply->status = 200;
     reply_header(
-        reply, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
+        reply, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     reply_header(reply, "Access-Control-Allow-Headers",
-        "Content-Type, Authorization, X-API-Key, Last-Event-ID");
+        "Content-Type, Authorization, X-API-Key, Last-Event-ID, Mcp-Session-Id, "
+        "MCP-Protocol-Version, Mcp-Method, Mcp-Name");
     reply_header(reply, "Access-Control-Max-Age", "600");
     reply_header(
         reply, "Vary", "Access-Control-Request-Method, Access-Control-Request-Headers");
@@ -234,8 +235,8 @@ static void hold_reply(struct http_request *req, struct http_reply *reply)
     fill_error(req->route, reply, &err);
 }
 
-/* A body exists again when it is parsed and again when a box gets it. Small JSON values take
- * far more memory than their text. */
+/* Counts the memory that a body takes: its text, its parsed form and the copy for a box. The
+ * parsed form of small JSON values is far larger than their text. */
 static int count_body(struct http_request *req, struct err *err)
 {
     size_t bytes = 0;
@@ -248,7 +249,9 @@ static int count_body(struct http_request *req, struct err *err)
     }
     struct err ignored = {0}; /* the handler says what is wrong, in its own form */
     (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
-    return purse_take(&req->purse, bytes + req->body.len) ? 0 : state_full(err);
+    return purse_take_or_close(&req->purse, bytes + req->body.len, &req->purse)
+               ? 0
+               : state_full(err);
 }
 
 static int handle(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -256,7 +259,7 @@ static int handle(struct http_request *req, struct http_reply *reply, struct err
     connection_phase(req->client->connection, PHASE_HANDLING);
     int r = count_body(req, err);
     if (r == 0)
-        r = req->sink.done ? req->sink.finish(req->sink.context, reply, err)
+        r = req->sink.done ? req->sink.finish(req->sink.context, req, reply, err)
                            : req->route->handle(req, reply, err);
     buf_done(&req->body);
     return r;

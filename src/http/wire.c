@@ -177,7 +177,7 @@ static int read_trailers(struct wire *w, struct err *err)
 {
     for (;;) {
         struct wire_head ignored;
-        char *line;
+        char *line = NULL;
         ignored.count = 0;
         ssize_t n = read_line(w, WIRE_TRAILERS_MAX - w->trailers, &line, err);
         w->trailers += n > 0 ? (size_t)n : 0;

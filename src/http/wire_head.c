@@ -51,6 +51,12 @@ int wire_check_target(const char *target, struct err *err)
     return 0;
 }
 
+static int bad_first_line(struct err *err)
+{
+    return bad(err, "the request's first line is not METHOD, PATH and HTTP/1.1 with one space "
+                    "between them");
+}
+
 static int parse_version(struct wire_head *head, const char *version, struct err *err)
 {
     size_t len = strlen(version);
@@ -58,8 +64,7 @@ static int parse_version(struct wire_head *head, const char *version, struct err
                       version[5] >= '0' && version[5] <= '9' && version[7] >= '0' &&
                       version[7] <= '9';
     if (!is_version)
-        return bad(err, "the request's first line is not METHOD, PATH and HTTP/1.1 with one "
-                        "space between them");
+        return bad_first_line(err);
     head->is_1_1 = str_eq(version, "HTTP/1.1");
     return head->is_1_1 || str_eq(version, "HTTP/1.0")
                ? 0
@@ -73,7 +78,7 @@ int wire_parse_request(struct wire_head *head, char *line, size_t len, struct er
     char *target = strchr(line, ' ');
     char *version = target ? strrchr(target + 1, ' ') : NULL;
     if (!version)
-        return parse_version(head, "", err);
+        return bad_first_line(err);
     *target++ = *version++ = '\0';
     if (!is_token(line, strlen(line)) || strlen(line) > WIRE_METHOD_MAX)
         return bad(err, "the request's method is not a word");

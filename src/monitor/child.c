@@ -5,64 +5,55 @@
 #include "monitor/monitor.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/os/process.h"
+#include "proto/egress.h"
+#include "proto/inject.h"
 #include "proto/spawn.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 extern char **environ;
 
 enum { NOT_EXECUTED = 125 };
 
-_Static_assert((int)HANDOVER_FD == (int)SPAWN_CONTROL_FD, "every child has its socket there");
+_Static_assert((int)HANDOVER_FD == (int)SPAWN_CONTROL_FD &&
+                   (int)HANDOVER_FD == (int)EGRESS_FD && (int)HANDOVER_FD == (int)INJECT_FD,
+    "every child has its socket there");
 
-/* The server starts as its own user and in its own group, so no instruction of it runs as
- * root. */
-static int drop_to_server(const struct monitor *m)
+/* The server, hermes-egress and hermes-inject start as their own users and in their own groups,
+ * so no instruction of them runs as root. */
+static int drop(const void *context)
 {
-    int r = memory_group_join(&m->memory_group);
+    const struct child *child = context;
+    int r = group_join(child->group);
     if (r < 0)
-        log_event(LOG_WARN, "the server cannot enter its control group", "reason", strerror(-r),
-            (char *)NULL);
-    return process_drop(m->plan.uid, m->plan.gid);
+        log_event(LOG_WARN, "a program cannot enter its control group", "program",
+            child->program, "reason", strerror(-r), (char *)NULL);
+    if (child->own_session)
+        (void)setsid();
+    return process_drop(child->uid, child->gid);
 }
 
-/* Runs in the child; returns the errno of the failure. The order matters: the memory group has
- * a descriptor, which may be HANDOVER_FD, and the program is opened as root. */
-static int become(const struct monitor *m, const struct child *child, int socket)
+/* Runs in the child. */
+static int become(const struct child *child, int socket)
 {
     char *argv[] = {(char *)child->program, (char *)child->argument, NULL};
     char *no_env[] = {NULL};
-    char **env = child->no_environment ? no_env : environ;
-    cleanup_free char *path = fs_beside_self(child->program);
-    cleanup_close int program = path ? open(path, O_PATH | O_CLOEXEC) : -1;
-    int r = program < 0 ? -errno : 0;
-    if (r == 0 && (program = fcntl(program, F_DUPFD_CLOEXEC, HANDOVER_FD + 1)) < 0)
-        r = -errno;
-    if (r == 0 && child->is_server)
-        r = drop_to_server(m);
-    if (r < 0)
-        return -r;
-    process_reset_signals();
-    /* dup2 onto itself would keep close-on-exec. */
-    r = socket == HANDOVER_FD ? fcntl(socket, F_SETFD, 0) : dup2(socket, HANDOVER_FD);
-    if (r < 0)
-        return errno;
-    (void)execve(path, argv, env);
-    /* The server's user may not be allowed to walk to the program (a build below /root). */
-    if (errno == EACCES)
-        (void)syscall(SYS_execveat, program, "", argv, env, AT_EMPTY_PATH);
-    return errno;
+    const struct process_image image = {.program = child->program,
+        .argv = argv,
+        .env = child->no_environment ? no_env : environ,
+        .socket = socket,
+        .at = HANDOVER_FD,
+        .before = child->group ? drop : NULL,
+        .context = child};
+    return process_become(&image);
 }
 
-pid_t child_start(const struct monitor *m, const struct child *child, int *ret_socket)
+pid_t child_start(const struct child *child, int *ret_socket)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -71,9 +62,9 @@ pid_t child_start(const struct monitor *m, const struct child *child, int *ret_s
     cleanup_close int theirs = pair[1];
     pid_t pid = fork();
     if (pid == 0) {
-        int error = become(m, child, theirs);
+        int error = become(child, theirs);
         log_event(LOG_ERROR, "cannot start a program; it belongs beside the hermes program",
-            "program", child->program, "reason", strerror(error), (char *)NULL);
+            "program", child->program, "reason", strerror(-error), (char *)NULL);
         _exit(NOT_EXECUTED);
     }
     if (pid < 0)

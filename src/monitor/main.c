@@ -39,7 +39,10 @@ void stop_listening(struct monitor *m)
 
 int main(void)
 {
-    static struct monitor monitor = {.memory_group = {.fd = -1, .parent_fd = -1}};
+    static struct monitor monitor = {.server_group = GROUP_NONE,
+        .egress_group = GROUP_NONE,
+        .inject_group = GROUP_NONE,
+        .reach_group = GROUP_NONE};
     (void)signal(SIGPIPE, SIG_IGN);
     if (!receive_plan(&monitor)) {
         (void)fprintf(

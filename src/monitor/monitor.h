@@ -2,29 +2,42 @@
 #pragma once
 
 /* hermes-monitor runs as root, or as the user who starts it, as long as the server. It starts
- * the spawner, hermes-prepare and the server, and restarts them when they die. It parses
- * nothing but a fixed struct: hermes-prepare reads settings, keys and languages, and hands over
- * the results as descriptors. */
+ * the spawner, hermes-prepare, the server and hermes-egress, and restarts them when they die.
+ * It parses nothing but a fixed struct: hermes-prepare reads settings, keys and languages, and
+ * hands over the results as descriptors. */
 
 #include "proto/handover.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { MEMORY_GROUP_NAME = 48 };
+enum { GROUP_NAME = 48 };
 
-/* The control group that limits the server's memory. */
-struct memory_group {
+/* A directory of a control group. */
+struct group_dir {
     int fd, parent_fd; /* -1: there is none */
     bool v2;
-    char name[MEMORY_GROUP_NAME];
+    char name[GROUP_NAME];
 };
+
+/* The control group of one program. On v1 memory and processors have a directory each. */
+struct group {
+    struct group_dir memory;
+    struct group_dir cpu; /* on v1, if there is such a limit */
+};
+#define GROUP_NONE                                                                             \
+    {                                                                                          \
+        .memory = {.fd = -1, .parent_fd = -1}, .cpu = {.fd = -1, .parent_fd = -1 }             \
+    }
 
 struct monitor {
     struct handover_plan plan;
     int fds[FDPASS_MAX]; /* PLAN_*; the listening sockets last */
     unsigned fd_count;
-    struct memory_group memory_group;
+    struct group server_group;
+    struct group egress_group;
+    struct group inject_group;
+    struct group reach_group;
 };
 
 /* child.c: starts a program of the monitor's directory, with a socket at HANDOVER_FD. */
@@ -32,16 +45,60 @@ struct child {
     const char *program;
     const char *argument; /* or NULL */
     bool no_environment;
-    bool is_server; /* runs as the user of the plan, in the memory group */
+    bool own_session;          /* signals of the terminal do not reach it */
+    const struct group *group; /* NULL: it stays in ours, and keeps our user. Else it enters
+                                  this group and becomes this user */
+    uid_t uid;
+    gid_t gid;
 };
 /* Returns the pid, or negative errno. *ret_socket is our end of the socket. */
-pid_t child_start(const struct monitor *m, const struct child *child, int *ret_socket);
+pid_t child_start(const struct child *child, int *ret_socket);
 
-/* memory_group.c: makes the control group, or logs why there is none. On cgroup v2 the spawner
- * must have started before: it prepares the group above. */
-void memory_group_open(struct memory_group *g, uint64_t limit_mb);
-int memory_group_join(const struct memory_group *g); /* moves the calling process into it */
-void memory_group_close(struct memory_group *g);     /* no process may be in it any more */
+/* group.c: makes a control group with these limits, or logs why there is none. On cgroup v2 the
+ * spawner must have started before: it prepares the group above. */
+struct group_limits {
+    uint64_t memory_mb;
+    uint32_t cpu_milli; /* thousandths of a core; 0: no limit */
+    const char *with;   /* for the log: there is a group, and there is none */
+    const char *without;
+};
+void group_open(struct group *g, const struct group_limits *limits);
+int group_join(const struct group *g); /* moves the calling process into it */
+void group_close(struct group *g);     /* no process may be in it any more */
+
+/* egress.c: hermes-egress. It belongs to a spawner and ends with it. */
+struct egress {
+    pid_t pid; /* -1: it does not run */
+    int link;  /* our end of the socket of SPAWN_EGRESS; -1 without a spawner */
+};
+/* Makes the link and returns the spawner's end, or negative errno. */
+int egress_link(struct egress *e);
+/* Starts the program and gives the spawner its socket. It also gets `inject_link`, unless that
+ * is -1. Returns 0 or negative errno. */
+int egress_start(struct egress *e, const struct monitor *m, int inject_link);
+/* Ends the program and closes the link. */
+void egress_stop(struct egress *e);
+
+/* inject.c: hermes-inject. It belongs to a hermes-egress and ends with it. */
+struct inject {
+    pid_t pid; /* -1: it does not run */
+    int link;  /* our end of the link to hermes-egress; -1: there is none */
+};
+/* Makes a new link and returns the end of hermes-egress, or negative errno. */
+int inject_link(struct inject *i);
+/* Starts the program and gives hermes-egress its socket. Returns 0 or negative errno. */
+int inject_start(struct inject *i, const struct monitor *m);
+/* Ends the program, which has no hermes-egress any more, and closes the link. */
+void inject_stop(struct inject *i);
+/* reach.c: hermes-reach. It serves one server after the other. */
+struct reach {
+    pid_t pid;    /* -1: it does not run */
+    int socket;   /* it ends when this closes */
+    int calls[2]; /* the ends for the servers and for hermes-reach; -1 without one */
+};
+int reach_open(struct reach *r); /* makes the socket for calls */
+int reach_start(struct reach *r, const struct monitor *m);
+void reach_stop(struct reach *r);
 
 /* notify.c: sends a state such as "READY=1" to the service manager, if there is one. */
 void notify_send(const char *state);

@@ -4,14 +4,15 @@
  * that fills and seals its table. The server learns the spawner's control socket only after
  * hermes-prepare has reported the seal. If the table differs from the one that the server has,
  * the server is restarted. A new server gets a new spawner: no box of the old server's goes on.
- * One poll() covers signals, the two sockets and the next restart. */
+ * A new spawner gets a new hermes-egress; a hermes-egress that dies is replaced beside the same
+ * spawner. One poll() covers signals, the two sockets and the next restart. */
 
 #include "monitor/monitor.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/os/process.h"
 #include "proto/spawn.h"
 
 #include <errno.h>
@@ -45,14 +46,18 @@ struct backoff {
 
 /* The spawner, and the hermes-prepare that fills its table. */
 struct spawner {
-    pid_t pid;                  /* -1: there is none */
-    int control;                /* its control socket */
-    bool is_sealed;             /* the control socket may go to a server */
-    pid_t preparing;            /* hermes-prepare; -1: there is none */
-    int channel;                /* to hermes-prepare */
-    int locks[SPAWN_MAX_ROOTS]; /* on the root trees, as long as the spawner lives */
+    pid_t pid;                     /* -1: there is none */
+    int control;                   /* its control socket */
+    bool is_sealed;                /* the control socket may go to a server */
+    pid_t preparing;               /* hermes-prepare; -1: there is none */
+    int channel;                   /* to hermes-prepare */
+    int locks[HANDOVER_MAX_LOCKS]; /* on root trees and seeds, as long as the spawner lives */
     unsigned lock_count;
     struct backoff backoff;
+    struct egress egress;
+    struct backoff egress_backoff;
+    struct inject inject;
+    struct backoff inject_backoff;
 };
 
 struct supervisor {
@@ -68,6 +73,8 @@ struct supervisor {
     uint64_t kill_ms; /* when a server that does not stop gets SIGKILL */
     int status;       /* exit status of the monitor */
     struct backoff server_backoff;
+    struct reach reach;
+    struct backoff reach_backoff;
 };
 
 static void backoff_began(struct backoff *b)
@@ -107,6 +114,9 @@ static void end_preparing(struct spawner *p)
 static void leave_spawner(struct spawner *p)
 {
     end_preparing(p);
+    egress_stop(&p->egress);
+    inject_stop(&p->inject);
+    p->egress_backoff = p->inject_backoff = (struct backoff){0};
     close_fd(&p->control);
     close_all(p->locks, p->lock_count);
     p->lock_count = 0;
@@ -126,10 +136,14 @@ static void stop_spawner(struct spawner *p)
 }
 
 /* Sends hermes-prepare what it works on. */
-static int send_spawned(const struct supervisor *s)
+static int send_spawned(struct supervisor *s)
 {
+    cleanup_close int egress = egress_link(&s->spawner.egress);
+    if (egress < 0)
+        return egress;
     int fds[SPAWNED_WITH_OLD] = {[SPAWNED_SETTINGS] = s->monitor->fds[PLAN_SETTINGS],
         [SPAWNED_CONTROL] = s->spawner.control,
+        [SPAWNED_EGRESS] = egress,
         [OLD_RUNTIMES] = s->sealed[SEALED_RUNTIMES],
         [OLD_TABLE] = s->sealed[SEALED_TABLE]};
     return handover_send(s->spawner.channel, HANDOVER_SPAWNED, fds,
@@ -141,9 +155,9 @@ static void start_spawner(struct supervisor *s)
     static const struct child spawn = {.program = "hermes-spawn", .no_environment = true};
     static const struct child prepare = {.program = "hermes-prepare", .argument = "table"};
     struct spawner *p = &s->spawner;
-    int r = p->pid = child_start(s->monitor, &spawn, &p->control);
+    int r = p->pid = child_start(&spawn, &p->control);
     if (r > 0)
-        r = p->preparing = child_start(s->monitor, &prepare, &p->channel);
+        r = p->preparing = child_start(&prepare, &p->channel);
     if (r > 0)
         r = send_spawned(s);
     if (r < 0) {
@@ -153,6 +167,45 @@ static void start_spawner(struct supervisor *s)
         return;
     }
     backoff_began(&p->backoff);
+}
+
+/* Without it boxes have no way out, and all else goes on. */
+static void start_egress(struct supervisor *s)
+{
+    struct spawner *p = &s->spawner;
+    cleanup_close int link = s->monitor->plan.has_secrets ? inject_link(&p->inject) : -1;
+    int r = egress_start(&p->egress, s->monitor, link);
+    if (r == 0) {
+        backoff_began(&p->egress_backoff);
+        return;
+    }
+    log_event(LOG_ERROR, "cannot start hermes-egress", "reason", strerror(-r), (char *)NULL);
+    backoff_died(&p->egress_backoff);
+}
+
+/* Without it connections that need a secret are refused, and all else goes on. */
+static void start_inject(struct supervisor *s)
+{
+    struct spawner *p = &s->spawner;
+    int r = inject_start(&p->inject, s->monitor);
+    if (r == 0) {
+        backoff_began(&p->inject_backoff);
+        return;
+    }
+    log_event(LOG_ERROR, "cannot start hermes-inject", "reason", strerror(-r), (char *)NULL);
+    backoff_died(&p->inject_backoff);
+}
+
+/* Without it nobody is asked outside, and all else goes on. */
+static void start_reach(struct supervisor *s)
+{
+    int r = reach_start(&s->reach, s->monitor);
+    if (r == 0) {
+        backoff_began(&s->reach_backoff);
+        return;
+    }
+    log_event(LOG_ERROR, "cannot start hermes-reach", "reason", strerror(-r), (char *)NULL);
+    backoff_died(&s->reach_backoff);
 }
 
 /* hermes-prepare has ended without a sealed table. At the first start a second attempt would
@@ -171,6 +224,35 @@ static void on_prepare_failed(struct supervisor *s)
     }
 }
 
+/* The spawner has prepared the control group above. */
+static void open_groups(struct monitor *m)
+{
+    const struct group_limits server = {.memory_mb = m->plan.server_memory_mb,
+        .with = "memory limit of the server",
+        .without = "the server has no control group of its own: its memory is bounded by its "
+                   "own count alone"};
+    const struct group_limits egress = {.memory_mb = m->plan.egress_memory_mb,
+        .cpu_milli = m->plan.egress_cpu_milli,
+        .with = "memory limit of hermes-egress",
+        .without = "hermes-egress has no control group of its own: the limits of connections "
+                   "alone bound its memory"};
+    const struct group_limits reach = {.memory_mb = m->plan.reach_memory_mb,
+        .with = "memory limit of hermes-reach",
+        .without = "hermes-reach has no control group of its own"};
+    group_open(&m->server_group, &server);
+    const struct group_limits inject = {.memory_mb = m->plan.egress_memory_mb,
+        .cpu_milli = m->plan.egress_cpu_milli,
+        .with = "memory limit of hermes-inject",
+        .without = "hermes-inject has no control group of its own: the limits of connections "
+                   "alone bound its memory"};
+    if (m->plan.has_reach)
+        group_open(&m->reach_group, &reach);
+    if (m->plan.has_egress)
+        group_open(&m->egress_group, &egress);
+    if (m->plan.has_secrets)
+        group_open(&m->inject_group, &inject);
+}
+
 static void on_sealed(struct supervisor *s, const int *fds, bool is_new)
 {
     struct monitor *m = s->monitor;
@@ -181,7 +263,7 @@ static void on_sealed(struct supervisor *s, const int *fds, bool is_new)
         memcpy(s->sealed, fds, sizeof(s->sealed));
     }
     if (is_first)
-        memory_group_open(&m->memory_group, m->plan.server_memory_mb);
+        open_groups(m);
     if (s->server > 0 &&
         (is_new || handover_send(s->channel, HANDOVER_SPAWNER, &s->spawner.control, 1) < 0))
         (void)kill(s->server, SIGTERM);
@@ -199,7 +281,7 @@ static void on_prepare(struct supervisor *s)
         close_fd(&p->channel); /* SIGCHLD follows */
         if (!p->is_sealed)
             on_prepare_failed(s);
-    } else if (kind == HANDOVER_LOCKS && count <= SPAWN_MAX_ROOTS - p->lock_count) {
+    } else if (kind == HANDOVER_LOCKS && count <= HANDOVER_MAX_LOCKS - p->lock_count) {
         memcpy(p->locks + p->lock_count, fds, count * sizeof(*fds));
         p->lock_count += count;
     } else if (kind == HANDOVER_SEALED && !p->is_sealed &&
@@ -218,7 +300,9 @@ static int send_hello(const struct supervisor *s)
         [HELLO_KEYS] = m->fds[PLAN_KEYS],
         [HELLO_RUNTIMES] = s->sealed[SEALED_RUNTIMES],
         [HELLO_TABLE] = s->sealed[SEALED_TABLE],
-        [HELLO_CONTROL] = s->spawner.control};
+        [HELLO_CONTROL] = s->spawner.control,
+        [HELLO_TRUST] = m->fds[PLAN_TRUST],
+        [HELLO_REACH] = s->reach.calls[0]};
     if (listen_count > HANDOVER_MAX_LISTEN)
         return -E2BIG;
     memcpy(fds + HELLO_LISTEN, m->fds + PLAN_LISTEN, listen_count * sizeof(*fds));
@@ -227,8 +311,11 @@ static int send_hello(const struct supervisor *s)
 
 static void start_server(struct supervisor *s)
 {
-    static const struct child server = {.program = "hermes-server", .is_server = true};
-    int r = s->server = child_start(s->monitor, &server, &s->channel);
+    const struct child server = {.program = "hermes-server",
+        .group = &s->monitor->server_group,
+        .uid = s->monitor->plan.uid,
+        .gid = s->monitor->plan.gid};
+    int r = s->server = child_start(&server, &s->channel);
     s->is_ready = false;
     if (r > 0) {
         backoff_began(&s->server_backoff);
@@ -254,11 +341,16 @@ static void stop(struct supervisor *s)
         (void)kill(s->server, SIGTERM);
 }
 
-static void on_server_end(struct supervisor *s, int status)
+static void log_death(const char *what, int status)
 {
     char text[32];
     (void)snprintf(text, sizeof(text), WIFSIGNALED(status) ? "signal %d" : "exit %d",
         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    log_event(LOG_ERROR, what, "how", text, (char *)NULL);
+}
+
+static void on_server_end(struct supervisor *s, int status)
+{
     close_fd(&s->channel);
     s->server = -1;
     if (s->is_stopping)
@@ -268,7 +360,7 @@ static void on_server_end(struct supervisor *s, int status)
         s->is_stopping = true;
         return;
     }
-    log_event(LOG_ERROR, "the server died", "how", text, (char *)NULL);
+    log_death("the server died", status);
     backoff_died(&s->server_backoff);
     /* The server cannot be relied on to end its boxes: it may have put its sockets where they
      * stay open. The next spawner starts at once. */
@@ -287,6 +379,38 @@ static void on_spawner_end(struct supervisor *s)
     backoff_died(&s->spawner.backoff);
 }
 
+static void on_egress_end(struct supervisor *s, int status)
+{
+    s->spawner.egress.pid = -1;
+    if (s->is_stopping || s->spawner.pid <= 0)
+        return;
+    if (status == 0) /* the spawner closed the socket between them, or ended */
+        log_event(LOG_WARN, "hermes-egress ended", (char *)NULL);
+    else
+        log_death("hermes-egress died", status);
+    backoff_died(&s->spawner.egress_backoff);
+}
+
+/* It ends by itself after hermes-egress has. */
+static void on_inject_end(struct supervisor *s, int status)
+{
+    s->spawner.inject.pid = -1;
+    if (s->is_stopping || s->spawner.pid <= 0)
+        return;
+    if (status != 0)
+        log_death("hermes-inject died", status);
+    backoff_died(&s->spawner.inject_backoff);
+}
+
+static void on_reach_end(struct supervisor *s, int status)
+{
+    s->reach.pid = -1;
+    if (s->is_stopping)
+        return;
+    log_death("hermes-reach died", status);
+    backoff_died(&s->reach_backoff);
+}
+
 static void reap(struct supervisor *s)
 {
     int status;
@@ -298,6 +422,12 @@ static void reap(struct supervisor *s)
             on_spawner_end(s);
         else if (pid == s->spawner.preparing)
             s->spawner.preparing = -1;
+        else if (pid == s->spawner.egress.pid)
+            on_egress_end(s, status);
+        else if (pid == s->spawner.inject.pid)
+            on_inject_end(s, status);
+        else if (pid == s->reach.pid)
+            on_reach_end(s, status);
     }
 }
 
@@ -308,6 +438,11 @@ static void on_signal(struct supervisor *s)
         return;
     if (info.ssi_signo == SIGCHLD)
         reap(s);
+    else if (info.ssi_signo == SIGUSR1 && s->server > 0 && !s->is_stopping)
+        (void)kill(
+            s->server, SIGTERM); /* a new spawner, with a new table, comes with the next */
+    else if (info.ssi_signo == SIGUSR1)
+        return;
     else
         stop(s);
 }
@@ -330,6 +465,22 @@ static void on_channel(struct supervisor *s)
     }
 }
 
+static bool lacks_egress(const struct supervisor *s)
+{
+    return s->monitor->plan.has_egress && s->spawner.is_sealed && s->spawner.egress.pid <= 0;
+}
+
+static bool lacks_inject(const struct supervisor *s)
+{
+    return s->monitor->plan.has_secrets && s->spawner.egress.pid > 0 &&
+           s->spawner.inject.pid <= 0;
+}
+
+static bool lacks_reach(const struct supervisor *s)
+{
+    return s->monitor->plan.has_reach && s->sealed[SEALED_TABLE] >= 0 && s->reach.pid <= 0;
+}
+
 /* Starts what is due. */
 static void restart(struct supervisor *s)
 {
@@ -338,6 +489,12 @@ static void restart(struct supervisor *s)
         return;
     if (s->spawner.pid <= 0 && s->spawner.channel < 0 && now >= s->spawner.backoff.due_ms)
         start_spawner(s);
+    if (lacks_egress(s) && now >= s->spawner.egress_backoff.due_ms)
+        start_egress(s);
+    if (lacks_inject(s) && now >= s->spawner.inject_backoff.due_ms)
+        start_inject(s);
+    if (lacks_reach(s) && now >= s->reach_backoff.due_ms)
+        start_reach(s);
     if (s->spawner.is_sealed && s->server <= 0 && now >= s->server_backoff.due_ms)
         start_server(s);
 }
@@ -352,6 +509,12 @@ static int next_timeout(const struct supervisor *s)
         due = s->spawner.backoff.due_ms;
     else if (s->spawner.is_sealed && s->server <= 0)
         due = s->server_backoff.due_ms;
+    if (!s->is_stopping && lacks_egress(s) && s->spawner.egress_backoff.due_ms < due)
+        due = s->spawner.egress_backoff.due_ms;
+    if (!s->is_stopping && lacks_inject(s) && s->spawner.inject_backoff.due_ms < due)
+        due = s->spawner.inject_backoff.due_ms;
+    if (!s->is_stopping && lacks_reach(s) && s->reach_backoff.due_ms < due)
+        due = s->reach_backoff.due_ms;
     if (due == UINT64_MAX)
         return -1;
     return due <= now ? 0 : due - now > 60000 ? 60000 : (int)(due - now);
@@ -363,7 +526,8 @@ static int block_signals(void)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGHUP); /* the terminal was closed */
+    (void)sigaddset(&set, SIGHUP);  /* the terminal was closed */
+    (void)sigaddset(&set, SIGUSR1); /* `hermes image build --operator` asks for a restart */
     (void)sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -373,10 +537,23 @@ int supervise(struct monitor *m)
 {
     struct supervisor s = {.monitor = m,
         .signal_fd = block_signals(),
-        .spawner = {.pid = -1, .control = -1, .preparing = -1, .channel = -1},
+        .spawner = {.pid = -1,
+            .control = -1,
+            .preparing = -1,
+            .channel = -1,
+            .egress = {.pid = -1, .link = -1},
+            .inject = {.pid = -1, .link = -1}},
         .sealed = {-1, -1},
         .channel = -1,
-        .server = -1};
+        .server = -1,
+        .reach = {.pid = -1, .socket = -1, .calls = {-1, -1}}};
+    int r = reach_open(&s.reach);
+    if (r < 0) {
+        log_event(
+            LOG_ERROR, "no socket for hermes-reach", "reason", strerror(-r), (char *)NULL);
+        s.status = EXIT_FAILED;
+        s.is_stopping = true;
+    }
     while (!s.is_stopping || s.server > 0) {
         restart(&s);
         struct pollfd fds[] = {
@@ -395,7 +572,11 @@ int supervise(struct monitor *m)
         }
     }
     stop_spawner(&s.spawner);
-    memory_group_close(&m->memory_group);
+    group_close(&m->server_group);
+    group_close(&m->egress_group);
+    group_close(&m->inject_group);
+    reach_stop(&s.reach);
+    group_close(&m->reach_group);
     close_all(s.sealed, SEALED_COUNT);
     close_fd(&s.channel);
     close_fd(&s.signal_fd);

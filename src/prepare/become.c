@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { REACH_MEMORY_MB = 256 }; /* of hermes-reach without backends */
 
 extern char **environ;
 
@@ -53,11 +55,34 @@ static int write_facts(const struct prepare *p)
     struct handover_plan plan = {.uid = p->uid,
         .gid = p->gid,
         .grace_ms = c->grace_s * 1000,
-        .server_memory_mb = c->server_memory_mb};
+        .server_memory_mb = c->server_memory_mb,
+        .has_egress = p->ceiling.max_mode != NETWORK_NONE,
+        .egress_uid = p->egress_uid,
+        .egress_gid = p->egress_gid,
+        .egress_cpu_milli = (uint32_t)c->network_cpus,
+        .egress_memory_mb = c->network_memory_mb,
+        .has_secrets = p->secrets.len > 0,
+        .inject_uid = p->inject_uid,
+        .inject_gid = p->inject_gid,
+        .has_reach = p->reach.rows[REACH_REVIEWER].url[0] ||
+                     p->reach.rows[REACH_WEBHOOK].url[0] || p->reach.places.count,
+        .reach_memory_mb = p->reach.places.count ? c->backends_memory_mb : REACH_MEMORY_MB,
+        .reach_uid = p->reach_uid,
+        .reach_gid = p->reach_gid};
     (void)snprintf(plan.log_level, sizeof(plan.log_level), "%s", c->log_level);
     if (p->made_unix) /* listen.c has checked its length */
         (void)snprintf(plan.unix_path, sizeof(plan.unix_path), "%.107s", c->unix_path);
     return fs_memfd_sealed("plan", &plan, sizeof(plan));
+}
+
+static int write_reach(const struct prepare *p)
+{
+    cleanup_buf struct buf table;
+    buf_init(&table, sizeof(p->reach) + p->shell.len);
+    if (buf_append(&table, &p->reach, sizeof(p->reach)) < 0 ||
+        (p->shell.len && buf_append(&table, p->shell.data, p->shell.len) < 0))
+        return -ENOMEM;
+    return fs_memfd_sealed("reach", table.data, table.len);
 }
 
 /* Puts the plan into the socket; it stays there until the monitor reads it. */
@@ -76,11 +101,20 @@ static int send_plan(const struct prepare *p, int socket)
     cleanup_close int facts_fd = write_facts(p);
     cleanup_close int settings_fd = handover_write_text("settings", &settings);
     cleanup_close int keys_fd = handover_write_text("keys", &keys);
-    if (facts_fd < 0 || settings_fd < 0 || keys_fd < 0)
+    cleanup_close int ceiling_fd = fs_memfd_sealed("ceiling", &p->ceiling, sizeof(p->ceiling));
+    cleanup_close int secrets_fd = handover_write_text("secrets", &p->secrets);
+    cleanup_close int trust_fd = handover_write_text("trust", &p->trust);
+    cleanup_close int reach_fd = write_reach(p);
+    if (facts_fd < 0 || settings_fd < 0 || keys_fd < 0 || ceiling_fd < 0 || secrets_fd < 0 ||
+        trust_fd < 0 || reach_fd < 0)
         return -ENOMEM;
     fds[PLAN_FACTS] = facts_fd;
     fds[PLAN_SETTINGS] = settings_fd;
     fds[PLAN_KEYS] = keys_fd;
+    fds[PLAN_CEILING] = ceiling_fd;
+    fds[PLAN_SECRETS] = secrets_fd;
+    fds[PLAN_TRUST] = trust_fd;
+    fds[PLAN_REACH] = reach_fd;
     fds[PLAN_LOCK] = p->lock_fd;
     memcpy(fds + PLAN_LISTEN, p->listen_fds, p->listen_count * sizeof(*fds));
     return handover_send(socket, HANDOVER_PLAN, fds, PLAN_LISTEN + p->listen_count);

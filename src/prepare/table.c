@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "image/build.h"
+#include "lang/seed.h"
 #include "run/engine.h"
 
 #include <errno.h>
@@ -24,6 +26,9 @@ struct task {
     struct runtime_registry runtimes;
     int fds[FDPASS_MAX]; /* SPAWNED_*, and OLD_* */
     unsigned fd_count;
+    char *layers;
+    char *incoming;
+    char *seeds;
 };
 
 static int receive(struct task *t, struct err *err)
@@ -45,15 +50,57 @@ static int receive(struct task *t, struct err *err)
                  : 0;
 }
 
+static struct lang_dirs dirs_of(const struct config *c)
+{
+    return (struct lang_dirs){.runtimes = c->runtimes,
+        .more = c->runtime_dir,
+        .state = c->state_dir,
+        .seeds = c->seed_dir};
+}
+
+/* Images need root that may reach the server's files: layers are mounted by the spawner, and
+ * unpacked through id-mapped mounts. What lies there belongs to the server; the spawner follows
+ * no link in it. */
+static void take_images(struct task *t, struct engine_options *options)
+{
+    const struct config *c = &t->config;
+    if (geteuid() != 0)
+        return;
+    t->layers = xasprintf("%s/server/images/layers", c->state_dir);
+    t->incoming = xasprintf("%s/server/images/incoming", c->state_dir);
+    if (access(t->layers, R_OK | X_OK) < 0)
+        return;
+    options->layers = t->layers;
+    options->incoming = t->incoming;
+    options->build_maxima =
+        image_build_limits(c->build_wall_ms, c->build_memory_mb, c->build_disk_mb);
+}
+
+/* Without root, who has no id-mapped mounts, the directory is writable as it is. */
+static void take_seeds(struct task *t, struct engine_options *options)
+{
+    t->seeds = xasprintf("%s/" SEED_INCOMING, t->config.seed_dir);
+    if (!t->config.seed_dir || !t->config.seed_dir[0] || !t->config.seeds)
+        return;
+    options->seed_incoming = t->seeds;
+    for (size_t i = 0; i < t->runtimes.count; i++) {
+        const struct runtime *rt = &t->runtimes.items[i];
+        const struct run_limits limits = seed_limits(rt);
+        if (rt->available && rt->compile.seed.recipe)
+            limits_raise(&options->build_maxima, &limits);
+    }
+}
+
 static void fill_options(struct task *t, struct engine_options *options)
 {
     const struct config *c = &t->config;
     *options = (struct engine_options){.runtimes = &t->runtimes,
-        .state_dir = c->state_dir,
+        .dirs = dirs_of(c),
         .control_fd = t->fds[SPAWNED_CONTROL],
         .min_level = (unsigned)c->min_level,
         .networks = NETWORKS_READY,
         .share_networks = c->share_networks,
+        .sessions = true,
         .zygotes = c->warm,
         .park = (unsigned)c->parked,
         .park_free_percent = (unsigned)c->parked_free_percent,
@@ -62,6 +109,12 @@ static void fill_options(struct task *t, struct engine_options *options)
         .maxima = c->maxima,
         .processes_total = (uint32_t)c->processes_total,
         .source_count = c->mounts.count};
+    take_images(t, options);
+    if (options->layers)
+        prepare_images(c, &t->runtimes, options);
+    take_seeds(t, options);
+    if (c->network_max != NETWORK_NONE)
+        options->egress_fd = t->fds[SPAWNED_EGRESS];
     for (size_t i = 0; i < c->mounts.count; i++) {
         options->sources[i].path = c->mounts.items[i].path;
         options->sources[i].writable = c->mounts.items[i].writable;
@@ -80,7 +133,7 @@ static void tell_missing(const struct runtime_registry *runtimes)
 
 static int send_locks(const struct engine *engine)
 {
-    int fds[SPAWN_MAX_ROOTS];
+    int fds[HANDOVER_MAX_LOCKS];
     size_t count = engine_root_locks(engine, fds);
     int r = 0;
     for (size_t at = 0; r == 0 && at < count; at += FDPASS_MAX) {
@@ -125,13 +178,14 @@ static int hand_over(const struct task *t, const struct engine *engine)
 
 int prepare_table(void)
 {
-    static struct task task;
+    static struct task task; /* the end of the process frees it, and the engine */
+    static struct engine *engine;
     struct engine_options options;
-    struct engine *engine = NULL;
     struct err err = {0};
     int r = receive(&task, &err);
+    const struct lang_dirs dirs = dirs_of(&task.config);
     if (r == 0)
-        r = runtime_load(&task.runtimes, NULL, &err);
+        r = runtime_load(&task.runtimes, &dirs, NULL, &err);
     if (r == 0)
         r = runtime_load_sdk(&task.runtimes, &err);
     if (r == 0) {
@@ -144,5 +198,5 @@ int prepare_table(void)
     if (r < 0)
         log_event(LOG_ERROR, "cannot start the spawner", "field", err.field, "reason",
             err.message, (char *)NULL);
-    return r < 0 ? EXIT_FAILED : 0; /* the end of the process frees everything */
+    return r < 0 ? EXIT_FAILED : 0;
 }

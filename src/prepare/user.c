@@ -1,52 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The server's user. The name service runs here, in a process that does not stay. */
+/* The users of the server, of hermes-egress, hermes-inject and hermes-reach. The name service
+ * runs here, in a process that does not stay. */
 
 #include "prepare/prepare.h"
 
 #include "base/alloc.h"
-#include "base/str.h"
+#include "base/os/user.h"
 
-#include <grp.h>
-#include <pwd.h>
-#include <stdlib.h>
+#include <errno.h>
 #include <unistd.h>
 
-/* Distributions leave these ids free (systemd's table of uids, Debian's policy), and they exist
- * in a container with 65,536 ids too. lang/version.c uses the next one. */
-enum { FREE_ID_FIRST = 65520, FREE_ID_LAST = 65532 };
-
-/* An unused user id. Not `nobody`: other services run as that user and could read the server's
- * files. */
-static uid_t find_free_id(void)
+/* The ssh client and local commands do; the engine of containers is a socket. */
+static bool needs_home(const struct place_table *places)
 {
-    for (uid_t id = FREE_ID_FIRST; id <= FREE_ID_LAST; id++) {
-        if (!getpwuid(id) && !getgrgid(id))
-            return id;
-    }
-    return 0;
+    bool needs = false;
+    for (uint32_t i = 0; i < places->count; i++)
+        needs = needs || places->rows[i].kind != PLACE_DOCKER;
+    return needs;
 }
 
-void choose_user(struct prepare *p, struct strv *problems)
+void choose_users(struct prepare *p, struct strv *problems)
 {
-    p->uid = geteuid();
-    p->gid = getegid();
+    const char *named = p->config.user;
+    const char *egress = p->config.network_user;
+    uid_t taken[4] = {0};
+    p->uid = p->egress_uid = p->inject_uid = p->reach_uid = geteuid();
+    p->gid = p->egress_gid = p->inject_gid = p->reach_gid = getegid();
     if (p->uid != 0)
         return;
-    const char *named = p->config.user;
-    uint32_t number;
-    const struct passwd *user = named[0] ? getpwnam(named) : getpwnam("hermes");
-    if (user && user->pw_uid != 0) {
-        p->uid = user->pw_uid;
-        p->gid = user->pw_gid;
-    } else if (!named[0] && (number = find_free_id()) != 0) {
-        p->uid = p->gid = number;
-    } else if (named[0] && str_parse_u32(named, &number) == 0 && number != 0) {
-        p->uid = p->gid = number;
-    } else {
+    if (user_choose(named, "hermes", taken, &p->uid, &p->gid) < 0)
         strv_add_owned(problems,
             xasprintf("user: there is no user `%s`, or it is root; name one, or run: useradd "
                       "--system --no-create-home hermes",
                 named[0] ? named : "hermes"));
-    }
+    taken[0] = p->uid;
+    int r = user_choose(egress, "hermes-egress", taken, &p->egress_uid, &p->egress_gid);
+    if (r < 0)
+        strv_add_owned(problems,
+            xasprintf(r == -EEXIST
+                          ? "network_user: `%s` is the server's user (setting user); name "
+                            "another, or run: useradd --system --no-create-home hermes-egress"
+                          : "network_user: there is no user `%s`, or it is root; name one, or "
+                            "run: useradd --system --no-create-home hermes-egress",
+                egress[0] ? egress : "hermes-egress"));
+    taken[1] = p->egress_uid;
+    if (p->config.secrets.count &&
+        user_choose("", "hermes-inject", taken, &p->inject_uid, &p->inject_gid) < 0)
+        strv_add(problems, "there is no user for hermes-inject; run: useradd --system "
+                           "--no-create-home hermes-inject");
+    taken[2] = p->inject_uid;
+    if (needs_home(&p->config.places) && !p->config.backends_user[0])
+        strv_add(problems,
+            "backends_user is missing: backends need a user of their own, with a "
+            "home directory; name one");
+    if (user_choose(
+            p->config.backends_user, "hermes-reach", taken, &p->reach_uid, &p->reach_gid) < 0)
+        strv_add(problems,
+            "hermes-reach needs a user of its own: backends_user is root, unknown or the user "
+            "of another program; run: useradd --system --create-home hermes-reach");
 }

@@ -275,7 +275,8 @@ static int bench_all(struct bench_args *args)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench_args args = {.rounds = ROUNDS};
+    struct bench_args args = {
+        .rounds = ROUNDS, .bench = {.dirs = cli_dirs(), .spawner_path = cli_spawner_path()}};
     options_parse(&bench_options, argc, argv, take_option, &args);
     int status = bench_all(&args);
     strv_done(&args.languages);

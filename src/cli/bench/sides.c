@@ -160,7 +160,7 @@ static int add_language(
     struct bench *b, const struct subject *subject, bool *ret_usable, struct err *err)
 {
     struct runtime_registry one = {0};
-    int r = runtime_load(&one, subject->language, err);
+    int r = runtime_load(&one, &b->dirs, subject->language, err);
     if (r < 0)
         return r;
     *ret_usable = one.items[0].available && access(subject->bare[0], X_OK) == 0;
@@ -236,7 +236,8 @@ int bench_open(struct bench *b, const struct strv *languages, struct err *err)
     if (r < 0)
         return r;
     struct engine_options options = {.runtimes = &b->runtimes,
-        .state_dir = getenv("HERMES_STATE_DIR"),
+        .dirs = b->dirs,
+        .spawner_path = b->spawner_path,
         .min_level = LEVEL_STRONG,
         .networks = NETWORKS,
         .zygotes = true,

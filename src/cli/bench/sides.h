@@ -21,6 +21,8 @@ struct subject {
 enum { BENCH_SUBJECTS = 6 };
 
 struct bench {
+    struct lang_dirs dirs; /* the caller sets it, and spawner_path */
+    const char *spawner_path;
     struct runtime_registry runtimes;
     struct engine *engine;
     const struct subject *subjects[BENCH_SUBJECTS];

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/color.h"
 #include "cli/options.h"
@@ -79,6 +79,7 @@ struct selftest {
     struct strv only;
     const char *group;
     const char *cases_dir;
+    struct lang_dirs dirs;
     bool controls;
     bool json;
     unsigned jobs;
@@ -172,7 +173,7 @@ static int load_runtimes(struct selftest *s, struct err *err)
         if (!used)
             continue;
         struct runtime_registry one = {0};
-        int r = runtime_load(&one, names[i], err);
+        int r = runtime_load(&one, &s->dirs, names[i], err);
         if (r < 0)
             return r;
         struct runtime_registry *all = &s->runtimes;
@@ -198,8 +199,11 @@ static int open_bench(struct selftest *s, struct err *err)
         r = canary_home_make(&s->home, err);
     if (r < 0)
         return r;
+    /* A canary as well: nothing reads it, and no box may see it. No thread runs yet. */
+    (void)setenv("HERMES_CANARY", s->home.token, 1);
     struct engine_options engine = {.runtimes = &s->runtimes,
-        .state_dir = getenv("HERMES_STATE_DIR"),
+        .dirs = s->dirs,
+        .spawner_path = cli_spawner_path(),
         .min_level = s->min_level,
         .zygotes = s->bench.warm,
         .park = WARM_PARKED,
@@ -381,7 +385,8 @@ static int conclude(struct selftest *s, int signal_fd)
 
 int cmd_selftest(int argc, char **argv)
 {
-    struct selftest s = {.min_level = LEVEL_STRONG};
+    struct selftest s = {
+        .min_level = LEVEL_STRONG, .cases_dir = getenv("HERMES_CASES"), .dirs = cli_dirs()};
     struct err err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s.jobs = cores < 1 ? 1 : cores > JOBS_MAX ? JOBS_MAX : (unsigned)cores;

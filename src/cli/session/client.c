@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 
 #include <curl/curl.h>
@@ -29,7 +29,8 @@ struct transfer {
     client_event *on_event;
     void *context;
     bool has_ended; /* the event `end` has come */
-    int fd;         /* local file of an upload or download; else -1 */
+    bool tells_comments;
+    int fd; /* local file of an upload or download; else -1 */
     int local_error;
 };
 
@@ -58,6 +59,8 @@ static void take_event(struct transfer *t, char *block)
     if (value) {
         t->has_ended = t->has_ended || str_eq(name, "end");
         t->on_event(t->context, name, value);
+    } else if (t->tells_comments && block[0] == ':') {
+        t->on_event(t->context, NULL, NULL);
     }
     json_decref(value);
 }
@@ -121,7 +124,7 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     (void)curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
-    if (!str_eq(method, "GET") && !str_eq(method, "PUT")) {
+    if (!str_eq(method, "GET") && (body || !str_eq(method, "PUT"))) { /* a PUT may be a file */
         (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, t->body);
         (void)curl_easy_setopt(
             t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
@@ -133,16 +136,18 @@ static int prepare(struct transfer *t, const struct client *client, const char *
     return 0;
 }
 
-/* Takes the error code with the same HTTP status. */
+/* Takes the error code of the answer, or else one with the same HTTP status. */
 int client_refused(const char *answer, size_t len, long status, struct err *err)
 {
     json_t *json = json_loadb(answer ? answer : "", len, 0, NULL);
     const json_t *error = json_object_get(json, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
+    const char *name = json_string_value(json_object_get(error, "code"));
     enum err_code code = ERR_INTERNAL;
-    for (unsigned i = 1; i < ERR_CODE_COUNT; i++) {
-        if (err_table[i].http_status == status)
-            code = (enum err_code)i;
+    for (unsigned i = ERR_CODE_COUNT - 1; i > 0; i--) {
+        bool is_same =
+            name ? str_eq(err_table[i].name, name) : err_table[i].http_status == status;
+        code = is_same ? (enum err_code)i : code;
     }
     int r = err_set(err, code, EIO, "%s%s", message ? message : "the server gave no reason",
         status == 401 ? "; set HERMES_API_KEY" : "");
@@ -163,6 +168,11 @@ static int perform(
     if (code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR)
         return err_set(
             err, ERR_UNAVAILABLE, EIO, "the connection broke before the answer was complete");
+    if (code == CURLE_COULDNT_CONNECT && client->is_default)
+        return err_set(err, ERR_UNAVAILABLE, EIO,
+            "%s: no server is there; start one with `hermes serve`, or with your places: "
+            "`hermes serve --backends ~/.hermes/config.yaml`",
+            client->url);
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",
             client->unix_path ? client->unix_path : client->url, curl_easy_strerror(code));
@@ -201,6 +211,21 @@ int client_stream(const struct client *client, const char *path, const json_t *b
         r = err_set(err, ERR_UNAVAILABLE, EPIPE,
             "the server closed the connection before the code had ended");
     return r;
+}
+
+int client_follow(const struct client *client, const char *path, client_event *on_event,
+    void *context, struct err *err)
+{
+    CLEANUP(transfer_done) struct transfer t;
+    long status;
+    int r = prepare(&t, client, "GET", path, NULL, err);
+    if (r < 0)
+        return r;
+    t.on_event = on_event;
+    t.context = context;
+    t.tells_comments = true;
+    add_header(&t, "Accept", "text/event-stream");
+    return perform(&t, client, &status, err);
 }
 
 static size_t on_read(char *to, size_t size, size_t count, void *context)

@@ -13,6 +13,7 @@ struct client {
     const char *url;       /* "http://127.0.0.1:8000" */
     const char *unix_path; /* unix socket to connect to instead of a network address, or NULL */
     const char *key;       /* or NULL */
+    bool is_default;       /* nobody has named a server: url is where one usually is */
 };
 
 /* Calls a route. `body` may be NULL. *ret is the answer, NULL when it has no body; the caller
@@ -24,6 +25,11 @@ int client_call(const struct client *client, const char *method, const char *pat
 typedef void client_event(void *context, const char *name, const json_t *data);
 int client_stream(const struct client *client, const char *path, const json_t *body,
     client_event *on_event, void *context, struct err *err);
+
+/* Follows a stream of events that has no last one, until the server closes it. on_event is
+ * called with NULL for comments, of which the first says that the server has begun. */
+int client_follow(const struct client *client, const char *path, client_event *on_event,
+    void *context, struct err *err);
 
 /* Sends a file as the body of a PUT. `size` is negative when it is not known. */
 int client_upload(

@@ -10,9 +10,11 @@
 #include "base/str.h"
 #include "cli/input.h"
 #include "cli/session/files.h"
+#include "cli/session/packages.h"
 #include "cli/session/repl.h"
 #include "cli/session/show.h"
 #include "cli/session/terminal.h"
+#include "network/policy.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -129,6 +131,16 @@ static int command_reset(const struct args *args, struct err *err)
     return call(args, "POST", client_path(args->words[0], "/reset", err), NULL, NULL, err);
 }
 
+static int command_network(const struct args *args, struct err *err)
+{
+    cleanup_free struct network_policy *policy = NULL;
+    int r = network_policy_parse(args->words[1], &policy, err);
+    if (r < 0)
+        return r;
+    json_t *body = json_pack("{s:o}", "network", network_policy_json(policy));
+    return call(args, "PATCH", client_path(args->words[0], "", err), body, NULL, err);
+}
+
 static int command_remove(const struct args *args, struct err *err)
 {
     int r = 0;
@@ -218,20 +230,45 @@ static int command_jobs(const struct args *args, struct err *err)
         show_jobs, err);
 }
 
+static int command_pip(const struct args *args, struct err *err)
+{
+    return packages_install(args, "pip", err);
+}
+
+static int command_npm(const struct args *args, struct err *err)
+{
+    return packages_install(args, "npm", err);
+}
+
+static int command_commit(const struct args *args, struct err *err)
+{
+    return call(args, "POST", client_path(args->words[0], "/commit", err),
+        json_pack("{s:o}", "name", session_text_json("NAME", args->words[1])), NULL, err);
+}
+
 const struct session_command session_commands[] = {
-    {"new", NULL, NULL, 0, 0, command_new, "language name env idle lifetime limits",
+    {"new", NULL, NULL, 0, 0, command_new,
+        "language name env idle lifetime image backend network secret limits",
         "make a session and print its id"},
     {"ls", NULL, NULL, 0, 0, command_list, "", "list your sessions"},
     {"exec", NULL, "ID [FILE|-]", 1, 2, command_exec, "code timeout stdin",
         "run code from a file, -e or stdin"},
     {"repl", NULL, "[ID]", 0, 1, command_repl,
-        "language name env idle lifetime timeout keep limits",
+        "language name env idle lifetime image backend network secret timeout keep limits",
         "type code at a prompt; without ID: a new session"},
     {"terminal", NULL, "ID", 1, 1, command_terminal, "",
         "a shell in the box, on this terminal; Ctrl-] leaves"},
     {"interrupt", NULL, "ID", 1, 1, command_interrupt, "",
         "interrupt the code that a session runs"},
     {"reset", NULL, "ID", 1, 1, command_reset, "", "start a new interpreter; the files stay"},
+    {"network", NULL, "ID POLICY", 2, 2, command_network, "",
+        "change what a session may reach: none, full or allow=HOST,..."},
+    {"pip install", NULL, "ID PACKAGE...", 2, SESSION_WORDS_MAX, command_pip, "",
+        "install Python packages in a live session"},
+    {"npm install", NULL, "ID PACKAGE...", 2, SESSION_WORDS_MAX, command_npm, "",
+        "install JavaScript packages in a live session"},
+    {"commit", NULL, "ID NAME", 2, 2, command_commit, "",
+        "make an image of a session's packages"},
     {"jobs", NULL, "ID", 1, 1, command_jobs, "kill",
         "list the background jobs of a shell session"},
     {"files ls", "ls-files", "ID [DIR]", 1, 2, command_list_files, "recursive",

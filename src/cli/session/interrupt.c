@@ -55,12 +55,18 @@ static void *pass_signals(void *arg)
 
 int interrupt_start(struct interrupter *in, const struct client *client, struct err *err)
 {
-    sigset_t set;
+    sigset_t set, all, before;
     in->client = client;
     (void)pthread_mutex_init(&in->lock, NULL);
     signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(&in->thread, NULL, pass_signals, in) == 0)
+    /* The thread takes our three signals and no other. libedit's handlers (SIGCONT comes with
+     * SIGHUP when a terminal closes) use what the thread at the prompt may have freed. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&in->thread, NULL, pass_signals, in);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == 0)
         return 0;
     return err_set(err, ERR_UNAVAILABLE, EAGAIN, "cannot start a thread for Ctrl-C");
 }

@@ -8,7 +8,10 @@
 #include "cli/complete.h"
 #include "cli/limit_options.h"
 #include "cli/output.h"
+#include "cli/session/approvals.h"
+#include "cli/session/backends.h"
 #include "cli/session/command.h"
+#include "cli/session/mcp.h"
 #include "cli/session/remote_run.h"
 
 #include "base/alloc.h"
@@ -16,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/nearest.h"
 #include "base/str.h"
+#include "network/policy.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -34,6 +38,10 @@ enum {
     OPT_KILL,
     OPT_KEEP,
     OPT_COUNT,
+    OPT_NETWORK,
+    OPT_SECRET,
+    OPT_IMAGE,
+    OPT_BACKEND,
 };
 enum { GLOBAL_COUNT = 3, HELP_MAX = 1 << 16, NAME_LEN = 64 };
 
@@ -48,6 +56,11 @@ static const struct option_row all_rows[] = {
     {"idle", OPT_IDLE, "TIME", "end the session after this idle time (default: 30m)"},
     {"lifetime", OPT_LIFETIME, "TIME",
         "end the session after this time in any case (default: 24h)"},
+    {"image", OPT_IMAGE, "NAME", "the session has the packages of an image of the server"},
+    {"backend", OPT_BACKEND, "NAME",
+        "where a bash session runs: a name of `hermes backends` (default: native, a box)"},
+    {CLI_NETWORK(OPT_NETWORK)},
+    {CLI_SECRET(OPT_SECRET)},
     {"code", 'e', "CODE", "the code itself, instead of a file"},
     {"timeout", 't', "TIME", "time for one piece of code (default: 30s)"},
     {"stdin", OPT_STDIN, "FILE", "standard input of the code"},
@@ -63,6 +76,16 @@ static const char exit_text[] = "If the server needs a key, set HERMES_API_KEY.\
                                 "limit, 137 memory limit or killed, 153 output limit; 2 wrong "
                                 "usage or refused by the server; "
                                 "125 when the server cannot be reached or failed.";
+
+static void add_secret(struct args *args, const char *name)
+{
+    json_t *list = json_object_get(args->session, "secrets");
+    if (!list) {
+        list = json_array();
+        (void)json_object_set_new(args->session, "secrets", list);
+    }
+    (void)json_array_append_new(list, session_text_json("--secret", name));
+}
 
 static void set_number(
     json_t *to, const char *field, uint64_t value, const char *option, const char *arg)
@@ -105,9 +128,11 @@ static void take_option(void *to, int key, char *arg)
     case OPT_URL:
         args->client.url = arg;
         args->client.unix_path = NULL;
+        args->client.is_default = false;
         break;
     case OPT_UNIX:
         args->client.unix_path = arg;
+        args->client.is_default = false;
         break;
     case OPT_JSON:
         args->json = true;
@@ -121,6 +146,22 @@ static void take_option(void *to, int key, char *arg)
         break;
     case 'E':
         add_env(args, arg);
+        break;
+    case OPT_IMAGE:
+        (void)json_object_set_new(args->session, "image", session_text_json("--image", arg));
+        break;
+    case OPT_BACKEND:
+        (void)json_object_set_new(
+            args->session, "backend", session_text_json("--backend", arg));
+        break;
+    case OPT_NETWORK: {
+        cleanup_free struct network_policy *policy = NULL;
+        cli_network(SESSION_COMMAND, arg, &policy);
+        (void)json_object_set_new(args->session, "network", network_policy_json(policy));
+        break;
+    }
+    case OPT_SECRET:
+        add_secret(args, arg);
         break;
     case OPT_IDLE:
         set_number(args->session, "idle_timeout_s", parse_ms("idle", arg) / 1000, "idle", arg);
@@ -407,6 +448,14 @@ static int dispatch(int argc, char **argv, struct args *args, struct err *err)
 {
     if (argc > 1 && str_eq(argv[1], CLI_REMOTE_RUN))
         return remote_run(&args->client, argc - 1, argv + 1, err);
+    if (argc > 1 && str_eq(argv[1], CLI_APPROVALS))
+        return approvals_run(&args->client, argc - 1, argv + 1, err);
+    if (argc > 1 && str_eq(argv[1], CLI_EXEC))
+        return backend_exec_run(&args->client, argc - 1, argv + 1, err);
+    if (argc > 1 && str_eq(argv[1], CLI_BACKENDS))
+        return backend_list_run(&args->client, argc - 1, argv + 1, err);
+    if (argc > 1 && str_eq(argv[1], CLI_REMOTE_MCP))
+        return remote_mcp(argc, argv);
     if (argc > 1 && str_eq(argv[1], CLI_COMPLETE))
         return complete_command(argc, argv, &args->client);
     if (argc > 1 && str_eq(argv[1], CLI_MAN))
@@ -421,11 +470,17 @@ int main(int argc, char **argv)
     const char *url = from_env("HERMES_URL");
     args.client.url = url ? url : "http://127.0.0.1:8000";
     args.client.unix_path = url ? NULL : from_env("HERMES_UNIX");
+    args.client.is_default = !url && !args.client.unix_path;
     args.client.key = from_env("HERMES_API_KEY");
     (void)json_object_set_new(args.session, "language", json_string("python"));
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-    bool is_run = argc > 1 && str_eq(argv[1], CLI_REMOTE_RUN);
-    const char *command = is_run ? "hermes run" : SESSION_COMMAND;
+    static const struct {
+        const char *word, *command;
+    } names[] = {{CLI_REMOTE_RUN, "hermes run"}, {CLI_APPROVALS, APPROVALS_COMMAND},
+        {CLI_EXEC, "hermes exec"}, {CLI_BACKENDS, "hermes backends"}};
+    const char *command = SESSION_COMMAND;
+    for (size_t i = 0; argc > 1 && i < sizeof(names) / sizeof(names[0]); i++)
+        command = str_eq(argv[1], names[i].word) ? names[i].command : command;
     int r = dispatch(argc, argv, &args, &err);
     json_decref(args.session);
     json_decref(args.exec);

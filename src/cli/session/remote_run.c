@@ -8,17 +8,18 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/input.h"
 #include "cli/language.h"
 #include "cli/limit_options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/run_input.h"
-#include "cli/run_options.h"
-#include "cli/run_output.h"
+#include "cli/run/input.h"
+#include "cli/run/options.h"
+#include "cli/run/output.h"
 #include "cli/session/interrupt.h"
+#include "network/policy.h"
 #include "run/run.h"
 #include "json/body.h"
 
@@ -177,6 +178,8 @@ static int make_body(const struct remote_run *run, json_t **ret, struct err *err
     r = run_input_add(&files, name, &code, err);
     for (size_t i = 0; r == 0 && i < args->files.count; i++)
         r = run_input_add_extra(&files, args->files.items[i], err);
+    if (r == 0 && args->install)
+        r = run_input_add_packages(&files, args->file, language ? language : "", err);
     bool is_base64 = !args->json || args->base64;
     json_t *body = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:s}", "language",
         language ? language : "", "entry", args->entry ? args->entry : name, "args",
@@ -191,6 +194,14 @@ static int make_body(const struct remote_run *run, json_t **ret, struct err *err
     if (r == 0 && limits)
         (void)json_object_set(body, "limits", limits);
     json_decref(limits);
+    if (r == 0 && args->image)
+        (void)json_object_set_new(body, "image", json_string(args->image));
+    if (r == 0 && args->install)
+        (void)json_object_set_new(body, "install", json_true());
+    if (r == 0 && args->network)
+        (void)json_object_set_new(body, "network", network_policy_json(args->network));
+    if (r == 0 && args->secrets.count)
+        (void)json_object_set_new(body, "secrets", strings_json(&args->secrets, err));
     if (r == 0)
         add_files(body, &files);
     if (r == 0)
@@ -312,6 +323,7 @@ int remote_run(const struct client *client, int argc, char **argv, struct err *e
     run_options_parse(&args, argc, argv);
     struct remote_run run = {
         .args = &args, .client = *client, .interrupter = {.keeps_early = true}};
+    run.client.is_default = false; /* the caller has named a server */
     run.client.unix_path = args.unix_path;
     if (args.url)
         run.client.url = args.url;
@@ -325,5 +337,6 @@ int remote_run(const struct client *client, int argc, char **argv, struct err *e
     }
     json_decref(body);
     run_result_done(&run.result);
+    run_args_done(&args);
     return r;
 }

@@ -146,7 +146,8 @@ static int take_answer(struct client_socket *s, const char *key, struct err *err
     uint32_t status = 0;
     cleanup_free char *number = xstrndup(answer.data, strnlen(answer.data, 12));
     if (!str_has_prefix(number, "HTTP/1.1 ") || str_parse_u32(number + 9, &status) < 0)
-        return err_set(err, ERR_INTERNAL, EPROTO, "the server's answer is no HTTP");
+        return err_set(err, ERR_INTERNAL, EPROTO,
+            "the answer is not HTTP; check that --unix or --url names a Hermes server");
     cleanup_free char *head = xstrndup(answer.data, head_len);
     const char *value =
         find_header(head, status == 101 ? "Sec-WebSocket-Accept" : "Content-Length");

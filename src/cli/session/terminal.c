@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/session/socket.h"
 

@@ -129,7 +129,7 @@ static void write_telling(struct json_text *t, const void *context)
 static int tell(struct call *c, const struct telling *telling)
 {
     struct answer *answer =
-        json_text_answer(c->req->state->ledger, c->req->owner, write_telling, telling);
+        json_text_answer(c->req->state->ledger, c->req->owner, NULL, write_telling, telling);
     if (!answer)
         return state_full(c->err);
     reply_answer(c->reply, 200, answer);
@@ -153,7 +153,7 @@ static void refuse(enum form form, struct http_reply *reply, const struct err *e
         cleanup_free char *log = xasprintf("Auth Error: %s", err->message);
         const struct telling telling = {
             .form = form, .code = reply->status, .log = text_of(log), .err = err};
-        struct answer *answer = json_text_answer(NULL, -1, write_telling, &telling);
+        struct answer *answer = json_text_answer(NULL, -1, NULL, write_telling, &telling);
         if (answer)
             reply_answer(reply, reply->status, answer);
     } else if (err->code == ERR_MEDIA_TYPE && form == FORM_FILES) {

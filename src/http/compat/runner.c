@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Routes of the quartermaster code runner: decode, run, encode. They differ from /v1/runs only
- * in form. Prebuilt images do not exist yet: their routes check the request and then refuse it.
- */
+ * in form. Prebuilt images are in prebuild.c. */
 
 #include "http/compat/runner.h"
 
@@ -28,12 +27,12 @@ enum {
 };
 
 const struct runner_image runner_images[RUNNER_IMAGE_COUNT] = {
-    {"python", "python", "Python", "python main.py", ".py", "main.py"},
-    {"node", "javascript", "Node.js", "node main.js", ".js", "main.js"},
-    {"bun", "bun", "Bun", "bun main.ts", ".ts", "main.ts"},
-    {"go", "go", "Go", "go run main.go", ".go", "main.go"},
-    {"deno", "deno", "Deno", "deno run main.ts", ".ts", "main.ts"},
-    {"rust", "rust", "Rust", "cargo run", ".rs", "src/main.rs"},
+    {"python", "python", "python", "Python", "python main.py", ".py", "main.py"},
+    {"node", "javascript", "node", "Node.js", "node main.js", ".js", "main.js"},
+    {"bun", "bun", "oven/bun", "Bun", "bun main.ts", ".ts", "main.ts"},
+    {"go", "go", "golang", "Go", "go run main.go", ".go", "main.go"},
+    {"deno", "deno", "denoland/deno", "Deno", "deno run main.ts", ".ts", "main.ts"},
+    {"rust", "rust", "rust", "Rust", "cargo run", ".rs", "src/main.rs"},
 };
 
 const struct runner_image *runner_image_find(const char *name)
@@ -45,6 +44,22 @@ const struct runner_image *runner_image_find(const char *name)
             return &runner_images[i];
     }
     return NULL;
+}
+
+/* "docker.io/library/python:3.12-slim" is python. */
+const struct runner_image *runner_base_find(const char *name)
+{
+    static const char *const prefixes[] = {"docker.io/", "library/"};
+    const struct runner_image *image = runner_image_find(name);
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        name += str_has_prefix(name, prefixes[i]) ? strlen(prefixes[i]) : 0;
+    size_t len = strcspn(name, ":@");
+    for (size_t i = 0; !image && i < RUNNER_IMAGE_COUNT; i++) {
+        const char *repository = runner_images[i].repository;
+        if (strlen(repository) == len && strncmp(repository, name, len) == 0)
+            image = &runner_images[i];
+    }
+    return image;
 }
 
 int handle_runner_images(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -172,7 +187,7 @@ static int encode(struct http_request *req, const struct run_result *result, dou
         .seconds = seconds,
         .metadata = metadata_of(req, result)};
     struct answer *answer =
-        json_text_answer(req->state->ledger, req->owner, write_telling, &telling);
+        json_text_answer(req->state->ledger, req->owner, NULL, write_telling, &telling);
     if (!answer)
         return state_full(err);
     reply_answer(reply, 200, answer);
@@ -181,9 +196,8 @@ static int encode(struct http_request *req, const struct run_result *result, dou
 
 /* Runs the request on this thread. The run is cancelled when the client leaves. */
 static int run_request(struct http_request *req, struct runner_request *request,
-    struct http_reply *reply, struct err *err)
+    uint64_t began_ns, struct http_reply *reply, struct err *err)
 {
-    uint64_t began_ns = clock_ns();
     struct run_result result;
     int r = call_run(req, &request->spec, NULL, &result, err);
     if (r == 0 && result.run.status == RUN_CANCELLED)
@@ -210,13 +224,14 @@ int handle_runner_run(struct http_request *req, struct http_reply *reply, struct
     json_t *detail = json_array();
     json_t *body = NULL;
     struct runner_request request = {0};
+    uint64_t began_ns = clock_ns();
     int r = fastapi_body(req, &body, detail);
     if (r == 0) {
-        r = runner_request_decode(req->state, body, &request, detail, err);
+        r = runner_request_decode(req, body, &request, detail, err);
         buf_done(&req->body);
         if (r == 0)
             r = request.is_late ? answer_late(req, reply, err)
-                                : run_request(req, &request, reply, err);
+                                : run_request(req, &request, began_ns, reply, err);
         runner_request_done(&request);
     }
     if (json_array_size(detail) > 0) {
@@ -226,41 +241,4 @@ int handle_runner_run(struct http_request *req, struct http_reply *reply, struct
     json_decref(body);
     json_decref(detail);
     return r;
-}
-
-static int no_images(struct err *err)
-{
-    return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-        "this build has no prebuilt images yet; GET /images lists what there is");
-}
-
-int handle_runner_prebuild(struct http_request *req, struct http_reply *reply, struct err *err)
-{
-    json_t *detail = json_array();
-    json_t *body = NULL;
-    if (fastapi_body(req, &body, detail) == 0)
-        runner_prebuild_check(body, detail);
-    bool refused = json_array_size(detail) > 0;
-    if (refused)
-        fastapi_refuse(reply, detail);
-    json_decref(body);
-    json_decref(detail);
-    return refused ? 0 : no_images(err);
-}
-
-int handle_runner_prebuilds(struct http_request *req, struct http_reply *reply, struct err *err)
-{
-    return no_images(err);
-}
-
-int handle_runner_cleanup(struct http_request *req, struct http_reply *reply, struct err *err)
-{
-    json_t *detail = json_array();
-    int64_t days = (int64_t)req->state->config.cleanup_max_age_days;
-    fastapi_query_number(req, "max_age_days", &days, detail);
-    bool refused = json_array_size(detail) > 0;
-    if (refused)
-        fastapi_refuse(reply, detail);
-    json_decref(detail);
-    return refused ? 0 : no_images(err);
 }

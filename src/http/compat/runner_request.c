@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "network/policy.h"
+#include "state/network.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,6 +67,7 @@ static const struct field run_fields[RUN_FIELDS] = {
 
 /* State of one decoding. */
 struct decoding {
+    struct http_request *req;
     const struct state *state;
     const struct config *config;
     struct field_value values[RUN_FIELDS];
@@ -275,22 +278,18 @@ static void add_sdk(struct run_files *files, const struct run_files *sdk)
     }
 }
 
-/* Finds the image, or explains why there is none: unknown, or it would have to be built. */
+/* Finds the image, or explains why there is none. */
 static int take_image(struct decoding *d)
 {
     const json_t *given = d->values[RUN_IMAGE].json;
     const char *name = given ? json_string_value(given) : "python";
-    const struct runner_image *image = given && has_nul(given) ? NULL : runner_image_find(name);
-    if (!image) {
-        const char *prefix = str_has_prefix(name, "prebuilt-") ? "" : "prebuilt-";
-        if (d->values[RUN_PREBUILD].json)
-            return err_set(d->err, ERR_UNSUPPORTED, ENOSYS,
-                "this build cannot make prebuilt images, so %s%.128s cannot be had; use one of "
-                "GET /images",
-                prefix, name);
+    if (given && has_nul(given))
         return err_set(d->err, ERR_NOT_FOUND, ENOENT,
-            "Image '%s%.128s' not found; GET /images lists what there is", prefix, name);
-    }
+            "Image 'prebuilt-%.128s' not found: its name contains a NUL character", name);
+    const struct runner_image *image = runner_image_find(name);
+    if (!image)
+        return runner_prebuilt_take(
+            d->req, name, d->values[RUN_PREBUILD].json, d->request, d->err);
     d->request->image = image;
     d->request->spec.runtime = runtime_find(&d->state->runtimes, image->runtime);
     const struct runtime *rt = d->request->spec.runtime;
@@ -300,16 +299,13 @@ static int take_image(struct decoding *d)
     return 0;
 }
 
-static int check_network(const struct decoding *d)
+static int take_network(const struct decoding *d)
 {
     const struct field_value *value = &d->values[RUN_NETWORK];
     bool wanted = value->json ? value->number : d->config->default_allow_network;
-    if (!wanted)
-        return 0;
-    return err_set(d->err, ERR_UNSUPPORTED, ENOSYS, "this build cannot give a box network; %s",
-        value->json ? "leave allow_network out or say false"
-                    : "say \"allow_network\": false, or start the server without "
-                      "DEFAULT_ALLOW_NETWORK");
+    if (wanted)
+        d->request->spec.network = network_policy_new(NETWORK_FULL);
+    return state_network_check(d->state, d->request->spec.network, NULL, d->err);
 }
 
 static void take_environment(struct decoding *d)
@@ -348,15 +344,29 @@ static int make_spec(struct decoding *d)
     return 0;
 }
 
-int runner_request_decode(const struct state *state, const json_t *body,
+static void check_spec(const struct decoding *d)
+{
+    const json_t *spec = d->values[RUN_PREBUILD].json;
+    const char *why =
+        spec ? runner_script_problem(json_object_get(spec, "setup_script")) : NULL;
+    if (why)
+        fastapi_value_error(d->detail, "prebuild_spec", spec, "%s", why);
+}
+
+int runner_request_decode(struct http_request *req, const json_t *body,
     struct runner_request *ret, json_t *detail, struct err *err)
 {
-    struct decoding d = {
-        .state = state, .config = &state->config, .request = ret, .detail = detail, .err = err};
+    struct decoding d = {.req = req,
+        .state = req->state,
+        .config = &req->state->config,
+        .request = ret,
+        .detail = detail,
+        .err = err};
     *ret = (struct runner_request){0};
     run_spec_init(&ret->spec);
     fastapi_check(body, run_fields, RUN_FIELDS, d.values, detail);
     check_environment(&d);
+    check_spec(&d);
     take_limits(&d);
     const json_t *entrypoint = d.values[RUN_ENTRYPOINT].json;
     if (entrypoint && has_nul(entrypoint))
@@ -374,47 +384,6 @@ int runner_request_decode(const struct state *state, const json_t *body,
     if (r == 0)
         r = take_image(&d);
     if (r == 0)
-        r = check_network(&d);
+        r = take_network(&d);
     return r < 0 ? r : make_spec(&d);
-}
-
-enum { PREBUILD_TAG, PREBUILD_BASE, PREBUILD_SCRIPT, PREBUILD_FIELDS };
-static const struct field prebuild_fields[PREBUILD_FIELDS] = {
-    [PREBUILD_TAG] = {.name = "tag", .kind = FIELD_TEXT, .required = true},
-    [PREBUILD_BASE] = {.name = "base_image", .kind = FIELD_TEXT},
-    [PREBUILD_SCRIPT] = {.name = "setup_script", .kind = FIELD_TEXT, .required = true},
-};
-
-static const char *tag_problem(const json_t *tag)
-{
-    static const char blank[] = " \t\n\r\f\v";
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789-_.";
-    const char *text = json_string_value(tag) + strspn(json_string_value(tag), blank);
-    if (str_has_prefix(text, "prebuilt-"))
-        text += strlen("prebuilt-");
-    size_t len = strspn(text, allowed);
-    const char *rest = text + len;
-    if (has_nul(tag) || rest[strspn(rest, blank)])
-        return "tag may only have alphanumeric characters and - _ .";
-    return len == 0 ? "tag must not be empty" : NULL;
-}
-
-void runner_prebuild_check(const json_t *body, json_t *detail)
-{
-    struct field_value values[PREBUILD_FIELDS];
-    fastapi_check(body, prebuild_fields, PREBUILD_FIELDS, values, detail);
-    const json_t *tag = values[PREBUILD_TAG].json;
-    const json_t *base = values[PREBUILD_BASE].json;
-    const char *problem = tag ? tag_problem(tag) : NULL;
-    if (problem)
-        fastapi_value_error(detail, "tag", tag, "%s", problem);
-    if (base && (has_nul(base) || !runner_image_find(json_string_value(base)))) {
-        const char *names[RUNNER_IMAGE_COUNT];
-        for (size_t i = 0; i < RUNNER_IMAGE_COUNT; i++)
-            names[i] = runner_images[i].name;
-        cleanup_free char *list = str_join(names, RUNNER_IMAGE_COUNT, ", ");
-        fastapi_value_error(detail, "base_image", base,
-            "Unsupported base image '%.128s'; there are %s", json_string_value(base), list);
-    }
 }

@@ -31,11 +31,7 @@ static int begin(struct http_request *req, struct session *s, const struct exec_
 static int reply_result(
     struct http_reply *reply, struct exec_result *result, int r, struct err *err)
 {
-    json_t *error = r < 0 ? json_pack("{s:s, s:s}", "code", err_table[err->code].name,
-                                "message", err->message)
-                          : NULL;
-    struct answer *answer = exec_result_answer(result, error);
-    json_decref(error);
+    struct answer *answer = exec_result_answer(result, r < 0 ? err : NULL);
     exec_result_done(result);
     if (!answer)
         return state_full(err);

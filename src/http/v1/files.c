@@ -3,7 +3,7 @@
 /* Files of sessions: /v1/sessions/{id}/files and /archive. Bytes pass in pieces through the
  * connection's thread. Refusals come before the body is read. */
 
-#include "session/files.h"
+#include "session/files/files.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { PATH_MAX_BYTES = 4096 };
+/* A byte of a path can take three characters of a URL. */
+enum { PATH_MAX_BYTES = 4096, PATH_MAX_ESCAPED = 3 * PATH_MAX_BYTES };
 
 static int bad_path(struct err *err, const char *why)
 {
@@ -33,9 +34,9 @@ static int check_path(const char *path, size_t len, struct err *err)
 static int path_of(
     const struct http_request *req, char path[PATH_MAX_BYTES + 1], struct err *err)
 {
-    if (req->rest_len > 3 * PATH_MAX_BYTES)
+    if (req->rest_len > PATH_MAX_ESCAPED)
         return bad_path(err, "it is too long");
-    char decoded[3 * PATH_MAX_BYTES];
+    char decoded[PATH_MAX_ESCAPED];
     ssize_t len = http_unescape(req->rest, req->rest_len, false, decoded);
     if (len < 0)
         return bad_path(err, "it has a % without two hexadecimal digits");
@@ -109,7 +110,8 @@ static int write_file(void *context, const char *data, size_t len, struct err *e
     return transfer_write(context, data, len, err);
 }
 
-static int finish_file(void *context, struct http_reply *reply, struct err *err)
+static int finish_file(
+    void *context, struct http_request *req, struct http_reply *reply, struct err *err)
 {
     bool is_new;
     int r = transfer_commit(context, &is_new, err);
@@ -151,8 +153,13 @@ int handle_file_delete(struct http_request *req, struct http_reply *reply, struc
     int r = path_of(req, path, err);
     if (r == 0)
         r = http_query_flag(req, "recursive", &recursive, err);
-    if (r == 0)
-        r = session_file_delete(s, path, recursive, err);
+    int cancel_fd = r == 0 ? follow_begin(req, err) : r;
+    if (cancel_fd >= 0) {
+        r = session_file_delete(s, path, recursive, cancel_fd, err);
+        follow_end(req, cancel_fd);
+    } else {
+        r = cancel_fd;
+    }
     if (r == 0)
         reply->status = 204;
     session_unref(s);

@@ -62,7 +62,8 @@ int handle_judge_create(struct http_request *req, struct http_reply *reply, stru
         return r;
     judge_hash(text, req->body.len, judgement.request_hash);
     judgement.bytes = 2 * req->body.len;
-    r = json_judge_decode(body, &req->state->runtimes, true, &judgement.judge, err);
+    r = json_judge_decode(
+        body, &req->state->runtimes, &req->state->config.mounts, true, &judgement.judge, err);
     json_decref(body);
     buf_done(&req->body);
     if (r == 0) {

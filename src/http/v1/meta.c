@@ -4,9 +4,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "http/http.h"
 #include "http/routes.h"
+#include "network/entry.h"
+#include "network/hub.h"
 #include "run/encode.h"
 #include "session/session.h"
 #include "session/terminal.h"
@@ -31,8 +33,7 @@ int handle_root(struct http_request *req, struct http_reply *reply, struct err *
 /* Hermes does not need Docker. Clients of the code runner read whether it is there. */
 static bool has_docker(const struct state *state)
 {
-    struct stat st;
-    return stat(state->config.docker_socket, &st) == 0 && S_ISSOCK(st.st_mode);
+    return session_backend_is_there(state, place_kind_name(PLACE_DOCKER));
 }
 
 int handle_health(struct http_request *req, struct http_reply *reply, struct err *err)
@@ -87,11 +88,14 @@ int handle_runtimes(struct http_request *req, struct http_reply *reply, struct e
     json_t *list = json_array();
     for (size_t i = 0; i < s->runtimes.count; i++) {
         const struct runtime *rt = &s->runtimes.items[i];
+        if (rt->is_internal)
+            continue;
         (void)json_array_append_new(list,
-            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:b, s:b, s:b, s:s?, s:o, s:o}", "name",
-                rt->name, "aliases", list_json(&rt->aliases), "extensions",
+            json_pack("{s:s, s:o, s:o, s:s, s:s?, s:s?, s:b, s:b, s:b, s:b, s:s?, s:o, s:o}",
+                "name", rt->name, "aliases", list_json(&rt->aliases), "extensions",
                 list_json(&rt->extensions), "main_file", rt->main_file, "version", rt->version,
-                "compiled", rt->compiled, "sessions", rt->run.session.count > 0, "available",
+                "compiler", rt->compiler, "compiled", rt->compiled, "sessions",
+                rt->run.session.count > 0, "images", rt->run.has_images, "available",
                 rt->available, "missing", rt->available ? NULL : rt->missing, "limits",
                 limits_json(&rt->limits), "compile_limits",
                 rt->compiled ? limits_json(&rt->compile_limits) : json_null()));
@@ -112,6 +116,8 @@ int handle_report(struct http_request *req, struct http_reply *reply, struct err
     (void)json_object_set_new(report, "capacity",
         json_pack("{s:i, s:i, s:I}", "concurrency", (int)admitted.concurrency, "queue",
             (int)admitted.queue, "memory_mb", (json_int_t)admitted.memory_mb));
+    (void)json_object_set_new(json_object_get(report, "network"), "max",
+        json_string(network_mode_name((unsigned)req->state->config.network_max)));
     char *text = json_dumps(report, JSON_COMPACT);
     json_decref(report);
     reply_json(reply, 200, text, strlen(text));
@@ -128,14 +134,43 @@ static double resident_bytes(void)
     return (double)strtoul(rest, NULL, 10) * (double)sysconf(_SC_PAGESIZE);
 }
 
+/* What boxes tried to reach. A reason that never came is left out. */
+static int write_network(struct engine *engine, struct buf *out)
+{
+    struct network_totals totals;
+    engine_network_totals(engine, &totals);
+    /* Both have the name "reserved". */
+    totals.denied[ADDRESS_RESERVED] += totals.denied[ADDRESS_PROTOCOL];
+    totals.denied[ADDRESS_PROTOCOL] = 0;
+    int r = buf_printf(out,
+        "# HELP hermes_network_connections_total Connections of boxes that were allowed.\n"
+        "# TYPE hermes_network_connections_total counter\n"
+        "hermes_network_connections_total %llu\n"
+        "# HELP hermes_network_bytes_total Bytes of those connections.\n"
+        "# TYPE hermes_network_bytes_total counter\n"
+        "hermes_network_bytes_total{direction=\"sent\"} %llu\n"
+        "hermes_network_bytes_total{direction=\"received\"} %llu\n"
+        "# HELP hermes_network_denied_total Attempts of boxes that were denied.\n"
+        "# TYPE hermes_network_denied_total counter\n",
+        (unsigned long long)totals.allowed, (unsigned long long)totals.sent,
+        (unsigned long long)totals.received);
+    for (unsigned i = 0; r == 0 && i < REASON_END; i++) {
+        if (totals.denied[i])
+            r = buf_printf(out, "hermes_network_denied_total{reason=\"%s\"} %llu\n",
+                network_reason_name(i), (unsigned long long)totals.denied[i]);
+    }
+    return r;
+}
+
 int handle_metrics(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     struct state *s = req->state;
     struct buf out;
     struct admit_state a;
-    size_t runs;
+    size_t runs, pending, listeners;
     uint64_t bytes;
     admit_get_state(s->admit, &a);
+    approvals_count(s->approvals, &pending, &listeners);
     history_get_size(s->history, &runs, &bytes);
     const struct {
         const char *name;
@@ -155,6 +190,8 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
             (double)a.processes},
         {"hermes_sessions", "Sessions that have a box.", sessions_count(s->sessions)},
         {"hermes_terminals", "Terminals of sessions.", terminals_count(s->sessions)},
+        {"hermes_approvals_pending", "Effects that wait for an approval.", (double)pending},
+        {"hermes_approval_listeners", "Who listens to approvals.", (double)listeners},
         {"hermes_history_runs", "Runs kept in memory.", (double)runs},
         {"hermes_history_bytes", "Their size.", (double)bytes},
         {"hermes_held_bytes", "Requests and replies under way.", (double)ledger_sum(s->ledger)},
@@ -168,6 +205,8 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
     };
     buf_init(&out, METRICS_MAX);
     int r = metrics_write(&s->metrics, &s->runtimes, &out);
+    if (r == 0)
+        r = write_network(s->engine, &out);
     for (size_t i = 0; r == 0 && i < sizeof(gauges) / sizeof(gauges[0]); i++)
         r = buf_printf(&out, "# HELP %s %s\n# TYPE %s gauge\n%s %.15g\n", gauges[i].name,
             gauges[i].help, gauges[i].name, gauges[i].name, gauges[i].value);

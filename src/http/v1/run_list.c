@@ -62,7 +62,7 @@ static int read_before(const struct http_request *req, struct page *page, struct
     size_t len = dash ? (size_t)(dash - text) : 0;
     if (len > 0 && len < sizeof(number))
         memcpy(number, text, len);
-    if (!ok || str_parse_u64(number, &ms) < 0 || ms > INT64_MAX || !is_id(dash + 1))
+    if (!ok || !dash || str_parse_u64(number, &ms) < 0 || ms > INT64_MAX || !is_id(dash + 1))
         return err_field(err, "before", "before is the value `next` of another page");
     page->query.before_ms = (int64_t)ms;
     (void)snprintf(page->before_id, sizeof(page->before_id), "%s", dash + 1);

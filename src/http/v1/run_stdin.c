@@ -66,7 +66,7 @@ static int write_body(struct http_request *req, struct history_run *run, int fd,
 
 int handle_run_stdin(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run;
+    struct history_run *run = NULL;
     bool eof;
     int r = http_query_flag(req, "eof", &eof, err);
     if (r == 0)

@@ -47,8 +47,8 @@ static int run_now(struct http_request *req, struct json_run *run,
     bool failed = r < 0 && result.run.status == RUN_INTERNAL_ERROR;
     if (r == 0 || failed) {
         int status = failed ? err_table[err->code].http_status : 200;
-        answer =
-            result_answer(&result, run->encoding, failed ? err : NULL, s->ledger, req->owner);
+        answer = result_answer(
+            &result, run->encoding, failed ? err : NULL, s->ledger, req->owner, &req->purse);
         r = answer ? 0 : state_full(err);
         if (result.run.exited)
             history_exited(record, result.run.exit_code);
@@ -90,7 +90,7 @@ static int copy_request(const struct http_request *req, const struct json_run *r
             REQUEST_KEPT_MAX);
     if (is_large || !(run->keep_request || req->state->config.history_requests))
         return 0;
-    *ret = answer_new(req->state->ledger, req->owner, req->body.len);
+    *ret = answer_new(req->state->ledger, req->owner, req->body.len, NULL);
     if (!*ret)
         return state_full(err);
     memcpy((*ret)->text, req->body.data, req->body.len);
@@ -136,7 +136,7 @@ int handle_run_create(struct http_request *req, struct http_reply *reply, struct
 
 int handle_run_get(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run;
+    struct history_run *run = NULL;
     struct answer *answer;
     int r = find_run(req, &run, err);
     if (r < 0)
@@ -149,7 +149,7 @@ int handle_run_get(struct http_request *req, struct http_reply *reply, struct er
 
 int handle_run_request(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run;
+    struct history_run *run = NULL;
     struct answer *request;
     int r = find_run(req, &run, err);
     if (r < 0)
@@ -163,7 +163,7 @@ int handle_run_request(struct http_request *req, struct http_reply *reply, struc
 
 int handle_run_delete(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    struct history_run *run;
+    struct history_run *run = NULL;
     int r = find_run(req, &run, err);
     if (r < 0)
         return r;

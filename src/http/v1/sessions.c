@@ -8,7 +8,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "http/routes.h"
+#include "service/image.h"
 #include "session/decode.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,8 +39,8 @@ int refuse_lost(struct session *s, struct http_reply *reply, int r, const struct
     if (err->code != ERR_CONFLICT || !session_is_lost(s))
         return r;
     reply_value(reply, err_table[err->code].http_status,
-        json_pack("{s:{s:s, s:s}, s:b, s:o}", "error", "code", err_table[err->code].name,
-            "message", err->message, "state_lost", 1, "session", session_json(s)));
+        json_pack("{s:o, s:b, s:o}", "error", json_error(err), "state_lost", 1, "session",
+            session_json(s)));
     return 0;
 }
 
@@ -54,12 +56,14 @@ int handle_session_create(struct http_request *req, struct http_reply *reply, st
         return r;
     r = json_session_decode(body, &state->runtimes, &state->config, &spec, err);
     json_decref(body);
+    if (r == 0)
+        r = service_session_image(state, req->owner, &spec, err);
     int cancel_fd = r == 0 ? follow_begin(req, err) : r;
     if (cancel_fd >= 0) {
         r = session_create(state->sessions, &spec, req->owner, cancel_fd, &s, err);
         follow_end(req, cancel_fd);
     }
-    strv_done(&spec.env);
+    session_spec_done(&spec);
     if (!s) {
         return r < 0 ? r : cancel_fd;
     }
@@ -68,6 +72,12 @@ int handle_session_create(struct http_request *req, struct http_reply *reply, st
     reply_header(reply, "Location", location);
     reply_value(reply, 201, session_json(s));
     session_unref(s);
+    return 0;
+}
+
+int handle_backend_list(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    reply_value(reply, 200, session_backends_json(req->state, req->owner));
     return 0;
 }
 
@@ -85,6 +95,27 @@ int handle_session_get(struct http_request *req, struct http_reply *reply, struc
     reply_value(reply, 200, session_json(s));
     session_unref(s);
     return 0;
+}
+
+int handle_session_change(struct http_request *req, struct http_reply *reply, struct err *err)
+{
+    struct network_policy *policy = NULL;
+    json_t *body = NULL;
+    struct session *s = find_session(req, err);
+    if (!s)
+        return -ENOENT;
+    int r = json_run_parse(req->body.data ? req->body.data : "", req->body.len, &body, err);
+    if (r == 0)
+        r = json_session_change_decode(body, &policy, err);
+    json_decref(body);
+    if (r == 0)
+        r = session_set_network(s, policy, err);
+    if (r == 0)
+        reply_value(reply, 200, session_json(s));
+    else
+        r = refuse_lost(s, reply, r, err);
+    session_unref(s);
+    return r;
 }
 
 int handle_session_delete(struct http_request *req, struct http_reply *reply, struct err *err)

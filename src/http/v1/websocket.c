@@ -28,7 +28,7 @@ int websocket_check(const struct http_request *req, struct http_reply *reply,
     }
     if (req->declares_body || !key || !websocket_accept(key, ret_accept))
         return err_set(err, ERR_INVALID, EINVAL,
-            "a WebSocket is asked for without a body and with a Sec-WebSocket-Key, which is 16 "
+            "the request for a WebSocket must have no body, and a Sec-WebSocket-Key of 16 "
             "bytes in base64");
     return 0;
 }

@@ -8,12 +8,16 @@
 #include "cli/options.h"
 #include "lang/limits.h"
 
+struct network_policy;
+
 enum { RUN_SHARES_MAX = 8 };
 
 struct run_args {
     const char *file; /* "-": stdin */
     const char *language;
     const char *entry;
+    const char *image;
+    bool install;
     const char *out_dir;
     const char *url; /* server to run on; with unix_path NULL too, this host */
     const char *unix_path;
@@ -29,6 +33,8 @@ struct run_args {
     } shares[RUN_SHARES_MAX];
     size_t share_count;
     struct run_limits limits;
+    struct network_policy *network; /* NULL: none */
+    struct strv secrets;
     unsigned min_level; /* enum spawn_level; 0: not named */
     bool json;
     bool base64;
@@ -40,3 +46,4 @@ extern const struct option_table run_options;
 /* Fills in *ret, which is zeroed, from the command line and $HERMES_URL. Ends the program when
  * the command line is wrong. */
 void run_options_parse(struct run_args *ret, int argc, char **argv);
+void run_args_done(struct run_args *args);

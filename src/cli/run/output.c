@@ -2,13 +2,15 @@
 
 /* See run_output.h. */
 
-#include "cli/run_output.h"
+#include "cli/run/output.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "base/str.h"
 #include "cli/output.h"
+#include "network/entry.h"
+#include "network/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,10 +88,36 @@ static void tell(const struct run_result *result)
         output_error_line(COMMAND, &err);
 }
 
+/* Tells a person at a terminal what the program could not reach: it may only have said "not
+ * found". */
+static void tell_denied(const struct network_report *network)
+{
+    enum { SHOWN = 5 };
+    size_t count = 0;
+    if (!network || !isatty(STDERR_FILENO))
+        return;
+    for (size_t i = 0; i < network->count; i++) {
+        const struct network_row *row = &network->rows[i];
+        if (row->is_allowed || ++count > SHOWN)
+            continue;
+        if (row->protocol == NETWORK_DNS)
+            (void)fprintf(stderr, COMMAND ": network: the name %s was denied (%s)\n", row->host,
+                network_reason_name(row->reason));
+        else
+            (void)fprintf(stderr, COMMAND ": network: %s port %u (%s) was denied (%s)\n",
+                row->host, row->port, network_protocol_name(row->protocol),
+                network_reason_name(row->reason));
+    }
+    if (count > SHOWN)
+        (void)fprintf(
+            stderr, COMMAND ": network: %zu more denied; --json lists them\n", count - SHOWN);
+}
+
 int run_output(const struct run_result *result, const char *out_dir, int cancel_signal)
 {
     struct err err = {0};
     tell(result);
+    tell_denied(result->run.network);
     int status = run_exit_status(result, cancel_signal);
     if (result->files.count &&
         save_files(&result->files, out_dir ? out_dir : DEFAULT_OUT, &err) < 0 && status == 0)

@@ -2,7 +2,7 @@
 
 /* See run_options.h. */
 
-#include "cli/run_options.h"
+#include "cli/run/options.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -10,8 +10,12 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/limit_options.h"
+#include "network/ceiling.h"
+#include "network/entry.h"
+#include "network/policy.h"
 #include "run/spawner.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +30,15 @@ enum {
     OPT_OUT,
     OPT_COMPILE_ARG,
     OPT_MIN_LEVEL,
+    OPT_NETWORK,
+    OPT_SECRET,
     OPT_ENTRY,
     OPT_NO_CACHE,
     OPT_BASE64,
     OPT_URL,
     OPT_UNIX,
+    OPT_IMAGE,
+    OPT_INSTALL,
 };
 
 static const struct option_row rows[] = {
@@ -45,6 +53,11 @@ static const struct option_row rows[] = {
     {CLI_NO_CACHE(OPT_NO_CACHE)},
     {"ro", OPT_RO, "DIR[:PATH]", "mount a directory read-only, at PATH (default: /mnt/NAME)"},
     {"rw", OPT_RW, "DIR[:PATH]", "mount a directory for writing"},
+    {"image", OPT_IMAGE, "NAME", "run with the packages of an image (see `hermes image`)"},
+    {"install", OPT_INSTALL, NULL,
+        "install requirements.txt or package.json first: one of --file, or beside FILE"},
+    {CLI_NETWORK(OPT_NETWORK)},
+    {CLI_SECRET(OPT_SECRET)},
     {CLI_MIN_LEVEL(OPT_MIN_LEVEL)},
     {"url", OPT_URL, "URL", "run on this server instead of this host ($HERMES_URL)"},
     {"unix", OPT_UNIX, "PATH", "the same, by the server's unix socket"},
@@ -77,8 +90,35 @@ const struct option_table run_options = {
         "  hermes run --time 2s --memory 128m solution.c < input.txt\n"
         "  echo 'echo $((6*7))' | hermes run -l bash -\n"
         "  hermes run --json --collect '*.png' plot.py\n"
+        "  hermes run --network allow=pypi.org,files.pythonhosted.org get.py\n"
         "  hermes run --url http://127.0.0.1:8000 hello.py",
 };
+
+void cli_network(const char *command, const char *value, struct network_policy **ret)
+{
+    struct err err = {0};
+    free(*ret);
+    if (network_policy_parse(value, ret, &err) < 0)
+        options_refuse(command, &err);
+}
+
+static void complain(void *context, const char *key, const char *why)
+{
+    (void)err_set(context, ERR_INVALID, EINVAL, "%s: %s", key, why);
+}
+
+int cli_network_permit(const struct network_policy *policy,
+    const struct network_ceiling **ceiling, struct err *err)
+{
+    static struct network_ceiling read;
+    if (!policy)
+        return 0;
+    int r = *ceiling ? 0 : network_ceiling_from_environment(&read, complain, err);
+    if (r < 0)
+        return r;
+    *ceiling = *ceiling ? *ceiling : &read;
+    return network_policy_check(policy, *ceiling, err);
+}
 
 unsigned cli_min_level(const char *command, const char *value)
 {
@@ -122,6 +162,12 @@ static void take_option(void *to, int key, char *arg)
     case OPT_ENTRY:
         args->entry = arg;
         break;
+    case OPT_IMAGE:
+        args->image = arg;
+        break;
+    case OPT_INSTALL:
+        args->install = true;
+        break;
     case OPT_COMPILE_ARG:
         strv_add(&args->compile_args, arg);
         break;
@@ -131,6 +177,12 @@ static void take_option(void *to, int key, char *arg)
             options_wrong(
                 run_options.command, key == OPT_RW ? "rw" : "ro", arg, "at most 8 directories");
         args->shares[args->share_count++] = (struct run_share){arg, key == OPT_RW};
+        break;
+    case OPT_NETWORK:
+        cli_network(run_options.command, arg, &args->network);
+        break;
+    case OPT_SECRET:
+        strv_add(&args->secrets, arg);
         break;
     case OPT_MIN_LEVEL:
         args->min_level = cli_min_level(run_options.command, arg);
@@ -206,4 +258,14 @@ void run_options_parse(struct run_args *args, int argc, char **argv)
         args->url = url;
     if (args->url || args->unix_path)
         check_remote(args);
+}
+
+void run_args_done(struct run_args *args)
+{
+    strv_done(&args->files);
+    strv_done(&args->env);
+    strv_done(&args->args);
+    strv_done(&args->compile_args);
+    strv_done(&args->collect);
+    strv_done(&args->secrets);
 }

@@ -8,14 +8,20 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/image_build.h"
 #include "cli/language.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/run_input.h"
-#include "cli/run_options.h"
-#include "cli/run_output.h"
+#include "cli/run/input.h"
+#include "cli/run/options.h"
+#include "cli/run/output.h"
+#include "image/place.h"
+#include "image/recipe.h"
+#include "network/ceiling.h"
+#include "network/entry.h"
 #include "run/encode.h"
 #include "run/engine.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -106,7 +112,7 @@ static int load_runtime(struct local_run *run, const struct run_file *code, stru
             return language_unknown(args->file, err);
         name = guess;
     }
-    int r = language_load(&run->registry, name, args->file, err);
+    int r = language_load(&run->registry, &run->engine.dirs, name, args->file, err);
     if (r < 0)
         return guess ? language_unknown(args->file, err) : r;
     run->spec.runtime = &run->registry.items[0];
@@ -135,6 +141,8 @@ static int read_files(struct local_run *run, struct err *err)
     run->spec.entry = xstrdup(args->entry ? args->entry : name);
     for (size_t i = 0; r == 0 && i < args->files.count; i++)
         r = run_input_add_extra(&run->spec.files, args->files.items[i], err);
+    if (r == 0 && args->install)
+        r = run_input_add_packages(&run->spec.files, args->file, run->spec.runtime->name, err);
     if (!str_eq(args->file, "-"))
         run->spec.stdin_fd = STDIN_FILENO;
     return r;
@@ -166,7 +174,7 @@ static int fail(const struct run_args *args, const struct run_result *result, st
     if (!args->json || err->code == ERR_UNSUPPORTED || status != EXIT_HERMES)
         return cli_fail("run", err);
     json_t *answer = result_json_error(result, err);
-    (void)json_object_set_new(answer, "error", output_error_value(err));
+    (void)json_object_set_new(answer, "error", json_error(err));
     output_error_line(run_options.command, err);
     output_json(answer, RESULT_JSON_FLAGS);
     return status;
@@ -198,6 +206,8 @@ static int run_prepared(
         .cancel_fd = signal_fd};
     struct run_plan plan; /* not freed, like everything else here */
     int r = run_plan_make(&run->spec, engine_maxima(engine), &plan, err);
+    if (r == 0 && run->spec.network)
+        r = engine_network_ready(engine, run->spec.network->mode, err);
     if (r == 0)
         r = engine_run(engine, &plan, &watch, &result, err);
     progress_end();
@@ -219,16 +229,54 @@ static int run_prepared(
     return status;
 }
 
+/* Builds what the files ask for, or finds what the same files gave before. */
+static int install(struct local_run *run, struct image_place *place, struct err *err)
+{
+    CLEANUP(image_recipe_done) struct image_recipe recipe = {0};
+    CLEANUP(image_done) struct image image = {0};
+    int r = image_recipe_of_files(&run->spec, &recipe, err);
+    if (r < 0)
+        return r;
+    json_t *body = json_pack(
+        "{s:s, s:s}", "language", run->spec.runtime->name, "requirements", recipe.requirements);
+    r = body ? image_build_here(place, body, run->args->image, &image, err)
+             : err_field(err, "install", "the list of packages is not valid UTF-8");
+    json_decref(body);
+    return r < 0 ? r : image_for_run(&image, run->spec.runtime, &run->spec.image, err);
+}
+
+/* Finds the image. The program ends before the place is closed. */
+static int take_image(struct local_run *run, struct err *err)
+{
+    static struct image_place place;
+    int r = image_place_open(run->engine.dirs.state, &place, err);
+    if (r == 0)
+        r = run->args->install ? install(run, &place, err)
+                               : image_place_find(&place, run->args->image, run->spec.runtime,
+                                     &run->spec.image, err);
+    run->engine.layers = place.layers;
+    run->engine.incoming = place.incoming;
+    return r;
+}
+
 static int run_here(struct local_run *run, struct err *err)
 {
     struct engine *engine = NULL;
     cleanup_close int signal_fd = cli_catch_signals();
-    int r = engine_start(&engine, &run->engine, err);
+    run->spec.network = run->args->network;
+    int r = run->args->secrets.count
+                ? err_set(err, ERR_UNSUPPORTED, ENOSYS,
+                      "--secret names a secret of a server; add --url or --unix")
+                : cli_network_permit(run->spec.network, &run->engine.network, err);
+    if (r == 0)
+        r = engine_start(&engine, &run->engine, err);
     if (r == 0)
         r = read_files(run, err);
     if (r == 0 && !run->spec.runtime->available)
         r = err_set(err, ERR_UNAVAILABLE, ENOENT, "%s", run->spec.runtime->missing);
     run->engine.runtimes = &run->registry;
+    if (r == 0 && (run->args->image || run->args->install))
+        r = take_image(run, err);
     if (r == 0 && !run->args->no_cache &&
         (r = cache_settings_read(&run->engine.cache, err)) == 0)
         run->spec.cache_scope = xasprintf("uid %u", geteuid());
@@ -251,7 +299,8 @@ int cmd_run(int argc, char **argv)
     if (args.url || args.unix_path)
         return cli_become_session("run", CLI_REMOTE_RUN, argc, argv);
     struct local_run run = {.args = &args,
-        .engine = {.min_level = LEVEL_STRONG, .state_dir = getenv("HERMES_STATE_DIR")}};
+        .engine = {
+            .min_level = LEVEL_STRONG, .dirs = cli_dirs(), .spawner_path = cli_spawner_path()}};
     run_spec_init(&run.spec);
     limits_maxima(&run.engine.maxima);
     take_args(&run);

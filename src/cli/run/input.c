@@ -2,7 +2,7 @@
 
 /* See run_input.h. */
 
-#include "cli/run_input.h"
+#include "cli/run/input.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -65,6 +65,20 @@ int run_input_add(
     run_files_add(files, name, file->content, file->size, file->executable);
     files->items[files->count - 1].mapped_size = file->mapped_size;
     return problem ? err_set(err, ERR_INVALID, EINVAL, "file name `%s`: %s", name, problem) : 0;
+}
+
+int run_input_add_packages(
+    struct run_files *files, const char *program, const char *language, struct err *err)
+{
+    const char *name = str_eq(language, "python") ? "requirements.txt" : "package.json";
+    const char *slash = strrchr(program, '/');
+    cleanup_free char *path =
+        xasprintf("%.*s%s", slash ? (int)(slash + 1 - program) : 0, program, name);
+    struct run_file file;
+    if (run_files_find(files, name))
+        return 0;
+    int r = run_input_read(path, &file, err);
+    return r < 0 ? err_wrap(err, r, "--install") : run_input_add(files, name, &file, err);
 }
 
 int run_input_add_extra(struct run_files *files, const char *text, struct err *err)

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See consent.h. A thread follows the server's questions and answers them one by one, by the
+ * routes that every approver uses. */
+
+#include "cli/session/consent.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/os/fs.h"
+#include "base/os/thread.h"
+#include "base/str.h"
+#include "cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { SHOWN_MAX = 4000, LINE_MAX_BYTES = 256 };
+
+/* Answers of a person. Anything else is no. */
+static const struct {
+    const char *word, *decision, *scope;
+} answers[] = {
+    {"y", "approve", "once"},
+    {"yes", "approve", "once"},
+    {"s", "approve", "session"},
+    {"session", "approve", "session"},
+    {"n", "deny", "once"},
+};
+enum { YES = 0, NO = 4 };
+
+/* What could not be read as commands is shown whole. */
+static void show_text(FILE *to, const json_t *approval)
+{
+    const json_t *effect = json_object_get(approval, "effect");
+    const char *text = json_string_value(json_object_get(effect, "text"));
+    while (text && *text) {
+        (void)fprintf(to, "\n    ");
+        output_clean_to(to, text, SIZE_MAX);
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+}
+
+static void show_question(const struct consent *c, const json_t *approval)
+{
+    const char *summary = json_string_value(json_object_get(approval, "summary"));
+    FILE *to = fdopen(dup(c->terminal), "w");
+    if (!to)
+        return;
+    (void)fprintf(to, "hermes exec: this runs outside of a box: ");
+    output_clean_to(to, summary ? summary : "?", SHOWN_MAX);
+    show_text(to, approval);
+    (void)fprintf(to, "\nAllow it? [y] once  [s] for this session  [n] no: ");
+    (void)fclose(to);
+}
+
+/* One line of the terminal; false when it or the command ends before. */
+static bool read_line(const struct consent *c, char *line, size_t size)
+{
+    size_t len = 0;
+    (void)tcflush(
+        c->terminal, TCIFLUSH); /* what was typed before the question answers nothing */
+    for (;;) {
+        struct pollfd fds[] = {{c->terminal, POLLIN, 0}, {c->over[0], POLLIN, 0}};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return false;
+        if (fds[1].revents)
+            return false;
+        char byte;
+        ssize_t n = fds[0].revents ? read(c->terminal, &byte, 1) : -1;
+        if (n == 0 || (n < 0 && fds[0].revents && errno != EINTR && errno != EAGAIN))
+            return false;
+        if (n > 0 && byte == '\n') {
+            line[len] = '\0';
+            return true;
+        }
+        if (n > 0 && len < size - 1)
+            line[len++] = byte;
+    }
+}
+
+static size_t ask(const struct consent *c, const json_t *approval)
+{
+    char line[LINE_MAX_BYTES];
+    show_question(c, approval);
+    if (!read_line(c, line, sizeof(line)))
+        return NO;
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+        if (str_eq(answers[i].word, line))
+            return i;
+    return NO;
+}
+
+static void decide(struct consent *c, const json_t *approval)
+{
+    const char *id = json_string_value(json_object_get(approval, "id"));
+    struct err ignored = {0}; /* the answer was too late: the command's own error says so */
+    json_t *answer = NULL;
+    if (!id)
+        return;
+    size_t i = c->is_given ? YES : ask(c, approval);
+    cleanup_free char *escaped = client_escape(id);
+    cleanup_free char *path = xasprintf("/v1/approvals/%s", escaped);
+    json_t *body = json_pack("{s:s,s:s,s:s}", "decision", answers[i].decision, "scope",
+        answers[i].scope, "comment", c->is_given ? "--yes" : "at the terminal");
+    (void)client_call(c->client, "POST", path, body, &answer, &ignored);
+    json_decref(answer);
+    json_decref(body);
+}
+
+static void note(struct consent *c, bool *what)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    *what = true;
+    (void)pthread_cond_broadcast(&c->change);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+static void on_event(void *context, const char *name, const json_t *data)
+{
+    struct consent *c = context;
+    if (!name)
+        note(c, &c->is_listening);
+    else if (str_eq(json_string_value(json_object_get(data, "state")), "pending"))
+        decide(c, data);
+}
+
+static void *follow(void *arg)
+{
+    struct consent *c = arg;
+    struct err ignored = {0};
+    (void)client_follow(c->client, "/v1/approvals/events", on_event, c, &ignored);
+    note(c, &c->has_ended);
+    return NULL;
+}
+
+int consent_start(
+    struct consent *c, const struct client *client, bool is_given, struct err *err)
+{
+    *c = (struct consent){.client = client, .is_given = is_given, .over = {-1, -1}};
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->change, NULL);
+    c->terminal = is_given ? -1 : open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (c->terminal < 0 && !is_given)
+        return 0;
+    int r = pipe2(c->over, O_CLOEXEC) < 0 ? -errno : thread_start(&c->thread, follow, c);
+    if (r < 0)
+        return err_set(err, err_code_of(-r), -r, "no thread: %s", strerror(-r));
+    c->has_thread = true;
+    (void)pthread_mutex_lock(&c->lock);
+    while (!c->is_listening && !c->has_ended)
+        (void)pthread_cond_wait(&c->change, &c->lock);
+    (void)pthread_mutex_unlock(&c->lock);
+    return 0;
+}
+
+void consent_stop(struct consent *c)
+{
+    close_fd(&c->over[1]);
+    if (c->has_thread)
+        (void)pthread_join(c->thread, NULL);
+    close_fd(&c->over[0]);
+    close_fd(&c->terminal);
+    (void)pthread_cond_destroy(&c->change);
+    (void)pthread_mutex_destroy(&c->lock);
+}
+
+void consent_explain(struct err *err)
+{
+    if (err->code == ERR_APPROVAL_UNAVAILABLE)
+        (void)err_set(err, ERR_APPROVAL_UNAVAILABLE, err->errnum,
+            "this runs outside of a box, and there is no terminal to ask you at; say --yes, or "
+            "name what is allowed with --rules FILE");
+}

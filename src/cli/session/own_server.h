@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* A `hermes serve` for one command, when there is no other: on a unix socket in a new directory
+ * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. It
+ * ends with the command, however that ends, and nothing of it stays. */
+
+#include "base/err.h"
+#include "cli/session/client.h"
+
+#include <sys/types.h>
+
+struct own_server {
+    char dir[64];
+    char unix_path[80];
+    char backend[64]; /* where the command runs */
+    pid_t keeper;
+    int link; /* the keeper ends the server when this closes */
+};
+
+/* Whether nothing answers at the default address. */
+bool own_server_is_needed(const struct client *client);
+
+/* `backend` is what the command line names, or NULL. With lists_all the server has all places
+ * of the file, and what of the file is not used is printed to stderr. */
+int own_server_start(
+    struct own_server *s, const char *backend, bool lists_all, struct err *err);
+void own_server_stop(struct own_server *s);

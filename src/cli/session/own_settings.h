@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The settings of a server that one command starts for itself, from the caller's
+ * ~/.hermes/config.yaml and the variables TERMINAL_*. */
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/strv.h"
+
+#include <stdbool.h>
+
+struct own_settings {
+    struct buf text;   /* of the settings file */
+    struct strv env;   /* of the server */
+    struct strv notes; /* keys of the caller's file that are not used */
+    char backend[64];  /* where the command runs */
+};
+
+/* `dir` is the directory of the server, `backend` what the command line names, or NULL.
+ * own_settings_done() frees *ret in any case. */
+int own_settings_make(const char *dir, const char *backend, bool lists_all,
+    struct own_settings *ret, struct err *err);
+void own_settings_done(struct own_settings *s);

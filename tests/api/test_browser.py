@@ -12,7 +12,7 @@ RUN = json.dumps({"language": "bash", "code": "echo ran"}).encode()
 JSON = "application/json"
 
 
-def ask(server, method="POST", path="/v1/runs", body=RUN, tcp=True, seconds=5.0, **fields):
+def ask(server, method="POST", path="/v1/runs", body=RUN, tcp=True, seconds=5.0, until=None, **fields):
     """One raw request; a field that is a list is sent once for each of its items. Host is right
     unless it is named, a body has its length."""
     lines = ["%s %s HTTP/1.1" % (method, path)]
@@ -24,11 +24,11 @@ def ask(server, method="POST", path="/v1/runs", body=RUN, tcp=True, seconds=5.0,
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
                 lines.append("%s: %s" % (name.replace("_", "-"), item))
-    return server.raw("\r\n".join(lines + ["", ""]).encode() + (body or b""), seconds, tcp)
+    return server.raw("\r\n".join(lines + ["", ""]).encode() + (body or b""), seconds, tcp, until=until)
 
 
 def status(*args, **kwargs):
-    got = ask(*args, **kwargs)
+    got = ask(*args, until=b"\r\n", **kwargs)
     return int(got[9:12]) if got else None
 
 
@@ -142,7 +142,7 @@ def test_what_fetch_says_of_itself(server):
 
 
 def test_links_lead_here_and_do_nothing(server):
-    """A person may follow a link of another site; a form, a frame or an image may not come along."""
+    """A person may follow a link from another site. A form, a frame or an image of that site is refused."""
     def visit(method="GET", path="/health", body=None, mode="navigate", dest="document", **fields):
         return status(server, method, path, body, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode=mode,
                       Sec_Fetch_Dest=dest, **fields)

@@ -2,6 +2,7 @@
 """Facts about the native API: runs, what belongs to them, and the routes about the service."""
 import base64
 import json
+import os
 import time
 
 import pytest
@@ -68,6 +69,20 @@ def test_a_compiled_language_tells_about_its_compile_stage(server):
     assert run["compile"]["status"] == "ok" and run["exit_code"] == 7
     run = server.run("c", "int main(void) { return }").json()
     assert run["status"] == "compile_error" and "error" in run["compile"]["stderr"]
+
+
+@pytest.mark.parametrize("language", ["c", "python", "bash"])
+def test_limits_of_the_compile_stage_have_bounds_in_every_language(server, language):
+    code = {"c": "int main(void) { return 0; }"}.get(language, "")
+    assert server.run(language, code or "exit(0)", compile_limits={"wall_ms": 2000}).status == 200
+    for limits in ({"memory_mb": 10 ** 9}, {"memory_mb": 1}, {"wall_ms": 10 ** 12}, {"memory_mb": 64, "disk_mb": 65}):
+        replies = [server.run(language, code or "exit(0)", **{name: limits}) for name in ("limits", "compile_limits")]
+        assert [r.status for r in replies] == [400, 400], (limits, replies)
+        fields = [r.json()["error"]["field"] for r in replies]
+        assert fields[1] == "compile_" + fields[0], fields
+    judged = {"language": language, "code": code or "exit(0)", "compile_limits": {"memory_mb": 1},
+              "tests": [{"stdin": "", "expected": ""}], "compare": "exact"}
+    assert server("POST", "/v1/judge", judged).json()["error"]["field"] == "compile_limits.memory_mb"
 
 
 def test_a_compile_that_a_limit_stopped_is_tried_again(server):
@@ -198,10 +213,13 @@ def test_several_readers_follow_one_run(server):
         assert out == "0\n1\n2\n3\n4\n"
 
 
-def test_what_is_not_built_is_501(server):
-    for field in ({"network": "full"}, {"network": {"allow": ["a:1"]}}, {"image": "mine"}):
-        reply = server.run("python", "1", **field)
+def test_an_unknown_image_is_404(server):
+    reply = server.run("python", "1", image="mine")
+    if os.geteuid() == 0:
+        assert reply.status == 404 and reply.json()["error"]["code"] == "not_found"
+    else:  # without root there are no images
         assert reply.status == 501 and reply.json()["error"]["code"] == "unsupported"
+    assert server.run("python", "print(1)", image="python").json()["stdout"] == "1\n"
 
 
 def test_routes_about_the_service(server):
@@ -221,7 +239,8 @@ def test_openapi_has_every_route(server):
     paths = server("GET", "/openapi.json").json()["paths"]
     assert "post" in paths["/v1/runs"] and "delete" in paths["/v1/runs/{id}"]
     assert {"/health", "/metrics", "/version", "/v1/runtimes", "/v1/report"} <= set(paths)
-    for path in ("/v1/events", "/v1/selftest"):  # streams without an end or of a minute: test_status.py, test_server_selftest.py
+    # streams without an end or of a minute: test_status.py, tests/approval, test_server_selftest.py
+    for path in ("/v1/events", "/v1/approvals/events", "/v1/selftest"):
         assert paths.pop(path)
     for path, methods in paths.items():
         for method in methods:

@@ -43,7 +43,7 @@ def test_cases_pass(keyed):
     ids += [id for id in plain if re.search(r"^\W*victim: yes", CASES[id], re.M)][:2]
     found, summary = attack(keyed, sorted(set(ids)))
     assert set(found) == set(ids) and len(ids) == 8
-    assert {data["result"] for data in found.values()} == {"passed"}, found
+    assert [data for data in found.values() if data["result"] != "passed"] == []
     assert summary == {"passed": len(found), "failed": 0, "skipped": 0}
     assert all(data["status"] and data["wall_ms"] >= 0 and not data["control"] for data in found.values())
 

@@ -160,7 +160,7 @@ CASES = {
     "1 MB of trailers": (431, chunks(CHUNKS[:-2] + b"X: y\r\n" * 200000 + b"\r\n")),
 }
 
-# Well-formed, and executed: what the cases above change is what they are refused for.
+# The control: these requests are well-formed and are executed. So the cases above are refused for what they change.
 CONTROLS = {
     "length": FINE,
     "chunked": FINE_CHUNKED,

@@ -18,7 +18,7 @@ STATUSES = ("ok runtime_error signaled time_limit memory_limit output_limit comp
 HITS = "wall cpu memory output processes disk".split()
 FILE_ERRORS = "not_regular too_large unreadable".split()
 LIMITS = ("wall_ms cpu_ms memory_mb processes open_files disk_mb file_size_mb stack_mb output_kb"
-          " cpus").split()
+          " cpus network_connections network_mb").split()
 REQUIRED = "id name group priority expect control".split()
 OPTIONAL = ("language expect-signal expect-exit expect-hit expect-not-hit limits compile-limits"
             " control-expect control-why runs victim collect expect-file differ files root-only"

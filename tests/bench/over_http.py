@@ -18,6 +18,8 @@ from apilib import Server  # noqa: E402
 
 WRK_AIM = 45000
 WRK_SECONDS = 5
+LISTED = 100
+LIST = "/v1/runs?limit=%d" % LISTED
 
 
 class Serving:
@@ -46,9 +48,16 @@ class Kept:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def post(self, body):
-        """Milliseconds until the whole answer was there, and the answer."""
-        request = (b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                   b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        """Milliseconds until the whole answer to a run was there, and the answer."""
+        taken, answer = self.ask(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        return taken, json.loads(answer)
+
+    def get(self, path):
+        """Milliseconds until the whole answer was there, and its bytes."""
+        return self.ask(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
+
+    def ask(self, request):
         start = time.perf_counter()
         self.socket.sendall(request)
         head, end, answer = b"", b"", b""
@@ -61,7 +70,7 @@ class Kept:
         taken = (time.perf_counter() - start) * 1000
         if not head.startswith(b"HTTP/1.1 200 "):
             raise RuntimeError(repr(head + answer))
-        return taken, json.loads(answer)
+        return taken, answer
 
     def receive(self):
         some = self.socket.recv(65536)
@@ -127,3 +136,20 @@ def health_per_second(bench):
     yield {"name": "GET /health", "ms": round(1000 / best, 4), "than_ms": round(1000 / WRK_AIM, 4),
            "ratio": round(WRK_AIM / best, 3), "target": 1.0, "extra_ms": 0.0, "met": best >= WRK_AIM,
            "rounds": 3, "note": "%.0f requests/s, aim %d" % (best, WRK_AIM)}
+
+
+def reads(bench):
+    """What only reads: the status, a list of a hundred runs, the description of the API, against GET /health."""
+    from run import interleave, row
+    with Serving() as server:
+        conn = Kept(server)
+        body = json.dumps({"language": "bash", "code": "echo hello"}).encode()
+        for _ in range(LISTED):
+            timed(conn, body)
+        if len(json.loads(conn.get(LIST)[1])["runs"]) != LISTED:
+            raise RuntimeError("the list is not whole")
+        for path, target in (("/v1/status", 3), (LIST, 25), ("/openapi.json", 5)):
+            size = len(conn.get(path)[1])
+            ours, health = interleave(bench.rounds * 20, lambda: conn.get(path)[0], lambda: conn.get("/health")[0])
+            yield row("GET " + path, ours, health, target, note="than GET /health; %d bytes" % size)
+        conn.close()

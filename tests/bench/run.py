@@ -26,7 +26,13 @@ HERMES = str(BUILD / "hermes")
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "languages")]
 import judge as judging  # noqa: E402
 from fair import one_key_at_its_worst  # noqa: E402
-from over_http import health_per_second, over_http  # noqa: E402
+from image_cold import image_cold  # noqa: E402
+from images import images  # noqa: E402
+from install import install  # noqa: E402
+from mcp import mcp_execute  # noqa: E402
+from over_http import Kept, Serving, health_per_second, over_http, reads  # noqa: E402
+from networks import network_beside, network_through, network_unused  # noqa: E402
+from places import docker_places, ssh_places  # noqa: E402
 from sessions import sessions  # noqa: E402
 from picture import draw  # noqa: E402
 from warm import warm_parked, warm_python  # noqa: E402
@@ -148,6 +154,40 @@ def compile_again(bench):
         yield row("compile again " + language, second, first, 0.03)
 
 
+def seed_of(server, language):
+    """The state of the seed that the server makes by itself."""
+    return {s["language"]: s["state"] for s in server("GET", "/v1/status").json()["seeds"]}[language]
+
+
+def own_seed(bench):
+    """C++ with bits/stdc++.h on a fresh server that has made its own seed, new source each time, against bare g++ -O2."""
+    if not runtimes()["cpp"]["available"]:
+        return
+    folder = bench.place("own-seed", {"main.cpp": BITS})
+    serial = [0]
+    with Serving(HERMES_SEEDS="true", HERMES_SEED_IDLE_S="0", HERMES_SEED_DIR=str(bench.folder / "seeds")) as server:
+        def compile_new():
+            serial[0] += 1
+            body = json.dumps({"language": "cpp", "code": BITS + "// %d\n" % serial[0]}).encode()
+            taken, answer = connection.post(body)
+            if answer["stdout"] != "hello\n":
+                raise RuntimeError(answer)
+            seeded.append(answer["compile"]["seed"])
+            return taken
+        seeded, connection = [], Kept(server)
+        first = compile_new()
+        began = time.perf_counter()
+        while seed_of(server, "cpp") != "ready":
+            if time.perf_counter() - began > 600:
+                raise RuntimeError("there is no seed after ten minutes")
+            time.sleep(0.2)
+        waited = time.perf_counter() - began
+        ours, bare = interleave(max(3, bench.rounds // 6), compile_new, bare_steps(bench, "cpp", "main.cpp", folder))
+    if seeded != [False] + [True] * (len(seeded) - 1):
+        raise RuntimeError("the seed was used by %s" % seeded)
+    yield row("bits/stdc++.h, own seed", ours, bare, 0.4, note="first %.0f ms, seed after %.0f s" % (first, waited))
+
+
 def bits_header(bench):
     """C++ with bits/stdc++.h, which Hermes has precompiled, against bare g++ -O2."""
     if not runtimes()["cpp"]["available"]:
@@ -184,8 +224,10 @@ def judge(bench):
     yield from judging.rounds(bench, HERMES, interleave, row)
 
 
-MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, judge, over_http,
-                health_per_second, warm_python, warm_parked, sessions, one_key_at_its_worst]
+MEASUREMENTS = [static_binary, hello_from_source, compile_again, bits_header, own_seed, judge, over_http,
+                health_per_second, reads, warm_python, warm_parked, sessions, images, network_unused,
+                network_beside, network_through, one_key_at_its_worst, mcp_execute, image_cold,
+                install, docker_places, ssh_places]
 
 
 def show(r):
@@ -211,6 +253,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="hermes-bench-", dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         bench = Bench(options.rounds, folder)
+        subprocess.run([HERMES, "seed"], env=bench.env, check=False)  # without them compilers are slower
         for measurement in chosen:
             for r in measurement(bench):
                 rows.append(r)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from apilib import wait_until
+from apilib import ROOT, wait_until
 
 SLOW_TO_COMPILE = """#include <cstdio>
 constexpr long f() { long x = 0; for (int i = 0; i < 20; i++) for (int k = 0; k < 25000; k++) x += i ^ k; return x; }
@@ -219,7 +219,8 @@ def test_the_prompt_greets_and_leaves(hermes, server):
 
 
 def test_a_closed_terminal_ends_the_session(hermes, server):
-    for code in (None, "import time; time.sleep(600)\r"):
+    """Eight times at the prompt: libedit's handler of SIGCONT once crashed the program, one time in ten."""
+    for code in (None,) * 8 + ("import time; time.sleep(600)\r",):
         t = hermes.terminal("session", "repl", HERMES_UNIX=str(server.unix))
         t.until(">>> ")
         assert len(sessions_of(server)) == 1
@@ -247,3 +248,77 @@ def test_serve_on_a_terminal(hermes, shared_state):
 
 def test_serve_on_a_pipe(server):
     assert all(json.loads(line)["level"] for line in server.logs().splitlines())
+
+
+def test_a_busy_server(hermes, make_server, work):
+    """The numbers are true, and the next step is said; the exit status is that of a failure of Hermes."""
+    server = make_server(args=["--concurrency", "1", "--queue", "1"])
+    (work / "h.py").write_text("print(1)")
+    first = server.run("bash", "sleep 600", **{"async": True}).json()["id"]
+    assert wait_until(lambda: server("GET", "/v1/runs/" + first).json()["status"] == "running")
+    second = server.run("bash", "sleep 600", **{"async": True}).json()["id"]
+    assert wait_until(lambda: server("GET", "/v1/status").json()["queue"]["waiting"] == 1)
+    for args in (["run", "--unix", server.unix, "h.py"], ["run", "--unix", server.unix, "--json", "h.py"]):
+        done = hermes(*args)
+        said = re.fullmatch(r"hermes run: the server is busy: 1 running, 1 waiting; try again in (\d+) s", done.stderr.strip())
+        assert done.returncode == 125 and said and int(said[1]) >= 1, done
+    assert json.loads(done.stdout)["error"]["code"] == "busy"
+    for run in (second, first):
+        assert server("DELETE", "/v1/runs/" + run).status == 202
+    assert wait_until(lambda: hermes("run", "--unix", server.unix, "h.py").stdout == "1\n")
+
+
+def test_the_first_screen_of_the_readme(hermes, work):
+    """One sentence, one picture, how to install, the demo, three rows of what is different, links: in this order."""
+    text = (ROOT / "README.md").read_text()
+    title, sentence, picture = text.split("\n\n")[:3]
+    assert title == "# Hermes" and sentence.count(".") == 1 and "\n" not in sentence
+    assert picture.startswith("![") and picture.endswith("(docs/picture.svg)")
+    order = [text.index(part) for part in ("(docs/picture.svg)", "\n## Install", "(docs/demo.svg)", "\n## What makes it different",
+                                           "\n## Documentation")]
+    assert order == sorted(order)
+    install = text[order[1]:order[2]]
+    for way in ("tools/install-deps.sh build && make", "docker build", "systemd"):
+        assert way in install, way
+    code, printed = re.search(r"^echo '(.*)' \| build/hermes run -l python - +# prints (.*)$", install, re.M).groups()
+    assert hermes("run", "-l", "python", "-", stdin=code).stdout == printed + "\n"
+    different = text[order[3]:order[4]].split("\n## ")[1]
+    assert len(re.findall(r"^\| \*\*", different, re.M)) == 3
+    assert len(re.findall(r"\]\(docs/[\w-]+\.md\)", text[order[4]:])) >= 10
+
+
+def test_a_run_on_a_server(hermes, server, work):
+    """The same output with --url, --unix or $HERMES_URL; tests/cli/test_remote_run.py has the details."""
+    (work / "h.py").write_text("print('here')")
+    wanted = (0, "here\n", "")
+    url = "http://127.0.0.1:%d" % server.port
+    for args, env in (([], {}), (["--url", url], {}), (["--unix", server.unix], {})):
+        done = hermes("run", *args, "h.py", **env)
+        assert (done.returncode, done.stdout, done.stderr) == wanted, done
+
+
+# Each row of the review's table of the command line, and the test that has it.
+ROWS = {
+    "the language of a.xyz is not known": test_errors,
+    "-l pyton": test_errors,
+    "--memory 64": test_errors,
+    "a compile error": test_a_failed_compilation,
+    "an option after FILE": test_an_option_after_the_file,
+    "--jsn": test_errors,
+    "serve on a terminal": test_serve_on_a_terminal,
+    "the prompt greets, exit leaves": test_the_prompt_greets_and_leaves,
+    "a closed terminal": test_a_closed_terminal_ends_the_session,
+    "silence of more than half a second": test_progress,
+    "colours": test_colours,
+    "help per command": test_help,
+    "groups of commands": test_groups_and_earlier_names,
+    "runs on a server": test_a_run_on_a_server,
+    "errors with --json": test_json_errors,
+    "a busy server": test_a_busy_server,
+    "the table of a judgement": test_the_table_of_a_judgement,
+    "the first screen of the README": test_the_first_screen_of_the_readme,
+}
+
+
+def test_every_row_has_a_test():
+    assert len(ROWS) == 18 and set(map(callable, ROWS.values())) == {True}

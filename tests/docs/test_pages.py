@@ -59,6 +59,33 @@ def test_the_words_are_found():
     assert unclear("```\nmend\n```\n`mend` recommend: there is no answer, it is no longer kept") == []
 
 
+# A file of ours is named by its folder: from the top of the tree, or from src/. Words in capitals stand for a name.
+OURS = r"(?<![\w/.{}~*-])((?:[a-z][\w-]*/)+[a-z0-9_-]+\.(?:c|h|py|sh))\b"
+FOLDERS = r"(?<![\w/.-])((?:src|tests|tools|packaging|selftest|runtimes)/(?:[a-z][\w.-]*/)*)(?![\w*])"
+FUNCTIONS = r"`(\w+)\(\)` (?:in|of) `((?:[\w-]+/)*[\w-]+\.[ch])`"
+MAPS = [ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md", *ROOT.glob("docs/internals/*.md")]
+
+
+def find(path):
+    return next((place / path for place in (ROOT, ROOT / "src") if (place / path).exists()), None)
+
+
+@pytest.mark.parametrize("page", MAPS, ids=name)
+def test_named_files_exist(page):
+    text = page.read_text()
+    missing = [path for path in re.findall(OURS, text) + re.findall(FOLDERS, text) if not find(path)]
+    missing += ["%s() in %s" % (function, path) for function, path in re.findall(FUNCTIONS, text)
+                if not find(path) or not re.search(r"\b%s\(" % function, find(path).read_text())]
+    assert not missing
+
+
+def test_missing_files_are_found():
+    text = "`run/gone.c`, src/nowhere/, `tests/unit/test_X.c`, `main()` in `src/run/plan.c`"
+    assert re.findall(OURS, text) == ["run/gone.c", "src/run/plan.c"]
+    assert re.findall(FOLDERS, text) == ["src/nowhere/"]
+    assert re.findall(FUNCTIONS, text) == [("main", "src/run/plan.c")] and not find("run/gone.c") and find("run/plan.c")
+
+
 @pytest.mark.parametrize("picture", ["picture.svg", "demo.svg"])
 def test_the_readme_shows_its_pictures(picture):
     assert "(docs/%s)" % picture in (ROOT / "README.md").read_text()

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "state/history.h"
+#include "state/history/history.h"
 #include "store/run_store.h"
 
 #include <stdlib.h>

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *body = NULL;
     if (json_run_parse((const char *)data, size, &body, &err) < 0)
         return 0;
-    int r = json_judge_decode(body, &runtimes, true, &judge, &err);
+    int r = json_judge_decode(body, &runtimes, NULL, true, &judge, &err);
     check(r == 0 || err.message[0]);
     for (size_t i = 0; r == 0 && i < judge.spec.test_count; i++) {
         const struct judge_test *test = &judge.spec.tests[i];

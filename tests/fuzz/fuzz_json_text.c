@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *repaired = utf8_repair(b.data, b.len, &len);
     json_t *value = json_stringn_nocheck(repaired, len);
     char *expected = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    struct answer *a = json_text_answer(NULL, -1, write_bytes, &b);
+    struct answer *a = json_text_answer(NULL, -1, NULL, write_bytes, &b);
     check(a->len == strlen(expected) && memcmp(a->text, expected, a->len) == 0);
     answer_release(a);
     free(expected);

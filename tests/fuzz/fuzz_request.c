@@ -4,6 +4,7 @@
  * what is accepted stays within the sealed table, by a second look that shares no code with the
  * first. */
 
+#include "spawn/image.h"
 #include "spawn/request.h"
 
 #include <fcntl.h>
@@ -26,6 +27,12 @@ enum {
     KIND_COUNT
 };
 
+/* This spawner has no images. The real one would bring the whole spawner along. */
+bool image_exists(const struct spawner *s, uint32_t root)
+{
+    return false;
+}
+
 static struct spawner spawner;
 static int kinds[KIND_COUNT];
 
@@ -37,7 +44,7 @@ static void prepare(void)
     for (uint32_t i = 0; i < spawner.root_count; i++)
         spawner.roots[i].exec_count = i;
     spawner.source_count = 2;
-    spawner.sources[1].writable = true;
+    spawner.writable_sources[1] = true;
     spawner.setup.max = (struct spawn_limits){.memory_bytes = 1 << 20,
         .disk_bytes = 1 << 20,
         .file_bytes = 1 << 20,
@@ -75,7 +82,7 @@ static void check_accepted(const struct spawn_box *r, const uint8_t *kind, unsig
     const struct spawn_limits *l = &r->limits;
     unsigned at = 4;
     const uint32_t both = BOX_COLLECT | BOX_CHANNEL;
-    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 32);
+    check(r->root < 3 && r->exec < r->root && !r->remove && r->flags < 64);
     check(!(r->flags & BOX_FORKS) || r->flags & BOX_CHANNEL);
     check((r->flags & both) != both);
     check(l->memory_bytes - 1 < 1 << 20 && l->disk_bytes - 1 < 1 << 20);
@@ -92,6 +99,9 @@ static void check_accepted(const struct spawn_box *r, const uint8_t *kind, unsig
     if (r->flags & BOX_CHANNEL)
         check(kind[at] == KIND_CHANNEL);
     at += !!(r->flags & BOX_CHANNEL);
+    if (r->flags & BOX_NETWORK)
+        check(kind[at] == KIND_SOCKET);
+    at += !!(r->flags & BOX_NETWORK);
     check(count == at && r->mount_count <= SPAWN_MAX_BOX_MOUNTS);
     for (uint32_t i = 0; i < r->mount_count; i++)
         check(r->mounts[i].source == 1 || (r->mounts[i].source == 0 && !r->mounts[i].writable));
@@ -111,7 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned count = size ? data[0] % (BOX_MAX_FDS + 1) : 4;
     size_t at = 1;
     for (; at + 2 < size && data[at] != 0xff; at += 3) {
-        size_t offset = (data[at] | (size_t)data[at + 1] << 8) % (sizeof(request) + 6);
+        size_t offset =
+            (data[at] | (size_t)data[at + 1] << 8) % (sizeof(request) + BOX_MAX_FDS);
         if (offset < sizeof(request))
             ((uint8_t *)&request)[offset] = data[at + 2];
         else

@@ -63,8 +63,8 @@ GOOD = {"language": "python", "code": "print(input())", "tests": [{"stdin": "1",
     ({"async": "yes"}, "async"),
     ({"output_encoding": "hex"}, "output_encoding"),
     ({"stdin": "x"}, "stdin"),
-    ({"mounts": []}, "mounts"),
-    ({"network": "none"}, "network"),
+    ({"mounts": [{"name": "nothing", "path": "/box/x"}]}, "mounts[0]"),
+    ({"network": "everything"}, "network"),
     ({"colour": "red"}, "colour"),
 ])
 def test_refused(server, change, field):

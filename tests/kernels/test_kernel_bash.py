@@ -395,7 +395,7 @@ def test_jobs_while_code_runs(shell):
 def test_jobs_survive_a_new_shell(shell):
     shell("sleep 107 &")
     shell("exit 1")
-    assert [j["command"] for j in shell.ask_jobs()] == ["sleep 107"]
+    assert wait_until(lambda: [j["command"] for j in shell.ask_jobs()] == ["sleep 107"])  # it execs in its own time
     shell.ask_jobs("kill_job", str(shell.ask_jobs()[0]["id"]))
     assert shell.ask_jobs() == []
 

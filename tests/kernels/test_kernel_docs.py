@@ -30,31 +30,32 @@ def test_depth(file):
 
 def test_exit_statuses():
     both = re.search(r"BROKEN_PROTOCOL, LOST_CHANNEL = (\d+), (\d+)", SOURCES["kernel.py"])
-    statuses = {int(both[1]), constant("PROTOCOL_BROKEN", "kernel.js"), constant("EXIT_PROTOCOL", "main.c")}
+    statuses = {int(both[1]), constant("PROTOCOL_BROKEN", "kernel.js"), constant("EXIT_PROTOCOL", "kernel.c")}
     assert statuses == {70} and "ends with status 70" in PAGE
     assert {int(both[2]), constant("CHANNEL_LOST", "kernel.js")} == {71} and "exits with 71" in PAGE
-    assert constant("EXIT_BROKEN", "main.c") == 72 and "exits with 72" in PAGE
+    assert constant("EXIT_BROKEN", "kernel.c") == 72 and "exits with 72" in PAGE
 
 
 def test_times_of_the_shell():
-    kill, replace = constant("KILL_AFTER_MS", "main.c"), constant("REPLACE_AFTER_MS", "main.c")
+    kill, replace = constant("KILL_AFTER_MS", "kernel.c"), constant("REPLACE_AFTER_MS", "kernel.c")
     assert "after {:,} ms is killed".format(kill) in PAGE and "%d ms later is killed and replaced" % replace in PAGE
-    assert "SIGKILL after %d ms" % constant("KILL_JOB_GRACE_MS", "main.c") in PAGE
+    assert "SIGKILL after %d ms" % constant("KILL_JOB_GRACE_MS", "kernel.c") in PAGE
     assert "more than %d MiB" % (constant("BASH_STATE_MAX", "bash.h") >> 20) in PAGE
 
 
 def test_files():
     named = set(re.findall(r"`(kernel\w*\.(?:py|js))`", PAGE.partition("## What a tree needs")[2]))
-    assert named == {name for name in SOURCES if name.startswith("kernel")}
+    assert named == {name for name in SOURCES if re.fullmatch(r"kernel\w*\.(py|js)", name)}
 
 
 def test_frames():
     """Each kind that is sent or understood by a kernel is in a table, and the other way round."""
     listed = set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.M))
     sent = set(re.findall(r'send\(["\'](\w+)["\']', SOURCES["kernel.py"] + SOURCES["kernel_display.py"] + SOURCES["kernel_fork.py"]
-                          + SOURCES["kernel_tools.py"] + SOURCES["kernel.js"]))
-    sent |= set(re.findall(r'send_frame\("(\w+)"', SOURCES["main.c"]))
-    understood = set(re.findall(r'f->kind, "(\w+)"', SOURCES["main.c"])) | set(re.findall(r"case '(\w+)'", SOURCES["kernel.js"]))
+                          + SOURCES["kernel_packages.py"] + SOURCES["kernel_tools.py"] + SOURCES["kernel.js"]))
+    sent |= set(re.findall(r'send_frame\("(\w+)"', SOURCES["kernel.c"]))
+    understood = set(re.findall(r'f->kind, "(\w+)"', SOURCES["kernel.c"])) | set(re.findall(r"case '(\w+)'", SOURCES["kernel.js"]))
+    understood |= set(re.findall(r'frame\[0\] == "(\w+)"', SOURCES["kernel_packages.py"]))
     assert listed == sent | understood
 
 

@@ -261,6 +261,16 @@ def test_stdin(kernel):
     assert not any(p.name.startswith(".stdin") for p in pathlib.Path("/tmp").iterdir())
 
 
+def test_stdin_beside_a_thread_that_opens_files(kernel):
+    """A thread that opens files all the time never gets descriptor 0."""
+    busy = r"const {openSync, closeSync} = require(\'fs\'); for (;;) closeSync(openSync(\'/dev/zero\'))"
+    code = "globalThis.w = new (require('worker_threads').Worker)('%s', {eval: true}); await new Promise((r) => w.on('online', r))"
+    assert kernel(code % busy).ok
+    for i in range(300):
+        assert kernel("require('fs').readFileSync(0, 'utf8')", stdin=b"%d" % i).text == "'%d'" % i
+    assert kernel("await w.terminate()").ok
+
+
 # The end of code
 
 @pytest.mark.parametrize("code,status,ok", [("process.exit()", 0, True), ("process.exit(3)", 3, False), ("process.exit('4')", 4, False),
@@ -351,7 +361,7 @@ def test_interrupt_keeps_state(kernel, loop):
 def test_interrupt_when_idle_is_dropped(kernel):
     for _ in range(5):
         kernel.interrupt()
-        time.sleep(0.02)
+        assert wait_until(kernel.has_taken_signals)
         assert kernel("1+1").text == "2"
 
 

@@ -2,6 +2,8 @@
 """What the tests of the HTTP service share: a server of their own, clients, and an oracle that
 finds what a test left. Only the standard library is needed: the tests also run in the guest."""
 import atexit
+import contextlib
+import glob
 import http.client
 import json
 import os
@@ -90,10 +92,11 @@ class Reply:
 
 
 def children(pid):
-    try:
-        return [int(c) for c in open("/proc/%d/task/%d/children" % (pid, pid)).read().split()]
-    except OSError:
-        return []
+    found = []
+    for path in glob.glob("/proc/%d/task/*/children" % pid):  # any thread can have started them
+        with contextlib.suppress(OSError), open(path) as file:
+            found += [int(child) for child in file.read().split()]
+    return sorted(found)
 
 
 def name_of(pid):
@@ -175,6 +178,7 @@ class Server:
                     "HERMES_STATE_DIR": str(self.state),
                     "HERMES_RUNTIMES": str(ROOT / "runtimes"),
                     "HERMES_PARKED": "0",  # boxes that wait look like boxes that are left
+                    "HERMES_SEEDS": "false",  # boxes that nobody asked for would disturb
                     "LC_ALL": "C.UTF-8"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
@@ -274,8 +278,8 @@ class Server:
         reply = self.run("bash", "echo fine")
         return reply.status == 200 and reply.json()["stdout"] == "fine\n"
 
-    def raw(self, data, seconds=5.0, tcp=True, shut=False):
-        """Sends bytes, returns all that comes back until the end or the time is over."""
+    def raw(self, data, seconds=5.0, tcp=True, shut=False, until=None):
+        """Sends bytes, returns all that comes back until the end, these bytes, or the time is over."""
         if tcp:
             s = socket.create_connection(("127.0.0.1", self.port), timeout=seconds * SLOW)
         else:
@@ -287,7 +291,7 @@ class Server:
             s.sendall(data)
             if shut:
                 s.shutdown(socket.SHUT_WR)
-            while True:
+            while until is None or until not in got:
                 piece = s.recv(65536)
                 if not piece:
                     break
@@ -328,3 +332,15 @@ def sse(text):
 
 def open_descriptors(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def descriptors_beside_groups(pid):
+    """Open descriptors without those of control groups, files and eventfds: a spawner keeps as many groups for later
+    boxes as it once needed at the same time."""
+    links = []
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            links.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+        except OSError:
+            pass  # closed meanwhile
+    return sum(not re.search(r"/hermes-[0-9a-f]{32}|\[eventfd\]", link) for link in links)

@@ -17,8 +17,8 @@ except ImportError:
 
 BUILD = pathlib.Path(os.environ.get("HERMES_BUILD_DIR",
                                     pathlib.Path(__file__).resolve().parents[2] / "build"))
-METHODS = ("get", "put", "post", "delete")
-EVENTS = {"anyOf": [{"$ref": "#/components/schemas/%sEvent" % name} for name in ("Run", "Judge", "Exec", "Status", "Selftest")]}
+METHODS = ("get", "put", "post", "patch", "delete")
+EVENTS = {"anyOf": [{"$ref": "#/components/schemas/%sEvent" % name} for name in ("Run", "Judge", "Exec", "Status", "Selftest", "Approval")]}
 
 
 def load():

@@ -19,6 +19,10 @@ PYTHON_DIR = ROOT / "runtimes/python"
 SLOW = 20.0 if os.environ.get("HERMES_SLOW") else 1.0
 CACHE = tempfile.mkdtemp(prefix="hermes-test-")  # matplotlib's list of fonts is made once
 atexit.register(shutil.rmtree, CACHE, True)
+JAVASCRIPT_DIR = pathlib.Path(CACHE) / "javascript"  # as /usr/lib/hermes in a box
+JAVASCRIPT_DIR.mkdir()
+for file in (ROOT / "runtimes/javascript/kernel.js", ROOT / "runtimes/javascript/kernel_source.js", BUILD / "libhermes-warm.so"):
+    shutil.copy(file, JAVASCRIPT_DIR)
 HAS_IPYTHON = subprocess.run(["/usr/bin/python3", "-c", "import IPython"], capture_output=True).returncode == 0
 WITHOUT_IPYTHON = ("import sys; sys.modules['IPython'] = None; sys.path.insert(0, %r); "
                    "import kernel; kernel.prepare(); kernel.serve(3)" % str(PYTHON_DIR))
@@ -66,7 +70,7 @@ forker = None
 COMMANDS = {
     "program": ["/usr/bin/python3", str(PYTHON_DIR / "kernel.py")],
     "plain": ["/usr/bin/python3", "-c", WITHOUT_IPYTHON],
-    "javascript": ["/usr/bin/node", str(ROOT / "runtimes/javascript/kernel.js")],
+    "javascript": ["/usr/bin/node", str(JAVASCRIPT_DIR / "kernel.js")],
     "bash": [str(BUILD / "hermes-shell"), "/usr/bin/bash"],
 }
 HEADER = re.compile(rb"([a-z_]{1,16}) (0|[1-9][0-9]{0,7})\n")
@@ -276,6 +280,11 @@ class Kernel:
             os.killpg(self.pid, signal.SIGINT)
         else:
             os.kill(self.pid, signal.SIGINT)
+
+    def has_taken_signals(self):
+        """No signal is on its way to the interpreter, and it waits again."""
+        status = dict(line.split(":", 1) for line in open("/proc/%d/status" % self.pid).read().splitlines())
+        return status["State"].split()[0] == "S" and not any(int(status[name], 16) for name in ("SigPnd", "ShdPnd"))
 
     def settle(self):
         """What the server does after an exec that it signalled."""

@@ -13,8 +13,8 @@ from apilib import SLOW, children, is_box, open_descriptors
 
 from runlib import ASAN, Groups, mounts, processes, temporary_files  # noqa: F401
 
-PROGRAMS = ("hermes-server", "hermes-spawn")
-# Network namespaces for the next boxes (src/spawn/network.h), and a second zygote with its group.
+PROGRAMS = ("hermes-server", "hermes-spawn", "hermes-egress")
+# Network namespaces for the next boxes (src/spawn/network/network.h), and a second zygote with its group.
 KEPT = {"hermes-spawn": 32 + 8}
 KEPT_LEAVES, LEAF_FDS = 36, 13  # control groups for them (src/spawn/box.h), and what each has open
 
@@ -61,8 +61,8 @@ def leaves_of(pids):
 
 
 def is_ownerless(group):
-    """Whether no living spawner has this control group: one locks all its own, those it keeps for the
-    next boxes included."""
+    """Whether this control group belongs to no living spawner. A spawner locks all of its groups, also those
+    that it keeps for later boxes."""
     try:
         fd = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:

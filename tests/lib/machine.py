@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this host has. Tests of what the documentation promises only where it is there ask here, never the server under
-test: one that refuses without need has to fail. Only the standard library is used: tests also run in the guest."""
+"""What this host can do. Some promises of the documentation hold only on hosts with certain features. Their tests ask this
+module, never the server under test: a server that wrongly reports a feature as missing has to fail. The module uses only the
+standard library, because the tests also run in the guest of the virtual machine."""
 import functools
 import json
 import os

@@ -52,6 +52,8 @@ class Refused(Exception):
 
 class Terminal:
     """What a browser would do, but one step at a time."""
+    prompt = PROMPT
+
     def __init__(self, session, query="", headers=()):
         self.loop = asyncio.new_event_loop()
         self.server = session.server
@@ -65,7 +67,7 @@ class Terminal:
             return await unix_connect(str(session.server.unix), path, extra_headers=headers, max_size=None,
                                       compression=None, ping_interval=None, open_timeout=30 * SLOW, close_timeout=10)
         self.ws = self.loop.run_until_complete(connect())
-        self.until(PROMPT)
+        self.until(self.prompt)
 
     def __enter__(self):
         return self
@@ -112,7 +114,7 @@ class Terminal:
         self.send("%s; echo 'ma''rk'$?\n" % command)
         self.until(r"\r\n", seconds)  # where the echo is wrapped there is no \n
         found = self.until(r"(?s)\A(?:\x1b\[\?2004l\r)?(.*?)mark(\d+)\r\n", seconds)
-        self.until(PROMPT, seconds)
+        self.until(self.prompt, seconds)
         self.status = int(found[2])
         return found[1].replace("\r\n", "\n")
 

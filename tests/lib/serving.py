@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fixtures of the tests with servers share (tests/api, judge, sessions)."""
+import contextlib
+import os
+import shutil
 import subprocess
 
 import pytest
 
-from apilib import BUILD, HERMES, MONITOR, Server, borrow_dir, boxes_below, return_dir, wait_until
+from apilib import BUILD, HERMES, MONITOR, Server, borrow_dir, boxes_below, make_dir, return_dir, wait_until
+from groups import Groups
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,6 +53,24 @@ def serve_many(env=None):
             failures.append(failure)
     if failures:
         raise failures[0]
+
+
+@contextlib.contextmanager
+def serve_as(user, enter=(), **kwargs):
+    """A server of that uid, which nobody else has, with control groups of its own. It has to stop well. The words
+    `enter` come before its command, as root."""
+    work, server = make_dir(), None
+    groups = Groups(user)
+    os.chown(work, user, user)
+    become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+    try:
+        server = Server(work, before=groups.enter, command=[*enter, *become, HERMES, "serve"], **kwargs)
+        yield server
+    finally:
+        status = server.stop() if server else 0
+        left = groups.remove()
+        shutil.rmtree(work, ignore_errors=True)
+    assert status == 0 and not left
 
 
 def boxes(server):

@@ -4,8 +4,9 @@
  * fail:
  *
  *   inject LOG ROLE CALL N ERRNO PROGRAM     fails the Nth CALL of that role
- *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL; the others go
- * on inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
+ *   inject LOG ROLE CALL N kill PROGRAM      there, ends the spawner by SIGKILL
+ *
+ *   inject LOG record - - - PROGRAM          writes down every call: ROLE CALL N
  *
  * Roles: spawner, setup (hermes-setup and its other helpers), init (its child in new
  * namespaces), payload (init's first child, until it has executed the program), collector
@@ -46,6 +47,7 @@ struct task {
     int children;
     int fail;  /* the call it is in fails */
     int begun; /* the spawner's own exec is over */
+    int held;  /* it was seen before its parent told of it, and stands still until then */
     unsigned counts[MAX_CALL];
 };
 
@@ -94,6 +96,22 @@ static struct task *add(pid_t pid, pid_t parent_pid)
     return t;
 }
 
+static void let_go(struct task *t)
+{
+    if (t->pid && t->held) {
+        t->held = 0;
+        t->counts[MAX_CALL - 1] = 1; /* its first stop is over */
+        (void)ptrace(PTRACE_SYSCALL, t->pid, 0, 0);
+    }
+}
+
+/* A parent that died cannot tell of its children. */
+static void let_go_all(void)
+{
+    for (int i = 0; i < MAX_TASKS; i++)
+        let_go(&tasks[i]);
+}
+
 /* The number is replaced by one that does not exist, and its result by the wished error. */
 static void set_registers(pid_t pid, int entry, int error)
 {
@@ -118,8 +136,8 @@ static void set_registers(pid_t pid, int entry, int error)
     (void)ptrace(PTRACE_SETREGSET, pid, (void *)NT_PRSTATUS, &io);
 }
 
-/* Returns when the spawner is dead, before who is at the site goes on. Its own status is all
- * that main() still wants of it. */
+/* Kills the spawner and waits until it is dead. Meanwhile the process at the site stands still.
+ * Returns the spawner's exit status. */
 static int end_spawner(pid_t spawner)
 {
     int status = 0;
@@ -130,6 +148,7 @@ static int end_spawner(pid_t spawner)
     struct task *gone = find(spawner);
     if (gone)
         gone->pid = 0;
+    let_go_all();
     return 128 + SIGKILL;
 }
 
@@ -181,11 +200,14 @@ int main(int argc, char **argv)
             struct task *gone = find(pid);
             if (gone)
                 gone->pid = 0;
+            if (gone && gone->role <= ROLE_INIT)
+                let_go_all();
             continue;
         }
         struct task *t = find(pid);
-        if (!t) {
-            t = add(pid, -1); /* its birth is told in a moment */
+        if (!t) { /* its birth is told in a moment, and with it its role */
+            add(pid, -1)->held = 1;
+            continue;
         }
         int sig = WSTOPSIG(status);
         int event = status >> 16;
@@ -194,7 +216,7 @@ int main(int argc, char **argv)
             event == PTRACE_EVENT_CLONE) {
             unsigned long child;
             if (ptrace(PTRACE_GETEVENTMSG, pid, 0, &child) == 0)
-                (void)add((pid_t)child, pid);
+                let_go(add((pid_t)child, pid));
         } else if (event == PTRACE_EVENT_EXEC) {
             if (t->role == ROLE_SPAWNER) {
                 t->begun = 1;

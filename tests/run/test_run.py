@@ -162,7 +162,7 @@ def test_answer_has_every_field(hermes):
     answer = hermes.py("print(2)", flags=["--json"]).json()
     assert sorted(answer) == sorted([
         "id", "status", "exit_code", "signal", "limits_hit", "message", "stdout", "stderr",
-        "stdout_truncated", "stderr_truncated", "compile", "usage", "files", "isolation"])
+        "stdout_truncated", "stderr_truncated", "compile", "usage", "files", "isolation", "network"])
     assert re.fullmatch(r"run_[0-9a-z]+", answer["id"])
     assert sorted(answer["usage"]) == sorted(
         ["wall_ms", "cpu_ms", "memory_peak_kb", "queue_ms", "setup_ms"])
@@ -387,7 +387,7 @@ def test_collect_after_a_limit(hermes):
 
 
 def test_collect_refuses_to_follow_links_outside(hermes):
-    """DIR of --out has a link where a collected name leads: it is not followed."""
+    """The directory of --out holds a symbolic link with the name of a collected file. The link is not followed."""
     out = hermes.work / "out"
     victim = hermes.work / "victim"
     victim.mkdir()
@@ -650,7 +650,7 @@ def everybodys(hermes):
     """The programs and the runtimes where any user may read them."""
     place = hermes.work / "bin"
     place.mkdir()
-    for program in (HERMES, SPAWN, SPAWN.with_name("hermes-setup")):
+    for program in (HERMES, SPAWN, SPAWN.with_name("hermes-setup"), SPAWN.with_name("hermes-network")):
         shutil.copy(program, place)
     shutil.copytree(ROOT / "runtimes", hermes.work / "runtimes")
     home = hermes.work / "home"

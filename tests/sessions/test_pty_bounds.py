@@ -104,7 +104,7 @@ def test_a_wrong_size_is_named(session):
 def test_no_opening_has_a_body(session, server, header, body):
     opening = handshake(session("bash"), Connection="Upgrade, close")[:-2] + header + "\r\n\r\n"
     answer = server.raw(opening.encode() + body)
-    assert answer.startswith(b"HTTP/1.1 400 ") and b"without a body" in answer and answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"must have no body" in answer and answer.count(b"HTTP/1.1 ") == 1
     assert server.metric("hermes_terminals") == 0
 
 

@@ -311,41 +311,45 @@ def test_nobody_reads_what_is_typed(session, server):
 
 
 def descriptors(pid):
-    """How many, apart from networks, which the spawner makes ahead. Of what is not dumpable only root can tell."""
-    if os.geteuid() != 0:
-        return 0
-    found = 0
-    for fd in os.listdir("/proc/%d/fd" % pid):
+    """Where they lead, apart from networks, which the spawner makes ahead. Of what is not dumpable only root can tell."""
+    found = []
+    for fd in os.listdir("/proc/%d/fd" % pid) if os.geteuid() == 0 else ():
         try:
-            found += not os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith("net:")
+            found.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
         except FileNotFoundError:
             pass
-    return found
+    return sorted(link for link in found if not link.startswith("net:"))
 
 
 def holdings(server):
-    return [count for pid in server.programs().values() for count in (len(os.listdir("/proc/%d/task" % pid)), descriptors(pid))]
+    """Threads and descriptors of each program."""
+    return [held for pid in server.programs().values() for held in (os.listdir("/proc/%d/task" % pid), descriptors(pid))]
 
 
 # A job that bash has just forked, and that does not run its program yet, loses the hangup that bash passes on.
 JOB = b"sleep 600 & until [ $(</proc/$!/comm) = sleep ]; do :; done; echo rea''dy\n"
 
 
+def enter(one):
+    """Waits for a place: the ones before may not quite have gone, and a busy machine starts a shell late (503)."""
+    deadline = time.monotonic() + 20 * SLOW
+    while True:
+        try:
+            return Raw(one)
+        except Refused as refused:
+            assert refused.status in (409, 429, 503) and time.monotonic() < deadline, refused
+        time.sleep(0.02)
+
+
 def come_and_go(one, times):
-    """Half of them leave without a word, some before the answer has come. Returns how many got in."""
-    let_in = 0
+    """Half of them leave without a word, some before the answer has come."""
     for i in range(times):
         if i % 3 == 0:
             sock = connect(one.server)
             sock.sendall(handshake(one).encode())
             sock.close()
             continue
-        try:
-            raw = Raw(one)
-        except Refused as refused:  # the ones before have not quite gone
-            assert refused.status in (409, 429), refused
-            continue
-        let_in += 1
+        raw = enter(one)
         if i % 2:
             raw.send(frame(BINARY, JOB))
             seen = b""
@@ -354,7 +358,6 @@ def come_and_go(one, times):
             raw.send(frame(CLOSE, struct.pack(">H", 1000)))
             raw.closed()
         raw.close()
-    return let_in
 
 
 @pytest.mark.parametrize("language", ["bash", "python"])
@@ -368,13 +371,11 @@ def test_many_come_and_go(session, server, language):
     wait_until_still(server.process.pid)
     boxes = len(boxes_below(server.child("hermes-spawn")))
     before = holdings(server)
-    times = int(os.environ.get("HERMES_PTY_TIMES", "150"))
-    let_in = come_and_go(one, times)
-    assert let_in >= times / 3
+    come_and_go(one, int(os.environ.get("HERMES_PTY_TIMES", "150")))
     assert wait_until(lambda: server.metric("hermes_terminals") == 0)
     spawner = server.child("hermes-spawn")
     assert wait_until(lambda: len(boxes_below(spawner)) <= boxes), [name_of(pid) for pid in boxes_below(spawner)]
-    assert wait_until(lambda: all(now <= then + 1 for now, then in zip(holdings(server), before))), (holdings(server), before)
+    assert wait_until(lambda: all(len(now) <= len(then) + 1 for now, then in zip(holdings(server), before))), (holdings(server), before)
     with Terminal(one) as t:
         assert t.run("echo still") == "still\n"
 

@@ -7,7 +7,7 @@ import pytest
 from apilib import boxes_below, wait_until
 from sessionlib import Session, ask_copy, fork
 
-from test_session_fork import value
+from test_session_fork import HOSTILE, value
 
 
 def checkpoint(session, name=None):
@@ -150,6 +150,28 @@ def test_expiry_takes_checkpoints_along(server):
     assert wait_until(lambda: server.metric("hermes_sessions") == 0, 10)
 
 
+def test_lineage_after_a_restart(make_server):
+    """Sessions end with their server. What is remembered of them says where their state came from."""
+    server = make_server()
+    one = Session(server)
+    checkpoint(one, "a")
+    two, gone = fork(one), fork(one)
+    rollback(one, "a")
+    checkpoint(gone, "b")
+    rollback(gone, "b")
+    assert gone.delete().status == 204
+    before = [s.state() for s in (one, two)]
+    assert before[0]["from_checkpoint"] == "a" and before[1]["parent"] == one.id
+    assert server.stop() == 0
+    server.start()
+    for s, was in zip((one, two), before):
+        now = s.state()
+        assert now["state"] == "dead" and now["reason"] == "server_restarted"
+        for field in ("parent", "from_checkpoint", "rolled_back_at", "created_at"):
+            assert now[field] == was[field], field
+    assert gone.call("GET").status == 404
+
+
 def test_forks_have_checkpoints_of_their_own(session):
     one = session()
     one.out("x = 1")
@@ -177,12 +199,37 @@ def test_a_slow_session_is_unharmed(session):
     assert one.out("print(x)") == "mine\n"
 
 
-def test_refused_and_unharmed(session):
-    one = session()
-    one.out("import socket; a, b = socket.socketpair()")
-    reply = one.call("POST", "/checkpoints")
-    assert reply.status == 409 and "socket" in reply.json()["error"]["message"]
-    assert one.out("a.send(b'x'); print(b.recv(1))") == "b'x'\n"
+# Who refuses: the interpreter, the program that makes the copy, and its alarm. Code, and code that removes the reason.
+REFUSALS = {
+    "interpreter": ("import socket; a, b = socket.socketpair()", "a.close(); b.close()"),
+    "copy program": (HOSTILE + "d = os.open('/', os.O_RDONLY); honest = type(forker).look\n"
+                     "type(forker).look = lambda self: ([], [(1, 0), (2, 1)])", "os.close(d); type(forker).look = honest"),
+    "alarm": (HOSTILE + "honest = functions['ask']; functions['ask'] = lambda *a: time.sleep(1000)",
+              "functions['ask'] = honest"),
+}
+
+
+@pytest.mark.parametrize("cpus", [1, 0.05])
+@pytest.mark.parametrize("who", REFUSALS)
+def test_refused_and_unharmed(session, who, cpus):
+    """Also where the interpreter has a twentieth of a core, and whoever waits for its answer waits long."""
+    reason, remedy = REFUSALS[who]
+    one = session(limits={"cpus": cpus, "wall_ms": 60000})
+    one.out("x = ['mine']; open('f', 'w').write('kept')\n" + reason)
+    before = one.state()
+    reply = one.call("POST", "/checkpoints", {"name": "a"})
+    assert reply.status == 409 and "not be copied: " in reply.json()["error"]["message"], reply
+    after = one.state()
+    assert names(one) == [] and after["state"] == "idle"
+    assert [after[k] for k in ("id", "parent", "from_checkpoint", "cwd")] == [before[k] for k in ("id", "parent", "from_checkpoint", "cwd")]
+    answer = one.exec("print(x.pop(), open('/box/f').read()); open('/box/g', 'w').close()")
+    assert answer["stdout"] == "mine kept\n" and answer["execution_count"] == 2 and not answer["state_lost"], answer
+    assert answer["files_changed"] == ["g"], answer
+    one.out(remedy)
+    checkpoint(one, "a")
+    one.out("x.append('later')")
+    rollback(one, "a")
+    assert one.out("print(x)") == "[]\n"
 
 
 @pytest.mark.parametrize("path,body,field", [

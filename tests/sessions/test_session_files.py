@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 from apilib import wait_until
+from serving import serve_as
 from sessionlib import Later, Session
 
 MIB = 1 << 20
@@ -472,21 +473,9 @@ def test_the_whole_of_an_output_that_was_cut(session, server):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or os.environ.get("HERMES_IN_VM"), reason="needs root to become somebody else")
-def test_rootless(make_server):
+def test_rootless():
     """Init and code have one uid there, and capabilities only in their own namespace."""
-    from apilib import HERMES, ROOT, Server, make_dir
-    from groups import Groups
-    user, work, server = 64125, make_dir(), None  # nobody has it
-    groups = Groups(user)
-    os.chown(work, user, user)
-
-    def become():
-        groups.enter()
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
-    try:
-        server = Server(work, before=become, command=[HERMES, "serve"], env={"HERMES_SESSION_PARKED": "0"})
+    with serve_as(64125, env={"HERMES_SESSION_PARKED": "0"}) as server:
         s = Session(server)
         assert s.call("PUT", "/files/d/x", b"1").status == 201
         assert s.exec("open('y', 'w').write(open('d/x').read())")["files_changed"] == ["y"]
@@ -496,12 +485,6 @@ def test_rootless(make_server):
         s.exec("import os; os.symlink('/etc/passwd', 'l')")
         assert s.call("GET", "/files/l").status == 409
         assert s.delete().status == 204
-    finally:
-        status = server.stop() if server else 0
-        left = groups.remove()
-        import shutil
-        shutil.rmtree(work, ignore_errors=True)
-    assert status == 0 and not left
 
 
 def test_a_slow_upload_has_time_but_a_stalled_one_ends(make_server):

@@ -466,8 +466,6 @@ def test_not_of_others(server):
 HOSTILE = """
 import gc, os, sys, time
 forker = [o for o in gc.get_objects() if type(o).__name__ == 'Forker'][0]
-glue = sys.modules['types'].ModuleType.__getattribute__  # not needed; kept names below
-import types
 functions = type(forker).fork.__globals__
 """
 

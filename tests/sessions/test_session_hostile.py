@@ -197,8 +197,8 @@ def test_limits_too_small_for_the_interpreter(server):
 
 
 def test_not_enforceable(server):
-    for field in ({"network": "full"}, {"image": "mine"}):
-        assert server("POST", "/v1/sessions", dict(field, language="python")).status == 501
+    for field, status in (({"network": {"ask": ["10.0.0.1"]}}, 403), ({"image": "mine"}, 404)):
+        assert server("POST", "/v1/sessions", dict(field, language="python")).status == status
 
 
 BAD_EXEC = [({}, "code"), ({"code": 3}, "code"), ({"code": "1", "timeout_ms": 0}, "timeout_ms"), ({"code": "1", "timeout_ms": 1 << 40}, "timeout_ms"),

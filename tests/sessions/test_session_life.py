@@ -173,6 +173,29 @@ def test_killed_from_outside(server, session):
     assert other.out("print(x)") == "1\n" and victim.out("print(2)") == "2\n"
 
 
+def test_a_failure_of_hermes_has_one_form(server, session):
+    """A plain answer and a streamed one carry the same `error`; an exception of the code has another form."""
+    spawner = server.child("hermes-spawn")
+    errors = []
+    for is_streamed in (False, True):
+        before = set(boxes_below(spawner))
+        s = session()
+        init = min(set(boxes_below(spawner)) - before)
+        caught = s.exec("1 / 0")["error"]
+        assert set(caught) == {"name", "value", "traceback"} and caught["name"] == "ZeroDivisionError"
+        if is_streamed:
+            late = s.begin("print('on', flush=True)\nimport time; time.sleep(60)")
+        else:
+            late = s.later("import time; time.sleep(60)")
+            assert wait_until(lambda: s.state()["state"] == "busy", 5)
+        os.kill(init, signal.SIGKILL)
+        answer = late.result() if is_streamed else late.result().json()
+        assert answer["status"] == "internal_error" and answer["state_lost"], answer
+        errors.append(answer["error"])
+    assert errors[0] == errors[1]
+    assert set(errors[0]) == {"code", "message"} and errors[0]["code"] == "internal_error"
+
+
 def test_spawner_killed(make_server):
     server = make_server()
     s = Session(server)

@@ -22,11 +22,12 @@ FORKING = 7
 
 class Forkable(Live):
     def __init__(self, spawner, flags=BOX_CHANNEL | BOX_FORKS):
+        in_memory = 1 if flags & BOX_FORKS else 0  # the roots of the fixture
         self.script = Live.SCRIPT
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         ends = self.ends()
-        spawner.send(box(flags=flags), [theirs.fileno(), *ends])
+        spawner.send(box(root=in_memory, flags=flags), [theirs.fileno(), *ends])
         theirs.close()
         self.close_ends(ends)
         assert self.event()[0] == STARTED
@@ -35,6 +36,21 @@ class Forkable(Live):
     def is_alive(self):
         self.channel.sendall(b"echo yes >&3\n")
         return self.channel.recv(100) == b"yes\n"
+
+
+def test_only_boxes_that_can_be_copied_use_a_root_in_memory(shell):
+    """The kernel denies a user namespace, which a copy needs, to a box whose root is below the top of its mount."""
+    for number, flags in ((0, BOX_CHANNEL | BOX_FORKS), (1, BOX_CHANNEL)):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        live = Live.__new__(Live)
+        live.script = Live.SCRIPT
+        ends = live.ends()
+        shell.send(box(root=number, flags=flags), [theirs.fileno(), *ends])
+        theirs.close()
+        live.close_ends(ends)
+        ours.settimeout(20)
+        assert EVENT.unpack(ours.recv(4096))[0] == EVENT_FAILED
+        ours.close()
 
 
 class Fork:

@@ -199,3 +199,12 @@ def test_a_box_that_cannot_fork_for_want_of_processes_fails_as_unavailable():
         os.close(end)
     taker.end()
     assert s.close() == 0
+
+
+def test_a_box_that_nobody_waits_for_weighs_little(many):
+    """SPAWN_OWNER_IDLE, from its start on; the control has any other owner."""
+    idle, other = Owned(many, 0xFFFFFFFF), Owned(many, 7)
+    assert wait_until(lambda: weight(idle.pid) < 0.05)
+    assert weight(other.pid) == 1
+    idle.end()
+    other.end()

@@ -117,7 +117,7 @@ def test_its_own_limit(host):
 
 @v1_only
 def test_the_limit_of_a_group_above_is_nobodys_verdict(above):
-    """The kernel tells every group below it."""
+    """When a group reaches its limit, the kernel reports that to every group below it, too."""
     idle = above.start(BASH, SLEEP + ["1.5"], 64)
     assert wait_until(lambda: sleeps(above))
     kind, flags, _ = end_of(above.start(PYTHON, HOG + ["400"], 1024))
@@ -198,7 +198,7 @@ finally:
 
 
 def refusal(host, count, processes):
-    """Which limit refused one of so many threads."""
+    """Starts `count` threads in a box and returns the limit that refused one of them."""
     ours = host.start(PYTHON, THREADS + [str(count)], 64, processes)
     while (event := EVENT.unpack(ours.recv(4096)))[0] == STARTED:
         pass

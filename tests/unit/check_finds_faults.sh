@@ -68,7 +68,7 @@ layers)
     fault src/session/x.h 'may not include service/x.h' '#include "service/x.h"\n'
     fault src/box/x.h 'may not include spawn/x.h' '#include "spawn/x.h"\n'
     fault src/run/b.c 'may not include spawn/box.h' '#include "spawn/box.h"\n'
-    fault src/store/e.c 'may not include proto/x.h' '#include "proto/x.h"\n'
+    fault src/store/e.c 'may not include json/x.h' '#include "json/x.h"\n'
     fault src/cli/d.c 'may not include spawn/x.h' '#include "spawn/x.h"\n'
     fault src/spawn/c.c 'may not include run/b.h' '#include "run/b.h"\n'
     fault src/spawn/c.c 'may not use the library' '#include <jansson.h>\n'

@@ -5,7 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
+#include "lang/state_dir.h"
 #include "run/run.h"
 
 #include <fcntl.h>
@@ -15,15 +16,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tests run in the build directory, from which __FILE__ leads to the sources. */
-static inline void fixture_use_shipped_runtimes(void)
+/* The shipped runtimes. Tests run in the build directory, from which __FILE__ leads to the
+ * sources; in the virtual machine, HERMES_RUNTIMES names the directory. */
+static inline const struct lang_dirs *fixture_dirs(void)
 {
-    cleanup_free char *dir = xstrdup(__FILE__);
+    static char path[4096];
+    static struct lang_dirs dirs = {.runtimes = path};
+    const char *named = getenv("HERMES_RUNTIMES");
 
-    *strrchr(dir, '/') = '\0';
-    cleanup_free char *path = xasprintf("%s/../../runtimes", dir);
-    (void)setenv("HERMES_RUNTIMES", path, 0); /* the virtual machine says where */
-    (void)unsetenv("RUNTIME_DIR");
+    if (named != NULL)
+        (void)snprintf(path, sizeof(path), "%s", named);
+    else
+        (void)snprintf(path, sizeof(path), "%.*s/../../runtimes",
+            (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    return &dirs;
 }
 
 static inline char *fixture_make_dir(void)

@@ -9,7 +9,7 @@
 static void it_is_counted_once_while_it_has_users(void **state)
 {
     struct ledger *l = ledger_new(10000, 1);
-    struct answer *a = answer_new(l, 0, 1000);
+    struct answer *a = answer_new(l, 0, 1000, NULL);
     assert_non_null(a);
     size_t one = ledger_sum(l);
     assert_in_range(one, 1001, 1200);
@@ -32,8 +32,8 @@ static void without_room_there_is_none(void **state)
 {
     struct ledger *l = ledger_new(10000, 1);
     struct purse other;
-    assert_null(answer_new(l, 0, 9000));
-    struct answer *a = answer_keep(answer_new(l, 0, 3000));
+    assert_null(answer_new(l, 0, 9000, NULL));
+    struct answer *a = answer_keep(answer_new(l, 0, 3000, NULL));
     answer_release(a);
     purse_open(&other, l, 0);
     assert_true(purse_take(&other, 4000));
@@ -51,7 +51,7 @@ static void a_size_that_no_machine_has_is_refused(void **state)
 #ifdef __SANITIZE_ADDRESS__
     test_skip("the sanitizer ends a program that asks for so much");
 #endif
-    assert_null(answer_new(NULL, 0, (size_t)1 << 62));
+    assert_null(answer_new(NULL, 0, (size_t)1 << 62, NULL));
 }
 
 static void words_of_ours_are_not_counted(void **state)

@@ -6,7 +6,7 @@
 #include "cgroup/cgroup.h"
 
 #include "base/cleanup.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 #include "test.h"
 
 #include <fcntl.h>

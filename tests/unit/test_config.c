@@ -26,7 +26,7 @@ static int load(struct config *ret, struct strv *problems, char **argv)
     int argc = 0;
     while (argv[argc])
         argc++;
-    return config_load(ret, argc, argv, problems);
+    return config_load(ret, argc, argv, NULL, problems);
 }
 
 static void every_default_is_valid(void **state)
@@ -111,7 +111,8 @@ static void what_is_written_reads_back_without_secrets(void **state)
     struct strv problems = {0};
     struct buf out;
     char *argv[] = {(char *)"serve", (char *)"--api-token=hush-hush", (char *)"--max-cpus=1.5",
-        (char *)"--history=memory", (char *)"--debug", NULL};
+        (char *)"--history=memory", (char *)"--debug", (char *)"--network-max=allow",
+        (char *)"--network-open=10.1.0.0/16, fd00:1::/32", NULL};
 
     assert_int_equal(load(&c, &problems, argv), 0);
     assert_true(c.debug);
@@ -121,6 +122,8 @@ static void what_is_written_reads_back_without_secrets(void **state)
     assert_int_equal(config_load_text(&again, out.data, out.len, &problems), 0);
     assert_int_equal(again.maxima.cpu_milli, 1500);
     assert_int_equal(again.history, HISTORY_MEMORY);
+    assert_int_equal(again.network_max, NETWORK_ALLOW);
+    assert_string_equal(again.network_open, "10.1.0.0/16, fd00:1::/32");
     assert_string_equal(again.host, c.host);
     buf_done(&out);
     config_done(&c);

@@ -33,7 +33,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/fs.h"
+#include "base/os/fs.h"
 
 static char root_path[] = "/tmp/hermes-fs-XXXXXX";
 static int root = -1;

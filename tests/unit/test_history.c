@@ -13,7 +13,7 @@
 
 #include "runtime_fixture.h"
 #include "state/events.h"
-#include "state/history.h"
+#include "state/history/history.h"
 #include "store/run_store.h"
 
 static struct history *make(struct run_store *store, uint64_t bytes)
@@ -306,7 +306,7 @@ static void a_large_answer_stays_counted(void **state)
     uint64_t bytes;
     size_t count;
     for (int i = 0; i < 2; i++) {
-        struct answer *answer = answer_new(l, 0, 5000);
+        struct answer *answer = answer_new(l, 0, 5000, NULL);
         assert_int_equal(history_add(h, i ? "run_1" : "run_0", owner("a"),
                              &(struct history_entry){.mode = RUN_STREAMED}, &runs[i], &err),
             0);
@@ -657,7 +657,7 @@ static void what_is_removed_does_not_come_back(void **state)
 
 static void put(struct run_store *store, const char *id, const char *name, size_t size, int at)
 {
-    struct answer *answer = answer_new(NULL, -1, size);
+    struct answer *answer = answer_new(NULL, -1, size, NULL);
     struct run_row row = {.id = xstrdup(id),
         .owner = xstrdup(name),
         .status = xstrdup("ok"),
@@ -1080,7 +1080,7 @@ static void a_kept_request_is_counted(void **state)
     assert_int_equal(run_store_open(&store, path, &err), 0);
     struct history *h = make(store, 1 << 20);
     struct ledger *ledger = ledger_new(1 << 20, 1);
-    struct answer *request = answer_new(ledger, 0, SIZE);
+    struct answer *request = answer_new(ledger, 0, SIZE, NULL);
     memset(request->text, 'x', SIZE);
     const struct history_entry entry = {.mode = RUN_ASYNC, .request = request};
     assert_int_equal(history_add(h, "run_1", owner("a"), &entry, &run, &err), 0);

@@ -18,8 +18,7 @@ static struct err problem;
 
 static int load_runtimes(void **state)
 {
-    fixture_use_shipped_runtimes();
-    return runtime_load(&runtimes, NULL, &problem);
+    return runtime_load(&runtimes, fixture_dirs(), NULL, &problem);
 }
 
 static int decode_bytes(const char *text, size_t len, struct json_run *ret)
@@ -145,16 +144,14 @@ static void bombs_are_refused_quickly(void **state)
     free(text);
 }
 
-static void what_cannot_be_enforced_is_unsupported(void **state)
+static void an_image_is_noted_and_looked_for_later(void **state)
 {
-    static const char *const texts[] = {P ",\"network\":\"full\"}",
-        P ",\"network\":{\"allow\":[\"x:1\"]}}", P ",\"image\":\"my-image\"}"};
+    static const char text[] = P ",\"image\":\"my-image\"}";
     struct json_run run;
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        assert_true(decode_bytes(texts[i], strlen(texts[i]), &run) < 0);
-        assert_int_equal(problem.code, ERR_UNSUPPORTED);
-        json_run_done(&run);
-    }
+    assert_int_equal(decode_bytes(text, strlen(text), &run), 0);
+    assert_string_equal(run.spec.image_name, "my-image");
+    assert_null(run.spec.image);
+    json_run_done(&run);
 }
 
 static void base64_is_strict(void **state)
@@ -180,7 +177,7 @@ int main(void)
         cmocka_unit_test(wrong_fields_are_named),
         cmocka_unit_test(malformed_json_is_refused),
         cmocka_unit_test(bombs_are_refused_quickly),
-        cmocka_unit_test(what_cannot_be_enforced_is_unsupported),
+        cmocka_unit_test(an_image_is_noted_and_looked_for_later),
         cmocka_unit_test(base64_is_strict),
     };
     return cmocka_run_group_tests(tests, load_runtimes, NULL);

@@ -41,7 +41,7 @@ static void assert_same(const struct bytes *b)
     char *repaired = utf8_repair(b->data, b->len, &len);
     json_t *value = json_stringn_nocheck(repaired, len);
     char *expected = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    struct answer *a = json_text_answer(NULL, -1, write_bytes, b);
+    struct answer *a = json_text_answer(NULL, -1, NULL, write_bytes, b);
     assert_int_equal(a->len, strlen(expected));
     assert_memory_equal(a->text, expected, a->len);
     answer_release(a);
@@ -90,7 +90,7 @@ static void base64_is_that_of_results(void **state)
     for (size_t len = 0; len < sizeof(data); len += len < 20 ? 1 : 997) {
         const struct bytes b = {.data = data, .len = len};
         char *expected = base64_text(data, len);
-        struct answer *a = json_text_answer(NULL, -1, write_base64, &b);
+        struct answer *a = json_text_answer(NULL, -1, NULL, write_base64, &b);
         assert_int_equal(a->len, strlen(expected) + 2);
         assert_memory_equal(a->text + 1, expected, strlen(expected));
         answer_release(a);
@@ -111,7 +111,7 @@ static void write_numbers(struct json_text *t, const void *context)
 static void numbers_are_short(void **state)
 {
     const double numbers[] = {0, 3, 79.35, 0.001, -1.5, 123456.789};
-    struct answer *a = json_text_answer(NULL, -1, write_numbers, numbers);
+    struct answer *a = json_text_answer(NULL, -1, NULL, write_numbers, numbers);
     assert_string_equal(a->text, "0.03.079.350.001-1.5123456.789-9223372036854775808nulltrue");
     answer_release(a);
 }
@@ -127,16 +127,16 @@ static void a_result_is_counted_with_its_exact_size(void **state)
     memset(data, 1, SIZE);
     assert_int_equal(buf_append(&result.run.out, data, SIZE), 0);
     result.run.status = RUN_OK;
-    struct answer *a = result_answer(&result, ENCODE_UTF8, NULL, l, 0);
+    struct answer *a = result_answer(&result, ENCODE_UTF8, NULL, l, 0, NULL);
     assert_non_null(a);
     assert_in_range(a->len, SIZE * 6, SIZE * 6 + 1000);
     assert_in_range(ledger_sum(l), a->len, a->len + 200);
     json_t *json = json_loadb(a->text, a->len, 0, NULL);
     assert_int_equal(json_string_length(json_object_get(json, "stdout")), SIZE);
     json_decref(json);
-    assert_null(result_answer(&result, ENCODE_UTF8, NULL, l, 0)); /* no second one fits */
+    assert_null(result_answer(&result, ENCODE_UTF8, NULL, l, 0, NULL)); /* no second one fits */
     answer_release(a);
-    a = result_answer(&result, ENCODE_BASE64, NULL, l, 0);
+    a = result_answer(&result, ENCODE_BASE64, NULL, l, 0, NULL);
     assert_in_range(a->len, SIZE / 3 * 4, SIZE / 3 * 4 + 1000);
     answer_release(a);
     assert_int_equal(ledger_sum(l), 0);
@@ -172,7 +172,7 @@ static void a_result_reads_as_json(void **state)
     assert_null(json_object_get(json, "error"));
     json_decref(json);
     (void)err_set(&err, ERR_UNAVAILABLE, 1, "no \"room\"");
-    struct answer *a = result_answer(&result, ENCODE_BASE64, &err, NULL, -1);
+    struct answer *a = result_answer(&result, ENCODE_BASE64, &err, NULL, -1, NULL);
     json = json_loadb(a->text, a->len, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(json, "status")), "internal_error");
     assert_string_equal(json_string_value(json_object_get(json, "message")), "no \"room\"");

@@ -92,6 +92,27 @@ static void nothing_is_given_back_twice(void **state)
     ledger_free(l);
 }
 
+/* Two purses that fill the share of their owner and want more at one moment: the first is
+ * refused and leaves its room to the second. */
+static void a_refused_purse_leaves_its_room_to_the_next(void **state)
+{
+    struct ledger *l = ledger_new(MAX, 1);
+    struct purse a, b;
+    purse_open(&a, l, 0);
+    purse_open(&b, l, 0);
+    assert_true(purse_take(&a, MAX / 4) && purse_take(&b, MAX / 4));
+    assert_false(purse_take(&a, MAX / 8)); /* control: nobody would get more */
+    assert_false(purse_take(&b, MAX / 8));
+    assert_false(purse_take_or_close(&a, MAX / 8, &a));
+    assert_int_equal(ledger_sum(l), MAX / 4);
+    assert_true(purse_take_or_close(&b, MAX / 8, &b));
+    assert_int_equal(ledger_sum(l), MAX / 4 + MAX / 8);
+    purse_give(&a, MAX); /* what the first still frees was given back already */
+    assert_int_equal(ledger_sum(l), MAX / 4 + MAX / 8);
+    purse_close(&b);
+    ledger_free(l);
+}
+
 static void a_shut_ledger_refuses(void **state)
 {
     struct ledger *l = ledger_new(MAX, 1);
@@ -147,6 +168,7 @@ int main(void)
         cmocka_unit_test(many_greedy_owners_leave_room_for_one_more),
         cmocka_unit_test(a_purse_changes_hands_with_all_it_holds),
         cmocka_unit_test(nothing_is_given_back_twice),
+        cmocka_unit_test(a_refused_purse_leaves_its_room_to_the_next),
         cmocka_unit_test(a_shut_ledger_refuses),
         cmocka_unit_test(a_zeroed_purse_counts_nothing),
         cmocka_unit_test(a_buffer_counts_before_it_grows),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "base/machine.h"
+#include "base/os/machine.h"
 
 #include "test.h"
 

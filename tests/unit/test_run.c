@@ -91,7 +91,7 @@ static void every_status_and_limit_has_its_word(void **state)
     assert_string_equal(run_status_name(RUN_TIME_LIMIT), "time_limit");
     assert_string_equal(run_status_name(RUN_STATUS_COUNT), "internal_error");
     assert_string_equal(run_hit_name(0), "wall");
-    assert_string_equal(run_hit_name(5), "disk");
+    assert_string_equal(run_hit_name(6), "disk");
     assert_null(run_hit_name(HIT_COUNT));
 }
 

@@ -16,21 +16,15 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-static int load_shipped(void **state)
-{
-    fixture_use_shipped_runtimes();
-    return 0;
-}
-
 static void all_shipped_languages_load(void **state)
 {
-    static const char *const names[] = {"bash", "bun", "c", "cpp", "deno", "go", "java",
-        "javascript", "lua", "native", "perl", "php", "python", "r", "ruby", "rust", "sql",
-        "typescript"};
+    static const char *const names[] = {"bash", "bun", "c", "cpp", "deno", "go", "image-build",
+        "java", "javascript", "lua", "native", "perl", "php", "python", "r", "ruby", "rust",
+        "shell-parse", "sql", "typescript"};
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
     struct err err = {0};
 
-    assert_int_equal(runtime_load(&reg, NULL, &err), 0);
+    assert_int_equal(runtime_load(&reg, fixture_dirs(), NULL, &err), 0);
     assert_int_equal(reg.count, COUNT_OF(names));
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         assert_string_equal(reg.items[i].name, names[i]);
@@ -38,6 +32,9 @@ static void all_shipped_languages_load(void **state)
     }
     assert_string_equal(runtime_find(&reg, "py")->name, "python");
     assert_null(runtime_find(&reg, "brainfuck"));
+    assert_null(runtime_find(&reg, "image-build"));
+    assert_true(runtime_find_internal(&reg, "image-build")->is_internal);
+    assert_null(runtime_find_internal(&reg, "python"));
     assert_true(runtime_find(&reg, "native")->available);
 }
 
@@ -53,7 +50,7 @@ static void one_language_is_found_by_name_alias_or_file(void **state)
         CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
         struct err err = {0};
 
-        assert_int_equal(runtime_load(&reg, rows[i][0], &err), 0);
+        assert_int_equal(runtime_load(&reg, fixture_dirs(), rows[i][0], &err), 0);
         assert_int_equal(reg.count, 1);
         assert_string_equal(reg.items[0].name, rows[i][1]);
     }
@@ -68,7 +65,7 @@ static void unknown_languages_are_refused_by_field(void **state)
         struct runtime_registry reg = {0};
         struct err err = {0};
 
-        assert_int_equal(runtime_load(&reg, names[i], &err), -EINVAL);
+        assert_int_equal(runtime_load(&reg, fixture_dirs(), names[i], &err), -EINVAL);
         assert_int_equal(err.code, ERR_INVALID);
         assert_string_equal(err.field, "language");
     }
@@ -82,9 +79,8 @@ static void check_refused(const char *text, const char *field)
     struct err err = {0};
 
     fixture_write(dir, "x/runtime.json", text);
-    (void)setenv("RUNTIME_DIR", dir, 1);
-    int r = runtime_load(&reg, NULL, &err);
-    (void)unsetenv("RUNTIME_DIR");
+    const struct lang_dirs dirs = {.runtimes = fixture_dirs()->runtimes, .more = dir};
+    int r = runtime_load(&reg, &dirs, NULL, &err);
     assert_true(r < 0);
     assert_int_equal(err.code, ERR_INVALID);
     assert_string_equal(err.field, field);
@@ -135,9 +131,8 @@ static void an_operators_language_is_added(void **state)
     fixture_write(dir, "x/runtime.json",
         HEAD "\"extensions\":[\".xx\"],\"toolchain\":[{\"home\":\"/nonexistent/*\","
              "\"program\":\"bin/x\"}],\"run\":{\"argv\":[\"{home}/bin/x\",\"{entry}\"]}}");
-    (void)setenv("RUNTIME_DIR", dir, 1);
-    assert_int_equal(runtime_load(&reg, "hello.xx", &err), 0);
-    (void)unsetenv("RUNTIME_DIR");
+    const struct lang_dirs dirs = {.runtimes = fixture_dirs()->runtimes, .more = dir};
+    assert_int_equal(runtime_load(&reg, &dirs, "hello.xx", &err), 0);
     assert_string_equal(reg.items[0].name, "x");
     assert_false(reg.items[0].available);
     assert_non_null(strstr(reg.items[0].missing, "install p"));
@@ -154,7 +149,7 @@ static void a_packed_registry_is_the_same(void **state)
 
     buf_init(&packed, 64 << 20);
     buf_init(&again, 64 << 20);
-    assert_int_equal(runtime_load(&reg, NULL, &err), 0);
+    assert_int_equal(runtime_load(&reg, fixture_dirs(), NULL, &err), 0);
     assert_int_equal(runtime_load_sdk(&reg, &err), 0);
     assert_int_equal(runtime_pack(&reg, &packed), 0);
     assert_int_equal(runtime_unpack(&packed, &copy, &err), 0);
@@ -186,7 +181,7 @@ static bool plan(const char *language, struct run_spec *spec, struct run_plan *r
 
     *ret = (struct run_plan){0};
     *err = (struct err){0};
-    assert_int_equal(runtime_load(&reg, language, err), 0);
+    assert_int_equal(runtime_load(&reg, fixture_dirs(), language, err), 0);
     if (!reg.items[0].available) {
         print_message("# %s: %s\n", language, reg.items[0].missing);
         return false;
@@ -263,7 +258,7 @@ static void the_sdk_is_read_when_asked_for(void **state)
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
     struct err err = {0};
 
-    assert_int_equal(runtime_load(&reg, "python", &err), 0);
+    assert_int_equal(runtime_load(&reg, fixture_dirs(), "python", &err), 0);
     assert_int_equal(reg.items[0].sdk.count, 0);
     assert_int_equal(runtime_load_sdk(&reg, &err), 0);
     assert_int_equal(reg.items[0].sdk.count, 1);
@@ -456,15 +451,17 @@ static void projects_of_go_and_rust_are_given_or_made(void **state)
 
 static void the_documentation_lists_every_language(void **state)
 {
-    cleanup_free char *path = xasprintf("%s/../docs/runtimes.md", getenv("HERMES_RUNTIMES"));
+    cleanup_free char *path = xasprintf("%s/../docs/runtimes.md", fixture_dirs()->runtimes);
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
     cleanup_buf struct buf text = {0};
     struct err err = {0};
 
     buf_init(&text, 1 << 20);
     assert_int_equal(fs_read_file(AT_FDCWD, path, &text), 0);
-    assert_int_equal(runtime_load(&reg, NULL, &err), 0);
+    assert_int_equal(runtime_load(&reg, fixture_dirs(), NULL, &err), 0);
     for (size_t i = 0; i < reg.count; i++) {
+        if (reg.items[i].is_internal)
+            continue;
         cleanup_free char *row = xasprintf("\n| `%s` | ", reg.items[i].name);
         const char *at = strstr(text.data, row);
 
@@ -527,7 +524,7 @@ static void loading_one_language_is_quick(void **state)
         struct err err = {0};
         uint64_t start_ns = clock_ns();
 
-        assert_int_equal(runtime_load(&reg, "hello.py", &err), 0);
+        assert_int_equal(runtime_load(&reg, fixture_dirs(), "hello.py", &err), 0);
         uint64_t ns = clock_ns() - start_ns;
         best_ns = ns < best_ns ? ns : best_ns;
     }
@@ -558,5 +555,5 @@ int main(void)
         cmocka_unit_test(a_plan_checks_files_and_limits),
         cmocka_unit_test(loading_one_language_is_quick),
     };
-    return cmocka_run_group_tests(tests, load_shipped, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,10 +71,23 @@ static const struct {
     uint32_t audit;
     const struct sock_filter *filter;
     size_t count;
+    bool is_root; /* of boxes with BOX_ROOT */
 } filters[] = {
-    {AUDIT_ARCH_X86_64, seccomp_filter_x86_64, COUNT_OF(seccomp_filter_x86_64)},
-    {AUDIT_ARCH_AARCH64, seccomp_filter_aarch64, COUNT_OF(seccomp_filter_aarch64)},
+    {AUDIT_ARCH_X86_64, seccomp_filter_x86_64, COUNT_OF(seccomp_filter_x86_64), false},
+    {AUDIT_ARCH_AARCH64, seccomp_filter_aarch64, COUNT_OF(seccomp_filter_aarch64), false},
+    {AUDIT_ARCH_X86_64, seccomp_root_filter_x86_64, COUNT_OF(seccomp_root_filter_x86_64), true},
+    {AUDIT_ARCH_AARCH64, seccomp_root_filter_aarch64, COUNT_OF(seccomp_root_filter_aarch64),
+        true},
 };
+
+/* What the latter answer instead. The list stands here once more: a call that joins it should
+ * be thought about twice. */
+static const struct {
+    const char *name;
+    int answer;
+} root_rows[] = {{"chown", 0}, {"fchown", 0}, {"lchown", 0}, {"fchownat", 0}, {"chmod", ALLOW},
+    {"fchmod", ALLOW}, {"fchmodat", ALLOW}, {"fchmodat2", ALLOW}, {"setuid", 0}, {"setgid", 0},
+    {"setreuid", 0}, {"setregid", 0}, {"setgroups", 0}};
 
 /* The machine. */
 
@@ -143,7 +156,15 @@ static int row_number(const struct row *row, uint32_t audit)
     return audit == AUDIT_ARCH_X86_64 ? row->x86_64 : row->aarch64;
 }
 
-static uint32_t oracle(uint32_t audit, const struct seccomp_data *data)
+static int row_answer(const struct row *row, bool is_root)
+{
+    for (size_t i = 0; is_root && i < COUNT_OF(root_rows); i++)
+        if (!strcmp(row->name, root_rows[i].name))
+            return root_rows[i].answer;
+    return row->answer;
+}
+
+static uint32_t oracle(uint32_t audit, bool is_root, const struct seccomp_data *data)
 {
     uint32_t nr = (uint32_t)data->nr;
     if (data->arch != audit)
@@ -153,7 +174,7 @@ static uint32_t oracle(uint32_t audit, const struct seccomp_data *data)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         if (row_number(&rows[i], audit) < 0 || row_number(&rows[i], audit) != data->nr)
             continue;
-        int answer = rows[i].answer;
+        int answer = row_answer(&rows[i], is_root);
         if (answer >= RULE_BASE) {
             const uint64_t args[6] = {data->args[0], data->args[1], data->args[2],
                 data->args[3], data->args[4], data->args[5]};
@@ -167,7 +188,7 @@ static uint32_t oracle(uint32_t audit, const struct seccomp_data *data)
 static void compare(size_t f, const struct seccomp_data *data)
 {
     uint32_t got = run_filter(filters[f].filter, filters[f].count, data);
-    uint32_t want = oracle(filters[f].audit, data);
+    uint32_t want = oracle(filters[f].audit, filters[f].is_root, data);
     if (got != want)
         fail_msg("arch %#x nr %d args %#llx %#llx %#llx %#llx: filter %#x, table %#x",
             data->arch, data->nr, data->args[0], data->args[1], data->args[2], data->args[3],
@@ -443,6 +464,9 @@ static void test_examples(void **state)
             for (int a = 0; a < 6; a++)
                 d.args[a] = e->args[a];
             uint32_t got = run_filter(filters[f].filter, filters[f].count, &d);
+            const struct row *row = row_of(e->call);
+            if (row_answer(row, filters[f].is_root) != row->answer)
+                continue;
             if (got != e->want)
                 fail_msg("%s(%#llx, %#llx, %#llx, %#llx): filter %#x, expected %#x", e->call,
                     d.args[0], d.args[1], d.args[2], d.args[3], got, e->want);
@@ -519,7 +543,7 @@ static int in_child(void (*body)(void), bool confined)
             (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)))
             _exit(98);
         alarm(30);
-        if (confined && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || seccomp_load()))
+        if (confined && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || seccomp_load(false)))
             _exit(99);
         body();
         _exit(report->failures ? 1 : 0);
@@ -665,7 +689,7 @@ static void test_kernel_argument_rules(void **state)
 static void load_without_no_new_privs(void)
 {
     int before = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
-    int ret = seccomp_load();
+    int ret = seccomp_load(false);
     if (ret != -EACCES)
         note("seccomp_load", 0, ret, -EACCES);
     if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != before)

@@ -190,10 +190,24 @@ static void comparisons_accept_null(void **state)
     assert_true(str_has_prefix("abc", ""));
     assert_false(str_has_prefix("ab", "abc"));
     assert_false(str_has_prefix(NULL, ""));
+    assert_true(str_list_has("ab, c", "ab") && str_list_has(", ab,c ", "c"));
+    assert_false(str_list_has("ab, c", "a") || str_list_has("ab", "abc"));
+    assert_false(
+        str_list_has("ab,, c", "") || str_list_has("", "") || str_list_has("ab c", "ab c"));
     assert_true(str_has_suffix("abc", "bc"));
     assert_true(str_has_suffix("abc", ""));
     assert_false(str_has_suffix("bc", "abc"));
     assert_false(str_has_suffix("abc", NULL));
+}
+
+static void hex_has_two_digits_a_byte(void **state)
+{
+    char text[] = "........";
+    str_hex("\x00\x7f\xff", 3, text);
+    assert_string_equal(text, "007fff");
+    assert_int_equal(text[7], '.');
+    str_hex("", 0, text);
+    assert_string_equal(text, "");
 }
 
 static void join_puts_the_separator_between(void **state)
@@ -452,6 +466,7 @@ int main(void)
         cmocka_unit_test(sizes_are_powers_of_1024),
         cmocka_unit_test(durations_are_milliseconds),
         cmocka_unit_test(comparisons_accept_null),
+        cmocka_unit_test(hex_has_two_digits_a_byte),
         cmocka_unit_test(join_puts_the_separator_between),
         cmocka_unit_test(ordinary_names_are_fine),
         cmocka_unit_test(hostile_names_are_told_why),

@@ -77,6 +77,28 @@ static void records_that_no_helper_sends(void **state)
     }
 }
 
+static void names_that_leave_the_directory(void **state)
+{
+    static const struct {
+        const char *name;
+        int result;
+    } cases[] = {{"/etc/passwd", -EBADMSG}, {"..", -EBADMSG}, {"../x", -EBADMSG},
+        {"a/..", -EBADMSG}, {"a/../b", -EBADMSG}, {"/", -EBADMSG}, {"a", 0}, {"..a", 0},
+        {"a/..b/c", 0}, {"...", 0}, {"a/b", 0}, {".", 0}};
+    char name[FILES_NAME_MAX + 1];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture f;
+        struct files_record got;
+        begin(&f);
+        say(&f,
+            (struct files_record){
+                .kind = FILES_ENTRY, .name_len = (uint32_t)strlen(cases[i].name)},
+            cases[i].name);
+        assert_int_equal(transfer_next(&f.s.watcher, &got, name), cases[i].result);
+        end(&f);
+    }
+}
+
 static void names_with_a_nul(void **state)
 {
     char name[FILES_NAME_MAX + 1];
@@ -197,6 +219,7 @@ int main(void)
     (void)pthread_mutex_init(&all.lock, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_that_no_helper_sends),
+        cmocka_unit_test(names_that_leave_the_directory),
         cmocka_unit_test(names_with_a_nul),
         cmocka_unit_test(one_that_stops_or_ends),
         cmocka_unit_test(downloads_that_lie),

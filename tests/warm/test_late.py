@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zygotes that answer late, or whose answer is heard late: every box that they have made is used or ended, and none
 stays as a dead process that counts against the processes of the machine."""
+import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -9,7 +11,7 @@ import time
 
 import pytest
 
-from apilib import Server, borrow_dir, children, is_box, is_zygote, return_dir, wait_until
+from apilib import Server, borrow_dir, children, is_box, is_zygote, name_of, return_dir, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="zygotes need root")
 ANSWER_S = 1.0  # src/spawn/zygote.c
@@ -63,7 +65,7 @@ class Run(threading.Thread):
 
 
 def nothing_is_left(spawner):
-    """No dead child that nobody has waited for, and no box."""
+    """Waits until the spawner has no box and no zombie left. Returns whether that came true."""
     return wait_until(lambda: not any(state_of(pid) == "Z" or is_box(pid) for pid in children(spawner)), 20)
 
 
@@ -124,3 +126,53 @@ def test_a_zygote_that_dies_with_boxes_in_the_making_leaves_none(server):
         for run in runs:
             run.result()
         assert nothing_is_left(spawner), [(p, state_of(p)) for p in children(spawner)]
+
+
+PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT, TRACE_EXIT, EVENT_EXIT = 7, 0x4206, 0x4207, 1 << 6, 6
+
+
+def trace(request, pid, data=0):
+    call = ctypes.CDLL(None, use_errno=True).ptrace
+    call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    return call(request, pid, None, data) >= 0
+
+
+@contextlib.contextmanager
+def undead(pids):
+    """Holds processes by ptrace. One that is killed goes to the first step of its end and stays there: a stand-in for a
+    process that the kernel takes long to remove. Yields a function that lists those that were killed."""
+    killed = []
+
+    def look():
+        for pid in set(pids) - set(killed):
+            if os.waitpid(pid, os.WNOHANG | 0x40000000)[1] >> 8 == signal.SIGTRAP | EVENT_EXIT << 8:  # __WALL
+                killed.append(pid)
+        return killed
+    try:
+        for pid in pids:
+            assert trace(PTRACE_SEIZE, pid, TRACE_EXIT) and trace(PTRACE_INTERRUPT, pid)
+        assert wait_until(lambda: all(state_of(pid) == "t" for pid in pids))
+        yield look
+    finally:
+        look()
+        for pid in pids:
+            trace(PTRACE_CONT, pid)
+            if pid in killed:
+                os.waitpid(pid, 0x40000000)
+
+
+def networks(spawner):
+    return [pid for pid in children(spawner) if name_of(pid) == "hermes-network"]
+
+
+@pytest.mark.parametrize("find, language, code", [(zygotes, "python", "print(1)"), (networks, "bash", "echo 1")])
+def test_no_run_waits_for_the_end_of_a_child_that_was_given_up(server, find, language, code):
+    spawner = server.child("hermes-spawn")
+    warm(server, spawner)
+    with undead(find(spawner)) as killed:
+        while not killed():
+            assert server.run(language, code).json()["stdout"] == "1\n"
+        for _ in range(3):
+            assert server.run(language, code).json()["stdout"] == "1\n"
+        assert all(state_of(pid) == "t" for pid in killed())
+    assert nothing_is_left(spawner), [(p, state_of(p)) for p in children(spawner)]

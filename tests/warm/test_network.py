@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces serve again (src/spawn/network.h), but only as new ones: whoever used the network
+"""Network namespaces serve again (src/spawn/network/network.h), but only as new ones: whoever used the network
 leaves nothing that the next can see."""
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network namespace that served one key does not serve another key, unless share_networks says so
-(src/spawn/network.h)."""
+(src/spawn/network/network.h)."""
 import json
 import os
 

@@ -516,6 +516,7 @@ def test_zygotes_rotate(server):
 
     def seed(_):
         run = server.run("python", "print(hash('x'))").json()
+        assert "isolation" in run, run
         return run["stdout"] if run["isolation"]["start"] == "warm" else None
     first, seeds, runs = set(zygotes()), set(), 0
     end = time.monotonic() + 90 * SLOW

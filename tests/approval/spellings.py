@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to write a command that a reader of text misses. `mark` is a harmless program that leaves a file, and plain bash
+really runs it (test_spellings.py). ORDINARY are commands of every day."""
+
+LINES = r'''
+mark
+\mark
+m\ark
+'mark'
+"mark"
+m'a'rk
+m""ark
+'m'"a"r\k
+""mark
+mark""
+\m\a\r\k
+$'mark'
+$'\x6dark'
+$'\155ark'
+$'\u006dark'
+$'\U0000006dark'
+$'mark\0junk'
+$(echo mark)
+`echo mark`
+"$(echo mark)"
+$(printf '%s' mark)
+$(printf '\155ark')
+$(echo bWFyaw== | base64 -d)
+x=mark; $x
+x=mark; "$x"
+x=ma; y=rk; $x$y
+x=mark; ${x}
+x=mark; ${x:-y}
+${nothing:-mark}
+${nothing:=mark}
+x=xmark; ${x#x}
+x=markx; ${x%x}
+x=MARK; ${x,,}
+x=xxark; ${x/xx/m}
+x=xmark; ${x:1}
+x=mark; y=x; ${!y}
+a=(mark); ${a[0]}
+a=(mark); "${a[@]}"
+set -- mark; "$@"
+set -- mark; $1
+{mark,}
+./bin/mark
+bin/mark
+./bin/../bin/mark
+bin/m?rk
+bin/m*k
+bin/[m]ark
+command mark
+command -p env mark
+builtin command mark
+exec mark
+(exec mark)
+exec -a x mark
+env mark
+env -i bin/mark
+env X=1 mark
+env -u X mark
+env -S mark
+env -S 'mark'
+nohup mark >/dev/null 2>&1
+setsid -w mark
+timeout 5 mark
+timeout -s KILL 5 mark
+timeout --kill-after=1 5 mark
+nice mark
+nice -n 1 mark
+nice -1 mark
+ionice -c 3 mark
+stdbuf -o0 mark
+time mark
+time -p mark
+! mark
+X=1 mark
+X=1 Y=2 mark
+2>/dev/null mark
+>/dev/null mark
+</dev/null mark
+{ mark; }
+(mark)
+( ( mark ) )
+if mark; then :; fi
+if :; then mark; fi
+if false; then :; else mark; fi
+if false; then :; elif mark; then :; fi
+while mark; false; do :; done
+until mark; do :; done
+for i in 1; do mark; done
+for i in mark; do $i; done
+for ((i=0;i<1;i++)); do mark; done
+case x in x) mark;; esac
+case x in *) mark;; esac
+case $(mark) in *) :;; esac
+select i in a; do mark; break; done <<<1 2>/dev/null
+true && mark
+false || mark
+true; mark
+true | mark
+mark | true
+true |& mark
+mark & wait
+coproc mark; wait
+ mark
+mark;
+echo $(mark)
+echo "$(mark)"
+echo `mark`
+echo "`mark`"
+echo $(echo $(mark))
+echo ${x:-$(mark)}
+echo "${x:-$(mark)}"
+echo ${x:-`mark`}
+x=$(mark)
+x=`mark`
+y=$(mark) true
+declare x=$(mark)
+export x=$(mark)
+readonly rx=$(mark)
+a=($(mark))
+a[$(mark)0]=1
+a=([$(mark)0]=1)
+declare -A h=([$(mark)x]=1)
+echo $(( $(mark) + 1 ))
+echo $((a[$(mark)0]))
+(( a[$(mark)0] ))
+let "x=$(mark)1"
+let 'a[$(mark)0]=1'
+x='a[$(mark)]'; echo $((x))
+x='a[$(mark)]'; echo $[x]
+x='a[$(mark)]'; ((x))
+x='a[$(mark)]'; let x
+x='a[$(mark)]'; [[ $x -eq 0 ]]
+x='a[$(mark)]'; [[ x -gt 0 ]]
+x='a[$(mark)]'; [[ -v $x ]]
+x='a[$(mark)]'; test -v "$x"
+x='a[$(mark)]'; [ -v "$x" ]
+x='a[$(mark)]'; echo ${a[x]}
+x='a[$(mark)]'; y=abc; echo ${y:x}
+x='a[$(mark)]'; y=abc; echo ${y:0:x}
+x='a[$(mark)]'; declare -i z=x
+x='a[$(mark)]'; declare -i z; z=$x
+x='a[$(mark)]'; a[x]=1
+x='a[$(mark)]'; printf -v "$x" y
+x='a[$(mark)]'; read "$x" <<<y
+x='a[$(mark)]'; unset "$x"
+x='a[$(mark)]'; echo ${!x}
+x='$(mark)'; echo "${x@P}"
+x='-v a[$(mark)]'; [ $x ]
+x='-v a[$(mark)]'; test $x
+x='-v a[$(mark)] y'; printf $x
+x='a[$(mark)]'; for ((i=x;i<1;i++)); do :; done
+x='a[$(mark)]'; while ((x)); do break; done
+x='a[$(mark)]'; if ((x > 1)); then :; fi
+PS4='$(mark)'; set -x; true
+cat <(mark)
+cat <(echo <(mark)); sleep 0.1
+true > >(mark); sleep 0.3
+tee >(mark) </dev/null; sleep 0.3
+cat <<<$(mark)
+cat <<<"$(mark)"
+f() { mark; }; f
+function f { mark; }; f
+f() ( mark ); f
+f() if :; then mark; fi; f
+ls() { mark; }; ls
+cd() { mark; }; cd
+echo() { mark; }; echo
+shopt -s expand_aliases; alias x=mark; eval x
+shopt -s expand_aliases; BASH_ALIASES[ls]=mark; eval ls
+trap mark EXIT; exit
+trap 'mark' EXIT
+trap "mark" 0
+trap -- mark EXIT
+trap mark DEBUG; true
+trap mark ERR; false
+eval mark
+eval "mark"
+eval 'm''ark'
+eval "ma""rk"
+eval "$(echo mark)"
+eval "eval mark"
+eval "eval 'eval mark'"
+eval 'x=mark; $x'
+x='mark'; eval $x
+eval -- mark
+builtin eval mark
+command eval mark
+bash -c mark
+bash -c 'mark'
+bash -c "m'ark'"
+bash -c 'bash -c mark'
+bash -c 'bash -c "bash -c mark"'
+bash -c '"$0"' mark
+bash -c '$1' x mark
+bash -c 'eval "$1"' x mark
+bash -ec mark
+bash -e -c mark
+bash -o pipefail -c mark
+bash --norc -c mark
+bash -- bin/mark
+bash bin/mark
+bash -c "$(echo mark)"
+bash -c "${x:-mark}"
+sh -c mark
+dash -c mark
+sh -c 'sh -c mark'
+env bash -c mark
+env -i bash -c bin/mark
+nice bash -c mark
+timeout 5 bash -c mark
+xargs -I{} bash -c mark <<<x
+echo mark | bash
+echo mark | sh
+echo mark | bash -s
+echo mark | bash /dev/stdin
+echo bWFyaw== | base64 -d | bash
+echo kram | rev | bash
+printf '\155ark' | bash
+bash <<<mark
+bash < <(echo mark)
+bash <(echo mark)
+source <(echo mark)
+. <(echo mark)
+source bin/mark
+. bin/mark
+. /dev/stdin <<<mark
+echo mark >script; bash script
+echo mark >script; . ./script
+echo mark >script; chmod +x script; ./script
+xargs -n1 env <<<mark
+echo mark | xargs env
+echo x | xargs mark
+echo x | xargs -I{} mark {}
+echo x | xargs -n1 mark
+find bin -name mark -exec {} \;
+find bin -name mark -exec mark \;
+find bin -name mark -exec mark {} +
+find bin -name mark -exec bash -c mark \;
+find bin -name mark -exec sh -c '"$0"' {} \;
+awk 'BEGIN { system("mark") }'
+awk 'BEGIN { "mark" | getline }'
+sed '1e mark' bin/mark
+sed -n '1emark' bin/mark
+python3 -c 'import os; os.system("mark")'
+python3 - <<<'import os; os.system("mark")'
+python3 <<<'import os; os.system("mark")'
+echo 'import os; os.system("mark")' | python3
+perl -e 'system "mark"'
+perl -e 'exec "mark"'
+perl <<<'system "mark"'
+git -c alias.x='!mark' x
+tar cf /dev/null --checkpoint=1 --checkpoint-action=exec=mark bin
+make -f- <<<'x:;mark'
+PATH=./bin; mark
+PATH=bin:$PATH mark
+hash -p bin/mark ls; ls
+BASH_ENV=bin/mark bash -c :
+mapfile -C mark -c 1 x <<<y
+printf 'mark\n' | while read -r x; do $x; done
+while read -r x; do $x; done <<<mark
+read -r x <<<mark; $x
+IFS=, ; x=mark,; $x
+x="ma rk"; ${x/ /}
+mark${IFS}
+m${x}ark
+m$@ark
+m$()ark
+m``ark
+m"$x"ark
+$(rev <<<kram)
+$(<bin/name)
+`cat bin/name`
+"$(cat bin/name)"
+[[ $(mark) ]]
+[ "$(mark)" ]
+[[ -n "$(mark)" ]]
+[[ x =~ $(mark) ]]
+: "$(mark)"
+: ${x:=$(mark)}
+: $((x=$(mark)1))
+true $(mark)
+printf "$(mark)x"
+cd "$(mark)"
+exit $(mark)
+echo ${x/$(mark)/}
+x=y; echo ${x//y/$(mark)}
+echo "${x[$(mark)0]}"
+echo {1,$(mark)}
+echo *$(mark)
+echo $"$(mark)"
+>"x$(mark)" true
+2>x$(mark) true
+true 2>&1 >x$(mark)
+{ true; } >x$(mark)
+for i in $(mark); do :; done
+case x in $(mark)) :;; esac
+time { mark; }
+! { mark; }
+bash -c 'mark' </dev/null >/dev/null 2>&1 &
+wait $(mark)
+shift $(mark) 2>/dev/null
+x[$(mark)]=1 true
+mark >&2
+exec 3>&1; mark >&3
+'''
+
+TEXTS = [
+    "ma\\\nrk",
+    "true\nmark",
+    "# a comment\nmark",
+    "mark # a comment",
+    "true \\\n  && mark",
+    "cat <<E\n$(mark)\nE\n",
+    "cat <<E\n`mark`\nE\n",
+    "cat <<-E\n\t$(mark)\n\tE\n",
+    "cat <<A <<B\nx\nA\n$(mark)\nB\n",
+    "cat <<'E' | bash\nmark\nE\n",
+    "bash <<E\nmark\nE\n",
+    "bash <<'E'\nmark\nE\n",
+    "bash <<E\n\\$(echo mark)\nE\n",
+    "sh -s <<'E'\nmark\nE\n",
+    "bash <<'A' 3<<'B'\nmark\nA\necho x\nB\n",
+    "bash 3<<'A' <<'B'\necho x\nA\nmark\nB\n",
+    "bash <<'A' <bin/name\necho x\nA\n",
+    "exec 4<bin/name; bash <<'A' <&4\necho x\nA\n",
+    "bash <<'A' <<<mark\necho x\nA\n",
+    "bash <<-'E'\n\tcat <<X\n\tX\n\tmark\nX\nE\n",
+    "echo mark | xargs -I{} bash -c '{}'",
+    "echo mark | xargs -I{} sh -c {}",
+    "cat <<E 2>&1 | mark\nx\nE\n",
+    "x <<'E' 2>&1 | mark\ny\nE\n",
+    "eval '\nmark\n'",
+    "bash -c 'true\nmark'",
+    "bash -c 'bash <<E\nmark\nE\n'",
+    "if true\nthen\n mark\nfi",
+    "f()\n{\n mark\n}\nf",
+    "case x in\n x)\n mark\n ;;\nesac",
+    "echo \"$(\nmark\n)\"",
+    "#!/bin/mksh\nmark",
+    "\n\n\tmark",
+]
+
+RUNS = [line for line in LINES.split("\n") if line] + TEXTS
+
+# None of these is asked a second time when it was approved for the session.
+ORDINARY = [line for line in r'''
+ls
+ls -la
+ls src
+ls -l src tests
+ls -R | head -50
+pwd
+cat README.md
+cat a.txt b.txt
+head -n 20 main.c
+tail -n 5 main.c
+tail -20 log.txt
+wc -l main.c
+wc -c *.c
+grep -rn main src
+grep -n "int main" main.c
+grep -E 'a|b' x | sort | uniq -c
+find . -name '*.c'
+find src -type f -name "*.h" | wc -l
+git status
+git status --short
+git log --oneline -n 5
+git log -p main.c
+git diff
+git diff HEAD~1
+git diff --stat
+git show HEAD
+git add .
+git add -A
+git commit -m 'a message'
+git commit -am "fix: it's done"
+git branch
+git fetch
+git pull
+git push
+git blame main.c
+git rev-parse HEAD
+git remote -v
+pytest
+pytest -q
+pytest tests/test_x.py -k name
+python3 -m pytest -q
+python3 main.py
+python3 setup.py build
+python3 -m venv venv
+pip install -r requirements.txt
+make
+make -j4
+make -j$(nproc)
+make test
+make clean
+make -C build
+cmake ..
+cmake -S . -B build
+ninja -C build
+meson setup build
+meson test -C build
+cargo build
+cargo test
+cargo build --release
+cargo fmt
+cargo clippy
+go build ./...
+go test ./...
+go vet ./...
+npm test
+npm install
+npm ci
+npm run build
+npm run lint -- --fix
+yarn build
+node index.js
+tsc --noEmit
+gcc -O2 -o main main.c
+g++ main.cpp -o main
+./main
+./build/hello
+javac Main.java
+java Main
+mvn -q test
+gradle build
+ruby main.rb
+php index.php
+mkdir -p build
+mkdir out
+touch file.txt
+cp a.txt b.txt
+mv b.txt c.txt
+rm c.txt
+ln -s a.txt l
+chmod +x run.sh
+chmod 644 a.txt
+echo hello
+echo hello >out.txt
+echo hello >>out.txt
+printf '%s\n' a b c
+printf 'a\n' > letters.txt
+cd src && ls
+cd src && make
+cd .. && pytest -q
+test -f a.txt && cat a.txt
+[ -d build ] || mkdir build
+if [ -f Makefile ]; then make; fi
+for f in *.c; do echo "$f"; done
+for f in a b c; do cat "$f.txt"; done
+diff a.txt b.txt
+sort a.txt
+sort -u a.txt | head
+cut -d: -f1 a.txt
+tr a-z A-Z < a.txt
+sed -n 1,20p main.c
+du -sh .
+df -h
+ps aux
+uname -a
+whoami
+id
+date
+which python3
+command -v gcc
+file main
+stat main
+sha256sum main
+tar czf out.tar.gz src
+tar xzf out.tar.gz
+unzip -o a.zip
+curl -s http://127.0.0.1:1/
+tree -L 2
+jq . a.json
+time make
+timeout 60 make test
+export NAME=value
+NAME=value make
+true && echo ok
+sleep 1
+set -e; make; make test
+ruff check .
+black --check .
+mypy src
+docker ps
+'''.split("\n") if line]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hermes-reach with a server that was taken over: wrong calls are refused, and the next right one is made."""
+import array
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import subprocess
+
+import pytest
+
+from apilib import BUILD, borrow_dir, return_dir
+
+REVIEWER, TARGETS = 0, 2
+UNREACHABLE, REFUSED = 2, 4
+
+
+def row(url):
+    return struct.pack("1024s1024sII", url, b"a-key", 2000, 0)
+
+
+def memfd(data, seal=True):
+    fd = os.memfd_create("call", os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    if seal:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    return fd
+
+
+def send(sock, data, *fds):
+    sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
+@pytest.fixture
+def calls():
+    path = borrow_dir()
+    program = shutil.copy(BUILD / "hermes-reach", path)
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    table = memfd(row(b"http://127.0.0.1:1/") + row(b"") + bytes(1 << 20))  # no place of a session
+    who = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    process = subprocess.Popen([program], pass_fds=[3], preexec_fn=lambda: os.dup2(theirs.fileno(), 3), **who)
+    send(control, b"r", table, end.fileno())
+    yield ours
+    control.close()
+    assert process.wait(10) == 0
+    for sock in (theirs, ours, end):
+        sock.close()
+    os.close(table)
+    return_dir(path)
+
+
+def call(sock, body, target=REVIEWER, length=2):
+    ours, theirs = socket.socketpair()
+    send(sock, struct.pack("II", target, length), body, theirs.fileno())
+    theirs.close()
+    os.close(body)
+    ours.settimeout(10)
+    answer = ours.recv(16)
+    ours.close()
+    return struct.unpack("IIII", answer)[0] if answer else None
+
+
+def test_wrong_calls_are_refused_and_nobody_waits(calls):
+    reading, writing = os.pipe()  # nothing ever comes
+    assert call(calls, reading) == REFUSED
+    os.close(writing)
+    assert call(calls, os.open("/dev/zero", os.O_RDONLY)) == REFUSED
+    assert call(calls, memfd(b"{}", seal=False)) == REFUSED
+    assert call(calls, memfd(b"{}"), length=3) == REFUSED
+    for target in (TARGETS - 1, TARGETS + 1, 1 << 31):  # without an address, and beyond the table
+        assert call(calls, memfd(b"{}"), target) == REFUSED
+    assert call(calls, memfd(b"{}"), TARGETS) is None  # for a place, of which there is none
+    assert call(calls, memfd(b"{}")) == UNREACHABLE  # the control: this one was made

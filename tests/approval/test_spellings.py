@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader of shell texts, without a server: what plain bash runs is asked however it is written, what destroys a
+place is denied, and an ordinary command is asked once."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from spellings import ORDINARY, RUNS
+
+FORMS = pathlib.Path(os.environ["HERMES_BUILD_DIR"]) / "tests/shell-forms"
+pytestmark = pytest.mark.skipif(not shutil.which("shfmt"), reason="shfmt is missing")
+
+
+def forms(texts):
+    done = subprocess.run([str(FORMS)], input=b"".join(t.encode() + b"\0" for t in texts), capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    base = tmp_path_factory.mktemp("world")
+    (base / "bin").mkdir()
+    (base / "bin/mark").write_text("#!/bin/sh\n: >>\"$MARK\"\n")
+    (base / "bin/mark").chmod(0o755)
+    (base / "bin/name").write_text("mark\n")
+    return base
+
+
+def runs_mark(world, text, number):
+    """The control: plain bash runs the program."""
+    mark = world / ("made-%d" % number)
+    subprocess.run(["bash", "-c", text], cwd=world, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   timeout=60, env={"PATH": "%s:/usr/bin:/bin" % (world / "bin"), "MARK": str(mark), "HOME": str(world)})
+    return mark.exists()
+
+
+def test_a_command_is_asked_however_it_is_written(world):
+    found = forms(RUNS)
+    assert [text for text, one in zip(RUNS, found) if one["parsed"] and not one["commands"]] == []
+    idle = [text for number, text in enumerate(RUNS) if not runs_mark(world, text, number)]
+    assert len(RUNS) - len(idle) >= 250, idle
+    named = [one for one in found if one["parsed"] and any("mark" in c["argv"] for c in one["commands"])]
+    assert len(named) >= 120  # most of them are seen by their name, not only as something unclear
+
+
+def test_what_no_command_is_named_for_asks_nobody():
+    free = ["echo hi", "x=5", "cd /tmp", "pwd; true", ": $x", "[ -f a ] && echo b", "[ \"$x\" = y ] || echo \"$x\"", "printf '%s\\n' \"$x\"",
+            "for i in 1 2; do echo $i; done", "set -euo pipefail", "x=(1 2); echo ${x[@]} ${x[0]} ${#x}", "echo $((1 + 2))", "bash -c 'echo hi'",
+            "if [ -d a ]; then echo b; fi", "echo hi >/dev/null 2>&1", "local x=1", "cat_x=1; echo ${cat_x:-2}"]
+    for text, one in zip(free, forms(free)):
+        assert one["parsed"] and one["commands"] == [], (text, one)
+
+
+WRAPS = ["{}", "sudo {}", "sudo -u root {}", "env {}", "env -i X=1 {}", "nohup {}", "timeout 5 {}", "nice -n 5 {}", "time {}", "command {}",
+         "exec {}", "true && {}", "true; {} &", "( {} )", "{{ {}; }}", "echo $({})", "if true; then {}; fi", "bash -c '{}'", "sh -c \"{}\"", "eval '{}'",
+         "bash -c 'bash -c \"{}\"'", "trap '{}' EXIT", "ssh host '{}'", "bash <<'E'\n{}\nE\n", "cat <({})", "f() {{ {}; }}", "busybox {}", "setsid {}",
+         "stdbuf -o0 {}", "chroot /x {}", "su -c '{}'", "watch {}", "sudo nice timeout -k 1 5 env A=b {}", "x=$({})", "cat <<E\n$({})\nE\n",
+         "case x in *) {};; esac", "while {}; do :; done", "! {}", "A=b {}", "2>&1 {}", "true | {}", "flock /x {}", "doas {}", "strace -f {}"]
+NEVER = ["rm -rf /", "rm -r -f /etc", "rm --recursive ~", "mkfs.ext4 /dev/sda1", "dd if=/dev/zero of=/dev/sda", "wipefs -a /dev/sda", "reboot",
+         "shutdown -h now", "init 0", "systemctl reboot", "kill -9 -1", "shred /dev/nvme0n1", "find / -delete", "tee /dev/sda", "rm -fr /*", "rm -Rf /home/../usr//"]
+
+
+def dangers(one):
+    return [c["danger"] or "" for c in one["commands"]]
+
+
+@pytest.mark.parametrize("command", NEVER)
+def test_what_destroys_a_place_is_denied_in_every_wrapping(command):
+    texts = [wrap.format(command) for wrap in WRAPS if not ("~" in command and wrap.startswith("su"))]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and any(d.startswith("never.") for d in dangers(one)), (text, one)
+
+
+SPELLED = ["r\\m -rf /", "'rm' -rf /", "r''m -rf /", "$'\\x72m' -rf /", "rm -r -f -- /", "rm -f -r //", "rm -rf /.", "rm -rf /./", "rm -rf /../", "rm -rf '/'",
+           "rm -rf \"/\"", "rm -rf $'\\x2f'", "rm --recur --force /", "rm -rf --no-preserve-root /", "rm / -rf", "rm -rf ~/", "rm -rf ~", "rm -rf $HOME",
+           "rm -rf \"$HOME\"", "rm -rf ${HOME}/", "rm -rf ~/*", "rm -rf /*", "rm -rf / --no-preserve-root x", "/bin/rm -rf /", "rm -rf /etc/", "rm -rf /usr/*",
+           "echo x >/dev/sda", "echo x >>/dev/nvme0n1", "echo x >|/dev/vda", "echo x &>/dev/sda", "cat </dev/zero >/dev/mapper/root", ":(){ :|:& };:",
+           "bomb() { bomb | bomb & }; bomb", "function b { b & b; }; b", "/sbin/reboot", "kill -KILL -1", "kill -s KILL -1", "kill -- -1", "kill -9 -- -1"]
+DANGEROUS = ["rm -r x", "rm -rf build", "find . -delete", "find . -name x -exec rm {} +", "ls | xargs rm -rf", "chmod 777 x", "chmod -R a+w x", "chown -R root x",
+             "dd if=x of=y", "psql -c 'DROP TABLE x'", "systemctl stop x", "pkill -9 x", "killall -9 x", "curl http://169.254.169.254/", "python3 -c 'x'",
+             "perl -e 'x'", "node -e 'x'", "ruby -e x", "php -r x", "bash", "sh -s", "python3 -", "rg --pre x y", "sort --compress-program=x y",
+             "man -P x y", "echo x >/etc/passwd", "echo x | tee /etc/passwd", "cp x /etc/x", "mv x ~/.ssh/authorized_keys", "install x /etc/y", "echo x >>~/.bashrc",
+             "echo x >.env", "sed -i s/a/b/ /etc/hosts", "perl -i -pe x /etc/hosts", "hermes update", "docker -H x ps", "docker stop x", "docker compose down",
+             "podman --remote ps", "DOCKER_HOST=x docker ps", "git reset --hard", "git push --force", "git push -f", "git push origin +main", "git clean -fd",
+             "git branch -D x", "git branch --delete --force x", "sudo -S ls", "sudo -s", "npm uninstall x", "pip uninstall x", "source x", ". x", "eval $x",
+             "alias ls=x", "cat ~/.ssh/id_rsa", "cat .env", "LD_PRELOAD=x ls", "PATH=x", "crontab x", "ssh host", "scp a b:", "nc -l 1", "$x", "hash -p x ls",
+             "cmd /c del x", "powershell -enc x", "chmod u+s x", "curl -o x http://y", "truncate -s 0 x", "git -c core.pager=x log", "kill -1 5"]
+
+
+def test_what_destroys_a_place_is_denied_in_every_spelling():
+    for text, one in zip(SPELLED, forms(SPELLED)):
+        assert any(d.startswith("never.") for d in dangers(one)), (text, one)
+
+
+def test_what_is_dangerous_is_named():
+    for text, one in zip(DANGEROUS, forms(DANGEROUS)):
+        assert one["parsed"] and any(dangers(one)) and not any(d.startswith("never.") for d in dangers(one)), (text, one)
+    wrapped = [wrap.format(text) for text in DANGEROUS for wrap in ("sudo {}", "true; {}", "( {} )", "echo $({})")
+               if not text.startswith(("DOCKER_HOST", "LD_PRELOAD", "PATH", "eval", ".", "source", "alias", "hash"))]
+    for text, one in zip(wrapped, forms(wrapped)):
+        assert one["parsed"] and any(dangers(one)), (text, one)
+
+
+def test_an_ordinary_command_is_asked_once():
+    """Its grant is the same the second time, lasts, and is not dangerous."""
+    assert len(ORDINARY) >= 100
+    for text, one in zip(ORDINARY, forms(ORDINARY)):
+        assert one["parsed"] and not any(c["once"] for c in one["commands"]), (text, one)
+        assert [d for d in dangers(one) if d] == [], (text, one)
+
+
+@pytest.mark.parametrize("granted,other", [
+    ("cat a", "cat -A a"), ("cat a", "cat ~/.ssh/id_rsa"), ("cat a", "cat a >b"), ("cat a", "cat $x"), ("cat a", "cat /etc/shadow"), ("cat a", "cat"),
+    ("cat a", "sudo cat a"), ("cat a", "X=1 cat a"), ("cat a", "./cat a"), ("cat a", "cat \"$(id)\""), ("cat a", "cd /; cat a"), ("ls", "ls a"),
+    ("find . -name x", "find . -name x -delete"), ("find . -name x", "find . -exec x"), ("sort a", "sort -o b a"), ("git log a", "git log --output=a"),
+    ("git log a", "git log -p a"), ("git status", "git -C /x status"), ("touch a", "touch b"), ("make", "make x"), ("make x", "make x y"),
+    ("./run a", "./run b"), ("rm a", "rm b"), ("rm a", "rm -f a"), ("echo a >b", "echo a >c"), ("echo a >b", "echo a >>b"), ("cat <a", "cat <b"),
+    ("python3 x.py", "python3 y.py"), ("cp a b", "cp a c"), ("make -j$(nproc)", "make -j$(id)"), ("nice make", "make"), ("grep a b", "grep -f a b")])
+def test_a_grant_does_not_cover(granted, other):
+    def keys(one):
+        return [json.dumps([c["grant"], c["redirections"], c["files"], c["cwd"]]) for c in one["commands"] if not c["once"]]
+    first, second = forms([granted, other])
+    have, want = keys(first), keys(second)
+    assert have and not (set(want) <= set(have) and len(want) == len(second["commands"])), (have, want)
+    assert keys(forms([granted])[0]) == have  # the control: the same again is covered
+
+
+def test_words_are_what_bash_makes_of_them(world):
+    """The values of literal words are those that bash passes on."""
+    spelled = [r"a\ b", r"'a b'", r'"a b"', r'"a\"b\\c\$d\`e\f"', r"$'a\tb\n\x41\101\u00e9\e\'\\'", r"a'b'\"c\"", "''", r"'a'\''b'", r"$'\xc3\xa9'", r"a\*b", r"'*'",
+               r"\~", r"a=b", r"a{b", r"{}", r"$'\cA'x", r"$'x\0y'z", r"$'\q'", r'"\q"', r"\q", r"$'\u20ac'"]
+    for text, one in zip(spelled, forms(["prog " + text for text in spelled])):
+        real = subprocess.run(["bash", "-c", "printf '%%s\\0' %s" % text], capture_output=True, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin"}).stdout
+        word = one["commands"][0]["argv"][1]
+        assert isinstance(word, dict) or word.encode() + b"\0" == real, (text, word, real)
+    dynamic = ["*", "a?", "[ab]", "{a,b}", "~", "~/x", "a=~", "$x", "\"$x\"", "`x`", "$(x)", "<(x)", "$((1))", "$\"x\"", "a{1..3}", "\"a\"*", "$'\\xff'", "$'\\x01'"]
+    for text, one in zip(dynamic, forms(["prog " + text for text in dynamic])):
+        assert isinstance(one["commands"][0]["argv"][1], dict), (text, one)
+
+
+def test_what_an_input_decides_is_approved_once_only():
+    texts = ["xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
+             "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)

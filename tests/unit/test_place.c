@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Rows of backends: what the server gets of them, and what counts as a box. */
+
+#include "state/place_table.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void set(struct place_table *table, const char *name, const char *key, const char *value)
+{
+    assert_null(place_table_set(table, name, key, value));
+}
+
+static void add(struct place_table *table, const char *name, const char *kind)
+{
+    set(table, name, "kind", kind);
+    set(table, name, "keys", "*");
+}
+
+/* Reads what place_table_write() has written, as a server does. */
+static void read_line(struct place_table *to, char name[64], char *line)
+{
+    char *equals = strstr(line, " = ");
+    if (sscanf(line, "[backend %63[^]]]", name) == 1 || !equals)
+        return;
+    *equals = '\0';
+    set(to, name, line, equals + 3);
+}
+
+static void pass_on(const struct place_table *from, struct place_table *to)
+{
+    struct buf text;
+    char name[64] = "";
+    struct strv problems = {0};
+    buf_init(&text, 65536);
+    assert_int_equal(place_table_write(from, &text), 0);
+    for (const char *hidden = "/run/secret.sock\0/etc\0TOKEN\0example.org\0"; *hidden;
+         hidden += strlen(hidden) + 1)
+        assert_null(strstr(text.data, hidden));
+    for (char *at = text.data, *line; (line = strsep(&at, "\n"));)
+        read_line(to, name, line);
+    place_table_check(to, &problems);
+    assert_int_equal(problems.count, 0);
+    buf_done(&text);
+}
+
+static void the_server_knows_what_is_a_box(void **state)
+{
+    static struct place_table table, server;
+    struct strv problems = {0};
+    add(&table, "plain", "docker");
+    set(&table, "plain", "docker_socket", "/run/secret.sock");
+    set(&table, "plain", "docker_forward_env", "TOKEN");
+    set(&table, "plain", "container_memory", "512");
+    set(&table, "plain", "container_cpu", "0.25");
+    set(&table, "plain", "container_persistent", "no");
+    add(&table, "bound", "docker");
+    set(&table, "bound", "docker_volumes", "/etc:/host:ro");
+    add(&table, "doubted", "docker");
+    set(&table, "doubted", "isolated", "no");
+    add(&table, "far", "ssh");
+    set(&table, "far", "host", "example.org");
+    add(&table, "here", "local");
+    place_table_check(&table, &problems);
+    assert_int_equal(problems.count, 0);
+    pass_on(&table, &server);
+    assert_int_equal(server.count, table.count);
+    const bool boxes[] = {true, false, false, false, false};
+    for (uint32_t i = 0; i < table.count; i++) {
+        assert_int_equal(place_is_box(&table.rows[i]), boxes[i]);
+        assert_int_equal(place_is_box(&server.rows[i]), boxes[i]);
+        assert_memory_equal(
+            &table.rows[i].limits, &server.rows[i].limits, sizeof(struct place_limits));
+    }
+    assert_int_equal(server.rows[0].limits.value[PLACE_MEMORY], 512);
+    assert_int_equal(server.rows[0].limits.value[PLACE_CPUS], 250);
+    assert_int_equal(server.rows[0].limits.value[PLACE_PROCESSES], 256);
+    assert_int_equal(server.rows[0].limits.value[PLACE_DISK], 51200);
+    assert_int_equal(server.rows[0].limits.asked, 1u << PLACE_MEMORY | 1u << PLACE_CPUS);
+    assert_int_equal(server.rows[3].limits.value[PLACE_MEMORY], 0);
+    assert_string_equal(place_isolation(&server.rows[1]), "partial");
+    assert_string_equal(place_network(&server.rows[0]), "none");
+    assert_string_equal(place_network(&server.rows[3]), "full");
+}
+
+static void a_limit_is_for_kinds_that_may_enforce_it(void **state)
+{
+    static struct place_table table;
+    struct strv problems = {0};
+    add(&table, "far", "ssh");
+    set(&table, "far", "container_memory", "512");
+    place_table_check(&table, &problems);
+    assert_int_equal(problems.count, 1);
+    assert_non_null(strstr(problems.items[0], "memory_mb is not for ssh"));
+    strv_done(&problems);
+    const struct place_row odd = {.kind = 99};
+    assert_false(place_is_box(&odd));
+    assert_int_equal(place_enforces(99), 0);
+}
+
+static void the_socket_makes_a_row(void **state)
+{
+    static struct place_table table;
+    assert_null(place_table_add_docker(&table, "/run/x.sock"));
+    assert_null(place_table_add_docker(&table, "/run/y.sock"));
+    assert_int_equal(table.count, 1);
+    assert_string_equal(table.rows[0].socket, "/run/x.sock");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_server_knows_what_is_a_box),
+        cmocka_unit_test(a_limit_is_for_kinds_that_may_enforce_it),
+        cmocka_unit_test(the_socket_makes_a_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,7 +6,7 @@ BUILD ?= build
 PYTHON := /usr/bin/python3
 
 .DEFAULT_GOAL := build
-.PHONY: build run check test test-asan test-vm test-deploy fuzz bench soak lint format clean runtimes \
+.PHONY: build run check test test-all test-asan test-vm test-network test-images test-mcp test-backends test-deploy fuzz bench soak lint format clean runtimes \
 	install-deps help
 
 build: $(BUILD)/build.ninja ## build the programs into build/
@@ -30,6 +30,8 @@ test: ## install what is missing, build, run all tests; T=tests/judge runs a par
 	@$(if $(T),$(MAKE) --no-print-directory build && HERMES_BUILD_DIR=$(abspath $(BUILD)) \
 		PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra $(T) $(PYTEST_ARGS),tools/test.sh $(BUILD))
 
+test-all: test test-network test-images test-mcp test-backends test-deploy test-vm ## all tests: hours; some need Docker or QEMU
+
 test-asan: ## the same tests with the address and undefined-behaviour sanitizers
 	@tools/install-deps.sh build test
 	@MESON_SETUP_ARGS="-Db_sanitize=address,undefined -Db_lundef=false" \
@@ -40,6 +42,25 @@ test-vm: build ## the tests on a cgroup v2 system, in QEMU
 
 test-deploy: build ## packaging/ and docs/deploy.md: Docker here, systemd and Docker in QEMU
 	@tools/deploy/run.sh
+
+test-network: build ## the tests of networks, with their long forms: 1,000 boxes, floods
+	@HERMES_FULL=1 HERMES_BUILD_DIR=$(abspath $(BUILD)) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra \
+		tests/network tests/spawner/test_spawn_egress.py $(PYTEST_ARGS)
+
+test-images: ## layers and images, with skopeo, umoci, buildah and mmdebstrap
+	@tools/install-deps.sh build test images
+	@$(MAKE) --no-print-directory build && HERMES_BUILD_DIR=$(abspath $(BUILD)) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest \
+		-q -ra tests/images tests/images/check_oci_tools.py $(PYTEST_ARGS)
+
+test-backends: ## places of sessions: sshd, dockerd and Podman that the tests start (root), vendors' packages with stand-ins, faults, attacks
+	@tools/install-deps.sh build test engines
+	@tools/backends/install.sh build-tools/backends
+	@$(MAKE) --no-print-directory build && HERMES_BACKENDS=1 HERMES_BUILD_DIR=$(abspath $(BUILD)) PYTHONDONTWRITEBYTECODE=1 \
+		$(PYTHON) -m pytest -q -ra -o python_files='test_*.py check_*.py' tests/backends $(PYTEST_ARGS)
+
+test-mcp: build ## MCP: the official conformance suite, clients and inspector, both eras, stdio and HTTP
+	@tools/install-deps.sh build test
+	@HERMES_FULL=1 HERMES_BUILD_DIR=$(abspath $(BUILD)) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra tests/mcp $(PYTEST_ARGS)
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps.sh build test

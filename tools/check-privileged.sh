@@ -14,7 +14,7 @@ failed=0
 
 # PROGRAM BUDGET, then the folders that have a budget of their own: FOLDER=BUDGET
 budgets=(
-    "hermes-spawn 5000 box=2500"
+    "hermes-spawn 5800 box=2500"
     "hermes-monitor 3000"
 )
 

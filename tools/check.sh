@@ -24,7 +24,11 @@ smoke=(
     tests/warm/test_warm.py::test_many_at_once
     'tests/judge/test_judge_verdicts.py::test_every_verdict[python]'
     'tests/sessions/test_session_life.py::test_state_stays[python]'
+    tests/approval/test_approvals.py::test_approve_once
+    tests/mcp/test_mcp_wire.py::test_checks_of_the_stateless_wire_have_an_order
     tests/kernels/test_kernel_bash.py::test_set_e_stays
+    tests/images/test_layer.py::test_in_a_box
+    'tests/images/test_oci.py::test_there_and_back[gzip-oci]'
     tests/attacks/check_cases.py
 )
 

@@ -1,33 +1,40 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the Debian packages that are missing from the named sets: build, test, runtimes.
+# Installs the Debian packages that are missing from the named sets: build, test, images, engines,
+# runtimes.
 # Quick and silent when nothing is missing; otherwise says what it installs. Uses sudo when it
 # is not run by root.
 set -eu
 
 build='make meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools libseccomp-dev
-nettle-dev libsqlite3-dev libcurl4-gnutls-dev libedit-dev libarchive-dev libwslay-dev'
-test='libcmocka-dev python3 python3-pytest python3-requests python3-websockets python3-numpy
+nettle-dev libgnutls28-dev libsqlite3-dev libcurl4-gnutls-dev libedit-dev libarchive-dev libwslay-dev libc-ares-dev zlib1g-dev libzstd-dev libyaml-dev'
+test='libcmocka-dev python3 python3-pytest nftables python3-requests python3-websockets python3-numpy
 python3-pandas python3-matplotlib python3-ipython python3-pil bubblewrap strace wrk
-uidmap openssl zsh fish mandoc python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+uidmap iproute2 bind9-dnsutils curl wget git openssl zsh fish mandoc zstd openssh-client shfmt python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+images='skopeo umoci buildah mmdebstrap'
 
 say() { printf '%s\n' "install-deps: $*"; }
 die() { printf '%s\n' "install-deps: $*" >&2; exit 1; }
 
 packages=
 with_tests=false
+with_engines=false
 with_runtimes=false
-[ $# -gt 0 ] || die "usage: $0 build|test|runtimes..."
+[ $# -gt 0 ] || die "usage: $0 build|test|images|engines|runtimes..."
 for set_name in "$@"; do
     case $set_name in
     build) packages="$packages $build" ;;
     test)
         packages="$packages $test"
+        # Started by root, sshd needs the user that its package makes. In CI nothing is started.
+        [ "${CI:-}" != true ] || packages="$packages openssh-server"
         with_tests=true
         ;;
+    images) packages="$packages $images" ;;
+    engines) with_engines=true ;;
     runtimes) with_runtimes=true ;;
-    *) die "unknown set '$set_name': build, test and runtimes are known" ;;
+    *) die "unknown set '$set_name': build, test, images, engines and runtimes are known" ;;
     esac
 done
 
@@ -64,27 +71,47 @@ if [ "$missing" ]; then
         die "apt-get could not install:$missing"
 fi
 
-# nginx as a program only: its package would start a web server, now and at every boot.
+# As programs only: their packages would start a server, now and at every boot.
 tools=$(dirname "$0")/../build-tools
-if $with_tests && ! [ -x /usr/sbin/nginx ] && ! [ -x "$tools/usr/sbin/nginx" ]; then
-    say "unpacking nginx into build-tools"
-    mkdir -p "$tools"
-    (cd "$tools" && apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && rm nginx_*.deb) ||
-        say "nginx could not be downloaded: its tests are skipped"
+unpack() { # PACKAGE PROGRAM
+    if $with_tests && ! [ -x "/usr/sbin/$2" ] && ! [ -x "$tools/usr/sbin/$2" ]; then
+        say "unpacking $1 into build-tools"
+        mkdir -p "$tools"
+        (cd "$tools" && apt-get -q download "$1" && dpkg-deb -x "$1"_*.deb . && rm "$1"_*.deb) ||
+            say "$1 could not be downloaded: its tests are skipped"
+    fi
+}
+unpack nginx nginx
+unpack openssh-server sshd
+
+# Engines of containers, which tests start with directories of their own. Their packages would start them, too.
+engines='docker.io containerd runc tini podman conmon catatonit golang-github-containers-common
+golang-github-containers-image libgpgme11 libassuan0 libdevmapper1.02.1 libsubid4 busybox-static bash-static'
+if $with_engines && ! [ -e "$tools/engines/installed" ]; then
+    say "unpacking Docker and Podman into build-tools/engines"
+    rm -rf "$tools/engines"
+    mkdir -p "$tools/engines/deb"
+    (cd "$tools/engines/deb" && apt-get -q -o APT::Sandbox::User=root download $engines &&
+        for package in *.deb; do dpkg-deb -x "$package" .. || exit; done) >"$tools/engines/log" 2>&1 &&
+        rm -r "$tools/engines/deb" && touch "$tools/engines/installed" ||
+        say "no engines of containers: $(tail -n 1 "$tools/engines/log"); their tests are skipped"
 fi
 
-# Programs that read the API document, from PyPI and npm, as pinned in tools/openapi.
-pins=$(cd "$(dirname "$0")/openapi" && cat requirements.txt package-lock.json | cksum)
-if $with_tests && [ "$(cat "$tools/openapi/installed" 2>/dev/null)" != "$pins" ]; then
-    say "installing programs for the API document into build-tools/openapi"
-    rm -rf "$tools/openapi"
-    mkdir -p "$tools/openapi"
-    cp "$(dirname "$0")"/openapi/* "$tools/openapi"
-    (cd "$tools/openapi" && /usr/bin/python3 -m venv venv &&
-        venv/bin/pip install -q --no-deps -r requirements.txt && npm ci --silent --no-fund --no-audit &&
-        printf '%s\n' "$pins" >installed) ||
-        say "no programs for the API document: their tests are skipped"
-fi
+# Programs of others that the tests use, from PyPI and npm: readers of the API document, as pinned in tools/openapi,
+# and clients of MCP, as pinned in tools/mcp.
+for group in openapi mcp; do
+    pins=$(cd "$(dirname "$0")/$group" && cat requirements.txt package-lock.json | cksum)
+    if $with_tests && [ "$(cat "$tools/$group/installed" 2>/dev/null)" != "$pins" ]; then
+        say "installing the programs of tools/$group into build-tools/$group"
+        rm -rf "$tools/$group"
+        mkdir -p "$tools/$group"
+        cp "$(dirname "$0")/$group"/* "$tools/$group"
+        (cd "$tools/$group" && /usr/bin/python3 -m venv venv &&
+            venv/bin/pip install -q --no-deps -r requirements.txt && npm ci --silent --no-fund --no-audit --ignore-scripts &&
+            printf '%s\n' "$pins" >installed) ||
+            say "no programs of tools/$group: their tests are skipped"
+    fi
+done
 
 if $with_runtimes; then
     exec "$(dirname "$0")/install-runtimes.sh"

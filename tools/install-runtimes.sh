@@ -3,11 +3,13 @@
 #
 # Installs the toolchains of runtimes/ on Debian 12: Debian's packages by apt, and the three
 # programs that Debian lacks (deno, bun, esbuild) from the npm registry. Those come as pinned
-# tarballs with pinned SHA-512 sums: no install script runs and npm itself is not needed.
+# tarballs with pinned SHA-512 sums: no install script runs and npm itself is not needed. uv, which
+# installs Python packages in build boxes, comes from PyPI in the same way.
 # Quick when nothing is missing. `--check` installs nothing and only prints what is missing.
 set -eu
 
 npm_dir=${HERMES_NPM_DIR:-/usr/local/lib/hermes/npm}
+uv_dir=${HERMES_UV_DIR:-/usr/local/lib/hermes/uv}
 registry=${NPM_CONFIG_REGISTRY:-https://registry.npmjs.org}
 check_only=false
 [ "${1:-}" = --check ] && check_only=true
@@ -37,6 +39,7 @@ rust_package()
 }
 
 want python3 /usr/bin/python3
+want python3-pip /usr/lib/python3/dist-packages/pip/__main__.py
 want nodejs /usr/bin/node
 want gcc /usr/bin/gcc
 want libc6-dev /usr/include/stdio.h
@@ -54,6 +57,7 @@ want sqlite3 /usr/bin/sqlite3
 want r-base-core /usr/lib/R/bin/R
 want locales-all /usr/lib/locale/C.utf8 /usr/lib/locale/locale-archive
 want curl /usr/bin/curl
+want shfmt /usr/bin/shfmt
 
 if [ -n "$packages" ]; then
     if $check_only; then
@@ -96,8 +100,33 @@ fetch()
     trap - EXIT
 }
 
+# fetch_uv VERSION SHA256: the program out of its wheel, which pip finds in the configured index.
+fetch_uv()
+{
+    version=$1 sum=$2
+    [ -x "$uv_dir/uv" ] && [ "$(cat "$uv_dir/version" 2>/dev/null)" = "$version" ] && return 0
+    if $check_only; then
+        say "missing: uv $version"
+        return 0
+    fi
+    say "fetching uv $version"
+    mkdir -p "$uv_dir"
+    work=$(mktemp -d "$uv_dir/tmp.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    echo "uv==$version --hash=sha256:$sum" >"$work/lock"
+    /usr/bin/python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: \
+        --require-hashes -d "$work" -r "$work/lock"
+    /usr/bin/python3 -m zipfile -e "$work"/uv-*.whl "$work/wheel"
+    chmod 0755 "$work/wheel/uv-$version.data/scripts/uv"
+    mv -f "$work/wheel/uv-$version.data/scripts/uv" "$uv_dir/uv"
+    echo "$version" >"$uv_dir/version"
+    rm -rf "$work"
+    trap - EXIT
+}
+
 case $(uname -m) in
 x86_64)
+    fetch_uv 0.13.8 e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984
     fetch deno 2.9.6 @deno/linux-x64-glibc deno \
         de67784ca2c2bb3b0b0e67cea02e4a37b34065ac525643209bae2f83a7e80f4d090400c2a584b6ff942a5dfce09cfe59433de22cff6f05026d120735d7a380a1
     fetch bun 1.4.4 @oven/bun-linux-x64 bin/bun \
@@ -106,6 +135,7 @@ x86_64)
         e314d9af5154992a105b85c85a68addedcd0ad44d933e3773f45d5f3144e298179d177c8ef178ef74fb56d9bcdc3122e7d0f610d0551247e588603d517c03f1d
     ;;
 aarch64)
+    fetch_uv 0.13.8 0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d
     say "deno: no pinned build for this machine, left out"
     fetch bun 1.4.4 @oven/bun-linux-aarch64 bin/bun \
         65356da5ff7398748154f5f5b01c1ee5a8066ffacddf8c8f1a0fc76f2f1ed80c76b82500d944592a5647eea2e7b4aeea68524231787dbf4196358376cc8373d7
@@ -113,7 +143,7 @@ aarch64)
         a56e000b43f78adf1cedda3d315338a79d45cc7cdd33f4d9adeaeeae045c1c9d964dad55435088ab5f319dc7e9049c38a23922659aca5b6c8805604ff768fa52
     ;;
 *)
-    say "deno, bun, esbuild: no pinned build for $(uname -m), left out"
+    say "uv, deno, bun, esbuild: no pinned build for $(uname -m), left out"
     ;;
 esac
 
@@ -158,10 +188,10 @@ show r /usr/lib/R/bin/R --version
 show deno env DENO_NO_UPDATE_CHECK=1 "$npm_dir/bin/deno" --version
 show bun "$npm_dir/bin/bun" --version
 show esbuild "$npm_dir/bin/esbuild" --version
+show uv "$uv_dir/uv" --version
 
 if [ -n "$failed" ]; then
     say "not there:$failed" >&2
     exit 1
 fi
 say "all runtimes are there"
-$check_only || "$(dirname "$0")/seed-runtimes.sh"

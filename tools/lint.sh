@@ -37,7 +37,7 @@ PYTHON
         2> >(grep -v 'warnings\? generated\.$' >&2) || failed+=(clang-tidy)
 echo "== cppcheck"
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
-    --suppress=missingIncludeSystem --error-exitcode=1 -D__linux__ -D__x86_64__ -D_GNU_SOURCE \
+    --library=tools/cppcheck.cfg --suppress=missingIncludeSystem --error-exitcode=1 -D__linux__ -D__x86_64__ -D_GNU_SOURCE \
     -I src src ||
     failed+=(cppcheck)
 for check in layers style; do

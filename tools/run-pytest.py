@@ -2,34 +2,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """run-pytest.py BUILD_DIR REPORT_DIR [PYTEST_ARGUMENT...]: runs all tests of tests/**/test_*.py.
 
-Most tests wait more than they compute, so two processes share them; each line of output begins with the
+Most tests wait more than they compute, so three processes share them; each line of output begins with the
 name of its process. Tests that measure the machine, need all of its cores or check the whole machine for
 leftovers run afterwards, alone. Each process writes REPORT_DIR/pytest-NAME.xml. The names of failed tests
 go to REPORT_DIR/failed, one per line. Signals are forwarded, and everything that the tests started has
-ended when this program ends."""
+ended when this program ends.
+
+With HERMES_REPEAT=N in the environment (CI has it), up to N failed tests run once more at the end, alone;
+their reports are REPORT_DIR/repeat-NAME.xml. tools/test.sh names each test that passed only then."""
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 
-# Two lists of about the same duration; tests in no list are in "rest".
-SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/languages", "tests/spawner",
-                             "tests/cli", "tests/files", "tests/api/test_compat_runner.py"],
+# Three lists of about the same duration; tests in no list are in "rest".
+SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/cli", "tests/files", "tests/kernels", "tests/approval", "tests/mcp"],
+                "boxes": ["tests/network", "tests/warm", "tests/images", "tests/languages"],
                 "rest": []}
 ALONE = ["tests/run", "tests/attacks", "tests/api/test_killed.py", "tests/api/test_load.py",
          "tests/api/test_scarce.py", "tests/api/test_memory.py"]
 NOTHING_COLLECTED = 5
 
 started = []
+failed = []
 
 
-def start(name, what):
+def cache_dir(name):
+    return build / ("pytest-cache-" + name)
+
+
+def start(name, what, report="pytest"):
     """One pytest, in a group of its own: a terminal's Ctrl-C must reach it once, from here."""
+    if report == "pytest":
+        shutil.rmtree(cache_dir(name), ignore_errors=True)  # it has the failures of former runs
     command = [sys.executable, "-m", "pytest", *what, "-q", "-ra", "-o", "junit_family=xunit2",
-               "-o", "cache_dir=%s" % (build / ("pytest-cache-" + name)),
-               "--junitxml=%s" % (reports / ("pytest-%s.xml" % name)), *more]
+               "-o", "cache_dir=%s" % cache_dir(name),
+               "--junitxml=%s" % (reports / ("%s-%s.xml" % (report, name))), *more]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True)
     started.append(process)
@@ -50,8 +62,24 @@ def finish(processes):
         status = process.wait()
         process.reader.join(10)  # what a test left may have the pipe for ever
         if status not in (0, NOTHING_COLLECTED):
-            with open(reports / "failed", "a") as f:
-                f.write("pytest-%s\n" % process.name)
+            failed.append(process.name)
+
+
+def last_failed(name):
+    try:
+        return list(json.loads((cache_dir(name) / "v/cache/lastfailed").read_text()))
+    except (OSError, ValueError):
+        return []
+
+
+def repeat():
+    """A runner that ended without the names of failed tests did not fail because of a test: it stays failed."""
+    names = {name: last_failed(name) for name in failed}
+    if 0 < sum(map(len, names.values())) <= int(os.environ.get("HERMES_REPEAT", 0)):
+        for name, tests in names.items():
+            if tests:
+                failed.remove(name)
+                finish([start(name, tests, "repeat")])
 
 
 def stop(number, _):
@@ -78,3 +106,6 @@ else:
     for name, what in parts.items():
         finish([start(name, what)])
 finish([start("alone", ALONE)])
+repeat()
+if failed:
+    (reports / "failed").write_text("".join("pytest-%s\n" % name for name in failed))

@@ -6,7 +6,7 @@ BUILD ?= build
 PYTHON := /usr/bin/python3
 
 .DEFAULT_GOAL := build
-.PHONY: build run check test test-all test-asan test-vm test-network test-images test-mcp test-backends test-deploy fuzz bench soak lint format clean runtimes \
+.PHONY: build run check test test-all test-busy test-asan test-vm test-network test-images test-mcp test-backends test-deploy fuzz bench soak lint format clean runtimes \
 	install-deps help
 
 build: $(BUILD)/build.ninja ## build the programs into build/
@@ -31,6 +31,9 @@ test: ## install what is missing, build, run all tests; T=tests/judge runs a par
 		PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra $(T) $(PYTEST_ARGS),tools/test.sh $(BUILD))
 
 test-all: test test-network test-images test-mcp test-backends test-deploy test-vm ## all tests: hours; some need Docker or QEMU
+
+test-busy: ## make test beside two endless loops per core
+	@tools/busy.sh $(MAKE) --no-print-directory test
 
 test-asan: ## the same tests with the address and undefined-behaviour sanitizers
 	@tools/install-deps.sh build test

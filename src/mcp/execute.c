@@ -117,7 +117,7 @@ static void answer_tool(struct work *w, const json_t *id, json_t *value)
 }
 
 /* The code called a tool. The session has asked before, if a rule of the operator wants it
- * (session/tools.c). */
+ * (session/exec/tools.c). */
 static void on_tool(struct work *w, const json_t *frame)
 {
     const json_t *input = json_object_get(frame, "input");

@@ -8,8 +8,8 @@
  * happens when a frame is invalid or out of turn: then user code has written to the channel. */
 
 #include "session/backend.h"
+#include "session/exec/overflow.h"
 #include "session/host.h"
-#include "session/overflow.h"
 
 #include "approval/approval.h"
 #include "base/alloc.h"

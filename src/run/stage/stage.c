@@ -7,7 +7,7 @@
  * CPU time is checked at the earliest time at which it can have run out: the time left, divided
  * by the cores that the box may use. */
 
-#include "run/stage.h"
+#include "run/stage/stage.h"
 
 #include "run/warmth.h"
 

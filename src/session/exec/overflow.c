@@ -4,7 +4,7 @@
  * file of the server, and after the exec into the box: there the caller can fetch it, the code
  * can read it, and it counts against the session's own limits. */
 
-#include "session/overflow.h"
+#include "session/exec/overflow.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

@@ -2,34 +2,21 @@
 
 /* See stage.h. One poll() covers the box's socket, its streams, its files, the cancellation and
  * the next deadline. The spawner reports when the program may run and how the box ended; this
- * file decides when to kill and what the verdict is.
+ * file decides when to kill.
  *
  * CPU time is checked at the earliest time at which it can have run out: the time left, divided
  * by the cores that the box may use. */
 
-#include "run/stage/stage.h"
-
-#include "run/warmth.h"
+#include "run/stage/internal.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/os/fdpass.h"
-#include "base/os/fs.h"
-#include "base/str.h"
-#include "network/hub.h"
-#include "network/policy.h"
-#include "proto/box.h"
-#include "proto/zygote.h"
-#include "run/pump.h"
+#include "run/warmth.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -37,201 +24,8 @@ enum {
     CPU_STEP_NS = 2000000,   /* least time between two checks of the CPU time */
     WAITING_NS = 1000000000, /* between two looks at a program that waits for an approval */
     COLLECT_MS = 10000,      /* most time for collecting files, after the program ended */
-    START_MS = 30000,        /* most time for the set-up of a box */
     KILL_MS = 10000,         /* most time for a killed box to be gone */
 };
-
-enum kill_reason { KILL_NONE, KILL_WALL, KILL_CPU, KILL_OUTPUT, KILL_CANCEL, KILL_LATE };
-
-struct stage {
-    const struct stage_spec *spec;
-    struct stage_result *result;
-    struct collect_reader *collected;
-    int socket;
-    int out_fd, err_fd;
-    struct pump_in in;
-    struct pump_out sinks[2]; /* by enum run_stream */
-    int collect_fd;
-    int channel; /* of a copy of a template box; else -1 */
-    void *held;  /* that template */
-    const char *cold_reason;
-    struct network_link *link; /* NULL: no network */
-    struct network_tally *tally;
-    bool started, exited;
-    bool collect_broken;
-    enum kill_reason kill;
-    uint64_t wall_deadline_ns; /* without the time that it waits for approvals */
-    uint64_t waited_ns;        /* for them */
-    bool is_waiting;
-    uint64_t cpu_check_ns;
-    bool cpu_asked;
-    uint64_t other_deadline_ns; /* for set-up, collection and the end of a killed box */
-    uint64_t stdout_bytes;
-    struct spawn_event end;
-    bool ended;
-    char *chunk; /* CHUNK bytes to read into */
-};
-
-/* Makes a pipe. Only the box will hold its end. Our end does not block. */
-static int open_pipe(bool box_writes, int *ret_ours, int *ret_box)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    *ret_ours = fds[box_writes ? 0 : 1];
-    *ret_box = fds[box_writes ? 1 : 0];
-    return fcntl(*ret_ours, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-static int open_stdin(struct stage *st, int *ret_box_fd, struct err *err)
-{
-    int r = 0;
-    if (st->spec->stdin_data && st->spec->stdin_size) {
-        *ret_box_fd = fs_memfd_sealed("stdin", st->spec->stdin_data, st->spec->stdin_size);
-        r = *ret_box_fd < 0 ? *ret_box_fd : 0;
-    } else if (st->spec->stdin_fd >= 0) {
-        r = open_pipe(false, &st->in.box_fd, ret_box_fd);
-        st->in.source_fd = st->spec->stdin_fd;
-    }
-    return r < 0 ? err_set(err, err_code_of(-r), -r, "cannot open stdin: %s", strerror(-r)) : 0;
-}
-
-static int check_room(const struct stage_spec *spec, struct err *err)
-{
-    uint64_t bytes;
-    uint64_t inodes;
-    job_weigh(&spec->job, &bytes, &inodes);
-    if (bytes > spec->limits.disk_mb << 20 || inodes + 2 > limits_inodes(spec->limits.disk_mb))
-        return err_set(err, ERR_TOO_LARGE, ENOSPC,
-            "the files of the run do not fit into disk_mb=%llu; raise that limit",
-            (unsigned long long)spec->limits.disk_mb);
-    return 0;
-}
-
-/* Makes the network channel and begins to follow it. *ret_fd is the end for the spawner, or
- * stays as it is when no network was asked for. */
-static int open_network(struct stage *st, int *ret_fd, struct err *err)
-{
-    const struct stage_spec *spec = st->spec;
-    if (!spec->network)
-        return 0;
-    cleanup_free struct network_policy *policy = network_policy_copy(spec->network);
-    network_policy_limit(policy, &spec->limits);
-    int r = network_link_open(spec->hub, policy, spec->asker, &st->link, ret_fd, err);
-    if (r == 0)
-        st->tally = network_tally_new(st->link, true);
-    return r;
-}
-
-static void on_event(struct stage *st, const struct spawn_event *event);
-
-/* Takes a copy of a template box, which waits for its package, and gives it that. False: the
- * run starts cold, and st->cold_reason says why. fds: package, stdout, stderr, and stdin or -1.
- */
-static bool take_copy(struct stage *st, const int fds[4])
-{
-    const struct stage_spec *spec = st->spec;
-    struct template_use use = spec->template_use;
-    struct template_copy copy;
-    struct spawn_limits limits;
-    if (!spec->templates || st->cold_reason)
-        return false;
-    use.out_fd = fds[1];
-    use.err_fd = fds[2];
-    use.in_fd = fds[3];
-    st->cold_reason = spec->templates->copy(spec->templates->context, &use, &copy);
-    if (st->cold_reason)
-        return false;
-    close_fd(&st->socket);
-    st->socket = copy.socket;
-    st->channel = copy.channel;
-    st->held = copy.held;
-    limits_to_spawn(&spec->limits, &limits);
-    const struct zygote_hand hand = {.flags = fds[3] < 0 ? 0 : BOX_STDIN,
-        .cpu_s = limits.cpu_s,
-        .file_bytes = limits.file_bytes,
-        .stack_bytes = limits.stack_bytes};
-    on_event(st, &copy.started);
-    /* A copy that cannot be given its package has ended already; its event says so. */
-    (void)fdpass_send_now(st->channel, &hand, sizeof(hand), fds, fds[3] < 0 ? 3 : 4);
-    return true;
-}
-
-/* What the copy of a template says before its program begins: a failure of Hermes, or nothing.
- */
-static void hear_copy(struct stage *st)
-{
-    struct link_record record;
-    if (st->channel < 0 ||
-        recv(st->channel, &record, sizeof(record), MSG_DONTWAIT) != (ssize_t)sizeof(record) ||
-        record.kind != LINK_FAILED || record.step >= STEP_COUNT)
-        return;
-    st->end = (struct spawn_event){.kind = EVENT_FAILED,
-        .step = record.step,
-        .error = record.error < 0 && record.error > -4096 ? record.error : -EIO};
-}
-
-static int request_box(struct stage *st, struct spawner_client *spawner, struct err *err)
-{
-    const struct stage_spec *spec = st->spec;
-    struct spawn_box box = {.kind = SPAWN_BOX,
-        .root = spec->root,
-        .exec = spec->exec,
-        .flags = spec->is_root                          ? BOX_ROOT
-                 : spec->cold_reason || spec->templates ? 0
-                                                        : BOX_WARM,
-        .remove = spec->watch->remove,
-        .owner = spec->owner,
-        .mount_count = (uint32_t)spec->mount_count};
-    limits_to_spawn(&spec->limits, &box.limits);
-    for (size_t i = 0; i < spec->mount_count; i++) {
-        box.mounts[i].source = spec->mounts[i].source;
-        box.mounts[i].writable = spec->mounts[i].writable;
-        memcpy(box.mounts[i].path, spec->mounts[i].path, sizeof(spec->mounts[i].path));
-    }
-    int pair[2];
-    cleanup_close int job = -1;
-    cleanup_close int box_out = spec->box_stdout_fd;
-    cleanup_close int box_err = -1;
-    cleanup_close int box_in = spec->box_stdin_fd;
-    cleanup_close int box_collect = -1;
-    cleanup_close int box_network = -1;
-    int r = check_room(spec, err);
-    if (r == 0 && spec->job_fd < 0)
-        r = job_write(&spec->job, &job, err);
-    if (r < 0)
-        return r;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(
-            err, err_code_of(errno), errno, "cannot make a socket: %s", strerror(errno));
-    st->socket = pair[0];
-    cleanup_close int box_socket = pair[1];
-    if ((box_out < 0 && (r = open_pipe(true, &st->out_fd, &box_out)) < 0) ||
-        (r = open_pipe(true, &st->err_fd, &box_err)) < 0 ||
-        (st->collected && (r = open_pipe(true, &st->collect_fd, &box_collect)) < 0))
-        return err_set(err, err_code_of(-r), -r, "cannot make a pipe: %s", strerror(-r));
-    if (box_in < 0 && (r = open_stdin(st, &box_in, err)) < 0)
-        return r;
-    if (take_copy(st, (int[]){job < 0 ? spec->job_fd : job, box_out, box_err, box_in}))
-        return 0;
-    if ((r = open_network(st, &box_network, err)) < 0)
-        return r;
-    int fds[7] = {box_socket, job < 0 ? spec->job_fd : job, box_out, box_err};
-    unsigned count = 4;
-    if (box_in >= 0) {
-        box.flags |= BOX_STDIN;
-        fds[count++] = box_in;
-    }
-    if (box_collect >= 0) {
-        box.flags |= BOX_COLLECT;
-        fds[count++] = box_collect;
-    }
-    if (box_network >= 0) { /* always the last */
-        box.flags |= BOX_NETWORK;
-        fds[count++] = box_network;
-    }
-    return spawner_box(spawner, &box, fds, count, err);
-}
 
 static void send_command(const struct stage *st, uint32_t kind)
 {
@@ -257,7 +51,7 @@ static void plan_cpu_check(struct stage *st, uint64_t used_ns)
     st->cpu_check_ns = clock_ns() + (wait_ns > CPU_STEP_NS ? wait_ns : CPU_STEP_NS);
 }
 
-static void on_event(struct stage *st, const struct spawn_event *event)
+void stage_on_event(struct stage *st, const struct spawn_event *event)
 {
     switch (event->kind) {
     case EVENT_STARTED:
@@ -304,7 +98,7 @@ static void read_socket(struct stage *st)
     if (n < 0 && errno == ECONNRESET)
         n = recv(st->socket, &event, sizeof(event), MSG_DONTWAIT);
     if (n == (ssize_t)sizeof(event)) {
-        on_event(st, &event);
+        stage_on_event(st, &event);
     } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
         st->end =
             (struct spawn_event){.kind = EVENT_FAILED, .step = STEP_SPAWNER, .error = -EPIPE};
@@ -520,149 +314,15 @@ static void fill_network(struct stage *st)
         st->result->limits_hit |= HIT_NETWORK;
 }
 
-static void say(struct stage_result *result, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void say(struct stage_result *result, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(result->message, sizeof(result->message), fmt, args);
-    va_end(args);
-}
-
-/* The verdict when the program ended without reaching a limit. */
-static void judge_exit(struct stage_result *result, int status)
-{
-    if (WIFEXITED(status)) {
-        result->exited = true;
-        result->exit_code = WEXITSTATUS(status);
-        result->status = result->exit_code == 0 ? RUN_OK : RUN_RUNTIME_ERROR;
-    } else {
-        result->signal = WTERMSIG(status);
-        result->status = RUN_SIGNALED;
-    }
-}
-
-static void judge(struct stage *st)
-{
-    struct stage_result *result = st->result;
-    const struct run_limits *limits = &st->spec->limits;
-    const struct spawn_event *end = &st->end;
-    unsigned *hit = &result->limits_hit;
-    if (end->flags & ENDED_PIDS)
-        *hit |= HIT_PROCESSES;
-    if (end->flags & ENDED_DISK)
-        *hit |= HIT_DISK;
-    if (end->flags & ENDED_OOM)
-        *hit |= HIT_MEMORY;
-    /* A program that ended by itself is judged by the measured usage: our order to kill it may
-     * have come too late to matter. */
-    bool exited = end->flags & ENDED_EXITED;
-    if ((st->kill == KILL_WALL && !exited) || result->usage.wall_ms >= (double)limits->wall_ms)
-        *hit |= HIT_WALL;
-    if ((st->kill == KILL_CPU && !exited) || result->usage.cpu_ms >= (double)limits->cpu_ms)
-        *hit |= HIT_CPU;
-    if (exited)
-        judge_exit(result, end->wait_status);
-    if (st->kill == KILL_CANCEL && !exited) {
-        result->status = RUN_CANCELLED;
-        say(result, "cancelled");
-    } else if (*hit & HIT_MEMORY) {
-        result->status = RUN_MEMORY_LIMIT;
-        say(result, "memory limit of %llu MiB reached", (unsigned long long)limits->memory_mb);
-    } else if (*hit & HIT_OUTPUT) {
-        result->status = RUN_OUTPUT_LIMIT;
-        uint64_t max = st->spec->stdout_max;
-        bool stdout_full = max && st->stdout_bytes == max;
-        say(result, "wrote more than %llu KiB to a stream",
-            (unsigned long long)(stdout_full ? max >> 10 : limits->output_kb));
-    } else if (*hit & HIT_CPU) {
-        result->status = RUN_TIME_LIMIT;
-        say(result, "CPU time limit of %llu ms reached", (unsigned long long)limits->cpu_ms);
-    } else if (*hit & HIT_WALL) {
-        result->status = RUN_TIME_LIMIT;
-        say(result, "wall time limit of %llu ms reached", (unsigned long long)limits->wall_ms);
-    }
-    if (result->status != RUN_OK && result->status != RUN_RUNTIME_ERROR) {
-        result->exited = false;
-        if (result->status != RUN_SIGNALED)
-            result->signal = 0;
-    }
-    bool missing = st->kill == KILL_LATE || st->collect_broken ||
-                   (st->collected && (!st->collected->ended || st->collected->cut));
-    if (missing && !result->message[0])
-        say(result, "not all files could be collected");
-}
-
-/* Errors of execve that only the machine can cause. All others can be caused by a file of the
- * user, for example one that is not a program. */
-static bool is_host_error(int error)
-{
-    return error == -EAGAIN || error == -EINTR || error == -EIO || error == -EMFILE ||
-           error == -ENFILE || error == -ENOSPC;
-}
-
-/* A directory of the run could not be mounted. Another run may have put a link in its place. */
-static int fail_mount(const struct stage *st, const struct run_mount *mount, struct err *err)
-{
-    int error = -st->end.error;
-    bool is_blocked = error == ELOOP || error == ENOTDIR;
-    return err_set(err, is_blocked ? ERR_CONFLICT : err_code_of(error), error,
-        "cannot mount a directory at %s: %s; the program did not start", mount->path,
-        is_blocked ? "a link or a file is in the way" : strerror(error));
-}
-
 /* Turns the end of the box into a result, or into an error when Hermes failed. */
 static int conclude(struct stage *st, struct err *err)
 {
-    struct stage_result *result = st->result;
-    const struct spawn_event *end = &st->end;
-    size_t which = (size_t)end->wait_status;
-    if (end->kind == EVENT_FAILED && end->step == STEP_MOUNT &&
-        which - 1 < st->spec->mount_count)
-        return fail_mount(st, &st->spec->mounts[which - 1], err);
-    if (end->kind == EVENT_FAILED)
-        return err_set(err, err_code_of(-end->error), -end->error,
-            "cannot %s: %s; the program did not start", spawner_step_text(end->step),
-            strerror(-end->error));
+    if (st->end.kind == EVENT_FAILED)
+        return stage_fail(st, err);
     drain(st);
     fill_usage(st);
     fill_network(st);
-    if (result->out.is_starved || result->err.is_starved ||
-        (st->collected && st->collected->is_starved))
-        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
-            "the server has no memory left for what the program wrote; try again later, or ask "
-            "for less output");
-    if ((end->flags & ENDED_EXEC_FAILED) && end->error == -E2BIG)
-        return err_set(err, ERR_TOO_LARGE, E2BIG,
-            "arguments and variables are too long for a program; give them as files or stdin");
-    if (end->flags & ENDED_EXEC_FAILED) {
-        if (!str_has_prefix(st->spec->exec_path, "/box/") || is_host_error(end->error))
-            return err_set(err, ERR_INTERNAL, -end->error, "cannot execute %s: %s",
-                st->spec->exec_path, strerror(-end->error));
-        result->status = RUN_RUNTIME_ERROR;
-        result->exited = true;
-        result->exit_code = 126;
-        say(result, "cannot execute the program: %s", strerror(-end->error));
-        return 0;
-    }
-    if (end->flags & ENDED_SHORT)
-        return err_set(err, ERR_UNAVAILABLE, ENOMEM,
-            "the machine ran out of memory and ended a process of the box; try again later");
-    bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
-                     (result->limits_hit & HIT_OUTPUT);
-    if (!explained)
-        return err_set(err, ERR_INTERNAL, ECHILD, "the box's init died");
-    if (st->kill == KILL_LATE && !st->started)
-        return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
-            "the box was not ready after %d s; the machine is overloaded", START_MS / 1000);
-    judge(st);
-    bool is_own_end = result->status == RUN_RUNTIME_ERROR || result->status == RUN_SIGNALED;
-    if (end->flags & ENDED_CROWDED && is_own_end)
-        return err_set(err, ERR_UNAVAILABLE, EAGAIN,
-            "the program was refused a process because all programs together have as many as "
-            "they may (processes_total), and it failed");
-    return 0;
+    return stage_judge(st, err);
 }
 
 int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
@@ -685,12 +345,12 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         .in = {.source_fd = -1, .box_fd = -1, .buffer = pump},
         .chunk = chunk,
         .sinks = {{.fd = sinks ? sinks[0] : -1}, {.fd = sinks ? sinks[1] : -1}},
-        .other_deadline_ns = clock_ns() + START_MS * 1000000ull};
+        .other_deadline_ns = clock_ns() + STAGE_START_MS * 1000000ull};
     struct stage *st = &state;
     result->out.purse = result->err.purse = spec->watch->purse;
     if (collected)
         collect_reader_count(collected, spec->watch->purse);
-    int r = request_box(st, spawner, err);
+    int r = stage_request(st, spawner, err);
     if (r == 0)
         r = spawner_ready(spawner, err);
     while (r == 0 && !st->ended) {
@@ -698,7 +358,7 @@ int stage_run(struct spawner_client *spawner, const struct stage_spec *spec,
         if (!st->ended)
             poll_once(st);
     }
-    hear_copy(st);
+    stage_hear_copy(st);
     if (r == 0)
         r = conclude(st, err);
     if (st->held)

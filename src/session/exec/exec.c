@@ -3,35 +3,27 @@
 /* Runs one piece of code in a session, from the frame `exec` to the frame `done`. One poll()
  * covers the channel, the output, the spawner's events, the caller and the next deadline.
  *
- * Code that must stop is interrupted first. An interpreter that then sends `done` keeps its
- * state. One that does not within the grace period is killed, and the session is dead. The same
- * happens when a frame is invalid or out of turn: then user code has written to the channel. */
+ * stop.c stops the code, report.c fills in the result. A frame that is invalid or out of turn
+ * ends the session: then user code has written to the channel. */
 
-#include "session/backend.h"
-#include "session/exec/overflow.h"
-#include "session/host.h"
+#include "session/exec/internal.h"
 
-#include "approval/approval.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/str.h"
+#include "session/host.h"
 #include "state/state.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OUTPUT_FILE(stream) ".hermes/" stream ".txt"
 #define FOREIGN_WORDS "something wrote to the interpreter's channel to the server"
 
 enum {
-    CHUNK = 64 << 10,  /* bytes per read */
-    GRACE_MS = 2000,   /* from the interrupt to the kill */
     WORD_MS = 10000,   /* for an event of the spawner; generous, for a very busy machine */
     SETTLED_MS = 5000, /* for the frame `settled`, between two execs */
     /* Bytes read after `done`; a background process may print without end. */
@@ -39,60 +31,7 @@ enum {
     /* Bytes. Code is stopped when it has printed more than this, and more than four times the
      * output that is kept. */
     OUTPUT_MAX = 64 << 20,
-    CPU_STEP_MS = 2,  /* shortest time between two questions about CPU time */
-    STARVED_MS = 50,  /* pause before the channel is read again, when memory was short */
-    PAUSED_MS = 1000, /* between two looks at an exec that waits for an approval */
-};
-
-enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUSE_END };
-
-static const struct {
-    enum run_status status;
-    unsigned hit;
-    const char *reason; /* of the session's death, if it dies from this */
-    const char *message;
-} causes[] = {
-    [CAUSE_WALL] = {RUN_TIME_LIMIT, HIT_WALL, "time_limit", "stopped at its timeout"},
-    [CAUSE_CPU] = {RUN_TIME_LIMIT, HIT_CPU, "time_limit", "stopped at its CPU time limit"},
-    [CAUSE_OUTPUT] = {RUN_OUTPUT_LIMIT, HIT_OUTPUT, "output_limit",
-        "stopped because it printed too much"},
-    [CAUSE_CANCEL] = {RUN_CANCELLED, 0, "cancelled", "stopped because its caller left"},
-    [CAUSE_END] = {RUN_CANCELLED, 0, "deleted", "stopped because the session was ended"},
-};
-
-struct exec {
-    struct session *s;
-    const struct exec_spec *spec;
-    const struct exec_watch *watch;
-    struct exec_result *result;
-    struct exec_frames frames;
-    enum cause cause; /* why the code is being stopped */
-    bool is_lost;     /* the interpreter is gone or was given up */
-    bool is_failure;  /* Hermes failed, not the code */
-    bool out_ended, err_ended, channel_ended;
-    bool is_starved; /* there was no memory for a frame: read it later */
-    uint64_t streamed[2];
-    struct session_changes changes;
-    bool has_changes;            /* they are in the result */
-    struct network_tally *tally; /* NULL: no network */
-    uint64_t waited_ms;          /* for approvals of connections, so far */
-    uint64_t asked_ms;           /* for approvals of tool calls, so far */
-    uint64_t asked_until_ms;     /* they are counted up to this time */
-    uint64_t installed_ms;       /* for packages that the code asked for, so far */
-    uint64_t install_from_ms;    /* they are counted up to this time; 0: none is open */
-    struct spill spills[2];      /* stdout, stderr */
-    uint64_t begin_ns;
-    uint64_t deadline_ms;
-    uint64_t grace_ms;     /* end of the grace period, once stopped */
-    uint64_t cpu_check_ms; /* UINT64_MAX: no limit, or the question is already sent */
-    unsigned usages;       /* answers to COMMAND_USAGE that have not come yet */
-    bool is_interrupting;  /* EVENT_INTERRUPTED has not come yet */
-    bool was_interrupted;  /* at least one SIGINT was sent */
-    bool is_repeated;      /* the second SIGINT was sent */
-    bool has_base;
-    uint64_t base_cpu_ns;
-    struct spawn_event usage; /* the latest answer */
-    char chunk[CHUNK];
+    STARVED_MS = 50, /* pause before the channel is read again, when memory was short */
 };
 
 void exec_spec_done(struct exec_spec *spec)
@@ -101,68 +40,6 @@ void exec_spec_done(struct exec_spec *spec)
     free(spec->stdin_data);
     json_decref(spec->tools);
     *spec = (struct exec_spec){0};
-}
-
-/* Linux merges pending signals of one kind. So wait until the last one is confirmed before the
- * next one is sent. */
-static void interrupt(struct exec *e)
-{
-    if (!e->is_interrupting)
-        session_box_command(&e->s->box, COMMAND_INTERRUPT);
-    e->is_interrupting = e->was_interrupted = true;
-}
-
-static void stop_for(struct exec *e, enum cause cause)
-{
-    if (e->cause)
-        return;
-    e->cause = cause;
-    install_cancel(e->s);
-    bool is_gentle = cause != CAUSE_END && !e->spec->preview;
-    e->grace_ms = clock_ms() + (is_gentle ? GRACE_MS : 0);
-    if (is_gentle)
-        interrupt(e);
-}
-
-static void ask_usage(struct exec *e, bool is_last)
-{
-    struct session *s = e->s;
-    (void)pthread_mutex_lock(&s->lock); /* terminals may open or close on other threads */
-    session_box_ask_usage(&s->box, is_last && !s->terminals && !e->was_interrupted);
-    (void)pthread_mutex_unlock(&s->lock);
-    e->usages++;
-}
-
-static uint64_t used_cpu_ns(const struct exec *e)
-{
-    return e->usage.cpu_ns > e->base_cpu_ns ? e->usage.cpu_ns - e->base_cpu_ns : 0;
-}
-
-/* Sets the next check to the earliest time at which the CPU limit can be reached. */
-static void plan_cpu_check(struct exec *e)
-{
-    const struct run_limits *limits = &e->s->spec.limits;
-    if (!e->s->names_cpu || e->cause)
-        return;
-    uint64_t used_ms = used_cpu_ns(e) / 1000000;
-    if (used_ms >= limits->cpu_ms) {
-        stop_for(e, CAUSE_CPU);
-        return;
-    }
-    uint64_t wait_ms = (limits->cpu_ms - used_ms) * 1000 / limits->cpu_milli;
-    e->cpu_check_ms = clock_ms() + (wait_ms > CPU_STEP_MS ? wait_ms : CPU_STEP_MS);
-}
-
-static void on_usage(struct exec *e, const struct spawn_event *event)
-{
-    if (e->usages)
-        e->usages--;
-    e->usage = *event;
-    session_measure(e->s, event);
-    if (!e->has_base)
-        e->base_cpu_ns = event->cpu_ns;
-    e->has_base = true;
-    plan_cpu_check(e);
 }
 
 static void lose(struct exec *e, const struct spawn_event *event)
@@ -202,7 +79,7 @@ static void on_box(struct exec *e)
     }
     switch (event.kind) {
     case EVENT_USAGE:
-        on_usage(e, &event);
+        exec_on_usage(e, &event);
         break;
     case EVENT_INTERRUPTED:
         e->is_interrupting = false;
@@ -228,14 +105,14 @@ static void take_output(struct exec *e, enum run_stream stream, size_t n)
     spill_add(&e->spills[stream], e->s, to, e->chunk, n);
     capture_add(to, e->chunk, n);
     if (to->total > OUTPUT_MAX && to->total / 4 > to->max)
-        stop_for(e, CAUSE_OUTPUT);
+        exec_stop(e, CAUSE_OUTPUT);
 }
 
 /* Reads once. False when there is nothing to read now. */
 static bool read_stream(struct exec *e, enum run_stream stream)
 {
     bool is_out = stream == STREAM_STDOUT;
-    ssize_t n = read(is_out ? e->s->box.out_fd : e->s->box.err_fd, e->chunk, CHUNK);
+    ssize_t n = read(is_out ? e->s->box.out_fd : e->s->box.err_fd, e->chunk, EXEC_CHUNK);
     if (n == 0)
         *(is_out ? &e->out_ended : &e->err_ended) = true;
     if (n <= 0)
@@ -247,7 +124,7 @@ static bool read_stream(struct exec *e, enum run_stream stream)
 /* The log of packages that are being installed is output of the exec that asked for them. */
 static void read_install(struct exec *e)
 {
-    ssize_t n = install_read(e->s, e->chunk, CHUNK);
+    ssize_t n = install_read(e->s, e->chunk, EXEC_CHUNK);
     if (n > 0)
         take_output(e, STREAM_STDERR, (size_t)n);
 }
@@ -255,9 +132,9 @@ static void read_install(struct exec *e)
 /* Reads what the code printed before `done`. */
 static void drain(struct exec *e)
 {
-    for (size_t i = 0; i < DRAIN_MAX / CHUNK && read_stream(e, STREAM_STDOUT); i++)
+    for (size_t i = 0; i < DRAIN_MAX / EXEC_CHUNK && read_stream(e, STREAM_STDOUT); i++)
         ;
-    for (size_t i = 0; i < DRAIN_MAX / CHUNK && read_stream(e, STREAM_STDERR); i++)
+    for (size_t i = 0; i < DRAIN_MAX / EXEC_CHUNK && read_stream(e, STREAM_STDERR); i++)
         ;
 }
 
@@ -282,17 +159,9 @@ static int on_channel(struct exec *e)
     return r < 0 || (is_over(e) && !channel_is_clean(c)) || r == 1 ? -EBADMSG : 0;
 }
 
-/* Ends the interpreter. Outstanding answers of the spawner will not come any more. */
-static void end_kernel(struct exec *e)
-{
-    session_stop_kernel(e->s);
-    e->usages = 0;
-    e->is_interrupting = false;
-}
-
 static void lose_for_protocol(struct exec *e, const char *why)
 {
-    end_kernel(e);
+    exec_end_kernel(e);
     session_lose(e->s, "protocol", "%s", why);
     e->is_lost = true;
     e->result->status = RUN_RUNTIME_ERROR;
@@ -309,115 +178,9 @@ static void on_wake(struct exec *e)
     s->interrupts = 0;
     (void)pthread_mutex_unlock(&s->lock);
     if (interrupts)
-        interrupt(e);
+        exec_interrupt(e);
     if (session_must_end(s))
-        stop_for(e, CAUSE_END);
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Passes on what was approved. The time that an exec waits for approvals is not its own, up to
- * a maximum: code that asks for ever must not run for ever. Returns whether one waits so. */
-static bool tend_approvals(struct exec *e)
-{
-    struct session *s = e->s;
-    (void)pthread_mutex_lock(&s->lock);
-    uint64_t paused_ms = tools_paused_ms(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    if (!paused_ms)
-        return false;
-    if (preview_is_stuck(s)) { /* the interpreter has it in hand to go on */
-        e->asked_until_ms = clock_ms();
-        return false;
-    }
-    if (!preview_is_open(s))
-        frames_tell_approved(&e->frames);
-    (void)pthread_mutex_lock(&s->lock);
-    bool is_over = !tools_paused_ms(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    uint64_t max_ms = approvals_wait_max_ms(s->all->state->approvals);
-    uint64_t now = clock_ms();
-    uint64_t from_ms = paused_ms > e->asked_until_ms ? paused_ms : e->asked_until_ms;
-    uint64_t more_ms = smaller(now - from_ms, max_ms - e->asked_ms);
-    e->asked_until_ms = now;
-    e->asked_ms += more_ms;
-    e->deadline_ms += more_ms;
-    return !is_over && e->asked_ms < max_ms;
-}
-
-/* Likewise for connections. Returns whether one waits. */
-static bool tend_connections(struct exec *e)
-{
-    bool is_waiting = false;
-    uint64_t waited_ms = e->tally ? network_tally_waited(e->tally, &is_waiting) / 1000000 : 0;
-    e->deadline_ms += waited_ms - e->waited_ms;
-    e->waited_ms = waited_ms;
-    return is_waiting;
-}
-
-/* Likewise for packages that the code asked for: their build has a limit of its own. The time
- * that all of them may take together is that of one build. */
-static bool tend_install(struct exec *e)
-{
-    uint64_t now = clock_ms();
-    bool is_open = install_is_open(e->s);
-    uint64_t max_ms = e->s->all->state->config.build_wall_ms;
-    uint64_t more_ms =
-        e->install_from_ms ? smaller(now - e->install_from_ms, max_ms - e->installed_ms) : 0;
-    e->install_from_ms = is_open ? now : 0;
-    e->installed_ms += more_ms;
-    e->deadline_ms += more_ms;
-    return is_open && e->installed_ms < max_ms;
-}
-
-static void take_changes(struct exec *e)
-{
-    if (!e->changes.is_asked)
-        session_changes_ask(e->s, &e->changes);
-    e->result->files_changed = session_changes_end(e->s, &e->changes, &e->result->files_cut);
-    e->has_changes = true;
-}
-
-/* Acts on deadlines that have passed. Returns the time of the next one. */
-static uint64_t check_deadlines(struct exec *e)
-{
-    struct session *s = e->s;
-    uint64_t preview_ms = preview_tend(s);
-    uint64_t tools_ms = smaller(preview_ms, place_tend(s, e->cause, &e->deadline_ms));
-    bool is_asking = tend_approvals(e);
-    bool is_installing = tend_install(e);
-    bool is_paused = tend_connections(e) || is_asking || is_installing;
-    uint64_t wall_ms = place_is_returning(s) || is_paused ? UINT64_MAX : e->deadline_ms;
-    uint64_t now = clock_ms();
-    if (!e->cause && now >= wall_ms)
-        stop_for(e, CAUSE_WALL);
-    if (!e->cause && now >= e->cpu_check_ms) {
-        e->cpu_check_ms = UINT64_MAX;
-        ask_usage(e, false);
-    }
-    /* The interpreter may lose a signal, or the code may catch one: send a second. */
-    if (e->cause && e->cause != CAUSE_END && !e->is_repeated && !e->spec->preview &&
-        now + GRACE_MS / 2 >= e->grace_ms) {
-        e->is_repeated = true;
-        interrupt(e);
-    }
-    if (e->cause && now >= e->grace_ms) {
-        if (e->spec->preview && e->cause != CAUSE_CANCEL) /* its files end with it */
-            take_changes(e);
-        end_kernel(e);
-        session_lose(s, causes[e->cause].reason,
-            "the code did not stop when it was interrupted, so the interpreter was ended");
-        e->is_lost = true;
-        return now;
-    }
-    if (e->cause)
-        return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
-    if (is_paused)
-        wall_ms = now + PAUSED_MS;
-    return smaller(smaller(wall_ms, e->cpu_check_ms), tools_ms);
+        exec_stop(e, CAUSE_END);
 }
 
 enum {
@@ -433,21 +196,10 @@ enum {
     WATCH_COUNT
 };
 
-static void tell_attempts(struct exec *e)
-{
-    struct network_row row;
-    while (network_tally_next(e->tally, &row)) {
-        json_t *json = e->watch->event ? network_row_json(&row) : NULL;
-        if (json)
-            e->watch->event(e->watch->context, "network", json);
-        json_decref(json);
-    }
-}
-
 static void poll_once(struct exec *e)
 {
     struct session *s = e->s;
-    uint64_t next_ms = check_deadlines(e);
+    uint64_t next_ms = exec_check_deadlines(e);
     uint64_t now = clock_ms();
     if (e->is_lost)
         return;
@@ -467,7 +219,7 @@ static void poll_once(struct exec *e)
         fds[WATCH_CHANNEL].events |= POLLOUT;
     uint64_t wait_ms = next_ms > now ? next_ms - now : 0;
     if (e->is_starved)
-        wait_ms = smaller(wait_ms, STARVED_MS);
+        wait_ms = wait_ms < STARVED_MS ? wait_ms : STARVED_MS;
     e->is_starved = false;
     if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) < 0)
         return;
@@ -478,9 +230,9 @@ static void poll_once(struct exec *e)
     if (fds[WATCH_WAKE].revents)
         on_wake(e);
     if (fds[WATCH_CANCEL].revents)
-        stop_for(e, CAUSE_CANCEL);
+        exec_stop(e, CAUSE_CANCEL);
     if (fds[WATCH_NETWORK].revents)
-        tell_attempts(e);
+        exec_tell_attempts(e);
     if (fds[WATCH_INSTALL].revents)
         read_install(e);
     int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
@@ -517,7 +269,7 @@ static int send_code(struct exec *e)
 static void settle(struct exec *e, bool is_last)
 {
     uint64_t until_ms = clock_ms() + WORD_MS;
-    ask_usage(e, is_last);
+    exec_ask_usage(e, is_last);
     while (e->s->box.socket >= 0 && (e->usages || e->is_interrupting)) {
         struct pollfd ready = {.fd = e->s->box.socket, .events = POLLIN};
         uint64_t now = clock_ms();
@@ -543,55 +295,6 @@ static void let_signal_pass(struct exec *e)
         lose_for_protocol(e, "the interpreter did not answer after it was interrupted");
     else if (r < 0 || answer.kind != FRAME_SETTLED || !channel_is_clean(&e->s->channel))
         lose_for_protocol(e, FOREIGN_WORDS);
-}
-
-static void fill_usage(struct exec *e)
-{
-    struct session *s = e->s;
-    struct run_usage *usage = &e->result->usage;
-    usage->cpu_ms = (double)used_cpu_ns(e) / 1e6;
-    usage->memory_peak_kb = e->usage.peak_bytes / 1024;
-    if (e->usage.flags & ENDED_PIDS && !s->told_pids) {
-        s->told_pids = true;
-        e->result->limits_hit |= HIT_PROCESSES;
-    }
-    if (capture_is_cut(&e->result->out) || capture_is_cut(&e->result->err) ||
-        e->result->displays_cut)
-        e->result->limits_hit |= HIT_OUTPUT;
-}
-
-/* Takes the record of what was tried since the exec began. */
-static void fill_network(struct exec *e)
-{
-    struct exec_result *result = e->result;
-    if (!e->tally)
-        return;
-    network_tally_finish(e->tally, e->s->box.socket < 0);
-    tell_attempts(e);
-    result->network = network_tally_end(take_ptr(e->tally));
-    network_report_charge(result->network, &result->purse.counts);
-    if (result->network->limit_hit)
-        result->limits_hit |= HIT_NETWORK;
-}
-
-/* Sets status and message of an exec that was stopped or lost its interpreter. */
-static void judge(struct exec *e)
-{
-    struct exec_result *result = e->result;
-    struct session *s = e->s;
-    if (e->cause && result->status != RUN_MEMORY_LIMIT) {
-        result->status = causes[e->cause].status;
-        result->limits_hit |= causes[e->cause].hit;
-        (void)snprintf(result->message, sizeof(result->message), "%s%s",
-            causes[e->cause].message,
-            e->is_lost ? "; it did not react to an interrupt, so the interpreter was ended and "
-                         "its state is lost"
-                       : "");
-    } else if (e->is_lost) {
-        (void)snprintf(result->message, sizeof(result->message),
-            "%s; the session's state is lost", s->message);
-    }
-    result->state_lost = result->state_lost || e->is_lost;
 }
 
 static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
@@ -635,18 +338,6 @@ void session_abandon(struct session *s)
     session_give(s);
 }
 
-/* Writes the whole output into the box when the answer has only both ends of it. */
-static void deliver_output(struct exec *e)
-{
-    struct exec_result *result = e->result;
-    if (spill_deliver(&e->spills[STREAM_STDOUT], e->s, OUTPUT_FILE("stdout")))
-        result->out_file = OUTPUT_FILE("stdout");
-    if (spill_deliver(&e->spills[STREAM_STDERR], e->s, OUTPUT_FILE("stderr")))
-        result->err_file = OUTPUT_FILE("stderr");
-    spill_done(&e->spills[STREAM_STDOUT]);
-    spill_done(&e->spills[STREAM_STDERR]);
-}
-
 static void finish(struct exec *e)
 {
     struct session *s = e->s;
@@ -658,23 +349,7 @@ static void finish(struct exec *e)
         session_changes_ask(s, &e->changes);
     settle(e, true); /* a signal that is still on its way would interrupt the next exec */
     let_signal_pass(e);
-    result->usage.wall_ms =
-        (double)(clock_ns() - e->begin_ns) / 1e6 - (double)(e->waited_ms + e->installed_ms);
-    if (!e->has_changes)
-        take_changes(e);
-    deliver_output(e);
-    fill_usage(e);
-    fill_network(e);
-    judge(e);
-    result->tool_calls = s->tools.made;
-    (void)pthread_mutex_lock(&s->lock);
-    if (e->frames.is_done)
-        s->execution_count = result->execution_count;
-    else
-        result->execution_count = s->execution_count;
-    result->cwd = xstrdup(s->cwd);
-    result->backend = session_backend_json(s);
-    (void)pthread_mutex_unlock(&s->lock);
+    exec_report(e);
     channel_rest(&s->channel);
     tools_end(s);
     result->usage.queue_ms = s->place.ticket.queue_ms;

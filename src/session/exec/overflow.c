@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/id.h"
 #include "base/os/fs.h"
+#include "session/exec/internal.h"
 #include "session/files/files.h"
-#include "session/internal.h"
 #include "state/state.h"
 
 #include <errno.h>

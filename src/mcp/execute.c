@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "mcp/catalog.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "mcp/ready.h"
 #include "session/session.h"
 #include "state/state.h"

@@ -2,7 +2,7 @@
 
 /* See execution.h. One lock for all executions: what is done under it is short. */
 
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 
 #include "approval/approval.h"
 #include "base/alloc.h"

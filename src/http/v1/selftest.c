@@ -108,12 +108,6 @@ int handle_selftest(struct http_request *req, struct http_reply *reply, struct e
     struct reader *reader = xcalloc(1, sizeof(*reader));
     reader->selftest = selftest;
     reader->cancel_fd = take_fd(&cancel_fd);
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_event;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    reply_events(reply, read_event, end_reading, reader);
     return 0;
 }

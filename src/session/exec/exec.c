@@ -196,6 +196,33 @@ enum {
     WATCH_COUNT
 };
 
+/* Acts on what poll() has found. */
+static void handle(struct exec *e, const struct pollfd fds[WATCH_COUNT])
+{
+    struct session *s = e->s;
+    if (fds[WATCH_OUT].revents)
+        (void)read_stream(e, STREAM_STDOUT);
+    if (fds[WATCH_ERR].revents)
+        (void)read_stream(e, STREAM_STDERR);
+    if (fds[WATCH_WAKE].revents)
+        on_wake(e);
+    if (fds[WATCH_CANCEL].revents)
+        exec_stop(e, CAUSE_CANCEL);
+    if (fds[WATCH_NETWORK].revents)
+        exec_tell_attempts(e);
+    if (fds[WATCH_INSTALL].revents)
+        read_install(e);
+    int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
+    if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
+        r = channel_write(&s->channel);
+    e->is_starved = r == -ENOMEM;
+    e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner's event says why */
+    if (r == -EBADMSG)
+        lose_for_protocol(e, FOREIGN_WORDS);
+    else if (fds[WATCH_BOX].revents && !is_over(e))
+        on_box(e);
+}
+
 static void poll_once(struct exec *e)
 {
     struct session *s = e->s;
@@ -221,29 +248,8 @@ static void poll_once(struct exec *e)
     if (e->is_starved)
         wait_ms = wait_ms < STARVED_MS ? wait_ms : STARVED_MS;
     e->is_starved = false;
-    if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) < 0)
-        return;
-    if (fds[WATCH_OUT].revents)
-        (void)read_stream(e, STREAM_STDOUT);
-    if (fds[WATCH_ERR].revents)
-        (void)read_stream(e, STREAM_STDERR);
-    if (fds[WATCH_WAKE].revents)
-        on_wake(e);
-    if (fds[WATCH_CANCEL].revents)
-        exec_stop(e, CAUSE_CANCEL);
-    if (fds[WATCH_NETWORK].revents)
-        exec_tell_attempts(e);
-    if (fds[WATCH_INSTALL].revents)
-        read_install(e);
-    int r = fds[WATCH_CHANNEL].revents & (POLLIN | POLLHUP) ? on_channel(e) : 0;
-    if (r == 0 && !e->channel_ended && channel_has_more(&s->channel))
-        r = channel_write(&s->channel);
-    e->is_starved = r == -ENOMEM;
-    e->channel_ended = e->channel_ended || r == -EPIPE; /* the spawner's event says why */
-    if (r == -EBADMSG)
-        lose_for_protocol(e, FOREIGN_WORDS);
-    else if (fds[WATCH_BOX].revents && !is_over(e))
-        on_box(e);
+    if (poll(fds, WATCH_COUNT, wait_ms < 60000 ? (int)wait_ms : 60000) >= 0)
+        handle(e, fds);
 }
 
 /* Queues the frames that begin an exec. */
@@ -368,6 +374,19 @@ static int lost_error(const struct session *s, struct err *err)
     return -ECHILD;
 }
 
+/* What the caller of an exec gets; `sent` is how sending the code went. */
+static int outcome(const struct exec *e, int sent, struct err *err)
+{
+    if (e->is_failure)
+        return lost_error(e->s, err);
+    if (sent == -ENOMEM)
+        return state_full(err);
+    if (sent == -EMSGSIZE)
+        return err_set(err, ERR_TOO_LARGE, EMSGSIZE,
+            "code and stdin together are too large for the channel");
+    return 0;
+}
+
 int session_exec(struct session *s, const struct exec_spec *spec,
     const struct exec_watch *watch, struct exec_result *result, struct err *err)
 {
@@ -388,17 +407,8 @@ int session_exec(struct session *s, const struct exec_spec *spec,
     while (!is_over(e) && !e->is_lost && r != -ENOMEM && r != -EMSGSIZE)
         poll_once(e);
     finish(e);
-    bool is_failure = e->is_failure;
+    r = outcome(e, r, err);
     free(e);
-    if (is_failure)
-        r = lost_error(s, err);
-    else if (r == -ENOMEM)
-        r = state_full(err);
-    else if (r == -EMSGSIZE)
-        r = err_set(err, ERR_TOO_LARGE, EMSGSIZE,
-            "code and stdin together are too large for the channel");
-    else
-        r = 0;
     session_give(s);
     return r;
 }

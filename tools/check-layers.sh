@@ -66,6 +66,10 @@ BEGIN {
     # A folder inside a folder that counts as a part of it: it has the same row.
     part["base/os"] = "base"                   # what asks the kernel
     part["cli/run"] = "cli"                    # hermes run
+    part["mcp/execution"] = "mcp"              # work that can outlast a call
+    part["run/cache"] = "run"                  # what compilers made before
+    part["run/stage"] = "run"                  # one box of a run
+    part["session/exec"] = "session"           # one exec
     part["session/files"] = "session"
     part["state/history"] = "state"            # runs that are under way or have ended
     part["spawn/network"] = "spawn"

@@ -213,6 +213,11 @@ bool str_list_has(const char *list, const char *word)
     return false;
 }
 
+bool str_list_covers(const char *list, const char *word)
+{
+    return str_list_has(list, "*") || str_list_has(list, word);
+}
+
 bool str_has_suffix(const char *s, const char *suffix)
 {
     if (!s || !suffix)

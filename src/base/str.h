@@ -29,6 +29,9 @@ bool str_has_suffix(const char *s, const char *suffix);
  */
 bool str_list_has(const char *list, const char *word);
 
+/* The same for a list in which * stands for every word. */
+bool str_list_covers(const char *list, const char *word);
+
 /* Writes `len` bytes as lower-case hexadecimal digits, two each, and a NUL. */
 void str_hex(const void *bytes, size_t len, char *to);
 

@@ -10,24 +10,13 @@
 #include "base/os/process.h"
 #include "seccomp/program.h"
 
-#include <errno.h>
 #include <seccomp.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 int confine_identity(void)
 {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-    int r = process_drop(geteuid(), getegid());
-    if (r < 0)
-        return r;
-    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+    process_raise_descriptors();
+    return process_give_up();
 }
 
 static const int allowed_calls[] = {SCMP_SYS(accept4), SCMP_SYS(brk), SCMP_SYS(clock_gettime),

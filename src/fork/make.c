@@ -14,20 +14,17 @@
 #include "base/os/fs.h"
 #include "base/os/netns.h"
 #include "base/os/sys.h"
-#include "base/str.h"
 #include "box/inside.h"
 #include "box/mount_fs.h"
 #include "fork/inject.h"
 #include "proto/terminal.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -42,35 +39,8 @@ enum {
     COPY_S = 60,         /* seconds for the files */
     READY_MS = 5000,     /* for the copy to move its descriptors over */
     SPACE_ATTEMPTS = 20, /* of make_spaces() */
-    PIDS_MAX = 2048,     /* most processes of a session that can be copied */
-    KCMP_VM = 1,
-    KCMP_FILES = 2,
-    KCMP_FS = 3,
-    SCOPED = 3, /* Landlock scopes: abstract sockets and signals */
+    SCOPED = 3,          /* Landlock scopes: abstract sockets and signals */
 };
-
-static int open_proc(pid_t pid, const char *name, int flags)
-{
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-    int fd = open(path, flags | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-/* Whether two processes are in the same namespace of one kind. */
-static int same_ns(pid_t a, pid_t b, const char *name, bool *ret)
-{
-    struct stat first;
-    struct stat second;
-    cleanup_close int one = open_proc(a, name, O_RDONLY);
-    cleanup_close int two = open_proc(b, name, O_RDONLY);
-    if (one < 0 || two < 0)
-        return one < 0 ? one : two;
-    if (fstat(one, &first) < 0 || fstat(two, &second) < 0)
-        return -errno;
-    *ret = first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-    return 0;
-}
 
 static void set_alarm(time_t seconds)
 {
@@ -78,204 +48,12 @@ static void set_alarm(time_t seconds)
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Runs a part in a child: namespaces and rights that the part gives up are the child's. */
-static int in_child(const struct fork_work *w, int (*part)(const struct fork_work *w))
-{
-    int status;
-    int pid = sys_fork();
-    if (pid == 0) {
-        int r = sys_die_with(w->worker);
-        _exit(-(r < 0 ? r : part(w)) & 0x7f);
-    }
-    while (pid > 0 && waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    if (pid < 0)
-        return pid;
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ENOMEM;
-}
-
-/* The pid behind a pidfd, in our namespace. */
-static int pid_of(int pidfd)
-{
-    char path[40];
-    char text[512];
-    uint64_t pid;
-    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return -ESRCH;
-    char *line = strstr(text, "Pid:\t");
-    char *end = line ? strchr(line, '\n') : NULL;
-    if (end)
-        *end = '\0';
-    return line && str_parse_u64(line + 5, &pid) == 0 && pid > 1 ? (int)pid : -ESRCH;
-}
-
-/* Opens the limit of user namespaces in the user namespace of the box, because the file shows
- * each process that of its own, and sends it. */
-static int send_limit(const struct fork_work *w)
-{
-    int keep[] = {COPY_PIDFD, w->users_socket};
-    int r = inside_close_others(keep, 2);
-    if (r < 0)
-        return r;
-    if (setns(COPY_PIDFD, CLONE_NEWUSER) < 0)
-        return -errno;
-    cleanup_close int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : fdpass_send_now(w->users_socket, "", 1, &fd, 1);
-}
-
-/* Opens the limit of user namespaces, and reports it. */
-static int open_limit(struct fork_work *w)
-{
-    const struct link_record limit = {.kind = LINK_LIMIT};
-    int pair[2];
-    char byte;
-    unsigned count = 0;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    cleanup_close int ours = pair[0];
-    cleanup_close int theirs = pair[1];
-    w->users_socket = theirs;
-    int r = in_child(w, send_limit);
-    if (r < 0)
-        return r;
-    ssize_t n = fdpass_receive_now(ours, &byte, 1, &w->users_fd, 1, &count);
-    if (n != 1 || count != 1)
-        return n < 0 ? (int)n : -EIO;
-    return fdpass_send(COPY_REPORT_FD, &limit, sizeof(limit), &w->users_fd, 1);
-}
-
-/* Finds box init, a process of the original, and the limit of user namespaces. The original of
- * a copy without other ancestors is the session, whose namespaces box init has, too. */
-static int know_family(struct fork_work *w)
-{
-    bool is_first = w->order.lineage == 1u << w->order.number;
-    w->init_pid = pid_of(COPY_PIDFD);
-    w->parent_pid = is_first ? w->init_pid : pid_of(COPY_PARENT_PIDFD);
-    int r = w->init_pid < 0 || w->parent_pid < 0 ? -ESRCH : open_limit(w);
-    (void)close(COPY_PIDFD);
-    (void)close(COPY_PARENT_PIDFD);
-    return r;
-}
-
-/* Reads the byte that the copy sends. The kernel adds the pid of its sender. */
-static int hear_hello(struct fork_work *w)
-{
-    char byte;
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(struct ucred))]; /* no room for descriptors */
-    } control;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control)};
-    ssize_t n = recvmsg(COPY_SOCKET_FD, &message, MSG_CMSG_CLOEXEC);
-    if (n != 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-        return n < 0 ? -errno : -EPROTO;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-        struct ucred cred;
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
-            return -EPROTO;
-        memcpy(&cred, CMSG_DATA(c), sizeof(cred));
-        w->pid = cred.pid;
-    }
-    if (w->pid <= 1)
-        return -EPROTO;
-    w->pidfd = sys_pidfd_open(w->pid);
-    return w->pidfd < 0 ? w->pidfd : 0;
-}
-
-/* Whether the process that said hello belongs to the original's box: it is in the pid namespace
- * of its box init and in the original's control group, not box init, not the original itself,
- * and still the process behind the pidfd. */
-static int know_copy(struct fork_work *w)
-{
-    static pid_t pids[PIDS_MAX];
-    bool is_same = false;
-    bool is_there = false;
-    struct pollfd dead = {.fd = w->pidfd, .events = POLLIN};
-    w->proc_fd = open_proc(w->pid, "", O_RDONLY | O_DIRECTORY);
-    int r = w->proc_fd < 0 ? w->proc_fd : same_ns(w->pid, w->init_pid, "ns/pid", &is_same);
-    if (r < 0)
-        return r;
-    int count = cgroup_leaf_pids(&w->host, &w->parent_leaf, pids, PIDS_MAX);
-    for (int i = 0; i < count; i++)
-        is_there = is_there || pids[i] == w->pid;
-    if (count < 0 || !is_there || !is_same || w->pid == w->init_pid || w->pid == w->parent_pid)
-        return count < 0 ? count : -EPERM;
-    return poll(&dead, 1, 0) == 0 ? 0 : -ESRCH;
-}
-
-/* The copy's number in the pid namespace of the box: the last of the line in its status. */
-static int read_inner_pid(const struct fork_work *w, uint32_t *ret)
-{
-    char text[8192];
-    uint64_t pid;
-    int r = (int)fs_read_small(w->proc_fd, "status", text, sizeof(text));
-    char *line = r < 0 ? NULL : strstr(text, "\nNSpid:\t");
-    char *end = line ? strchr(line + 1, '\n') : NULL;
-    if (!end)
-        return r < 0 ? r : -EPROTO;
-    *end = '\0';
-    if (str_parse_u64(strrchr(line, '\t') + 1, &pid) < 0 || pid < 2 || pid > INT32_MAX)
-        return -EPROTO;
-    *ret = (uint32_t)pid;
-    return 0;
-}
-
-/* Counts the threads of a process. Fails if one of them shares memory, descriptors or
- * directories with the copy; the copy's own threads are not compared. Each thread is compared
- * because the first one may have ended and then has no memory, while the others do. */
-static int count_threads(const struct fork_work *w, pid_t pid)
-{
-    int fd = open_proc(pid, "task", O_RDONLY | O_DIRECTORY);
-    cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-    uint64_t thread;
-    int count = 0;
-    if (!dir)
-        return errno == ENOENT || errno == ESRCH ? 0 : -errno; /* the process is dead */
-    while ((errno = 0, entry = readdir(dir))) {
-        if (str_parse_u64(entry->d_name, &thread) < 0)
-            continue;
-        count++;
-        for (int kind = KCMP_VM; pid != w->pid && kind <= KCMP_FS; kind++) {
-            long r = syscall(SYS_kcmp, w->pid, thread, kind, 0, 0);
-            if (r <= 0 && !(r < 0 && errno == ESRCH))
-                return r < 0 ? -errno : -EPERM;
-        }
-    }
-    /* A list that ends early would hide threads, unless the process has just died. */
-    return errno && errno != ESRCH && errno != ENOENT ? -errno : count;
-}
-
-/* Whether no process in the original's group shares memory, descriptors or directories with the
- * copy, and the copy has one thread and is alone in its own group. */
-static int is_alone(const struct fork_work *w)
-{
-    static pid_t pids[PIDS_MAX];
-    int count = cgroup_leaf_pids(&w->host, &w->parent_leaf, pids, PIDS_MAX);
-    if (count < 0)
-        return count;
-    for (int i = 0; i < count; i++) {
-        int r = count_threads(w, pids[i]);
-        if (r < 0)
-            return r;
-    }
-    count = cgroup_leaf_pids(&w->host, &w->leaf, pids, PIDS_MAX);
-    return count == 1 && pids[0] == w->pid && count_threads(w, w->pid) == 1 ? 0 : -EPERM;
-}
-
 /* Opens /box, /tmp and /dev/shm as a process sees them. */
 static int open_places(pid_t pid, int flags, int ret_fds[3])
 {
     static const char *const names[] = {"root/box", "root/tmp", "root/dev/shm"};
     for (int i = 0; i < 3; i++) {
-        ret_fds[i] = open_proc(pid, names[i], flags | O_DIRECTORY | O_NOFOLLOW);
+        ret_fds[i] = fork_open_proc(pid, names[i], flags | O_DIRECTORY | O_NOFOLLOW);
         if (ret_fds[i] < 0)
             return ret_fds[i];
     }
@@ -305,20 +83,20 @@ static int stop_copy(struct fork_work *w)
     int warmer = sys_fork();
     if (warmer == 0)
         warm_up(w);
-    int r = know_family(w);
-    r = r < 0 ? r : hear_hello(w);
+    int r = fork_know_family(w);
+    r = r < 0 ? r : fork_hear_hello(w);
     set_alarm(CONFINE_S);
-    if (r < 0 || (r = know_copy(w)) < 0)
+    if (r < 0 || (r = fork_know_copy(w)) < 0)
         return r;
     struct link_record known = {.kind = LINK_KNOWN};
-    if ((r = read_inner_pid(w, &known.pid)) < 0 ||
+    if ((r = fork_read_inner_pid(w, &known.pid)) < 0 ||
         (r = fdpass_send(COPY_REPORT_FD, &known, sizeof(known), &w->pidfd, 1)) < 0)
         return r;
     const struct cgroup_host *host = &w->host;
     if ((r = inject_attach(w->copy, w->pid, w->pidfd)) < 0 ||
         (r = cgroup_leaf_move(host, &w->leaf, w->pid)) < 0 || (r = end_child(warmer)) < 0 ||
         (r = cgroup_leaf_freeze(host, &w->parent_leaf, true)) < 0 ||
-        (r = cgroup_leaf_settle(host, &w->parent_leaf)) < 0 || (r = is_alone(w)) < 0)
+        (r = cgroup_leaf_settle(host, &w->parent_leaf)) < 0 || (r = fork_check_alone(w)) < 0)
         return r;
     return open_places(w->parent_pid, O_RDONLY, w->from_fds);
 }
@@ -328,7 +106,7 @@ static int stop_copy(struct fork_work *w)
 static int write_maps(const struct fork_work *w)
 {
     char map[1024];
-    cleanup_close int ns = open_proc(w->parent_pid, "ns/user", O_RDONLY);
+    cleanup_close int ns = fork_open_proc(w->parent_pid, "ns/user", O_RDONLY);
     int used = snprintf(
         map, sizeof(map), "%d %d 1", BOX_PAYLOAD_ID, BOX_PAYLOAD_ID + (int)w->order.number);
     for (int i = 1; i <= SPAWN_MAX_FORKS; i++) {
@@ -376,7 +154,7 @@ static int make_spaces(struct fork_work *w)
 /* A run has a network namespace of its own, with nothing but loopback in it. */
 static int raise_loopback(const struct fork_work *w)
 {
-    cleanup_close int ns = open_proc(w->pid, "ns/net", O_RDONLY);
+    cleanup_close int ns = fork_open_proc(w->pid, "ns/net", O_RDONLY);
     if (ns < 0 || setns(ns, CLONE_NEWNET) < 0)
         return ns < 0 ? ns : -errno;
     return netns_raise_loopback();
@@ -409,7 +187,7 @@ static int make_run(const struct fork_work *w)
     if (!w->order.is_run)
         return 0;
     int r = limit_run(w);
-    return r < 0 ? r : in_child(w, raise_loopback);
+    return r < 0 ? r : fork_in_child(w, raise_loopback);
 }
 
 static int drop_rights(struct tracee *t)
@@ -467,7 +245,7 @@ static int confine(struct fork_work *w)
     long done = r < 0 ? r : make_call(t, SYS_setsid, 0, 0, 0);
     if (done < 0 && done != -EPERM)
         return (int)done;
-    if ((r = make_spaces(w)) < 0 || (r = in_child(w, write_maps)) < 0 ||
+    if ((r = make_spaces(w)) < 0 || (r = fork_in_child(w, write_maps)) < 0 ||
         (r = make_run(w)) < 0 || (r = drop_rights(t)) < 0 || (r = add_layer(t)) < 0 ||
         (r = prove_filter(t)) < 0 || (r = fork_check_rights(w)) < 0)
         return r;
@@ -520,9 +298,9 @@ static int fill_places(const struct fork_work *w)
     int r = open_places(w->pid, O_PATH, targets);
     if (r < 0)
         return r;
-    cleanup_close int terminals = open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
-    cleanup_close int user = open_proc(w->parent_pid, "ns/user", O_RDONLY);
-    cleanup_close int mounts = open_proc(w->pid, "ns/mnt", O_RDONLY);
+    cleanup_close int terminals = fork_open_proc(w->pid, "root/dev/pts", O_PATH | O_DIRECTORY);
+    cleanup_close int user = fork_open_proc(w->parent_pid, "ns/user", O_RDONLY);
+    cleanup_close int mounts = fork_open_proc(w->pid, "ns/mnt", O_RDONLY);
     if (terminals < 0 || user < 0 || mounts < 0)
         return terminals < 0 ? terminals : user < 0 ? user : mounts;
     if ((r = fork_join(w)) < 0)
@@ -555,13 +333,13 @@ static int move_over(const struct fork_work *w)
 
 static int check_copy(struct fork_work *w)
 {
-    static pid_t pids[PIDS_MAX];
+    static pid_t pids[FORK_PIDS_MAX];
     const struct cgroup_host *host = &w->host;
     int r = move_over(w);
     if (r < 0 || (r = cgroup_leaf_freeze(host, &w->leaf, true)) < 0 ||
         (r = cgroup_leaf_settle(host, &w->leaf)) < 0)
         return r;
-    if (cgroup_leaf_pids(host, &w->leaf, pids, PIDS_MAX) != 1)
+    if (cgroup_leaf_pids(host, &w->leaf, pids, FORK_PIDS_MAX) != 1)
         return -EPERM;
     if ((r = fork_check_rights(w)) < 0 || (r = fork_check_reach(w)) < 0 ||
         (w->order.is_run && (r = open_places(w->pid, O_PATH, w->places)) < 0) ||
@@ -573,7 +351,7 @@ static int check_copy(struct fork_work *w)
 static int copy_files(struct fork_work *w)
 {
     set_alarm(COPY_S);
-    int r = in_child(w, fill_places);
+    int r = fork_in_child(w, fill_places);
     set_alarm(CONFINE_S + READY_MS / 1000);
     int thawed = cgroup_leaf_freeze(&w->host, &w->parent_leaf, false);
     return r < 0 ? r : thawed;

@@ -134,6 +134,11 @@ void reply_answer(struct http_reply *reply, int status, struct answer *answer);
 void reply_json(struct http_reply *reply, int status, char *text, size_t len);
 void reply_text(struct http_reply *reply, int status, const char *type, const char *text);
 
+/* Makes the reply a stream of events (text/event-stream). Takes the context, for `done`. */
+void reply_events(struct http_reply *reply,
+    int (*read)(void *context, struct http_request *req, struct buf *to),
+    void (*done)(void *context), void *context);
+
 /* Fills in {"error": {...}} with the status of the error. */
 void reply_error(struct http_reply *reply, const struct err *err);
 

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/os/fs.h"
+#include "base/os/process.h"
 #include "base/str.h"
 #include "http/confine.h"
 #include "http/greet.h"
@@ -29,7 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -141,16 +141,6 @@ static int prepare(struct state *s, struct hello *hello, struct err *err)
     return service_open(s, err);
 }
 
-/* Raises the descriptor limit to its maximum: a run takes about ten descriptors. */
-static void raise_descriptors(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 /* Output and bodies of several megabytes are allocated and freed on hundreds of threads. By
  * default glibc raises its mmap threshold and keeps such blocks in the arenas. With a fixed
  * threshold they are mapped, and unmapped at once. */
@@ -232,7 +222,7 @@ int main(int argc, char **argv)
     /* libarchive needs a UTF-8 locale for file names. Nothing else depends on the locale. */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     (void)fcntl(HANDOVER_FD, F_SETFD, FD_CLOEXEC);
-    raise_descriptors();
+    process_raise_descriptors(); /* a run takes about ten */
     keep_heaps_small();
     int r = receive_hello(&hello, &err);
     if (r == 0)

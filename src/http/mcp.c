@@ -8,11 +8,11 @@
 #include "mcp/mcp.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/str.h"
 #include "http/auth.h"
 #include "http/call.h"
 #include "http/routes.h"
+#include "http/stream.h"
 #include "mcp/peer.h"
 #include "service/later.h"
 
@@ -23,7 +23,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { NAP_MS = 200, COMMENT_MS = 15000, NO_SESSION_ID = -32000 };
+enum { NAP_MS = 200, NO_SESSION_ID = -32000 };
 
 /* --- replies */
 
@@ -64,36 +64,18 @@ void refuse_mcp(struct http_reply *reply, const struct err *err)
 /* --- streams */
 
 struct reader {
+    struct http_stream http;
     struct mcp_stream *stream;
     struct mcp_peer *peer; /* whose standing stream this is, or NULL */
     uint64_t after;
-    uint64_t spoke_ms;
     int cancel_fd; /* of the call, which ends with the connection; or -1 */
-    bool is_followed;
 };
 
-static int read_stream(void *context, struct http_request *req, struct buf *to)
+static int next_messages(struct http_stream *http, struct http_request *req, struct buf *to)
 {
-    struct reader *reader = context;
-    if (!reader->is_followed) {
-        http_follow(req, -1);
-        reader->is_followed = true;
-    }
-    for (;;) {
-        int r = mcp_stream_read(reader->stream, &reader->after, NAP_MS, to);
-        if (r != -ETIMEDOUT) {
-            reader->spoke_ms = clock_ms();
-            return r;
-        }
-        if (http_is_gone(req))
-            return -EPIPE;
-        if (req->state->stopping && reader->peer)
-            return 0;
-        if (clock_ms() - reader->spoke_ms >= COMMENT_MS) {
-            reader->spoke_ms = clock_ms();
-            return buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
-        }
-    }
+    struct reader *reader = (struct reader *)http;
+    int r = mcp_stream_read(reader->stream, &reader->after, NAP_MS, to);
+    return r == -ETIMEDOUT && req->state->stopping && reader->peer ? 0 : r;
 }
 
 static void end_reading(void *context)
@@ -117,18 +99,12 @@ static void reply_stream(struct http_reply *reply, struct mcp_stream *stream, ui
     struct mcp_peer *standing, int cancel_fd)
 {
     struct reader *reader = xcalloc(1, sizeof(*reader));
-    *reader = (struct reader){.stream = stream,
+    *reader = (struct reader){.http = {.next = next_messages, .done = end_reading},
+        .stream = stream,
         .peer = standing,
         .after = after,
-        .spoke_ms = clock_ms(),
         .cancel_fd = cancel_fd};
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_stream;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    http_stream_reply(reply, &reader->http);
 }
 
 /* A call whose answer is a stream: it has a thread of its own, and goes on when a client of the

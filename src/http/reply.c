@@ -55,6 +55,19 @@ void reply_text(struct http_reply *reply, int status, const char *type, const ch
     reply->content_type = type;
 }
 
+void reply_events(struct http_reply *reply,
+    int (*read)(void *context, struct http_request *req, struct buf *to),
+    void (*done)(void *context), void *context)
+{
+    reply->status = 200;
+    reply->content_type = "text/event-stream";
+    reply->read = read;
+    reply->done = done;
+    reply->context = context;
+    reply_header(reply, "Cache-Control", "no-store");
+    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+}
+
 void reply_error(struct http_reply *reply, const struct err *err)
 {
     const struct err_info *info = &err_table[err->code == ERR_NONE ? ERR_INTERNAL : err->code];

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "proto/package.h"
 #include "run/run.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <nettle/sha2.h>
@@ -278,23 +279,6 @@ static int get_language(const json_t *body, const struct runtime_registry *runti
     return 0;
 }
 
-static int check_known(const json_t *body, struct err *err)
-{
-    static const char *const known[] = {"name", "language", "packages", "requirements", "lock",
-        "setup_script", "env", "preload", "base"};
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)body, key, value)
-    {
-        bool is_known = false;
-        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-            is_known = is_known || str_eq(key, known[i]);
-        if (!is_known)
-            return err_field(err, key, "unknown field `%.64s`", key);
-    }
-    return 0;
-}
-
 /* A whole root has installers of its own, and its setup script calls them. So does the one of a
  * language without lists of packages: go, rust. */
 static int check_setup(const json_t *body, const struct image_recipe *recipe, struct err *err)
@@ -344,7 +328,9 @@ int image_recipe_decode(const json_t *body, const struct runtime_registry *runti
     struct image_recipe *ret, struct err *err)
 {
     CLEANUP(image_recipe_done) struct image_recipe recipe = {0};
-    int r = check_known(body, err);
+    static const char *const known[] = {"name", "language", "packages", "requirements", "lock",
+        "setup_script", "env", "preload", "base", NULL};
+    int r = json_known(body, known, NULL, err);
     if (r < 0 || (r = get_text(body, "base", &recipe.base_name, err)) < 0 ||
         (r = get_language(body, runtimes, &recipe, err)) < 0 ||
         (r = get_name(body, &recipe, err)) < 0 ||

@@ -12,24 +12,13 @@
 
 #include <errno.h>
 #include <seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 int confine_identity(void)
 {
     const struct rlimit none = {0, 0};
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-    int r = process_drop(geteuid(), getegid());
-    if (r < 0)
-        return r;
-    if (setrlimit(RLIMIT_CORE, &none) < 0)
-        return -errno;
-    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+    process_raise_descriptors();
+    return setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : process_give_up();
 }
 
 static const int allowed_calls[] = {SCMP_SYS(brk), SCMP_SYS(clock_gettime), SCMP_SYS(close),

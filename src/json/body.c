@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 int json_run_parse_any(
     const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err)
@@ -47,6 +48,26 @@ bool json_whole(const json_t *value, int64_t *ret)
     else
         return false;
     return true;
+}
+
+static bool is_among(const char *name, const char *const *names)
+{
+    while (names && *names && strcmp(*names, name) != 0)
+        names++;
+    return names && *names;
+}
+
+int json_known(
+    const json_t *object, const char *const *names, const char *const *more, struct err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!is_among(key, names) && !is_among(key, more))
+            return err_field(err, key, "unknown field `%.64s`", key);
+    }
+    return 0;
 }
 
 json_t *json_error(const struct err *err)

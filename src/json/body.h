@@ -18,6 +18,11 @@ int json_run_parse(const char *text, size_t len, json_t **ret, struct err *err);
 int json_run_parse_any(
     const char *text, size_t len, json_t **ret, size_t *ret_at, struct err *err);
 
+/* Refuses an object with a field that is in neither list. Both end with NULL; `more` may be
+ * NULL. */
+int json_known(
+    const json_t *object, const char *const *names, const char *const *more, struct err *err);
+
 /* An error as every answer has it: code, message and, if known, field. The caller owns it. */
 json_t *json_error(const struct err *err);
 

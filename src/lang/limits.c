@@ -71,7 +71,7 @@ uint64_t limits_inodes(uint64_t disk_mb)
 void limits_to_spawn(const struct run_limits *from, struct spawn_limits *to)
 {
     *to = (struct spawn_limits){.inodes = (uint32_t)limits_inodes(from->disk_mb),
-        /* A second line of defence: run/stage.c ends the box earlier. */
+        /* A second line of defence: run/stage/stage.c ends the box earlier. */
         .cpu_s = (uint32_t)((from->cpu_ms + 999) / 1000 + 1)};
     for (size_t i = 0; i < limit_count; i++) {
         const struct limit_info *info = &limit_table[i];

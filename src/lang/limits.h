@@ -10,7 +10,7 @@
  *
  * A new limit needs a member of struct run_limits, a row of limit_table, a setting, and code
  * that enforces it: in the spawner for a row with a member of struct spawn_limits, in
- * hermes-egress for those of the network (proto/network.h), else in run/stage.c. */
+ * hermes-egress for those of the network (proto/network.h), else in run/stage/stage.c. */
 
 #include "base/err.h"
 #include "proto/spawn.h"

@@ -9,7 +9,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "version.h"
 
 #include <errno.h>

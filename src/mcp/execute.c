@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "mcp/catalog.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "mcp/ready.h"
 #include "session/session.h"
 #include "state/state.h"
@@ -117,7 +117,7 @@ static void answer_tool(struct work *w, const json_t *id, json_t *value)
 }
 
 /* The code called a tool. The session has asked before, if a rule of the operator wants it
- * (session/tools.c). */
+ * (session/exec/tools.c). */
 static void on_tool(struct work *w, const json_t *frame)
 {
     const json_t *input = json_object_get(frame, "input");

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "session/files/files.h"
 #include "state/state.h"
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "mcp/render.h"
 #include "service/judge.h"
 #include "session/decode.h"

@@ -5,7 +5,7 @@
  * text for the model, images, and the rest of the answer for programs. Long output is cut in
  * the middle; the whole is kept as a resource of the execution. */
 
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 
 enum { RENDER_OUTPUT_MAX = 20000 }; /* bytes of each stream that the model sees */
 

@@ -4,7 +4,7 @@
  * one (full.h). */
 
 #include "mcp/execute.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "mcp/full.h"
 
 #include "base/str.h"

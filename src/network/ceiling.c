@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "network/entry.h"
+#include "network/policy.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -270,13 +271,6 @@ static const char *text_of(const char *variable)
 int network_ceiling_from_environment(
     struct network_ceiling *ret, network_complain *complain, void *context)
 {
-    static const struct network_limits none = {.connections = UINT32_MAX,
-        .connections_all = UINT32_MAX,
-        .connections_s = UINT32_MAX,
-        .lookups = UINT32_MAX,
-        .sent_bytes = UINT64_MAX,
-        .received_bytes = UINT64_MAX,
-        .bytes_s = UINT64_MAX};
     const struct network_settings settings = {.max = NETWORK_FULL,
         .open = text_of("HERMES_NETWORK_OPEN"),
         .closed = text_of("HERMES_NETWORK_CLOSED"),
@@ -285,7 +279,7 @@ int network_ceiling_from_environment(
         .resolvers = text_of("HERMES_NETWORK_RESOLVERS"),
         .upstream = "",
         .credentials = "",
-        .box_max = none,
-        .key_max = none};
+        .box_max = network_no_limits,
+        .key_max = network_no_limits};
     return network_ceiling_make(&settings, ret, complain, context);
 }

@@ -13,17 +13,19 @@
 #include <stdio.h>
 #include <string.h>
 
+const struct network_limits network_no_limits = {.connections = UINT32_MAX,
+    .connections_all = UINT32_MAX,
+    .connections_s = UINT32_MAX,
+    .lookups = UINT32_MAX,
+    .sent_bytes = UINT64_MAX,
+    .received_bytes = UINT64_MAX,
+    .bytes_s = UINT64_MAX};
+
 struct network_policy *network_policy_new(unsigned mode)
 {
     struct network_policy *policy = xcalloc(1, sizeof(*policy));
     policy->mode = mode;
-    policy->limits = (struct network_limits){.connections = UINT32_MAX,
-        .connections_all = UINT32_MAX,
-        .connections_s = UINT32_MAX,
-        .lookups = UINT32_MAX,
-        .sent_bytes = UINT64_MAX,
-        .received_bytes = UINT64_MAX,
-        .bytes_s = UINT64_MAX};
+    policy->limits = network_no_limits;
     return policy;
 }
 

@@ -17,6 +17,8 @@ int network_policy_decode(
 /* The same for the text of --network: none, full, allow=ENTRY,... or ask=ENTRY,... */
 int network_policy_parse(const char *text, struct network_policy **ret, struct err *err);
 
+extern const struct network_limits network_no_limits;
+
 /* A policy of this mode without entries and without limits; the caller frees it. */
 struct network_policy *network_policy_new(unsigned mode);
 struct network_policy *network_policy_copy(const struct network_policy *policy); /* or NULL */

@@ -13,7 +13,7 @@
 #include "run/engine_state.h"
 #include "run/hint.h"
 #include "run/image_root.h"
-#include "run/stage.h"
+#include "run/stage/stage.h"
 #include "run/warmth.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "lang/runtime.h"
 #include "proto/handover.h"
 #include "proto/network.h"
-#include "run/cache.h"
+#include "run/cache/cache.h"
 #include "run/plan.h"
 #include "run/run.h"
 #include "run/spawner.h"

@@ -16,7 +16,7 @@
 #include "run/image_root.h"
 #include "run/package.h"
 #include "run/plan.h"
-#include "run/stage.h"
+#include "run/stage/stage.h"
 
 #include <errno.h>
 #include <stdlib.h>

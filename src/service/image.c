@@ -223,6 +223,18 @@ static int build(struct state *state, const struct image_builder *builder,
     return r < 0 || !*ret_is_new ? r : service_image_fit(state, builder, ret, err);
 }
 
+int service_image_admit(struct state *state, int owner, const struct box_need *boxes,
+    int cancel_fd, const char *what, struct admit_ticket *ret, struct err *err)
+{
+    const struct admit_need need = admit_need_run(boxes);
+    int r = session_admit(state, owner, &need, ret, err);
+    if (r == 0)
+        r = admit_wait(state->admit, ret, cancel_fd, 0, err);
+    if (r == -ECANCELED && !err->code)
+        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the %s was cancelled", what);
+    return r;
+}
+
 /* Waits for a place with the memory of both boxes. */
 static int build_admitted(struct state *state, int owner, const struct image_builder *builder,
     const struct image_recipe *recipe, struct image *ret, bool *ret_is_new, struct err *err)
@@ -231,12 +243,7 @@ static int build_admitted(struct state *state, int owner, const struct image_bui
     const struct run_limits limits = build_limits(state);
     const struct run_limits unpack = image_unpack_limits(&limits);
     const struct box_need both = box_need_sum(limits_need(&limits), limits_need(&unpack));
-    const struct admit_need need = admit_need_run(&both);
-    int r = session_admit(state, owner, &need, &ticket, err);
-    if (r == 0)
-        r = admit_wait(state->admit, &ticket, builder->cancel_fd, 0, err);
-    if (r == -ECANCELED && !err->code)
-        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the build was cancelled");
+    int r = service_image_admit(state, owner, &both, builder->cancel_fd, "build", &ticket, err);
     if (r < 0)
         return r;
     double cpu_ms = 0;
@@ -278,15 +285,21 @@ int service_image_base(
     return r < 0 ? r : image_recipe_build_upon(recipe, &base, err);
 }
 
+int service_image_check_tool(const struct image_builder *builder, struct err *err)
+{
+    return builder->tool ? 0
+                         : err_set(err, ERR_UNSUPPORTED, ENOENT,
+                               "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
+}
+
 int service_image_build(struct state *state, int owner, const struct image_recipe *recipe,
     const struct service_log *log, struct image *ret, bool *ret_is_new, struct err *err)
 {
     struct image_builder builder = service_image_builder(state, owner, log);
     int r = service_images_check(state, err);
     *ret_is_new = false;
-    if (r == 0 && !builder.tool)
-        r = err_set(err, ERR_UNSUPPORTED, ENOENT,
-            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
+    if (r == 0)
+        r = service_image_check_tool(&builder, err);
     if (r == 0 && image_build_reuse(&builder, recipe, ret) == 0)
         return 0;
     if (r == 0)

@@ -47,7 +47,11 @@ int service_image_build(struct state *state, int owner, const struct image_recip
 int service_image_base(
     struct state *state, int owner, struct image_recipe *recipe, struct err *err);
 
-/* For service/image_transfer.c: a builder for the caller, and room for what it has made. */
+/* For service/image_transfer.c: a builder for the caller, its place among all work, and room
+ * for what it has made. `what` is the build or the import, for an error. */
+int service_image_admit(struct state *state, int owner, const struct box_need *boxes,
+    int cancel_fd, const char *what, struct admit_ticket *ret, struct err *err);
+int service_image_check_tool(const struct image_builder *builder, struct err *err);
 struct image_builder service_image_builder(
     const struct state *state, int owner, const struct service_log *log);
 int service_image_fit(struct state *state, const struct image_builder *builder,

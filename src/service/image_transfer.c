@@ -157,12 +157,8 @@ static int import_admitted(struct image_transfer *t, const struct image_builder 
     struct run_limits probe = image_probe_limits();
     limits_cap(&probe, engine_maxima(state->engine));
     const struct box_need one = limits_need(&probe);
-    const struct admit_need need = admit_need_run(&one);
-    int r = session_admit(state, t->owner, &need, &ticket, err);
-    if (r == 0)
-        r = admit_wait(state->admit, &ticket, builder->cancel_fd, 0, err);
-    if (r == -ECANCELED && !err->code)
-        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the import was cancelled");
+    int r =
+        service_image_admit(state, t->owner, &one, builder->cancel_fd, "import", &ticket, err);
     if (r < 0)
         return r;
     double cpu_ms = 0;
@@ -184,10 +180,9 @@ int service_import_finish(
     struct build_call call = {.owner = t->owner, .recipe = id};
     if (!t->bytes)
         return err_set(err, ERR_INVALID, EINVAL, "the body is empty; send the archive as body");
-    if (!builder.tool)
-        return err_set(err, ERR_UNSUPPORTED, ENOENT,
-            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
-    int r = build_queue_enter(t->state->builds, &call, cancel_fd, err);
+    int r = service_image_check_tool(&builder, err);
+    if (r == 0)
+        r = build_queue_enter(t->state->builds, &call, cancel_fd, err);
     if (r != BUILD_TURN)
         return r;
     cleanup_close int turn = image_build_turn(t->state->images, cancel_fd, err);

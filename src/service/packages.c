@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,13 +18,9 @@ static int check_fields(const json_t *body, struct err *err)
 {
     const char *manager = json_string_value(json_object_get(body, "manager"));
     size_t count = json_array_size(json_object_get(body, "packages"));
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)body, key, value)
-    {
-        if (!str_eq(key, "manager") && !str_eq(key, "packages"))
-            return err_field(err, key, "unknown field `%.64s`", key);
-    }
+    int r = json_known(body, (const char *const[]){"manager", "packages", NULL}, NULL, err);
+    if (r < 0)
+        return r;
     if (!manager || !(str_eq(manager, "pip") || str_eq(manager, "npm")))
         return err_field(err, "manager", "manager must be pip or npm");
     if (count < 1 || count > RECIPE_PACKAGES_MAX)

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "network/policy.h"
 #include "session/channel.h"
+#include "json/body.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,25 +43,6 @@ static int get_bool(const json_t *body, const char *field, bool *ret, struct err
     if (value && !json_is_boolean(value))
         return err_field(err, field, "%s must be true or false", field);
     *ret = json_is_true(value);
-    return 0;
-}
-
-/* Refuses fields that are in neither list. Both lists end with NULL. */
-static int check_known(
-    const json_t *body, const char *const *own, const char *const *shared, struct err *err)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)body, key, value)
-    {
-        bool is_known = false;
-        for (size_t i = 0; own[i]; i++)
-            is_known = is_known || str_eq(own[i], key);
-        for (size_t i = 0; shared[i]; i++)
-            is_known = is_known || str_eq(shared[i], key);
-        if (!is_known)
-            return err_field(err, key, "unknown field `%.64s`", key);
-    }
     return 0;
 }
 
@@ -119,7 +101,7 @@ int json_session_decode(const json_t *body, const struct runtime_registry *runti
     struct json_run run;
     json_t *part = json_object();
     *ret = (struct session_spec){0};
-    int r = check_known(body, own, shared, err);
+    int r = json_known(body, own, shared, err);
     for (size_t i = 0; shared[i]; i++) {
         json_t *value = json_object_get(body, shared[i]);
         if (value)
@@ -190,7 +172,6 @@ static bool is_tool_name(const char *name)
 static int check_tool(const json_t *tools, size_t index, struct err *err)
 {
     static const char *const known[] = {"name", "description", "input_schema", NULL};
-    static const char *const none[] = {NULL};
     const json_t *tool = json_array_get(tools, index);
     const json_t *description = json_object_get(tool, "description");
     const json_t *schema = json_object_get(tool, "input_schema");
@@ -199,7 +180,7 @@ static int check_tool(const json_t *tools, size_t index, struct err *err)
     (void)snprintf(field, sizeof(field), "tools[%zu]", index);
     if (!json_is_object(tool))
         return err_field(err, field, "%s must be an object", field);
-    if (check_known(tool, known, none, err) < 0)
+    if (json_known(tool, known, NULL, err) < 0)
         return -EINVAL;
     if (!name || !is_tool_name(name))
         return err_field(err, field,
@@ -240,7 +221,7 @@ int json_exec_decode(const json_t *body, const struct config *config, bool strea
     const json_t *encoding = json_object_get(body, "stdin_encoding");
     uint64_t calls = TOOL_CALLS_DEFAULT;
     *ret = (struct exec_spec){.tool_timeout_ms = TOOL_TIMEOUT_DEFAULT_MS};
-    int r = check_known(body, own, shared, err);
+    int r = json_known(body, own, shared, err);
     if (r < 0)
         return r;
     if (!json_object_get(body, "code"))
@@ -265,10 +246,9 @@ int json_exec_decode(const json_t *body, const struct config *config, bool strea
 int json_session_change_decode(const json_t *body, struct network_policy **ret, struct err *err)
 {
     static const char *const own[] = {"network", NULL};
-    static const char *const none[] = {NULL};
     const json_t *value = json_object_get(body, "network");
     *ret = NULL;
-    int r = check_known(body, own, none, err);
+    int r = json_known(body, own, NULL, err);
     if (r < 0)
         return r;
     if (!value)
@@ -279,11 +259,10 @@ int json_session_change_decode(const json_t *body, struct network_policy **ret, 
 int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
 {
     static const char *const known[] = {"id", "output", "error", NULL};
-    static const char *const none[] = {NULL};
     const json_t *id = json_object_get(body, "id");
     const json_t *output = json_object_get(body, "output");
     const json_t *error = json_object_get(body, "error");
-    int r = check_known(body, known, none, err);
+    int r = json_known(body, known, NULL, err);
     if (r < 0)
         return r;
     if (body_len > TOOL_RESULT_MAX)
@@ -301,12 +280,11 @@ int json_tool_result_check(const json_t *body, size_t body_len, struct err *err)
 int json_fork_decode(const char *data, size_t len, unsigned *ret_count, struct err *err)
 {
     static const char *const known[] = {"count", NULL};
-    static const char *const none[] = {NULL};
     uint64_t count = 1;
     json_t *body = NULL;
     int r = len ? json_run_parse(data, len, &body, err) : 0;
     if (r == 0 && body)
-        r = check_known(body, known, none, err);
+        r = json_known(body, known, NULL, err);
     if (r == 0 && body)
         r = get_number(body, "count", SESSION_FORKS_MAX, &count, err);
     json_decref(body);
@@ -318,12 +296,11 @@ int json_checkpoint_decode(const char *data, size_t len, const char *field, bool
     char ret[CHECKPOINT_NAME_MAX + 1], struct err *err)
 {
     const char *const known[] = {field, NULL};
-    static const char *const none[] = {NULL};
     json_t *body = NULL;
     ret[0] = '\0';
     int r = len ? json_run_parse(data, len, &body, err) : 0;
     if (r == 0 && body)
-        r = check_known(body, known, none, err);
+        r = json_known(body, known, NULL, err);
     const json_t *value = r == 0 ? json_object_get(body, field) : NULL;
     const char *text = json_string_value(value);
     if (r == 0 && !value && required)

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "session/exec/internal.h"
 #include "state/state.h"
 
 #include <errno.h>

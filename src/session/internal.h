@@ -214,40 +214,6 @@ void session_stop_kernel(struct session *s);
 /* Whether the holder must end the session at once. */
 bool session_must_end(struct session *s);
 
-/* frames.c: handles the frames that the interpreter sends during one exec. */
-struct exec_frames {
-    struct session *s;
-    const struct exec_watch *watch;
-    struct exec_result *result;
-    size_t display_bytes;
-    bool is_counted; /* there is memory to keep the current frame's value */
-    bool is_kept;    /* the current frame's value was kept */
-    bool is_done;    /* the frame `done` has come */
-};
-int frames_take(struct exec_frames *f, const struct channel_frame *frame);
-
-/* Passes on the tool calls that were approved meanwhile. */
-void frames_tell_approved(struct exec_frames *f);
-
-/* tools.c: tool calls. The caller holds the session's lock, except for tools_begin() and
- * tools_end(). */
-void tools_begin(struct session *s, const struct exec_spec *spec);
-void tools_end(struct session *s);
-/* Handles a tool_call frame of `bytes` bytes. Records the call (*ret_is_asked), or queues a
- * refusal on the channel. -EBADMSG when the frame is invalid. */
-int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_asked);
-/* Sends answers, and refusals of calls past their deadline, to the interpreter. */
-int tools_pass(struct session *s);
-/* Whether tools_pass() would send something now. */
-bool tools_have_news(const struct session *s);
-/* Ends the wait of a call whose approval was decided, and returns its frame for the caller of
- * the exec, who owns it; NULL when there is none. A denial is queued for the interpreter. */
-json_t *tools_next_approved(struct session *s);
-/* When the exec stopped because calls wait for approvals, by clock_ms(); 0: none does. */
-uint64_t tools_paused_ms(const struct session *s);
-/* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
-uint64_t tools_deadline_ms(const struct session *s);
-
 /* ask.c: sends the frame `question` with `text` (or NULL) to the interpreter of a held session.
  * The answer must be a frame of kind `answer` whose JSON is valid. The caller owns *ret.
  * session_asked() ends a question, or several: after a failure it ends the interpreter, and it
@@ -256,64 +222,11 @@ int session_ask(struct session *s, const char *question, const char *text,
     enum channel_kind answer, bool (*is_valid)(const json_t *), json_t **ret);
 int session_asked(struct session *s, int asked, struct err *err);
 
-/* preview.c: what the reviewer of a waiting call sees of the code that follows. */
-enum { PREVIEW_OUTPUT = 1024 }; /* bytes of stdout, and of stderr */
-struct preview_record {
-    char call[TOOL_ID_MAX + 1]; /* the waiting call, which fails in the copy */
-    json_t *attempts;           /* addresses of connections */
-    json_t *effects;            /* calls of tools; all are refused */
-    unsigned more;              /* attempts and effects that are not listed */
-};
-/* Begins one for a call that waits for the reviewer; without one the reviewer hears why. The
- * approval must last until preview_end(), or until preview_is_open() is false. The session's
- * lock is held. */
-void preview_begin(struct session *s, const char *call, struct approval *approval);
-bool preview_is_open(const struct session *s);
-/* The interpreter owes a frame `fork`; nothing else may be sent to it until then. */
-bool preview_is_asking(const struct session *s);
-/* It owes one although nobody waits for the preview any more. */
-bool preview_is_stuck(const struct session *s);
-/* Takes that frame. -EBADMSG when it is not valid, or not its turn. */
-int preview_answered(struct session *s, const json_t *frame, bool is_done);
-/* Goes on with it. Returns when to call it next. */
-uint64_t preview_tend(struct session *s);
-/* Ends it, and its copy, in any state. */
-void preview_end(struct session *s);
-/* The copy's side: fills in a record. */
-int preview_resume(struct session *copy, const struct preview_record *record);
-void preview_note_call(struct preview_record *record, const char *name, const json_t *input);
-int preview_note_attempt(struct preview_record *record, const json_t *frame);
-
-/* place.c: the admission place of an exec. The caller holds the session. place_tend() sends
- * tool answers to the interpreter and gives the place back while the exec waits for them. It
- * returns when to call it next, and moves *deadline_ms by the time the exec waited for its
- * place. */
-int place_take(struct session *s, int cancel_fd, struct err *err);
-void place_leave(struct session *s);
-uint64_t place_tend(struct session *s, bool is_stopping, uint64_t *deadline_ms);
-/* Handles a wake-up while an exec waits to begin: 0 to go on waiting. */
-int place_look(struct session *s, struct err *err);
-bool place_is_returning(const struct session *s);
-int place_fd(const struct session *s); /* readable when place_tend() must be called, or -1 */
-
 /* packages.c: mounts the layers of an image, which it takes, in the box of a held session. */
 int session_join(struct session *s, struct run_image *image, struct err *err);
 
 /* Tells the interpreter that packages have come. The caller holds the session. */
 void session_tell_packages(struct session *s);
-
-/* install.c: packages that the code of an exec asks for. Only the holder of the session calls
- * these. install_begin() handles the frame `install`: -EBADMSG when it is invalid. install_fd()
- * is the log, or -1; install_read() reads it, and at its end mounts the packages. The answer is
- * then there for install_pass(). install_end() cancels, and waits for the end of the build. */
-int install_begin(struct session *s, json_t *frame);
-int install_fd(const struct session *s);
-ssize_t install_read(struct session *s, char *to, size_t size);
-bool install_is_open(const struct session *s); /* no answer was sent yet */
-bool install_has_news(const struct session *s);
-int install_pass(struct session *s);
-void install_cancel(const struct session *s);
-void install_end(struct session *s);
 
 /* evict.c: reserves what a box of this session needs; ERR_BUSY when there is no room. It may
  * end idle sessions of other keys. */

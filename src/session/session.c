@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See session.h. The list of sessions, how they live and how they end; exec.c runs code in
+/* See session.h. The list of sessions, how they live and how they end; exec/exec.c runs code in
  * them. The list is scanned: there are hundreds of sessions, not millions.
  *
  * No thread waits on idle sessions. The tick, and every caller that looks at a session, checks

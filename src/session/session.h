@@ -11,7 +11,7 @@
 #include "proto/place.h"
 #include "run/engine.h"
 #include "run/run.h"
-#include "session/capture.h"
+#include "session/exec/capture.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -34,14 +34,19 @@ static int nothing(void)
     return 0;
 }
 
-static int try_mount_api(void)
+/* Mounts a tmpfs at /tmp. */
+static int mount_tmp(int *ret_fs)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
-    if (fs < 0)
-        return fs;
-    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
+    *ret_fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
+    return *ret_fs < 0 ? *ret_fs : sys_mount_attach(*ret_fs, AT_FDCWD, "/tmp");
+}
+
+static int try_mount_api(void)
+{
+    cleanup_close int fs = -1;
+    int r = mount_tmp(&fs);
     if (r < 0)
         return r;
     cleanup_close int tree = sys_tree_clone(AT_FDCWD, "/tmp");
@@ -60,12 +65,8 @@ static int try_proc(void)
 
 static int try_pivot(void)
 {
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
-    cleanup_close int fs = mount_fs_tmpfs(65536, 16, "0755", -1, ATTR_NOSUID);
-    if (fs < 0)
-        return fs;
-    int r = sys_mount_attach(fs, AT_FDCWD, "/tmp");
+    cleanup_close int fs = -1;
+    int r = mount_tmp(&fs);
     if (r < 0)
         return r;
     return fchdir(fs) < 0 ? -errno : sys_pivot_root(".", ".");

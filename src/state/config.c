@@ -232,42 +232,26 @@ static void set_mount(struct loading *l, const char *name, const char *key, cons
     }
 }
 
-static void set_secret(
-    struct loading *l, const char *section, const char *key, const char *value)
-{
-    const char *name = section + strlen("secret ");
-    const char *why = secret_table_set(&l->config->secrets, name, key, value);
-    if (why)
-        complain(l, section, why);
-}
-
-static void set_place(
-    struct loading *l, const char *section, const char *key, const char *value)
-{
-    const char *name = section + strlen("backend ");
-    const char *why = place_table_set(&l->config->places, name, key, value);
-    if (why)
-        complain(l, section, why);
-}
-
 static void on_file_entry(
     void *context, unsigned line, const char *section, const char *key, const char *value)
 {
     struct loading *l = context;
     const struct config_row *row = find_key(key);
+    const char *why = NULL;
     if (str_has_prefix(section, "mount "))
         set_mount(l, section + strlen("mount "), key, value);
     else if (str_has_prefix(section, "secret "))
-        set_secret(l, section, key, value);
+        why = secret_table_set(&l->config->secrets, section + strlen("secret "), key, value);
     else if (str_has_prefix(section, "backend "))
-        set_place(l, section, key, value);
+        why = place_table_set(&l->config->places, section + strlen("backend "), key, value);
     else if (section[0])
-        complain(l, section,
-            "unknown section; there are [mount NAME], [secret NAME] and [backend NAME]");
+        why = "unknown section; there are [mount NAME], [secret NAME] and [backend NAME]";
     else if (!row || str_eq(key, "config"))
         complain_unknown(l, key, key, strlen(key));
     else
         set(l, row, key, value);
+    if (why)
+        complain(l, section, why);
 }
 
 /* Ignores variables in .env that are not settings: they belong to other programs. */

@@ -197,12 +197,20 @@ static const struct {
 };
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
+/* The index of a row; the count when there is none. */
+static uint32_t find(const struct place_table *table, const char *name)
+{
+    uint32_t i = 0;
+    while (i < table->count && !str_eq(table->rows[i].name, name))
+        i++;
+    return i;
+}
+
 static struct place_row *find_or_add(struct place_table *table, const char *name)
 {
-    for (uint32_t i = 0; i < table->count; i++) {
-        if (str_eq(table->rows[i].name, name))
-            return &table->rows[i];
-    }
+    uint32_t i = find(table, name);
+    if (i < table->count)
+        return &table->rows[i];
     if (table->count == PLACES_MAX)
         return NULL;
     struct place_row *row = &table->rows[table->count++];
@@ -307,9 +315,8 @@ const char *place_table_set(
 const char *place_table_add_docker(struct place_table *table, const char *socket)
 {
     const char *name = place_kind_name(PLACE_DOCKER);
-    for (uint32_t i = 0; i < table->count; i++)
-        if (str_eq(table->rows[i].name, name))
-            return NULL;
+    if (find(table, name) < table->count)
+        return NULL;
     const char *why = place_table_set(table, name, "kind", name);
     if (!why)
         why = place_table_set(table, name, "keys", "*");
@@ -430,14 +437,11 @@ int place_table_write(const struct place_table *table, struct buf *to)
 
 bool place_row_is_for(const struct place_row *row, const char *key)
 {
-    return str_list_has(row->keys, "*") || str_list_has(row->keys, key);
+    return str_list_covers(row->keys, key);
 }
 
 int place_table_find(const struct place_table *table, const char *name, const char *key)
 {
-    for (uint32_t i = 0; i < table->count; i++) {
-        if (str_eq(table->rows[i].name, name))
-            return place_row_is_for(&table->rows[i], key) ? (int)i : -1;
-    }
-    return -1;
+    uint32_t i = find(table, name);
+    return i < table->count && place_row_is_for(&table->rows[i], key) ? (int)i : -1;
 }

@@ -84,12 +84,20 @@ static char **member(struct secret_def *def, size_t row)
     return (char **)((char *)def + rows[row].offset);
 }
 
+/* The index of a secret; the count when there is none. */
+static size_t find(const struct secret_table *table, const char *name)
+{
+    size_t i = 0;
+    while (i < table->count && !str_eq(table->items[i].name, name))
+        i++;
+    return i;
+}
+
 static struct secret_def *find_or_add(struct secret_table *table, const char *name)
 {
-    for (size_t i = 0; i < table->count; i++) {
-        if (str_eq(table->items[i].name, name))
-            return &table->items[i];
-    }
+    size_t at = find(table, name);
+    if (at < table->count)
+        return &table->items[at];
     if (table->count == NETWORK_MAX_SECRETS)
         return NULL;
     struct secret_def *def = &table->items[table->count++];
@@ -182,10 +190,6 @@ void secret_def_keys(
 
 int secret_table_find(const struct secret_table *table, const char *name, const char *key)
 {
-    for (size_t i = 0; i < table->count; i++) {
-        const struct secret_def *def = &table->items[i];
-        if (str_eq(def->name, name))
-            return str_list_has(def->keys, "*") || str_list_has(def->keys, key) ? (int)i : -1;
-    }
-    return -1;
+    size_t i = find(table, name);
+    return i < table->count && str_list_covers(table->items[i].keys, key) ? (int)i : -1;
 }

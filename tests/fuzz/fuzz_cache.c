@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/cache_entry.h"
+#include "run/cache/entry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "http/server.h"
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 #include "mcp/stdio.h"
 #include "service/service.h"
 

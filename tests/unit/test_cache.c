@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "run/cache.h"
+#include "run/cache/cache.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -14,8 +14,8 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "proto/websocket.h"
-#include "session/capture.h"
 #include "session/channel.h"
+#include "session/exec/capture.h"
 #include "session/internal.h"
 #include "session/terminal.h"
 

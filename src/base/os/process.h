@@ -13,6 +13,13 @@ void process_reset_signals(void);
  * capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then exits. */
 int process_drop(uid_t uid, gid_t gid);
 
+/* Does that as the user that the process already is, and closes its memory to other processes
+ * of this user. */
+int process_give_up(void);
+
+/* Raises the limit of open descriptors to its maximum. */
+void process_raise_descriptors(void);
+
 /* What a child becomes: a program from the directory of ours, with a socket at a descriptor of
  * its choice. `before` may be NULL; it runs between the opening of the program and its start,
  * and gives up rights. Returns only on failure, with negative errno. */

@@ -7,21 +7,21 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/str.h"
 #include "http/routes.h"
+#include "http/stream.h"
 #include "http/v1/sessions.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
-enum { NAP_MS = 100, COMMENT_MS = 15000 };
+enum { NAP_MS = 100 };
 
 struct reader {
+    struct http_stream stream;
     struct approval_listener listener;
     struct approvals *approvals;
-    uint64_t spoke_ms; /* when the last bytes were sent, 0 for never */
+    bool has_greeted;
 };
 
 /* Appends what is new. 1 when there was something. */
@@ -41,31 +41,17 @@ static int tell_news(struct reader *reader, struct buf *to)
     return r;
 }
 
-static int read_news(void *context, struct http_request *req, struct buf *to)
+static int next_news(struct http_stream *stream, struct http_request *req, struct buf *to)
 {
-    struct reader *reader = context;
-    if (!reader->spoke_ms) {
-        http_follow(req, -1);
-        reader->spoke_ms = clock_ms();
-        if (buf_append_str(to, ": listening\n\n") < 0)
-            return -ENOMEM;
-        return tell_news(reader, to) < 0 ? -ENOMEM : 1;
-    }
-    for (;;) {
-        int r = tell_news(reader, to);
-        uint64_t now = clock_ms();
-        if (r == 0 && now - reader->spoke_ms >= COMMENT_MS)
-            r = buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
-        if (r != 0) {
-            reader->spoke_ms = now;
-            return r;
-        }
-        if (req->state->stopping)
-            return 0;
-        if (http_is_gone(req))
-            return -EPIPE;
-        (void)poll(NULL, 0, NAP_MS);
-    }
+    struct reader *reader = (struct reader *)stream;
+    bool is_first = !reader->has_greeted;
+    reader->has_greeted = true;
+    if (is_first && buf_append_str(to, ": listening\n\n") < 0)
+        return -ENOMEM;
+    int r = tell_news(reader, to);
+    if (r == 0 && is_first)
+        r = 1;
+    return r ? r : http_stream_nap(req, NAP_MS);
 }
 
 static void end_reading(void *context)
@@ -82,6 +68,7 @@ int handle_approval_events(struct http_request *req, struct http_reply *reply, s
     if (last && last[0] && str_parse_u64(last, &seen) < 0)
         return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
     struct reader *reader = xcalloc(1, sizeof(*reader));
+    reader->stream = (struct http_stream){.next = next_news, .done = end_reading};
     reader->approvals = req->state->approvals;
     reader->listener.viewer = state_viewer(req->state, req->owner);
     reader->listener.seen = seen;
@@ -91,12 +78,6 @@ int handle_approval_events(struct http_request *req, struct http_reply *reply, s
         free(reader);
         return r;
     }
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_news;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    http_stream_reply(reply, &reader->stream);
     return 0;
 }

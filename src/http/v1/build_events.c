@@ -177,12 +177,6 @@ int build_events_reply(struct http_request *req, const struct build_work *work,
         free_stream(s);
         return err_set(err, ERR_UNAVAILABLE, r, "no thread is left for this build; try again");
     }
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_event;
-    reply->done = end_reading;
-    reply->context = s;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    reply_events(reply, read_event, end_reading, s);
     return 0;
 }

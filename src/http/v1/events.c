@@ -1,50 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See events.h. The connection's thread waits in the history for the next event. It wakes often
- * enough to notice that its client has left, and sends a comment after a silence so that
- * proxies keep the connection open. */
+/* See events.h. The connection's thread waits in the history for the next event. */
 
 #include "http/v1/events.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/str.h"
 #include "http/routes.h"
+#include "http/stream.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAP_MS = 200, COMMENT_MS = 15000 };
+enum { NAP_MS = 200 };
 
 struct reader {
+    struct http_stream stream;
     struct history_run *run;
     struct history_cursor cursor;
-    uint64_t spoke_ms; /* when the last bytes were sent */
-    bool is_followed;
 };
 
-static int read_events(void *context, struct http_request *req, struct buf *to)
+static int next_events(struct http_stream *stream, struct http_request *req, struct buf *to)
 {
-    struct reader *reader = context;
-    if (!reader->is_followed) {
-        http_follow(req, -1);
-        reader->is_followed = true;
-    }
-    for (;;) {
-        int r = history_read(reader->run, &reader->cursor, NAP_MS, to);
-        if (r != -ETIMEDOUT) {
-            reader->spoke_ms = clock_ms();
-            return r;
-        }
-        if (http_is_gone(req))
-            return -EPIPE;
-        if (clock_ms() - reader->spoke_ms >= COMMENT_MS) {
-            reader->spoke_ms = clock_ms();
-            return buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
-        }
-    }
+    struct reader *reader = (struct reader *)stream;
+    return history_read(reader->run, &reader->cursor, NAP_MS, to);
 }
 
 static void end_reading(void *context)
@@ -59,16 +40,11 @@ void events_reply(struct http_request *req, struct history_run *run, uint64_t af
     struct http_reply *reply)
 {
     struct reader *reader = xcalloc(1, sizeof(*reader));
-    *reader =
-        (struct reader){.run = run, .cursor = {.after_id = after_id}, .spoke_ms = clock_ms()};
+    *reader = (struct reader){.stream = {.next = next_events, .done = end_reading},
+        .run = run,
+        .cursor = {.after_id = after_id}};
     history_read_begin(run);
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_events;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    http_stream_reply(reply, &reader->stream);
     reply_header(reply, "X-Run-Id", history_id(run));
 }
 

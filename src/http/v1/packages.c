@@ -92,13 +92,9 @@ int handle_session_packages(struct http_request *req, struct http_reply *reply, 
 /* Decodes {name}. */
 static int read_name(const json_t *body, const char **ret, struct err *err)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)body, key, value)
-    {
-        if (!str_eq(key, "name"))
-            return err_field(err, key, "unknown field `%.64s`", key);
-    }
+    int r = json_known(body, (const char *const[]){"name", NULL}, NULL, err);
+    if (r < 0)
+        return r;
     *ret = json_string_value(json_object_get(body, "name"));
     return *ret ? 0 : err_field(err, "name", "name is missing: what the image is called");
 }

@@ -74,18 +74,14 @@ static int check_ids(const json_t *ids, struct err *err)
 static int decode(
     const struct http_request *req, json_t **ret_body, const json_t **ret_ids, struct err *err)
 {
-    const char *name;
-    json_t *value;
     *ret_body = NULL;
     *ret_ids = NULL;
     int r = req->body.len ? json_run_parse(req->body.data, req->body.len, ret_body, err) : 0;
     if (r < 0 || !*ret_body)
         return r;
-    json_object_foreach(*ret_body, name, value)
-    {
-        if (strcmp(name, "ids") != 0)
-            return err_field(err, name, "unknown field `%.64s`", name);
-    }
+    r = json_known(*ret_body, (const char *const[]){"ids", NULL}, NULL, err);
+    if (r < 0)
+        return r;
     *ret_ids = json_object_get(*ret_body, "ids");
     return *ret_ids ? check_ids(*ret_ids, err) : 0;
 }
@@ -108,12 +104,6 @@ int handle_selftest(struct http_request *req, struct http_reply *reply, struct e
     struct reader *reader = xcalloc(1, sizeof(*reader));
     reader->selftest = selftest;
     reader->cancel_fd = take_fd(&cancel_fd);
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_event;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    reply_events(reply, read_event, end_reading, reader);
     return 0;
 }

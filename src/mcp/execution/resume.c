@@ -6,7 +6,7 @@
  * handshake wire, input_required on the stateless one), else the model gets a text and calls
  * `resume` with the decision. */
 
-#include "mcp/execution.h"
+#include "mcp/execution/execution.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

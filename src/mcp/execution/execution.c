@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See execution.h. One lock for all executions: what is done under it is short. */
+/* See execution.h. How executions start, end, are found and waited for; pause.c has their
+ * pauses. One lock for all executions: what is done under it is short. */
 
-#include "mcp/execution.h"
+#include "mcp/execution/internal.h"
 
-#include "approval/approval.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/str.h"
 #include "service/later.h"
 #include "state/state.h"
@@ -24,43 +23,6 @@
 #include <unistd.h>
 
 enum { NAP_MS = 100, PROGRESS_MS = 5000 };
-
-struct pause {
-    char id[ID_MAX];
-    unsigned number;
-    json_t *interaction;
-    execution_reply *reply; /* NULL: decided */
-    void *context;
-    char approval[ID_MAX]; /* of the effect that it is about; or "" */
-    struct pause *next;
-};
-
-struct execution {
-    struct executions *all;
-    unsigned refs;
-    int owner;
-    char id[ID_MAX];
-    int cancel_fd;
-    bool is_done;
-    uint64_t began_ms, done_ms;
-    json_t *outcome;
-    json_t *kept; /* object: name to content */
-    int also_cancel_fd;
-    struct purse purse; /* of the outcome */
-    struct pause *pauses, **last;
-    unsigned pause_count;
-    struct approval_attendance attendance; /* place: "" for none */
-    struct execution *next;
-};
-
-struct executions {
-    struct mcp *mcp;
-    pthread_mutex_t lock;
-    pthread_cond_t news;
-    struct execution *first;
-    unsigned running;
-    bool is_stopping;
-};
 
 /* The thread of an execution. */
 struct thread {
@@ -84,27 +46,12 @@ struct executions *executions_new(struct mcp *mcp)
     return all;
 }
 
-static void lock(struct executions *all)
-{
-    (void)pthread_mutex_lock(&all->lock);
-}
-
-static void unlock(struct executions *all)
-{
-    (void)pthread_mutex_unlock(&all->lock);
-}
-
 /* The lock is held. */
 static void drop(struct execution *e)
 {
     if (--e->refs)
         return;
-    while (e->pauses) {
-        struct pause *p = e->pauses;
-        e->pauses = p->next;
-        json_decref(p->interaction);
-        free(p);
-    }
+    pauses_free(e);
     json_decref(e->outcome);
     json_decref(e->kept);
     purse_close(&e->purse);
@@ -117,9 +64,9 @@ void execution_unref(struct execution *e)
     if (!e)
         return;
     struct executions *all = e->all;
-    lock(all);
+    executions_lock(all);
     drop(e);
-    unlock(all);
+    executions_unlock(all);
 }
 
 /* Removes old ones, and the oldest of a key that has too many. The lock is held. */
@@ -166,11 +113,11 @@ static void thread_free(struct later *later)
     if (t->done)
         t->done(t->context);
     free(t);
-    lock(all);
+    executions_lock(all);
     all->running--;
     drop(e);
     (void)pthread_cond_broadcast(&all->news);
-    unlock(all);
+    executions_unlock(all);
 }
 
 static struct execution *enlist(struct executions *all, int owner, struct err *err)
@@ -186,17 +133,17 @@ static struct execution *enlist(struct executions *all, int owner, struct err *e
     e->last = &e->pauses;
     id_make("exec_", e->id);
     purse_open(&e->purse, mcp_state(all->mcp)->ledger, owner);
-    lock(all);
+    executions_lock(all);
     forget_old(all, owner);
     bool is_full = all->is_stopping || running_of(all, owner) >= EXECUTIONS_OF_KEY;
     if (!is_full && e->cancel_fd >= 0) {
         e->next = all->first;
         all->first = e;
         all->running++;
-        unlock(all);
+        executions_unlock(all);
         return e;
     }
-    unlock(all);
+    executions_unlock(all);
     if (e->cancel_fd >= 0)
         (void)close(e->cancel_fd);
     json_decref(e->kept);
@@ -209,7 +156,7 @@ static struct execution *enlist(struct executions *all, int owner, struct err *e
 /* Takes an execution whose thread did not start off the list. */
 static void unlist(struct executions *all, struct execution *e)
 {
-    lock(all);
+    executions_lock(all);
     struct execution **link = &all->first;
     while (*link != e)
         link = &(*link)->next;
@@ -217,7 +164,7 @@ static void unlist(struct executions *all, struct execution *e)
     e->refs = 1;
     all->running--;
     drop(e);
-    unlock(all);
+    executions_unlock(all);
 }
 
 int execution_start(struct executions *all, int owner, size_t bytes, execution_work *run,
@@ -271,118 +218,6 @@ static json_t *too_large(void)
         json_pack("{s:s, s:s, s:[]}", "status", "error", "error", text + 7, "logs"), true);
 }
 
-/* --- effects that wait for an approval */
-
-/* The reply of such a pause: approvals know the decision. */
-static void by_approval(void *context, const char *action, const json_t *content)
-{
-}
-
-void execution_attend(struct execution *e, const char *place)
-{
-    lock(e->all);
-    (void)snprintf(e->attendance.place, sizeof(e->attendance.place), "%s", place);
-    unlock(e->all);
-    approvals_attend(mcp_state(e->all->mcp)->approvals, &e->attendance);
-}
-
-static void unattend(struct execution *e)
-{
-    if (e->attendance.place[0])
-        approvals_unattend(mcp_state(e->all->mcp)->approvals, &e->attendance);
-    lock(e->all);
-    e->attendance.place[0] = '\0';
-    unlock(e->all);
-}
-
-/* What the client is shown. The effect is data of a stranger. */
-static json_t *interaction_of(const json_t *question)
-{
-    const json_t *effect = json_object_get(question, "effect");
-    const char *fields[] = {"tool", "host", "mount", "secret"};
-    const json_t *address = NULL;
-    for (size_t i = 0; !address && i < sizeof(fields) / sizeof(fields[0]); i++)
-        address = json_object_get(effect, fields[i]);
-    cleanup_free char *message = xasprintf("The code wants to %.1000s. Allow it once?",
-        json_string_value(json_object_get(question, "summary")));
-    return json_pack("{s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message", message,
-        "address", address, "args", effect, "requestedSchema", "type", "object", "properties");
-}
-
-static struct pause *find_approval(const struct execution *e, const char *id)
-{
-    struct pause *p = e->pauses;
-    while (p && !str_eq(p->approval, id))
-        p = p->next;
-    return p;
-}
-
-static bool is_listed(const json_t *list, const char *id)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (str_eq(json_string_value(json_object_get(json_array_get(list, i), "id")), id))
-            return true;
-    }
-    return false;
-}
-
-static struct pause *add_pause(struct execution *e, json_t *interaction)
-{
-    struct pause *p = xcalloc(1, sizeof(*p));
-    p->interaction = interaction;
-    id_make("exec_", p->id);
-    p->number = ++e->pause_count;
-    *e->last = p;
-    e->last = &p->next;
-    return p;
-}
-
-/* Each question that is pending is a pause; one that somebody else decided is none any more.
- * The lock is held. */
-static void follow_approvals(struct execution *e)
-{
-    if (!e->attendance.place[0] || e->is_done)
-        return;
-    json_t *list = approvals_of(mcp_state(e->all->mcp)->approvals, e->attendance.place);
-    for (struct pause *p = e->pauses; p; p = p->next) {
-        if (p->approval[0] && p->reply && !is_listed(list, p->approval))
-            p->reply = NULL;
-    }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *question = json_array_get(list, i);
-        const char *id = json_string_value(json_object_get(question, "id"));
-        if (find_approval(e, id) || e->pause_count >= EXECUTION_PAUSES)
-            continue;
-        struct pause *p = add_pause(e, interaction_of(question));
-        p->reply = by_approval;
-        (void)snprintf(p->approval, sizeof(p->approval), "%s", id);
-    }
-    json_decref(list);
-}
-
-/* A decision that does not count (a rule wants a person, or others decide) leaves the question
- * to those others. */
-static void decide_approval(
-    const struct execution *e, const struct pause *p, const char *action, const char *via)
-{
-    struct state *state = mcp_state(e->all->mcp);
-    const struct approval_viewer viewer = state_viewer(state, e->owner);
-    const struct approval_decision decision = {
-        .is_approved = str_eq(action, "accept"), .scope = SCOPE_ONCE, .via = via};
-    struct err err = {0};
-    if (approvals_decide(state->approvals, p->approval, &viewer, &decision, &err) < 0)
-        log_event(LOG_INFO, "a decision through MCP does not count", "approval", p->approval,
-            "reason", err.message, (char *)NULL);
-}
-
-/* Takes a pause that is not decided yet away from its execution, marked as decided. */
-static execution_reply *take_reply(struct pause *p)
-{
-    execution_reply *reply = p->reply;
-    p->reply = NULL;
-    return reply;
-}
-
 void execution_finish(struct execution *e, json_t *outcome)
 {
     struct executions *all = e->all;
@@ -390,85 +225,38 @@ void execution_finish(struct execution *e, json_t *outcome)
         json_dumpb(outcome, NULL, 0, JSON_COMPACT) + json_dumpb(e->kept, NULL, 0, JSON_COMPACT);
     if (!purse_take(&e->purse, 2 * size)) {
         json_decref(outcome);
-        lock(all);
+        executions_lock(all);
         (void)json_object_clear(e->kept);
-        unlock(all);
+        executions_unlock(all);
         outcome = too_large();
     }
-    unattend(e);
-    for (struct pause *p = e->pauses; p; p = p->next) {
-        lock(all);
-        execution_reply *reply = take_reply(p);
-        unlock(all);
-        if (reply)
-            reply(p->context, "cancel", NULL);
-    }
-    lock(all);
+    pauses_end(e);
+    executions_lock(all);
     e->outcome = outcome;
     e->is_done = true;
     e->done_ms = clock_ms();
     (void)pthread_cond_broadcast(&all->news);
-    unlock(all);
-}
-
-int execution_pause(
-    struct execution *e, json_t *interaction, execution_reply *reply, void *context)
-{
-    struct executions *all = e->all;
-    if (e->pause_count >= EXECUTION_PAUSES) {
-        json_decref(interaction);
-        return -ENOBUFS;
-    }
-    lock(all);
-    struct pause *p = add_pause(e, interaction);
-    p->reply = reply;
-    p->context = context;
-    (void)pthread_cond_broadcast(&all->news);
-    unlock(all);
-    return 0;
+    executions_unlock(all);
 }
 
 static bool has_id(const struct execution *e, const char *id, unsigned *ret_pause)
 {
     *ret_pause = 0;
-    if (str_eq(e->id, id))
-        return true;
-    for (const struct pause *p = e->pauses; p; p = p->next) {
-        *ret_pause = p->number;
-        if (str_eq(p->id, id))
-            return true;
-    }
-    return false;
+    return str_eq(e->id, id) || pauses_have(e, id, ret_pause);
 }
 
 struct execution *execution_find(
     struct executions *all, int owner, const char *id, unsigned *ret_pause)
 {
-    lock(all);
+    executions_lock(all);
     forget_old(all, owner);
     struct execution *e = all->first;
     while (e && !(e->owner == owner && has_id(e, id, ret_pause)))
         e = e->next;
     if (e)
         e->refs++;
-    unlock(all);
+    executions_unlock(all);
     return e;
-}
-
-bool execution_decide(struct execution *e, unsigned pause, const char *action,
-    const json_t *content, const char *via)
-{
-    lock(e->all);
-    struct pause *p = e->pauses;
-    while (p && p->number != pause)
-        p = p->next;
-    execution_reply *reply = p ? take_reply(p) : NULL;
-    unlock(e->all);
-    if (reply && p->approval[0])
-        decide_approval(e, p, action, via);
-    else if (reply)
-        reply(p->context, action, content);
-    return reply;
 }
 
 /* The lock is held. */
@@ -483,31 +271,31 @@ static void cancel(struct execution *e)
 
 void execution_cancel(struct execution *e)
 {
-    lock(e->all);
+    executions_lock(e->all);
     cancel(e);
-    unlock(e->all);
+    executions_unlock(e->all);
 }
 
 void execution_also_cancel(struct execution *e, int fd)
 {
-    lock(e->all);
+    executions_lock(e->all);
     e->also_cancel_fd = fd;
-    unlock(e->all);
+    executions_unlock(e->all);
 }
 
 void execution_keep(struct execution *e, const char *name, json_t *content)
 {
-    lock(e->all);
+    executions_lock(e->all);
     (void)json_object_set_new(e->kept, name, content);
-    unlock(e->all);
+    executions_unlock(e->all);
 }
 
 json_t *execution_kept(struct execution *e, const char *name)
 {
-    lock(e->all);
+    executions_lock(e->all);
     json_t *content = json_object_get(e->kept, name);
     content = content ? json_deep_copy(content) : NULL;
-    unlock(e->all);
+    executions_unlock(e->all);
     return content;
 }
 
@@ -515,7 +303,7 @@ void executions_list(struct executions *all, int owner, json_t *list)
 {
     const char *name;
     json_t *content;
-    lock(all);
+    executions_lock(all);
     for (struct execution *e = all->first; e; e = e->next) {
         if (e->owner != owner || !e->is_done)
             continue;
@@ -528,21 +316,12 @@ void executions_list(struct executions *all, int owner, json_t *list)
                           json_object_get(content, "mimeType")));
         }
     }
-    unlock(all);
-}
-
-/* The lock is held. */
-static const struct pause *open_pause(const struct execution *e)
-{
-    const struct pause *p = e->pauses;
-    while (p && !p->reply)
-        p = p->next;
-    return p;
+    executions_unlock(all);
 }
 
 static void look(const struct execution *e, struct execution_view *ret)
 {
-    const struct pause *p = e->is_done ? NULL : open_pause(e);
+    const struct pause *p = e->is_done ? NULL : pauses_open(e);
     *ret = (struct execution_view){.state = e->is_done ? EXECUTION_DONE
                                             : p        ? EXECUTION_PAUSED
                                                        : EXECUTION_RUNNING};
@@ -571,26 +350,26 @@ int execution_wait(
     uint64_t until_ms = clock_ms() + timeout_ms;
     uint64_t told_ms = clock_ms();
     int r = 0;
-    lock(all);
+    executions_lock(all);
     for (;;) {
         uint64_t now = clock_ms();
-        follow_approvals(e);
-        if (e->is_done || open_pause(e) || now >= until_ms || all->is_stopping)
+        pauses_follow(e);
+        if (e->is_done || pauses_open(e) || now >= until_ms || all->is_stopping)
             break;
         nap(all, until_ms - now);
         bool is_due = now - told_ms >= PROGRESS_MS;
-        unlock(all);
+        executions_unlock(all);
         r = mcp_wait(call, -1, 0);
         if (is_due) {
             mcp_progress(call, (double)(now - e->began_ms) / 1000, 0, "running");
             told_ms = now;
         }
-        lock(all);
+        executions_lock(all);
         if (r < 0)
             break;
     }
     look(e, ret);
-    unlock(all);
+    executions_unlock(all);
     if (r < 0)
         execution_view_done(ret);
     return r;
@@ -605,27 +384,27 @@ void execution_view_done(struct execution_view *view)
 
 void executions_stop(struct executions *all)
 {
-    lock(all);
+    executions_lock(all);
     all->is_stopping = true;
     for (struct execution *e = all->first; e; e = e->next)
         cancel(e);
     (void)pthread_cond_broadcast(&all->news);
     for (unsigned i = 0; all->running && i < 10000 / NAP_MS; i++)
         nap(all, NAP_MS);
-    unlock(all);
+    executions_unlock(all);
 }
 
 void executions_free(struct executions *all)
 {
     if (all->running)
         return; /* a thread that did not end in time still uses it */
-    lock(all);
+    executions_lock(all);
     while (all->first) {
         struct execution *e = all->first;
         all->first = e->next;
         drop(e);
     }
-    unlock(all);
+    executions_unlock(all);
     (void)pthread_cond_destroy(&all->news);
     (void)pthread_mutex_destroy(&all->lock);
     free(all);

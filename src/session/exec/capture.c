@@ -2,7 +2,7 @@
 
 /* See capture.h. */
 
-#include "session/capture.h"
+#include "session/exec/capture.h"
 
 #include "base/utf8.h"
 

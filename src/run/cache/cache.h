@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "lang/rootfs.h"
-#include "run/cache_entry.h"
+#include "run/cache/entry.h"
 #include "run/plan.h"
 
 #include <stdbool.h>

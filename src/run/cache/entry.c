@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See cache_entry.h. The layout is that of this machine; an entry of another layout or version
+/* See entry.h. The layout is that of this machine; an entry of another layout or version
  * has another magic or fails the MAC. The parser trusts no length, although it only sees bytes
  * that passed the MAC: a leaked key must not become a hole in the server.
  *
  * Layout: magic, MAC, struct head, stdout, stderr, then per file struct file_head, name, NUL,
  * bytes, NUL */
 
-#include "run/cache_entry.h"
+#include "run/cache/entry.h"
 
 #include "base/alloc.h"
 #include "base/str.h"

@@ -6,7 +6,7 @@
  * file is examined each time: a server may run longer than a version of a package is
  * installed. */
 
-#include "run/cache.h"
+#include "run/cache/cache.h"
 
 #include "base/str.h"
 

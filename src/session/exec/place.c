@@ -7,7 +7,7 @@
  * the answer may take minutes, and the tool, or the build of the packages, may need a place.
  * The interpreter gets the answer when the exec has a place again. */
 
-#include "session/internal.h"
+#include "session/exec/internal.h"
 
 #include "base/clock.h"
 #include "state/state.h"

@@ -4,14 +4,14 @@
  * file of the server, and after the exec into the box: there the caller can fetch it, the code
  * can read it, and it counts against the session's own limits. */
 
-#include "session/overflow.h"
+#include "session/exec/overflow.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/id.h"
 #include "base/os/fs.h"
+#include "session/exec/internal.h"
 #include "session/files/files.h"
-#include "session/internal.h"
 #include "state/state.h"
 
 #include <errno.h>

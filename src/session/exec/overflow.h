@@ -4,7 +4,7 @@
 /* Keeps the whole output of an exec when the answer only has room for both ends of it. */
 
 #include "base/ledger.h"
-#include "session/capture.h"
+#include "session/exec/capture.h"
 
 struct session;
 

@@ -5,7 +5,7 @@
  * beside the output of the code; at its end it mounts the layers in the box and answers the
  * interpreter. Whatever ends the exec ends the build. */
 
-#include "session/internal.h"
+#include "session/exec/internal.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

@@ -9,7 +9,7 @@
  * entries down to seven eighths of the maximum, so the next scan is an eighth of the maximum
  * away. */
 
-#include "run/cache.h"
+#include "run/cache/cache.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"

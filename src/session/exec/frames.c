@@ -3,7 +3,7 @@
 /* Handles the frames that an interpreter sends during an exec. They are hostile: a frame that
  * does not have the documented form (docs/internals/kernels.md) is -EBADMSG. */
 
-#include "session/internal.h"
+#include "session/exec/internal.h"
 
 #include "base/str.h"
 #include "run/decode.h"

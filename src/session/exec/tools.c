@@ -4,7 +4,7 @@
  * reaches the caller only if its name was offered and the budget allows it. The code gets every
  * refusal as an error of that call. */
 
-#include "session/internal.h"
+#include "session/exec/internal.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

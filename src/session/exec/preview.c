@@ -13,7 +13,7 @@
  * All that the copy says comes from code that nobody trusts, and so does the preview. Whatever
  * fails only means that there is none, and the reviewer hears the reason. */
 
-#include "session/internal.h"
+#include "session/exec/internal.h"
 
 #include "approval/approval.h"
 #include "base/alloc.h"

@@ -4,7 +4,7 @@
 # priority: 1
 # expect: time_limit
 # expect-hit: processes
-# limits: cpu_ms=2000
+# limits: cpu_ms=2000 memory_mb=512
 # control: pids
 # needs-cgroup: yes
 # victim: yes

@@ -174,7 +174,8 @@ static int decide_at_once(struct approval *p, const struct ruling *ruling, struc
     (void)snprintf(p->reason, sizeof(p->reason), "%s",
         p->is_unavailable ? "nobody is there to approve it" : ruling->reason);
     (void)eventfd_write(p->fd, 1);
-    /* What nobody decided about is no decision: a server without approvals writes nothing. */
+    /* Without a rule, a grant or a question there was no decision to log: a server without
+     * approvals writes nothing. */
     if (is_allowed && (ruling->source == SOURCE_MODE || ruling->source == SOURCE_DEFAULT))
         return 0;
     return approval_note(p,
@@ -437,7 +438,7 @@ void approvals_tick(struct approvals *all)
         next = p->next;
         if (now < p->deadline_ms)
             continue;
-        cleanup_free char *id = xstrdup(p->id); /* who waits may drop it */
+        cleanup_free char *id = xstrdup(p->id); /* the waiting thread may drop the approval */
         (void)approval_settle(p, &late, &err);
         (void)json_array_append_new(news, approval_view(all, id));
     }

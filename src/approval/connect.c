@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See connect.h. The hub must not wait for SQLite, so it only puts questions into a list. A
- * question that was withdrawn is lost: nobody waits for it in the box. */
+ * withdrawn question is lost: no attempt in the box waits for it any more. */
 
 #include "approval/connect.h"
 
@@ -77,7 +77,7 @@ static uint32_t reason_of(int r, const struct err *err)
                                                  : REASON_NOT_APPROVED;
 }
 
-/* What was decided without a question was granted, or ruled, before. */
+/* An approval without an id was not asked: a rule or an earlier grant decided it. */
 static void answer(struct ask *ask, uint32_t reason)
 {
     bool is_asked = ask->approval && approval_id(ask->approval)[0];

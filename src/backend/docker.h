@@ -36,7 +36,8 @@ const char *docker_label(const json_t *labels, const char *name);
 /* It is ours: made by this installation for this row. */
 bool docker_is_ours(const struct backend *b, const json_t *labels);
 
-/* docker_tidy.c: removes containers of sessions that are gone and stops idle ones, for ever. */
+/* docker_tidy.c: removes containers of sessions that are gone and stops idle ones. Never
+ * returns. */
 _Noreturn void docker_tidy(const struct place_table *table, const char *control_dir);
 
 /* docker.c: the lock between sessions that open a container and the clean-up. */

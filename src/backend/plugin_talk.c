@@ -96,7 +96,7 @@ static void keep_log(struct talk *t)
     (void)buf_append(&t->log, bytes, (size_t)n);
 }
 
-/* Writes what there is of a buffer. False when nobody reads any more. */
+/* Writes as much of the buffer as possible. False when the reader is gone. */
 static bool drain(struct buf *b, int fd)
 {
     ssize_t n = fd >= 0 && b->len ? write(fd, b->data, b->len) : 0;

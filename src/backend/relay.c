@@ -58,7 +58,8 @@ int relay_confirm(struct relay *r, uint64_t count)
     return 0;
 }
 
-/* Sends our number of bytes, and from now on what the far shell lacks. */
+/* Sends the number of bytes that we have received. From now on the bytes that the far shell
+ * lacks are sent. */
 static int greet(struct relay *r, uint64_t has)
 {
     char line[24];

@@ -23,7 +23,7 @@
 
 enum { STOP_MS = 2000, PIECE = 64 << 10 };
 
-/* The user's own variables only: those of the server are none of a place's business. */
+/* The user's own variables only: a place must not see those of the server. */
 static void set_environment(void)
 {
     const struct passwd *user = getpwuid(geteuid());

@@ -43,7 +43,7 @@ struct inside {
 
 enum { CHANNEL_FD = 3 };
 
-/* Nobody in a box gets a right by his id, and that is for good. */
+/* No process in a box gets capabilities from its user id, and this cannot be undone. */
 enum {
     INSIDE_SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                         SECBIT_NO_SETUID_FIXUP_LOCKED

@@ -326,7 +326,7 @@ enum admission box_admit(
                                    .reason = reason,
                                    .address = a->address}};
     memcpy(ref->key.host, d.host, sizeof(ref->key.host));
-    /* A connection for names is no attempt to reach anything: its questions are. */
+    /* A connection to port 53 is not an attempt in itself; each question in it is one. */
     bool is_asked = !reason && d.must_ask;
     if (!is_asked && (reason || a->protocol != NETWORK_TCP || a->port != DNS_PORT))
         note(b, ref);

@@ -40,7 +40,7 @@ enum {
     TURN_BYTES = 256 << 10, /* of a box, before the next box has its turn */
     CHUNK = 64 << 10,       /* moved at once */
     STEP_COST = 4096, /* of a turn: a report, a datagram, an accepted connection, a question */
-    STARVED_MS = 10,  /* a box whose rate is used up waits so long */
+    STARVED_MS = 10,  /* how long a box waits when its rate is used up */
     SWEEP_MS = 500,   /* how often deadlines are looked at */
 
     CONNECT_MS = 10000,      /* until a server answers, and until the box takes the answer */
@@ -332,8 +332,8 @@ void udp_refuse(struct flow *f, uint32_t reason);
 /* --- ask.c */
 
 /* The question about a destination, perhaps one that others wait for already. Sets *ret and
- * returns 0, or returns the reason why nobody is asked. The waiting connection
- * or flow calls ask_begin() when it can be called back, and ask_leave() when it ends first. */
+ * returns 0, or returns the reason why no question is asked. The waiting connection or flow
+ * calls ask_begin() when it can be called back, and ask_leave() when it ends first. */
 uint32_t ask_hold(struct box *b, const struct network_row *what, struct question **ret);
 void ask_begin(struct question *q);
 void ask_leave(struct question *q);
@@ -341,8 +341,9 @@ void ask_leave(struct question *q);
 /* The server's answer. */
 void ask_answer(struct box *b, const struct network_answer *answer);
 
-/* The policy has changed: nothing of the old one counts, and who waits is decided about anew.
- */
+/* After a change of the policy: forgets all answers, and decides again about everything that
+ * waits.
+ * */
 void ask_again(struct box *b);
 void ask_free(struct box *b);
 

@@ -66,8 +66,8 @@ void account_limit(
 
 bool account_attempt(struct account *a, uint64_t now_ms)
 {
-    /* What a box may not do costs its key nothing: else one box that floods would take the
-     * share of the others. */
+    /* A refused attempt does not count for the key: otherwise one box that floods would use
+     * up the share of the others. */
     for (struct account *each = a; each; each = each->parent)
         if (bucket_level(&each->attempts, now_ms) == 0)
             return false;

@@ -184,8 +184,8 @@ static void ask(const struct asker *to, const struct dns_query *query)
     }
 }
 
-/* With an upstream proxy that resolves, and while nobody has approved it, a name stands for
- * itself. */
+/* Answers with a stand-in address: the upstream proxy resolves the name, or the name is not
+ * approved yet. */
 static void answer_stand_in(const struct asker *to, const struct dns_query *query)
 {
     struct dns_answer what = {.code = DNS_NO_ERROR, .ttl_s = DNS_MAX_TTL};

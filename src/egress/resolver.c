@@ -35,8 +35,8 @@ struct waiter {
 struct lookup {
     struct resolver *resolver;
     struct lookup *next;
-    struct waiter *waiters; /* the one that came last is first */
-    bool is_answered;       /* its waiters are being called; nobody joins them */
+    struct waiter *waiters; /* the newest first */
+    bool is_answered;       /* its waiters are being called; no new one may join */
     struct key key;
 };
 
@@ -122,8 +122,8 @@ static struct lookup *find_lookup(struct resolver *r, const struct key *key)
     return l;
 }
 
-/* A key gets no more lookups than it leaves free for the others. Those count that nobody waits
- * for any more: the name servers are still asked. */
+/* A key gets no more lookups than it leaves free for the others. Lookups without a waiter
+ * still count, because the name servers are still asked. */
 static bool has_room(const struct resolver *r, uint32_t owner)
 {
     size_t own = 0;

@@ -23,7 +23,7 @@ enum {
     UNACKNOWLEDGED_MS = 120000,
     WIDE_CONNS = 16,          /* of a box have buffers outside that grow with the line, */
     WIDE_KEY_CONNS = 64,      /* of all boxes of a key, */
-    NARROW_BYTES = 256 << 10, /* and further ones these, so that nobody can fill memory */
+    NARROW_BYTES = 256 << 10, /* further ones have these, so that no box can fill the memory */
 };
 
 /* --- the end */
@@ -376,7 +376,7 @@ static void take_accepted(struct box *b, int fd, const struct sockaddr_storage *
     const int on = 1;
     struct packet_ends ends;
     struct conn *c = read_ends(fd, peer, &ends) ? find(b, &ends) : NULL;
-    if (!c || c->state != CONN_WAITING) { /* nobody waits for it any more */
+    if (!c || c->state != CONN_WAITING) { /* the box does not wait any more */
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
         (void)close(fd);
         return;

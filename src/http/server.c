@@ -82,8 +82,8 @@ static unsigned connection_limit(const struct state *state)
 }
 
 /* Bounds what the kernel keeps for a client that does not read, or that sends ahead: without
- * this it is up to ten megabytes a connection, which nobody counts (state/memory_plan.c). The
- * sockets that are accepted inherit it, and TCP_NODELAY: an event must not wait for the
+ * this it is up to ten megabytes a connection, which no budget counts (state/memory_plan.c).
+ * The sockets that are accepted inherit it, and TCP_NODELAY: an event must not wait for the
  * acknowledgement of the one before. */
 static void prepare_listener(int fd)
 {

@@ -295,8 +295,8 @@ static int check_known(const json_t *body, struct err *err)
     return 0;
 }
 
-/* A whole root has installers of its own, and its setup script calls them. So does the one of a
- * language without lists of packages: go, rust. */
+/* A whole root has installers of its own, and its setup script calls them. Languages without
+ * lists of packages (go, rust) have only a setup script, too. */
 static int check_setup(const json_t *body, const struct image_recipe *recipe, struct err *err)
 {
     static const char *const others[] = {"packages", "requirements", "lock", "preload"};
@@ -419,7 +419,8 @@ void image_recipe_digest(const struct image_recipe *recipe,
     for (size_t i = 0; i < sorted.count; i++)
         hash_text(&ctx, sorted.items[i]);
     if (is_uv)
-        hash_text(&ctx, "\n" INSTALLER_UV); /* no package has such a name */
+        hash_text(&ctx, "\n" INSTALLER_UV); /* a separator: no package has a newline in its
+                                             * name */
     hash_text(&ctx, recipe->preload.count ? "preload" : NULL);
     for (size_t i = 0; i < recipe->preload.count; i++)
         hash_text(&ctx, recipe->preload.items[i]);

@@ -84,7 +84,8 @@ static int shake(struct side *s)
     return -EPROTO;
 }
 
-/* Egress has looked at the server name already; this looks at what TLS has made of it. */
+/* Egress has looked at the server name already; this checks the name that the TLS library
+ * has read. */
 static bool is_for_host(const struct conn *c)
 {
     char name[NETWORK_NAME];
@@ -230,7 +231,7 @@ static bool pump(struct conn *c)
     return has_moved;
 }
 
-/* All is said: the box gets the end, and time to read what was said. */
+/* The exchange is over: ends the stream to the box, and gives the box time to read the rest. */
 static void leave(struct conn *c)
 {
     if (c->exchange.is_cut) {
@@ -283,7 +284,7 @@ static void watch_both(struct conn *c)
     watch(&c->server, c->exchange.is_over ? 0 : events_of(&c->server, server));
 }
 
-/* Nobody is there any more to get an answer. A request that is complete still goes out. */
+/* No one is left to receive an answer. A request that is complete still goes out. */
 static bool is_forsaken(const struct conn *c)
 {
     bool is_asked = c->box.has_ended || !exchange_wants_request(&c->exchange);

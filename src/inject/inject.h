@@ -97,7 +97,7 @@ struct inject {
 
 /* --- confine.c */
 
-/* Gives up all capabilities; nobody may look into the process. */
+/* Gives up all capabilities; no other process may read its memory. */
 int confine_identity(void);
 
 /* No file, no program, no new socket: only the descriptors that egress sends. */

@@ -123,7 +123,7 @@ int main(void)
         to.answer.error = r;
         if (r < 0)
             close_all(&to);
-        /* we must not keep the namespace alive that the spawner is told about */
+        /* our process must not keep the namespace alive that the spawner gets */
         if (place_leave() < 0 ||
             fdpass_send(KIT_SOCKET_FD, &to.answer, sizeof(to.answer), to.fds, to.count) < 0)
             return 1;

@@ -337,8 +337,8 @@ static struct pause *add_pause(struct execution *e, json_t *interaction)
     return p;
 }
 
-/* Each question that is pending is a pause; one that somebody else decided is none any more.
- * The lock is held. */
+/* Each question that is pending is a pause; a question that was decided elsewhere is no pause
+ * any more. The lock is held. */
 static void follow_approvals(struct execution *e)
 {
     if (!e->attendance.place[0] || e->is_done)
@@ -360,8 +360,8 @@ static void follow_approvals(struct execution *e)
     json_decref(list);
 }
 
-/* A decision that does not count (a rule wants a person, or others decide) leaves the question
- * to those others. */
+/* A decision that does not count (a rule wants a person, or others decide) leaves the
+ * question open. */
 static void decide_approval(
     const struct execution *e, const struct pause *p, const char *action, const char *via)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ready.h. A row of the table is empty, being filled, or has a session. Who finds a row
- * being filled waits for it: a second start beside it would take longer. */
+/* See ready.h. A row of the table is empty, being filled, or has a session. A call that
+ * finds a row being filled waits for it: a second start beside it would take longer. */
 
 #include "mcp/ready.h"
 

@@ -87,8 +87,8 @@ static bool read_range(
     return false;
 }
 
-/* What is public needs no opening. What is loopback or multicast can never be reached from a
- * box. */
+/* Public addresses need no entry. Loopback and multicast addresses can never be reached from
+ * a box. */
 static void take_open(struct making *m, const struct list *list, const char *item)
 {
     struct network_ceiling *c = m->ceiling;

@@ -81,7 +81,7 @@ static int read_settings(struct prepare *p, int argc, char **argv)
     return bad ? -EINVAL : 0;
 }
 
-/* The spawner is told of these directories before the server has started. Root without
+/* The spawner gets these directories before the server has started. Root without
  * CAP_DAC_OVERRIDE cannot reach them (-EACCES); there are no images then. */
 static int make_images(int state_fd, uid_t uid, gid_t gid)
 {

@@ -133,8 +133,8 @@ enum network_reason {
     REASON_NAME_CLOSED,    /* a name that is never asked outside: single label, .local, ... */
     REASON_NO_NETWORK,     /* the policy is NETWORK_NONE */
     REASON_NO_SECRET,      /* hermes-inject does not run */
-    REASON_NOT_APPROVED,   /* somebody denied it, or nobody answered in time */
-    REASON_NO_APPROVER,    /* nobody is there to approve it */
+    REASON_NOT_APPROVED,   /* it was denied, or not answered in time */
+    REASON_NO_APPROVER,    /* no approver is reachable */
     REASON_QUESTION_LIMIT, /* too many destinations wait for an approval, or were refused */
     REASON_END,
 };
@@ -150,7 +150,7 @@ enum network_message_kind {
     NETWORK_RECORD,     /* from egress: struct network_record; also once when the box is gone,
                            and then the channel closes */
     NETWORK_ASKED,      /* from egress: struct network_question; attempts wait for the answer */
-    NETWORK_WITHDRAWN,  /* from egress: struct network_answer; nobody waits any more */
+    NETWORK_WITHDRAWN,  /* from egress: struct network_answer; no attempt waits any more */
     NETWORK_ANSWER,     /* to egress: struct network_answer */
 };
 
@@ -220,8 +220,8 @@ struct network_answer {
 bool network_policy_is_valid(const struct network_policy *policy);
 bool network_ceiling_is_valid(const struct network_ceiling *ceiling);
 
-/* What a valid policy has above a ceiling; limits do not count. *ret_entry is the entry that is
- * meant with EXCESS_CLOSED and EXCESS_NOT_ALLOWED. */
+/* In which way a valid policy exceeds a ceiling; limits do not count. With EXCESS_CLOSED and
+ * EXCESS_NOT_ALLOWED, *ret_entry is the entry at fault. */
 enum network_excess {
     EXCESS_NOTHING,
     EXCESS_MODE,     /* above max_mode */

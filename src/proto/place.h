@@ -3,7 +3,7 @@
 
 /* A place where commands of a session run that is no box: a row of the operator's table of
  * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
- * without what opens a place, and names one by its number.
+ * without addresses and keys, and names a row by its number.
  *
  * To open a place the server sends a struct reach_call with REACH_PLACE, the number of the row
  * as body_len, and PLACE_FDS descriptors: a sealed memfd with a struct place_head and words
@@ -15,10 +15,9 @@
  *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
  *                  PLACE_LIMIT `wait_status` is the enum place_limit
  *   EVENT_PLACE    `flags` is an enum place_state
- *   EVENT_USAGE    has no figures: a place tells none
- *   COMMAND_RESTART comes with the words instead of a package
- *   COMMAND_TERMINAL comes without a package (terminal.h)
- *   COMMAND_FORK, COMMAND_NETWORK do not exist */
+ *   EVENT_USAGE has no figures: a place reports none COMMAND_RESTART comes with the words
+ *   instead of a package COMMAND_TERMINAL comes without a package (terminal.h) COMMAND_FORK,
+ *   COMMAND_NETWORK do not exist */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,7 +84,8 @@ struct place_row {
     uint32_t kind; /* enum place_kind */
     uint32_t port; /* 0: the client's own */
     uint32_t reconnect_s;
-    uint32_t is_open; /* what runs there reaches the machine it is on, whatever the kind says */
+    uint32_t is_open; /* code there reaches the machine it runs on, even if the kind is
+                       * isolated */
     uint32_t keeps;   /* container_persistent: the place outlives its sessions */
     uint32_t idle_s;  /* without a session for so long, a place that is kept is stopped */
     uint32_t open_s;  /* for finding, resuming or making a place */
@@ -114,7 +114,7 @@ struct place_row {
     char env_file[PLACE_TEXT];
     /* apptainer: where files of kept places are; "": in the home directory */
     char scratch_dir[PLACE_TEXT];
-    uint32_t lifetime_s; /* after which the vendor ends a place that nobody closed */
+    uint32_t lifetime_s; /* after this time the vendor ends a place that was not closed */
 };
 
 struct place_table {

@@ -144,7 +144,7 @@ enum spawn_writable {
     SOURCE_WRITABLE, /* an error, if its file system has no id-mapped mounts */
     SOURCE_TRY,      /* read-only in that case */
     SOURCE_LAYERS,   /* the layers of images, then those of the operator's own images: no box
-                        may mount them, nor what comes after them (struct spawn_image) */
+                      * may mount these or any later source (struct spawn_image) */
 };
 
 /* A directory of the operator that boxes may mount. Boxes name it by its order of arrival. */
@@ -180,8 +180,8 @@ struct spawn_pool {
     uint32_t max; /* most ready boxes, while `min` are not enough */
     uint32_t reserved;
     uint64_t base_bytes; /* memory that the program holds in a cold box before it does anything.
-                            It is counted instead of what the program holds when it gets its
-                            package. 0: count the latter */
+                          * It is counted instead of what the program holds when it gets its
+                          * package. 0: no fixed value; count the memory at that moment */
     struct spawn_limits limits;
 };
 
@@ -302,7 +302,7 @@ enum spawn_barrier {
 /* Descriptors, in this order: the box's socket, the package (package.h), stdout, stderr, then
  * stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT or the channel, a unix stream
  * socket, if BOX_CHANNEL (which excludes BOX_COLLECT). */
-#define SPAWN_OWNER_IDLE UINT32_MAX /* the owner of boxes that nobody waits for */
+#define SPAWN_OWNER_IDLE UINT32_MAX /* the owner of boxes that no request waits for */
 struct spawn_box {
     uint32_t kind; /* SPAWN_BOX */
     uint32_t root;

@@ -38,7 +38,7 @@ static void call_free(struct call *call)
     free(call);
 }
 
-/* The socket's buffer has room for it: nobody waits for a slow server. */
+/* The socket's buffer has room for the answer, so this never waits for a slow server. */
 static void answer(struct call *call, enum reach_error error, long status)
 {
     size_t len = error == REACH_FINE ? call->answer.len : 0;

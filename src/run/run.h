@@ -86,7 +86,8 @@ struct run_image {
     uint8_t layers[SPAWN_MAX_LAYERS][SPAWN_DIGEST]; /* the newest first */
     struct strv preload;                            /* modules that may be imported ahead */
     uint64_t preload_mb;      /* what they need, as the build has measured it */
-    struct run_image *former; /* of a live session: what it had before; somebody may read it */
+    struct run_image *former; /* of a live session: the image it had before; another thread
+                               * may still read it */
 };
 struct run_image *run_image_copy(const struct run_image *image); /* NULL for NULL */
 void run_image_free(struct run_image *image);                    /* accepts NULL */

@@ -157,8 +157,9 @@ static bool take_copy(struct stage *st, const int fds[4])
     return true;
 }
 
-/* What the copy of a template says before its program begins: a failure of Hermes, or nothing.
- */
+/* Reads what the copy of a template reports before its program begins: a failure of Hermes, or
+ * nothing.
+ * */
 static void hear_copy(struct stage *st)
 {
     struct link_record record;

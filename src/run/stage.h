@@ -14,7 +14,8 @@ struct stage_spec {
     unsigned exec;
     const char *exec_path;
     const char *cold_reason; /* of run/warmth.h; NULL: a zygote or a pool may serve it */
-    const struct template_keeper *templates; /* whose copy it may be; NULL: nobody's */
+    const struct template_keeper *templates; /* may give a copy for this stage; NULL: no
+                                              * templates */
     struct template_use template_use;        /* for it, without descriptors */
     uint32_t owner;                          /* as in run_spec */
     bool is_root;                            /* BOX_ROOT */

@@ -2,8 +2,8 @@
 #pragma once
 
 /* How the engine gets copies of template boxes: boxes of a user's image in which an interpreter
- * has imported the image's modules and waits (docs/internals/warm.md). Who keeps them is above
- * this folder (service/templates.h); an engine without a keeper has none. */
+ * has imported the image's modules and waits (docs/internals/warm.md). The keeper is in a
+ * higher layer (service/templates.h); an engine without a keeper has none. */
 
 #include "lang/runtime.h"
 #include "run/run.h"

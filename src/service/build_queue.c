@@ -24,7 +24,7 @@ enum { RETRY_S = 60 };
 struct build_queue {
     pthread_mutex_t lock;
     struct build_call *first;
-    int last_owner; /* who had the last turn */
+    int last_owner; /* the owner that had the last turn */
 };
 
 struct build_queue *build_queue_new(void)
@@ -55,7 +55,7 @@ static unsigned distance(const struct build_queue *queue, int owner)
     return (unsigned)owner - (unsigned)queue->last_owner - 1;
 }
 
-/* Gives the turn, if nobody has it, to the oldest build of the next owner. */
+/* If no build has the turn, gives it to the oldest build of the next owner. */
 static void choose(struct build_queue *queue)
 {
     struct build_call *next = NULL;

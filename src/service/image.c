@@ -77,8 +77,8 @@ const char *service_image_owner(const struct state *state, int owner)
     return state_is_operator(state, owner) ? IMAGE_FOR_ALL : state_owner_name(state, owner);
 }
 
-/* What a caller means by a name: his own image, else one of the operator, else one that is for
- * all. */
+/* Finds the image that a caller means by a name: its own, else one of the operator, else one
+ * that is for all. */
 static int find(struct state *state, const char *scope, const char *name, struct image *ret,
     struct err *err)
 {
@@ -294,7 +294,8 @@ int service_image_build(struct state *state, int owner, const struct image_recip
     return r < 0 ? r : build_in_turn(state, owner, &builder, recipe, ret, ret_is_new, err);
 }
 
-/* Whose images a caller can look at and remove: an operator those of all, by id. */
+/* The owner whose images a caller can see and remove. An operator can see and remove those
+ * of all owners, by id. */
 const char *service_image_scope(const struct state *state, int owner, const char *name)
 {
     return state_is_operator(state, owner) && str_has_prefix(name, "img_")
@@ -315,7 +316,7 @@ int service_image_get(
 static void add_listed(struct state *state, int owner, json_t *list, const struct image *image)
 {
     json_t *json = json_of(state, owner, image);
-    (void)json_object_del(json, "lock"); /* long; GET of the one image has it */
+    (void)json_object_del(json, "lock"); /* long; only GET of this one image has it */
     (void)json_array_append_new(list, json);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Judgements on a server. A judgement takes a place as a run does. Further tests run in
- * parallel while places are free and nobody waits for one; they give their places back when
- * somebody does. */
+ * parallel while places are free and no request waits for one; they give their places back as
+ * soon as one does. */
 
 #include "service/judge.h"
 

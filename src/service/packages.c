@@ -76,7 +76,7 @@ static bool has_package(const json_t *list, const json_t *package)
     return false;
 }
 
-/* What an image has that the one below it has not. */
+/* The packages that an image adds to the one below it. */
 static json_t *difference(const struct image *image, const json_t *base)
 {
     json_t *installed = json_array();
@@ -143,7 +143,7 @@ static int install_once(struct state *state, struct session *s, struct image_rec
     return r;
 }
 
-/* The holder of the session waits for this, so nobody changes its image meanwhile. */
+/* The holder of the session waits for this, so no other thread changes its image meanwhile. */
 static int build_for_code(
     struct state *state, struct session *s, struct session_build *build, struct err *err)
 {

@@ -319,8 +319,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Passes on what was approved. The time that an exec waits for approvals is not its own, up to
- * a maximum: code that asks for ever must not run for ever. Returns whether one waits so. */
+/* Passes on approved calls. The time that an exec waits for approvals does not count for it,
+ * up to a maximum: code that keeps asking must still end. Returns whether a call waits for
+ * an approval. */
 static bool tend_approvals(struct exec *e)
 {
     struct session *s = e->s;
@@ -611,7 +612,7 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     spill_init(&e->spills[STREAM_STDOUT], s->all->state->spills, s->owner_index);
     spill_init(&e->spills[STREAM_STDERR], s->all->state->spills, s->owner_index);
     for (int i = 0; i < 2; i++)
-        e->spills[i].has_failed = spec->preview; /* nobody reads its whole output */
+        e->spills[i].has_failed = spec->preview; /* the whole output of a preview is not kept */
     return e;
 }
 

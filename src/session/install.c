@@ -97,7 +97,8 @@ static int start(struct session_install *in)
                         "the server has no thread left; try again later");
 }
 
-/* What the interpreter gets. Layers are mounted here, by the holder of the session. */
+/* Ends the installation and answers the interpreter. The holder of the session mounts the
+ * layers here. */
 static void conclude(struct session_install *in)
 {
     struct run_image *layers = in->build.layers;

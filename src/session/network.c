@@ -205,8 +205,8 @@ static int await_answer(
     return error < 0 ? refused(error, part, err) : 0;
 }
 
-/* The spawner may give the channel to egress after nobody waits any more. Then the box must not
- * have a network that the session does not know of. */
+/* The spawner may give the channel to egress after the caller stopped waiting. The box must
+ * not get a network that the session does not know of. */
 static void close_late(struct network_link *link)
 {
     struct err ignored = {0};

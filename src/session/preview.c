@@ -10,8 +10,8 @@
  *   PREVIEW_FORKING  it has the descriptors of the copy
  *   PREVIEW_RUNNING  a thread runs the copy and ends it
  *
- * All that the copy says comes from code that nobody trusts, and so does the preview. Whatever
- * fails only means that there is none, and the reviewer hears the reason. */
+ * The copy's output, and so the preview, comes from untrusted code. If a step fails, there is
+ * no preview, and the reviewer gets the reason. */
 
 #include "session/internal.h"
 
@@ -172,7 +172,7 @@ static int run_rest(struct preview *p, struct err *err)
         session_give(p->copy);
         return r;
     }
-    /* Files that were copied just now are no change. */
+    /* Files that were just copied do not count as changes. */
     session_changes_note(p->copy, clock_wall_ms() * 1000000);
     r = session_exec(p->copy, &spec, &watch, &result, err);
     if (r == 0)
@@ -311,7 +311,7 @@ int preview_answered(struct session *s, const json_t *frame, bool is_done)
     if (!preview_is_asking(s) || (!why && !json_is_null(refused)))
         return -EBADMSG;
     bool is_wanted = !is_done && !p->is_told && !is_decided(p);
-    p->is_told = p->is_told || !is_wanted; /* nobody reviews what is over */
+    p->is_told = p->is_told || !is_wanted; /* an approval that is over needs no review */
     if (why) {
         char text[400];
         (void)snprintf(text, sizeof(text), "the session cannot be copied now: %s", why);

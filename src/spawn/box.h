@@ -40,7 +40,7 @@ struct box {
                                serve that key only; or NETWORK_NEW */
     struct box_egress egress; /* its network beyond that */
     int pidfd; /* of box init, or of the copy's process; -1 until the zygote, or hermes-fork,
-                  has told: nothing of the process is watched then */
+                * has sent it: until then the process is not watched */
     int slot;
     int maker;             /* index of its zygote or pool */
     int kept[BOX_MAX_FDS]; /* descriptors of the request until the zygote has answered, in case

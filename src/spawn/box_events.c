@@ -339,7 +339,7 @@ static void on_command(struct spawner *s, struct box *box)
     fork_reap_helpers(box, false);
     if (command.is_idle || command.kind == COMMAND_PAUSE)
         shares_set_idle(s, box);
-    else /* whatever a box is asked to do, it does at its owner's full weight */
+    else /* a box handles every command at its owner's full weight */
         shares_set_busy(s, box);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)

@@ -168,7 +168,7 @@ static void on_change(struct spawner *s, const struct box *box, enum box_state t
     if (to == STATE_READY)
         return;
     *(box->egress.is_spoilt ? &z->kits : &z->parked) -= 1;
-    if (box->egress.is_spoilt && to > STATE_STARTING) /* no kit could be had */
+    if (box->egress.is_spoilt && to > STATE_STARTING) /* no kit could be made */
         z->wants_kits = false;
 }
 
@@ -512,7 +512,7 @@ static bool relieve(struct spawner *s, int index)
     return true;
 }
 
-/* Ends a zygote with much memory that nobody needs, or that the host needs more; its ready
+/* Ends a zygote with much memory that no run needs, or that the host needs more; its ready
  * boxes share that memory. It owes no box. Returns whether something was done. */
 static bool rest(struct spawner *s, int index)
 {

@@ -402,7 +402,7 @@ static int refuse_session(struct admit *a, const struct tenant *t,
 {
     bool is_own = t->held.of[b] + need->of[b] > t->most.of[b];
     a->refused++;
-    /* What other keys have in use is not this one's business. */
+    /* The message must not show what other keys use. */
     int r = is_own
                 ? err_set(err, ERR_BUSY, EAGAIN,
                       "no room for another session: this key has %llu of at most %llu %s, and "
@@ -430,7 +430,7 @@ int admit_reserve(
         r = refuse_session(admit, t, need, lacks, err);
     if (r == 0) {
         share_take(admit, t, need);
-        let_in(admit); /* a run that no longer fits holds back nobody */
+        let_in(admit); /* a run that cannot fit any more must not hold back others */
     }
     (void)pthread_mutex_unlock(&admit->lock);
     return r;

@@ -91,7 +91,7 @@ static const char *check_list(const char *value, const char *(*check)(const char
     return why;
 }
 
-/* What Hermes is protected with does not go into a container. */
+/* Variables with Hermes' own keys and settings must not go into a container. */
 static const char *check_variable(const char *name)
 {
     static const char *const own[] = {
@@ -359,7 +359,7 @@ static void set_default(char *to, size_t size, const char *value)
 
 static void complete(struct place_row *row)
 {
-    if (row->is_open == NOT_SAID) /* a plug-in that nobody calls isolated is not */
+    if (row->is_open == NOT_SAID) /* a plug-in counts as isolated only if the settings say so */
         row->is_open = row->kind == PLACE_PLUGIN;
     if (row->kind == PLACE_APPTAINER) {
         cleanup_free char *image = xasprintf("docker://%s", IMAGE);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* What of the network is refused too, where Linux can. */
+/* Parts of the network that are refused too, where the kernel supports it. */
 enum { FENCE_BIND = 1 << 0, FENCE_CONNECT = 1 << 1 };
 
 /* From now on this process opens, makes and executes no file, signals nobody else and reaches

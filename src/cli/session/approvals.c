@@ -299,8 +299,8 @@ struct check {
     bool has_head;
 };
 
-/* Rows of other keys are missing for a key that is no operator; then only the row's own hash
- * can be checked. */
+/* A key without the role operator does not see the rows of other keys; then only the row's
+ * own hash can be checked. */
 static void check_row(void *context, const json_t *json)
 {
     struct check *check = context;

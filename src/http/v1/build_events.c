@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See build_events.h. The work runs on a thread of its own; the connection's thread sends what
- * it tells. */
+/* See build_events.h. The work runs on a thread of its own; the connection's thread sends
+ * its events. */
 
 #include "http/v1/build_events.h"
 
@@ -33,7 +33,7 @@ struct stream {
     pthread_t thread;
     struct build_work work;
     struct buf log;
-    char step[STEP_MAX]; /* the last one that is not told yet, or "" */
+    char step[STEP_MAX]; /* the last step that was not sent yet, or "" */
     bool is_done;
     bool is_told;
     unsigned long long count; /* events sent */

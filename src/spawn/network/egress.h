@@ -32,12 +32,12 @@ struct egress {
                                                 NULL: it is gone */
     unsigned waiting_count;
     uint64_t asked_ms;              /* since when hermes-network has owed us an answer */
-    uint64_t owed[EGRESS_MAX_OWED]; /* numbers of boxes that hermes-egress must be told of */
+    uint64_t owed[EGRESS_MAX_OWED]; /* numbers of boxes that hermes-egress must still get */
     unsigned owed_count;
-    uint64_t told_ms; /* when it was last told something, or should have been */
+    uint64_t told_ms; /* when a message was last sent, or should have been */
 };
 
-/* Goes on with a box whose kit was ordered: error is 0, or the kit cannot be had. */
+/* Goes on with a box whose kit was ordered: error is 0, or says why there is no kit. */
 typedef void egress_then(struct spawner *s, struct box *box, int error);
 
 /* Of a box. */
@@ -48,7 +48,7 @@ struct box_egress {
     uint64_t number;    /* for hermes-egress; 0: not adopted yet */
     bool is_spoilt;     /* its network namespace has a kit, or a part of one */
     egress_then *then;  /* its kit was ordered; NULL: it was not, or is there */
-    struct box *asker;  /* whose COMMAND_NETWORK is being followed; NULL: nobody waits */
+    struct box *asker;  /* whose COMMAND_NETWORK is being followed; NULL: none */
     enum kit_part part; /* that failed */
 };
 

@@ -102,7 +102,7 @@ void kept_count(struct history_run *run, int64_t bytes);
 void kept_count_events(struct history_run *run, int64_t bytes);
 
 /* Makes room while there are too many runs or bytes. The owner that has most gives first, so
- * that nobody loses results because of another owner: its oldest finished run, or, when it has
+ * that no owner loses results because of another one: its oldest finished run, or, when it has
  * none, the oldest event of a run that is not over. Keeps `latest`: its readers have not seen
  * it yet, and its size is bounded. */
 void kept_make_room(struct history *h, const struct history_run *latest);

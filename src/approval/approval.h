@@ -39,7 +39,7 @@ enum approval_scope { SCOPE_ONCE, SCOPE_SESSION, SCOPE_ALWAYS, APPROVAL_SCOPE_CO
 const char *approval_scope_name(enum approval_scope scope);
 int approval_scope_find(const char *name); /* -ENOENT */
 
-/* What a reviewer says (compat-systems.md 3.7), after all checks. */
+/* The verdict of a reviewer (docs/approvals.md), after all checks. */
 struct approval_verdict {
     enum { VERDICT_ESCALATE, VERDICT_APPROVE, VERDICT_DENY } decision;
     char risk[12]; /* "unknown" when it was not given */
@@ -63,7 +63,7 @@ struct approvals_options {
     const struct strv *approvers; /* names of keys; empty: owners decide. Borrowed */
     approval_review *review;      /* NULL: no reviewer; smart and gated ask a person */
     approval_announce *announce;  /* NULL: no webhook. A webhook makes a person reachable */
-    void *context;                /* of both */
+    void *context;                /* of the two functions above */
 };
 
 /* Opens the store. Approvals that were pending when the last server ended become lost. */
@@ -89,7 +89,7 @@ struct approval_asker {
     bool is_answerable;  /* the asker brings the question to a person by itself: the MCP client
                             declared elicitation, or the call came by `execute` */
     bool by_rule_only;   /* only a rule asks; without one the effect is allowed */
-    bool is_once;        /* what was granted before does not count, and no approval lasts */
+    bool is_once;        /* earlier grants do not count, and the approval does not last */
     bool brings_preview; /* the reviewer waits for approval_preview() */
     /* For the reviewer. */
     const json_t *box;  /* {"network": MODE, "mounts": [NAME...], "secrets": [NAME...]} */

@@ -321,7 +321,7 @@ void approval_preview(struct approval *p, json_t *preview)
 {
     struct approvals *all = p->all;
     (void)pthread_mutex_lock(&all->lock);
-    if (p->phase == PHASE_PREVIEW) { /* else it was decided meanwhile */
+    if (p->phase == PHASE_PREVIEW) { /* otherwise it was decided meanwhile */
         p->preview = json_incref(preview);
         p->phase = PHASE_REVIEW;
         (void)pthread_cond_signal(&all->has_review);

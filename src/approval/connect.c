@@ -36,11 +36,11 @@ struct connect_asks {
     int epoll_fd;
     int wake_fd;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the following */
+    pthread_mutex_t lock; /* protects the members below */
     bool is_running;
     bool is_stopping;
     struct ask *news; /* the newest first */
-    struct ask *open; /* of the thread alone */
+    struct ask *open; /* used by the thread only */
 };
 
 static void free_ask(struct ask *ask)

@@ -55,7 +55,7 @@ struct approval {
 };
 
 struct approvals {
-    pthread_mutex_t lock; /* of everything below */
+    pthread_mutex_t lock; /* protects everything below */
     struct approvals_options options;
     struct strv approvers;
     struct approval_store *store;

@@ -17,7 +17,7 @@ struct shell_word {
     char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
     char *source;    /* as it is written */
     bool is_literal; /* shape is the value */
-    bool is_single;  /* it stays one word */
+    bool is_single;  /* cannot become several words */
 };
 
 struct shell_words {
@@ -48,7 +48,7 @@ struct shell_walk {
     const char *danger;        /* of these commands, or NULL */
     char *cwd;
     unsigned depth; /* texts in texts */
-    unsigned texts; /* so far */
+    unsigned texts; /* texts read so far */
     size_t nodes;   /* visited, so far */
 };
 

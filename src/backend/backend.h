@@ -22,7 +22,7 @@ struct backend_stream {
     int err_fd;
     pid_t pid;      /* -1: none */
     bool is_framed; /* its output comes in frames of the engine (wire.h) */
-    int said_fd;    /* what is stderr in them goes here, to err_fd */
+    int said_fd;    /* stderr of these frames goes here, to err_fd */
     struct wire_frames frames;
 };
 

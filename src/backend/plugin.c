@@ -306,7 +306,7 @@ static enum place_error plugin_open(struct backend *b, bool is_again)
     struct plugin_own *own = own_of(b);
     if (!own)
         return backend_fail(b, PLACE_UNREACHABLE, "there is no memory for a plug-in");
-    if (own->pid > 0) /* of the connection that was cut: the place stays as it is */
+    if (own->pid > 0) /* the plug-in of a cut connection; the place stays as it is */
         process_await(own->pid, 0);
     own->pid = -1;
     backend_stream_close(&own->stream);

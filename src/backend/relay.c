@@ -205,7 +205,7 @@ static void say_end(struct relay *r)
 {
     uint64_t until_ms = clock_ms() + END_MS;
     if (r->stream.out_fd < 0)
-        return; /* its grace time ends it */
+        return; /* the far shell ends itself after its grace time */
     r->is_over = false;
     relay_complete(r);
     relay_own(r, "end", NULL, 0);

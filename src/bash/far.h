@@ -2,9 +2,9 @@
 #pragma once
 
 /* The far shell: an interpreter of a bash session at the other end of a byte stream, in a place
- * that is no box of Hermes (docs/internals/far-shell.md). It starts the kernel, which speaks to
- * it as it speaks to a server, and carries its channel, its output and its files as frames of
- * one stream. One thread, one poll(); neither the kernel nor a file helper runs in it. */
+ * other than a box of Hermes (docs/internals/far-shell.md). It starts the kernel, which speaks
+ * to it as it speaks to a server, and carries its channel, its output and its files as frames
+ * of one stream. One thread, one poll(); neither the kernel nor a file helper runs in it. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -19,7 +19,7 @@ enum {
     REFUSALS_KEPT = 32,   /* refused destinations that a box remembers */
     REFUSALS_MAX = 256,   /* over the life of a box; after that no question is asked */
     DENIED_MS = 60000,    /* how long a denied destination is not asked about again */
-    UNANSWERED_MS = 5000, /* the same for a question that had no answer */
+    UNANSWERED_MS = 5000, /* the same for a question without an answer */
 };
 
 enum question_state {

@@ -12,7 +12,7 @@ enum {
     THOUSAND = 1000,
     FILL_MS = 1000,        /* a longer pause fills no more than this */
     BYTES_PER_BURST = 5,   /* a fifth of a second's worth at once */
-    MIN_BURST_BYTES = 4096 /* so that slow rates do not move single bytes */
+    MIN_BURST_BYTES = 4096 /* bytes; a slow rate must not send single bytes */
 };
 
 /* Largest rate and burst: thousandths of them fit into 63 bits. */

@@ -387,5 +387,5 @@ void resolver_process(struct resolver *r)
         ares_process_fd(
             r->channel, can_read ? fd : ARES_SOCKET_BAD, can_write ? fd : ARES_SOCKET_BAD);
     }
-    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD); /* what timed out */
+    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD); /* handles timeouts */
 }

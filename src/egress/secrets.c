@@ -23,7 +23,7 @@ static enum served serve_inject(struct source *s)
 {
     char byte;
     ssize_t n = recv(s->fd, &byte, 1, MSG_DONTWAIT);
-    if (n > 0 || errno != EAGAIN) /* it sends nothing: it has ended */
+    if (n > 0 || errno != EAGAIN) /* hermes-inject sends nothing, so it has ended */
         loop_close(s->owner, s);
     return SERVED_ALL;
 }

@@ -21,9 +21,9 @@ enum {
     REPORT_ROOM = 8192,
     KEEPALIVE_S = 60,
     UNACKNOWLEDGED_MS = 120000,
-    WIDE_CONNS = 16,          /* of a box have buffers outside that grow with the line, */
-    WIDE_KEY_CONNS = 64,      /* of all boxes of a key, */
-    NARROW_BYTES = 256 << 10, /* further ones have these, so that no box can fill the memory */
+    WIDE_CONNS = 16,          /* this many connections of a box have large outside buffers, */
+    WIDE_KEY_CONNS = 64,      /* and this many of all boxes of a key; */
+    NARROW_BYTES = 256 << 10, /* others have these, so that no box can fill the memory */
 };
 
 /* --- the end */
@@ -193,7 +193,7 @@ enum served tcp_serve_conn(struct source *s)
     case CONN_ASKING:
         return lookup_serve_conn(c);
     case CONN_HELD:
-    case CONN_WAITING: /* what the server says meanwhile waits in its socket */
+    case CONN_WAITING: /* bytes of the server wait in its socket meanwhile */
     case CONN_DEAD:
         return SERVED_ALL;
     }

@@ -450,7 +450,7 @@ static int keep(
     char hex[DIGEST_HEX + 1];
     sha256_digest(&w->tar, sizeof(digest), digest);
     str_hex(digest, sizeof(digest), hex);
-    if (!str_eq(hex, w->unpacked)) /* it would be larger on disk than what was counted */
+    if (!str_eq(hex, w->unpacked)) /* the tree on disk would be larger than the counted bytes */
         return err_set(err, ERR_BUILD_FAILED, EBADMSG,
             "the build wrote a layer that is no plain tar file");
     bool is_upon = image_recipe_is_upon(w->recipe);

@@ -402,8 +402,8 @@ void image_recipe_digest(const struct image_recipe *recipe,
     (void)snprintf(version, sizeof(version), "%d", BUILDER_VERSION);
     /* A lock has the hashes of all files: it does not matter where they come from. */
     bool is_locked = image_recipe_is_locked(recipe);
-    /* The two installers do not leave the same bytes. pip's digests are as they were before uv.
-     */
+    /* pip and uv leave different bytes, so uv is part of the digest. pip is not, so its digests
+     * do not depend on uv. */
     bool is_uv = str_eq(image_manager(recipe->runtime), "pip") &&
                  str_eq(registry->installer, INSTALLER_UV);
     const char *const texts[] = {version, owner, recipe->runtime->name,

@@ -85,7 +85,7 @@ int image_store_delete(struct image_store *store, const char *owner, const char 
 struct image_bounds {
     uint64_t max_bytes;    /* of all layers; 0: no bound */
     int64_t made_before_s; /* images that were made earlier are removed; 0: no bound */
-    const char *prefix;    /* of these, names that begin so; NULL: all */
+    const char *prefix;    /* the age is for names that begin with this; NULL: for all */
     const char *owner;     /* of this owner only; NULL: of all */
     /* Called for every image that is removed; may be NULL. */
     void (*told)(void *context, const struct image *image);

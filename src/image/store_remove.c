@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum {
-    UNLOCK_ROUNDS = 50, /* of 10 ms, until an image that has just been let go is unlocked */
+    UNLOCK_ROUNDS = 50, /* of 10 ms: a released image may stay locked for a moment */
     ORPHAN_TRIES = 5,   /* likewise for a layer that no image has */
 };
 
@@ -194,7 +194,7 @@ struct cleaning {
     struct image_gone *gone;
     struct store_list list;
     bool is_patient; /* stops at an image in use, so that the caller can wait for it */
-    bool is_blocked; /* it did */
+    bool is_blocked; /* it has stopped at an image in use */
 };
 
 static void clean_one(struct cleaning *c, struct image *image)

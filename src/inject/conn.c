@@ -214,7 +214,7 @@ static bool pump(struct conn *c)
     int results[] = {flush(&c->server), flush(&c->box), 0, 0};
     if (results[0] < 0) {
         exchange_fail(&c->exchange, &c->box.out);
-        forget_waiting(&c->server); /* it would fail again in every round */
+        forget_waiting(&c->server); /* otherwise it would fail again in every round */
         results[0] = 1;
     }
     results[2] = move_request(c);
@@ -342,7 +342,7 @@ void conn_hung_up(struct side *s)
 {
     if (s->is_gone)
         return;
-    unwatch(s); /* it would be reported again and again */
+    unwatch(s); /* otherwise epoll would report it again and again */
     if (s == &s->conn->box && !s->is_open)
         conn_kill(s->conn);
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct kit_batches batches;
-static bool can_look; /* else no namespace counts as new */
+static bool can_look; /* if false, no namespace counts as new */
 
 /* An answer with its descriptors, which are closed when it is sent. */
 struct result {

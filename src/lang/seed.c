@@ -210,7 +210,7 @@ static int lock_place(int dir_fd, const char *name, uid_t uid, gid_t gid)
     if (flock(fd, LOCK_SH) < 0 || fstat(fd, &by_fd) < 0 ||
         fstatat(dir_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    (void)futimens(fd, NULL); /* it was used now */
+    (void)futimens(fd, NULL); /* marks the place as used now */
     return by_fd.st_ino == by_name.st_ino ? take_fd(&fd) : -ENOENT;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_ceiling.h. A ceiling that would promise more than hermes-egress can keep is
- * refused here, with the setting that is at fault. */
+/* See ceiling.h. A ceiling that would promise more than hermes-egress can keep is refused here,
+ * with the setting that is at fault. */
 
 #include "network/ceiling.h"
 

@@ -90,8 +90,8 @@ struct network_secret {
     char host[NETWORK_NAME];
 };
 
-/* The operator's word, which egress enforces whatever a policy says (design.md 1). A policy
- * above it is lowered to NETWORK_NONE. */
+/* The bounds that the operator sets. Egress enforces them even if a policy allows more. A
+ * policy above it is lowered to NETWORK_NONE. */
 struct network_ceiling {
     uint32_t max_mode; /* enum network_mode */
     uint32_t open_count;
@@ -106,7 +106,8 @@ struct network_ceiling {
     struct network_limits key_max;                   /* of all boxes of one key */
     struct address_range open[NETWORK_MAX_RANGES];   /* closed ranges that entries may name */
     struct address_range closed[NETWORK_MAX_RANGES]; /* closed in addition */
-    char closed_names[NETWORK_MAX_NAMES][NETWORK_NAME]; /* and the names below them */
+    char closed_names[NETWORK_MAX_NAMES][NETWORK_NAME]; /* these names and all names below
+                                                         * them are closed */
     struct network_entry allowed[NETWORK_MAX_ENTRIES];
     struct address resolvers[NETWORK_MAX_RESOLVERS];
     struct network_secret secrets[NETWORK_MAX_SECRETS];
@@ -172,7 +173,7 @@ struct network_row {
     uint16_t port;
     uint32_t reason; /* enum address_class or enum network_reason; 0 when allowed */
     uint64_t count;
-    uint64_t sent; /* by the box */
+    uint64_t sent; /* bytes sent by the box */
     uint64_t received;
     struct address address;  /* all zero for a name that was not resolved */
     char host[NETWORK_NAME]; /* the name the address was resolved from, else the address */

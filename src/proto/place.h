@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A place where commands of a session run that is no box: a row of the operator's table of
+/* A place is where commands of a session run outside of boxes: a row of the operator's table of
  * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
  * without addresses and keys, and names a row by its number.
  *
@@ -55,7 +55,7 @@ enum place_error {
     PLACE_REFUSED,
     PLACE_LIMIT,
     PLACE_UNREACHABLE, /* the only one that a later attempt can cure */
-    PLACE_LOST,        /* it was there and is gone, and its state with it */
+    PLACE_LOST,        /* the place existed and is gone, with its state */
     PLACE_ERRORS
 };
 
@@ -122,7 +122,8 @@ struct place_table {
     uint32_t count;
     uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
     char shell_hash[65]; /* of these bytes: SHA-256 in hex */
-    char instance[33];   /* of this installation: two servers with two of them do not meet */
+    char instance[33];   /* of this installation: servers of two installations never share a
+                          * place */
 };
 
 /* "local", "ssh"; NULL for a number that is none. */

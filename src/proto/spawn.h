@@ -252,7 +252,7 @@ struct spawn_reply {
     int32_t network_error; /* whether boxes can have a network: 0; -ENOSYS when there was no
                               SPAWN_EGRESS; or why a kit cannot be installed */
     char network_missing[SPAWN_MISSING]; /* names of kit.h that this host lacks, with ", "
-                                            between them, or "". IPv6 alone is no error */
+                                          * between them, or "". IPv6 alone is not an error */
 };
 
 enum spawn_cgroup { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
@@ -330,11 +330,11 @@ enum spawn_command_kind {
                           stdout, stderr and a channel come along */
     COMMAND_FILES,     /* with a unix stream socket, on which a helper serves files (files.h) */
     COMMAND_FORK,  /* with the socket of a new box, its stdout, stderr and channel: the new box
-                      becomes a copy of this one (spawn/copy.h). The events come on the new
-                      socket. With limits the copy is a run: they are its own, so are its
-                      network and IPC namespaces, and the end of its program is reported as
-                      that of a run; its stdin may come as a fifth descriptor. Only a box that
-                      is no copy itself can be copied so */
+                    * becomes a copy of this one (spawn/copy.h). The events come on the new
+                    * socket. With limits the copy is a run: they are its own, so are its
+                    * network and IPC namespaces, and the end of its program is reported as
+                    * that of a run; its stdin may come as a fifth descriptor. Only a box that
+                    * is not a copy itself can be copied as a run */
     COMMAND_PAUSE, /* of a copy: freezes it until COMMAND_RESUME */
     COMMAND_RESUME,
     COMMAND_TERMINAL, /* with a unix stream socket and a package: starts a shell on a terminal

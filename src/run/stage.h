@@ -31,8 +31,8 @@ struct stage_spec {
     int job_fd;   /* the package, written before by job_write(); borrowed; -1: write it now */
     int box_stdin_fd;    /* ends of pipes that the box gets; taken; -1: make them. The */
     int box_stdout_fd;   /* output limit does not apply to these pipes */
-    uint64_t stdout_max; /* 0: output_kb, and all is kept; else bytes, kept as far as they fit
-                            into result */
+    uint64_t stdout_max; /* bytes; the result keeps as many as fit. 0: output_kb, and all are
+                            kept */
     const struct run_watch *watch;
 };
 

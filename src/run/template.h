@@ -38,5 +38,5 @@ struct template_keeper {
 /* What templates answer on their channel, and what `copy` returns for a run that none fits. */
 #define TEMPLATE_NONE "image"      /* the image has nothing to import ahead, or none is kept */
 #define TEMPLATE_FAILED "template" /* there was one, but it did not do its part */
-#define TEMPLATE_FULL "busy"       /* it has as many copies as it can */
+#define TEMPLATE_FULL "busy"       /* the template has its maximum of copies */
 #define TEMPLATE_LIMITS "limits"   /* a copy cannot have the limits of the run */

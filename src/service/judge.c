@@ -166,7 +166,7 @@ static int begin(struct under_way *u, const char *id, struct err *err)
     int r = later_count(&u->later, u->judgement.bytes + judge_records_size(spec), err);
     if (r < 0)
         return r;
-    if (!spec->parallel) /* one box runs while another one is being made */
+    if (!spec->parallel) /* two per core: one box runs while another one is made */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
     r = check_networks(s, owner, spec, err);

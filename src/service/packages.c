@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTEMPTS = 4 }; /* of an installation, when others change the session meanwhile */
+enum { ATTEMPTS = 4 }; /* to install, when another request changes the session meanwhile */
 
 static int check_fields(const json_t *body, struct err *err)
 {

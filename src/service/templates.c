@@ -28,7 +28,7 @@ enum {
     COPIES_MAX = 24,   /* of one template; the spawner can have SPAWN_MAX_FORKS of a box */
     WAITING_MAX = 8,   /* runs that wait for their turn to be copied; others start cold */
     OWN_MB = 96,       /* memory of the interpreter; the build measured that of the modules */
-    STEADY_MS = 10000, /* one that was used since makes no room for another */
+    STEADY_MS = 10000, /* a template that was used more recently makes no room for another */
     PAUSE_MS = 10000,  /* after the first failure; twice as long after each further one */
     PAUSES_MAX = 6,
     BUDGET_PAUSE_MS = 5000, /* after a start for which its key had no budget */
@@ -440,7 +440,7 @@ void service_templates_tick(struct state *state)
     bool is_short = is_memory_short(state);
     (void)pthread_mutex_lock(&all->lock);
     struct entry *victim = is_short ? choose_victim(all, NULL, now) : NULL;
-    if (victim) /* one for each tick: the next may not be needed */
+    if (victim) /* at most one per tick: more may not be needed */
         drop(victim, ENTRY_FREE);
     for (size_t i = 0; i < ENTRIES_MAX; i++) {
         if (all->entries[i].state)

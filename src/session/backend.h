@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Sessions in a place that is no box (proto/place.h). A session never changes its place:
+/* Sessions in a place other than a box (proto/place.h). A session never changes its place:
  * nothing is ever run in another one. */
 
 #include "session/internal.h"

@@ -49,7 +49,7 @@ enum cause { CAUSE_NONE, CAUSE_WALL, CAUSE_CPU, CAUSE_OUTPUT, CAUSE_CANCEL, CAUS
 static const struct {
     enum run_status status;
     unsigned hit;
-    const char *reason; /* of the session's death, if it dies from this */
+    const char *reason; /* why the session died, if this exec ended it */
     const char *message;
 } causes[] = {
     [CAUSE_WALL] = {RUN_TIME_LIMIT, HIT_WALL, "time_limit", "stopped at its timeout"},
@@ -73,7 +73,7 @@ struct exec {
     bool is_starved; /* there was no memory for a frame: read it later */
     uint64_t streamed[2];
     struct session_changes changes;
-    bool has_changes;            /* they are in the result */
+    bool has_changes;            /* the result has the changed files */
     struct network_tally *tally; /* NULL: no network */
     uint64_t waited_ms;          /* for approvals of connections, so far */
     uint64_t asked_ms;           /* for approvals of tool calls, so far */
@@ -406,7 +406,8 @@ static uint64_t check_deadlines(struct exec *e)
         interrupt(e);
     }
     if (e->cause && now >= e->grace_ms) {
-        if (e->spec->preview && e->cause != CAUSE_CANCEL) /* its files end with it */
+        if (e->spec->preview && e->cause != CAUSE_CANCEL) /* the files of a preview end with
+                                                           * it */
             take_changes(e);
         end_kernel(e);
         session_lose(s, causes[e->cause].reason,
@@ -680,7 +681,7 @@ static void finish(struct exec *e)
     tools_end(s);
     result->usage.queue_ms = s->place.ticket.queue_ms;
     place_leave(s);
-    if (s->box.socket >= 0) /* else it was charged at its end */
+    if (s->box.socket >= 0) /* otherwise it was charged when the box ended */
         session_charge(s, e->usage.cpu_ns);
     if (!e->spec->preview)
         s->all->state->metrics.execs[result->status]++;

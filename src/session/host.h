@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Approvals of what a session does in a place that is no box (place_is_box()): effects of the
+/* Approvals of what a session does in a place other than a box (place_is_box()): effects of the
  * kind host_exec. The approval comes before anything reaches the place. Sessions in boxes need
  * none. */
 

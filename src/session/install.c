@@ -123,7 +123,7 @@ int install_begin(struct session *s, json_t *frame)
     if (json_unpack(frame, "{s:I, s:b, s:o !}", "id", &id, "quiet", &is_quiet, "packages",
             &packages) < 0)
         return -EBADMSG;
-    install_end(s); /* one that the interpreter was interrupted in */
+    install_end(s); /* an installation that an interrupt has ended */
     struct session_install *in = xcalloc(1, sizeof(*in));
     *in = (struct session_install){.s = s,
         .id = id,

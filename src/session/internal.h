@@ -34,7 +34,7 @@ struct session_tools {
         char id[TOOL_ID_MAX + 1]; /* "" for an unused entry */
         uint64_t deadline_ms;
         struct approval *approval; /* the call waits for it; the caller does not know yet */
-        json_t *frame;             /* of a call that waits */
+        json_t *frame;             /* of a call that waits for an approval */
         json_t *answer;            /* NULL until the caller has answered */
         size_t weight;             /* bytes of the answer, counted in the session's purse */
     } calls[TOOL_CALLS_PENDING];
@@ -123,7 +123,8 @@ struct session {
     unsigned terminals;      /* open */
     int install_fd;          /* wakes the thread that installs packages when the box ends; or
                               * -1 */
-    struct session_install *install; /* what the running exec asked for; the holder's */
+    struct session_install *install; /* the installation of the running exec; only the holder
+                                      * uses it */
     uint64_t uploading;              /* bytes that uploads of known size have not sent yet */
     int64_t stamp_ns;        /* newest known change of a file, by the clock that stamps files */
     struct transfer watcher; /* reports which files an exec changes; fd -1 when not open */

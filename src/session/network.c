@@ -29,7 +29,7 @@ enum {
 
 struct session_network {
     pthread_mutex_t changing; /* held while the policy is changed */
-    pthread_mutex_t lock;     /* of the rest */
+    pthread_mutex_t lock;     /* protects the members below */
     unsigned refs;
     struct network_policy *policy; /* in force; NULL: none */
     struct network_link *link;     /* NULL: the box has never had a network */

@@ -54,7 +54,7 @@ struct preview {
     pthread_t thread;
     atomic_bool is_over; /* the thread is done, the copy is gone */
     struct preview_record record;
-    json_t *found; /* what the thread found out */
+    json_t *found; /* the thread's result */
 };
 
 /* --- what the reviewer sees */
@@ -353,7 +353,7 @@ void preview_end(struct session *s)
     struct preview *p = s->preview;
     if (!p)
         return;
-    p->is_told = true; /* its question ends, too */
+    p->is_told = true; /* the reviewer does not wait for it any more */
     if (p->state != PREVIEW_RUNNING) {
         give_up(p, "");
         return;

@@ -45,7 +45,7 @@ struct session_spec {
     struct network_policy *network; /* NULL: none; session_create() takes it */
     struct strv secrets;            /* names */
     char *image_name;               /* the image that was asked for, or NULL */
-    bool wants_no_image;            /* also not the default one */
+    bool wants_no_image;            /* not even the default image */
     struct run_image *image;        /* the same, found; session_create() takes it */
     uint64_t idle_timeout_s;        /* 0: the configured value */
     uint64_t max_lifetime_s;
@@ -234,7 +234,7 @@ struct exec_result {
     bool displays_cut;
     json_t *error;         /* or NULL */
     json_t *backend;       /* where it ran */
-    json_t *approvals;     /* what was asked before it began, or NULL */
+    json_t *approvals;     /* approvals that were asked before it began, or NULL */
     json_t *files_changed; /* list of names, or NULL when they are not known */
     bool files_cut;        /* the list is incomplete */
     int64_t execution_count;
@@ -242,7 +242,8 @@ struct exec_result {
     bool state_lost;
     unsigned limits_hit;
     struct run_usage usage;
-    struct network_report *network; /* what was tried during it; NULL: no network */
+    struct network_report *network; /* attempts to reach the network during it; NULL: no
+                                     * network */
     unsigned tool_calls;
     struct purse purse; /* counts the memory of this result; a result must not move */
 };

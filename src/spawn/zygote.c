@@ -51,8 +51,7 @@ enum {
  * START_MS: how long a zygote may take to start. */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Its own code alone runs in a zygote, which for a moment has its data twice
- * (warm_gather.c). */
+/* Only its own code runs in a zygote, which for a moment has its data twice (warm/gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 
 /* Flags that a box of a zygote has from its birth. */
@@ -455,7 +454,7 @@ bool zygote_check(struct spawner *s)
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote_process *p = &s->zygotes[i].now;
         bool is_due = p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS;
-        if (is_due) /* its answer may be there: we may have been held up, too */
+        if (is_due) /* read its answer first: this process may have been delayed, too */
             zygote_event(s, (int)i);
         if (is_due && p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS)
             give_up(s, p, -ETIMEDOUT);

@@ -339,7 +339,7 @@ static int conclude(struct admit *a, struct admit_ticket *w, int slept, struct e
         if (slept == -EINTR)
             return slept;
         unlink_waiter(a, &a->tenants[w->owner + 1], w);
-        let_in(a); /* it may have held back others */
+        let_in(a); /* the run may have held back others */
         w->place = PLACE_NONE;
         return slept == -ECANCELED ? slept : refuse(a, err);
     default:
@@ -386,7 +386,8 @@ void admit_resume(struct admit *admit, struct admit_ticket *ticket)
     ticket->unfit_ms = 0;
     ticket->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_lock(&admit->lock);
-    if (admit->closed || ticket->wake_fd < 0) { /* it cannot be refused, so it is admitted */
+    if (admit->closed || ticket->wake_fd < 0) { /* this ticket cannot be refused, so it is
+                                                 * admitted */
         share_take(admit, t, &ticket->need);
         ticket->place = PLACE_TAKEN;
         close_fd(&ticket->wake_fd);

@@ -25,7 +25,7 @@ enum {
     OPEN_S = 120, /* a vendor fetches an image */
     OPEN_MAX_S = 1800,
     LIFETIME_MAX_S = 86400,
-    NOT_SAID = 2, /* of is_open: what the kind is */
+    NOT_SAID = 2, /* is_open was not set: the kind decides */
 };
 static const char IMAGE[] = "nikolaik/python-nodejs:python3.11-nodejs20";
 

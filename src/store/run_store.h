@@ -63,7 +63,7 @@ struct run_asker {
 /* The same, but -ENOENT for a row of another, of which nothing is read or counted. */
 int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
     struct run_row *ret);
-void run_row_release(struct run_row *row); /* of one that run_store_get() made */
+void run_row_release(struct run_row *row); /* for a row from run_store_get() */
 
 /* Reads the request of a row, of which the caller becomes a user. The same errors. */
 int run_store_get_request(struct run_store *store, const char *id,

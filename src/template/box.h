@@ -26,7 +26,7 @@ struct template_spec {
 struct template_box {
     int socket;  /* -1: none */
     int channel; /* to its interpreter */
-    int text_fd; /* what it says on stdout and stderr before it serves */
+    int text_fd; /* its stdout and stderr until it serves */
     struct image_root *image;
     struct run_limits limits;
     uint64_t memory_bytes; /* that its interpreter holds, which its copies share */

@@ -21,7 +21,7 @@
 
 enum { PATH_ROOM = 4096, SETTINGS_MAX = 1 << 20 };
 
-/* One command needs no interpreter that waits, no history and no second chance. */
+/* One command needs no parked interpreter, no history and no time to reconnect. */
 static const char settings_format[] = "unix = %s/socket\n"
                                       "state_dir = %s/state\n"
                                       "seed_dir = %s/seeds\n"

@@ -96,7 +96,7 @@ static int write_event(struct stream *s, struct buf *to, const char *name, json_
                : -ENOMEM;
 }
 
-/* The log as text. A build can write any bytes; those that are no UTF-8 become U+FFFD. */
+/* The log as text. A build can write any bytes; invalid UTF-8 becomes U+FFFD. */
 static int write_log(struct stream *s, struct buf *to)
 {
     json_t *text = result_text_json(s->log.data, s->log.len, ENCODE_UTF8);

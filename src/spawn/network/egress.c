@@ -109,7 +109,7 @@ void egress_expect(struct spawner *s, int socket)
     if (s->egress.source >= 0 || watch(s, socket, EVENT_EGRESS) < 0)
         return;
     s->egress.source = take_fd(&owned);
-    (void)start_helper(s); /* it starts while we go on; egress_probe() tells if it cannot */
+    (void)start_helper(s); /* the helper starts in parallel; egress_probe() reports a failure */
 }
 
 void egress_probe(struct spawner *s, struct spawn_reply *reply)

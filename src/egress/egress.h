@@ -343,8 +343,7 @@ void ask_leave(struct question *q);
 void ask_answer(struct box *b, const struct network_answer *answer);
 
 /* After a change of the policy: forgets all answers, and decides again about everything that
- * waits.
- * */
+ * waits. */
 void ask_again(struct box *b);
 void ask_free(struct box *b);
 

@@ -18,8 +18,7 @@ enum hello_state {
     HELLO_NAMELESS,   /* a hello without a server name */
     HELLO_NOT_TLS,    /* the first bytes are not a TLS record */
     HELLO_UNREADABLE, /* begins like TLS, but is not one complete, well-formed hello in one
-                       * record
-                       * */
+                       * record */
 };
 
 struct hello {

@@ -114,8 +114,7 @@ static int restrict_calls(void)
 
 /* The filter for processes that execute clients of places, or `local` commands. These are
  * ordinary programs, so only calls that serve to attack other processes or the kernel are
- * refused. Apptainer makes namespaces; processes of other rows may not.
- * */
+ * refused. Apptainer makes namespaces; processes of other rows may not. */
 int confine_places(bool with_namespaces)
 {
     static const int namespaces[] = {SCMP_SYS(mount), SCMP_SYS(move_mount), SCMP_SYS(open_tree),

@@ -158,8 +158,7 @@ static bool take_copy(struct stage *st, const int fds[4])
 }
 
 /* Reads what the copy of a template reports before its program begins: a failure of Hermes, or
- * nothing.
- * */
+ * nothing. */
 static void hear_copy(struct stage *st)
 {
     struct link_record record;

@@ -33,8 +33,7 @@ void setup_find_groups(struct cgroup_host *host, bool rootless);
 int setup_nest_groups(struct cgroup_host *host, uint32_t processes, uint32_t *ret_step);
 
 /* sweep.c: removes the leaves that dead spawners left, and kills processes that are still in
- * them.
- * */
+ * them. */
 void setup_sweep(const struct cgroup_host *host);
 
 /* Copies the tree at `source` into memory; returns a detached mount, or negative errno. */

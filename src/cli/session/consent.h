@@ -21,8 +21,7 @@ struct consent {
 };
 
 /* Begins to answer. Without a terminal and without --yes there is no answer, and the server
- * refuses.
- * */
+ * refuses. */
 int consent_start(
     struct consent *c, const struct client *client, bool is_given, struct err *err);
 

@@ -172,7 +172,7 @@ static int decide_at_once(struct approval *p, const struct ruling *ruling, struc
     p->phase = PHASE_OVER;
     p->state = is_allowed ? APPROVAL_APPROVED : APPROVAL_DENIED;
     (void)snprintf(p->reason, sizeof(p->reason), "%s",
-        p->is_unavailable ? "nobody is there to approve it" : ruling->reason);
+        p->is_unavailable ? "no approver is reachable" : ruling->reason);
     (void)eventfd_write(p->fd, 1);
     /* Without a rule, a grant or a question there was no decision to log: a server without
      * approvals writes nothing. */
@@ -293,8 +293,8 @@ int approvals_ask(struct approvals *all, const struct effect *effect,
     if (p->fd < 0) {
         int errnum = errno;
         approval_unref_locked(p);
-        return err_set(
-            err, err_code_of(errnum), errnum, "no descriptor for an approval: try again");
+        return err_set(err, err_code_of(errnum), errnum,
+            "the server has no descriptor left for an approval; try again later");
     }
     (void)pthread_mutex_lock(&all->lock);
     int r = ask(p, err);
@@ -352,7 +352,7 @@ static int refusal(const struct approval *p, struct err *err)
     cleanup_free char *what = effect_describe(&p->effect);
     if (p->is_unavailable)
         return err_set(err, ERR_APPROVAL_UNAVAILABLE, EPERM,
-            "to %s needs an approval, and nobody is there to give it; let an approver listen "
+            "to %s needs an approval, and no approver is reachable; let an approver listen "
             "on /v1/approvals/events (`hermes approvals watch`), set approval_webhook_url, or "
             "let an operator allow it by a rule (`hermes approvals rules`)",
             what);

@@ -36,7 +36,7 @@ const struct effect_row effect_table[EFFECT_KIND_COUNT] = {
         false, true,
         {{"secret", MATCH_GLOB, true, true}, {"host", MATCH_HOST, true, true},
             {"header", MATCH_GLOB, false, true}, {"box", MATCH_GLOB, false, false}}},
-    [EFFECT_HOST_EXEC] = {"host_exec", "a command for a place that is no box", true, true,
+    [EFFECT_HOST_EXEC] = {"host_exec", "a command for a place other than a box", true, true,
         {{"backend", MATCH_GLOB, true, true}, {"host", MATCH_HOST, false, true},
             {"cwd", MATCH_GLOB, false, true}, {"user", MATCH_GLOB, false, true},
             {"action", MATCH_GLOB, false, true}, {"argv", MATCH_WORDS, false, false},

@@ -147,8 +147,8 @@ int build_queue_enter(
 {
     call->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (call->wake_fd < 0)
-        return err_set(
-            err, ERR_UNAVAILABLE, errno, "no descriptor is left for this build; try again");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this build; try again later");
     (void)pthread_mutex_lock(&queue->lock);
     int r = add(queue, call, err);
     (void)pthread_mutex_unlock(&queue->lock);

@@ -353,8 +353,8 @@ int service_image_delete(struct state *state, int owner, const char *name, struc
         r = image_store_delete(state->images, scope, name, &letting_go, err);
     return r < 0 && err->code == ERR_NOT_FOUND && find_own(state, name)
                ? err_set(err, ERR_CONFLICT, EPERM,
-                     "`%.64s` is an image of the operator: it goes by `hermes image rm`, and "
-                     "out of the setting operator_images",
+                     "`%.64s` is an image of the operator: remove it with `hermes image rm`, "
+                     "and from the setting operator_images",
                      name)
                : r;
 }

@@ -36,7 +36,7 @@ static const char *check_word(const char *value)
                                "0123456789-_.:[]@");
     return len && value[0] != '-' && !value[len]
                ? NULL
-               : "this is no name: letters, digits, and . - _ : after the first";
+               : "this is not a valid name: use letters, digits, and . - _ : after the first";
 }
 
 static const char *check_path(const char *value)
@@ -56,7 +56,7 @@ static const char *check_image(const char *value)
 {
     size_t len = strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                "0123456789-_.:/@");
-    return len && value[0] != '-' && !value[len] ? NULL : "this is no name of an image";
+    return len && value[0] != '-' && !value[len] ? NULL : "this is not the name of an image";
 }
 
 /* Names of networks of the engine; `host` and `container:` would be no isolation. */

@@ -175,7 +175,8 @@ int build_events_reply(struct http_request *req, const struct build_work *work,
     int r = s->cancel_fd < 0 ? errno : pthread_create(&s->thread, NULL, work_thread, s);
     if (r) {
         free_stream(s);
-        return err_set(err, ERR_UNAVAILABLE, r, "no thread is left for this build; try again");
+        return err_set(err, ERR_UNAVAILABLE, r,
+            "the server has no thread left for this build; try again later");
     }
     reply->status = 200;
     reply->content_type = "text/event-stream";

@@ -354,7 +354,7 @@ def main():
         serve_echo(9999)
         serve_dns()
     print("up", flush=True)
-    sys.stdin.read()  # ends when whoever started it ends
+    sys.stdin.read()  # ends when the parent ends
 
 
 if __name__ == "__main__":

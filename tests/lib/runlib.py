@@ -70,7 +70,7 @@ class Groups:
 
     @staticmethod
     def remove_stale():
-        """What sessions left that were killed."""
+        """What killed sessions left behind."""
         for point, _ in cgroup_mounts():
             for name in os.listdir(point):
                 found = re.fullmatch(r"test-hermes-(\d+)\S*", name)
@@ -348,7 +348,7 @@ class Oracle:
         return found
 
     def settle(self):
-        """What is left once the machine had time to let go of the dying."""
+        """What is left after the machine had time to remove dying processes."""
         found = self.leaks()
         deadline = time.monotonic() + LEFT_WAIT_S * (3 if ASAN else 1)
         while found and time.monotonic() < deadline:

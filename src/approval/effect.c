@@ -120,7 +120,7 @@ static int check_words(const json_t *list, const char *name, struct err *err)
     return 0;
 }
 
-/* Inside of objects and lists, too. */
+/* Whether a string has a NUL; looks inside objects and lists, too. */
 static bool has_nul(const json_t *value)
 {
     const char *name;

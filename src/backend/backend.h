@@ -105,7 +105,7 @@ typedef void backend_run(const void *context, int in, int out, int err);
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);
 enum place_error backend_spawned(struct backend *b, int r); /* says what its failure was */
 void backend_stream_init(struct backend_stream *s);         /* as closed */
-/* As read(2) from its stdout. */
+/* Like read(2), from the program's stdout. */
 ssize_t backend_read(struct backend_stream *s, void *data, size_t size);
 void backend_stream_close(struct backend_stream *s);
 /* Writes to the program until `until_ms`: a place that does not read must not block the relay.

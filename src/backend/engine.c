@@ -251,8 +251,8 @@ static unsigned oldest_of(struct engine *e)
     return number;
 }
 
-/* By /_ping: Podman starts programs to answer /version, which takes seconds on a busy machine.
- */
+/* Uses /_ping, because Podman starts programs to answer /version, which takes seconds on a busy
+ * machine. */
 enum place_error engine_hello(struct engine *e, struct backend *b)
 {
     struct engine_answer a = {0};

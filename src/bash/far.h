@@ -28,7 +28,7 @@ struct far {
     int channel, out, err;
     uint64_t kill_at_ms; /* when it is killed because it did not end; 0: not set */
     struct buf from_kernel, to_kernel;
-    /* A frame `done` waits until so many bytes of the pipes are on their way. */
+    /* A frame `done` waits until out_due and err_due bytes of the pipes have been sent. */
     bool holds_done;
     size_t out_due, err_due;
     struct far_helper {

@@ -26,7 +26,7 @@ enum question_state {
     QUESTION_ASKED,
     QUESTION_RESOLVING, /* it is approved, and its name is looked up */
     QUESTION_REFUSED,   /* remembered; no attempt waits for it */
-    QUESTION_GRANTED,   /* likewise */
+    QUESTION_GRANTED,   /* remembered, like QUESTION_REFUSED */
 };
 
 struct question {

@@ -16,7 +16,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of one key. hermes-inject has memory for about a thousand connections. */
+/* The most connections of one key. hermes-inject has memory for about a thousand
+ * connections. */
 enum { HANDED_OVER_MAX = 256 };
 
 static enum served serve_inject(struct source *s)

@@ -96,7 +96,7 @@ static void prepare_listener(int fd)
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* From 127.0.0.0/8, ::1 or a unix socket. */
+/* Whether the client comes from 127.0.0.0/8, ::1 or a unix socket. */
 static bool is_local(const struct sockaddr *from)
 {
     if (from->sa_family == AF_INET)

@@ -269,7 +269,7 @@ static const char *ref_name(const json_t *descriptor)
         json_object_get(descriptor, "annotations"), "org.opencontainers.image.ref.name");
 }
 
-/* Without a platform the configuration will tell. */
+/* Without a platform here, the configuration names it. */
 static void consider(struct choice *c, const json_t *descriptor)
 {
     const json_t *platform = json_object_get(descriptor, "platform");

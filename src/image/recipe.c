@@ -22,7 +22,7 @@
 /* Increase when build.sh or the format of layers gives another result for the same recipe. */
 enum { BUILDER_VERSION = 2 };
 
-/* An image with so many layers is built upon by copying it. */
+/* A build upon an image with this many layers copies it into one. */
 enum { SQUASH_FROM = 12 };
 _Static_assert((int)SQUASH_FROM < (int)SPAWN_MAX_LAYERS, "one more fits");
 

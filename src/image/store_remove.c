@@ -24,7 +24,7 @@
 
 enum {
     UNLOCK_ROUNDS = 50, /* of 10 ms: a released image may stay locked for a moment */
-    ORPHAN_TRIES = 5,   /* likewise for a layer that no image has */
+    ORPHAN_TRIES = 5,   /* the same for a layer that no image has */
 };
 
 /* Whether an image has another name than the one that is being removed, and which layers

@@ -249,7 +249,7 @@ static int leave_out(struct unpacker *u, int up_fd, const char *name)
 
 typedef int make_entry(struct unpacker *u, int up_fd, const char *name);
 
-/* By the name first, then by the type. */
+/* Chooses the function, by the name first, then by the type. */
 static make_entry *maker_of(enum tar_type type, const char *name)
 {
     if (str_eq(name, LAYER_OPAQUE))

@@ -40,7 +40,7 @@ struct controller {
 
 static int limit_memory(int fd, bool v2, uint64_t bytes)
 {
-    /* Only the first must exist. */
+    /* Only the first file must exist. */
     static const char *const v1_files[] = {"memory.limit_in_bytes",
         "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"};
     char text[32];

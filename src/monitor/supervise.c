@@ -169,7 +169,7 @@ static void start_spawner(struct supervisor *s)
     backoff_began(&p->backoff);
 }
 
-/* Without it boxes have no way out, and all else goes on. */
+/* Without hermes-egress boxes reach no network; everything else works. */
 static void start_egress(struct supervisor *s)
 {
     struct spawner *p = &s->spawner;
@@ -183,7 +183,7 @@ static void start_egress(struct supervisor *s)
     backoff_died(&p->egress_backoff);
 }
 
-/* Without it connections that need a secret are refused, and all else goes on. */
+/* Without hermes-inject connections that need a secret are refused; everything else works. */
 static void start_inject(struct supervisor *s)
 {
     struct spawner *p = &s->spawner;

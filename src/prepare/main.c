@@ -94,7 +94,7 @@ static int make_images(int state_fd, uid_t uid, gid_t gid)
     return fchown(fd, uid, gid) < 0 ? -errno : image_store_make(fd, uid, gid);
 }
 
-/* The name of this installation, for what it makes on engines of containers that others use,
+/* The name of this installation. It marks its containers on engines that other servers use,
  * too. */
 static int name_instance(struct prepare *p, int state_fd)
 {

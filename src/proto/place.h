@@ -87,7 +87,7 @@ struct place_row {
     uint32_t is_open; /* code there reaches the machine it runs on, even if the kind is
                        * isolated */
     uint32_t keeps;   /* container_persistent: the place outlives its sessions */
-    uint32_t idle_s;  /* without a session for so long, a place that is kept is stopped */
+    uint32_t idle_s;  /* a kept place is stopped after this time without a session */
     uint32_t open_s;  /* for finding, resuming or making a place */
     struct place_limits limits; /* maxima; what a request leaves out */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */

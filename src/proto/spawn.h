@@ -163,8 +163,8 @@ struct spawn_zygote {
     uint32_t flags; /* BOX_CHANNEL: it serves sessions, else runs. BOX_FORKS: its sessions can
                        be copied */
     uint32_t on_demand; /* started when the first box is requested, not before */
-    uint32_t idle_s;    /* it ends after so long without a request, and when memory is short;
-                           0: it stays. Such a zygote has no twin */
+    uint32_t idle_s;    /* it ends after this time without a request, and when memory is
+                         * short; 0: it stays. Such a zygote has no twin */
     struct spawn_limits limits;
 };
 

@@ -134,7 +134,7 @@ int service_session_image(
     return service_image_find(state, owner, spec->image_name, spec->runtime, &spec->image, err);
 }
 
-/* As image_json(), with what this server knows. */
+/* Like image_json(), with the members that only this server knows. */
 static json_t *json_of(struct state *state, int owner, const struct image *image)
 {
     json_t *json = image_json(image);
@@ -161,7 +161,7 @@ static int check_registry(const struct state *state, struct err *err)
                  : state_network_check(state, policy, "registry_hosts", err);
 }
 
-/* As large as the operator wants, and as one key may have. */
+/* The limits of a build: those of the settings, bounded by what one key may have. */
 static struct run_limits build_limits(const struct state *state)
 {
     const struct config *c = &state->config;

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the limits of a session the server itself keeps only these. */
+/* Whether the server itself enforces this limit of a session; it does so for these only. */
 static bool is_kept(const char *limit)
 {
     return str_eq(limit, "wall_ms") || str_eq(limit, "output_kb");

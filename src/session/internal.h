@@ -25,7 +25,8 @@ enum { TOOL_CALLS_PENDING = 32, TOOL_ID_MAX = 64, TOOL_INPUT_MAX = 1 << 20 };
 struct session_tools {
     bool is_catalog;                /* as in exec_spec */
     const json_t *offered;          /* borrowed from the exec_spec, NULL without tools */
-    struct preview_record *preview; /* likewise; then every call is refused and recorded */
+    struct preview_record *preview; /* borrowed, or NULL; if set, every call is refused and
+                                     * recorded */
     unsigned budget;                /* calls that are left */
     uint64_t timeout_ms;
     unsigned made;

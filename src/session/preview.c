@@ -35,7 +35,7 @@
 enum {
     RUN_MS = 3000,    /* for the code */
     WHOLE_MS = 10000, /* from the call to the end of the copy */
-    /* Of one list in the preview: entries, bytes of an entry, bytes of all. */
+    /* Bounds of one list in the preview: entries, bytes of an entry, bytes of all. */
     LIST_MAX = 40,
     TEXT_MAX = 200,
     LIST_BYTES = 1500,
@@ -238,7 +238,7 @@ static void cancel(struct preview *p)
     (void)eventfd_write(p->cancel_fd, 1);
 }
 
-/* Without a thread any more, and without a copy. */
+/* Frees a preview whose thread has ended and whose copy is gone. */
 static void done(struct preview *p)
 {
     p->s->preview = NULL;

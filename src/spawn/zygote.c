@@ -277,8 +277,8 @@ static void drain(const struct spawner *s, struct zygote_process *p)
 static void stop(struct spawner *s, struct zygote_process *p)
 {
     if (p->pidfd >= 0) {
-        /* Not by its control group: a box that it has just made may not have left that group
-         * yet. */
+        /* Does not kill the control group: a box that it has just made may not have left that
+         * group yet. */
         (void)sys_pidfd_send_signal(p->pidfd, SIGKILL);
         orphans_expect();
         close_fd(&p->pidfd);

@@ -240,7 +240,7 @@ static const char *set_number(struct place_row *row, size_t i, const char *value
     return NULL;
 }
 
-/* As the key `cpus` of a request: a number that may have a fraction. */
+/* Like the key `cpus` of a request: a number that may have a fraction. */
 static const char *set_cpus(struct place_row *row, const char *value)
 {
     char *end;

@@ -55,7 +55,7 @@ static uint64_t find_level(const struct shares *shares, uint64_t max_bytes)
     return UINT64_MAX;
 }
 
-/* Removes the oldest rows of an owner until so many bytes are gone, and adds up their bytes. */
+/* Removes the oldest rows of an owner until `bytes` bytes are gone, and adds up their bytes. */
 static int remove_oldest(
     struct run_store *s, const char *owner, uint64_t bytes, uint64_t *removed)
 {

@@ -35,7 +35,7 @@ struct template_box {
 
 void template_box_init(struct template_box *box);
 
-/* The limits of a template box with so much memory. */
+/* The limits of a template box with this much memory. */
 struct run_limits template_limits(
     const struct engine *engine, const struct runtime *runtime, uint64_t memory_mb);
 

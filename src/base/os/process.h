@@ -9,8 +9,9 @@
  * itself. Ignored signals survive exec. */
 void process_reset_signals(void);
 
-/* As root: becomes this user for good, without supplementary groups. As anybody: gives up all
- * capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then exits. */
+/* If root: becomes this user for good, without supplementary groups. In any case: gives up
+ * all capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then
+ * exits. */
 int process_drop(uid_t uid, gid_t gid);
 
 /* What a child becomes: a program from the directory of ours, with a socket at a descriptor of

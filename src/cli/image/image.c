@@ -41,7 +41,7 @@ enum {
     OPT_OPERATOR
 };
 
-/* As the default of image_refresh_h. */
+/* The default of the setting image_refresh_h. */
 enum { REFRESH_S = 24 * 3600 };
 
 static const struct option_row rows[] = {

@@ -21,7 +21,7 @@ struct box;
  * owed. */
 enum { EGRESS_MAX_WAITING = 256, EGRESS_MAX_OWED = 8192 };
 
-/* Of the spawner. */
+/* The network state of the spawner. */
 struct egress {
     int source; /* socket on which sockets of hermes-egress come; -1: no box has a network */
     int socket; /* to hermes-egress; -1 while there is none */
@@ -40,7 +40,7 @@ struct egress {
 /* Goes on with a box whose kit was ordered: error is 0, or says why there is no kit. */
 typedef void egress_then(struct spawner *s, struct box *box, int error);
 
-/* Of a box. */
+/* The network state of a box. */
 struct box_egress {
     int channel;        /* the end of its network channel; -1: no network was asked for */
     int fds[KIT_COUNT]; /* the kit, as it is sent on */

@@ -286,7 +286,7 @@ int service_image_build(struct state *state, int owner, const struct image_recip
     *ret_is_new = false;
     if (r == 0 && !builder.tool)
         r = err_set(err, ERR_UNSUPPORTED, ENOENT,
-            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
+            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes again");
     if (r == 0 && image_build_reuse(&builder, recipe, ret) == 0)
         return 0;
     if (r == 0)

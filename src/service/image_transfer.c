@@ -186,7 +186,7 @@ int service_import_finish(
         return err_set(err, ERR_INVALID, EINVAL, "the body is empty; send the archive as body");
     if (!builder.tool)
         return err_set(err, ERR_UNSUPPORTED, ENOENT,
-            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
+            "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes again");
     int r = build_queue_enter(t->state->builds, &call, cancel_fd, err);
     if (r != BUILD_TURN)
         return r;

@@ -48,7 +48,7 @@ class Groups:
     """A group per hierarchy that all hermes processes of one session of tests live in.
 
     On a machine with cgroup v2 alone a group that limits its children takes no processes: there
-    the tests share the top with whoever else runs Hermes (`shared`), which is for test machines."""
+    the tests share the top with others that run Hermes (`shared`), which is for test machines."""
 
     def __init__(self, suffix=""):
         name = "test-hermes-%d%s" % (os.getpid(), suffix)

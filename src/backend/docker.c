@@ -213,7 +213,7 @@ static enum place_error docker_open(struct backend *b, bool is_again)
                     : create(b, d, &status);
         bool is_there = r == 0 && a.status != 404;
         engine_answer_done(&a);
-        /* 409: another session has made it meanwhile. A new one is looked at, too. */
+        /* 409: another session has just made it. A new container is inspected, too. */
         if (is_there || (error && status != 409))
             break;
     }

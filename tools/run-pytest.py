@@ -60,7 +60,7 @@ def show(process):
 def finish(processes):
     for process in processes:
         status = process.wait()
-        process.reader.join(10)  # what a test left may have the pipe for ever
+        process.reader.join(10)  # a process that a test left behind may keep the pipe open
         if status not in (0, NOTHING_COLLECTED):
             failed.append(process.name)
 

@@ -46,7 +46,7 @@ def vendor():
 
 
 def resources(request):
-    """Whole CPUs and GiB. A disk that nobody named is as large as Daytona allows."""
+    """Whole CPUs and GiB. Without a named size the disk is as large as Daytona allows."""
     disk = math.ceil(request["disk_mb"] / 1024)
     if disk > DISK_MAX_GIB and "disk_mb" in request["asked"]:
         raise Error("limit", "Daytona has disks of at most %d GiB; container_disk asks for %d MiB" % (DISK_MAX_GIB, request["disk_mb"]))

@@ -102,7 +102,7 @@ def same(mine, theirs):
 
 
 def drop_same(top):
-    """Removes from the new layer what the layers below have just so."""
+    """Removes from the new layer all entries that the layers below have in the same form."""
     for at, dirs, files in os.walk(os.path.join(OPT, top), topdown=False):
         theirs = os.path.join(BASE, os.path.relpath(at, OPT))
         for name in files + [d for d in dirs if os.path.islink(os.path.join(at, d))]:

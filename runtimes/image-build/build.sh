@@ -69,7 +69,7 @@ build_python() {
     set_registries
     set_uv
     export PIP_PYTHON=/opt/venv/bin/python
-    # Exactly what is locked; or what is asked for, and a lock of it.
+    # With a lock, installs exactly the locked packages; otherwise the named ones, and writes a lock.
     [ -e base_lock ] || : >base_lock
     if [ -s lock.txt ]; then
         say "installing from the lock"
@@ -228,7 +228,7 @@ finish_python() {
 }
 
 # Which modules a warm interpreter of this image imports ahead. The file `preload` has those that the recipe names.
-# Comes after the layer was packed: what an import leaves behind is no part of it.
+# Runs after the layer was packed, so that files of an import do not become part of it.
 measure_python() {
     [ ! -d /base/venv ] || return 0 # its parts lie in two places here
     say "measuring imports"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Approvals of effects: asks the pipeline (ruling.h), and when it says so a reviewer or a
- * person. Any thread may call any function.
+/* Approvals of effects: asks the pipeline (ruling.h), and if the pipeline cannot decide, a
+ * reviewer or a person. Any thread may call any function.
  *
  *   struct approval *approval;
  *   int r = approvals_ask(approvals, &effect, &asker, &approval, err);
@@ -11,8 +11,8 @@
  *   approval_drop(approval);
  *
  * A caller with a poll loop of its own watches approval_fd() and calls approval_verdict() when
- * it is readable. What was decided is kept in SQLite, together with a log in which every row
- * has the hash of the row before. */
+ * it is readable. Decisions are kept in SQLite, together with a log in which every row has the
+ * hash of the row before. */
 
 #include "approval/ruling.h"
 #include "base/id.h"
@@ -39,7 +39,7 @@ enum approval_scope { SCOPE_ONCE, SCOPE_SESSION, SCOPE_ALWAYS, APPROVAL_SCOPE_CO
 const char *approval_scope_name(enum approval_scope scope);
 int approval_scope_find(const char *name); /* -ENOENT */
 
-/* What a reviewer says (compat-systems.md 3.7), after all checks. */
+/* The verdict of a reviewer (docs/approvals.md), after all checks. */
 struct approval_verdict {
     enum { VERDICT_ESCALATE, VERDICT_APPROVE, VERDICT_DENY } decision;
     char risk[12]; /* "unknown" when it was not given */
@@ -63,10 +63,10 @@ struct approvals_options {
     const struct strv *approvers; /* names of keys; empty: owners decide. Borrowed */
     approval_review *review;      /* NULL: no reviewer; smart and gated ask a person */
     approval_announce *announce;  /* NULL: no webhook. A webhook makes a person reachable */
-    void *context;                /* of both */
+    void *context;                /* of the two functions above */
 };
 
-/* Opens the store. What was pending when the last server ended becomes lost. */
+/* Opens the store. Approvals that were pending when the last server ended become lost. */
 int approvals_open(
     const struct approvals_options *options, struct approvals **ret, struct err *err);
 void approvals_close(struct approvals *approvals); /* accepts NULL */
@@ -75,7 +75,7 @@ void approvals_close(struct approvals *approvals); /* accepts NULL */
  * still: a few times approval_timeout_s. */
 uint64_t approvals_wait_max_ms(const struct approvals *approvals);
 
-/* Call about twice a second: ends what nobody answered in time. */
+/* Call about twice a second: ends the questions that were not answered in time. */
 void approvals_tick(struct approvals *approvals);
 
 /* --- asking */
@@ -89,7 +89,7 @@ struct approval_asker {
     bool is_answerable;  /* the asker brings the question to a person by itself: the MCP client
                             declared elicitation, or the call came by `execute` */
     bool by_rule_only;   /* only a rule asks; without one the effect is allowed */
-    bool is_once;        /* what was granted before does not count, and no approval lasts */
+    bool is_once;        /* earlier grants do not count, and the approval does not last */
     bool brings_preview; /* the reviewer waits for approval_preview() */
     /* For the reviewer. */
     const json_t *box;  /* {"network": MODE, "mounts": [NAME...], "secrets": [NAME...]} */
@@ -97,8 +97,8 @@ struct approval_asker {
     const char *code;   /* the statement that made the call and the lines around it */
 };
 
-/* Whoever attends a run or session brings its questions to a person by itself, as an MCP client
- * does: while it does, somebody is reachable for them. */
+/* An attendant of a run or session, such as an MCP client, brings its questions to a person.
+ * While there is one, a person counts as reachable for these questions. */
 struct approval_attendance {
     struct approval_attendance *next;
     char place[ID_MAX]; /* the id */
@@ -115,7 +115,8 @@ json_t *approvals_of(struct approvals *approvals, const char *place);
 int approvals_ask(struct approvals *approvals, const struct effect *effect,
     const struct approval_asker *asker, struct approval **ret, struct err *err);
 
-/* What the pipeline would say to this effect now. Nothing is asked and nothing is written. */
+/* Returns what the pipeline would decide about this effect now. Asks nothing and writes
+ * nothing. */
 enum ruling_kind approvals_ruling(struct approvals *approvals, const struct effect *effect,
     const struct approval_asker *asker);
 
@@ -141,14 +142,14 @@ int approval_wait(struct approval *approval, int cancel_fd, struct err *err);
 /* {"id", "state", "effect"}, as answers list it. The caller owns it. */
 json_t *approval_json(struct approval *approval);
 
-/* Nobody waits for it any more: if it is pending, it is lost. approval_drop() also ends the
- * handle, and accepts NULL. */
+/* The caller no longer waits: if the approval is pending, it becomes lost. approval_drop() also
+ * ends the handle, and accepts NULL. */
 void approval_leave(struct approval *approval);
 void approval_drop(struct approval *approval);
 
 /* --- deciding */
 
-/* Who looks or decides. */
+/* The caller that looks at approvals or decides them. */
 struct approval_viewer {
     const char *name; /* of the key, "" for none */
     bool is_operator;
@@ -178,7 +179,7 @@ json_t *approvals_list(
 
 /* --- following */
 
-/* Counts somebody who listens on /v1/approvals/events; while it does, it is reachable. */
+/* A client that listens on /v1/approvals/events. While it does, it counts as reachable. */
 struct approval_listener {
     struct approval_listener *next;
     struct approval_viewer viewer;

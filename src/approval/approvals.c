@@ -172,9 +172,10 @@ static int decide_at_once(struct approval *p, const struct ruling *ruling, struc
     p->phase = PHASE_OVER;
     p->state = is_allowed ? APPROVAL_APPROVED : APPROVAL_DENIED;
     (void)snprintf(p->reason, sizeof(p->reason), "%s",
-        p->is_unavailable ? "nobody is there to approve it" : ruling->reason);
+        p->is_unavailable ? "no approver is reachable" : ruling->reason);
     (void)eventfd_write(p->fd, 1);
-    /* What nobody decided about is no decision: a server without approvals writes nothing. */
+    /* Without a rule, a grant or a question there was no decision to log: a server without
+     * approvals writes nothing. */
     if (is_allowed && (ruling->source == SOURCE_MODE || ruling->source == SOURCE_DEFAULT))
         return 0;
     return approval_note(p,
@@ -292,8 +293,8 @@ int approvals_ask(struct approvals *all, const struct effect *effect,
     if (p->fd < 0) {
         int errnum = errno;
         approval_unref_locked(p);
-        return err_set(
-            err, err_code_of(errnum), errnum, "no descriptor for an approval: try again");
+        return err_set(err, err_code_of(errnum), errnum,
+            "the server has no descriptor left for an approval; try again later");
     }
     (void)pthread_mutex_lock(&all->lock);
     int r = ask(p, err);
@@ -320,7 +321,7 @@ void approval_preview(struct approval *p, json_t *preview)
 {
     struct approvals *all = p->all;
     (void)pthread_mutex_lock(&all->lock);
-    if (p->phase == PHASE_PREVIEW) { /* else it was decided meanwhile */
+    if (p->phase == PHASE_PREVIEW) { /* otherwise it was decided meanwhile */
         p->preview = json_incref(preview);
         p->phase = PHASE_REVIEW;
         (void)pthread_cond_signal(&all->has_review);
@@ -351,7 +352,7 @@ static int refusal(const struct approval *p, struct err *err)
     cleanup_free char *what = effect_describe(&p->effect);
     if (p->is_unavailable)
         return err_set(err, ERR_APPROVAL_UNAVAILABLE, EPERM,
-            "to %s needs an approval, and nobody is there to give it; let an approver listen "
+            "to %s needs an approval, and no approver is reachable; let an approver listen "
             "on /v1/approvals/events (`hermes approvals watch`), set approval_webhook_url, or "
             "let an operator allow it by a rule (`hermes approvals rules`)",
             what);
@@ -437,7 +438,7 @@ void approvals_tick(struct approvals *all)
         next = p->next;
         if (now < p->deadline_ms)
             continue;
-        cleanup_free char *id = xstrdup(p->id); /* who waits may drop it */
+        cleanup_free char *id = xstrdup(p->id); /* the waiting thread may drop the approval */
         (void)approval_settle(p, &late, &err);
         (void)json_array_append_new(news, approval_view(all, id));
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See connect.h. The hub must not wait for SQLite, so it only puts questions into a list. A
- * question that was withdrawn is lost: nobody waits for it in the box. */
+ * withdrawn question is lost: no attempt in the box waits for it any more. */
 
 #include "approval/connect.h"
 
@@ -36,11 +36,11 @@ struct connect_asks {
     int epoll_fd;
     int wake_fd;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the following */
+    pthread_mutex_t lock; /* protects the members below */
     bool is_running;
     bool is_stopping;
     struct ask *news; /* the newest first */
-    struct ask *open; /* of the thread alone */
+    struct ask *open; /* used by the thread only */
 };
 
 static void free_ask(struct ask *ask)
@@ -77,7 +77,7 @@ static uint32_t reason_of(int r, const struct err *err)
                                                  : REASON_NOT_APPROVED;
 }
 
-/* What was decided without a question was granted, or ruled, before. */
+/* An approval without an id was not asked: a rule or an earlier grant decided it. */
 static void answer(struct ask *ask, uint32_t reason)
 {
     bool is_asked = ask->approval && approval_id(ask->approval)[0];

@@ -54,7 +54,7 @@ int approval_scope_find(const char *name)
     return find(scope_names, APPROVAL_SCOPE_COUNT, name);
 }
 
-/* --- who may */
+/* --- permission to decide */
 
 bool approvals_may_decide(
     const struct approvals *all, const struct approval_viewer *viewer, const char *owner)

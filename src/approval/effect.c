@@ -36,7 +36,7 @@ const struct effect_row effect_table[EFFECT_KIND_COUNT] = {
         false, true,
         {{"secret", MATCH_GLOB, true, true}, {"host", MATCH_HOST, true, true},
             {"header", MATCH_GLOB, false, true}, {"box", MATCH_GLOB, false, false}}},
-    [EFFECT_HOST_EXEC] = {"host_exec", "a command for a place that is no box", true, true,
+    [EFFECT_HOST_EXEC] = {"host_exec", "a command for a place other than a box", true, true,
         {{"backend", MATCH_GLOB, true, true}, {"host", MATCH_HOST, false, true},
             {"cwd", MATCH_GLOB, false, true}, {"user", MATCH_GLOB, false, true},
             {"action", MATCH_GLOB, false, true}, {"argv", MATCH_WORDS, false, false},
@@ -120,7 +120,7 @@ static int check_words(const json_t *list, const char *name, struct err *err)
     return 0;
 }
 
-/* Inside of objects and lists, too. */
+/* Whether a string has a NUL; looks inside objects and lists, too. */
 static bool has_nul(const json_t *value)
 {
     const char *name;

@@ -95,7 +95,8 @@ static char *message_text(const json_t *request, uint64_t max_chars)
     (void)json_object_set_new(message, "context", context);
     char *text = json_dumps(message, JSON_COMPACT);
     if (text && count_chars(text) > limit && json_object_get(context, "preview")) {
-        /* First of all, what the code itself can make long: the rest must not go with it. */
+        /* The code determines how long its preview is, so the preview is dropped before the
+         * rest. */
         free(text);
         (void)json_object_set_new(context, "preview", json_pack("{s:b}", "truncated", 1));
         text = json_dumps(message, JSON_COMPACT);
@@ -233,7 +234,7 @@ static void judge_value(
         *ret = v;
         return;
     }
-    /* What it did say is shown to the person. */
+    /* The person sees the parts of the answer that were valid. */
     if (risk >= 0)
         (void)snprintf(ret->risk, sizeof(ret->risk), "%s", risks[risk]);
     if (json_is_number(confidence) && isfinite(number) && number >= 0 && number <= 1)

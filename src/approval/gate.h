@@ -22,9 +22,9 @@ struct gate_settings {
     const char *max_risk;  /* "low" or "medium"; never more, whatever is set */
 };
 
-/* The body of the call. `request` is what review_request() made. *ret is NULL when the effect
- * and why it is asked are too long even without the rest: then nobody is called, and *verdict
- * says so. The caller frees it. */
+/* The body of the call. `request` is what review_request() made. *ret is NULL when the
+ * effect and the reason for the question are too long even without the rest: then the
+ * reviewer is not called, and *verdict says so. The caller frees it. */
 void gate_body(const struct gate_settings *settings, const json_t *request, char **ret,
     struct approval_verdict *verdict);
 
@@ -44,6 +44,6 @@ void gate_escalate(struct approval_verdict *ret, const char *fmt, ...)
  * lists, objects and deep nesting are shortened too. The caller owns it. */
 json_t *gate_redact(const json_t *value, bool is_cut);
 
-/* Whether a part of the effect is hidden from the reviewer. Then it has not seen what it would
- * approve: code could name anything a token. */
+/* Whether a part of the effect is hidden from the reviewer. Then it must not approve: code
+ * can make any part of an effect look like a token. */
 bool gate_hides(const json_t *request);

@@ -55,7 +55,7 @@ struct approval {
 };
 
 struct approvals {
-    pthread_mutex_t lock; /* of everything below */
+    pthread_mutex_t lock; /* protects everything below */
     struct approvals_options options;
     struct strv approvers;
     struct approval_store *store;
@@ -87,7 +87,7 @@ struct settlement {
 /* Ends a pending approval: in the store, in the log, and for the caller that waits. */
 int approval_settle(struct approval *p, const struct settlement *s, struct err *err);
 
-/* Whether somebody can answer for it now. */
+/* Whether a person can answer it now. */
 bool approval_is_reachable(const struct approvals *all, const struct approval *p);
 
 void approval_unref_locked(struct approval *p);

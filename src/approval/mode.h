@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Who is asked about an effect that no rule and no grant decides (`approval_mode`). */
+/* Who answers a question about an effect that no rule and no grant decides
+ * (`approval_mode`). */
 
 enum approval_mode {
-    APPROVAL_OFF,    /* nobody: it is allowed */
+    APPROVAL_OFF,    /* no one: the effect is allowed */
     APPROVAL_MANUAL, /* a person */
     APPROVAL_SMART,  /* the reviewer; a person for what it does not approve */
     APPROVAL_GATED,  /* the reviewer, whose denial counts; a person for the rest */

@@ -21,7 +21,7 @@
 struct so_far {
     json_t *counts;        /* effects by kind */
     json_t *last;          /* SO_FAR of them, the newest first */
-    bool has_foreign_text; /* a tool or a network was used: its answers are a stranger's */
+    bool has_foreign_text; /* a tool or a network was used, so the context has untrusted text */
 };
 
 static void add_event(void *context, const struct log_row *row)

@@ -102,7 +102,7 @@ static bool number_matches(const json_t *pattern, const json_t *value)
 }
 
 /* A word whose value is not known matches `**` only. It may also be several words, so a rule
- * that asks or denies (`is_wary`) matches whatever it could stand for. */
+ * that asks or denies (`is_wary`) matches if any of its possible values would match. */
 static bool words_match(const json_t *pattern, const json_t *words, bool is_wary)
 {
     size_t count = json_array_size(pattern);

@@ -18,7 +18,7 @@ enum ruling_source {
     SOURCE_HARDLINE,
     SOURCE_RULE,
     SOURCE_GRANT,
-    SOURCE_DEFAULT, /* of the kind */
+    SOURCE_DEFAULT, /* the default of the effect's kind */
     SOURCE_MODE,
 };
 const char *ruling_source_name(enum ruling_source source);

@@ -9,8 +9,8 @@
  * that a parse takes would tell one key what another one has run, and a text that takes over
  * the parser reaches only its own owner. When the cache is full, the owner that holds the most
  * loses the tree that it has not used for the longest time, so many texts of one key do not
- * displace the few of another. What others can learn from that is how much a key does, as from
- * any wait.
+ * displace the few of another. So other keys can learn how much a
+ * key does, which any wait shows as well.
  *
  * The cache is small and counts itself: at most SHELL_CACHE_BYTES. Any thread may call any
  * function. */

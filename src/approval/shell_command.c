@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* One simple command. Wrappers (sudo, env, timeout, xargs) are peeled by a table, texts for
- * shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. What cannot be
- * followed is shown as it is and asked each time. */
+ * shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. A command that cannot
+ * be followed is shown as it is and asked each time. */
 
 #include "approval/shell_internal.h"
 
@@ -151,7 +151,7 @@ static bool peel(struct taking *t, const struct wrapper *row)
         }
     }
     if (shell_name_is(row->name, "xargs parallel"))
-        t->is_once = t->is_fed = true; /* its input adds words, whatever they are */
+        t->is_once = t->is_fed = true; /* its input adds words that are not known */
     t->at = at < t->all.count ? at : t->all.count;
     t->is_wrapped = t->is_wrapped || !row->is_plain;
     return true;
@@ -336,7 +336,7 @@ static int take_eval(struct taking *t)
     return take_joined(t, from, SHELL_SAME);
 }
 
-/* What changes the meaning of words that come later. */
+/* Commands that change the meaning of later words. */
 static int take_define(struct taking *t)
 {
     give_up(t, "shell.define");
@@ -429,7 +429,7 @@ static void note_directory(struct shell_walk *w, const struct taking *t)
     w->cwd = longer;
 }
 
-/* Whether what the command does may be decided by its input, which is not a part of it. */
+/* Whether the command may take its program from its input, which the effect does not show. */
 static bool reads_program(const struct shell_word *words, size_t count)
 {
     static const char feeds[] =

@@ -159,7 +159,7 @@ const struct shell_danger_row shell_dangers[] = {
 };
 const size_t shell_danger_count = sizeof(shell_dangers) / sizeof(shell_dangers[0]);
 
-/* Files that say who may do what, or what runs later. */
+/* Files that decide who has which rights, or what runs later. */
 static const char sensitive_writes[] =
     "/etc /etc/** /private/etc/** /boot/** /usr/** /bin/** /sbin/** /lib/** /lib64/** "
     "/sys/** /proc/** /var/spool/** "

@@ -17,7 +17,7 @@ struct shell_word {
     char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
     char *source;    /* as it is written */
     bool is_literal; /* shape is the value */
-    bool is_single;  /* it stays one word */
+    bool is_single;  /* cannot become several words */
 };
 
 struct shell_words {
@@ -48,7 +48,7 @@ struct shell_walk {
     const char *danger;        /* of these commands, or NULL */
     char *cwd;
     unsigned depth; /* texts in texts */
-    unsigned texts; /* so far */
+    unsigned texts; /* texts read so far */
     size_t nodes;   /* visited, so far */
 };
 
@@ -79,7 +79,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
 /* --- tables. `words` begin with the program. */
 
 struct shell_danger_row {
-    const char *category; /* "never." begins those that nothing permits */
+    const char *category; /* a category that begins with "never." cannot be permitted */
     const char *programs; /* names, with * for any text */
     const char *operands; /* NULL, or patterns one of which an operand must match */
     const char *options;  /* NULL, or options one of which must be there */
@@ -103,7 +103,8 @@ bool shell_has_option(const struct shell_word *words, size_t count, const char *
 
 /* A command that only changes or shows the shell's own state. */
 bool shell_is_free(const struct shell_word *words, size_t count);
-/* What varies in an ordinary command becomes "*"; NULL when the command is not ordinary. */
+/* The words of an ordinary command, with "*" for the parts that vary; NULL when the command
+ * is not ordinary. */
 json_t *shell_ordinary(const struct shell_word *words, size_t count);
 /* Adds the files that a command writes. */
 void shell_written(

@@ -168,8 +168,8 @@ static int visit_word_loop(struct shell_walk *w, const json_t *node, unsigned le
     return r < 0 ? r : visit_members(w, node, level);
 }
 
-/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
- * is exported reaches every program, so it counts as a command. */
+/* `declare` and its relatives. -i evaluates the assigned value, -n takes the value as the
+ * name of a variable. An exported variable reaches every program, so it counts as a command. */
 static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *args = json_object_get(node, "Args");
@@ -364,8 +364,7 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     return 0;
 }
 
-/* What a shell reads is known when one here-document is all that is connected to its stdin.
- * With
+/* The input of a shell is known only when its stdin is one here-document and nothing else. With
  * <<- the shell takes tabs away, which would change the text. */
 static int take_redirections(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
 {

@@ -268,7 +268,8 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
         return e;
     }
     char *shape = buf_take(&r.shape, &len);
-    /* What is no text cannot be shown as it is, and a byte of ours stands for no other. */
+    /* Bytes that are not text cannot be shown as they are. SHELL_UNKNOWN must not come from
+     * the text itself. */
     bool is_text = utf8_valid(shape, len) && (!r.is_literal || !strchr(shape, SHELL_UNKNOWN));
     size_t source_len = 0;
     (void)shell_source(w, node, &source_len);

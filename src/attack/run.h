@@ -38,7 +38,7 @@ struct attack_outcome {
     enum run_status status;
     unsigned limits_hit;
     struct run_usage usage;
-    enum err_code refusal; /* of the run that Hermes did not do; ERR_NONE when it did all */
+    enum err_code refusal; /* why Hermes did not run the case; ERR_NONE when it did */
     char why[400];         /* one printable line; "" when the case passed */
 };
 

@@ -33,7 +33,7 @@ struct instance {
     char program[PLACE_TEXT];
     int lock_fd;
     bool is_there;
-    char said[SAID_MAX + 1]; /* the end of what the last command said */
+    char said[SAID_MAX + 1]; /* the end of the last command's stderr */
 };
 
 /* `command` of the row, or apptainer, or singularity. */
@@ -187,8 +187,8 @@ static int start_with(struct backend *b, struct instance *it, uint32_t limits)
     return r;
 }
 
-/* Starts the instance with its limits. Where the machine has no control groups for it, only
- * limits that somebody has named are a reason to refuse. */
+/* Starts the instance with its limits. Where the machine has no control groups for it, it is
+ * refused only if the request or the settings name a limit. */
 static enum place_error start(struct backend *b, struct instance *it)
 {
     uint32_t wanted = 0;

@@ -22,7 +22,7 @@ struct backend_stream {
     int err_fd;
     pid_t pid;      /* -1: none */
     bool is_framed; /* its output comes in frames of the engine (wire.h) */
-    int said_fd;    /* what is stderr in them goes here, to err_fd */
+    int said_fd;    /* stderr of these frames goes here, to err_fd */
     struct wire_frames frames;
 };
 
@@ -46,7 +46,7 @@ struct backend {
     char words[512];          /* what went wrong, for people */
 };
 
-/* What a kind does not have is NULL. */
+/* Functions that a kind does not have are NULL. */
 struct backend_ops {
     /* Finds, resumes or makes the place and says which limits are in force. `is_again`: after a
      * cut connection; nothing is made then, a place that is gone is PLACE_LOST. */
@@ -55,7 +55,7 @@ struct backend_ops {
      * quotes. */
     enum place_error (*stream)(
         struct backend *b, const char *script, struct backend_stream *ret);
-    /* The kind of a failure without a far shell, by what the place's client said last. */
+    /* Classifies a failure to start the far shell, by the last words of the place's client. */
     enum place_error (*judge)(struct backend *b, const char *said);
     /* Puts the far shell to backend_shell_path(). Without it the stream takes the bytes. */
     enum place_error (*put)(struct backend *b);
@@ -88,7 +88,8 @@ void backend_place_name(const struct backend *b, char name[PLACE_TEXT]);
 /* One lock for all sessions that use a place; *ret_fd holds it. 0, or -ETIMEDOUT while the
  * place is being closed. */
 int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd);
-bool backend_is_last(int lock_fd); /* of these sessions: nobody else takes it from now on */
+bool backend_is_last(int lock_fd); /* whether this is the last of these sessions; no other
+                                    * can take the lock from now on */
 
 /* stream.c: starts a program of this machine with pipes and an environment of its own. */
 struct backend_program {
@@ -104,11 +105,11 @@ typedef void backend_run(const void *context, int in, int out, int err);
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);
 enum place_error backend_spawned(struct backend *b, int r); /* says what its failure was */
 void backend_stream_init(struct backend_stream *s);         /* as closed */
-/* As read(2) from its stdout. */
+/* Like read(2), from the program's stdout. */
 ssize_t backend_read(struct backend_stream *s, void *data, size_t size);
 void backend_stream_close(struct backend_stream *s);
-/* Writes to the program until `until_ms`: a place that does not read must hold nobody up.
- * -EPIPE when it is gone, -ECANCELED when the session is, -ETIMEDOUT. */
+/* Writes to the program until `until_ms`: a place that does not read must not block the relay.
+ * -EPIPE when the program is gone, -ECANCELED when the session is, -ETIMEDOUT. */
 int backend_send(const struct backend *b, const struct backend_stream *s, const void *data,
     size_t len, uint64_t until_ms);
 

@@ -2,7 +2,8 @@
 
 /* Containers of Docker or Podman. A container is found by its name; its labels say whose it is
  * and with which settings it was made. One with other settings is refused, never replaced: it
- * may hold work. What cannot be opened is an error; nothing is ever run elsewhere. */
+ * may hold work. If the container cannot be opened, that is an error; nothing is ever run
+ * elsewhere. */
 
 #include "backend/docker.h"
 
@@ -212,7 +213,7 @@ static enum place_error docker_open(struct backend *b, bool is_again)
                     : create(b, d, &status);
         bool is_there = r == 0 && a.status != 404;
         engine_answer_done(&a);
-        /* 409: another session has made it meanwhile. A new one is looked at, too. */
+        /* 409: another session has just made it. A new container is inspected, too. */
         if (is_there || (error && status != 409))
             break;
     }
@@ -302,7 +303,7 @@ static enum place_error docker_judge(struct backend *b, const char *said)
     return code == 137 ? PLACE_UNREACHABLE : PLACE_REFUSED;
 }
 
-/* A container that is kept goes on; docker_tidy() stops it when nobody uses it. */
+/* A container that is kept goes on; docker_tidy() stops it when no session uses it. */
 static void docker_close(struct backend *b)
 {
     struct docker *d = b->own;

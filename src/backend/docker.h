@@ -8,9 +8,9 @@
 
 /* How the size of the disk is bounded. */
 enum docker_disk {
-    DISK_QUOTA, /* by the engine's storage driver */
+    DISK_QUOTA, /* enforced by the engine's storage driver */
     DISK_TMPFS, /* the root is read-only, and what can be written is in memory */
-    DISK_FREE,  /* not at all */
+    DISK_FREE,  /* not enforced */
 };
 
 struct docker {
@@ -19,7 +19,7 @@ struct docker {
     char hash[65]; /* of the settings that the container is made with */
     char exec[80]; /* id of the last one */
     int lock_fd;
-    bool is_made; /* by this session */
+    bool is_made; /* this session has made the container */
 };
 
 /* docker_create.c */
@@ -36,7 +36,8 @@ const char *docker_label(const json_t *labels, const char *name);
 /* It is ours: made by this installation for this row. */
 bool docker_is_ours(const struct backend *b, const json_t *labels);
 
-/* docker_tidy.c: removes containers of sessions that are gone and stops idle ones, for ever. */
+/* docker_tidy.c: removes containers of sessions that are gone and stops idle ones. Never
+ * returns. */
 _Noreturn void docker_tidy(const struct place_table *table, const char *control_dir);
 
 /* docker.c: the lock between sessions that open a container and the clean-up. */

@@ -251,8 +251,8 @@ static unsigned oldest_of(struct engine *e)
     return number;
 }
 
-/* By /_ping: Podman starts programs to answer /version, which takes seconds on a busy machine.
- */
+/* Uses /_ping, because Podman starts programs to answer /version, which takes seconds on a busy
+ * machine. */
 enum place_error engine_hello(struct engine *e, struct backend *b)
 {
     struct engine_answer a = {0};
@@ -262,7 +262,8 @@ enum place_error engine_hello(struct engine *e, struct backend *b)
     if (r < 0)
         return engine_failed(e, b, r);
     if (a.status != 200 || !e->newest)
-        return backend_fail(b, PLACE_REFUSED, "%s is no engine of containers", e->socket);
+        return backend_fail(
+            b, PLACE_REFUSED, "%s is not the socket of a container engine", e->socket);
     if (e->newest < API_LEAST)
         return backend_fail(b, PLACE_REFUSED,
             "the engine has version 1.%u of the API; 1.%d is needed", e->newest, API_LEAST);

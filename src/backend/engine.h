@@ -25,7 +25,7 @@ struct engine_answer {
     char said[256]; /* its own words, when it is an error */
 };
 
-/* `body`: NULL for none; `is_tar`: its type. Returns 0 when there is an answer, whatever its
+/* `body`: NULL for none; `is_tar`: its type. Returns 0 when there is an answer, with any
  * status; -ECONNREFUSED, -ENOENT, -EACCES ... when the engine cannot be reached, -ETIMEDOUT,
  * -ECANCELED, -EPROTO. */
 int engine_ask(struct engine *e, const char *method, const char *path, const struct buf *body,
@@ -42,6 +42,6 @@ int engine_upgrade(struct engine *e, const char *path, const char *body, int *re
 
 /* What a failed engine_ask() means. */
 enum place_error engine_failed(const struct engine *e, struct backend *b, int r);
-/* What an answer means that is no success. */
+/* What an answer other than success means. */
 enum place_error engine_refused(
     struct backend *b, const char *what, const struct engine_answer *a);

@@ -70,7 +70,7 @@ struct opening {
     struct backend *b;
     struct backend_stream *stream;
     uint64_t until_ms;
-    bool has_shell; /* it was sent: a place that wants it again is no place of ours */
+    bool has_shell; /* it was sent once; a place that asks again is refused */
     bool lacks_shell;
     char said[SAID_MAX + 1];
     size_t said_len;
@@ -147,7 +147,8 @@ static void listen_to(struct opening *o)
     o->said[o->said_len] = '\0';
 }
 
-/* Takes one byte of the stream: 1, or 0 at its end, after the time, or when nobody waits. */
+/* Takes one byte of the stream: 1, or 0 at its end, after the deadline, or when the session
+ * is cancelled. */
 static int take_byte(struct opening *o, char *ret)
 {
     for (;;) {

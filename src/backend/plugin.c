@@ -51,7 +51,7 @@ static void hash_hex(struct sha256_ctx *hash, char *hex, size_t size)
         (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* What a place is made from: one that was made from something else is not used. */
+/* Hashes the settings that a place is made from. A place with another hash is not used. */
 static void config_hash(const struct place_row *row, const struct place_limits *limits,
     char hex[2 * SHA256_DIGEST_SIZE + 1])
 {
@@ -86,7 +86,7 @@ __attribute__((format(printf, 3, 4))) static enum place_error refuse(
     return verdict->error = error;
 }
 
-/* Is what the plug-in declares what the settings and the request ask for? */
+/* Checks that the plug-in declares what the settings and the request ask for. */
 static enum place_error check(
     const struct plugin_order *order, const struct plugin_ready *ready)
 {
@@ -181,7 +181,7 @@ struct bridge {
     pid_t parent;
 };
 
-/* What the relay's process has of it. */
+/* The state of the plug-in in the relay's process. */
 struct plugin_own {
     struct plugin_verdict *verdict;
     struct backend_stream stream; /* to the process that talks, until it is handed out */
@@ -306,7 +306,7 @@ static enum place_error plugin_open(struct backend *b, bool is_again)
     struct plugin_own *own = own_of(b);
     if (!own)
         return backend_fail(b, PLACE_UNREACHABLE, "there is no memory for a plug-in");
-    if (own->pid > 0) /* of the connection that was cut: the place stays as it is */
+    if (own->pid > 0) /* the plug-in of a cut connection; the place stays as it is */
         process_await(own->pid, 0);
     own->pid = -1;
     backend_stream_close(&own->stream);

@@ -55,7 +55,7 @@ static int begin(struct plugin_reader *r)
     while (is_whole && kind < PLUGIN_KINDS && !str_eq(kinds[kind], text))
         kind++;
     if (!is_whole || kind == PLUGIN_KINDS) {
-        (void)snprintf(r->problem, sizeof(r->problem), "it sent something that is no frame");
+        (void)snprintf(r->problem, sizeof(r->problem), "it sent bytes that are not a frame");
         return -EPROTO;
     }
     if (!is_in_order(r, kind)) {
@@ -90,7 +90,7 @@ ssize_t plugin_read(struct plugin_reader *r, const char *data, size_t len,
             return (ssize_t)at;
         if (r->head_len == PLUGIN_HEAD) {
             (void)snprintf(
-                r->problem, sizeof(r->problem), "it sent something that is no frame");
+                r->problem, sizeof(r->problem), "it sent bytes that are not a frame");
             return -EPROTO;
         }
         r->head[r->head_len++] = data[at];

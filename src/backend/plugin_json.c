@@ -39,7 +39,7 @@ static json_t *parse(const struct buf *text, const char *kind, char words[PLUGIN
     return json;
 }
 
-/* A printable text of a stranger's, cut to `size`. */
+/* Copies an untrusted text, made printable and cut to `size`. */
 static void take_text(const json_t *value, char *to, size_t size)
 {
     const char *text = json_string_value(value);

@@ -96,7 +96,7 @@ static void keep_log(struct talk *t)
     (void)buf_append(&t->log, bytes, (size_t)n);
 }
 
-/* Writes what there is of a buffer. False when nobody reads any more. */
+/* Writes as much of the buffer as possible. False when the reader is gone. */
 static bool drain(struct buf *b, int fd)
 {
     ssize_t n = fd >= 0 && b->len ? write(fd, b->data, b->len) : 0;
@@ -135,7 +135,7 @@ static void take_relay(struct talk *t)
     }
 }
 
-/* Takes frames that have come, until one is whole that is no `data`. */
+/* Takes received frames up to the first complete one that is not `data`. */
 static enum place_error take_frames(struct talk *t, enum plugin_kind *ret)
 {
     *ret = PLUGIN_NONE;
@@ -190,7 +190,7 @@ static enum place_error turn(
         buf_clear(&t->down);
     }
     if (fds[W_PLUGIN_OUT].revents)
-        (void)drain(&t->up, t->plugin.out_fd); /* its end shows when it is read */
+        (void)drain(&t->up, t->plugin.out_fd); /* a closed pipe is noticed when it is read */
     if (fds[W_PLUGIN_IN].revents) {
         ssize_t n = read(t->plugin.in_fd, t->piece, sizeof(t->piece));
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {

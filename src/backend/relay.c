@@ -58,7 +58,8 @@ int relay_confirm(struct relay *r, uint64_t count)
     return 0;
 }
 
-/* Sends our number of bytes, and from now on what the far shell lacks. */
+/* Sends the number of bytes that we have received. From now on the bytes that the far shell
+ * lacks are sent. */
 static int greet(struct relay *r, uint64_t has)
 {
     char line[24];
@@ -204,7 +205,7 @@ static void say_end(struct relay *r)
 {
     uint64_t until_ms = clock_ms() + END_MS;
     if (r->stream.out_fd < 0)
-        return; /* its grace time ends it */
+        return; /* the far shell ends itself after its grace time */
     r->is_over = false;
     relay_complete(r);
     relay_own(r, "end", NULL, 0);

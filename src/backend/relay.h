@@ -58,10 +58,10 @@ struct relay {
 char *relay_parse_head(
     const char *line, size_t len, char kind[RELAY_HEAD + 1], size_t *ret_len);
 
-/* Handles the bytes of the place as far as their takers take them. Returns 0, or
- * -EPROTO when they are no frames. *ret_wait_fd is what has no room now, or -1. */
+/* Handles the bytes of the place as far as their receivers have room. Returns 0, or -EPROTO
+ * when the bytes are not frames. *ret_wait_fd is the descriptor that has no room now, or -1. */
 int relay_take(struct relay *r, int *ret_wait_fd);
-/* What is still to come for this helper goes nowhere. */
+/* Bytes that still come for this helper are dropped. */
 void relay_forget(struct relay *r, const struct relay_helper *h);
 
 /* relay_out.c */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Bytes from a place: frames of a far shell, or whatever a hostile place sends. Each piece goes
- * to its taker at once; no frame is kept whole. A frame of the interpreter goes to the server
- * as it is: the server checks those of a box in the same way. */
+ * to its receiver at once; no frame is kept whole. A frame of the interpreter goes to the
+ * server as it is: the server checks those of a box in the same way. */
 
 #include "backend/relay.h"
 

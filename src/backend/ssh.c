@@ -44,7 +44,8 @@ static enum place_error ssh_stream(
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         add_option(&argv, fixed[i]);
     strv_add(&argv, "-o");
-    /* By row: a caller of one row must not get a connection made with another row's key. */
+    /* One path per row: a caller of one row must not get a connection made with another
+     * row's key. */
     strv_add_owned(&argv, xasprintf("ControlPath=%s/%u-%%C", b->control_dir, b->number));
     if (row->key_file[0]) {
         add_named(&argv, "IdentityFile", row->key_file);

@@ -23,7 +23,7 @@
 
 enum { STOP_MS = 2000, PIECE = 64 << 10 };
 
-/* The user's own variables only: those of the server are none of a place's business. */
+/* The user's own variables only: a place must not see those of the server. */
 static void set_environment(void)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -141,7 +141,7 @@ ssize_t backend_read(struct backend_stream *s, void *data, size_t size)
     if (n <= 0 || !s->is_framed)
         return n;
     n = wire_frames_take(&s->frames, data, (size_t)n, said, &said_len);
-    if (said_len) { /* what has no room is noise */
+    if (said_len) { /* text that does not fit is dropped */
         ssize_t ignored = write(s->said_fd, said, said_len);
         (void)ignored;
     }

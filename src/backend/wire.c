@@ -106,7 +106,7 @@ static int hex_of(char c)
                                   : -1;
 }
 
-/* One byte that is not of the body. */
+/* Takes one byte of the framing: a chunk's size, its extension or a line end. */
 static int take_mark(struct wire_chunks *c, char byte)
 {
     int digit = hex_of(byte);

@@ -17,7 +17,7 @@ struct wire_head {
     bool is_chunked;
     bool has_length;
     uint64_t length;
-    bool is_podman; /* it names its own API, too */
+    bool is_podman; /* Podman names its own API, too */
     unsigned api;   /* N of the version 1.N of the API that it names; 0: none */
 };
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The number of characters for so many bytes. */
+/* The number of characters that encode `len` bytes. */
 size_t base64_size(size_t len);
 
 /* Writes base64_size(len) characters, without a NUL. */

@@ -90,7 +90,7 @@ int str_parse_u32(const char *s, uint32_t *ret_value)
 struct unit {
     const char *name;
     uint64_t factor;
-    bool is_whole; /* takes no fraction: there is no smaller unit */
+    bool is_whole; /* must be a whole number: there is no smaller unit */
 };
 
 static const struct unit size_units[] = {

@@ -239,7 +239,7 @@ static bool frame_number(const struct frame *f, uint64_t *ret)
     return str_parse_u64(text, ret) == 0;
 }
 
-/* The frames that are for the far shell itself; false for those of the kernel. */
+/* Handles frames for the far shell itself; false for frames of the interpreter. */
 static bool on_own_frame(struct far *far, const struct frame *f)
 {
     uint64_t number = 0;

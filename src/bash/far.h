@@ -2,9 +2,9 @@
 #pragma once
 
 /* The far shell: an interpreter of a bash session at the other end of a byte stream, in a place
- * that is no box of Hermes (docs/internals/far-shell.md). It starts the kernel, which speaks to
- * it as it speaks to a server, and carries its channel, its output and its files as frames of
- * one stream. One thread, one poll(); neither the kernel nor a file helper runs in it. */
+ * other than a box of Hermes (docs/internals/far-shell.md). It starts the kernel, which speaks
+ * to it as it speaks to a server, and carries its channel, its output and its files as frames
+ * of one stream. One thread, one poll(); neither the kernel nor a file helper runs in it. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ struct far {
     int channel, out, err;
     uint64_t kill_at_ms; /* when it is killed because it did not end; 0: not set */
     struct buf from_kernel, to_kernel;
-    /* A frame `done` waits until so many bytes of the pipes are on their way. */
+    /* A frame `done` waits until out_due and err_due bytes of the pipes have been sent. */
     bool holds_done;
     size_t out_due, err_due;
     struct far_helper {

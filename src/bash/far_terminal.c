@@ -116,7 +116,7 @@ static void reap(struct shell *s)
         s->has_ended = true;
 }
 
-/* Nobody is at the other end: the terminal hangs up. A shell that stays is killed. */
+/* The other end is gone: hangs up the terminal. A shell that survives this is killed. */
 static _Noreturn void hang_up(struct shell *s)
 {
     uint64_t until_ms = clock_ms() + HANGUP_MS;

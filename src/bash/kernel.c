@@ -33,7 +33,8 @@ enum {
     KILL_AFTER_MS = 1000,    /* from SIGINT until what the code started is killed */
     REPLACE_AFTER_MS = 400,  /* from then until the shell itself is killed */
     ROUND_MAX_MS = 2500,     /* for a round without code; `set -n` makes a shell deaf */
-    START_MAX_MS = 3000,     /* for a new shell to restore its state; else the next has none */
+    START_MAX_MS = 3000,     /* for a new shell to restore its state; after that, a shell
+                              * without state is started */
     KILL_JOB_GRACE_MS = 300, /* from SIGTERM to SIGKILL */
     FORK_ROUNDS = 100,       /* attempts to free processes before fork() is given up */
     STARTS_MAX = 4,          /* shells that may end before one is idle */

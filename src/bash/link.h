@@ -46,8 +46,8 @@ void link_queue_raw(struct link *l, const void *data, size_t len);
 void link_write(struct link *l);
 void link_read(struct link *l);
 
-/* The other side confirms so many bytes; fewer than before change nothing: the word may have
- * been sent twice. -EPROTO when it cannot have them. */
+/* The other side confirms `count` bytes. A smaller number than before changes nothing: a
+ * confirmation may come twice. -EPROTO when we have not sent so many. */
 int link_confirm(struct link *l, uint64_t count);
 
 bool link_has_more(const struct link *l); /* bytes to send now */

@@ -14,8 +14,8 @@ enum { VARIABLES_MAX = 1000, TEXT_MAX = 200 }; /* rows; bytes of a name or a val
 
 static const char DECLARE[] = "declare -";
 
-/* Set by bash itself or given to every box. A name that ends in * stands for all that begin
- * so. */
+/* Set by bash itself or given to every box. A name that ends in * stands for all names with
+ * that beginning. */
 static bool is_common(const char *name, size_t len)
 {
     static const char *const names[] = {"BASH*", "COLUMNS", "COMP_*", "DIRSTACK", "EPOCH*",

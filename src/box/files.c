@@ -460,7 +460,7 @@ static void serve(void)
             .kind = FILES_END, .error = r, .mode = is_new, .mtime_ns = stamp_ns},
         "");
     flush();
-    /* What the server still sends of a failed upload would be taken for a request. */
+    /* The rest of a failed upload would be taken for a request. */
     if (r < 0 && talk.request.op == FILES_PUT)
         _exit(0);
 }

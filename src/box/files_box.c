@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The file helper in a box: gives up everything first, then serves. */
+/* The file helper in a box: gives up all rights first, then serves requests. */
 
 #include "box/inside.h"
 

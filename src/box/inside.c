@@ -179,8 +179,8 @@ static int start_session(const struct inside *in)
     return 0;
 }
 
-/* Not by a flag of clone3: the v1 groups are joined after it, and the namespace would show host
- * paths. */
+/* Does not use a flag of clone3: the v1 groups are joined after it, and the namespace would
+ * show host paths. */
 static int hide_cgroups(const struct inside *in)
 {
     if (in->box->remove & BARRIER_CGROUPNS)

@@ -18,7 +18,8 @@ struct inside {
     const struct spawn_box *box;
     const char *exec_path;
     bool unique_ids;  /* init and payload have different ids */
-    bool has_network; /* it is in a network namespace that was made ahead, with loopback up */
+    bool has_network; /* the box is in a network namespace that was made ahead, with loopback
+                       * up */
     bool has_memory;  /* a memory cgroup holds the limit; else RLIMIT_AS must */
     int landlock_abi;
     int join_fds[CGROUP_MAX_TREES]; /* control groups to enter; closed afterwards */
@@ -43,7 +44,7 @@ struct inside {
 
 enum { CHANNEL_FD = 3 };
 
-/* Nobody in a box gets a right by his id, and that is for good. */
+/* No process in a box gets capabilities from its user id, and this cannot be undone. */
 enum {
     INSIDE_SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                         SECBIT_NO_SETUID_FIXUP_LOCKED

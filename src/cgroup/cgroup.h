@@ -143,8 +143,8 @@ int cgroup_leaf_make(const struct cgroup_host *host, const struct spawn_limits *
     uint32_t skip, struct cgroup_leaf *leaf, uint32_t *ret_step);
 
 /* Makes a leaf that a box has left as good as new for a box with these limits, which it does
- * not set. False when it cannot be, or there is somebody or too much memory left in it, or one
- * of its counters would be taken for the new box's: remove it. */
+ * not set. False when the leaf cannot be renewed, when processes or too much memory are left in
+ * it, or when one of its counters would count for the new box. The caller then removes it. */
 bool cgroup_leaf_renew(const struct cgroup_host *host, const struct spawn_limits *limits,
     struct cgroup_leaf *leaf);
 

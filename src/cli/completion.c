@@ -242,7 +242,7 @@ static void man_of_all(void)
         .operands = "COMMAND [ARGUMENT...]",
         .summary = "run untrusted code in a sandbox",
         .before =
-            "Runs programs that nobody trusts in boxes made of namespaces, control groups, "
+            "Runs untrusted programs in boxes made of namespaces, control groups, "
             "a system call filter and Landlock rules. Each command has a page of its own: "
             "hermes-run(1), hermes-serve(1) and so on.",
     };

@@ -38,8 +38,8 @@ static void take_option(void *json, int key, char *arg)
     *(bool *)json = true; /* there is no other option */
 }
 
-/* The modes of networks are no part of the level: a host without them runs code without a
- * network as safely. */
+/* The network modes do not count for the level: without them a host runs code without a
+ * network just as safely. */
 static void print_network(const struct spawn_reply *reply)
 {
     const char *missing;

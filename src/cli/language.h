@@ -17,5 +17,5 @@ char *language_guess(const char *data, size_t len);
 /* Whether the name of the file has an extension. */
 bool language_has_extension(const char *file);
 
-/* Sets the error that the language of `file` ("-": stdin) cannot be told. */
+/* Sets the error that the language of `file` ("-": stdin) is unknown. */
 int language_unknown(const char *file, struct err *err);

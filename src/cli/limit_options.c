@@ -103,7 +103,7 @@ static int parse(const struct limit_info *info, const char *text, uint64_t *ret)
     return r < 0 || *ret == 0 ? -1 : 0;
 }
 
-/* A size without a unit is in bytes, which is rarely meant. */
+/* A size without a unit is in bytes, which is rarely the intention. */
 static _Noreturn void refuse_bytes(
     const char *command, const struct limit_info *info, const char *option, const char *text)
 {

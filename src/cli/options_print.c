@@ -15,8 +15,8 @@
 /* Columns of the --help text. */
 enum { WIDTH = 79, TEXT_COLUMN = 29 };
 
-/* Of the last change to the form of the pages; a date of the build would differ in every build.
- */
+/* The date of the last change to the form of the man pages. A date of the build would make
+ * builds differ. */
 #define MAN_DATE "2026-11-16"
 
 /* Breaks lines between words; further lines begin at column `indent`. Newlines of the text

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Attempts that wait for an approval (mode NETWORK_ASK). Egress asks the server about each
- * destination once, however many attempts wait for it, and the answer holds for those. A name
- * that nobody has approved was answered with a stand-in address: it is asked outside only now.
- * Whatever is approved, closed addresses and addresses of the host stay closed. While the
- * server is gone, or a new egress runs, nothing that waits goes on. */
+ * destination once, however many attempts wait for it, and the answer holds for all of them. A
+ * name without an approval was answered with a stand-in address; name servers are asked for it
+ * only after the approval. Whatever is approved, closed addresses and addresses of the host
+ * stay closed. While the server is gone, or a new egress runs, all waiting attempts stay where
+ * they are. */
 
 #include "egress/dns.h"
 #include "egress/egress.h"
@@ -16,16 +17,16 @@
 
 enum {
     REFUSALS_KEPT = 32,   /* refused destinations that a box remembers */
-    REFUSALS_MAX = 256,   /* over the life of a box: then nobody is asked any more */
-    DENIED_MS = 60000,    /* a destination that somebody denied is not asked about again */
-    UNANSWERED_MS = 5000, /* ... and one that nobody could answer */
+    REFUSALS_MAX = 256,   /* over the life of a box; after that no question is asked */
+    DENIED_MS = 60000,    /* how long a denied destination is not asked about again */
+    UNANSWERED_MS = 5000, /* the same for a question without an answer */
 };
 
 enum question_state {
     QUESTION_ASKED,
     QUESTION_RESOLVING, /* it is approved, and its name is looked up */
-    QUESTION_REFUSED,   /* remembered, without anybody who waits */
-    QUESTION_GRANTED,   /* likewise */
+    QUESTION_REFUSED,   /* remembered; no attempt waits for it */
+    QUESTION_GRANTED,   /* remembered, like QUESTION_REFUSED */
 };
 
 struct question {
@@ -100,7 +101,7 @@ static void remember(
 
 /* --- the end of a question */
 
-/* One of those that wait for it, or NULL. */
+/* A connection that waits for the answer, or NULL. */
 static struct conn *next_conn(const struct question *q)
 {
     struct conn *c;
@@ -130,7 +131,7 @@ static void refuse(struct question *q, uint32_t reason)
     end(q);
 }
 
-/* Whatever was approved: the address must be open, and lead to somebody else. */
+/* Even after an approval the address must be open, and must not be one of the host's own. */
 static void proceed(struct question *q, const struct address *to)
 {
     struct policy_view view = box_view(q->box);
@@ -198,7 +199,7 @@ static void approve(struct question *q)
 
 /* --- asking */
 
-/* What is known about a destination; what has become old is forgotten. */
+/* Finds the question about a destination, and forgets old ones. */
 static struct question *find(struct box *b, const struct network_row *what)
 {
     uint64_t now = b->egress->now_ms;
@@ -289,7 +290,7 @@ void ask_answer(struct box *b, const struct network_answer *answer)
 {
     struct question *q = find_asked(b, answer->token);
     if (!q)
-        return; /* nobody waits for it any more */
+        return; /* no attempt waits for it any more */
     bool is_known =
         answer->reason >= REASON_NOT_APPROVED && answer->reason <= REASON_QUESTION_LIMIT;
     uint32_t reason = answer->reason && !is_known ? REASON_NOT_APPROVED : answer->reason;
@@ -316,7 +317,7 @@ void ask_again(struct box *b)
         TAILQ_INSERT_HEAD(&b->questions, q, entry);
         if (q->state == QUESTION_ASKED && !q->is_yes)
             channel_withdraw(b, q->token);
-        q->is_yes = true; /* nobody joins it */
+        q->is_yes = true; /* no attempt can join it */
         while ((c = next_conn(q)))
             tcp_retry(c);
         while ((f = next_flow(q))) {

@@ -70,7 +70,7 @@ static void reconsider_conns(struct box *b)
         struct decision d;
         next = TAILQ_NEXT(c, entry);
         if (c->question)
-            continue; /* it has just been decided */
+            continue; /* ask_again() has just decided about it */
         if (ends->destination_port == DNS_PORT) {
             if (b->policy.mode == NETWORK_NONE)
                 tcp_end(c, true);
@@ -178,7 +178,7 @@ static void finish(struct box *b)
     }
     channel_record(b, 0);
     box_empty(b);
-    loop_queue(&b->channel); /* it ends the box when all is sent */
+    loop_queue(&b->channel); /* the channel ends the box when everything was sent */
 }
 
 void box_finish_if_empty(struct box *b)
@@ -326,7 +326,7 @@ enum admission box_admit(
                                    .reason = reason,
                                    .address = a->address}};
     memcpy(ref->key.host, d.host, sizeof(ref->key.host));
-    /* A connection for names is no attempt to reach anything: its questions are. */
+    /* A connection to port 53 is not an attempt in itself; each question in it is one. */
     bool is_asked = !reason && d.must_ask;
     if (!is_asked && (reason || a->protocol != NETWORK_TCP || a->port != DNS_PORT))
         note(b, ref);

@@ -160,7 +160,7 @@ bool channel_read(struct box *b)
     return true;
 }
 
-/* Without a server nobody answers for the box: nothing passes any more. */
+/* Without its server the box has no policy: nothing passes any more. */
 static enum served lose(struct box *b)
 {
     if (b->is_leaving) {

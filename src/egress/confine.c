@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Gives up every right that the loop does not need, before the first byte of a box is read. Who
- * takes over egress can open sockets in the host's namespace as its user and see what passes
- * through it, and nothing more: no file, no program, no other process. */
+/* Gives up every right that the loop does not need, before the first byte of a box is read.
+ * An attacker who takes over egress can open sockets in the host's namespace as its user and
+ * see the traffic, and nothing more: no file, no program, no other process. */
 
 #include "egress/egress.h"
 

@@ -48,7 +48,7 @@ struct dns_query {
 int dns_parse(struct dns_query *ret, const uint8_t *data, size_t len);
 
 /* Whether a type is answered with nothing, even for allowed names: SVCB and HTTPS carry
- * addresses and keys past the pins; ANY and the other types of 128 to 255 are no records. */
+ * addresses and keys past the pins; ANY and the other types of 128 to 255 are not records. */
 bool dns_type_is_empty(uint16_t type);
 
 /* Whether a name stands for an address (1.2.0.192.in-addr.arpa), and for which. */

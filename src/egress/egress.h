@@ -39,9 +39,10 @@
 enum {
     TURN_BYTES = 256 << 10, /* of a box, before the next box has its turn */
     CHUNK = 64 << 10,       /* moved at once */
-    STEP_COST = 4096, /* of a turn: a report, a datagram, an accepted connection, a question */
-    STARVED_MS = 10,  /* a box whose rate is used up waits so long */
-    SWEEP_MS = 500,   /* how often deadlines are looked at */
+    STEP_COST = 4096,       /* what a report, a datagram, an accepted connection or a question
+                             * counts of a turn */
+    STARVED_MS = 10,        /* how long a box waits when its rate is used up */
+    SWEEP_MS = 500,         /* how often deadlines are looked at */
 
     CONNECT_MS = 10000,      /* until a server answers, and until the box takes the answer */
     HELLO_MS = 10000,        /* from the first byte of a TLS hello to the last */
@@ -88,7 +89,7 @@ void loop_run(struct egress *e) __attribute__((noreturn));
 int loop_add(struct egress *e, struct source *s);
 void loop_queue(struct source *s);
 void loop_close(struct egress *e, struct source *s);
-void loop_forget(struct box *b); /* it is not served any more */
+void loop_forget(struct box *b); /* the loop does not serve the box any more */
 
 /* --- connections, flows, look-ups */
 
@@ -174,7 +175,7 @@ struct box {
     uint64_t number;
     bool has_policy;
     bool has_v6;
-    bool is_leaving;  /* its programs have ended: what they wrote last goes out */
+    bool is_leaving;  /* its programs have ended: only their last bytes are still sent */
     bool is_finished; /* only the channel is left, for the last record */
     bool is_dead;     /* freed at the end of the turn */
     bool is_ready;
@@ -185,7 +186,7 @@ struct box {
     struct source kit[KIT_RAW4]; /* reports and listeners */
     int raw[2];                  /* IPv4, IPv6 */
     struct letter_list letters;
-    uint64_t end_ms; /* of leaving, then of the farewell */
+    uint64_t end_ms; /* deadline for leaving, then for the last message */
 
     struct network_policy policy;
     struct pins pins;
@@ -211,7 +212,7 @@ struct egress {
     int route_fd;
     uint64_t now_ms;
     uint64_t swept_ms;
-    uint64_t wake_ms; /* of starved boxes */
+    uint64_t wake_ms; /* when the next starved box is served */
     struct source spawner;
     struct source names;
     struct source inject_link; /* where the sockets of hermes-inject come from */
@@ -308,7 +309,7 @@ enum served tcp_serve_reports(struct source *s);
 enum served tcp_serve_listener(struct source *s);
 enum served tcp_serve_conn(struct source *s);
 void tcp_end(struct conn *c, bool is_reset);
-void tcp_expire(struct conn *c); /* its deadline has passed */
+void tcp_expire(struct conn *c); /* for a connection whose deadline has passed */
 
 enum served relay_serve(struct conn *c);
 void relay_begin(struct conn *c);
@@ -332,8 +333,8 @@ void udp_refuse(struct flow *f, uint32_t reason);
 /* --- ask.c */
 
 /* The question about a destination, perhaps one that others wait for already. Sets *ret and
- * returns 0, or returns the reason why nobody is asked. The waiting connection
- * or flow calls ask_begin() when it can be called back, and ask_leave() when it ends first. */
+ * returns 0, or returns the reason why no question is asked. The waiting connection or flow
+ * calls ask_begin() when it can be called back, and ask_leave() when it ends first. */
 uint32_t ask_hold(struct box *b, const struct network_row *what, struct question **ret);
 void ask_begin(struct question *q);
 void ask_leave(struct question *q);
@@ -341,8 +342,8 @@ void ask_leave(struct question *q);
 /* The server's answer. */
 void ask_answer(struct box *b, const struct network_answer *answer);
 
-/* The policy has changed: nothing of the old one counts, and who waits is decided about anew.
- */
+/* After a change of the policy: forgets all answers, and decides again about everything that
+ * waits. */
 void ask_again(struct box *b);
 void ask_free(struct box *b);
 

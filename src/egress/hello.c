@@ -53,7 +53,7 @@ static size_t take_number(struct rest *r, size_t bytes)
     return value;
 }
 
-/* A field that begins with its length, of so many bytes. */
+/* Takes a field that begins with its length, a number of `bytes` bytes. */
 static struct rest take_field(struct rest *r, size_t bytes)
 {
     struct rest field = {.len = take_number(r, bytes)};

@@ -13,12 +13,12 @@
 enum { HELLO_MAX = 5 + 16384 }; /* bytes to peek at: one TLS record */
 
 enum hello_state {
-    HELLO_MORE,       /* not all there: look again at hello.need bytes */
+    HELLO_MORE,       /* incomplete: look again when hello.need bytes are there */
     HELLO_NAMED,      /* hello.name is what the client asks for */
     HELLO_NAMELESS,   /* a hello without a server name */
-    HELLO_NOT_TLS,    /* the first bytes are no TLS record */
-    HELLO_UNREADABLE, /* it begins like TLS and is not a whole, well-formed hello in one record
-                       */
+    HELLO_NOT_TLS,    /* the first bytes are not a TLS record */
+    HELLO_UNREADABLE, /* begins like TLS, but is not one complete, well-formed hello in one
+                       * record */
 };
 
 struct hello {

@@ -12,7 +12,7 @@ enum {
     THOUSAND = 1000,
     FILL_MS = 1000,        /* a longer pause fills no more than this */
     BYTES_PER_BURST = 5,   /* a fifth of a second's worth at once */
-    MIN_BURST_BYTES = 4096 /* so that slow rates do not move single bytes */
+    MIN_BURST_BYTES = 4096 /* bytes; a slow rate must not send single bytes */
 };
 
 /* Largest rate and burst: thousandths of them fit into 63 bits. */
@@ -66,8 +66,8 @@ void account_limit(
 
 bool account_attempt(struct account *a, uint64_t now_ms)
 {
-    /* What a box may not do costs its key nothing: else one box that floods would take the
-     * share of the others. */
+    /* A refused attempt does not count for the key: otherwise one box that floods would use
+     * up the share of the others. */
     for (struct account *each = a; each; each = each->parent)
         if (bucket_level(&each->attempts, now_ms) == 0)
             return false;

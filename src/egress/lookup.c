@@ -40,7 +40,7 @@ static void send_answer(const struct asker *to, uint8_t *message, size_t len)
     message[1] = (uint8_t)len;
     ssize_t size = (ssize_t)len + LENGTH;
     if (send(to->conn->inside.fd, message, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL) != size)
-        tcp_end(to->conn, true); /* it asks and does not read */
+        tcp_end(to->conn, true); /* the box asks but does not read the answers */
 }
 
 static void answer(
@@ -107,7 +107,8 @@ static void answer_found(
     const struct asker *to, const struct dns_query *query, const struct resolver_answer *found)
 {
     struct policy_view view = box_view(to->box);
-    uint32_t reason = policy_decide_name(&view, query->name); /* it may have changed */
+    uint32_t reason = policy_decide_name(&view, query->name); /* the policy may have changed
+                                                               * meanwhile */
     if (!reason && policy_name_is_asked(&view, query->name))
         reason = REASON_NOT_LISTED;
     if (reason)
@@ -184,8 +185,8 @@ static void ask(const struct asker *to, const struct dns_query *query)
     }
 }
 
-/* With an upstream proxy that resolves, and while nobody has approved it, a name stands for
- * itself. */
+/* Answers with a stand-in address: the upstream proxy resolves the name, or the name is not
+ * approved yet. */
 static void answer_stand_in(const struct asker *to, const struct dns_query *query)
 {
     struct dns_answer what = {.code = DNS_NO_ERROR, .ttl_s = DNS_MAX_TTL};
@@ -218,7 +219,7 @@ static void take_question(const struct asker *to, const struct dns_query *query)
         ask(to, query);
 }
 
-/* Returns false for bytes that are no question at all. */
+/* Returns false for bytes that are not a question. */
 static bool take_message(const struct asker *to, const uint8_t *data, size_t len)
 {
     struct dns_query query;

@@ -31,7 +31,7 @@ struct packet_ends {
 /* A connection attempt. */
 struct packet_syn {
     struct packet_ends ends;
-    uint32_t sequence; /* the same attempt again has the same, another attempt another */
+    uint32_t sequence; /* equal for repeats of one attempt, different for another attempt */
     uint16_t len;
     uint8_t bytes[PACKET_SYN]; /* the packet to send again: own IP header, the TCP header as it
                                   came, no data, checksums complete */

@@ -59,8 +59,8 @@ static uint32_t closed_itself(
     return *ret_is_opened ? 0 : class;
 }
 
-/* Why an address is closed whatever a policy lists; *ret_is_opened when it is usable only where
- * an entry lists it. Who opens NAT64 does not open what is closed behind it. */
+/* Why an address is closed, even if a policy lists it. *ret_is_opened: usable only where an
+ * entry lists it. Opening NAT64 does not open closed addresses behind it. */
 static uint32_t closed_reason(
     const struct network_ceiling *ceiling, const struct address *address, bool *ret_is_opened)
 {

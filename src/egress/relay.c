@@ -106,7 +106,7 @@ static size_t room(struct conn *c, enum direction d)
     return (size_t)(left < most ? (left ? left : 1) : most);
 }
 
-/* A connection of which one side has ended does not stay silent for ever. */
+/* A connection whose one side has ended may not stay silent without limit. */
 static void extend(struct conn *c)
 {
     if (c->up.is_shut || c->down.is_shut)
@@ -185,9 +185,9 @@ static enum served settle(struct conn *c, enum moved up, enum moved down)
     return up == MOVED_STARVED || down == MOVED_STARVED ? SERVED_STARVED : SERVED_ALL;
 }
 
-/* The box is gone. What it has written is still sent to the server. Bytes of the server that
- * nobody has read are taken and thrown away: if they stayed, closing the socket would send a
- * reset, which could overtake the box's last bytes. */
+/* The box is gone. The bytes that it has written are still sent to the server. Unread bytes of
+ * the server are read and dropped: if they stayed, closing the socket would send a reset, which
+ * could overtake the box's last bytes. */
 static enum served serve_last(struct conn *c)
 {
     enum moved up = MOVED_ALL;

@@ -35,8 +35,8 @@ struct waiter {
 struct lookup {
     struct resolver *resolver;
     struct lookup *next;
-    struct waiter *waiters; /* the one that came last is first */
-    bool is_answered;       /* its waiters are being called; nobody joins them */
+    struct waiter *waiters; /* the newest first */
+    bool is_answered;       /* its waiters are being called; no new one may join */
     struct key key;
 };
 
@@ -122,8 +122,8 @@ static struct lookup *find_lookup(struct resolver *r, const struct key *key)
     return l;
 }
 
-/* A key gets no more lookups than it leaves free for the others. Those count that nobody waits
- * for any more: the name servers are still asked. */
+/* A key gets no more lookups than it leaves free for the others. Lookups without a waiter
+ * still count, because the name servers are still asked. */
 static bool has_room(const struct resolver *r, uint32_t owner)
 {
     size_t own = 0;
@@ -387,5 +387,5 @@ void resolver_process(struct resolver *r)
         ares_process_fd(
             r->channel, can_read ? fd : ARES_SOCKET_BAD, can_write ? fd : ARES_SOCKET_BAD);
     }
-    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD); /* what timed out */
+    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD); /* handles timeouts */
 }

@@ -19,8 +19,8 @@ enum {
                                         more than it leaves free */
     RESOLVER_MAX_WAITERS = 4096,     /* callers that wait for them */
     RESOLVER_CACHE = 1024,           /* answers kept */
-    RESOLVER_CACHE_S = 60,           /* ... at most so long, */
-    RESOLVER_CACHE_MISSING_S = 5,    /* and the answer that there is nothing so long */
+    RESOLVER_CACHE_S = 60,           /* ... at most this long, */
+    RESOLVER_CACHE_MISSING_S = 5,    /* and the answer that a name does not exist this long */
 };
 
 enum resolver_status {

@@ -24,8 +24,8 @@ int route_open(struct egress *e)
     return e->route_fd < 0 ? -errno : 0;
 }
 
-/* The kernel has put the answer there when the question is sent. Answers to earlier questions
- * are passed over. */
+/* netlink answers during send(), so the answer is there when it returns. Answers to
+ * earlier questions are passed over. */
 static int ask(const struct egress *e, struct question *question)
 {
     static uint32_t sequence;

@@ -16,14 +16,15 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of one key. hermes-inject has memory for about a thousand connections. */
+/* The most connections of one key. hermes-inject has memory for about a thousand
+ * connections. */
 enum { HANDED_OVER_MAX = 256 };
 
 static enum served serve_inject(struct source *s)
 {
     char byte;
     ssize_t n = recv(s->fd, &byte, 1, MSG_DONTWAIT);
-    if (n > 0 || errno != EAGAIN) /* it sends nothing: it has ended */
+    if (n > 0 || errno != EAGAIN) /* hermes-inject sends nothing, so it has ended */
         loop_close(s->owner, s);
     return SERVED_ALL;
 }

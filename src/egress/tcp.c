@@ -21,9 +21,9 @@ enum {
     REPORT_ROOM = 8192,
     KEEPALIVE_S = 60,
     UNACKNOWLEDGED_MS = 120000,
-    WIDE_CONNS = 16,          /* of a box have buffers outside that grow with the line, */
-    WIDE_KEY_CONNS = 64,      /* of all boxes of a key, */
-    NARROW_BYTES = 256 << 10, /* and further ones these, so that nobody can fill memory */
+    WIDE_CONNS = 16,          /* this many connections of a box have large outside buffers, */
+    WIDE_KEY_CONNS = 64,      /* and this many of all boxes of a key; */
+    NARROW_BYTES = 256 << 10, /* others have these, so that no box can fill the memory */
 };
 
 /* --- the end */
@@ -193,7 +193,7 @@ enum served tcp_serve_conn(struct source *s)
     case CONN_ASKING:
         return lookup_serve_conn(c);
     case CONN_HELD:
-    case CONN_WAITING: /* what the server says meanwhile waits in its socket */
+    case CONN_WAITING: /* bytes of the server wait in its socket meanwhile */
     case CONN_DEAD:
         return SERVED_ALL;
     }
@@ -376,7 +376,7 @@ static void take_accepted(struct box *b, int fd, const struct sockaddr_storage *
     const int on = 1;
     struct packet_ends ends;
     struct conn *c = read_ends(fd, peer, &ends) ? find(b, &ends) : NULL;
-    if (!c || c->state != CONN_WAITING) { /* nobody waits for it any more */
+    if (!c || c->state != CONN_WAITING) { /* the box does not wait any more */
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
         (void)close(fd);
         return;

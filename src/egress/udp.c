@@ -125,7 +125,7 @@ static struct flow *begin(
     return open_flow(f, len) ? f : NULL;
 }
 
-/* What a socket outside says about an earlier datagram. */
+/* Tells the box about an error that the outside socket reports for an earlier datagram. */
 static void tell_error(struct flow *f, size_t len, int error)
 {
     enum packet_unreachable why =
@@ -206,7 +206,8 @@ enum served udp_serve_listener(struct source *s)
     struct box *b = s->owner;
     struct egress *e = b->egress;
     while (b->turn_left > 0) {
-        /* Who tries too much waits, and the kernel drops what does not fit meanwhile. */
+        /* A box above its rate waits, and the kernel drops datagrams that do not fit
+         * meanwhile. */
         if (bucket_level(&b->account.attempts, e->now_ms) == 0)
             return SERVED_STARVED;
         union {

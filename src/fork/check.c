@@ -187,7 +187,8 @@ static int check_cwd(const struct fork_work *w, const struct places *places)
     return has(places->original, st.st_dev) ? -EPERM : 0;
 }
 
-/* Shared memory is not copied by a fork: only what nobody can write to may be shared. */
+/* Shared memory is not copied by a fork: only memory that no process can write to may be
+ * shared. */
 static bool is_mapping_ok(const struct places *places, const struct mapping *m)
 {
     return m->mode[3] != 's' || (m->mode[1] != 'w' && !str_has_suffix(m->name, " (deleted)") &&

@@ -30,7 +30,7 @@ struct fork_work {
     int proc_fd;             /* /proc/PID of the copy */
     struct tracee *copy;     /* of inject.h */
     int from_fds[3];         /* the original's /box, /tmp, /dev/shm */
-    int places[COPY_PLACES]; /* those of a copy that is a run */
+    int places[COPY_PLACES]; /* places of a copy that is a run */
 };
 
 /* Puts the calling process into the copy's control group, in every tree. */

@@ -28,7 +28,8 @@ static int enter_copy(const struct fork_work *w)
     int r = inside_die_first();
     if (r < 0 || (r = fork_join(w)) < 0)
         return r;
-    /* In this order: in its own user namespace we have no right to those of the family. */
+    /* The order matters: from inside the copy's user namespace we may not enter the
+     * namespaces of the family. */
     if (setns(COPY_PIDFD, FAMILY_SPACES) < 0 || setns(COPY_PIDFD, OWN_SPACES) < 0)
         return -errno;
     return inside_follow(COPY_LIFE_FD);

@@ -131,7 +131,7 @@ int auth_check(struct http_request *req, struct err *err)
     return err_set(err, ERR_UNAUTHORIZED, EACCES,
         c.authorizations + c.api_keys
             ? "the key is wrong"
-            : "a key is needed: Authorization: Bearer KEY, or X-API-Key: KEY");
+            : "a key is needed: send Authorization: Bearer KEY, or X-API-Key: KEY");
 }
 
 void auth_cors(const struct http_request *req, struct http_reply *reply)

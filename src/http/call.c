@@ -17,8 +17,8 @@ int follow_begin(struct http_request *req, struct err *err)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
-        return err_set(
-            err, ERR_UNAVAILABLE, errno, "no descriptor is left for this request; try again");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this request; try again later");
     http_follow(req, fd);
     return fd;
 }

@@ -35,8 +35,9 @@ enum {
     EXTRA_MIN = 64,
     EXTRA_MAX = 512,
     SPARE = 16,       /* when fewer places are left, strangers are closed at once */
-    SHARE_MIN = 16,   /* places of strangers, if a quarter of all is not less */
-    SILENT_MS = 2000, /* a stranger is safe for so long, so that honest clients get through */
+    SHARE_MIN = 16,   /* of strangers: an eighth of all, at least this, at most a quarter */
+    SILENT_MS = 2000, /* a stranger is not closed before this age, so that honest clients get
+                       * through */
     /* Deadline of a stranger for its headers, with keys also for its body. */
     STRANGER_MS = 5000,
     CROWDS = 1024, /* counters of strangers by address; the address is hashed */

@@ -186,7 +186,8 @@ static int begin(struct mcp_call *call, struct err *err)
 {
     call->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (call->cancel_fd < 0)
-        return err_set(err, ERR_UNAVAILABLE, errno, "no descriptor is left; try again");
+        return err_set(
+            err, ERR_UNAVAILABLE, errno, "the server has no descriptor left; try again later");
     if (!call->peer || mcp_peer_begin(call->peer, call) == 0)
         return 0;
     close_fd(&call->cancel_fd);

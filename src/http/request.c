@@ -243,11 +243,11 @@ static int count_body(struct http_request *req, struct err *err)
     purse_hand_to(&req->purse, req->owner);
     if (req->sink.done || !req->body.len)
         return 0;
-    if (req->route->body == BODY_NONE) { /* nobody will read it */
+    if (req->route->body == BODY_NONE) { /* the handler does not read it */
         buf_done(&req->body);
         return 0;
     }
-    struct err ignored = {0}; /* the handler says what is wrong, in its own form */
+    struct err ignored = {0}; /* the handler reports the error in its own form */
     (void)json_read_weigh(req->body.data, req->body.len, &bytes, &ignored);
     return purse_take_or_close(&req->purse, bytes + req->body.len, &req->purse)
                ? 0

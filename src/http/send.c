@@ -234,10 +234,9 @@ void send_unavailable(int fd)
 {
     static const char text[] =
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-        "Content-Length: 88\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
-        "{\"error\":{\"code\":\"unavailable\",\"message\":\"no thread or place is left for "
-        "this "
-        "client\"}}\n";
+        "Content-Length: 104\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+        "{\"error\":{\"code\":\"unavailable\",\"message\":\"the server has no room for "
+        "another client; try again later\"}}\n";
     char waste[16384];
     (void)recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
     (void)send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);

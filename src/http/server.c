@@ -82,8 +82,8 @@ static unsigned connection_limit(const struct state *state)
 }
 
 /* Bounds what the kernel keeps for a client that does not read, or that sends ahead: without
- * this it is up to ten megabytes a connection, which nobody counts (state/memory_plan.c). The
- * sockets that are accepted inherit it, and TCP_NODELAY: an event must not wait for the
+ * this it is up to ten megabytes a connection, which no budget counts (state/memory_plan.c).
+ * The sockets that are accepted inherit it, and TCP_NODELAY: an event must not wait for the
  * acknowledgement of the one before. */
 static void prepare_listener(int fd)
 {
@@ -96,7 +96,7 @@ static void prepare_listener(int fd)
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* From 127.0.0.0/8, ::1 or a unix socket. */
+/* Whether the client comes from 127.0.0.0/8, ::1 or a unix socket. */
 static bool is_local(const struct sockaddr *from)
 {
     if (from->sa_family == AF_INET)

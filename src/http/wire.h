@@ -21,7 +21,7 @@ enum wire_limit {
     WIRE_LINE_MAX = 8256,     /* request line: method, target, version, two spaces */
     WIRE_HEAD_MAX = 16 << 10, /* request line and headers; nginx and Node allow about as much */
     WIRE_HEADERS_MAX = 100,   /* header lines; browsers send about 20 */
-    WIRE_CHUNK_LINE_MAX = 256,  /* a chunk's size with its extensions, which nobody uses */
+    WIRE_CHUNK_LINE_MAX = 256,  /* a chunk's size with its extensions, which are ignored */
     WIRE_EXTENSIONS_MAX = 4096, /* extensions of one body: many small ones cost time as well */
     WIRE_TRAILERS_MAX = 4096,   /* trailer lines of one body, which are checked and dropped */
     WIRE_LENGTH_DIGITS = 18,    /* digits of Content-Length; 19 could exceed 64 bits */

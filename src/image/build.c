@@ -121,7 +121,7 @@ static void add_args(struct run_spec *spec, const char *first, uint64_t second, 
     strv_add_owned(&spec->args, xasprintf("%llu", (unsigned long long)third));
 }
 
-/* What hermes-layer says about the tar. */
+/* Reads the report of hermes-layer about the tar. */
 static int read_report(struct building *w, const struct buf *text, struct err *err)
 {
     const char *digest = NULL;
@@ -367,8 +367,8 @@ static json_t *packages_of(const struct run_result *result)
     return packages;
 }
 
-/* The modules to import ahead, and how many MiB an interpreter with them has. Whatever is no
- * name of a module was written by a package, and is left out. */
+/* The modules to import ahead, and how many MiB an interpreter with them has. Lines that are
+ * not a module's name come from a package, and are left out. */
 static json_t *preload_of(const struct run_result *result, json_int_t *ret_mb)
 {
     json_t *found = collected_json(result, "preload.json");
@@ -450,7 +450,7 @@ static int keep(
     char hex[DIGEST_HEX + 1];
     sha256_digest(&w->tar, sizeof(digest), digest);
     str_hex(digest, sizeof(digest), hex);
-    if (!str_eq(hex, w->unpacked)) /* it would be larger on disk than what was counted */
+    if (!str_eq(hex, w->unpacked)) /* the tree on disk would be larger than the counted bytes */
         return err_set(err, ERR_BUILD_FAILED, EBADMSG,
             "the build wrote a layer that is no plain tar file");
     bool is_upon = image_recipe_is_upon(w->recipe);
@@ -495,7 +495,7 @@ int image_make_incoming(const struct image_builder *b, struct err *err)
                  : 0;
 }
 
-/* What the box runs. Upon a whole root it first gets its copy of it. */
+/* Adds the command of the box. For a build upon a whole root, it first copies that root. */
 static void add_words(const struct building *w, struct run_spec *spec)
 {
     static const char *const upon[] = {

@@ -9,8 +9,8 @@
  *   unpack box   has no network; unpacks that tar into a directory of the store
  *
  * The bytes of the tar go from one box to the other through this process, which counts and
- * hashes them and never looks into them. A package may write what it likes to that stream: it
- * is a stranger's archive for the unpack box. */
+ * hashes them and never looks into them. A package can write anything to that stream, so the
+ * unpack box treats it as untrusted. */
 
 #include "image/recipe.h"
 #include "image/store.h"
@@ -33,7 +33,7 @@ struct image_builder {
     uint32_t owner_number;           /* as in run_spec */
     const char *owner;               /* of the image: the name of a key, or IMAGE_FOR_ALL */
     int cancel_fd;                   /* or -1 */
-    /* What the build tells, as it comes; may be NULL. */
+    /* Called with the output of the build as it comes; may be NULL. */
     void (*log)(void *context, const char *data, size_t len);
     void *context;
     double *cpu_ms; /* the CPU time of both boxes is added here; may be NULL */
@@ -87,7 +87,7 @@ int image_whole_find(const struct image_builder *b, const struct runtime_registr
     const struct runtime *wanted, const json_t *digests, struct image_kind *to,
     struct err *err);
 
-/* Of the box that does so, for admission. */
+/* Limits of the box that asks an interpreter for its version, for admission. */
 struct run_limits image_probe_limits(void);
 
 /* One short line of plain characters, or false. */

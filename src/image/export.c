@@ -82,7 +82,7 @@ static json_t *read_packages(const json_t *from)
     return packages;
 }
 
-/* Within the bounds of all JSON of strangers: a few bytes of text can be much memory. */
+/* Parses with the bounds for untrusted JSON: a few bytes of text can become much memory. */
 static json_t *parse_label(const char *text)
 {
     struct json_problem problem;

@@ -42,7 +42,7 @@ struct importing {
     size_t count;
 };
 
-/* What hermes-layer says of the archive, without its name and the end of the line. */
+/* Sets the error to hermes-layer's message, without the program's name and the newline. */
 static int blame_archive(const struct stage_result *run, struct err *err)
 {
     static const char who[] = "hermes-layer: ";
@@ -101,7 +101,7 @@ static int run_layer(
     return r;
 }
 
-/* Finds out what the archive is. Its members lie in MEMBERS afterwards. */
+/* Splits the archive into its members, in the directory MEMBERS. */
 static int split(struct importing *w, struct err *err)
 {
     int dir = image_store_dir(w->b->store);
@@ -126,7 +126,8 @@ static int hash_piece(void *context, const void *data, size_t len)
     return 0;
 }
 
-/* The name of the layer that lies in incoming/tree. Boxes have ended: nobody changes it now. */
+/* The name of the layer that lies in incoming/tree. The box has ended, so nothing changes it
+ * now. */
 static int name_layer(struct importing *w, char digest[OCI_DIGEST_LEN + 1], struct err *err)
 {
     static const struct strv nothing;
@@ -298,8 +299,8 @@ static bool has_layers(const struct importing *w)
     return false;
 }
 
-/* Layers that no image has are orphans. The spawner lets go of one that was tried a moment
- * after it was told to. */
+/* Layers that no image has are orphans. The spawner releases a layer a moment after the
+ * order to do so, so a layer that was just tried may still be in use. */
 static void remove_layers(const struct importing *w)
 {
     struct image_gone gone;
@@ -312,7 +313,7 @@ static void remove_layers(const struct importing *w)
     }
 }
 
-/* Removes what is left of it. */
+/* Removes the temporary files of the import. */
 static void finish(struct importing *w, bool has_failed)
 {
     int dir = image_store_dir(w->b->store);

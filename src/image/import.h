@@ -9,7 +9,8 @@
 
 struct image_import {
     const char *name;              /* of the new image, or NULL */
-    const struct runtime *runtime; /* the language that was told, or NULL: it is found */
+    const struct runtime *runtime; /* the language that the caller named, or NULL: it is
+                                    * detected */
     const char *wanted;            /* which of several images of the archive, or NULL */
     int archive_fd;                /* a file; read from its beginning */
     const struct runtime_registry *runtimes;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What layers with packages of a language have. */
+/* Paths that show of which language the packages in a layer are. */
 static const struct {
     const char *language, *place;
 } places[] = {{"python", "opt/venv"}, {"javascript", "opt/node_modules"}, {"go", "opt/go"},
@@ -35,7 +35,7 @@ static bool is_dir(int layer_fd, const char *path)
     return fd >= 0;
 }
 
-/* Layers with packages. Who exported them may have said for which language and version. */
+/* Layers with packages. Their label may name the language and the version. */
 static int find_packages(const struct image_import *from, const json_t *told,
     const int *layer_fds, size_t count, struct image_kind *to, struct err *err)
 {

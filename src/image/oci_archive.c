@@ -55,7 +55,7 @@ static int read_row(int dir_fd, const json_t *value, struct row *ret)
     return 0;
 }
 
-/* Within the bounds of all JSON of strangers, memory included. NULL when it is not JSON. */
+/* Parses with the bounds for untrusted JSON, memory included. NULL when it is not JSON. */
 static json_t *read_json(const char *text, size_t len, const char **ret_problem)
 {
     struct json_problem problem = {0};

@@ -60,7 +60,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* At most 80 bytes of a stranger's word for a message, without control characters. */
+/* At most 80 bytes of an untrusted text for a message, without control characters. */
 static const char *show(const char *text, char out[static 256])
 {
     char part[81];
@@ -252,8 +252,8 @@ struct choice {
     const char *wanted;  /* a name, or NULL */
     const json_t *found; /* the descriptor that fits */
     size_t count;        /* how many fit */
-    char names[256];     /* of those that fit */
-    char platforms[256]; /* of those that do not */
+    char names[256];     /* names of the manifests that fit */
+    char platforms[256]; /* platforms of the manifests that do not fit */
 };
 
 static void note(char list[static 256], const char *word)
@@ -269,7 +269,7 @@ static const char *ref_name(const json_t *descriptor)
         json_object_get(descriptor, "annotations"), "org.opencontainers.image.ref.name");
 }
 
-/* Without a platform the configuration will tell. */
+/* Without a platform here, the configuration names it. */
 static void consider(struct choice *c, const json_t *descriptor)
 {
     const json_t *platform = json_object_get(descriptor, "platform");

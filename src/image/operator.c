@@ -91,7 +91,7 @@ int image_operator_find(struct image_store *store, const char *where,
     const char *why = image_operator_problem(&recipe);
     if (why)
         return err_set(err, ERR_INVALID, EINVAL, "%s: %s", where, why);
-    r = -ENOENT; /* the same packages, from pip or from uv */
+    r = -ENOENT; /* the image may have been built with the other installer */
     for (size_t i = 0; r < 0 && i < sizeof(installers) / sizeof(installers[0]); i++) {
         const struct image_registry registry = {"", "", "", "", installers[i]};
         image_recipe_digest(&recipe, &registry, IMAGE_FOR_ALL, digest);

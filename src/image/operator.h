@@ -17,7 +17,8 @@ int image_recipe_open(
 /* Why this recipe cannot be an operator's image, or NULL. */
 const char *image_operator_problem(const struct image_recipe *recipe);
 
-/* Finds what a recipe of the operator gave. -ENOENT without a text when it was not built. */
+/* Finds the image that a recipe of the operator gave. -ENOENT, without a message, when it
+ * was not built. */
 int image_operator_find(struct image_store *store, const char *where,
     const struct runtime_registry *runtimes, struct image *ret, struct err *err);
 

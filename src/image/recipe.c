@@ -23,7 +23,7 @@
 /* Increase when build.sh or the format of layers gives another result for the same recipe. */
 enum { BUILDER_VERSION = 2 };
 
-/* An image with so many layers is built upon by copying it. */
+/* A build upon an image with this many layers copies it into one. */
 enum { SQUASH_FROM = 12 };
 _Static_assert((int)SQUASH_FROM < (int)SPAWN_MAX_LAYERS, "one more fits");
 
@@ -279,8 +279,8 @@ static int get_language(const json_t *body, const struct runtime_registry *runti
     return 0;
 }
 
-/* A whole root has installers of its own, and its setup script calls them. So does the one of a
- * language without lists of packages: go, rust. */
+/* A whole root has installers of its own, and its setup script calls them. Languages without
+ * lists of packages (go, rust) have only a setup script, too. */
 static int check_setup(const json_t *body, const struct image_recipe *recipe, struct err *err)
 {
     static const char *const others[] = {"packages", "requirements", "lock", "preload"};
@@ -388,8 +388,8 @@ void image_recipe_digest(const struct image_recipe *recipe,
     (void)snprintf(version, sizeof(version), "%d", BUILDER_VERSION);
     /* A lock has the hashes of all files: it does not matter where they come from. */
     bool is_locked = image_recipe_is_locked(recipe);
-    /* The two installers do not leave the same bytes. pip's digests are as they were before uv.
-     */
+    /* pip and uv leave different bytes, so uv is part of the digest. pip is not, so its digests
+     * do not depend on uv. */
     bool is_uv = str_eq(image_manager(recipe->runtime), "pip") &&
                  str_eq(registry->installer, INSTALLER_UV);
     const char *const texts[] = {version, owner, recipe->runtime->name,
@@ -405,7 +405,8 @@ void image_recipe_digest(const struct image_recipe *recipe,
     for (size_t i = 0; i < sorted.count; i++)
         hash_text(&ctx, sorted.items[i]);
     if (is_uv)
-        hash_text(&ctx, "\n" INSTALLER_UV); /* no package has such a name */
+        hash_text(&ctx, "\n" INSTALLER_UV); /* a separator: no package has a newline in its
+                                             * name */
     hash_text(&ctx, recipe->preload.count ? "preload" : NULL);
     for (size_t i = 0; i < recipe->preload.count; i++)
         hash_text(&ctx, recipe->preload.items[i]);

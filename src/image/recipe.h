@@ -47,7 +47,7 @@ bool image_recipe_is_upon(const struct image_recipe *recipe);
 
 bool image_recipe_is_squashed(const struct image_recipe *recipe);
 
-/* The recipe that requirements.txt or package.json of a run's files is. ERR_INVALID without
+/* Makes a recipe from requirements.txt or package.json among a run's files. ERR_INVALID without
  * such a file. */
 int image_recipe_of_files(
     const struct run_spec *spec, struct image_recipe *ret, struct err *err);
@@ -58,7 +58,8 @@ bool image_is_built(const struct runtime *runtime);
 /* Whether packages of this language can be named in a request. */
 bool image_has_packages(const struct runtime *runtime);
 
-/* "pip" or "npm": who installs packages of this language; NULL: only a setup script does. */
+/* "pip" or "npm": the installer of this language's packages; NULL: only a setup script
+ * installs. */
 const char *image_manager(const struct runtime *runtime);
 
 /* Adds a package as it stands in a request. ERR_INVALID names the field. */
@@ -74,8 +75,8 @@ struct image_registry {
     const char *installer;    /* of Python packages: image_installer() */
 };
 
-/* Who installs Python packages: INSTALLER_UV if it is wanted and on this host (`make runtimes`
- * puts it there), else INSTALLER_PIP. */
+/* The installer of Python packages: INSTALLER_UV if it is wanted and on this host (`make
+ * runtimes` puts it there), else INSTALLER_PIP. */
 #define INSTALLER_UV "uv"
 #define INSTALLER_PIP "pip"
 const char *image_installer(bool wants_uv);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See seed_build.h. Whoever makes a seed holds a lock on the directory `incoming`. What an
- * interrupted build left there is removed by the next one. */
+/* See seed_build.h. The process that makes a seed holds a lock on the directory `incoming`.
+ * The next build removes what an interrupted one left there. */
 
 #include "image/seed_build.h"
 
@@ -34,7 +34,7 @@ struct sum {
 static int check_dir(int dir_fd, unsigned depth, const struct seed_def *def, struct sum *sum);
 
 /* Counts one file or directory and makes it readable for boxes. Anything else, or a file with a
- * second name, is no part of a seed. */
+ * second name, is refused. */
 static int check_entry(
     int dir_fd, const char *name, unsigned depth, const struct seed_def *def, struct sum *sum)
 {
@@ -151,7 +151,7 @@ static int open_incoming(const struct seed_builder *b, struct err *err)
                  : take_fd(&fd);
 }
 
-/* Somebody else may have made the same seed meanwhile. */
+/* Another process may have made the same seed meanwhile. */
 static int give_name(int incoming, const char *place, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/" SEED_READY, place);

@@ -3,7 +3,7 @@
 
 /* Makes the seed of a language (lang/seed.h). The recipe runs in a box with the root of the
  * compile stage: it has no file of a request, no network, and nothing else ever runs in it.
- * What it writes is checked and then gets its name, all at once. */
+ * Its output is checked and then renamed into place in one step. */
 
 #include "base/err.h"
 #include "run/engine.h"
@@ -11,7 +11,7 @@
 struct seed_builder {
     struct engine *engine;
     const char *dir; /* of seeds_open() */
-    uint32_t owner;  /* of the box, as in run_spec; SPAWN_OWNER_IDLE: nobody waits for it */
+    uint32_t owner;  /* of the box, as in run_spec; SPAWN_OWNER_IDLE: no request waits for it */
     int cancel_fd;   /* ends the build when it becomes readable; -1 for none */
 };
 

@@ -53,7 +53,8 @@ void store_enter(struct image_store *store)
         ;
 }
 
-/* Trees are removed after the lock is given back: that can take long, and nobody finds them. */
+/* Trees are removed after the lock is given back: that can take long, and their new names
+ * are never looked up. */
 void store_leave(struct image_store *store)
 {
     CLEANUP(strv_done) struct strv trash = store->trash;
@@ -213,7 +214,7 @@ int image_store_find(struct image_store *store, const char *owner, const char *n
 int store_list_add(struct image_store *store, struct image *image, void *context)
 {
     struct store_list *list = context;
-    (void)json_object_del(image->facts, "lock"); /* long, and nobody wants it */
+    (void)json_object_del(image->facts, "lock"); /* a list does not need this long text */
     list->items = xreallocarray(list->items, list->count + 1, sizeof(*list->items));
     list->items[list->count++] = *image;
     *image = (struct image){0};

@@ -14,7 +14,7 @@
  *                        was split into
  *
  * Nothing has its name before it is complete: everything is made under another name and
- * renamed. A name that begins with a dot is temporary. Whoever uses a layer holds a shared
+ * renamed. A name that begins with a dot is temporary. Every user of a layer holds a shared
  * flock on its tree; a remover takes an exclusive one. */
 
 #include "base/err.h"
@@ -30,10 +30,11 @@ enum {
     IMAGE_ID_LEN = 36,
     DIGEST_HEX = 2 * SPAWN_DIGEST,
     IMAGE_NAMES_MAX = 256, /* of one owner; a list of them is made in memory */
-    IMAGE_FACTS_KB = 256,  /* of variables and packages that a stranger tells, as JSON */
+    IMAGE_FACTS_KB = 256,  /* of the variables and packages that an import or build names, as
+                            * JSON */
 };
 
-/* The owner of images that are for everybody. No key has this name. */
+/* The owner of images that every key can use. No key has this name. */
 #define IMAGE_FOR_ALL "@all"
 
 /* The file that a build or an import has locked (image/build.h). */
@@ -58,12 +59,12 @@ void image_store_close(struct image_store *store); /* accepts NULL */
 /* Makes the directories of a store in dir_fd, for a user. */
 int image_store_make(int dir_fd, uid_t uid, gid_t gid);
 
-/* NULL, or why this is no name for an image. */
+/* NULL, or why this is not a valid name for an image. */
 const char *image_name_problem(const char *name);
 
 /* Finds what `owner` calls `name`, or an image for all, or either by its id. ERR_NOT_FOUND
- * otherwise, also for an image of somebody else. Counts as a use. owner NULL: by id, of
- * anybody. */
+ * otherwise, also for an image of another owner. Counts as a use. owner NULL: by id, of any
+ * owner. */
 int image_store_find(struct image_store *store, const char *owner, const char *name,
     struct image *ret, struct err *err);
 
@@ -73,7 +74,7 @@ int image_store_list(struct image_store *store, const char *owner, struct image 
     size_t *ret_count, struct err *err);
 
 /* Removes a name, and the image with its layers if that was the last name. ERR_CONFLICT when a
- * box uses it. `trim` lets go of layers that nobody uses any more. */
+ * box uses it. `trim` releases layers that no box uses any more. */
 struct image_trim {
     void (*call)(void *context);
     void *context;
@@ -83,10 +84,10 @@ int image_store_delete(struct image_store *store, const char *owner, const char 
 
 struct image_bounds {
     uint64_t max_bytes;    /* of all layers; 0: no bound */
-    int64_t made_before_s; /* those that were made before go; 0: no bound */
-    const char *prefix;    /* of these, names that begin so; NULL: all */
+    int64_t made_before_s; /* images that were made earlier are removed; 0: no bound */
+    const char *prefix;    /* the age is for names that begin with this; NULL: for all */
     const char *owner;     /* of this owner only; NULL: of all */
-    /* Is told of every image that goes; may be NULL. */
+    /* Called for every image that is removed; may be NULL. */
     void (*told)(void *context, const struct image *image);
     void *context;
 };
@@ -96,8 +97,8 @@ struct image_gone {
     size_t kept; /* in use, so they stay */
 };
 
-/* Removes images past their age; then, until the rest fits, of the owner who has most those
- * that were not used for longest; then layers that no image has. Images in use stay. */
+/* First removes images past their age. Then, until the rest fits, the least recently used
+ * image of the owner with the most bytes. Then layers that no image has. Images in use stay. */
 int64_t image_made_before(uint64_t max_age_days); /* for made_before_s; 0 days: no bound */
 int image_store_clean(struct image_store *store, const struct image_bounds *bounds,
     const struct image_trim *trim, struct image_gone *ret, struct err *err);

@@ -2,7 +2,7 @@
 #pragma once
 
 /* What the two halves of an image store share: store.c finds and adds images, store_remove.c
- * takes them away. Nobody else includes this. */
+ * takes them away. No other file includes this. */
 
 #include "base/strv.h"
 #include "image/store.h"
@@ -41,7 +41,7 @@ int store_list_add(struct image_store *store, struct image *image, void *list);
 int store_look_up(
     struct image_store *store, const char *owner, const char *name, struct image *ret);
 
-/* Set an error for what the two return. */
+/* Set the error for a name that was not found, and for a store that cannot be used. */
 int store_not_found(struct err *err, const char *name);
 int store_broken(struct err *err, int r, const char *what);
 

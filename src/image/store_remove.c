@@ -23,12 +23,12 @@
 #include <unistd.h>
 
 enum {
-    UNLOCK_ROUNDS = 50, /* of 10 ms, until an image that has just been let go is unlocked */
-    ORPHAN_TRIES = 5,   /* likewise for a layer that no image has */
+    UNLOCK_ROUNDS = 50, /* of 10 ms: a released image may stay locked for a moment */
+    ORPHAN_TRIES = 5,   /* the same for a layer that no image has */
 };
 
-/* Whether an image, other than through the name that goes, is still named by somebody, and
- * which layers images have. */
+/* Whether an image has another name than the one that is being removed, and which layers
+ * images have. */
 struct references {
     const char *id;    /* count names of this image */
     const char *layer; /* or images that have this layer */
@@ -142,8 +142,8 @@ static int delete_once(struct image_store *store, const char *owner, const char 
     return r;
 }
 
-/* Others can use the store while this waits: a caller that removes what it uses itself would
- * otherwise stop everybody. */
+/* Others can use the store while this waits: a caller that removes an image that it uses
+ * itself would otherwise block all others. */
 int image_store_delete(struct image_store *store, const char *owner, const char *name,
     const struct image_trim *trim, struct err *err)
 {
@@ -193,8 +193,8 @@ struct cleaning {
     const struct image_bounds *bounds;
     struct image_gone *gone;
     struct store_list list;
-    bool is_patient; /* stops at an image in use, so that somebody can wait for it */
-    bool is_blocked; /* it did */
+    bool is_patient; /* stops at an image in use, so that the caller can wait for it */
+    bool is_blocked; /* it has stopped at an image in use */
 };
 
 static void clean_one(struct cleaning *c, struct image *image)
@@ -236,8 +236,8 @@ static uint64_t bytes_of_owner(const struct cleaning *c, const char *owner)
     return bytes;
 }
 
-/* The image that goes next: of the owner who has most, the one that was not used for longest.
- * So an owner pushes out his own images before those of others. */
+/* The image to remove next: the least recently used one of the owner with the most bytes. So
+ * an owner displaces its own images before those of others. */
 static struct image *next_to_go(struct cleaning *c)
 {
     struct image *chosen = NULL;
@@ -420,7 +420,7 @@ static bool is_building(const struct image_store *store)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
 }
 
-/* What an import needs lies in the spool as long as it takes, however old it looks. */
+/* Files of a running import stay in the spool, however old they look. */
 void store_sweep(struct image_store *store)
 {
     store_enter(store);

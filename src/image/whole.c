@@ -47,7 +47,8 @@ bool image_version_read(const char *text, size_t size, char version[64])
     return true;
 }
 
-/* Runs a short program in the image. False when there is no such interpreter, or it is none. */
+/* Runs a short program in the image. False when there is no interpreter at that path, or it
+ * does not answer as one. */
 static bool ask(const struct image_builder *b, size_t number, const struct run_image *image,
     struct image_kind *to, struct err *err)
 {

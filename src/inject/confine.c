@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Gives up every right that the loop does not need, before the first byte of a box is read. Who
- * takes over inject has the values and the connections that it was handed, and nothing more: it
- * can open no socket, file or program. */
+/* Gives up every right that the loop does not need, before the first byte of a box is read. An
+ * attacker who takes over inject has the values and the connections that it was given, and
+ * nothing more: it can open no socket, file or program. */
 
 #include "inject/inject.h"
 

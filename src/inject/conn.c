@@ -84,7 +84,8 @@ static int shake(struct side *s)
     return -EPROTO;
 }
 
-/* Egress has looked at the server name already; this looks at what TLS has made of it. */
+/* Egress has looked at the server name already; this checks the name that the TLS library
+ * has read. */
 static bool is_for_host(const struct conn *c)
 {
     char name[NETWORK_NAME];
@@ -213,7 +214,7 @@ static bool pump(struct conn *c)
     int results[] = {flush(&c->server), flush(&c->box), 0, 0};
     if (results[0] < 0) {
         exchange_fail(&c->exchange, &c->box.out);
-        forget_waiting(&c->server); /* it would fail again in every round */
+        forget_waiting(&c->server); /* otherwise it would fail again in every round */
         results[0] = 1;
     }
     results[2] = move_request(c);
@@ -230,7 +231,7 @@ static bool pump(struct conn *c)
     return has_moved;
 }
 
-/* All is said: the box gets the end, and time to read what was said. */
+/* The exchange is over: ends the stream to the box, and gives the box time to read the rest. */
 static void leave(struct conn *c)
 {
     if (c->exchange.is_cut) {
@@ -283,7 +284,7 @@ static void watch_both(struct conn *c)
     watch(&c->server, c->exchange.is_over ? 0 : events_of(&c->server, server));
 }
 
-/* Nobody is there any more to get an answer. A request that is complete still goes out. */
+/* No one is left to receive an answer. A request that is complete still goes out. */
 static bool is_forsaken(const struct conn *c)
 {
     bool is_asked = c->box.has_ended || !exchange_wants_request(&c->exchange);
@@ -341,7 +342,7 @@ void conn_hung_up(struct side *s)
 {
     if (s->is_gone)
         return;
-    unwatch(s); /* it would be reported again and again */
+    unwatch(s); /* otherwise epoll would report it again and again */
     if (s == &s->conn->box && !s->is_open)
         conn_kill(s->conn);
 }

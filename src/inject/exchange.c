@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See exchange.h. Heads are written anew from what was read, never passed on: what the server
- * reads is what was checked here. */
+/* See exchange.h. Heads are written anew from the parsed values, never passed on as bytes.
+ * So the server reads exactly what was checked here. */
 
 #include "inject/exchange.h"
 
@@ -48,7 +48,7 @@ static const struct {
 };
 
 /* Headers of a request that are about one hop, or that are written here. Ranges could cut an
- * echoed value into pieces that nobody recognizes. */
+ * echoed value into pieces that scrub.c does not recognize. */
 static const char *const request_drops[] = {"Host", "Connection", "Keep-Alive",
     "Proxy-Connection", "Proxy-Authorization", "TE", "Trailer", "Upgrade", "HTTP2-Settings",
     "Transfer-Encoding", "Content-Length", "Accept-Encoding", "Range", "If-Range", NULL};
@@ -442,7 +442,7 @@ int exchange_answer(
     *ret_taken = 0;
     if (x->is_over || len == 0)
         return 0;
-    if (!exchange_wants_answer(x)) { /* nobody has asked */
+    if (!exchange_wants_answer(x)) { /* an answer without a request */
         x->is_over = x->is_cut = true;
         return 0;
     }

@@ -41,7 +41,8 @@ struct exchange {
     bool is_last;     /* the connection ends with this exchange */
     bool has_begun;   /* the box has got a part of the answer */
     bool is_over;     /* nothing more is read: what is written goes out, and then the end */
-    bool is_cut;      /* the end is no clean one, so that the box sees that something misses */
+    bool is_cut;      /* ends without a clean TLS close, so that the box sees that data is
+                       * missing */
     struct scrub scrubs[EXCHANGE_SECRETS];
     struct buf clean[2];
 };
@@ -61,7 +62,7 @@ int exchange_answer(
 /* The server has closed; `is_clean`: with a farewell of TLS. */
 int exchange_answer_end(struct exchange *x, bool is_clean, struct buf *to_box);
 
-/* There is no server: the box is told, if it has not got an answer. */
+/* The server cannot be reached: tells the box, unless it has an answer already. */
 void exchange_fail(struct exchange *x, struct buf *to_box);
 
 /* Whether bytes of the box, or of the server, could be read now. */

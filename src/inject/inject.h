@@ -56,7 +56,7 @@ struct side {
     gnutls_session_t session;
     bool is_open;     /* the handshake is done */
     bool has_ended;   /* it sends no more */
-    bool is_gone;     /* ... and takes nothing more */
+    bool is_gone;     /* ... and reads no more */
     size_t sending;   /* bytes that TLS has begun to send, and must be asked for again */
     uint32_t watched; /* events in the epoll */
     struct buf in;
@@ -72,7 +72,7 @@ struct conn {
     struct exchange_rule rule;
     struct exchange exchange;
     uint64_t deadline_ms;
-    bool has_more;   /* its turn was over before all was done */
+    bool has_more;   /* its turn ended before everything was done */
     bool is_leaving; /* the box has got all; what it still sends is thrown away */
     bool is_dead;    /* freed at the end of the turn */
 };
@@ -97,7 +97,7 @@ struct inject {
 
 /* --- confine.c */
 
-/* Gives up all capabilities; nobody may look into the process. */
+/* Gives up all capabilities; no other process may read its memory. */
 int confine_identity(void);
 
 /* No file, no program, no new socket: only the descriptors that egress sends. */

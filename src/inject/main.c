@@ -110,7 +110,8 @@ static void on_event(struct inject *inject, const struct epoll_event *event)
     conn_serve(s->conn);
 }
 
-/* Gives another turn to those that had more to do. Returns whether some still have. */
+/* Gives another turn to connections that were not finished. Returns whether some still are
+ * not. */
 static bool serve_more(struct inject *inject)
 {
     bool has_more = false;

@@ -238,7 +238,7 @@ static json_t *read_number(struct reader *r)
     if (is_outside) {
         (void)fail(
             r, at, is_real ? "it does not fit into a double" : "it does not fit into 64 bits");
-        r->problem.is_range = true; /* it is the first problem: reading ends with it */
+        r->problem.is_range = true; /* this is the first problem: reading ends here */
         return NULL;
     }
     r->at = end;

@@ -139,7 +139,7 @@ int batch_send(int socket, const struct batch *b)
             return acks == b->acks ? 0 : -EPROTO;
         if (n < 0)
             return -errno;
-        if (from.nl_pid != 0) /* not the kernel */
+        if (from.nl_pid != 0) /* the message is not from the kernel */
             continue;
         int r = (size_t)n > sizeof(answer) ? -EMSGSIZE : read_answers(answer, (size_t)n, &acks);
         if (r < 0)

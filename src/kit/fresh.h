@@ -16,5 +16,5 @@ int fresh_learn(void);
  * counter that moved. May leave the caller in it. */
 bool fresh_check(int ns_fd);
 
-/* Closes the files of a namespace that nobody will use again. */
+/* Closes the files of a namespace that no box will use again. */
 void fresh_forget(int ns_fd);

@@ -30,7 +30,7 @@
 #define IP_RECVORIGDSTADDR 20
 #endif
 
-/* Of a SYN: connect() gives up after about ten minutes. */
+/* Retries of a SYN: with 9, connect() gives up after about ten minutes. */
 #define SYN_RETRIES "9"
 
 /* BACKLOG: connections that egress has let pass and not accepted yet. RECEIVE_BYTES: room for

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct kit_batches batches;
-static bool can_look; /* else no namespace counts as new */
+static bool can_look; /* if false, no namespace counts as new */
 
 /* An answer with its descriptors, which are closed when it is sent. */
 struct result {
@@ -123,7 +123,7 @@ int main(void)
         to.answer.error = r;
         if (r < 0)
             close_all(&to);
-        /* we must not keep the namespace alive that the spawner is told about */
+        /* our process must not keep the namespace alive that the spawner gets */
         if (place_leave() < 0 ||
             fdpass_send(KIT_SOCKET_FD, &to.answer, sizeof(to.answer), to.fds, to.count) < 0)
             return 1;

@@ -28,7 +28,7 @@ struct run_files {
 /* Takes content and copies name. */
 void run_files_add(
     struct run_files *files, const char *name, char *content, size_t size, bool executable);
-/* The same with content that belongs to somebody who keeps it longer. */
+/* The same with content that the caller owns and keeps until the list is freed. */
 void run_files_lend(
     struct run_files *files, const char *name, const struct run_file *lender, bool executable);
 struct run_file *run_files_find(const struct run_files *files, const char *name);

@@ -146,7 +146,7 @@ static void make_key(struct root_job *job)
     (void)snprintf(facts, sizeof(facts),
         "format %d, entry %zu, user %u, host %d, seed %d, nodes %d, skeleton %d %d",
         ROOT_FORMAT, sizeof(struct spawn_entry), geteuid(), spec->whole_host, spec->has_seed,
-        /* who cannot make device nodes cannot copy a tree that has some */
+        /* without CAP_MKNOD a tree with device nodes cannot be copied */
         prctl(PR_CAPBSET_READ, CAP_MKNOD), spec->is_skeleton, spec->keeps_etc);
     hash_text(&hash, facts);
     hash_bytes(&hash, job->base.data, job->base.len);
@@ -259,8 +259,8 @@ static int save_entries(int dir_fd, const struct root_entries *entries)
     return r;
 }
 
-/* Removes a directory unless it is locked. Renames it first, so that nobody can find it half
- * empty. */
+/* Removes a directory unless it is locked. Renames it first, so that no process can find it
+ * half empty. */
 static void remove_unused(int roots_fd, const char *name)
 {
     cleanup_close int fd = openat(roots_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

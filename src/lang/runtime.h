@@ -37,7 +37,8 @@ struct root_spec {
     bool whole_host;   /* use the host's whole tree instead; for controls */
     bool has_seed;     /* the tree has the directory SEED_IN_BOX (lang/seed.h) */
     bool is_skeleton;  /* no tools and libraries: lies over a whole root (docs/images.md) */
-    bool keeps_etc;    /* ... and leaves it its own /etc, but for what a network needs */
+    bool keeps_etc;    /* ... and keeps the image's /etc, except the files that a network
+                        * needs */
 };
 
 /* How the seed of a language is made and used (lang/seed.h). */

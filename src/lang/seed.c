@@ -30,7 +30,7 @@ enum {
     KEY_BYTES = 16,          /* of the hash in the name of a place */
     SEED_FORMAT = 1,         /* increase when seeds are made or used in another way */
     SEED_MAX_MB = 64 << 10,  /* largest max_mb */
-    UNUSED_S = 7 * 24 * 3600 /* a place that nobody has opened for so long is removed */
+    UNUSED_S = 7 * 24 * 3600 /* a place that was not opened for this long is removed */
 };
 
 #define TRASH ".old-seed-" /* begins the name of a place that is being removed */
@@ -120,8 +120,8 @@ static void name_place(
         len += snprintf(ret + len, ret_size - (size_t)len, "%02x", digest[i]);
 }
 
-/* Makes a directory for a user and opens it. Whoever is not root keeps it for himself. Changes
- * nothing that is right already: root may lack CAP_FOWNER. */
+/* Makes a directory for a user and opens it. A user other than root keeps the directory
+ * private. Changes nothing that is right already: root may lack CAP_FOWNER. */
 static int make_dir(int dir_fd, const char *name, uid_t uid, gid_t gid)
 {
     struct stat st;
@@ -138,7 +138,7 @@ static int make_dir(int dir_fd, const char *name, uid_t uid, gid_t gid)
     return take_fd(&fd);
 }
 
-/* Removes a place that nobody has opened for long, and what an interrupted removal left. */
+/* Removes a place that was not opened for long, and the rest of an interrupted removal. */
 static void remove_unused(int dir_fd, const char *name)
 {
     cleanup_close int fd =
@@ -210,7 +210,7 @@ static int lock_place(int dir_fd, const char *name, uid_t uid, gid_t gid)
     if (flock(fd, LOCK_SH) < 0 || fstat(fd, &by_fd) < 0 ||
         fstatat(dir_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    (void)futimens(fd, NULL); /* it was used now */
+    (void)futimens(fd, NULL); /* marks the place as used now */
     return by_fd.st_ino == by_name.st_ino ? take_fd(&fd) : -ENOENT;
 }
 

@@ -12,7 +12,7 @@
  *
  * KEY is a hash over everything that the seed depends on: the root of the compile stage, the
  * compiler's file, the recipe, the architecture. A seed that becomes ready appears in all boxes
- * of its root, also in those that run. Whoever uses a place holds a shared flock on it. */
+ * of its root, also in those that run. Every user of a place holds a shared flock on it. */
 
 #include "base/err.h"
 #include "lang/json_file.h"
@@ -42,7 +42,7 @@ struct run_limits seed_limits(const struct runtime *rt);
 
 /* Opens the directory `named`; when that is NULL or "", /var/cache/hermes as root, else
  * $XDG_CACHE_HOME/hermes or ~/.cache/hermes. Makes what is missing, gives `incoming` to the
- * user that will make seeds, and removes places that nobody uses. Returns the path, which the
+ * user that will make seeds, and removes places that are not used. Returns the path, which the
  * caller frees. */
 int seeds_open(const char *named, uid_t uid, gid_t gid, char **ret_path, struct err *err);
 

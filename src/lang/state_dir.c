@@ -47,7 +47,8 @@ static int open_kind(
 
     if (path == NULL)
         return err_set(err, ERR_UNAVAILABLE, ENOENT,
-            "there is no HOME for the %s directory; set %s", kind->what, kind->variable);
+            "HOME is not set, so the %s directory is not known; set %s", kind->what,
+            kind->variable);
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
         /* Parents get the usual mode; the directory itself is for its owner only. */
@@ -63,7 +64,7 @@ static int open_kind(
     if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 022) != 0))
         return err_set(err, ERR_UNAVAILABLE, EPERM,
             "the %s directory %s must belong to you and be writable by nobody else (chown, "
-            "chmod 700), since what it holds is believed; or set %s",
+            "chmod 700), since Hermes trusts its contents; or set %s",
             kind->what, path, kind->variable);
     char *real = fd >= 0 ? realpath(path, NULL) : NULL;
     if (real == NULL)

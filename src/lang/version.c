@@ -199,7 +199,7 @@ static void end(struct query *q, json_t *cache)
 
     if (q->pid <= 0)
         return;
-    (void)kill(-q->pid, SIGKILL); /* also what the command left behind */
+    (void)kill(-q->pid, SIGKILL); /* and all processes that the command started */
     (void)kill(q->pid, SIGKILL);
     while (waitpid(q->pid, &status, 0) < 0 && errno == EINTR)
         continue;

@@ -25,7 +25,7 @@ struct packer {
     uint8_t piece[LAYER_PIECE];
 };
 
-/* A server packs layers of strangers: what their names take in memory has a bound. */
+/* A server packs layers of strangers: the memory for their names has a bound. */
 enum { NAMES_MAX = 48 << 20, NAME_BYTES = 64 };
 
 /* An entry of a directory, by its name in the archive. */

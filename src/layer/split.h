@@ -13,7 +13,7 @@ enum { SPLIT_MEMBERS_MAX = 1000, SPLIT_LIST_MAX = 1 << 20 };
  * to list one line of JSON:
  *   {"members":[{"name":"index.json","file":0,"size":210},
  *               {"name":"a/layer.tar","link":"b/layer.tar"}]}
- * Names have letters, digits and "._-/" only; others are not taken, like all that no image
- * needs. Errors as in layer_unpack(). */
+ * Names have letters, digits and "._-/" only; members with other names are skipped, and so are
+ * members that no image needs. Errors as in layer_unpack(). */
 int layer_split(int dir_fd, layer_source *read, void *context,
     const struct layer_limits *limits, struct buf *list, struct err *err);

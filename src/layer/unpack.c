@@ -126,7 +126,7 @@ static int open_parent(struct unpacker *u, const char *path, const char **ret_na
     return take_fd(&at);
 }
 
-/* Makes room for something that is no directory. */
+/* Removes what has this name, to make room for something other than a directory. */
 static int clear_name(struct unpacker *u, int up_fd, const char *name)
 {
     if (unlinkat(up_fd, name, 0) == 0 || errno == ENOENT)
@@ -249,7 +249,7 @@ static int leave_out(struct unpacker *u, int up_fd, const char *name)
 
 typedef int make_entry(struct unpacker *u, int up_fd, const char *name);
 
-/* By the name first, then by the type. */
+/* Chooses the function, by the name first, then by the type. */
 static make_entry *maker_of(enum tar_type type, const char *name)
 {
     if (str_eq(name, LAYER_OPAQUE))
@@ -272,8 +272,8 @@ static make_entry *maker_of(enum tar_type type, const char *name)
     }
 }
 
-/* A directory of a name that means a deletion cannot be: overlayfs and other programs would
- * disagree about what it holds. */
+/* A name that means a deletion cannot be a directory: overlayfs and other programs would
+ * disagree about its contents. */
 static bool is_below_deletion(const char *path)
 {
     const char *last = strrchr(path, '/');

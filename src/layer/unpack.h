@@ -22,8 +22,8 @@ struct layer_report {
 /* The most plain bytes that an archive within the limits can have. */
 uint64_t layer_stream_max(const struct layer_limits *limits);
 
-/* Reads the whole stream and makes the tree below dir_fd, an empty directory that nobody else
- * changes. -EINVAL with ERR_INVALID, or -EFBIG with ERR_TOO_LARGE, when the archive is at
- * fault; the directory then has what came before. */
+/* Reads the whole stream and makes the tree below dir_fd, an empty directory that no other
+ * process changes. -EINVAL with ERR_INVALID, or -EFBIG with ERR_TOO_LARGE, when the archive is
+ * at fault; the directory then has the entries before the fault. */
 int layer_unpack(int dir_fd, layer_source *read, void *context,
     const struct layer_limits *limits, struct layer_report *ret, struct err *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See upon.h. Goes down both trees with one open directory per level and follows no link. What
- * a program of the box changes meanwhile is its own affair: it could change the result, too. */
+/* See upon.h. Goes down both trees with one open directory per level and follows no link. A
+ * program of the box that changes the tree meanwhile gains nothing: it could change the
+ * result, too. */
 
 #include "layer/upon.h"
 
@@ -16,7 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The two trees on the way. The dev_t are those of their tops: what has another is a mount. */
+/* The two trees on the way. The dev_t are those of their tops: a directory with another one
+ * is a mount. */
 struct walk {
     dev_t first_dev, second_dev;
     struct err *err;
@@ -46,7 +48,7 @@ static DIR *list(int dir_fd)
     return fd < 0 ? NULL : fdopendir(fd);
 }
 
-/* The next name of a directory that is no dot, with its status; NULL at the end. */
+/* The next name in a directory except "." and "..", with its status; NULL at the end. */
 static const char *next(DIR *dir, int dir_fd, struct stat *st)
 {
     for (struct dirent *e; (e = readdir(dir));) {

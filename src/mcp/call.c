@@ -120,7 +120,8 @@ int mcp_ask(struct mcp_call *call, const char *method, json_t *params, json_t **
         r = mcp_peer_hear(call->peer, &question, call->cancel_fd, ret, &call->error);
     } else {
         json_decref(message);
-        r = mcp_fail(&call->error, MCP_INTERNAL, "no descriptor is left; try again");
+        r = mcp_fail(
+            &call->error, MCP_INTERNAL, "the server has no descriptor left; try again later");
     }
     return r;
 }

@@ -331,7 +331,7 @@ int execute_call(struct mcp_call *call, const json_t *arguments, json_t **ret)
         return r < 0 ? r : 0;
     r = execution_answer(e, call, EXECUTION_SOFT_MS, ret);
     if (r == -ECANCELED)
-        execution_cancel(e); /* nobody else knows its id */
+        execution_cancel(e); /* the client never learnt its id */
     execution_unref(e);
     return r;
 }

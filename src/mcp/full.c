@@ -21,7 +21,7 @@
 #define READS                                                                                  \
     "{\"readOnlyHint\":true,\"destructiveHint\":false,\"idempotentHint\":true,"                \
     "\"openWorldHint\":false}"
-/* What happens in a box ends with the box. */
+/* For tools whose effects stay in a box. */
 #define INSIDE                                                                                 \
     "{\"readOnlyHint\":false,\"destructiveHint\":false,\"idempotentHint\":false,"              \
     "\"openWorldHint\":false}"

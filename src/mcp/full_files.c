@@ -233,7 +233,7 @@ static void list_session(struct session *s, json_t *list)
     json_t *listing = NULL;
     struct err ignored = {0};
     if (session_file_list(s, "", true, &listing, &ignored) < 0)
-        return; /* it has just ended, or is too busy: its files are not listed */
+        return; /* the session has just ended, or is too busy: its files are not listed */
     const json_t *entries = json_object_get(listing, "entries");
     for (size_t i = 0; i < json_array_size(entries) && json_array_size(list) < LISTED_MAX;
          i++) {

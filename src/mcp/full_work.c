@@ -53,7 +53,7 @@ static int answer(struct mcp_call *call, struct execution *e, json_t **ret)
 {
     int r = execution_answer(e, call, EXECUTION_SOFT_MS, ret);
     if (r == -ECANCELED)
-        execution_cancel(e); /* nobody else knows its id */
+        execution_cancel(e); /* the client never learnt its id */
     execution_unref(e);
     return r;
 }
@@ -65,7 +65,7 @@ static int start(struct mcp_call *call, json_t *body, struct session *session,
 {
     struct execution *e = NULL;
     int r = execution_retry(call, &e, ret);
-    if (r != 0) { /* the client brings the decision about a pause of what it began before */
+    if (r != 0) { /* the client answers a pause of an execution that it began before */
         json_decref(body);
         session_unref(session);
         return e ? answer(call, e, ret) : r < 0 ? r : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Who is told that a list or a resource has changed. A listener hears of changes of its own key
- * only, and only of those it asked for. */
+/* Listeners for changes of lists and resources. A listener gets the changes of its own key
+ * only, and only of the kinds that it asked for. */
 
 #include "mcp/internal.h"
 

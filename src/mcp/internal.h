@@ -32,13 +32,13 @@ struct mcp_lists {
     json_t *templates;
 };
 
-/* Who is told of changes: a standing stream, or a subscription of the stateless wire. */
+/* A receiver of changes: a standing stream, or a subscription of the stateless wire. */
 struct mcp_listener {
     const struct mcp_surface *surface;
     int owner;
     bool tools, prompts, resources; /* changes of these lists */
     const json_t *uris;             /* object whose names are resources, or NULL; borrowed */
-    const bool *is_greeted;         /* told only while this is true; NULL: always */
+    const bool *is_greeted;         /* gets changes only while this is true; NULL: always */
     const json_t *id;               /* of the subscription, or NULL */
     mcp_sender *send;
     void *context;

@@ -205,7 +205,7 @@ void mcp_changed(struct mcp *mcp, const struct mcp_surface *surface, int owner,
 char *mcp_state_make(struct mcp_call *call, const char *what, unsigned round);
 
 /* Takes the state that the client sent back: 1 and what it is bound to, 0 when the client sent
- * none, or an error for one that is forged, spent, late or of another call. */
+ * none, or an error for a state that is forged, used before, too old or of another call. */
 int mcp_state_take(struct mcp_call *call, char ret_what[ID_MAX], unsigned *ret_round);
 
 /* The result that asks the client for input; takes both. */

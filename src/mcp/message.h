@@ -53,8 +53,8 @@ struct mcp_message {
 /* Parses a text: bounded, no duplicate names. MCP_PARSE. The caller owns *ret. */
 int mcp_parse(const char *text, size_t len, json_t **ret, struct mcp_error *error);
 
-/* Reads one message. MCP_INVALID when it is none, MCP_PARAMS when its params are no object;
- * ret->id is set whenever it could be read. */
+/* Reads one message. MCP_INVALID when it is not a message, MCP_PARAMS when its params are not
+ * an object; ret->id is set whenever it could be read. */
 int mcp_message_read(json_t *value, struct mcp_message *ret, struct mcp_error *error);
 
 /* A member that is a string without NUL of at most `max` bytes, else NULL. */

@@ -87,7 +87,8 @@ static int ping(struct mcp_call *call, const json_t *params, json_t **ret)
     return 0;
 }
 
-/* Cursors are the number of the first item, with a letter so that nobody takes them for one. */
+/* A cursor is a letter and the number of the first item. The letter keeps clients from
+ * computing cursors. */
 static int first_of(struct mcp_call *call, const json_t *params, size_t *ret)
 {
     const json_t *cursor = json_object_get(params, "cursor");

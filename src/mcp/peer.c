@@ -99,8 +99,8 @@ void mcp_peer_unref(struct mcp_peer *peer)
         peer_free(peer);
 }
 
-/* Sessions that are idle for too long, or too many of one key: the one to end, or NULL. The
- * lock is held. */
+/* Finds a session to end: one that is idle for too long, or the longest idle one of a key
+ * that has too many. NULL: none. The lock is held. */
 static struct mcp_peer *find_superfluous(struct mcp *mcp, int owner)
 {
     struct mcp_peer *oldest = NULL;
@@ -211,8 +211,8 @@ const json_t *mcp_peer_capabilities(const struct mcp_peer *peer)
     return peer->capabilities;
 }
 
-/* What the core asks for: names, and the names in them. The rest may have megabytes, and a
- * session keeps it for long. */
+/* Keeps the capabilities that the core asks for: two levels of names. The rest may have
+ * megabytes, and a session keeps them for long. */
 static json_t *brief(const json_t *capabilities)
 {
     static const char *const names[] = {"elicitation", "sampling", "roots"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See ready.h. A row of the table is empty, being filled, or has a session. Who finds a row
- * being filled waits for it: a second start beside it would take longer. */
+/* See ready.h. A row of the table is empty, being filled, or has a session. A call that
+ * finds a row being filled waits for it: a second start beside it would take longer. */
 
 #include "mcp/ready.h"
 
@@ -118,7 +118,8 @@ void ready_refill(struct mcp *mcp, const struct runtime *runtime, int owner)
     end(old);
     if (!row)
         return;
-    /* Without room for it the next execution starts its own, or says why it cannot. */
+    /* If there is no room now, the next execution starts its own session, or says why it
+     * cannot. */
     int r = make(mcp, runtime, owner, -1, &s, &ignored);
     (void)pthread_mutex_lock(&lock);
     *row = (struct row){0};

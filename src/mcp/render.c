@@ -157,7 +157,7 @@ static void add_compile(
     add_stream(e, compile, "stderr", to, content);
 }
 
-/* Removes what the content tells already. */
+/* Removes the members that the content repeats. */
 static void strip(json_t *answer)
 {
     static const char *const told[] = {

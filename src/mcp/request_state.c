@@ -4,7 +4,7 @@
  * authenticated: HMAC-SHA256 with a key of this process over all that it is bound to. What
  * binds it is not in the text: the server knows the caller, the method, the tool and the
  * arguments of the retry, and computes the same again. Each state has a row here until it comes
- * back: one that came back has none. */
+ * back: so a state can be used once. */
 
 #include "mcp/internal.h"
 

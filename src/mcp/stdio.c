@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See stdio.h. The main thread reads. What may take long gets a thread of its own; everything
- * else is answered at once. At the end of the input all calls are cancelled. */
+/* See stdio.h. The main thread reads. Calls that may take long get a thread of their own;
+ * everything else is answered at once. At the end of the input all calls are cancelled. */
 
 #include "mcp/stdio.h"
 

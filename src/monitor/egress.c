@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starts and ends hermes-egress. Nobody waits for it: what boxes send meanwhile queues in their
- * sockets, and without it nothing leaves a box. The monitor keeps no end of its socket, so it
+/* Starts and ends hermes-egress. No program waits for it: until it runs, data of boxes queues
+ * in their sockets, and nothing leaves a box. The monitor keeps no end of its socket, so it
  * ends when the spawner does. */
 
 #include "monitor/monitor.h"

@@ -40,7 +40,7 @@ struct controller {
 
 static int limit_memory(int fd, bool v2, uint64_t bytes)
 {
-    /* Only the first must exist. */
+    /* Only the first file must exist. */
     static const char *const v1_files[] = {"memory.limit_in_bytes",
         "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"};
     char text[32];
@@ -117,7 +117,7 @@ static int make_locked(int parent_fd, char name[GROUP_NAME])
     cleanup_close int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
     if (r == 0 && fstatat(parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        r = -errno; /* it was removed between the two */
+        r = -errno; /* the group was removed between the two calls */
     if (r < 0)
         (void)unlinkat(parent_fd, name, AT_REMOVEDIR);
     return r < 0 ? r : take_fd(&fd);

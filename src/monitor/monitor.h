@@ -93,7 +93,7 @@ void inject_stop(struct inject *i);
 /* reach.c: hermes-reach. It serves one server after the other. */
 struct reach {
     pid_t pid;    /* -1: it does not run */
-    int socket;   /* it ends when this closes */
+    int socket;   /* hermes-reach ends when this closes */
     int calls[2]; /* the ends for the servers and for hermes-reach; -1 without one */
 };
 int reach_open(struct reach *r); /* makes the socket for calls */

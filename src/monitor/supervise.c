@@ -169,7 +169,7 @@ static void start_spawner(struct supervisor *s)
     backoff_began(&p->backoff);
 }
 
-/* Without it boxes have no way out, and all else goes on. */
+/* Without hermes-egress boxes reach no network; everything else works. */
 static void start_egress(struct supervisor *s)
 {
     struct spawner *p = &s->spawner;
@@ -183,7 +183,7 @@ static void start_egress(struct supervisor *s)
     backoff_died(&p->egress_backoff);
 }
 
-/* Without it connections that need a secret are refused, and all else goes on. */
+/* Without hermes-inject connections that need a secret are refused; everything else works. */
 static void start_inject(struct supervisor *s)
 {
     struct spawner *p = &s->spawner;
@@ -196,7 +196,7 @@ static void start_inject(struct supervisor *s)
     backoff_died(&p->inject_backoff);
 }
 
-/* Without it nobody is asked outside, and all else goes on. */
+/* Without hermes-reach there is no reviewer, webhook or backend; everything else works. */
 static void start_reach(struct supervisor *s)
 {
     int r = reach_start(&s->reach, s->monitor);
@@ -481,7 +481,7 @@ static bool lacks_reach(const struct supervisor *s)
     return s->monitor->plan.has_reach && s->sealed[SEALED_TABLE] >= 0 && s->reach.pid <= 0;
 }
 
-/* Starts what is due. */
+/* Starts the programs whose restart is due. */
 static void restart(struct supervisor *s)
 {
     uint64_t now = clock_ms();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_ceiling.h. A ceiling that would promise more than hermes-egress can keep is
- * refused here, with the setting that is at fault. */
+/* See ceiling.h. A ceiling that would promise more than hermes-egress can keep is refused here,
+ * with the setting that is at fault. */
 
 #include "network/ceiling.h"
 
@@ -88,8 +88,8 @@ static bool read_range(
     return false;
 }
 
-/* What is public needs no opening. What is loopback or multicast can never be reached from a
- * box. */
+/* Public addresses need no entry. Loopback and multicast addresses can never be reached from
+ * a box. */
 static void take_open(struct making *m, const struct list *list, const char *item)
 {
     struct network_ceiling *c = m->ceiling;

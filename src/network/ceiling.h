@@ -25,7 +25,7 @@ struct network_settings {
     struct network_limits key_max;
 };
 
-/* Is told of each problem. `key` is the setting: "network_open". */
+/* Called with each problem. `key` is the setting, such as "network_open". */
 typedef void network_complain(void *context, const char *key, const char *why);
 
 /* Parses none, allow or full. Returns 0 or -EINVAL. */

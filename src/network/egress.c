@@ -26,7 +26,7 @@ struct identity {
     gid_t gid;
 };
 
-/* As root: a user that is neither a box nor the server of this host. */
+/* If root: chooses a user that no box and no server of this host has. */
 static int choose_identity(struct identity *ret, struct err *err)
 {
     static const uid_t nobody[] = {0};

@@ -11,5 +11,6 @@
 
 /* Starts the program in our network namespace, as a user of its own when we are root, and sends
  * it the ceiling. Returns the descriptor for spawner_add_egress(), or negative errno. The
- * program ends when nobody has that descriptor, or what came over it, any more. */
+ * program ends when all copies of that descriptor, and of the descriptors sent over it, are
+ * closed. */
 int egress_start(const struct network_ceiling *ceiling, pid_t *ret_pid, struct err *err);

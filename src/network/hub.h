@@ -29,7 +29,7 @@ struct network_totals {
     uint64_t more; /* attempts that records only count */
 };
 
-/* Who is asked about a destination of a box in mode "ask". */
+/* The run or session that a question of a box in mode "ask" belongs to. */
 struct network_asker {
     char *owner;   /* name of the key, or "" */
     char *run;     /* id, or "" */
@@ -62,12 +62,12 @@ struct network_hub {
     int stop_fd; /* eventfd */
     struct network_link *first;
     struct network_totals totals;
-    struct network_answerer answerer; /* without functions: nobody is asked */
+    struct network_answerer answerer; /* without functions: no question is asked */
     uint64_t last_question;           /* its number */
     struct network_rows packet;       /* what the thread reads into */
 };
 
-/* Says who answers questions, before the first link. */
+/* Sets the functions that answer questions. Call before the first link. */
 void network_hub_answer(struct network_hub *hub, const struct network_answerer *answerer);
 
 /* Starts nothing. */
@@ -80,12 +80,12 @@ void network_hub_totals(struct network_hub *hub, struct network_totals *ret);
 
 /* Makes a channel with the policy in it. *ret_fd is the end for the spawner, which the caller
  * closes when it was sent. The caller owns a reference to the link. `asker` is copied; NULL:
- * nobody can be asked. */
+ * there are no questions. */
 int network_link_open(struct network_hub *hub, const struct network_policy *policy,
     const struct network_asker *asker, struct network_link **ret, int *ret_fd, struct err *err);
 
-/* Who asked for the box, for the answerer; of a link with a question never NULL. Stays as long
- * as the link. */
+/* The run or session of the link's box, for the answerer. Never NULL for a link with a
+ * question. Valid as long as the link. */
 const struct network_asker *network_link_asker(const struct network_link *link);
 
 /* Answers a question, unless it was withdrawn. Reason 0: approved; `is_lasting` as in
@@ -106,7 +106,7 @@ int network_link_change(
 bool network_link_is_over(struct network_link *link);
 
 /* Begins to follow a link. `is_new`: the link has just been opened, and everything counts;
- * otherwise only what is tried from now on. */
+ * otherwise only attempts from now on count. */
 struct network_tally *network_tally_new(struct network_link *link, bool is_new);
 
 /* Becomes readable when network_tally_next() has a row, or a wait has begun or ended. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_policy.h. */
+/* See policy.h. */
 
 #include "network/policy.h"
 

@@ -70,7 +70,7 @@ static int pair_init(struct pair *p, const char *name)
     return r;
 }
 
-/* Only these names, and no address. */
+/* Restricts the authority to these names, and to no address. */
 static int constrain(gnutls_x509_crt_t c, const char *const *hosts, size_t count)
 {
     static unsigned char everything[32]; /* an address and its mask */

@@ -3,7 +3,7 @@
 
 /* The authority that boxes with a secret trust. It is made at every start of a server, signs
  * one certificate for each host of a secret, and is good for those names alone. Its key is
- * thrown away at once: nobody can sign anything with it later. */
+ * thrown away at once: nothing can be signed with it later. */
 
 #include "base/buf.h"
 #include "base/err.h"

@@ -81,7 +81,7 @@ static int read_settings(struct prepare *p, int argc, char **argv)
     return bad ? -EINVAL : 0;
 }
 
-/* The spawner is told of these directories before the server has started. Root without
+/* The spawner gets these directories before the server has started. Root without
  * CAP_DAC_OVERRIDE cannot reach them (-EACCES); there are no images then. */
 static int make_images(int state_fd, uid_t uid, gid_t gid)
 {
@@ -94,7 +94,7 @@ static int make_images(int state_fd, uid_t uid, gid_t gid)
     return fchown(fd, uid, gid) < 0 ? -errno : image_store_make(fd, uid, gid);
 }
 
-/* The name of this installation, for what it makes on engines of containers that others use,
+/* The name of this installation. It marks its containers on engines that other servers use,
  * too. */
 static int name_instance(struct prepare *p, int state_fd)
 {

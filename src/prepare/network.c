@@ -73,7 +73,7 @@ void prepare_network(struct prepare *p, struct strv *problems)
     resolve_upstream(c, problems);
     read_credentials(c->network_upstream_credentials, &credentials, problems);
     if (problems->count > before)
-        return; /* the ceiling would complain of the same */
+        return; /* the ceiling would report the same problem again */
     config_network(c, &settings);
     if (credentials.data)
         settings.credentials = credentials.data;

@@ -29,11 +29,11 @@ struct prepare {
     gid_t gid;
     uid_t egress_uid; /* of hermes-egress; without root: the same */
     gid_t egress_gid;
-    uid_t inject_uid; /* of hermes-inject, likewise */
+    uid_t inject_uid; /* of hermes-inject; without root: the same */
     gid_t inject_gid;
     struct network_ceiling ceiling;
     struct buf secrets; /* the table of hermes-inject; empty without secrets */
-    struct buf trust;   /* authorities for boxes with a secret; likewise */
+    struct buf trust;   /* authorities for boxes with a secret; empty without secrets */
     uid_t reach_uid;    /* of hermes-reach; without root: the same */
     gid_t reach_gid;
     struct reach_table reach;

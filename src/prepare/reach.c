@@ -78,7 +78,7 @@ static void check_approvers(const struct prepare *p, struct strv *problems)
     }
 }
 
-/* The values of variables that the rows forward go along, sealed. */
+/* Adds the values of the variables that a row forwards to the sealed table. */
 static void forward(struct place_row *row, struct strv *problems)
 {
     cleanup_free char *list = xstrdup(row->forward_env);
@@ -128,7 +128,7 @@ static void take_group(struct prepare *p, struct strv *problems)
     p->reach_gid = gid;
 }
 
-/* The far shell goes along: hermes-reach may be unable to read it where it lies. */
+/* Adds the far shell to the table: hermes-reach may be unable to read the file. */
 static void take_places(struct prepare *p, struct strv *problems)
 {
     struct place_table *places = &p->reach.places;

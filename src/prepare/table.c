@@ -76,7 +76,8 @@ static void take_images(struct task *t, struct engine_options *options)
         image_build_limits(c->build_wall_ms, c->build_memory_mb, c->build_disk_mb);
 }
 
-/* Without root, who has no id-mapped mounts, the directory is writable as it is. */
+/* Without root there are no id-mapped mounts; the directory belongs to the same user and is
+ * writable as it is. */
 static void take_seeds(struct task *t, struct engine_options *options)
 {
     t->seeds = xasprintf("%s/" SEED_INCOMING, t->config.seed_dir);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The messages to hermes-egress over a SOCK_SEQPACKET socket, which it finds at EGRESS_FD. Who
- * starts egress (the monitor, or `hermes run`) sends EGRESS_CEILING, then gives the other end
- * of the socket to the spawner: through the socket of SPAWN_EGRESS, on which a new egress
- * socket may arrive at any time. Then the spawner sends EGRESS_ADOPT for each of its boxes with
- * a network. Egress sends EGRESS_READY once, after it has confined itself; nothing else. When
- * its socket closes, it ends. */
+/* The messages to hermes-egress over a SOCK_SEQPACKET socket, which it finds at EGRESS_FD. The
+ * program that starts egress (the monitor, or `hermes run`) sends EGRESS_CEILING, then gives
+ * the other end of the socket to the spawner: through the socket of SPAWN_EGRESS, on which a
+ * new egress socket may arrive at any time. Then the spawner sends EGRESS_ADOPT for each of its
+ * boxes with a network. Egress sends EGRESS_READY once, after it has confined itself; nothing
+ * else. When its socket closes, it ends. */
 
 #include <stdint.h>
 

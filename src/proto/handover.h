@@ -24,8 +24,8 @@ enum handover_kind {
     HANDOVER_PLAN = 1, /* to the monitor, from the hermes-prepare that it was before: PLAN_* */
     HANDOVER_SPAWNED,  /* to `hermes-prepare table`: SPAWNED_* */
     HANDOVER_LOCKS,    /* from it: locks on root trees and seeds; several messages */
-    HANDOVER_SEALED,   /* from it: the spawner's table is sealed: SEALED_*. None: the runtimes
-                          and the table are those that the monitor has */
+    HANDOVER_SEALED,   /* from it: the spawner's table is sealed: SEALED_*. No bit: the
+                        * runtimes and the table have not changed */
     HANDOVER_HELLO,    /* to the server: HELLO_* */
     HANDOVER_SPAWNER,  /* to the server: control socket of a new spawner with the same table */
     HANDOVER_READY,    /* from the server: it accepts requests */

@@ -44,7 +44,7 @@ struct inject_secret {
     struct inject_text value;       /* the value itself, a part of the line */
     struct inject_text certificate; /* PEM, shown to the box */
     struct inject_text key;         /* PEM */
-    struct inject_text trust;       /* PEM: authorities that the server's certificate is of */
+    struct inject_text trust; /* PEM: authorities that may sign the certificate of the server */
 };
 
 struct inject_table {

@@ -61,5 +61,5 @@ struct kit_answer {
     uint32_t part; /* enum kit_part that failed */
     uint32_t has_v6;
     uint32_t is_fresh; /* KIT_LOOK: looks like a new one */
-    uint32_t missing;  /* KIT_PROBE: bit per enum kit_part. PART_IPV6 alone is no error */
+    uint32_t missing;  /* KIT_PROBE: bit per enum kit_part. PART_IPV6 alone is not an error */
 };

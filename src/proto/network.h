@@ -90,8 +90,8 @@ struct network_secret {
     char host[NETWORK_NAME];
 };
 
-/* The operator's word, which egress enforces whatever a policy says (design.md 1). A policy
- * above it is lowered to NETWORK_NONE. */
+/* The bounds that the operator sets. Egress enforces them even if a policy allows more. A
+ * policy above it is lowered to NETWORK_NONE. */
 struct network_ceiling {
     uint32_t max_mode; /* enum network_mode */
     uint32_t open_count;
@@ -106,7 +106,8 @@ struct network_ceiling {
     struct network_limits key_max;                   /* of all boxes of one key */
     struct address_range open[NETWORK_MAX_RANGES];   /* closed ranges that entries may name */
     struct address_range closed[NETWORK_MAX_RANGES]; /* closed in addition */
-    char closed_names[NETWORK_MAX_NAMES][NETWORK_NAME]; /* and the names below them */
+    char closed_names[NETWORK_MAX_NAMES][NETWORK_NAME]; /* these names and all names below
+                                                         * them are closed */
     struct network_entry allowed[NETWORK_MAX_ENTRIES];
     struct address resolvers[NETWORK_MAX_RESOLVERS];
     struct network_secret secrets[NETWORK_MAX_SECRETS];
@@ -133,8 +134,8 @@ enum network_reason {
     REASON_NAME_CLOSED,    /* a name that is never asked outside: single label, .local, ... */
     REASON_NO_NETWORK,     /* the policy is NETWORK_NONE */
     REASON_NO_SECRET,      /* hermes-inject does not run */
-    REASON_NOT_APPROVED,   /* somebody denied it, or nobody answered in time */
-    REASON_NO_APPROVER,    /* nobody is there to approve it */
+    REASON_NOT_APPROVED,   /* it was denied, or not answered in time */
+    REASON_NO_APPROVER,    /* no approver is reachable */
     REASON_QUESTION_LIMIT, /* too many destinations wait for an approval, or were refused */
     REASON_END,
 };
@@ -150,7 +151,7 @@ enum network_message_kind {
     NETWORK_RECORD,     /* from egress: struct network_record; also once when the box is gone,
                            and then the channel closes */
     NETWORK_ASKED,      /* from egress: struct network_question; attempts wait for the answer */
-    NETWORK_WITHDRAWN,  /* from egress: struct network_answer; nobody waits any more */
+    NETWORK_WITHDRAWN,  /* from egress: struct network_answer; no attempt waits any more */
     NETWORK_ANSWER,     /* to egress: struct network_answer */
 };
 
@@ -172,7 +173,7 @@ struct network_row {
     uint16_t port;
     uint32_t reason; /* enum address_class or enum network_reason; 0 when allowed */
     uint64_t count;
-    uint64_t sent; /* by the box */
+    uint64_t sent; /* bytes sent by the box */
     uint64_t received;
     struct address address;  /* all zero for a name that was not resolved */
     char host[NETWORK_NAME]; /* the name the address was resolved from, else the address */
@@ -220,8 +221,8 @@ struct network_answer {
 bool network_policy_is_valid(const struct network_policy *policy);
 bool network_ceiling_is_valid(const struct network_ceiling *ceiling);
 
-/* What a valid policy has above a ceiling; limits do not count. *ret_entry is the entry that is
- * meant with EXCESS_CLOSED and EXCESS_NOT_ALLOWED. */
+/* In which way a valid policy exceeds a ceiling; limits do not count. With EXCESS_CLOSED and
+ * EXCESS_NOT_ALLOWED, *ret_entry is the entry at fault. */
 enum network_excess {
     EXCESS_NOTHING,
     EXCESS_MODE,     /* above max_mode */

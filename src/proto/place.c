@@ -17,7 +17,7 @@ enum {
 static const struct {
     const char *name;
     const char *isolation;
-    const char *open; /* the same of a row with is_open */
+    const char *open; /* the isolation of a row with is_open */
     bool is_box;
     uint32_t enforces, may_enforce;
 } kinds[PLACE_KINDS] = {
@@ -31,7 +31,7 @@ static const struct {
 
 static const struct {
     const char *name;
-    uint32_t fallback; /* of places that may enforce it */
+    uint32_t fallback; /* the default, for places that can enforce the limit */
 } limits[PLACE_LIMITS] = {
     [PLACE_CPUS] = {"cpus", 1000},
     [PLACE_MEMORY] = {"memory_mb", 5120},

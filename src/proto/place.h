@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A place where commands of a session run that is no box: a row of the operator's table of
+/* A place is where commands of a session run outside of boxes: a row of the operator's table of
  * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
- * without what opens a place, and names one by its number.
+ * without addresses and keys, and names a row by its number.
  *
  * To open a place the server sends a struct reach_call with REACH_PLACE, the number of the row
  * as body_len, and PLACE_FDS descriptors: a sealed memfd with a struct place_head and words
@@ -15,10 +15,9 @@
  *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
  *                  PLACE_LIMIT `wait_status` is the enum place_limit
  *   EVENT_PLACE    `flags` is an enum place_state
- *   EVENT_USAGE    has no figures: a place tells none
- *   COMMAND_RESTART comes with the words instead of a package
- *   COMMAND_TERMINAL comes without a package (terminal.h)
- *   COMMAND_FORK, COMMAND_NETWORK do not exist */
+ *   EVENT_USAGE has no figures: a place reports none COMMAND_RESTART comes with the words
+ *   instead of a package COMMAND_TERMINAL comes without a package (terminal.h) COMMAND_FORK,
+ *   COMMAND_NETWORK do not exist */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,7 +55,7 @@ enum place_error {
     PLACE_REFUSED,
     PLACE_LIMIT,
     PLACE_UNREACHABLE, /* the only one that a later attempt can cure */
-    PLACE_LOST,        /* it was there and is gone, and its state with it */
+    PLACE_LOST,        /* the place existed and is gone, with its state */
     PLACE_ERRORS
 };
 
@@ -85,9 +84,10 @@ struct place_row {
     uint32_t kind; /* enum place_kind */
     uint32_t port; /* 0: the client's own */
     uint32_t reconnect_s;
-    uint32_t is_open; /* what runs there reaches the machine it is on, whatever the kind says */
+    uint32_t is_open; /* code there reaches the machine it runs on, even if the kind is
+                       * isolated */
     uint32_t keeps;   /* container_persistent: the place outlives its sessions */
-    uint32_t idle_s;  /* without a session for so long, a place that is kept is stopped */
+    uint32_t idle_s;  /* a kept place is stopped after this time without a session */
     uint32_t open_s;  /* for finding, resuming or making a place */
     struct place_limits limits; /* maxima; what a request leaves out */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
@@ -114,7 +114,7 @@ struct place_row {
     char env_file[PLACE_TEXT];
     /* apptainer: where files of kept places are; "": in the home directory */
     char scratch_dir[PLACE_TEXT];
-    uint32_t lifetime_s; /* after which the vendor ends a place that nobody closed */
+    uint32_t lifetime_s; /* after this time the vendor ends a place that was not closed */
 };
 
 struct place_table {
@@ -122,7 +122,8 @@ struct place_table {
     uint32_t count;
     uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
     char shell_hash[65]; /* of these bytes: SHA-256 in hex */
-    char instance[33];   /* of this installation: two servers with two of them do not meet */
+    char instance[33];   /* of this installation: servers of two installations never share a
+                          * place */
 };
 
 /* "local", "ssh"; NULL for a number that is none. */

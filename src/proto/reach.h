@@ -27,7 +27,7 @@ enum {
     REACH_BODY_MAX = 1 << 20,    /* of a request */
     REACH_ANSWER_MAX = 64 << 10, /* of an answer; a longer one is REACH_TOO_LONG */
     REACH_CALLS_MAX = 64,        /* at a time; further ones wait in the socket */
-    REACH_WEBHOOKS_MAX = 32,     /* of these: the reviewer finds room whatever a webhook does */
+    REACH_WEBHOOKS_MAX = 32,     /* of these, so that webhooks leave room for the reviewer */
     REACH_WEBHOOKS_WAITING = 64, /* that wait for room; further ones are lost */
 };
 

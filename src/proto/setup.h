@@ -27,8 +27,8 @@ enum setup_kind {
      * lock file of the ids, unless the spawner is rootless; then the directory of each tree;
      * then, if the spawner's own group has a name, its directory in each tree */
     SETUP_HOST,
-    /* removes what dead spawners left. The last order, after SETUP_HOST; nobody reads the
-     * answer */
+    /* removes what dead spawners left. The last order, after SETUP_HOST; no program reads
+     * the answer */
     SETUP_SWEEP,
     /* struct setup_image_order: makes a copy of the mount namespace of a root, which comes
      * along, and mounts layers in it. Comes after the seal; a hermes-setup of its own takes

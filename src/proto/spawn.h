@@ -144,7 +144,7 @@ enum spawn_writable {
     SOURCE_WRITABLE, /* an error, if its file system has no id-mapped mounts */
     SOURCE_TRY,      /* read-only in that case */
     SOURCE_LAYERS,   /* the layers of images, then those of the operator's own images: no box
-                        may mount them, nor what comes after them (struct spawn_image) */
+                      * may mount these or any later source (struct spawn_image) */
 };
 
 /* A directory of the operator that boxes may mount. Boxes name it by its order of arrival. */
@@ -163,8 +163,8 @@ struct spawn_zygote {
     uint32_t flags; /* BOX_CHANNEL: it serves sessions, else runs. BOX_FORKS: its sessions can
                        be copied */
     uint32_t on_demand; /* started when the first box is requested, not before */
-    uint32_t idle_s;    /* it ends after so long without a request, and when memory is short;
-                           0: it stays. Such a zygote has no twin */
+    uint32_t idle_s;    /* it ends after this time without a request, and when memory is
+                         * short; 0: it stays. Such a zygote has no twin */
     struct spawn_limits limits;
 };
 
@@ -180,8 +180,8 @@ struct spawn_pool {
     uint32_t max; /* most ready boxes, while `min` are not enough */
     uint32_t reserved;
     uint64_t base_bytes; /* memory that the program holds in a cold box before it does anything.
-                            It is counted instead of what the program holds when it gets its
-                            package. 0: count the latter */
+                          * It is counted instead of what the program holds when it gets its
+                          * package. 0: no fixed value; count the memory at that moment */
     struct spawn_limits limits;
 };
 
@@ -252,7 +252,7 @@ struct spawn_reply {
     int32_t network_error; /* whether boxes can have a network: 0; -ENOSYS when there was no
                               SPAWN_EGRESS; or why a kit cannot be installed */
     char network_missing[SPAWN_MISSING]; /* names of kit.h that this host lacks, with ", "
-                                            between them, or "". IPv6 alone is no error */
+                                          * between them, or "". IPv6 alone is not an error */
 };
 
 enum spawn_cgroup { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
@@ -302,7 +302,7 @@ enum spawn_barrier {
 /* Descriptors, in this order: the box's socket, the package (package.h), stdout, stderr, then
  * stdin if BOX_STDIN, then the collect pipe if BOX_COLLECT or the channel, a unix stream
  * socket, if BOX_CHANNEL (which excludes BOX_COLLECT). */
-#define SPAWN_OWNER_IDLE UINT32_MAX /* the owner of boxes that nobody waits for */
+#define SPAWN_OWNER_IDLE UINT32_MAX /* the owner of boxes that no request waits for */
 struct spawn_box {
     uint32_t kind; /* SPAWN_BOX */
     uint32_t root;
@@ -330,11 +330,11 @@ enum spawn_command_kind {
                           stdout, stderr and a channel come along */
     COMMAND_FILES,     /* with a unix stream socket, on which a helper serves files (files.h) */
     COMMAND_FORK,  /* with the socket of a new box, its stdout, stderr and channel: the new box
-                      becomes a copy of this one (spawn/copy.h). The events come on the new
-                      socket. With limits the copy is a run: they are its own, so are its
-                      network and IPC namespaces, and the end of its program is reported as
-                      that of a run; its stdin may come as a fifth descriptor. Only a box that
-                      is no copy itself can be copied so */
+                    * becomes a copy of this one (spawn/copy.h). The events come on the new
+                    * socket. With limits the copy is a run: they are its own, so are its
+                    * network and IPC namespaces, and the end of its program is reported as
+                    * that of a run; its stdin may come as a fifth descriptor. Only a box that
+                    * is not a copy itself can be copied as a run */
     COMMAND_PAUSE, /* of a copy: freezes it until COMMAND_RESUME */
     COMMAND_RESUME,
     COMMAND_TERMINAL, /* with a unix stream socket and a package: starts a shell on a terminal

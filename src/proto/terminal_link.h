@@ -18,7 +18,7 @@
 enum {
     TERMINAL_WINDOW = 64 << 10,
     TERMINAL_BYTES = 'd',
-    TERMINAL_TAKEN = 'a',  /* so many bytes were passed on */
+    TERMINAL_TAKEN = 'a',  /* this many bytes were passed on */
     TERMINAL_SIZED = 's',  /* rows << 16 | columns; the first one starts the shell */
     TERMINAL_STATUS = 'e', /* the shell's wait status; nothing follows */
 };

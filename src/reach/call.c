@@ -38,7 +38,7 @@ static void call_free(struct call *call)
     free(call);
 }
 
-/* The socket's buffer has room for it: nobody waits for a slow server. */
+/* The socket's buffer has room for the answer, so this never waits for a slow server. */
 static void answer(struct call *call, enum reach_error error, long status)
 {
     size_t len = error == REACH_FINE ? call->answer.len : 0;
@@ -59,8 +59,8 @@ static size_t on_data(char *data, size_t size, size_t count, void *context)
     return 0;
 }
 
-/* The body is a sealed memfd: a pipe of a server that was taken over could keep this thread
- * waiting, for the next server, too. */
+/* The body is a sealed memfd: with a pipe, a server that was taken over could block this
+ * thread, also for the next server. */
 static int read_body(int fd, size_t len, struct buf *to)
 {
     int seals = fcntl(fd, F_GET_SEALS);

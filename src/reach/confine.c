@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Gives up every right that HTTP calls do not need. Files: what the name service and TLS read.
- * System calls: no exec, no new process, no listening socket. Who takes over this program can
- * open connections as its user and read the keys of its targets. */
+ * System calls: no exec, no new process, no listening socket. An attacker who takes over this
+ * program can open connections as its user and read the keys of its targets. */
 
 #include "reach/reach.h"
 
@@ -108,10 +108,9 @@ static int restrict_calls(void)
         allowed_calls, sizeof(allowed_calls) / sizeof(allowed_calls[0]), add_conditional);
 }
 
-/* For what executes the clients of places, and `local` commands themselves: they are ordinary
- * programs. Refused is what serves only to get at other processes or at the kernel. Apptainer
- * makes namespaces: where there is such a row, the other rows' processes give these calls up.
- */
+/* The filter for processes that execute clients of places, or `local` commands. These are
+ * ordinary programs, so only calls that serve to attack other processes or the kernel are
+ * refused. Apptainer makes namespaces; processes of other rows may not. */
 int confine_places(bool with_namespaces)
 {
     static const int namespaces[] = {SCMP_SYS(mount), SCMP_SYS(move_mount), SCMP_SYS(open_tree),

@@ -95,9 +95,9 @@ static bool is_asked(const struct strv *asked, const char *variable)
 }
 
 /* Whether a box with the toolchain has the seed of its language. If so, the variables of the
- * seed join those of the stage in *own, but for those that the request has set. If not, the
- * seed is needed from now on. Nothing of this is part of a key of the compile cache: the result
- * is the same. */
+ * seed join those of the stage in *own, except those that the request has set. If not, the seed
+ * is needed from now on. Nothing of this is part of a key of the compile cache: the result is
+ * the same. */
 static bool use_seed(const struct running *run, const struct run_stage *stage,
     const struct strv *asked, struct strv *own)
 {

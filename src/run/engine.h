@@ -62,7 +62,7 @@ struct engine_options {
     size_t image_count;
     unsigned image_idle_s; /* how long a zygote of an image stays without a request */
     const char
-        *image_text; /* about them, for whoever attaches (engine_image_text()); or NULL */
+        *image_text; /* about them, for clients that attach (engine_image_text()); or NULL */
     const char *seed_incoming; /* the directory that seeds are made in (lang/seed.h), or NULL */
     struct run_limits build_maxima;        /* of boxes that build images and seeds; zeroed: as
                                               maxima */
@@ -134,7 +134,7 @@ int engine_network_ready(struct engine *engine, unsigned mode, struct err *err);
 bool engine_has_images(const struct engine *engine);
 unsigned engine_incoming(const struct engine *engine);
 
-/* What options.image_text was where the roots were registered, or "". */
+/* options.image_text of the process that registered the roots, or "". */
 const char *engine_image_text(const struct engine *engine);
 
 /* Whether boxes with the image are forked from a zygote, as long as it runs. */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Roots in use that one key has made, so that it cannot keep all others from having one. */
+/* Roots in use that one key has made, so that it leaves some for the others. */
 enum { OWNER_MAX = SPAWN_MAX_IMAGES * 3 / 4 };
 
 struct image_root {

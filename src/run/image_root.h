@@ -3,8 +3,8 @@
 
 /* Roots of images on the side of the spawner's client. The spawner makes one for a registered
  * root and a list of layers, and keeps it while a socket is open (proto/spawn.h). Here they are
- * kept and shared by all boxes that want the same. The one that nobody has used for longest
- * makes room for another. */
+ * kept and shared by all boxes that need the same one. The least recently used root makes room
+ * for another. */
 
 #include "base/err.h"
 #include "run/run.h"
@@ -51,5 +51,5 @@ bool image_root_is_warm(const struct image_root *root);       /* accepts NULL */
 struct image_root *image_root_share(struct image_root *root); /* accepts NULL */
 void image_root_give(struct image_root *root);                /* accepts NULL */
 
-/* Drops the roots that nobody uses, so that their layers can be removed. */
+/* Drops the roots that are not in use, so that their layers can be removed. */
 void image_roots_trim(struct engine *engine);

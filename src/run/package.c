@@ -300,7 +300,8 @@ int collect_reader_feed(struct collect_reader *reader, const char *data, size_t 
             break;
         at += (size_t)n;
     }
-    if (at) { /* not while a large file is still arriving: that would be quadratic */
+    if (at) { /* only after a whole record: moving a large file that still arrives would be
+               * quadratic */
         memmove(reader->pending.data, reader->pending.data + at, reader->pending.len - at);
         reader->pending.len -= at;
     }

@@ -209,8 +209,8 @@ static void call_it(struct strv *argv, const char *program)
     argv->items[0] = xstrdup(program);
 }
 
-/* In a whole root the interpreter lies where the image has it. An interpreter of Hermes itself
- * (hermes-shell) is told. */
+/* In a whole root the interpreter lies where the image has it. An interpreter of Hermes
+ * itself (hermes-shell) gets that path as an argument. */
 static size_t plan_whole(
     const struct run_image *image, size_t exec, struct strv *argv, struct strv *env)
 {

@@ -113,7 +113,7 @@ static int register_root(struct engine *e, struct root_entries *entries, struct 
     return r < 0 ? r : (int)e->registered_count - 1;
 }
 
-/* One language that cannot be set up does not take the others with it. */
+/* If one language cannot be set up, the others still work. */
 static void give_up(struct runtime *rt, const struct err *err)
 {
     rt->available = false;
@@ -152,8 +152,8 @@ static int register_session_root(struct engine *e, const struct engine_options *
     return 0;
 }
 
-/* What lies over a whole root that an image has: the files of Hermes. Its programs are those of
- * ordinary boxes, with the same numbers, then the other places of the interpreter. */
+/* The root that is laid over an image's whole root: the files of Hermes. It has the programs
+ * of ordinary boxes, with the same numbers, then the other places of the interpreter. */
 static struct root_spec skeleton_of(const struct runtime *rt)
 {
     static char *links[] = {(char *)"/run=/tmp", (char *)"/var/tmp=/tmp"};

@@ -85,8 +85,9 @@ struct run_image {
     uint32_t count;
     uint8_t layers[SPAWN_MAX_LAYERS][SPAWN_DIGEST]; /* the newest first */
     struct strv preload;                            /* modules that may be imported ahead */
-    uint64_t preload_mb;      /* what they need, as the build has measured it */
-    struct run_image *former; /* of a live session: what it had before; somebody may read it */
+    uint64_t preload_mb;      /* memory of these modules, measured by the build */
+    struct run_image *former; /* of a live session: the image it had before; another thread
+                               * may still read it */
 };
 struct run_image *run_image_copy(const struct run_image *image); /* NULL for NULL */
 void run_image_free(struct run_image *image);                    /* accepts NULL */
@@ -153,7 +154,8 @@ struct stage_result {
     bool out_truncated;
     bool err_truncated;
     struct run_usage usage;
-    struct network_report *network; /* what was tried; NULL: no network was asked for */
+    struct network_report *network; /* attempts to reach the network; NULL: no network was
+                                     * asked for */
     uint64_t ended_ns;              /* when the program ended, by clock_ns() */
 };
 void stage_result_init(struct stage_result *stage, uint64_t output_max);

@@ -444,12 +444,13 @@ void spawner_leave(struct spawner_client *c)
     close_fd(&c->control_fd);
 }
 
-/* The kernel ends what the spawner does not end in time: boxes follow their spawner. */
+/* Boxes that the spawner does not end in time are ended by the kernel: they die with their
+ * spawner. */
 enum { STOP_MS = 10000 };
 
 void spawner_stop(struct spawner_client *c)
 {
-    /* Others may have a copy of our end of the socket. */
+    /* Other processes may have a copy of our end of the socket, so closing it is not enough. */
     if (c->pid > 0 && c->control_fd >= 0)
         (void)shutdown(c->control_fd, SHUT_RDWR);
     spawner_leave(c);

@@ -2,8 +2,8 @@
 #pragma once
 
 /* How the engine gets copies of template boxes: boxes of a user's image in which an interpreter
- * has imported the image's modules and waits (docs/internals/warm.md). Who keeps them is above
- * this folder (service/templates.h); an engine without a keeper has none. */
+ * has imported the image's modules and waits (docs/internals/warm.md). The keeper is in a
+ * higher layer (service/templates.h); an engine without a keeper has none. */
 
 #include "lang/runtime.h"
 #include "run/run.h"
@@ -38,5 +38,5 @@ struct template_keeper {
 /* What templates answer on their channel, and what `copy` returns for a run that none fits. */
 #define TEMPLATE_NONE "image"      /* the image has nothing to import ahead, or none is kept */
 #define TEMPLATE_FAILED "template" /* there was one, but it did not do its part */
-#define TEMPLATE_FULL "busy"       /* it has as many copies as it can */
+#define TEMPLATE_FULL "busy"       /* the template has its maximum of copies */
 #define TEMPLATE_LIMITS "limits"   /* a copy cannot have the limits of the run */

@@ -87,7 +87,7 @@ static const struct filter {
 } filters[] = {{"seccomp_filter", false}, {"seccomp_root_filter", true}};
 
 /* Emission, last instruction first. A position counts instructions from the end of the code, so
- * it stays valid while code grows at the front; 0 is no position. */
+ * it stays valid while code grows at the front; 0 is not a position. */
 
 enum { CODE_MAX = BPF_MAXINSNS, NUMBER_MAX = 1024, REACH = 255 };
 

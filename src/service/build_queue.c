@@ -24,7 +24,7 @@ enum { RETRY_S = 60 };
 struct build_queue {
     pthread_mutex_t lock;
     struct build_call *first;
-    int last_owner; /* who had the last turn */
+    int last_owner; /* the owner that had the last turn */
 };
 
 struct build_queue *build_queue_new(void)
@@ -55,7 +55,7 @@ static unsigned distance(const struct build_queue *queue, int owner)
     return (unsigned)owner - (unsigned)queue->last_owner - 1;
 }
 
-/* Gives the turn, if nobody has it, to the oldest build of the next owner. */
+/* If no build has the turn, gives it to the oldest build of the next owner. */
 static void choose(struct build_queue *queue)
 {
     struct build_call *next = NULL;
@@ -147,8 +147,8 @@ int build_queue_enter(
 {
     call->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (call->wake_fd < 0)
-        return err_set(
-            err, ERR_UNAVAILABLE, errno, "no descriptor is left for this build; try again");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this build; try again later");
     (void)pthread_mutex_lock(&queue->lock);
     int r = add(queue, call, err);
     (void)pthread_mutex_unlock(&queue->lock);

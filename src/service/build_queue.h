@@ -30,14 +30,14 @@ struct build_call {
 
 enum { BUILD_TURN = 1 };
 
-/* Waits. BUILD_TURN: it is the caller's turn, and he calls build_queue_leave() afterwards. 0:
- * an equal build has succeeded meanwhile. Negative: an equal build has failed, too many wait
+/* Waits. BUILD_TURN: it is the caller's turn; it calls build_queue_leave() afterwards. 0: an
+ * equal build has succeeded meanwhile. Negative: an equal build has failed, too many wait
  * (ERR_BUSY), or cancel_fd (or -1) became readable. */
 int build_queue_enter(
     struct build_queue *queue, struct build_call *call, int cancel_fd, struct err *err);
 
-/* Ends a turn with the result of the build. Those who joined get the error if the recipe is to
- * blame; otherwise one of them builds. */
+/* Ends a turn with the result of the build. Builds that joined get the error if the recipe
+ * is to blame; otherwise one of them builds. */
 void build_queue_leave(
     struct build_queue *queue, struct build_call *call, int result, const struct err *err);
 

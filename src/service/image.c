@@ -77,8 +77,8 @@ const char *service_image_owner(const struct state *state, int owner)
     return state_is_operator(state, owner) ? IMAGE_FOR_ALL : state_owner_name(state, owner);
 }
 
-/* What a caller means by a name: his own image, else one of the operator, else one that is for
- * all. */
+/* Finds the image that a caller means by a name: its own, else one of the operator, else one
+ * that is for all. */
 static int find(struct state *state, const char *scope, const char *name, struct image *ret,
     struct err *err)
 {
@@ -134,7 +134,7 @@ int service_session_image(
     return service_image_find(state, owner, spec->image_name, spec->runtime, &spec->image, err);
 }
 
-/* As image_json(), with what this server knows. */
+/* Like image_json(), with the members that only this server knows. */
 static json_t *json_of(struct state *state, int owner, const struct image *image)
 {
     json_t *json = image_json(image);
@@ -161,7 +161,7 @@ static int check_registry(const struct state *state, struct err *err)
                  : state_network_check(state, policy, "registry_hosts", err);
 }
 
-/* As large as the operator wants, and as one key may have. */
+/* The limits of a build: those of the settings, bounded by what one key may have. */
 static struct run_limits build_limits(const struct state *state)
 {
     const struct config *c = &state->config;
@@ -287,9 +287,10 @@ int service_image_base(
 
 int service_image_check_tool(const struct image_builder *builder, struct err *err)
 {
-    return builder->tool ? 0
-                         : err_set(err, ERR_UNSUPPORTED, ENOENT,
-                               "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes anew");
+    return builder->tool
+               ? 0
+               : err_set(err, ERR_UNSUPPORTED, ENOENT,
+                     "runtimes/" IMAGE_BUILD_TOOL " is missing; install Hermes again");
 }
 
 int service_image_build(struct state *state, int owner, const struct image_recipe *recipe,
@@ -307,7 +308,8 @@ int service_image_build(struct state *state, int owner, const struct image_recip
     return r < 0 ? r : build_in_turn(state, owner, &builder, recipe, ret, ret_is_new, err);
 }
 
-/* Whose images a caller can look at and remove: an operator those of all, by id. */
+/* The owner whose images a caller can see and remove. An operator can see and remove those
+ * of all owners, by id. */
 const char *service_image_scope(const struct state *state, int owner, const char *name)
 {
     return state_is_operator(state, owner) && str_has_prefix(name, "img_")
@@ -328,7 +330,7 @@ int service_image_get(
 static void add_listed(struct state *state, int owner, json_t *list, const struct image *image)
 {
     json_t *json = json_of(state, owner, image);
-    (void)json_object_del(json, "lock"); /* long; GET of the one image has it */
+    (void)json_object_del(json, "lock"); /* long; only GET of this one image has it */
     (void)json_array_append_new(list, json);
 }
 
@@ -365,8 +367,8 @@ int service_image_delete(struct state *state, int owner, const char *name, struc
         r = image_store_delete(state->images, scope, name, &letting_go, err);
     return r < 0 && err->code == ERR_NOT_FOUND && find_own(state, name)
                ? err_set(err, ERR_CONFLICT, EPERM,
-                     "`%.64s` is an image of the operator: it goes by `hermes image rm`, and "
-                     "out of the setting operator_images",
+                     "`%.64s` is an image of the operator: remove it with `hermes image rm`, "
+                     "and from the setting operator_images",
                      name)
                : r;
 }

@@ -21,7 +21,7 @@ int service_image_find(struct state *state, int owner, const char *name,
 struct session_spec;
 int service_session_image(
     struct state *state, int owner, struct session_spec *spec, struct err *err);
-/* Finds what a key sees by its name or id; and gives it another name of that key. */
+/* Finds an image of a key by its name or id; and gives it another name of that key. */
 int service_image_look(
     struct state *state, int owner, const char *name, struct image *ret, struct err *err);
 int service_image_name(struct state *state, int owner, const char *id, const char *name,
@@ -30,7 +30,8 @@ int service_image_name(struct state *state, int owner, const char *id, const cha
 /* ERR_UNSUPPORTED, if this server has no images. */
 int service_images_check(const struct state *state, struct err *err);
 
-/* Whose images a caller makes, and whose he can look at: an operator those of all, by id. */
+/* The owner of the images that a caller makes, and the owner whose images it can see. An
+ * operator can see those of all owners, by id. */
 const char *service_image_owner(const struct state *state, int owner);
 const char *service_image_scope(const struct state *state, int owner, const char *name);
 
@@ -47,8 +48,8 @@ int service_image_build(struct state *state, int owner, const struct image_recip
 int service_image_base(
     struct state *state, int owner, struct image_recipe *recipe, struct err *err);
 
-/* For service/image_transfer.c: a builder for the caller, its place among all work, and room
- * for what it has made. `what` is the build or the import, for an error. */
+/* For service/image_transfer.c: a builder for the caller, its place among all work, and making
+ * room for the new image. `what` is the build or the import, for an error. */
 int service_image_admit(struct state *state, int owner, const struct box_need *boxes,
     int cancel_fd, const char *what, struct admit_ticket *ret, struct err *err);
 int service_image_check_tool(const struct image_builder *builder, struct err *err);
@@ -57,7 +58,7 @@ struct image_builder service_image_builder(
 int service_image_fit(struct state *state, const struct image_builder *builder,
     struct image *image, struct err *err);
 
-/* The caller's images as JSON: one, or all that he sees. */
+/* The caller's images as JSON: one, or all that it can see. */
 int service_image_get(
     struct state *state, int owner, const char *name, json_t **ret, struct err *err);
 int service_image_list(struct state *state, int owner, json_t **ret, struct err *err);
@@ -69,8 +70,8 @@ struct image_trim service_image_trim(const struct state *state);
 /* Keeps the store within its bounds. The newest image is the last to go. */
 void service_images_fit(struct state *state);
 
-/* The names of images that POST /prebuild makes (docs/compat-runner.md) begin so. They go at a
- * certain age. */
+/* The names of images that POST /prebuild makes (docs/compat-runner.md) begin with this.
+ * They are removed at a certain age. */
 #define PREBUILT "prebuilt-"
 
 /* Removes the caller's prebuilt images that are at least so old and not in use, and appends

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What goes out of a server's image store by itself (service/image.h): what is too much, and
+/* Removes images from a server's store (service/image.h): when the store is too large, and
  * prebuilt images that are too old. */
 
 #include "service/image.h"

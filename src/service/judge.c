@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Judgements on a server. A judgement takes a place as a run does. Further tests run in
- * parallel while places are free and nobody waits for one; they give their places back when
- * somebody does. */
+ * parallel while places are free and no request waits for one; they give their places back as
+ * soon as one does. */
 
 #include "service/judge.h"
 
@@ -166,7 +166,7 @@ static int begin(struct under_way *u, const char *id, struct err *err)
     int r = later_count(&u->later, u->judgement.bytes + judge_records_size(spec), err);
     if (r < 0)
         return r;
-    if (!spec->parallel) /* one box runs while another one is being made */
+    if (!spec->parallel) /* two per core: one box runs while another one is made */
         spec->parallel = 2 * machine_cores();
     spec->solution.owner = spec->checker.owner = spec->interactor.owner = (uint32_t)(owner + 1);
     r = check_networks(s, owner, spec, err);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTEMPTS = 4 }; /* of an installation, when others change the session meanwhile */
+enum { ATTEMPTS = 4 }; /* to install, when another request changes the session meanwhile */
 
 static int check_fields(const json_t *body, struct err *err)
 {
@@ -73,7 +73,7 @@ static bool has_package(const json_t *list, const json_t *package)
     return false;
 }
 
-/* What an image has that the one below it has not. */
+/* The packages that an image adds to the one below it. */
 static json_t *difference(const struct image *image, const json_t *base)
 {
     json_t *installed = json_array();
@@ -140,7 +140,7 @@ static int install_once(struct state *state, struct session *s, struct image_rec
     return r;
 }
 
-/* The holder of the session waits for this, so nobody changes its image meanwhile. */
+/* The holder of the session waits for this, so no other thread changes its image meanwhile. */
 static int build_for_code(
     struct state *state, struct session *s, struct session_build *build, struct err *err)
 {

@@ -15,8 +15,9 @@ void service_packages_open(struct state *state);
 int service_packages_decode(
     const json_t *body, const struct session *s, struct image_recipe *ret, struct err *err);
 
-/* Builds the recipe upon what the session has, and mounts it there. *ret is {installed}: a list
- * of {name, version} that the session did not have before. log->cancel_fd is an eventfd. */
+/* Builds the recipe upon the session's image, and mounts the result in its box. *ret is
+ * {installed}: a list of {name, version} that the session did not have before. log->cancel_fd
+ * is an eventfd. */
 int service_packages_install(struct state *state, struct session *s,
     struct image_recipe *recipe, const struct service_log *log, json_t **ret, struct err *err);
 

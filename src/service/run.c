@@ -204,7 +204,8 @@ static enum run_status work(struct later *later, struct answer **ret_answer)
     run_result_init(&result, 1 << 20);
     (void)snprintf(result.id, sizeof(result.id), "%s", history_id(later->record));
     int r = finish_run(later->state, &call, &run->admitted, LATER_WAIT_MS, &result, &err);
-    if (r == -EPERM && err.code == ERR_DENIED) { /* it never began: nobody failed */
+    if (r == -EPERM && err.code == ERR_DENIED) { /* an approval was denied: the run never
+                                                  * began, so it did not fail */
         result.run.status = RUN_CANCELLED;
         (void)snprintf(result.run.message, sizeof(result.run.message), "%.255s", err.message);
         err = (struct err){0};

@@ -142,7 +142,7 @@ void service_seeds_tick(struct state *state)
     if (a.running || a.waiting)
         k->busy_ms = now_ms;
     if (k->making != NONE && (a.waiting || state->stopping))
-        (void)eventfd_write(k->cancel_fd, 1); /* it is made again from the start */
+        (void)eventfd_write(k->cancel_fd, 1); /* cancels the build; it starts again later */
     uint64_t idle_ms = now_ms - k->busy_ms;
     uint64_t others_ms = state->config.seed_idle_s * 1000;
     if (k->making != NONE || state->stopping || idle_ms < QUIET_MS)

@@ -106,7 +106,8 @@ void selftest_close(struct selftest *s)
     free(s);
 }
 
-/* Runs one case. What the server had no room for, or forbids, says nothing about the boxes. */
+/* Runs one case. A case that the server had no room for, or forbids, says nothing about the
+ * boxes. */
 static json_t *run_case(struct selftest *s, const struct attack_case *c)
 {
     struct attack_outcome out;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See templates.h. The table has an entry for each image and key that could have a template,
- * also while it has none. What lives is a separate object, because copies outlive their
- * template, and its memory stays promised until the last of them is gone: they share its
- * pages. */
+ * also while it has none. The live template is a separate object, because copies outlive it.
+ * Its memory stays reserved until the last copy is gone: they share its pages. */
 
 #include "service/templates.h"
 
@@ -28,8 +27,8 @@ enum {
     ENTRIES_MAX = 64,
     COPIES_MAX = 24,   /* of one template; the spawner can have SPAWN_MAX_FORKS of a box */
     WAITING_MAX = 8,   /* runs that wait for their turn to be copied; others start cold */
-    OWN_MB = 96,       /* beside what the build measured of the modules */
-    STEADY_MS = 10000, /* one that was used since makes no room for another */
+    OWN_MB = 96,       /* memory of the interpreter; the build measured that of the modules */
+    STEADY_MS = 10000, /* a template that was used more recently makes no room for another */
     PAUSE_MS = 10000,  /* after the first failure; twice as long after each further one */
     PAUSES_MAX = 6,
     BUDGET_PAUSE_MS = 5000, /* after a start for which its key had no budget */
@@ -103,7 +102,7 @@ static void unref(struct live *live)
         free_live(live);
 }
 
-/* Ends the template of an entry. Its copies go on. Nobody is making one: `waiting` is 0. */
+/* Ends the template of an entry. Its copies go on. No copy is being made: `waiting` is 0. */
 static void drop(struct entry *e, enum entry_state next)
 {
     if (e->live) {
@@ -170,8 +169,8 @@ static struct entry *want(struct template_keeping *all, const struct template_us
     return e;
 }
 
-/* What a copy cannot have: less memory than its template holds, or more of what a process can
- * only lower. */
+/* Whether a copy can have these limits: not less memory than its template holds, and no more
+ * of a limit that a process can only lower. */
 static bool limits_fit(const struct live *live, const struct run_limits *l)
 {
     const struct run_limits *has = &live->box.limits;
@@ -216,7 +215,7 @@ static const char *copy(
     (void)pthread_mutex_lock(&live->turn);
     bool is_whole = !live->is_broken && template_box_lives(&live->box);
     int r = is_whole ? template_box_copy(&live->box, use, ret, why) : -EPIPE;
-    live->is_broken = r < 0 && r != -EAGAIN; /* those that wait start cold at once */
+    live->is_broken = r < 0 && r != -EAGAIN; /* waiting runs start cold at once */
     (void)pthread_mutex_unlock(&live->turn);
     (void)pthread_mutex_lock(&all->lock);
     live->waiting--;
@@ -270,7 +269,7 @@ static int open_box(struct state *state, struct entry *e, struct live *live, cha
     return r;
 }
 
-/* The entry is in state starting, so nobody else changes it. */
+/* The entry is in state starting, so no other thread changes it. */
 static enum run_status work(struct later *later, struct answer **ret_answer)
 {
     struct entry *e = ((struct start_work *)later)->entry;
@@ -441,7 +440,7 @@ void service_templates_tick(struct state *state)
     bool is_short = is_memory_short(state);
     (void)pthread_mutex_lock(&all->lock);
     struct entry *victim = is_short ? choose_victim(all, NULL, now) : NULL;
-    if (victim) /* one for each tick: the next may not be needed */
+    if (victim) /* at most one per tick: more may not be needed */
         drop(victim, ENTRY_FREE);
     for (size_t i = 0; i < ENTRIES_MAX; i++) {
         if (all->entries[i].state)

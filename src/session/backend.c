@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the limits of a session the server itself keeps only these. */
+/* Whether the server itself enforces this limit of a session; it does so for these only. */
 static bool is_kept(const char *limit)
 {
     return str_eq(limit, "wall_ms") || str_eq(limit, "output_kb");
@@ -40,7 +40,7 @@ static int refuse_limit(const char *backend, const char *limit, struct err *err)
     return -ENOTSUP;
 }
 
-/* Fills in what the place is to enforce: what the request names, otherwise what its row has. */
+/* Fills in the limits of the place: those of the request, otherwise those of its row. */
 static int take_limits(struct session_spec *spec, struct err *err)
 {
     const struct place_row *row = spec->place;
@@ -145,7 +145,7 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
         place_kind_name(s->spec.place->kind), what);
 }
 
-/* What is in force for a session, and what is not. */
+/* The limits that are in force for a session, and those that are not. */
 static json_t *limits_of(const struct session *s)
 {
     json_t *json = json_object();

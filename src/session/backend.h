@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Sessions in a place that is no box (proto/place.h). A session's place is part of what it is:
+/* Sessions in a place other than a box (proto/place.h). A session never changes its place:
  * nothing is ever run in another one. */
 
 #include "session/internal.h"
@@ -14,11 +14,12 @@ int session_backend_check(
 /* The words for a new interpreter (proto/place.h), as a sealed memfd. */
 int session_backend_words(const struct session_box_spec *spec, int *ret_fd, struct err *err);
 
-/* Turns the failure of a place into an error; `line` is what it said. */
+/* Turns the failure of a place into an error; `line` is the last line that the place
+ * printed. */
 int session_backend_failed(const struct session *s, const struct spawn_event *event,
     const char *line, struct err *err);
 
-/* 0, or ERR_UNSUPPORTED for what only a box can do. */
+/* 0, or ERR_UNSUPPORTED for a function that needs a box. */
 int session_backend_refuse(const struct session *s, const char *what, struct err *err);
 
 /* Notes how a session on a backend began: `r` is its result. */

@@ -192,7 +192,7 @@ static int copy_checkpoint(
 }
 
 /* The session may have got another box, and with it another network, since the checkpoint was
- * made. What it may reach now stays. The caller holds both. */
+ * made. Its present network policy stays. The caller holds both sessions. */
 static int keep_network(struct session *s, struct session *copy, struct err *err)
 {
     if (s->network == copy->network)

@@ -42,7 +42,8 @@ struct asking {
 
 /* --- effects */
 
-/* The variables that the session was made with: programs may do other things with others. */
+/* The variables that the session was made with: other variables may make the same command do
+ * something else. */
 static json_t *environment(const struct session *s)
 {
     char digest[EFFECT_DIGEST];

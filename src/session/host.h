@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Approvals of what a session does in a place that is no box (place_is_box()): effects of the
- * kind host_exec. They come before anything reaches the place. In a box nothing is asked. */
+/* Approvals of what a session does in a place other than a box (place_is_box()): effects of the
+ * kind host_exec. The approval comes before anything reaches the place. Sessions in boxes need
+ * none. */
 
 #include "approval/shell.h"
 #include "session/internal.h"
@@ -18,12 +19,13 @@ struct host_parser {
 };
 shell_parse host_parse; /* its context is a struct host_parser */
 
-/* Asks about the commands of an exec and waits. The caller holds the session. What was asked
- * is in s->approvals afterwards. */
+/* Asks about the commands of an exec and waits. The caller holds the session. Afterwards
+ * s->approvals lists the questions. */
 int host_approve_exec(
     struct session *s, const struct exec_spec *spec, int cancel_fd, struct err *err);
 
-/* What is asked once for a session: an approval of any scope lasts as long as the session. */
+/* Kinds of access that are asked about once for a session: an approval of any scope lasts as
+ * long as the session. */
 enum host_access { HOST_FILE, HOST_TERMINAL, HOST_STDIN, HOST_ACCESSES };
 int host_approve_access(struct session *s, enum host_access access, const char *name,
     int cancel_fd, struct err *err);

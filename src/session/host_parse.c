@@ -83,7 +83,7 @@ static int parse_in_box(struct host_parser *p, const struct runtime *tool, const
     int r = run_plan_make(&spec, &spec.limits, &plan, &err);
     if (r == 0 && (r = run_parser(p, &plan, &result, &err)) < 0 &&
         (r == -ECANCELED || err.code == ERR_BUSY)) {
-        p->failed = r; /* nobody is asked about what Hermes was too busy to read */
+        p->failed = r; /* no question about a text that Hermes was too busy to parse */
         *p->err = err;
         return -EBADMSG;
     }

@@ -25,7 +25,8 @@ enum { TOOL_CALLS_PENDING = 32, TOOL_ID_MAX = 64, TOOL_INPUT_MAX = 1 << 20 };
 struct session_tools {
     bool is_catalog;                /* as in exec_spec */
     const json_t *offered;          /* borrowed from the exec_spec, NULL without tools */
-    struct preview_record *preview; /* likewise; then every call is refused and recorded */
+    struct preview_record *preview; /* borrowed, or NULL; if set, every call is refused and
+                                     * recorded */
     unsigned budget;                /* calls that are left */
     uint64_t timeout_ms;
     unsigned made;
@@ -34,7 +35,7 @@ struct session_tools {
         char id[TOOL_ID_MAX + 1]; /* "" for an unused entry */
         uint64_t deadline_ms;
         struct approval *approval; /* the call waits for it; the caller does not know yet */
-        json_t *frame;             /* of a call that waits */
+        json_t *frame;             /* of a call that waits for an approval */
         json_t *answer;            /* NULL until the caller has answered */
         size_t weight;             /* bytes of the answer, counted in the session's purse */
     } calls[TOOL_CALLS_PENDING];
@@ -63,7 +64,7 @@ struct session {
     int owner_index;
     char name[SESSION_NAME_MAX + 1];
     struct strv env;
-    struct session_box_spec spec; /* its env points to the one above */
+    struct session_box_spec spec; /* its env points to `env` above */
     struct session_network *network;
     bool names_cpu;    /* the caller set limits.cpu_ms */
     bool is_plain;     /* the caller set no limit and no variable */
@@ -88,7 +89,7 @@ struct session {
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
     bool is_preview;         /* it lives for a moment and is in no list that a caller sees */
-    struct preview *preview; /* the one that is being made of it; only the holder uses it */
+    struct preview *preview; /* the preview that is being made; only the holder uses it */
     char origin[ID_MAX];     /* id of the session that it is a copy of */
     /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
      * list that a caller sees. */
@@ -121,8 +122,10 @@ struct session {
     unsigned interrupts;     /* requested, but not sent by the holder yet */
     unsigned transfers;      /* file transfers in progress */
     unsigned terminals;      /* open */
-    int install_fd;          /* wakes who installs packages, at the end of the box; or -1 */
-    struct session_install *install; /* what the running exec asked for; the holder's */
+    int install_fd;          /* wakes the thread that installs packages when the box ends; or
+                              * -1 */
+    struct session_install *install; /* the installation of the running exec; only the holder
+                                      * uses it */
     uint64_t uploading;              /* bytes that uploads of known size have not sent yet */
     int64_t stamp_ns;        /* newest known change of a file, by the clock that stamps files */
     struct transfer watcher; /* reports which files an exec changes; fd -1 when not open */
@@ -135,7 +138,7 @@ struct sessions {
     struct session *first;
     atomic_bool is_stopping;
     atomic_uint terminals;     /* open in all sessions */
-    struct shell_cache *trees; /* of texts for places that are no boxes (host_parse.c) */
+    struct shell_cache *trees; /* of shell texts for places other than boxes (host_parse.c) */
     struct backend_seen { /* how the last session of each backend began; the lock is the list's
                            */
         bool is_tried;
@@ -143,7 +146,7 @@ struct sessions {
         char detail[200];
         uint64_t latency_ms;
         uint32_t enforces; /* bits of enum place_limit */
-        /* What a probe has found. */
+        /* The result of the last probe. */
         bool is_probing;
         uint64_t probed_ms; /* 0: never */
         uint64_t probe_latency_ms;
@@ -196,7 +199,7 @@ int session_event(struct session *s, struct spawn_event *ret);
  * and must stay valid; `message` is copied. */
 void session_end_held(struct session *s, const char *reason, const char *message);
 
-/* Closes the box and gives back what was promised to it. */
+/* Closes the box and gives back the memory and processes that were reserved for it. */
 void session_drop_box(struct session *s);
 
 void session_wake(struct session *s);

@@ -29,7 +29,7 @@ enum {
 
 struct session_network {
     pthread_mutex_t changing; /* held while the policy is changed */
-    pthread_mutex_t lock;     /* of the rest */
+    pthread_mutex_t lock;     /* protects the members below */
     unsigned refs;
     struct network_policy *policy; /* in force; NULL: none */
     struct network_link *link;     /* NULL: the box has never had a network */
@@ -205,8 +205,8 @@ static int await_answer(
     return error < 0 ? refused(error, part, err) : 0;
 }
 
-/* The spawner may give the channel to egress after nobody waits any more. Then the box must not
- * have a network that the session does not know of. */
+/* The spawner may give the channel to egress after the caller stopped waiting. The box must
+ * not get a network that the session does not know of. */
 static void close_late(struct network_link *link)
 {
     struct err ignored = {0};

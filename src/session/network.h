@@ -25,7 +25,7 @@ struct network_policy *session_network_policy(struct session_network *network);
  * end of its channel for the spawner, or -1 when the policy is none. */
 int session_network_open(struct session *s, int *ret_fd, struct err *err);
 
-/* Follows what is tried from now on; NULL when the box has no network. */
+/* Follows attempts from now on; NULL when the box has no network. */
 struct network_tally *session_network_follow(struct session_network *network);
 
 /* Takes the spawner's EVENT_NETWORK. */

@@ -141,7 +141,7 @@ void session_drop_box(struct session *s)
     const uint64_t one = 1;
     session_box_close(&s->box);
     if (s->install_fd >= 0 && write(s->install_fd, &one, sizeof(one)) < 0)
-        s->install_fd = -1; /* it cannot be full: the build is told already */
+        s->install_fd = -1; /* a full eventfd means that the build was woken before */
     close_fd(&s->watcher.fd);
     s->charged_ns = 0;
     s->is_measured = false;
@@ -467,7 +467,7 @@ void session_delete(struct session *s)
     s->state = SESSION_EXPIRED;
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
-    session_forget(s); /* nobody holds it who might remember it again */
+    session_forget(s); /* no holder is left that could store its record again */
     session_drop_checkpoints(s);
 }
 

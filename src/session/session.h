@@ -45,13 +45,13 @@ struct session_spec {
     struct network_policy *network; /* NULL: none; session_create() takes it */
     struct strv secrets;            /* names */
     char *image_name;               /* the image that was asked for, or NULL */
-    bool wants_no_image;            /* also not the default one */
+    bool wants_no_image;            /* not even the default image */
     struct run_image *image;        /* the same, found; session_create() takes it */
     uint64_t idle_timeout_s;        /* 0: the configured value */
     uint64_t max_lifetime_s;
     char name[SESSION_NAME_MAX + 1];
     char backend[PLACE_NAME + 1];  /* as it was asked for; "": a box */
-    bool is_best_effort;           /* limits that the backend cannot enforce are no error */
+    bool is_best_effort;           /* ignore limits that the backend cannot enforce */
     const struct place_row *place; /* the backend, found by session_create(); NULL: a box */
     uint32_t place_number;
     struct place_limits place_limits;
@@ -80,8 +80,8 @@ void sessions_free(struct sessions *all);
  * time or lifetime, and removes old dead ones from the list. */
 void sessions_tick(struct sessions *all);
 
-/* Ends at most so many idle sessions that hold what a waiting run of another key has a right
- * to. Each may take two seconds. */
+/* Ends up to `most` idle sessions that hold resources which a waiting run of another key is
+ * entitled to. Each may take two seconds. */
 void sessions_make_room(struct sessions *all, unsigned most);
 
 /* Calls admit_begin(). When the run has to wait, calls sessions_make_room(). */
@@ -138,8 +138,8 @@ bool session_backend_is_there(const struct state *state, const char *name);
 /* Ends the session in any state and waits until its box is gone. The caller has a reference. */
 void session_delete(struct session *s);
 
-/* Changes what the session and its copies may reach, also while it runs code. Takes the policy
- * (NULL: none), also after an error. */
+/* Changes the network policy of the session and its copies, also while it runs code. Takes the
+ * policy (NULL: none), also after an error. */
 int session_set_network(struct session *s, struct network_policy *policy, struct err *err);
 
 /* What packages are installed for: the language, the key, and the id of the image that the
@@ -234,7 +234,7 @@ struct exec_result {
     bool displays_cut;
     json_t *error;         /* or NULL */
     json_t *backend;       /* where it ran */
-    json_t *approvals;     /* what was asked before it began, or NULL */
+    json_t *approvals;     /* approvals that were asked before it began, or NULL */
     json_t *files_changed; /* list of names, or NULL when they are not known */
     bool files_cut;        /* the list is incomplete */
     int64_t execution_count;
@@ -242,7 +242,8 @@ struct exec_result {
     bool state_lost;
     unsigned limits_hit;
     struct run_usage usage;
-    struct network_report *network; /* what was tried during it; NULL: no network */
+    struct network_report *network; /* attempts to reach the network during it; NULL: no
+                                     * network */
     unsigned tool_calls;
     struct purse purse; /* counts the memory of this result; a result must not move */
 };

@@ -27,7 +27,7 @@
 
 enum {
     START_MS = 30000,     /* for EVENT_STARTED and the frame `ready` */
-    PLACE_MS = 90000,     /* the same for a place: it gives up by itself before that */
+    PLACE_MS = 90000,     /* the same for a place, which gives up by itself earlier */
     WORD_MS = 1000,       /* for the spawner's event after the channel has closed */
     EXEC_WALL_MS = 30000, /* of an exec when neither the session nor the exec names one */
     DEAD_MAX = 64,        /* dead and expired sessions of one key that stay listed */

@@ -114,8 +114,8 @@ static bool is_master(const struct terminal *t)
     return S_ISCHR(st.st_mode) && st.st_rdev == makedev(PTMX_MAJOR, PTMX_MINOR);
 }
 
-/* Waits for the master end. Our own code in the box sends it before the shell exists, but it is
- * checked all the same. */
+/* Waits for the master end. Our own code in the box sends it before the shell exists, but it
+ * is checked nevertheless. */
 static int receive(struct terminal *t)
 {
     struct terminal_word word = {0};

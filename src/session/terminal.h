@@ -43,8 +43,8 @@ void terminal_resize(const struct terminal *t, struct terminal_size size);
  * whole box was ended. */
 bool terminal_has_ended(const struct terminal *t, int *ret_exit_code);
 
-/* How many terminals all sessions may have on a server with so many connections. Each terminal
- * holds a connection, and other requests need some too. */
+/* How many terminals all sessions may have on a server with this many connections. Each
+ * terminal holds a connection, and other requests need some too. */
 uint64_t terminals_max(const struct config *config, uint64_t connections);
 
 /* Number of open terminals. */

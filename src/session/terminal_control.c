@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-/* A client is pinged after so long without a message. */
+/* A client is pinged after this time without a message. */
 enum { PING_MS = 20000 };
 
 int terminal_side(const char *name, int64_t value, unsigned *ret, struct err *err)

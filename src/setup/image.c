@@ -130,7 +130,7 @@ static int attach(int mount_fd, int root_fd, const char *path, unsigned attrs)
 }
 
 /* The registered root is a skeleton in memory, and the highest layer: its directories and files
- * win over whatever the layers have there. Devices of layers have no effect; /dev is our own.
+ * win over those of the layers. Devices of layers have no effect; /dev is our own.
  * /usr/lib/hermes is mounted once more, so that layers cannot add to it. */
 static int mount_whole(const struct setup_image_order *order, const int *tops)
 {

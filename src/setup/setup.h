@@ -32,8 +32,8 @@ void setup_find_groups(struct cgroup_host *host, bool rootless);
  * no group; *ret_step as of cgroup_leaf_make(). */
 int setup_nest_groups(struct cgroup_host *host, uint32_t processes, uint32_t *ret_step);
 
-/* sweep.c: removes the leaves that dead spawners left, and kills what is still alive in them.
- */
+/* sweep.c: removes the leaves that dead spawners left, and kills processes that are still in
+ * them. */
 void setup_sweep(const struct cgroup_host *host);
 
 /* Copies the tree at `source` into memory; returns a detached mount, or negative errno. */

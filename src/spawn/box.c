@@ -389,7 +389,7 @@ void box_own(struct spawner *s, struct box *box, uint32_t owner, int socket)
     shares_enter(s, box, owner);
 }
 
-/* Starts cold what the zygote could not make, or what lacked descriptors. */
+/* Starts a box cold when the zygote could not make it, or when it lacked descriptors. */
 static void build_cold(struct spawner *s, struct box *unborn, const struct spawn_box *request,
     const int *fds, unsigned fd_count)
 {

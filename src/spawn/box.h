@@ -38,9 +38,9 @@ struct box {
     uint32_t network_owner; /* NETWORK_OURS or the serial number of its zygote (network.h) */
     uint64_t network_key;   /* the key that its network namespace served before: a ready box can
                                serve that key only; or NETWORK_NEW */
-    struct box_egress egress; /* its network beyond that */
+    struct box_egress egress; /* the kit and the channel, if it has a network */
     int pidfd; /* of box init, or of the copy's process; -1 until the zygote, or hermes-fork,
-                  has told: nothing of the process is watched then */
+                * has sent it: until then the process is not watched */
     int slot;
     int maker;             /* index of its zygote or pool */
     int kept[BOX_MAX_FDS]; /* descriptors of the request until the zygote has answered, in case
@@ -60,7 +60,7 @@ struct box {
     int32_t status;
     int32_t error;  /* why the box failed, negative errno; 0: it has not */
     uint32_t step;  /* in which it failed */
-    bool killed;    /* by command; what the box reports until it is dead still counts */
+    bool killed;    /* by command; reports of the box still count until it is dead */
     bool watched;   /* epoll reports the end of box init */
     bool oom_event; /* v1: the memory group raised an event; look for a kill */
     bool oom_kill;  /* the memory limit killed a process, and the whole box was killed */

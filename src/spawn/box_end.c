@@ -108,8 +108,8 @@ void box_tell_end(struct spawner *s, struct box *box)
     close_fd(&box->socket);
 }
 
-/* Whether another box may use this leaf: only that of a run that ended by itself.
- * cgroup_leaf_renew() checks later what is left in it. */
+/* Whether another box may use this leaf: only if its run ended by itself.
+ * cgroup_leaf_renew() checks the rest later. */
 static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
     return s->setup.networks && s->leaves.used_max && box->end_ns && !box->killed &&

@@ -244,7 +244,7 @@ static bool start_terminal(
     const struct link_order order = {.kind = ORDER_TERMINAL};
     if (!request_terminal_ok(fds, fd_count))
         return false;
-    if (box->state != STATE_RESTING) /* else the socket closes, which tells */
+    if (box->state != STATE_RESTING) /* otherwise the closed socket shows it */
         order_helper(s, box, &order, fds, fd_count);
     return true;
 }
@@ -334,12 +334,12 @@ static void on_command(struct spawner *s, struct box *box)
         return;
     ssize_t n =
         box_receive(s, box->socket, &command, sizeof(command), fds, BOX_MAX_FDS, &fd_count);
-    if (n == -EAGAIN) /* the same */
+    if (n == -EAGAIN) /* also an old event */
         return;
     fork_reap_helpers(box, false);
     if (command.is_idle || command.kind == COMMAND_PAUSE)
         shares_set_idle(s, box);
-    else /* whatever a box is asked to do, it does at its owner's full weight */
+    else /* a box handles every command at its owner's full weight */
         shares_set_busy(s, box);
     bool is_obeyed = n == sizeof(command) && obey(s, box, &command, fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)

@@ -50,7 +50,7 @@ struct box_ahead {
 
 extern const struct box_ahead zygote_ahead, pool_ahead;
 
-/* What is different in boxes of another kind. */
+/* The differences between the kinds of boxes. */
 struct box_kind {
     bool is_session; /* outlives its program, takes more commands, does not count as running */
     const struct box_ahead *ahead; /* NULL: not made ahead, and never warm (STARTED_WARM) */

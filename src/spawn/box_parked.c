@@ -45,7 +45,7 @@ int box_park_program(struct spawner *s, int pool)
     return park(s, box, &request);
 }
 
-/* A kit that could not be had ahead leaves a box that nobody may use. */
+/* Ends a ready box whose kit could not be made: no run may use it. */
 static void end_unequipped(struct spawner *s, struct box *box, int error)
 {
     if (error < 0)

@@ -39,8 +39,8 @@ bool box_serve_parked(
 void box_kill(struct spawner *s, struct box *box);
 
 /* After a failure for want of descriptors, gives up the control groups and namespaces that are
- * kept for later boxes. Otherwise they could keep the last descriptors for ever. Returns
- * whether there were any: it is worth trying again then. */
+ * kept for later boxes. Otherwise they could hold the last descriptors without end. Returns
+ * whether there were any; if so, trying again can help. */
 bool box_give_way(struct spawner *s, int error);
 
 /* Fills in what a box has used since its start. */

@@ -31,10 +31,10 @@
 
 enum { LEAST_ABI = 6 /* Landlock with signal scopes */, SIGNAL_PROCESS_GROUP = 1 << 2 };
 
-/* Of init's own group: room for init, for those that watch terminals, and for helpers until
- * they enter the group of the program. Thirty uploads in a row took 1 MiB. A full group ends a
- * helper, or init and with it this family alone: nobody else is in it, and nobody in it makes
- * files or reads what a stranger sends. */
+/* Limits of init's own group: room for init, for those that watch terminals, and for helpers
+ * until they enter the group of the program. Thirty uploads in a row took 1 MiB. A full group
+ * ends a helper, or init and with it only this family: no other process is in the group, and
+ * its processes neither make files nor read untrusted bytes. */
 enum { ASIDE_MEMORY = 16 << 20, ASIDE_PROCESSES = 32 };
 
 /* Takes init out of its program's control group, which from now on can be killed alone. It is
@@ -79,9 +79,9 @@ static int find_place(const struct spawner *s, const struct box *root, const str
         return -EOPNOTSUPP;
     if (parent->depth >= SPAWN_FORK_DEPTH)
         return -EMLINK;
-    /* Not the number of an ancestor: the copy's user namespace would not map it. The search
-     * starts after the last number, because what is left of a number's last owner may still be
-     * dying. */
+    /* Must not be the number of an ancestor: the copy's user namespace would not map it. The
+     * search starts after the last number, because processes of a number's last owner may still
+     * be dying. */
     for (unsigned i = 0; i < SPAWN_MAX_FORKS; i++) {
         unsigned number = (root->next_fork + i) % SPAWN_MAX_FORKS + 1;
         if (!((root->fork_ids | parent->lineage) & 1u << number))
@@ -164,7 +164,7 @@ static int fork_there(struct spawner *s, int there)
     return pid;
 }
 
-/* What every job of hermes-fork is told about the copy. */
+/* The part of the order that every job of hermes-fork has in common. */
 static struct copy_order order_for(
     const struct spawner *s, const struct box *box, enum copy_job job)
 {

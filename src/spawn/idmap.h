@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 /* Makes a detached copy of the mounts at `path` and below. On it the owner and the group of
- * `path` appear as host id `payload`; files of others belong to nobody. Returns its descriptor,
- * or negative errno: -EOPNOTSUPP where a file system cannot do it, -EPERM where we may not. */
+ * `path` appear as host id `payload`; files of other owners appear as `nobody`. Returns its
+ * descriptor, or negative errno: -EOPNOTSUPP where a file system cannot do it, -EPERM where we
+ * may not. */
 int idmap_clone(const char *path, uid_t payload);

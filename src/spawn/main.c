@@ -376,7 +376,7 @@ static int open_life(void)
 
 /* Has epoll tell of our parent's end. A pidfd stands for the whole process: it does not matter
  * which of its threads has started us. A parent that has ended before we look has sent no seal,
- * and nobody else has its socket yet. */
+ * and no other process has its socket yet. */
 static void watch_parent(void)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = EVENT_PARENT};
@@ -385,8 +385,8 @@ static void watch_parent(void)
         note_problem(STEP_SPAWNER, fd < 0 ? fd : -errno, "to watch the parent process");
 }
 
-/* Called when nobody waits for us: makes one thing that boxes will need. Returns whether it
- * did. */
+/* Called when no request waits: makes one thing that boxes will need. Returns whether it did.
+ */
 static bool tend(void)
 {
     bool is_server = spawner.setup.networks && spawner.cgroups.count;

@@ -90,7 +90,7 @@ void program_stop(pid_t *pid, int *socket)
         (void)kill(*pid, SIGKILL);
         orphans_expect();
     }
-    *pid = 0; /* it may belong to another process soon */
+    *pid = 0; /* the kernel may reuse the pid soon */
 }
 
 int program_order(const void *order, size_t size)

@@ -51,8 +51,7 @@ enum {
  * START_MS: how long a zygote may take to start. */
 enum { LAST_WORD_MS = 50, START_MS = 120000 };
 
-/* Its own code alone runs in a zygote, which for a moment has its data twice
- * (warm_gather.c). */
+/* Only its own code runs in a zygote, which for a moment has its data twice (warm/gather.c). */
 static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 
 /* Flags that a box of a zygote has from its birth. */
@@ -168,7 +167,7 @@ static void on_change(struct spawner *s, const struct box *box, enum box_state t
     if (to == STATE_READY)
         return;
     *(box->egress.is_spoilt ? &z->kits : &z->parked) -= 1;
-    if (box->egress.is_spoilt && to > STATE_STARTING) /* no kit could be had */
+    if (box->egress.is_spoilt && to > STATE_STARTING) /* no kit could be made */
         z->wants_kits = false;
 }
 
@@ -278,8 +277,8 @@ static void drain(const struct spawner *s, struct zygote_process *p)
 static void stop(struct spawner *s, struct zygote_process *p)
 {
     if (p->pidfd >= 0) {
-        /* Not by its control group: a box that it has just made may not have left that group
-         * yet. */
+        /* Does not kill the control group: a box that it has just made may not have left that
+         * group yet. */
         (void)sys_pidfd_send_signal(p->pidfd, SIGKILL);
         orphans_expect();
         close_fd(&p->pidfd);
@@ -455,7 +454,7 @@ bool zygote_check(struct spawner *s)
     for (uint32_t i = 0; i < s->zygote_count; i++) {
         struct zygote_process *p = &s->zygotes[i].now;
         bool is_due = p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS;
-        if (is_due) /* its answer may be there: we may have been held up, too */
+        if (is_due) /* read its answer first: this process may have been delayed, too */
             zygote_event(s, (int)i);
         if (is_due && p->birth_count && clock_ms() > p->asked_ms + ANSWER_MS)
             give_up(s, p, -ETIMEDOUT);
@@ -512,7 +511,7 @@ static bool relieve(struct spawner *s, int index)
     return true;
 }
 
-/* Ends a zygote with much memory that nobody needs, or that the host needs more; its ready
+/* Ends a zygote with much memory that no run needs, or that the host needs more; its ready
  * boxes share that memory. It owes no box. Returns whether something was done. */
 static bool rest(struct spawner *s, int index)
 {

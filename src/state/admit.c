@@ -339,7 +339,7 @@ static int conclude(struct admit *a, struct admit_ticket *w, int slept, struct e
         if (slept == -EINTR)
             return slept;
         unlink_waiter(a, &a->tenants[w->owner + 1], w);
-        let_in(a); /* it may have held back others */
+        let_in(a); /* the run may have held back others */
         w->place = PLACE_NONE;
         return slept == -ECANCELED ? slept : refuse(a, err);
     default:
@@ -386,7 +386,8 @@ void admit_resume(struct admit *admit, struct admit_ticket *ticket)
     ticket->unfit_ms = 0;
     ticket->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_lock(&admit->lock);
-    if (admit->closed || ticket->wake_fd < 0) { /* it cannot be refused, so it is admitted */
+    if (admit->closed || ticket->wake_fd < 0) { /* this ticket cannot be refused, so it is
+                                                 * admitted */
         share_take(admit, t, &ticket->need);
         ticket->place = PLACE_TAKEN;
         close_fd(&ticket->wake_fd);
@@ -402,7 +403,7 @@ static int refuse_session(struct admit *a, const struct tenant *t,
 {
     bool is_own = t->held.of[b] + need->of[b] > t->most.of[b];
     a->refused++;
-    /* What other keys have in use is not this one's business. */
+    /* The message must not show what other keys use. */
     int r = is_own
                 ? err_set(err, ERR_BUSY, EAGAIN,
                       "no room for another session: this key has %llu of at most %llu %s, and "
@@ -430,7 +431,7 @@ int admit_reserve(
         r = refuse_session(admit, t, need, lacks, err);
     if (r == 0) {
         share_take(admit, t, need);
-        let_in(admit); /* a run that no longer fits holds back nobody */
+        let_in(admit); /* a run that cannot fit any more must not hold back others */
     }
     (void)pthread_mutex_unlock(&admit->lock);
     return r;

@@ -86,7 +86,7 @@ bool admit_try(
     struct admit *admit, int owner, const struct admit_need *need, struct admit_ticket *ret);
 bool admit_is_wanted(struct admit *admit, const struct admit_ticket *ticket);
 
-/* The largest box that one key can have. */
+/* The needs of the largest box that one key can have. */
 struct box_need admit_largest_box(const struct admit *admit);
 
 /* Gives the place back. cpu_ms is charged to the CPU budget of the key. */
@@ -122,7 +122,7 @@ void admit_charge(struct admit *admit, int owner, double cpu_ms);
  * enough. */
 void admit_tick(struct admit *admit);
 
-/* Admits nobody from now on; waiters get ERR_UNAVAILABLE. */
+/* Admits no request from now on; waiters get ERR_UNAVAILABLE. */
 void admit_close(struct admit *admit);
 
 struct admit_state {

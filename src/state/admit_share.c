@@ -22,14 +22,14 @@
 
 enum {
     HOLD_MS = 3000, /* how long a large run holds back the smaller ones behind it */
-    HOLD_EVERY_MS = 4 * HOLD_MS, /* and how often it does so */
+    HOLD_EVERY_MS = 4 * HOLD_MS, /* and how often it may do so */
     OVER_COMMIT = 8, /* promised processes for each real one: few boxes use all of theirs */
     EXCESS_ONE = 1 << 16, /* the whole budget, in units of admit_find_excess() */
 };
 
 static const struct {
     const char *unit;
-    const char *field;          /* of a request */
+    const char *field;          /* the field of a request */
     enum admit_budget sessions; /* the budget that counts what sessions hold of this one */
     bool is_lent;
 } rows[BUDGETS] = {

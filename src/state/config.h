@@ -178,8 +178,8 @@ struct config_row {
     const char *env[CONFIG_MAX_ENV]; /* the first is the native name */
     enum config_kind kind;
     size_t offset;
-    const char *fallback; /* as text */
-    uint64_t min, max;    /* of numbers */
+    const char *fallback; /* the default, as text */
+    uint64_t min, max;    /* bounds of a number */
     enum config_secrecy secrecy;
     const char *text;
 };

@@ -151,7 +151,7 @@ const struct config_row config_table[] = {
         "HERMES_RESULT_TTL_S"),
     VALUE(CONFIG_SIZE, "history_max", history_max, "256m", 1 << 20, 1ull << 40,
         "most bytes of "
-        "kept results; the oldest of the key that has most go first",
+        "kept results; the oldest of the key that has most are removed first",
         "HERMES_HISTORY_MAX"),
     VALUE(CONFIG_BOOL, "history_requests", history_requests, "false", 0, 1,
         "keep the requests of runs beside their results, also without keep_request",
@@ -185,10 +185,10 @@ const struct config_row config_table[] = {
         "terminals of one session at one time; 0: none", "HERMES_SESSION_TERMINALS"),
 
     VALUE(CONFIG_NUMBER, "image_store_mb", image_store_mb, "20480", 1, 1 << 24,
-        "MiB of all images; past it those that were not used for longest go",
+        "MiB of all images; past it the least recently used are removed",
         "HERMES_IMAGE_STORE_MB"),
     VALUE(CONFIG_NUMBER, "image_max_age_days", image_max_age_days, "0", 0, 36500,
-        "days after which an image goes; 0: never", "HERMES_IMAGE_MAX_AGE_DAYS"),
+        "days after which an image is removed; 0: never", "HERMES_IMAGE_MAX_AGE_DAYS"),
     VALUE(CONFIG_NUMBER, "image_refresh_h", image_refresh_h, "24", 0, 87600,
         "hours after which a recipe without a lock is built again; 0: never",
         "HERMES_IMAGE_REFRESH_H"),
@@ -199,8 +199,8 @@ const struct config_row config_table[] = {
         "ahead",
         "HERMES_OPERATOR_IMAGES"),
     TEXT("session_image", session_image, "data",
-        "the one of them that sessions of its language have when they name no image; empty: "
-        "none",
+        "the one of these images that a session of its language gets when it names none; "
+        "empty: none",
         "HERMES_SESSION_IMAGE"),
     VALUE(CONFIG_NUMBER, "image_warm_mb", image_warm_mb, "2048", 0, 1 << 24,
         "MiB of interpreters that have imported an image's packages ahead; 0: none",
@@ -345,7 +345,7 @@ const struct config_row config_table[] = {
         "HERMES_BACKENDS_MEMORY_MB"),
 
     VALUE(CONFIG_APPROVALS, "approval_mode", approval_mode, "off", 0, 0,
-        "who is asked about an effect leaving a box: off (nobody), manual (a person), smart "
+        "who is asked about an effect leaving a box: off (no one), manual (a person), smart "
         "or gated (the reviewer, then a person); see approvals.md",
         "HERMES_APPROVAL_MODE"),
     VALUE(CONFIG_SECONDS, "approval_timeout_s", approval_timeout_s, "300", 1, 86400,
@@ -432,7 +432,7 @@ const struct config_row config_table[] = {
         "prebuilt images: time between clean-ups", "HERMES_CLEANUP_INTERVAL_HOURS",
         "CLEANUP_INTERVAL_HOURS"),
     VALUE(CONFIG_NUMBER, "cleanup_max_age_days", cleanup_max_age_days, "7", 0, 36500,
-        "prebuilt images: age at which they go", "HERMES_CLEANUP_MAX_AGE_DAYS",
+        "prebuilt images: age at which they are removed", "HERMES_CLEANUP_MAX_AGE_DAYS",
         "CLEANUP_MAX_AGE_DAYS"),
 };
 const size_t config_count = sizeof(config_table) / sizeof(config_table[0]);

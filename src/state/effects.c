@@ -142,7 +142,7 @@ int effects_wait(struct state *s, struct effects *effects, struct admit_ticket *
     return r;
 }
 
-/* What was decided without a question or a rule is no news. */
+/* Effects that were allowed without a question or a rule are left out. */
 char *effects_text(const struct effects *effects, const struct network_report *report)
 {
     json_t *list = json_array();

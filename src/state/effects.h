@@ -25,7 +25,7 @@ struct effects_request {
     const struct network_policy *network;
 };
 
-/* What the box can reach, for the reviewer; the caller owns it. */
+/* Describes what the box can reach, for the reviewer; the caller owns it. */
 json_t *effects_box(const struct state *state, const struct effects_request *request);
 
 /* Asks for each writable mount and each secret. Fails at once when one is denied. The caller
@@ -33,7 +33,7 @@ json_t *effects_box(const struct state *state, const struct effects_request *req
 int effects_ask(struct state *state, const struct effects_request *request,
     struct effects *effects, struct err *err);
 
-/* Who asks about connections of the box, in mode "ask"; else NULL. The caller frees it with
+/* The asker for connections of a box in mode "ask"; else NULL. The caller frees it with
  * network_asker_free(). */
 struct network_asker *effects_asker(
     const struct state *state, const struct effects_request *request);
@@ -42,11 +42,11 @@ bool effects_are_pending(const struct effects *effects);
 
 /* Waits until all are approved. -EPERM when one is not, -ECANCELED when cancel_fd becomes
  * readable. A ticket (or NULL) is given up meanwhile and put back into the queue afterwards:
- * who waits for a person takes no place. */
+ * a run that waits for a person must not hold a place. */
 int effects_wait(struct state *state, struct effects *effects, struct admit_ticket *ticket,
     int cancel_fd, struct err *err);
 
-/* The list `approvals` of an answer, as text, with those of the box's connections (or NULL);
- * NULL when nothing was asked. The caller frees it. */
+/* The list `approvals` of an answer, as text, with those in `report` (or NULL); NULL when
+ * nothing was asked. The caller frees it. */
 char *effects_text(const struct effects *effects, const struct network_report *report);
 void effects_done(struct effects *effects);

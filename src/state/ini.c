@@ -67,7 +67,7 @@ static void read_section(struct reader *r, unsigned number, char *line)
 {
     size_t len = strlen(line);
     if (r->form == INI_ENV || line[len - 1] != ']' || len - 2 >= sizeof(r->section)) {
-        r->problem(r->context, number, "this is no section and no `key = value`");
+        r->problem(r->context, number, "this is neither a section nor `key = value`");
         return;
     }
     line[len - 1] = '\0';

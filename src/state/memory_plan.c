@@ -9,7 +9,7 @@
 
 enum {
     HELD_SHARE = 8,              /* an eighth of what boxes are promised */
-    BODIES_HELD = 8,             /* at least so many of the largest bodies */
+    BODIES_HELD = 8,             /* at least this many of the largest bodies */
     STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
     BASE_BYTES = 384 << 20,      /* the program, and the store's writing */
     CONNECTION_BYTES =

@@ -25,7 +25,7 @@ enum {
     OPEN_S = 120, /* a vendor fetches an image */
     OPEN_MAX_S = 1800,
     LIFETIME_MAX_S = 86400,
-    NOT_SAID = 2, /* of is_open: what the kind is */
+    NOT_SAID = 2, /* is_open was not set: the kind decides */
 };
 static const char IMAGE[] = "nikolaik/python-nodejs:python3.11-nodejs20";
 
@@ -36,7 +36,7 @@ static const char *check_word(const char *value)
                                "0123456789-_.:[]@");
     return len && value[0] != '-' && !value[len]
                ? NULL
-               : "this is no name: letters, digits, and . - _ : after the first";
+               : "this is not a valid name: use letters, digits, and . - _ : after the first";
 }
 
 static const char *check_path(const char *value)
@@ -56,7 +56,7 @@ static const char *check_image(const char *value)
 {
     size_t len = strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                "0123456789-_.:/@");
-    return len && value[0] != '-' && !value[len] ? NULL : "this is no name of an image";
+    return len && value[0] != '-' && !value[len] ? NULL : "this is not the name of an image";
 }
 
 /* Names of networks of the engine; `host` and `container:` would be no isolation. */
@@ -91,7 +91,7 @@ static const char *check_list(const char *value, const char *(*check)(const char
     return why;
 }
 
-/* What Hermes is protected with does not go into a container. */
+/* Variables with Hermes' own keys and settings must not go into a container. */
 static const char *check_variable(const char *name)
 {
     static const char *const own[] = {
@@ -248,7 +248,7 @@ static const char *set_number(struct place_row *row, size_t i, const char *value
     return NULL;
 }
 
-/* As the key `cpus` of a request: a number that may have a fraction. */
+/* Like the key `cpus` of a request: a number that may have a fraction. */
 static const char *set_cpus(struct place_row *row, const char *value)
 {
     char *end;
@@ -366,7 +366,7 @@ static void set_default(char *to, size_t size, const char *value)
 
 static void complete(struct place_row *row)
 {
-    if (row->is_open == NOT_SAID) /* a plug-in that nobody calls isolated is not */
+    if (row->is_open == NOT_SAID) /* a plug-in counts as isolated only if the settings say so */
         row->is_open = row->kind == PLACE_PLUGIN;
     if (row->kind == PLACE_APPTAINER) {
         cleanup_free char *image = xasprintf("docker://%s", IMAGE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The sections `[backend NAME]` of the settings: places for sessions that are no boxes, and
+/* The sections `[backend NAME]` of the settings: places for sessions outside of boxes, and
  * which keys may use them (proto/place.h). */
 
 #include "base/buf.h"

@@ -55,7 +55,7 @@ struct state {
     atomic_bool is_cleaning;
     struct board board;     /* runs and judgements under way */
     uint64_t terminals_max; /* of all sessions together */
-    struct mcp *mcp;        /* NULL where nobody speaks MCP */
+    struct mcp *mcp;        /* NULL without MCP */
     struct metrics metrics;
     uint64_t started_ms;
     atomic_bool stopping;
@@ -85,6 +85,6 @@ bool state_is_operator(const struct state *state, int owner);
 struct approval_viewer state_viewer(const struct state *state, int owner);
 
 /* Sets the error for a refusal by the ledger. Requests that wait, outputs that grow and replies
- * that nobody reads can hold memory for as long as their clients like. Therefore all of them
+ * that no client reads can hold memory for as long as their clients like. Therefore all of them
  * are counted in the ledger before they take any. */
 int state_full(struct err *err);

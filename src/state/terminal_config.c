@@ -93,7 +93,8 @@ bool terminal_next(struct reading *r)
     if (r->is_bad)
         return false;
     if (!yaml_parser_parse(&r->parser, &r->event)) {
-        complain(r, "this is no YAML: %s", r->parser.problem ? r->parser.problem : "no memory");
+        complain(
+            r, "this is not YAML: %s", r->parser.problem ? r->parser.problem : "no memory");
         return false;
     }
     r->has_event = true;
@@ -309,7 +310,8 @@ static void check_values(struct reading *r)
         }
         if ((terminal_rows[i].form == NOT_TRUE && (!is_set || terminal_is_true(value))))
             strv_add_owned(r->problems,
-                xasprintf("terminal: %s: a server has no directory and no user of its caller's",
+                xasprintf(
+                    "terminal: %s: a server cannot use the directory or the user of its caller",
                     terminal_rows[i].key));
         if (terminal_rows[i].form == NOT_FALSE && (!is_set || !terminal_is_true(value)))
             strv_add_owned(r->problems,

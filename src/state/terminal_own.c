@@ -69,7 +69,7 @@ static char *own_volumes(struct reading *r)
         r->caller->cwd ? r->caller->cwd : "");
 }
 
-/* The lines that follow from who calls. A place lives as long as its one command. */
+/* Adds the lines that depend on the caller. A place lives as long as its one command. */
 void own_add_lines(struct reading *r, struct place_table *table, size_t place)
 {
     unsigned bit = terminal_places[place].bit;
@@ -105,7 +105,7 @@ void own_check(struct reading *r, const char *key, const char *value, bool is_se
         strv_add_owned(r->problems, xasprintf("terminal: %s: Hermes does not have this", key));
 }
 
-/* The places to set up: the one that is asked for, or without one all. */
+/* The places to set up: the named one, or all when none is named. */
 unsigned own_choose(struct reading *r, unsigned wanted)
 {
     const struct terminal_caller *caller = r->caller;

@@ -41,7 +41,7 @@ void approval_row_done(struct approval_row *row);
 struct grant_row {
     int64_t id;
     const char *owner;
-    const char *session; /* "": for ever */
+    const char *session; /* "": without end */
     const char *effect;  /* canonical form */
     const char *digest;
     const char *decided_by;
@@ -101,8 +101,8 @@ typedef void grant_each(void *context, const struct grant_row *row);
 int approval_store_grants(
     struct approval_store *store, const char *owner, grant_each *each, void *context);
 
-/* Whether there is a grant, for ever or for the session ("" for none). *ret_is_human: one that
- * no model relayed. */
+/* Whether there is a grant, without end or for the session ("" for none). *ret_is_human:
+ * there is one that no model relayed. */
 bool approval_store_find_grant(struct approval_store *store, const char *owner,
     const char *session, const char *digest, bool *ret_is_human);
 

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* What an owner has in the database. */
+/* The rows and bytes that an owner has in the database. */
 struct share {
     char *owner;
     uint64_t bytes;
@@ -42,8 +42,8 @@ static int read_shares(struct run_store *s, struct shares *ret)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-/* The most that one owner may have, so that all together have at most max_bytes. Whoever has
- * less leaves the rest of its part to the others. */
+/* The most that one owner may have, so that all together have at most max_bytes. An owner
+ * that has less leaves the rest of its part to the others. */
 static uint64_t find_level(const struct shares *shares, uint64_t max_bytes)
 {
     uint64_t left = max_bytes;
@@ -55,7 +55,7 @@ static uint64_t find_level(const struct shares *shares, uint64_t max_bytes)
     return UINT64_MAX;
 }
 
-/* Removes the oldest rows of an owner that have so many bytes, and adds up what they had. */
+/* Removes the oldest rows of an owner until `bytes` bytes are gone, and adds up their bytes. */
 static int remove_oldest(
     struct run_store *s, const char *owner, uint64_t bytes, uint64_t *removed)
 {
@@ -70,8 +70,8 @@ static int remove_oldest(
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-/* Brings the owners down to the level, the largest first. It ends where all together have
- * little enough: a large row may have made more room than its owner's part. */
+/* Brings the owners down to the level, the largest first. Stops as soon as the total fits: a
+ * large row may free more than its owner's part. */
 static int shrink_owners(struct run_store *s, const struct shares *shares, uint64_t max_bytes)
 {
     uint64_t excess = shares->total > max_bytes ? shares->total - max_bytes : 0;

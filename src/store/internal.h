@@ -29,7 +29,7 @@ struct pending {
     bool is_removed; /* set with both locks held; either lock is enough to read it */
 };
 
-/* What run_store_expire() asks the writer for. */
+/* The arguments of run_store_expire(), for the writer. */
 struct expiry {
     bool is_due;
     int64_t before_ms;

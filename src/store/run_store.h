@@ -34,7 +34,7 @@ struct run_store;
  * internal_error, no answer. A file that is not a database is moved aside (NAME.bad). */
 int run_store_open(struct run_store **ret, const char *path, struct err *err);
 
-/* Writes what is pending, removes what is to expire, and closes. */
+/* Writes pending rows, removes expired ones, and closes. */
 void run_store_close(struct run_store *store);
 
 /* Writes the row now; ERR_NO_SPACE when the disk is full. */
@@ -53,7 +53,7 @@ void run_store_put_later(
 int run_store_get(struct run_store *store, const char *id, struct ledger *ledger, int owner,
     struct run_row *ret);
 
-/* Who asks for a row, and in whose name its answer is counted. */
+/* The caller that asks for a row, and the owner that its answer counts for. */
 struct run_asker {
     const char *name; /* of the key; NULL: anybody */
     struct ledger *ledger;
@@ -63,7 +63,7 @@ struct run_asker {
 /* The same, but -ENOENT for a row of another, of which nothing is read or counted. */
 int run_store_get_own(struct run_store *store, const char *id, const struct run_asker *asker,
     struct run_row *ret);
-void run_row_release(struct run_row *row); /* of one that run_store_get() made */
+void run_row_release(struct run_row *row); /* for a row from run_store_get() */
 
 /* Reads the request of a row, of which the caller becomes a user. The same errors. */
 int run_store_get_request(struct run_store *store, const char *id,

@@ -82,7 +82,7 @@ static int hear(int fd, const atomic_bool *cancel, int wait_ms, char *reason)
     if (answer[0] == 'y')
         return 0;
     answer[ANSWER - 1] = '\0';
-    for (size_t i = 1; answer[i]; i++) /* it goes to the log */
+    for (size_t i = 1; answer[i]; i++) /* the answer goes to the log, so it must be printable */
         answer[i] = answer[i] < ' ' || answer[i] > '~' ? '?' : answer[i];
     (void)snprintf(reason, TEMPLATE_REASON, "%s", answer + 1);
     return 1;

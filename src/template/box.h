@@ -26,7 +26,7 @@ struct template_spec {
 struct template_box {
     int socket;  /* -1: none */
     int channel; /* to its interpreter */
-    int text_fd; /* what it says on stdout and stderr before it serves */
+    int text_fd; /* its stdout and stderr until it serves */
     struct image_root *image;
     struct run_limits limits;
     uint64_t memory_bytes; /* that its interpreter holds, which its copies share */
@@ -35,7 +35,7 @@ struct template_box {
 
 void template_box_init(struct template_box *box);
 
-/* The limits of a template box with so much memory. */
+/* The limits of a template box with this much memory. */
 struct run_limits template_limits(
     const struct engine *engine, const struct runtime *runtime, uint64_t memory_mb);
 

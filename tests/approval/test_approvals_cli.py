@@ -86,7 +86,7 @@ def test_verify_sees_every_change(make_asking):
     db.executescript("DROP TRIGGER log_stays; UPDATE log SET event = 'approved' WHERE seq = 2;")
     db.close()
     server.start()
-    assert "row 2 is not what was written" in call(server, BOSS, "verify", status=1)
+    assert "row 2 was changed after it was written" in call(server, BOSS, "verify", status=1)
 
 
 def test_docs(make_asking, tmp_path):

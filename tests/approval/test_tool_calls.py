@@ -66,7 +66,7 @@ def test_denied_calls_use_up_the_budget(paying):
 def test_a_rule_asks(paying):
     server, pay, calls = paying
     server("PUT", "/v1/approvals/rules", rule("ask", tool="pay"), key=BOSS)
-    assert "nobody is there" in pay(5)["stdout"] and calls == []
+    assert "no approver is reachable" in pay(5)["stdout"] and calls == []
     with Listener(server, ALICE):
         for decision, output in (("approve", "paid\n"), ("deny", "refused:")):
             calls.clear()

@@ -76,7 +76,7 @@ def test_every_example_works(places, tmp_path):
     ("[backend x]\nkind = telnet\nkeys = *\n", "kind is local, ssh, docker, apptainer or plugin"),
     ("[backend native]\nkind = local\nkeys = *\n", "native is the name of the boxes of Hermes"),
     ("[backend a/b]\nkind = local\nkeys = *\n", "the name of a backend has at most 32"),
-    ("[backend x]\nkind = ssh\nkeys = *\nhost = -oProxyCommand=id\n", "this is no name"),
+    ("[backend x]\nkind = ssh\nkeys = *\nhost = -oProxyCommand=id\n", "this is not a valid name"),
     ("[backend x]\nkind = ssh\nkeys = *\nimagine = y\n", "there is no such line"),
     ("[backend x]\nkind = local\nkeys = *\nhost = y\n", "host is not for local"),
 ])

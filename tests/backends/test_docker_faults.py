@@ -250,7 +250,7 @@ def test_a_socket_that_is_no_engine(open_dir, serve_engine, answer):
     ("docker_volumes = /a/../etc:/host", "docker_volumes has"), ("docker_network = host", "docker_network is"),
     ("docker_network = container:other", "docker_network is"), ("container_memory = 0", "never without a limit"),
     ("container_pids = 0", "never without a limit"), ("container_cpu = -1", "container_cpu"), ("container_cpu = nan", "container_cpu"),
-    ("docker_image = a b", "no name of an image"), ("docker_image = -v", "no name of an image"), ("host = example.org", "host is not for docker"),
+    ("docker_image = a b", "not the name of an image"), ("docker_image = -v", "not the name of an image"), ("host = example.org", "host is not for docker"),
     ("docker_privileged = yes", "no such line")])
 def test_settings_that_are_refused(tmp_path, line, word):
     import subprocess

@@ -203,7 +203,7 @@ def test_a_file_of_others_is_refused(caller):
 
 @pytest.mark.parametrize("env,problem", [
     ({"TERMINAL_ENV": "telnet"}, "backend is local, ssh, docker"),
-    ({"TERMINAL_ENV": "ssh", "TERMINAL_SSH_HOST": "-oProxyCommand=id"}, "ssh_host: this is no name"),
+    ({"TERMINAL_ENV": "ssh", "TERMINAL_SSH_HOST": "-oProxyCommand=id"}, "ssh_host: this is not a valid name"),
     ({"TERMINAL_ENV": "local", "TERMINAL_CWD": "/a\nkind = docker"}, "one line"),
     ({"TERMINAL_ENV": "local", "TERMINAL_LOCAL_PERSISTENT": "perhaps"}, "local_persistent is true or false"),
     ({"TERMINAL_ENV": "docker", "TERMINAL_DOCKER_VOLUMES": "[\"a\"]"}, "docker_volumes has /SOURCE:/TARGET"),

@@ -75,9 +75,9 @@ agent: {}
     ("terminal: {}\nterminal: {}\n", "terminal is there twice"),
     ("terminal: {backend: local, hermes_keys: me}\n", "hermes_keys is a list"),
     ("terminal: {backend: local, hermes_keys: [[me]]}\n", "hermes_keys is a list of texts"),
-    ("terminal: {backend: ssh, ssh_host: -oProxyCommand=id, %s}\n" % KEYS, "ssh_host: this is no name"),
+    ("terminal: {backend: ssh, ssh_host: -oProxyCommand=id, %s}\n" % KEYS, "ssh_host: this is not a valid name"),
     ("terminal: {backend: ssh, ssh_port: 70000, %s}\n" % KEYS, "ssh_port: port is a number"),
-    ("terminal: {backend: docker, docker_mount_cwd_to_workspace: true, %s}\n" % KEYS, "docker_mount_cwd_to_workspace: a server has no directory"),
+    ("terminal: {backend: docker, docker_mount_cwd_to_workspace: true, %s}\n" % KEYS, "docker_mount_cwd_to_workspace: a server cannot use the directory"),
     ("terminal: {backend: local, persistent_shell: false, %s}\n" % KEYS, "persistent_shell: sessions of Hermes always keep"),
     ("terminal: {backend: modal, %s}\n" % KEYS, "command is missing"),
     ("a: &a [x]\nterminal: *a\n", "aliases are not used here"),
@@ -87,8 +87,8 @@ agent: {}
     ("terminal: {cwd: \"" + "x" * 5000 + "\"}\n", "one line of at most 4096 bytes"),
     ("terminal: {cwd: \"a\\0b\"}\n", "one line of at most 4096 bytes"),
     ("terminal: {}\n---\nterminal: {}\n", "more than one document"),
-    ("terminal: {", "this is no YAML"),
-    (b"terminal: {cwd: \xff\xfe}\n", "this is no YAML"),
+    ("terminal: {", "this is not YAML"),
+    (b"terminal: {cwd: \xff\xfe}\n", "this is not YAML"),
     ("a: \"" + "x" * 300000 + "\"\n", "more than 256 KiB"),
 ], ids=lambda value: repr(value[:24]))
 def test_hostile_and_wrong_files_get_a_clear_error(tmp_path, text, problem):

@@ -11,8 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "selftest/README.md"])
 # Words that readers stumbled over, and what to write instead.
-UNCLEAR = {"whoever": "name the person or program", "thereof": "name the thing", "mend": "fix", "mends": "fixes",
-           "anew": "again", "nonsense": "say what is wrong",
+UNCLEAR = {"whoever": "name the person or program", "somebody": "name the person or program",
+           "thereof": "name the thing", "mend": "fix", "mends": "fixes", "anew": "again", "nonsense": "say what is wrong",
            "(?<!there )(is|are) no(?! longer)": "is not a, is invalid, is missing"}
 
 

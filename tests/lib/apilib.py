@@ -29,7 +29,7 @@ made_dirs = []
 
 
 def make_dir():
-    """Whoever asks for it removes it; what a failed or interrupted test leaves goes at the end."""
+    """The caller removes it. The leftovers of a failed or interrupted test are removed at the end."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="api-tests-", dir="/var/tmp"))
     path.chmod(0o755)
     made_dirs.append(path)
@@ -178,7 +178,7 @@ class Server:
                     "HERMES_STATE_DIR": str(self.state),
                     "HERMES_RUNTIMES": str(ROOT / "runtimes"),
                     "HERMES_PARKED": "0",  # boxes that wait look like boxes that are left
-                    "HERMES_SEEDS": "false",  # boxes that nobody asked for would disturb
+                    "HERMES_SEEDS": "false",  # boxes that no test asked for would disturb
                     "LC_ALL": "C.UTF-8"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
@@ -201,7 +201,7 @@ class Server:
             if wait:
                 assert wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30)
                 assert self.process.poll() is None, self.logs()
-        except BaseException:  # whoever asked for it does not get it, so he cannot stop it
+        except BaseException:  # the caller gets no object that it could stop
             self.stop()
             raise
 

@@ -41,8 +41,8 @@ def deref(document, node):
 
 
 def close(node):
-    """Lets an object have no property but those of its schema: the document promises less, so that
-    clients bear new ones, but a new one has to be documented."""
+    """Allows an object only the properties of its schema. The document itself allows more, so that clients accept new
+    ones; but each new one must be documented."""
     for child in node.values() if isinstance(node, dict) else node:
         if isinstance(child, (dict, list)):
             close(child)

@@ -140,7 +140,7 @@ class Engine:
             pass
 
     def processes(self):
-        """What this engine has started and is not in a container: by its directory."""
+        """Processes that this engine has started outside of containers, found by its directory."""
         found = []
         for pid in os.listdir("/proc"):
             try:

@@ -204,7 +204,7 @@ def routes():
 
 
 def serve_one(kit, six):
-    """Lets one connection pass; tells where it wanted to go and who came."""
+    """Lets one connection pass; returns its destination and its source."""
     packet = kit.report()
     early = kit.is_quiet("tcp6" if six else "tcp4")
     kit.let_pass(packet)
@@ -282,7 +282,7 @@ def case_made(network):
 
 
 def case_trap(network):
-    """A namespace whose kit is closed looks new although its routes are there: nobody may use it again."""
+    """A namespace whose kit is closed looks new although its routes are there: no box may use it again."""
     _, fds = network.order(MAKE_READY)
     for fd in fds[1:]:
         os.close(fd)

@@ -44,7 +44,7 @@ def kernel_complaints():
 
 
 def helpers_of(server):
-    """Processes of the spawner's that are no boxes: one for networks, zygotes."""
+    """Children of the spawner other than boxes: the helper for networks, and zygotes."""
     return {p for p in children(server.child("hermes-spawn") or 0) if not is_box(p)}
 
 
@@ -77,7 +77,7 @@ def is_ownerless(group):
 
 
 def is_kept(group):
-    """Whether a living spawner has this control group for the next box: nobody is in it."""
+    """Whether a living spawner keeps this empty control group for the next box."""
     try:
         return not is_ownerless(group) and pathlib.Path(group, "cgroup.procs").read_text() == ""
     except FileNotFoundError:
@@ -129,7 +129,7 @@ class Holdings:
 
 
 def settle(server, groups, before, seconds=2.0):
-    """What is left once the machine had time to let go of the dying."""
+    """What is left after the machine had time to remove dying processes."""
     deadline = time.monotonic() + seconds * SLOW
     while True:
         now = Holdings(server, groups)

@@ -26,7 +26,7 @@ def has_scopes():
 
 
 def lacks_for_copies():
-    """What live sessions cannot be copied without (docs/sessions.md), as far as it is missing."""
+    """The missing features without which live sessions cannot be copied (docs/sessions.md)."""
     enforced = {feature["name"] for feature in doctor()["features"] if feature["enforced"]}
     needed = {"root": os.geteuid() == 0, "Landlock ABI %d" % SCOPES_ABI: has_scopes(),
               "control groups v2": doctor()["cgroup"] in ("v2", "hybrid") and "cgroup_kill" in enforced,

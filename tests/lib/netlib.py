@@ -231,7 +231,7 @@ class World:
 
     @staticmethod
     def links(namespace):
-        """Links that carry packets: some kernels have others in every namespace, down."""
+        """Links that are up: some kernels have further links in every namespace, which are down."""
         return {link["ifname"] for link in json.loads(namespace.run("ip", "-json", "link"))
                 if "UP" in link["flags"]}
 
@@ -281,7 +281,7 @@ class World:
         assert process.stdout.readline() == b"up\n"
         return process
 
-    # --- who arrived
+    # --- arrivals
 
     def mark(self, mode="world"):
         """A place in the log: what comes later is arrived() after it."""
@@ -307,7 +307,7 @@ class World:
         send = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'', (%r, %d))" % (OK4, port)
         call = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/call-%d').read()" % port
         mark = self.mark()
-        for _ in range(10):  # a packet may be lost where somebody has just flooded
+        for _ in range(10):  # a packet may be lost after another test has flooded
             self.host.run(PYTHON, "-c", send)
             if wait_until(lambda: self.arrived(mark, kind="packet", port=port)):
                 break
@@ -316,12 +316,12 @@ class World:
         assert wait_until(lambda: self.arrived(self.seen["canary"], "canary", path="/call-%d" % port))
 
     def forget(self):
-        """What came so far is not an intruder: a control sent it."""
+        """Forgets the arrivals so far: a control sent them, not an intruder."""
         self.catch_up()
         self.seen = {mode: self.mark(mode) for mode in ("world", "canary")}
 
     def intruders(self):
-        """Packets to closed addresses, and whoever came to the host's own listeners."""
+        """Packets to closed addresses, and connections to the host's own listeners."""
         self.catch_up()
         called = "/call-%d" % (20000 + self.calls)
         host = [note for note in self.arrived(self.seen["canary"], "canary") if note.get("path") != called]

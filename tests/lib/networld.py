@@ -5,8 +5,8 @@
     networld.py world DIR     everything outside: DNS, HTTP, TLS, UDP echo, an HTTP proxy
     networld.py canary DIR    the host's own listeners, which no box may reach
 
-Whoever arrives is a line of JSON in DIR/MODE.log. In `world` every IP packet that comes in is
-noted too (kind "packet"), whether somebody listens or not. Prints "up" when all listen."""
+Each arrival is a line of JSON in DIR/MODE.log. In `world` every IP packet that comes in is
+noted too (kind "packet"), with or without a listener. Prints "up" when all listen."""
 import base64
 import ctypes
 import http.server
@@ -354,7 +354,7 @@ def main():
         serve_echo(9999)
         serve_dns()
     print("up", flush=True)
-    sys.stdin.read()  # ends when whoever started it ends
+    sys.stdin.read()  # ends when the parent ends
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Place:
 
 
 def allow_commands(server, *backends):
-    """What an operator sets who wants no questions about commands on these backends (docs/backends.md)."""
+    """The rules of an operator who wants no questions about commands on these backends (docs/backends.md)."""
     rules = [{"effect": "host_exec", "match": {"backend": name}, "decision": "allow", "examples": {"match": [{"backend": name, "argv": ["make"]}]}}
              for name in backends]
     assert server("PUT", "/v1/approvals/rules", {"rules": rules}).status == 200

@@ -48,7 +48,7 @@ class Groups:
     """A group per hierarchy that all hermes processes of one session of tests live in.
 
     On a machine with cgroup v2 alone a group that limits its children takes no processes: there
-    the tests share the top with whoever else runs Hermes (`shared`), which is for test machines."""
+    the tests share the top with others that run Hermes (`shared`), which is for test machines."""
 
     def __init__(self, suffix=""):
         name = "test-hermes-%d%s" % (os.getpid(), suffix)
@@ -70,7 +70,7 @@ class Groups:
 
     @staticmethod
     def remove_stale():
-        """What sessions left that were killed."""
+        """What killed sessions left behind."""
         for point, _ in cgroup_mounts():
             for name in os.listdir(point):
                 found = re.fullmatch(r"test-hermes-(\d+)\S*", name)
@@ -348,7 +348,7 @@ class Oracle:
         return found
 
     def settle(self):
-        """What is left once the machine had time to let go of the dying."""
+        """What is left after the machine had time to remove dying processes."""
         found = self.leaks()
         deadline = time.monotonic() + LEFT_WAIT_S * (3 if ASAN else 1)
         while found and time.monotonic() < deadline:

@@ -57,7 +57,7 @@ def serve_many(env=None):
 
 @contextlib.contextmanager
 def serve_as(user, enter=(), **kwargs):
-    """A server of that uid, which nobody else has, with control groups of its own. It has to stop well. The words
+    """A server of that uid, which no other process has, with control groups of its own. It has to stop well. The words
     `enter` come before its command, as root."""
     work, server = make_dir(), None
     groups = Groups(user)

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* What of the network is refused too, where Linux can. */
+/* Parts of the network that are refused too, where the kernel supports it. */
 enum { FENCE_BIND = 1 << 0, FENCE_CONNECT = 1 << 1 };
 
-/* From now on this process opens, makes and executes no file, signals nobody else and reaches
- * no abstract socket. Descriptors that it has stay usable. Without Landlock in Linux nothing
- * happens: the caller's system call filter remains. Returns 0 or negative errno. */
+/* From now on this process opens, makes and executes no file, signals no other process and
+ * reaches no abstract socket. Descriptors that it has stay usable. Without Landlock in Linux
+ * nothing happens: the caller's system call filter remains. Returns 0 or negative errno. */
 int fence_files(uint64_t network);

@@ -445,7 +445,7 @@ static void leave_level(struct removal *rm, int top_dir_fd, const char *top_name
     if (r == 0 && above)
         above->has_progressed = true;
     else if (r == 0)
-        rm->error = 0; /* all is gone, despite earlier errors */
+        rm->error = 0; /* everything was removed, despite earlier errors */
     else if (r != -ENOENT)
         note_error(rm, r);
     (void)closedir(level->dir);

@@ -9,8 +9,9 @@
  * itself. Ignored signals survive exec. */
 void process_reset_signals(void);
 
-/* As root: becomes this user for good, without supplementary groups. As anybody: gives up all
- * capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then exits. */
+/* If root: becomes this user for good, without supplementary groups. In any case: gives up
+ * all capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then
+ * exits. */
 int process_drop(uid_t uid, gid_t gid);
 
 /* Does that as the user that the process already is, and closes its memory to other processes

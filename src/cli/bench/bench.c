@@ -43,7 +43,7 @@ struct bench_args {
 };
 
 static const struct option_row options[] = {
-    {"language", 'l', "NAME", "only this one; may be given several times"},
+    {"language", 'l', "NAME", "only this language; may be repeated"},
     {"rounds", 'n', "COUNT", "how often each side runs (30)"},
     {"no-load", 'q', NULL, "leave the clients out"},
     {"json", 'j', NULL, "print the figures as JSON"},

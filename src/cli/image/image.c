@@ -41,7 +41,7 @@ enum {
     OPT_OPERATOR
 };
 
-/* As the default of image_refresh_h. */
+/* The default of the setting image_refresh_h. */
 enum { REFRESH_S = 24 * 3600 };
 
 static const struct option_row rows[] = {
@@ -56,7 +56,7 @@ static const struct option_row rows[] = {
     {"output", 'o', "FILE", "export: where the archive goes (default: standard output)"},
     {"format", OPT_FORMAT, "FORMAT", "export: oci (default) or docker"},
     {"compression", OPT_PACKING, "KIND", "export: gzip (default) or zstd, for oci"},
-    {"max-mb", OPT_MAX_MB, "MB", "gc: remove images until the rest has at most so many MiB"},
+    {"max-mb", OPT_MAX_MB, "MB", "gc: remove images until the rest has at most this many MiB"},
     {"max-age", OPT_MAX_AGE, "DAYS", "gc: remove images that are older"},
     {"json", 'j', NULL, "print the answer, or the error, as JSON"},
     {0},

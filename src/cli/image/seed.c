@@ -29,7 +29,7 @@ static const struct option_row rows[] = {
 };
 
 const struct option_table seed_options = {
-    .summary = "make now what compilers would make again in every box",
+    .summary = "make seeds now, so that compilers are fast from the first run",
     .command = "hermes seed",
     .operands = "[LANGUAGE...]",
     .rows = rows,

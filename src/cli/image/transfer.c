@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The archive is read twice, so what is no file is copied to one. */
+/* The archive is read twice, so input that is not a regular file is copied to one. */
 static int open_archive(struct image_place *place, const char *path, struct err *err)
 {
     struct stat st;

@@ -88,8 +88,8 @@ static void tell(const struct run_result *result)
         output_error_line(COMMAND, &err);
 }
 
-/* Tells a person at a terminal what the program could not reach: it may only have said "not
- * found". */
+/* Shows at a terminal which hosts the program could not reach: the program itself may only
+ * have said "not found". */
 static void tell_denied(const struct network_report *network)
 {
     enum { SHOWN = 5 };

@@ -299,8 +299,8 @@ struct check {
     bool has_head;
 };
 
-/* Rows of other keys are missing for a key that is no operator; then only the row's own hash
- * can be checked. */
+/* A key without the role operator does not see the rows of other keys; then only the row's
+ * own hash can be checked. */
 static void check_row(void *context, const json_t *json)
 {
     struct check *check = context;
@@ -318,7 +318,7 @@ static void check_row(void *context, const json_t *json)
     bool is_right = row.seq > check->last_seq && str_eq(hash, text_of(json, "hash")) &&
                     (!follows || str_eq(row.prev_hash, check->last_hash));
     if (!is_right)
-        (void)printf("row %lld is not what was written\n", (long long)row.seq);
+        (void)printf("row %lld was changed after it was written\n", (long long)row.seq);
     check->missing += row.seq > check->last_seq ? (size_t)(row.seq - check->last_seq - 1) : 0;
     check->count++;
     check->wrong += !is_right;

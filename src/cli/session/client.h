@@ -13,7 +13,7 @@ struct client {
     const char *url;       /* "http://127.0.0.1:8000" */
     const char *unix_path; /* unix socket to connect to instead of a network address, or NULL */
     const char *key;       /* or NULL */
-    bool is_default;       /* nobody has named a server: url is where one usually is */
+    bool is_default;       /* no server was named: url is the usual address */
 };
 
 /* Calls a route. `body` may be NULL. *ret is the answer, NULL when it has no body; the caller

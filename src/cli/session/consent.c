@@ -67,7 +67,7 @@ static bool read_line(const struct consent *c, char *line, size_t size)
 {
     size_t len = 0;
     (void)tcflush(
-        c->terminal, TCIFLUSH); /* what was typed before the question answers nothing */
+        c->terminal, TCIFLUSH); /* discards keys that were typed before the question */
     for (;;) {
         struct pollfd fds[] = {{c->terminal, POLLIN, 0}, {c->over[0], POLLIN, 0}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Who calls `hermes exec` without a server is the person whom that server asks about commands
- * outside of boxes: at the terminal, or by --yes. */
+/* When `hermes exec` starts a server of its own, its caller answers that server's questions
+ * about commands outside of boxes: at the terminal, or by --yes. */
 
 #include "cli/session/client.h"
 
@@ -20,13 +20,14 @@ struct consent {
     bool is_listening, has_ended; /* of the stream of questions */
 };
 
-/* Begins to answer. Without a terminal and without --yes nobody does, and the server refuses.
- */
+/* Begins to answer. Without a terminal and without --yes there is no answer, and the server
+ * refuses. */
 int consent_start(
     struct consent *c, const struct client *client, bool is_given, struct err *err);
 
 /* After the server has ended, or is about to. */
 void consent_stop(struct consent *c);
 
-/* Adds what to do to the error of a command that nobody could be asked about. */
+/* Adds the next step to the error of a command that needed an approval when no one could be
+ * asked. */
 void consent_explain(struct err *err);

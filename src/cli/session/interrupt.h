@@ -15,8 +15,8 @@ struct interrupter {
     pthread_mutex_t lock;
     const char *method; /* with path: what Ctrl-C calls; NULL: nothing runs */
     char *path;
-    bool keeps_early; /* Ctrl-C before the first interrupt_begin() counts as well */
-    bool is_pending;  /* such a Ctrl-C has come */
+    bool keeps_early; /* Ctrl-C before the first interrupt_begin() counts, too */
+    bool is_pending;  /* an early Ctrl-C has come */
     atomic_bool is_over;
     /* Called on SIGHUP and SIGTERM, which then end the program; NULL: they end it at once. */
     void (*leave)(void *context);

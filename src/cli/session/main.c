@@ -67,7 +67,7 @@ static const struct option_row all_rows[] = {
     {"kill", OPT_KILL, "JOB", "end this job"},
     {"keep", OPT_KEEP, NULL, "keep the new session when the prompt ends"},
     {"count", OPT_COUNT, "N", "number of copies (default: 1)"},
-    {"recursive", 'r', NULL, "also what lies in directories"},
+    {"recursive", 'r', NULL, "also the files in directories"},
 };
 
 static const char exit_text[] = "If the server needs a key, set HERMES_API_KEY.\n\n"

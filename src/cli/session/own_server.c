@@ -59,8 +59,8 @@ static const char *temporary_directory(void)
     return is_plain ? dir : "/tmp";
 }
 
-/* Only the shell, and what reads commands before they are asked: a start that builds the roots
- * of all languages takes ten seconds. */
+/* Links only the shell and the parser of commands: a start that builds the roots of all
+ * languages takes ten seconds. */
 static int link_runtimes(int dir_fd)
 {
     static const char *const names[] = {"base.json", "bash", "shell-parse"};

@@ -3,7 +3,7 @@
 
 /* A `hermes serve` for one command, when there is no other: on a unix socket in a new directory
  * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. It
- * ends with the command, however that ends, and nothing of it stays. */
+ * ends with the command, however that ends, and leaves nothing behind. */
 
 #include "base/err.h"
 #include "cli/session/client.h"
@@ -22,7 +22,7 @@ struct own_server {
 bool own_server_is_needed(const struct client *client);
 
 /* `backend` is what the command line names, or NULL. With lists_all the server has all places
- * of the file, and what of the file is not used is printed to stderr. */
+ * of the file, and the parts of the file that it does not use are printed to stderr. */
 int own_server_start(
     struct own_server *s, const char *backend, bool lists_all, struct err *err);
 void own_server_stop(struct own_server *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See own_settings.h. The server gets a file, and an environment that has no other settings:
- * what is meant for another server, or stands in a .env of the caller's directory, does not
- * reach this one. */
+ * settings for another server, or in a .env of the caller's directory, do not reach this one.
+ */
 
 #include "cli/session/own_settings.h"
 
@@ -21,7 +21,7 @@
 
 enum { PATH_ROOM = 4096, SETTINGS_MAX = 1 << 20 };
 
-/* One command needs no interpreter that waits, no history and no second chance. */
+/* One command needs no parked interpreter, no history and no time to reconnect. */
 static const char settings_format[] = "unix = %s/socket\n"
                                       "state_dir = %s/state\n"
                                       "seed_dir = %s/seeds\n"

@@ -47,7 +47,7 @@ static void show_installed(const json_t *answer)
         (void)printf("%s %s\n", name ? name : "?", version ? version : "?");
     }
     if (!json_array_size(list))
-        (void)printf("nothing to install: all of it is there\n");
+        (void)printf("nothing to install: the session has all of it already\n");
 }
 
 int packages_install(const struct args *args, const char *manager, struct err *err)

@@ -153,7 +153,9 @@ static int take_answer(struct client_socket *s, const char *key, struct err *err
         find_header(head, status == 101 ? "Sec-WebSocket-Accept" : "Content-Length");
     if (status == 101) {
         if (!value || !websocket_accept(key, accept) || !str_eq(value, accept))
-            return err_set(err, ERR_INTERNAL, EPROTO, "the server's answer is no WebSocket's");
+            return err_set(err, ERR_INTERNAL, EPROTO,
+                "the server did not answer as a WebSocket; check that --unix or --url names a "
+                "Hermes server");
         return buf_append(&s->rest, answer.data + head_len, answer.len - head_len);
     }
     size_t body_len = value ? strtoul(value, NULL, 10) : 0;

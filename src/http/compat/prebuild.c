@@ -149,7 +149,7 @@ static int build(
     return r;
 }
 
-/* What is wrong with a build, without the words that the caller writes before it. */
+/* The reason of a failed build, without the prefix that the caller writes itself. */
 static const char *reason_of(const struct err *err)
 {
     static const char known[] = "the build failed: ";
@@ -192,7 +192,7 @@ static void reply_object(struct http_reply *reply, json_t *object)
     reply_json(reply, 200, text, text ? strlen(text) : 0);
 }
 
-/* A base takes no room of its own, so the image is as large as what the build has added. */
+/* The base takes no extra room, so the size of the image is what the build has added. */
 static int reply_built(struct http_request *req, const struct prebuild *wanted,
     struct http_reply *reply, struct err *err)
 {

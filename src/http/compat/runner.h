@@ -51,5 +51,5 @@ int runner_request_decode(struct http_request *req, const json_t *body,
 int runner_prebuilt_take(struct http_request *req, const char *asked, const json_t *spec,
     struct runner_request *to, struct err *err);
 
-/* NULL, or why a string of a request is no setup script. */
+/* NULL, or why a string of a request is not a valid setup script. */
 const char *runner_script_problem(const json_t *script);

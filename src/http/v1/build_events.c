@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See build_events.h. The work runs on a thread of its own; the connection's thread sends what
- * it tells. */
+/* See build_events.h. The work runs on a thread of its own; the connection's thread sends
+ * its events. */
 
 #include "http/v1/build_events.h"
 
@@ -33,7 +33,7 @@ struct stream {
     pthread_t thread;
     struct build_work work;
     struct buf log;
-    char step[STEP_MAX]; /* the last one that is not told yet, or "" */
+    char step[STEP_MAX]; /* the last step that was not sent yet, or "" */
     bool is_done;
     bool is_told;
     unsigned long long count; /* events sent */
@@ -96,7 +96,7 @@ static int write_event(struct stream *s, struct buf *to, const char *name, json_
                : -ENOMEM;
 }
 
-/* The log as text. A build can write any bytes; those that are no UTF-8 become U+FFFD. */
+/* The log as text. A build can write any bytes; invalid UTF-8 becomes U+FFFD. */
 static int write_log(struct stream *s, struct buf *to)
 {
     json_t *text = result_text_json(s->log.data, s->log.len, ENCODE_UTF8);
@@ -175,7 +175,8 @@ int build_events_reply(struct http_request *req, const struct build_work *work,
     int r = s->cancel_fd < 0 ? errno : pthread_create(&s->thread, NULL, work_thread, s);
     if (r) {
         free_stream(s);
-        return err_set(err, ERR_UNAVAILABLE, r, "no thread is left for this build; try again");
+        return err_set(err, ERR_UNAVAILABLE, r,
+            "the server has no thread left for this build; try again later");
     }
     reply_events(reply, read_event, end_reading, s);
     return 0;

@@ -178,7 +178,7 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
         double value;
     } gauges[] = {
         {"hermes_boxes_running", "Runs, and execs of sessions, that have a place.", a.running},
-        {"hermes_queue_waiting", "Those that wait for one.", a.waiting},
+        {"hermes_queue_waiting", "Runs and execs that wait for a place.", a.waiting},
         {"hermes_concurrency", "Places.", a.concurrency},
         {"hermes_queue_size", "Runs that may wait.", a.queue},
         {"hermes_memory_promised_bytes", "Memory limits of running boxes together.",
@@ -191,12 +191,12 @@ int handle_metrics(struct http_request *req, struct http_reply *reply, struct er
         {"hermes_sessions", "Sessions that have a box.", sessions_count(s->sessions)},
         {"hermes_terminals", "Terminals of sessions.", terminals_count(s->sessions)},
         {"hermes_approvals_pending", "Effects that wait for an approval.", (double)pending},
-        {"hermes_approval_listeners", "Who listens to approvals.", (double)listeners},
+        {"hermes_approval_listeners", "Clients that listen to approvals.", (double)listeners},
         {"hermes_history_runs", "Runs kept in memory.", (double)runs},
         {"hermes_history_bytes", "Their size.", (double)bytes},
         {"hermes_held_bytes", "Requests and replies under way.", (double)ledger_sum(s->ledger)},
         {"hermes_background_runs", "Async and streamed runs under way.", s->background},
-        {"hermes_uptime_seconds", "Since the server started.",
+        {"hermes_uptime_seconds", "Seconds since the server started.",
             (double)(clock_ms() - s->started_ms) / 1000},
         {"hermes_resident_bytes", "Memory of the server.", resident_bytes()},
         {"hermes_spawner_up", "Whether boxes can be started.", engine_is_alive(s->engine)},

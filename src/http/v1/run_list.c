@@ -38,7 +38,7 @@ static int read_limit(const struct http_request *req, struct page *page, struct 
         limit = 0;
     if (limit < 1 || limit > RUN_PAGE_MAX)
         return err_field(err, "limit", "limit is a whole number from 1 to %d", RUN_PAGE_MAX);
-    page->query.limit = limit + 1; /* the one more tells whether there is a next page */
+    page->query.limit = limit + 1; /* the extra row shows whether there is a next page */
     return 0;
 }
 

@@ -93,8 +93,8 @@ int handle_selftest(struct http_request *req, struct http_reply *reply, struct e
     struct selftest *selftest = NULL;
     cleanup_close int cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel_fd < 0)
-        return err_set(
-            err, ERR_UNAVAILABLE, errno, "no descriptor is left for this request; try again");
+        return err_set(err, ERR_UNAVAILABLE, errno,
+            "the server has no descriptor left for this request; try again later");
     int r = decode(req, &body, &ids, err);
     if (r == 0)
         r = selftest_open(req->state, req->owner, ids, cancel_fd, &selftest, err);

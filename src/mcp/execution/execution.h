@@ -62,7 +62,7 @@ int execution_pause(
     struct execution *e, json_t *interaction, execution_reply *reply, void *context);
 
 /* Questions about effects of this run or session are pauses of the execution from now on: they
- * are decided through the client, or by anybody else who may. */
+ * are decided through the client, or by another approver. */
 void execution_attend(struct execution *e, const char *place);
 
 /* --- the side of the client */
@@ -74,13 +74,13 @@ struct execution *execution_find(
 void execution_unref(struct execution *e); /* accepts NULL */
 
 /* Decides a pause. False when it was decided before. `via` says who: "elicitation" for a
- * person, "model" for one who relays. */
+ * person, "model" when a model relays the answer. */
 bool execution_decide(struct execution *e, unsigned pause, const char *action,
     const json_t *content, const char *via);
 
 void execution_cancel(struct execution *e);
 
-/* What execution_keep() kept, or NULL; the caller owns it. */
+/* The value that execution_keep() stored, or NULL; the caller owns it. */
 json_t *execution_kept(struct execution *e, const char *name);
 
 /* Adds {uri, name, mimeType} of everything kept for this key to the list. */
@@ -88,7 +88,7 @@ void executions_list(struct executions *all, int owner, json_t *list);
 
 enum execution_state { EXECUTION_RUNNING, EXECUTION_PAUSED, EXECUTION_DONE };
 
-/* What there is to tell. */
+/* The state of an execution, for answers. */
 struct execution_view {
     enum execution_state state;
     char id[ID_MAX];     /* to resume with */

@@ -57,7 +57,7 @@ static inline void executions_unlock(struct executions *all)
 }
 
 /* pause.c. The lock is held, except for pauses_end(). pauses_follow(): each question that is
- * pending is a pause; one that somebody else decided is none any more. */
+ * pending is a pause; a question that was decided elsewhere is no pause any more. */
 void pauses_follow(struct execution *e);
 
 /* The first that is not decided, or NULL. */

@@ -101,8 +101,8 @@ void pauses_follow(struct execution *e)
     json_decref(list);
 }
 
-/* A decision that does not count (a rule wants a person, or others decide) leaves the question
- * to those others. */
+/* A decision that does not count (a rule wants a person, or others decide) leaves the
+ * question open. */
 static void decide_approval(
     const struct execution *e, const struct pause *p, const char *action, const char *via)
 {

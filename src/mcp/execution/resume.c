@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the client hears of an execution (execution.h), and the tool `resume`.
+/* Reports an execution to the client (execution.h), and the tool `resume`.
  *
- * A person is asked by the first way that is there: a form of the client (a request on the
- * handshake wire, input_required on the stateless one), else the model gets a text and calls
- * `resume` with the decision. */
+ * A person is asked in the first way that the client supports: a form of the client (a request
+ * on the handshake wire, input_required on the stateless one), else the model gets a text and
+ * calls `resume` with the decision. */
 
 #include "mcp/execution/execution.h"
 

@@ -26,7 +26,7 @@ int cache_settings_read(struct cache_settings *ret, struct err *err);
 
 /* Everything that the result of a compile stage depends on. Its hash is the entry's KEY. */
 struct cache_question {
-    const char *scope; /* names who may use the entry: an API key, a user, or "" for all */
+    const char *scope; /* the user of the entry: an API key, a user, or "" for all */
     const struct run_image *image; /* or NULL */
     const struct runtime *runtime;
     const struct run_stage *stage;

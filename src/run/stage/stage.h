@@ -14,7 +14,8 @@ struct stage_spec {
     unsigned exec;
     const char *exec_path;
     const char *cold_reason; /* of run/warmth.h; NULL: a zygote or a pool may serve it */
-    const struct template_keeper *templates; /* whose copy it may be; NULL: nobody's */
+    const struct template_keeper *templates; /* may give a copy for this stage; NULL: no
+                                              * templates */
     struct template_use template_use;        /* for it, without descriptors */
     uint32_t owner;                          /* as in run_spec */
     bool is_root;                            /* BOX_ROOT */
@@ -30,8 +31,8 @@ struct stage_spec {
     int job_fd;   /* the package, written before by job_write(); borrowed; -1: write it now */
     int box_stdin_fd;    /* ends of pipes that the box gets; taken; -1: make them. The */
     int box_stdout_fd;   /* output limit does not apply to these pipes */
-    uint64_t stdout_max; /* 0: output_kb, and all is kept; else bytes, kept as far as they fit
-                            into result */
+    uint64_t stdout_max; /* bytes; the result keeps as many as fit. 0: output_kb, and all are
+                            kept */
     const struct run_watch *watch;
 };
 

@@ -320,7 +320,7 @@ static struct exec *exec_new(struct session *s, const struct exec_spec *spec,
     spill_init(&e->spills[STREAM_STDOUT], s->all->state->spills, s->owner_index);
     spill_init(&e->spills[STREAM_STDERR], s->all->state->spills, s->owner_index);
     for (int i = 0; i < 2; i++)
-        e->spills[i].has_failed = spec->preview; /* nobody reads its whole output */
+        e->spills[i].has_failed = spec->preview; /* the whole output of a preview is not kept */
     return e;
 }
 
@@ -360,7 +360,7 @@ static void finish(struct exec *e)
     tools_end(s);
     result->usage.queue_ms = s->place.ticket.queue_ms;
     place_leave(s);
-    if (s->box.socket >= 0) /* else it was charged at its end */
+    if (s->box.socket >= 0) /* otherwise it was charged when the box ended */
         session_charge(s, e->usage.cpu_ns);
     if (!e->spec->preview)
         s->all->state->metrics.execs[result->status]++;

@@ -97,7 +97,8 @@ static int start(struct session_install *in)
                         "the server has no thread left; try again later");
 }
 
-/* What the interpreter gets. Layers are mounted here, by the holder of the session. */
+/* Ends the installation and answers the interpreter. The holder of the session mounts the
+ * layers here. */
 static void conclude(struct session_install *in)
 {
     struct run_image *layers = in->build.layers;
@@ -122,7 +123,7 @@ int install_begin(struct session *s, json_t *frame)
     if (json_unpack(frame, "{s:I, s:b, s:o !}", "id", &id, "quiet", &is_quiet, "packages",
             &packages) < 0)
         return -EBADMSG;
-    install_end(s); /* one that the interpreter was interrupted in */
+    install_end(s); /* an installation that an interrupt has ended */
     struct session_install *in = xcalloc(1, sizeof(*in));
     *in = (struct session_install){.s = s,
         .id = id,

@@ -58,11 +58,11 @@ void preview_begin(struct session *s, const char *call, struct approval *approva
 bool preview_is_open(const struct session *s);
 /* The interpreter owes a frame `fork`; nothing else may be sent to it until then. */
 bool preview_is_asking(const struct session *s);
-/* It owes one although nobody waits for the preview any more. */
+/* Whether the interpreter still owes an answer although no caller waits for the preview. */
 bool preview_is_stuck(const struct session *s);
 /* Takes that frame. -EBADMSG when it is not valid, or not its turn. */
 int preview_answered(struct session *s, const json_t *frame, bool is_done);
-/* Goes on with it. Returns when to call it next. */
+/* Does the next step of the preview. Returns when to call this again. */
 uint64_t preview_tend(struct session *s);
 /* Ends it, and its copy, in any state. */
 void preview_end(struct session *s);
@@ -111,7 +111,7 @@ struct exec {
     bool is_starved; /* there was no memory for a frame: read it later */
     uint64_t streamed[2];
     struct session_changes changes;
-    bool has_changes;            /* they are in the result */
+    bool has_changes;            /* the result has the changed files */
     struct network_tally *tally; /* NULL: no network */
     uint64_t waited_ms;          /* for approvals of connections, so far */
     uint64_t asked_ms;           /* for approvals of tool calls, so far */
@@ -137,7 +137,7 @@ struct exec {
 extern const struct exec_cause_row {
     enum run_status status;
     unsigned hit;
-    const char *reason; /* of the session's death, if it dies from this */
+    const char *reason; /* why the session died, if this exec ended it */
     const char *message;
 } exec_causes[];
 

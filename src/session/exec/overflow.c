@@ -71,7 +71,7 @@ static int append(struct spill *spill, const char *data, size_t len)
     return r < 0 ? r : fs_write_all(spill->fd, data, len);
 }
 
-/* Starts the file with what the capture has. */
+/* Starts the file with the bytes of the capture. */
 static int begin(struct spill *spill, const struct capture *c, const char *dir)
 {
     char notice[CAPTURE_NOTICE];

@@ -16,7 +16,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { AWAY_MS = 1000 }; /* waiting for a tool for so long gives the place back */
+enum { AWAY_MS = 1000 }; /* an exec that waits this long for a tool gives its place back */
 
 int place_look(struct session *s, struct err *err)
 {

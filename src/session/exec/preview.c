@@ -10,8 +10,8 @@
  *   PREVIEW_FORKING  it has the descriptors of the copy
  *   PREVIEW_RUNNING  a thread runs the copy and ends it
  *
- * All that the copy says comes from code that nobody trusts, and so does the preview. Whatever
- * fails only means that there is none, and the reviewer hears the reason. */
+ * The copy's output, and so the preview, comes from untrusted code. If a step fails, there is
+ * no preview, and the reviewer gets the reason. */
 
 #include "session/exec/internal.h"
 
@@ -35,7 +35,7 @@
 enum {
     RUN_MS = 3000,    /* for the code */
     WHOLE_MS = 10000, /* from the call to the end of the copy */
-    /* Of one list in the preview: entries, bytes of an entry, bytes of all. */
+    /* Bounds of one list in the preview: entries, bytes of an entry, bytes of all. */
     LIST_MAX = 40,
     TEXT_MAX = 200,
     LIST_BYTES = 1500,
@@ -54,7 +54,7 @@ struct preview {
     pthread_t thread;
     atomic_bool is_over; /* the thread is done, the copy is gone */
     struct preview_record record;
-    json_t *found; /* what the thread found out */
+    json_t *found; /* the thread's result */
 };
 
 /* --- what the reviewer sees */
@@ -172,7 +172,7 @@ static int run_rest(struct preview *p, struct err *err)
         session_give(p->copy);
         return r;
     }
-    /* Files that were copied just now are no change. */
+    /* Files that were just copied do not count as changes. */
     session_changes_note(p->copy, clock_wall_ms() * 1000000);
     r = session_exec(p->copy, &spec, &watch, &result, err);
     if (r == 0)
@@ -238,7 +238,7 @@ static void cancel(struct preview *p)
     (void)eventfd_write(p->cancel_fd, 1);
 }
 
-/* Without a thread any more, and without a copy. */
+/* Frees a preview whose thread has ended and whose copy is gone. */
 static void done(struct preview *p)
 {
     p->s->preview = NULL;
@@ -311,7 +311,7 @@ int preview_answered(struct session *s, const json_t *frame, bool is_done)
     if (!preview_is_asking(s) || (!why && !json_is_null(refused)))
         return -EBADMSG;
     bool is_wanted = !is_done && !p->is_told && !is_decided(p);
-    p->is_told = p->is_told || !is_wanted; /* nobody reviews what is over */
+    p->is_told = p->is_told || !is_wanted; /* an approval that is over needs no review */
     if (why) {
         char text[400];
         (void)snprintf(text, sizeof(text), "the session cannot be copied now: %s", why);
@@ -353,7 +353,7 @@ void preview_end(struct session *s)
     struct preview *p = s->preview;
     if (!p)
         return;
-    p->is_told = true; /* its question ends, too */
+    p->is_told = true; /* the reviewer does not wait for it any more */
     if (p->state != PREVIEW_RUNNING) {
         give_up(p, "");
         return;

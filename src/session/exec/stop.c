@@ -102,8 +102,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Passes on what was approved. The time that an exec waits for approvals is not its own, up to
- * a maximum: code that asks for ever must not run for ever. Returns whether one waits so. */
+/* Passes on approved calls. The time that an exec waits for approvals does not count for it,
+ * up to a maximum: code that keeps asking must still end. Returns whether a call waits for
+ * an approval. */
 static bool tend_approvals(struct exec *e)
 {
     struct session *s = e->s;
@@ -168,7 +169,7 @@ static uint64_t follow_stop(struct exec *e, uint64_t now)
     }
     if (now < e->grace_ms)
         return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
-    if (is_preview && e->cause != CAUSE_CANCEL) /* its files end with it */
+    if (is_preview && e->cause != CAUSE_CANCEL) /* the files of a preview end with it */
         exec_take_changes(e);
     exec_end_kernel(e);
     session_lose(e->s, exec_causes[e->cause].reason,

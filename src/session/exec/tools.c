@@ -154,7 +154,7 @@ int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_aske
         return refuse(s, id, "too many calls wait for their answer");
     struct err err = {0};
     struct approval *approval;
-    s->tools.budget--; /* also for a denied call: each one is a row of a log that is kept */
+    s->tools.budget--; /* a denied call counts, too: each one is a row of the log */
     if (ask_approval(s, name, input, &approval, &err) < 0)
         return refuse(s, id, err.message);
     s->tools.made++;

@@ -2,8 +2,8 @@
 
 /* Sends a directory of a session as tar or zip, made piece by piece while it is sent. Names
  * come from the box: a name that a request may not use does not get into the archive either,
- * because someone unpacks it elsewhere. libarchive only writes here; it never parses hostile
- * data. */
+ * because it is unpacked elsewhere. libarchive only writes here; it never parses hostile data.
+ */
 
 #include "session/files/transfer.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See egress.h. The spawner waits for nobody here. hermes-network answers orders when it can; a
- * box whose kit is not there yet goes on when the answer comes. hermes-egress may be slow to
- * read: what it has not been told yet is sent later. One that hangs loses its socket, which
- * ends it. */
+/* See egress.h. The spawner never waits here. hermes-network answers orders when it can; a box
+ * whose kit is not there yet goes on when the answer comes. hermes-egress may be slow to read:
+ * messages that do not fit are sent later. One that hangs loses its socket, which ends it. */
 
 #include "spawn/network/egress.h"
 
@@ -110,7 +109,7 @@ void egress_expect(struct spawner *s, int socket)
     if (s->egress.source >= 0 || watch(s, socket, EVENT_EGRESS) < 0)
         return;
     s->egress.source = take_fd(&owned);
-    (void)start_helper(s); /* it starts while we go on; egress_probe() tells if it cannot */
+    (void)start_helper(s); /* the helper starts in parallel; egress_probe() reports a failure */
 }
 
 void egress_probe(struct spawner *s, struct spawn_reply *reply)
@@ -201,7 +200,7 @@ void egress_answered(struct spawner *s)
 
 /* --- hermes-egress */
 
-/* The one that is told is gone, or ends now. */
+/* The present hermes-egress is gone, or ends now. */
 static void lose_egress(struct egress *e)
 {
     close_fd(&e->socket);
@@ -228,7 +227,7 @@ static int tell(struct spawner *s, uint64_t number)
     return fdpass_send_now(s->egress.socket, &message, sizeof(message), fds, count);
 }
 
-/* Sends what is owed, as far as there is room. */
+/* Sends the messages that hermes-egress still has to get, as far as there is room. */
 static void tell_owed(struct spawner *s)
 {
     struct egress *e = &s->egress;
@@ -287,7 +286,7 @@ void egress_arrived(struct spawner *s)
     ssize_t n = fdpass_receive_now(s->egress.source, &byte, 1, &fd, 1, &count);
     if (n == -EAGAIN)
         return;
-    if (n <= 0) /* nobody starts another one: no network any more */
+    if (n <= 0) /* no new egress will come: no network any more */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->egress.source, NULL);
     if (n != 1 || count != 1) {
         close_fd(&fd);

@@ -21,7 +21,7 @@ struct box;
  * owed. */
 enum { EGRESS_MAX_WAITING = 256, EGRESS_MAX_OWED = 8192 };
 
-/* Of the spawner. */
+/* The network state of the spawner. */
 struct egress {
     int source; /* socket on which sockets of hermes-egress come; -1: no box has a network */
     int socket; /* to hermes-egress; -1 while there is none */
@@ -32,15 +32,15 @@ struct egress {
                                                 NULL: it is gone */
     unsigned waiting_count;
     uint64_t asked_ms;              /* since when hermes-network has owed us an answer */
-    uint64_t owed[EGRESS_MAX_OWED]; /* numbers of boxes that hermes-egress must be told of */
+    uint64_t owed[EGRESS_MAX_OWED]; /* numbers of boxes that hermes-egress must still get */
     unsigned owed_count;
-    uint64_t told_ms; /* when it was last told something, or should have been */
+    uint64_t told_ms; /* when a message was last sent, or should have been */
 };
 
-/* Goes on with a box whose kit was ordered: error is 0, or the kit cannot be had. */
+/* Goes on with a box whose kit was ordered: error is 0, or says why there is no kit. */
 typedef void egress_then(struct spawner *s, struct box *box, int error);
 
-/* Of a box. */
+/* The network state of a box. */
 struct box_egress {
     int channel;        /* the end of its network channel; -1: no network was asked for */
     int fds[KIT_COUNT]; /* the kit, as it is sent on */
@@ -48,7 +48,7 @@ struct box_egress {
     uint64_t number;    /* for hermes-egress; 0: not adopted yet */
     bool is_spoilt;     /* its network namespace has a kit, or a part of one */
     egress_then *then;  /* its kit was ordered; NULL: it was not, or is there */
-    struct box *asker;  /* whose COMMAND_NETWORK is being followed; NULL: nobody waits */
+    struct box *asker;  /* whose COMMAND_NETWORK is being followed; NULL: none */
     enum kit_part part; /* that failed */
 };
 

@@ -126,7 +126,8 @@ static void lose_source(struct network *n)
     network_keep(n, n->keep);
 }
 
-/* Takes what the helper has made. False when it is not what was asked for. */
+/* Takes the namespaces that the helper has made. False when the answer does not match the
+ * order. */
 static bool on_made(
     struct network *n, const struct kit_answer *answer, int *fds, unsigned count)
 {

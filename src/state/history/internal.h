@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The records of the history, for the files history*.c. One lock, history->lock, covers all
+/* The records of the history, for the files of this folder. One lock, history->lock, covers all
  * lists and every run with its events. */
 
 #include "base/answer.h"
@@ -78,9 +78,8 @@ struct history {
     bool closed;
 };
 
-/* history_kept.c: which runs are kept in memory. Runs are in a hash table by id and in a list
- * by age; finished runs are also in a list of their owner. The lock is held, except for
- * kept_new(). */
+/* kept.c: which runs are kept in memory. Runs are in a hash table by id and in a list by age;
+ * finished runs are also in a list of their owner. The lock is held, except for kept_new(). */
 struct history_run *kept_new(struct history *h, const char *id, const char *owner);
 void kept_free(struct history_run *run); /* one that was never listed */
 void kept_unref(struct history_run *run);
@@ -102,7 +101,7 @@ void kept_count(struct history_run *run, int64_t bytes);
 void kept_count_events(struct history_run *run, int64_t bytes);
 
 /* Makes room while there are too many runs or bytes. The owner that has most gives first, so
- * that nobody loses results because of another owner: its oldest finished run, or, when it has
+ * that no owner loses results because of another one: its oldest finished run, or, when it has
  * none, the oldest event of a run that is not over. Keeps `latest`: its readers have not seen
  * it yet, and its size is bounded. */
 void kept_make_room(struct history *h, const struct history_run *latest);
@@ -111,11 +110,10 @@ void kept_make_room(struct history *h, const struct history_run *latest);
  * the run's oldest events go instead. */
 void kept_make_event_room(struct history_run *run);
 
-/* history_stdin.c: closes the standard input. Lock held. */
+/* stdin.c: closes the standard input. Lock held. */
 void stdin_close(struct history_run *run);
 
-/* history_stored.c: runs in the store. Without the lock: these functions may wait for the
- * disk. */
+/* stored.c: runs in the store. Without the lock: these functions may wait for the disk. */
 int stored_promise(struct history *h, const struct history_run *run, struct err *err);
 int stored_find(struct history *h, const char *id, struct history_owner owner,
     struct history_run **ret, struct err *err);

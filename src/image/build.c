@@ -412,13 +412,12 @@ static json_t *make_facts(
         (void)json_array_insert_new(layers, 0, json_string(layer));
     if (recipe->env)
         (void)json_object_update(env, recipe->env);
-    return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:I}", "language",
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:s, s:o, s:I}", "language",
         recipe->runtime->name, "version",
         recipe->runtime->version ? recipe->runtime->version : "", "layers", layers,
-        "size_bytes", (json_int_t)w->bytes + (is_alone ? 0 : below), "added_bytes",
-        (json_int_t)w->bytes, "packages", packages_of(result), "lock",
-        collected_text(result, "lock.out"), "env", env, "recipe", w->digest, "preload", preload,
-        "preload_mb", mb);
+        "size_bytes", (json_int_t)w->bytes + (is_alone ? 0 : below), "packages",
+        packages_of(result), "lock", collected_text(result, "lock.out"), "env", env, "recipe",
+        w->digest, "preload", preload, "preload_mb", mb);
 }
 
 /* Upon a whole root the setup script may have changed the interpreter. */

@@ -222,18 +222,45 @@ static void clean_old(struct cleaning *c)
     }
 }
 
-static uint64_t bytes_of_owner(const struct cleaning *c, const char *owner)
+/* Notes the bytes of the layers of an image, each once for an owner. Layers that an image for
+ * all has, too, cost nobody anything. */
+static void weigh_image(
+    const struct cleaning *c, const struct image *image, json_t *noted, json_t *weights)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < c->list.count; i++) {
-        const struct image *image = &c->list.items[i];
-        const json_t *added = json_object_get(image->facts, "added_bytes");
-        if (!added)
-            added = json_object_get(image->facts, "size_bytes");
-        if (image->id[0] && str_eq(image->owner, owner))
-            bytes += (uint64_t)json_integer_value(added);
+    bool is_for_all = str_eq(image->owner, IMAGE_FOR_ALL);
+    const char *owner = image->owner;
+    json_int_t bytes = json_integer_value(json_object_get(weights, owner));
+    size_t i;
+    json_t *layer;
+    json_array_foreach(json_object_get(image->facts, "layers"), i, layer)
+    {
+        const char *hex = json_string_value(layer);
+        cleanup_free char *own = xasprintf("%s %s", owner, hex ? hex : "");
+        cleanup_free char *common = xasprintf(IMAGE_FOR_ALL " %s", hex ? hex : "");
+        if (!hex || json_object_get(noted, own) ||
+            (!is_for_all && json_object_get(noted, common)))
+            continue;
+        bytes += (json_int_t)layer_bytes(c->store, hex);
+        (void)json_object_set_new(noted, own, json_true());
     }
-    return bytes;
+    (void)json_object_set_new(weights, owner, json_integer(bytes));
+}
+
+/* What the images of each owner take on disk, by owner. It is read from the layers: what an
+ * image added to another one says nothing once that one is gone. */
+static json_t *weigh_owners(const struct cleaning *c)
+{
+    json_t *noted = json_object();
+    json_t *weights = json_object();
+    for (int round = 0; round < 2; round++) { /* images for all come first */
+        for (size_t i = 0; i < c->list.count; i++) {
+            const struct image *image = &c->list.items[i];
+            if (image->id[0] && str_eq(image->owner, IMAGE_FOR_ALL) == (round == 0))
+                weigh_image(c, image, noted, weights);
+        }
+    }
+    json_decref(noted);
+    return weights;
 }
 
 /* The image that goes next: of the owner who has most, the one that was not used for longest.
@@ -241,13 +268,14 @@ static uint64_t bytes_of_owner(const struct cleaning *c, const char *owner)
 static struct image *next_to_go(struct cleaning *c)
 {
     struct image *chosen = NULL;
-    uint64_t most = 0;
+    json_int_t most = 0;
     int64_t oldest_ns = 0;
+    json_t *weights = weigh_owners(c);
     for (size_t i = 0; i < c->list.count; i++) {
         struct image *image = &c->list.items[i];
         if (!image->id[0])
             continue;
-        uint64_t bytes = bytes_of_owner(c, image->owner);
+        json_int_t bytes = json_integer_value(json_object_get(weights, image->owner));
         int64_t at = used_ns(c->store, image->id);
         if (!chosen || bytes > most || (bytes == most && at < oldest_ns)) {
             chosen = image;
@@ -255,6 +283,7 @@ static struct image *next_to_go(struct cleaning *c)
             oldest_ns = at;
         }
     }
+    json_decref(weights);
     return chosen;
 }
 
@@ -268,18 +297,29 @@ static void clean_large(struct cleaning *c)
     }
 }
 
-int store_make_room(struct image_store *store, const char *owner)
+/* The image without a name that was not used for longest. NULL: there is none. */
+static struct image *oldest_anonymous(struct image_store *store, struct store_list *list)
 {
-    struct store_list list = {0};
     struct image *oldest = NULL;
-    (void)store_walk_owner(store, owner, store_list_add, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        struct image *image = &list.items[i];
-        if (str_eq(image->name, image->id) &&
+    for (size_t i = 0; i < list->count; i++) {
+        struct image *image = &list->items[i];
+        if (image->id[0] && str_eq(image->name, image->id) &&
             (!oldest || used_ns(store, image->id) < used_ns(store, oldest->id)))
             oldest = image;
     }
-    int r = oldest ? remove_image(store, oldest) : -ENOENT;
+    return oldest;
+}
+
+int store_make_room(struct image_store *store, const char *owner)
+{
+    struct store_list list = {0};
+    struct image *oldest;
+    int r = -EWOULDBLOCK;
+    (void)store_walk_owner(store, owner, store_list_add, &list);
+    while (r == -EWOULDBLOCK && (oldest = oldest_anonymous(store, &list))) {
+        r = remove_image(store, oldest);
+        oldest->id[0] = '\0'; /* a box uses it: the next one */
+    }
     for (size_t i = 0; i < list.count; i++)
         image_done(&list.items[i]);
     free(list.items);

@@ -54,6 +54,8 @@ struct building {
     uint64_t entries;              /* files and directories that it has made */
     char tail[TAIL];
     size_t tail_len;
+    int below[SPAWN_MAX_LAYERS]; /* locks of the layers that it builds upon */
+    size_t below_count;
 };
 
 struct run_limits image_build_limits(uint64_t wall_ms, uint64_t memory_mb, uint64_t disk_mb)
@@ -84,6 +86,12 @@ struct run_limits image_unpack_limits(const struct run_limits *build)
         .file_size_mb = build->file_size_mb,
         .output_kb = 64,
         .cpu_milli = 1000};
+}
+
+uint64_t image_entries_max(uint64_t bytes)
+{
+    uint64_t most = bytes / IMAGE_ENTRY_BYTES;
+    return most < IMAGE_ENTRIES_MAX ? most : IMAGE_ENTRIES_MAX;
 }
 
 int image_box_run(const struct image_builder *b, struct run_spec *spec,
@@ -156,7 +164,8 @@ static int unpack(struct building *w, struct err *err)
     spec.mounts[0] = (struct run_mount){
         .source = engine_incoming(w->b->engine), .writable = true, .path = "/mnt/layer"};
     run_files_add(&spec.files, "recipe", xstrdup("unpack"), 6, false);
-    add_args(&spec, "unpack", w->b->limits->disk_mb << 20, IMAGE_ENTRIES_MAX);
+    uint64_t bytes = w->b->limits->disk_mb << 20;
+    add_args(&spec, "unpack", bytes, image_entries_max(bytes));
     int r = run_tool(w, &spec, &variant, &watch, &result, err);
     w->unpack_cpu_ms = result.run.usage.cpu_ms;
     if (r == 0 && result.run.status != RUN_OK)
@@ -578,6 +587,25 @@ int image_build_reuse(
         builder->store, builder->owner, recipe->name, digest, max_age_s, ret);
 }
 
+/* The new image has the layers of the one below, so that one is in use until the image is kept.
+ * Layers of the operator, which lie in another store, stay anyway. */
+static void hold_below(struct building *w)
+{
+    const json_t *layers = json_object_get(w->recipe->base, "layers");
+    size_t i;
+    json_t *layer;
+    json_array_foreach((json_t *)layers, i, layer)
+    {
+        struct err ignored = {0};
+        const char *hex = json_string_value(layer);
+        int fd = hex && strlen(hex) == DIGEST_HEX && w->below_count < SPAWN_MAX_LAYERS
+                     ? image_store_hold_layer(w->b->store, hex, &ignored)
+                     : -ENOENT;
+        if (fd >= 0)
+            w->below[w->below_count++] = fd;
+    }
+}
+
 int image_build(const struct image_builder *builder, const struct image_recipe *recipe,
     struct image *ret, bool *ret_is_new, struct err *err)
 {
@@ -591,5 +619,9 @@ int image_build(const struct image_builder *builder, const struct image_recipe *
             "images need root: without it the layers of an image cannot be mounted");
     sha256_init(&w.tar);
     *ret_is_new = true;
-    return build_in_box(&w, ret, err);
+    hold_below(&w);
+    int r = build_in_box(&w, ret, err);
+    while (w.below_count)
+        close_fd(&w.below[--w.below_count]);
+    return r;
 }

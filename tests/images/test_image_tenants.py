@@ -6,8 +6,11 @@ import threading
 
 import pytest
 
+from apilib import wait_until
+from deblib import apt_root
 from layerlib import member, tar
 from ocilib import Layout
+from serving import boxes
 
 ANN, BOB = "key-of-ann-1234567890", "key-of-bob-1234567890"
 IMAGE_ROOTS = 32  # SPAWN_MAX_IMAGES
@@ -54,3 +57,36 @@ def test_more_images_than_there_are_roots(keyed):
         is_over.set()
         for thread in threads:
             thread.join()
+
+
+def test_what_is_built_upon_is_in_use_until_the_image_is_there(keyed):
+    """Its layers are those of the new image, too."""
+    server = keyed()
+    root = apt_root("http://index.example/apt")
+    for attempt in range(3):
+        assert bring(server, root, "root").status == 201
+        name = "upon%d" % attempt
+        replies, statuses = [], set()
+
+        def build():
+            script = "python3 -c 'import os; open(\"/etc/data\", \"wb\").write(os.urandom(60000000))'"
+            replies.append(server("POST", "/v1/images", {
+                "language": "python", "base": "root", "name": name, "setup_script": script}, key=ANN))
+
+        def remove():
+            while thread.is_alive() and not statuses & {204, 404}:
+                statuses.add(server("DELETE", "/v1/images/root", key=ANN).status)
+        thread = threading.Thread(target=build)
+        thread.start()
+        assert wait_until(lambda: boxes(server), 60)
+        removers = [threading.Thread(target=remove) for _ in range(8)]
+        for one in removers:
+            one.start()
+        for one in [thread, *removers]:
+            one.join()
+        assert replies[0].status == 201, replies[0].body
+        assert 409 in statuses  # control: they did try while it was built
+        code = "import os; print(os.stat('/etc/data').st_size)"
+        assert server.run("python", code, image=name, key=ANN).json()["stdout"] == "60000000\n"
+        assert server("DELETE", "/v1/images/" + name, key=ANN).status == 204
+        assert server("DELETE", "/v1/images/root", key=ANN).status in (204, 404)

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """One key beside another, on the parts of images that all keys share: the roots of the spawner, the store, its lock, the
 turn of builds, the memory of the server."""
+import hashlib
 import json
+import tarfile
 import threading
+import zlib
 
 import pytest
 
 from apilib import wait_until
 from deblib import apt_root
-from layerlib import member, tar
-from ocilib import Layout
+from layerlib import END, member, raw, tar
+from ocilib import LAYER, Layout
 from serving import boxes
+from test_image_transfer import store
 
 ANN, BOB = "key-of-ann-1234567890", "key-of-bob-1234567890"
 IMAGE_ROOTS = 32  # SPAWN_MAX_IMAGES
@@ -90,3 +94,42 @@ def test_what_is_built_upon_is_in_use_until_the_image_is_there(keyed):
         assert server.run("python", code, image=name, key=ANN).json()["stdout"] == "60000000\n"
         assert server("DELETE", "/v1/images/" + name, key=ANN).status == 204
         assert server("DELETE", "/v1/images/root", key=ANN).status in (204, 404)
+
+
+def slow_layer(megabytes):
+    """A layer without a file: headers that speak of all entries, which are read and left out. Also its diff id."""
+    piece = raw(b"g", tarfile.XGLTYPE, size=b"%011o\0" % (1 << 19)) + bytes(1 << 19)
+    packer, plain = zlib.compressobj(1, zlib.DEFLATED, 31), hashlib.sha256()
+    out = b""
+    for data in [piece] * (2 * megabytes) + [END]:
+        plain.update(data)
+        out += packer.compress(data)
+    return out + packer.flush(), "sha256:" + plain.hexdigest()
+
+
+def test_all_layers_of_an_archive_have_the_time_of_one_build(keyed):
+    """A small archive names the same layer again and again. Others wait for their turn meanwhile."""
+    server = keyed(HERMES_BUILD_WALL_MS="6000")
+    blob, diff_id = slow_layer(96)
+    for count in 1, 150:
+        layout = Layout(tar(member("opt/venv/x", data=b"x")))
+        layout.layers += [layout.add(blob, LAYER + "+gzip")] * count
+        layout.config["rootfs"]["diff_ids"] += [diff_id] * count
+        reply = bring(server, layout.tar(), "slow")
+        if count == 1:  # control: one of them is fine
+            assert reply.status == 201, reply.body
+            assert server("DELETE", "/v1/images/slow", key=ANN).status == 204
+    assert reply.status == 400 and "the archive" in reply.json()["error"]["message"], reply.body
+    assert store(server) == []
+    assert bring(server, told(1), "next", key=BOB).status == 201
+
+
+def test_files_without_bytes_count_in_all_layers(keyed):
+    """A directory takes 4 KiB on disk: 16 MiB are 4,096 of them, and not in each of many layers."""
+    server = keyed(HERMES_BUILD_DISK_MB="16")
+    layers = [tar(*[member("opt/venv/%d/%d/" % (n, i), tarfile.DIRTYPE) for i in range(900)]) for n in range(8)]
+    assert bring(server, told(1, *layers[:3]), "few").status == 201  # control
+    assert server("DELETE", "/v1/images/few", key=ANN).status == 204
+    reply = bring(server, told(2, *layers), "many")
+    assert reply.status == 413 and "more entries than allowed" in reply.json()["error"]["message"], reply.body
+    assert store(server) == []

@@ -14,6 +14,7 @@
 #include "network/policy.h"
 #include "network/report.h"
 #include "run/image_root.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -343,8 +344,9 @@ static int check_registry(const struct image_builder *b, const struct image_reci
 static json_t *collected_json(const struct run_result *result, const char *name)
 {
     const struct run_file *file = run_files_find(&result->files, name);
+    const char *problem;
     json_t *json = file && !file->error && file->size <= PACKAGES_MAX
-                       ? json_loadb(file->content, file->size, 0, NULL)
+                       ? json_read_bounded(file->content, file->size, &problem)
                        : NULL;
     return json ? json : json_array();
 }
@@ -473,7 +475,9 @@ static int keep(
     if (layer < 0 && !is_empty(w))
         return layer;
     json_t *facts = make_facts(w, result, hex);
-    int r = facts ? 0 : err_set(err, ERR_INTERNAL, ENOMEM, "out of memory");
+    int r = facts ? image_facts_check(
+                        json_object_get(facts, "env"), json_object_get(facts, "packages"), err)
+                  : err_set(err, ERR_INTERNAL, ENOMEM, "out of memory");
     if (r == 0 && is_upon)
         r = add_whole(w, facts, err);
     if (r == 0)

@@ -82,23 +82,13 @@ static json_t *read_packages(const json_t *from)
     return packages;
 }
 
-/* Within the bounds of all JSON of strangers: a few bytes of text can be much memory. */
-static json_t *parse_label(const char *text)
-{
-    struct json_problem problem;
-    struct err ignored = {0};
-    size_t weight;
-    if (!text || json_read_weigh(text, strlen(text), &weight, &ignored) < 0)
-        return NULL;
-    return json_read(text, strlen(text), &problem);
-}
-
 json_t *export_label_read(const json_t *config)
 {
     static const char *const texts[] = {"language", "version", "lock"};
     const char *text =
         json_string_value(json_object_get(json_object_get(config, "labels"), LABEL));
-    json_t *label = parse_label(text);
+    const char *problem;
+    json_t *label = text ? json_read_bounded(text, strlen(text), &problem) : NULL;
     if (!json_is_object(label)) {
         json_decref(label);
         return NULL;

@@ -67,10 +67,13 @@ const char *image_name_problem(const char *name);
 int image_store_find(struct image_store *store, const char *owner, const char *name,
     struct image *ret, struct err *err);
 
-/* The images that `owner` sees, by owner and name, without their locks; owner NULL: of all
+/* The images that `owner` sees, by owner and name, without their facts; owner NULL: of all
  * owners. */
 int image_store_list(struct image_store *store, const char *owner, struct image **ret,
     size_t *ret_count, struct err *err);
+
+/* Reads the facts of an image that a list has. -ENOENT when it has gone meanwhile. */
+int image_store_facts(struct image_store *store, struct image *image);
 
 /* Removes a name, and the image with its layers if that was the last name. ERR_CONFLICT when a
  * box uses it. `trim` lets go of layers that nobody uses any more. */

@@ -3,6 +3,7 @@
 turn of builds, the memory of the server."""
 import hashlib
 import json
+import re
 import tarfile
 import threading
 import zlib
@@ -12,6 +13,7 @@ import pytest
 from apilib import wait_until
 from deblib import apt_root
 from layerlib import END, member, raw, tar
+from leaks import ASAN
 from ocilib import LAYER, Layout
 from serving import boxes
 from test_image_transfer import store
@@ -133,3 +135,26 @@ def test_files_without_bytes_count_in_all_layers(keyed):
     reply = bring(server, told(2, *layers), "many")
     assert reply.status == 413 and "more entries than allowed" in reply.json()["error"]["message"], reply.body
     assert store(server) == []
+
+
+@pytest.mark.skipif(ASAN, reason="its heap keeps what was freed")
+def test_a_list_takes_little_more_memory_than_its_text(keyed):
+    """Each image of a key may tell of 2,000 packages. As parsed JSON these are twenty times as large."""
+    server = keyed()
+    packages = [{"name": "p%d" % i, "version": "1"} for i in range(2000)]
+    for n in range(20):
+        assert bring(server, told(n, packages=packages), "n%d" % n).status == 201
+    assert server.stop() == 0  # a heap without holes that a list could use
+    server.start()
+    assert server("GET", "/v1/images/none", key=ANN).status == 404
+    pid = server.child("hermes-server")
+
+    def peak():
+        with open("/proc/%d/status" % pid) as status:
+            return int(re.search(r"VmHWM:\s*(\d+)", status.read())[1]) << 10
+    with open("/proc/%d/clear_refs" % pid, "w") as refs:
+        refs.write("5")  # the peak is counted from here
+    before = peak()
+    reply = server("GET", "/v1/images", key=ANN)
+    assert len(reply.json()["images"]) == 20 and len(reply.json()["images"][7]["packages"]) == 2000
+    assert peak() - before < 10 * len(reply.body)

@@ -46,6 +46,7 @@ def test_a_module_that_does_nothing_is_copied(server):
 @pytest.mark.parametrize("attack", [
     "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     "kept = socket.socket()",
+    "kept = open('/opt/venv/pyvenv.cfg')",
     "os._exit(0)",
     "kept = []\nwhile True: kept.append(bytearray(1 << 22))",
     pytest.param("child = subprocess.Popen(['sleep', '600'])", marks=FULL),
@@ -148,6 +149,17 @@ def take(fd):
     return fds
 fork["take_descriptors"] = take
 """
+# Opens a file of the image before each fork. Copies would share its position: one run could write there what the next one reads.
+SHARES = FIND + """
+builtins.kept = []
+look = type(found.forker).look
+def open_first(self):
+    if not builtins.kept:
+        builtins.kept.append(os.open("/opt/venv/pyvenv.cfg", 0))
+    return look(self)
+type(found.forker).look = open_first
+type(found).problem = lambda self: None
+"""
 # Answers with nonsense, or not at all.
 NONSENSE = FIND + """
 type(found.forker).fork = lambda self: os.write(3, b"\\\\377" * 1000)
@@ -157,9 +169,9 @@ type(found.forker).fork = lambda self: time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("attack", [LIES, KEEPS, pytest.param(SELF, marks=FULL), pytest.param(NONSENSE, marks=FULL),
+@pytest.mark.parametrize("attack", [LIES, KEEPS, SHARES, pytest.param(SELF, marks=FULL), pytest.param(NONSENSE, marks=FULL),
                                     pytest.param(SILENT, marks=FULL)],
-                         ids=["lies", "keeps", "self", "nonsense", "silent"])
+                         ids=["lies", "keeps", "shares", "self", "nonsense", "silent"])
 def test_a_template_that_does_not_do_its_part(server, attack):
     """Runs come to their right end, cold, and the template is given up."""
     evil(server, attack)

@@ -360,20 +360,10 @@ static json_t *collected_text(const struct run_result *result, const char *name)
     return json ? json : json_null();
 }
 
-/* A package can write anything into packages.json: only names and versions are kept. */
 static json_t *packages_of(const struct run_result *result)
 {
     json_t *found = collected_json(result, "packages.json");
-    json_t *packages = json_array();
-    for (size_t i = 0; i < json_array_size(found) && i < (size_t)2 * RECIPE_PACKAGES_MAX; i++) {
-        const char *name = NULL;
-        const char *version = NULL;
-        if (json_unpack(json_array_get(found, i), "{s:s, s:s}", "name", &name, "version",
-                &version) == 0 &&
-            strlen(name) <= 256 && strlen(version) <= 128)
-            (void)json_array_append_new(
-                packages, json_pack("{s:s, s:s}", "name", name, "version", version));
-    }
+    json_t *packages = image_packages_read(found);
     json_decref(found);
     return packages;
 }

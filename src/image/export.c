@@ -67,21 +67,6 @@ static json_t *make_config(const struct image *image)
     return config;
 }
 
-static json_t *read_packages(const json_t *from)
-{
-    json_t *packages = json_array();
-    for (size_t i = 0; i < json_array_size(from) && i < (size_t)2 * RECIPE_PACKAGES_MAX; i++) {
-        const char *name = NULL;
-        const char *version = NULL;
-        if (json_unpack(json_array_get(from, i), "{s:s, s:s}", "name", &name, "version",
-                &version) == 0 &&
-            strlen(name) <= 256 && strlen(version) <= 128)
-            (void)json_array_append_new(
-                packages, json_pack("{s:s, s:s}", "name", name, "version", version));
-    }
-    return packages;
-}
-
 json_t *export_label_read(const json_t *config)
 {
     static const char *const texts[] = {"language", "version", "lock"};
@@ -100,7 +85,7 @@ json_t *export_label_read(const json_t *config)
             (void)json_object_set(read, texts[i], value);
     }
     (void)json_object_set_new(
-        read, "packages", read_packages(json_object_get(label, "packages")));
+        read, "packages", image_packages_read(json_object_get(label, "packages")));
     json_decref(label);
     return read;
 }

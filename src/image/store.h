@@ -132,6 +132,11 @@ int image_store_reuse(struct image_store *store, const char *owner, const char *
 int image_for_run(const struct image *image, const struct runtime *runtime,
     struct run_image **ret, struct err *err);
 
+/* A list of packages that a build or an archive tells: anything can be written there. Only
+ * names and versions of plain characters are kept, and not too many. The caller owns the
+ * result. */
+json_t *image_packages_read(const json_t *from);
+
 /* ERR_TOO_LARGE when variables and packages (NULL: none) are more than IMAGE_FACTS_KB. */
 int image_facts_check(const json_t *env, const json_t *packages, struct err *err);
 

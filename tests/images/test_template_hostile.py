@@ -6,7 +6,7 @@ import os
 import pytest
 
 from apilib import boxes_below, wait_until
-from templatelib import build, has_template, is_warm, run_warm
+from templatelib import build, has_template, is_warm, run_cold, run_warm
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_FULL"), reason="a variant; set HERMES_FULL=1")
 
@@ -41,6 +41,17 @@ def test_a_module_that_does_nothing_is_copied(server):
     """The control of all tests below."""
     evil(server, "mark = 1")
     assert run_warm(server, "import evil; print(evil.mark)")["stdout"] == "1\n"
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a box has one processor")
+def test_libraries_have_one_thread_while_they_are_imported(server):
+    """BLAS reads these when it is loaded. A run has what a cold run has."""
+    evil(server, "mark = os.environ['OPENBLAS_NUM_THREADS'], os.environ['OMP_NUM_THREADS']")
+    code = "import os; print(os.environ['OPENBLAS_NUM_THREADS'], os.environ['OMP_NUM_THREADS'])"
+    cold = run_cold(server, code, limits={"cpus": 2})["stdout"]
+    assert cold != "1 1\n"  # control
+    warm = run_warm(server, "import evil; print(*evil.mark)\n" + code, limits={"cpus": 2})["stdout"]
+    assert warm == "1 1\n" + cold
 
 
 @pytest.mark.parametrize("attack", [

@@ -16,7 +16,9 @@ from layerlib import END, member, raw, tar
 from leaks import ASAN
 from ocilib import LAYER, Layout
 from serving import boxes
+from templatelib import has_template
 from test_image_transfer import store
+from test_template_hostile import FIND, evil
 
 ANN, BOB = "key-of-ann-1234567890", "key-of-bob-1234567890"
 IMAGE_ROOTS = 32  # SPAWN_MAX_IMAGES
@@ -158,3 +160,31 @@ def test_a_list_takes_little_more_memory_than_its_text(keyed):
     reply = server("GET", "/v1/images", key=ANN)
     assert len(reply.json()["images"]) == 20 and len(reply.json()["images"][7]["packages"]) == 2000
     assert peak() - before < 10 * len(reply.body)
+
+
+# Waits behind the check of the interpreter, in a process of its own, and burns CPU time.
+BURNS = FIND + """
+def burn(self):
+    if os.fork() == 0:
+        while True:
+            pass
+type(found).problem = burn
+"""
+
+
+def test_what_a_template_uses_is_charged_to_its_key(make_server, tmp_path):
+    """Also when no run is a copy of it."""
+    keys = tmp_path / "keys"
+    keys.write_text("[ann]\nkey = %s\ncpu_s_per_hour = 100\n\n[bob]\nkey = %s\nrole = operator\n" % (ANN, BOB))
+    keys.chmod(0o600)
+    server = make_server(env={"HERMES_KEYS_FILE": str(keys)})
+
+    def left():
+        [ann] = [key for key in server("GET", "/v1/keys", key=BOB).json()["keys"] if key["name"] == "ann"]
+        return ann["use"]["cpu_s_left"]
+    evil(server, BURNS, key=ANN)
+    assert server.run("python", "print(1)", image="mine", key=ANN).json()["stdout"] == "1\n"
+    assert wait_until(lambda: has_template(server), 60)
+    assert wait_until(lambda: server("GET", "/v1/images/mine", key=ANN).json()["warm"], 60)
+    before = left()
+    assert wait_until(lambda: left() < before - 1, 120), (before, left())

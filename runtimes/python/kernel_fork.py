@@ -53,15 +53,18 @@ def identity(fd):
 
 
 class OpenFile:
-    """A descriptor of a file or directory that the copy has to open again."""
-    def __init__(self, fd, status):
+    """A descriptor of a file or directory that the copy has to open again. A file outside of the copy's own file systems
+    is the same file there; opened again, it has a position of its own."""
+    def __init__(self, fd, status, is_outside=False):
         self.fd = fd
-        self.path = readlink("/proc/self/fd/%d" % fd)
+        self.path = "/proc/self/fd/%d" % fd
+        if not is_outside:
+            self.path = readlink(self.path)
         self.flags = fcntl.fcntl(fd, fcntl.F_GETFL) & ~(O_CREAT | O_EXCL | O_TRUNC)
         self.size = status.st_size
-        self.is_deleted = status.st_nlink == 0 and S_ISREG(status.st_mode)
+        self.is_deleted = status.st_nlink == 0 and S_ISREG(status.st_mode) and not is_outside
         self.is_directory = S_ISDIR(status.st_mode)
-        if status.st_nlink == 0 and (self.is_directory or self.flags & O_ACCMODE == O_WRONLY):
+        if status.st_nlink == 0 and not is_outside and (self.is_directory or self.flags & O_ACCMODE == O_WRONLY):
             raise Refusal("descriptor %d (%s) is of something that was deleted; close it first" % (fd, self.path))
 
     def move(self):
@@ -158,6 +161,8 @@ class Forker:
         elif not S_ISREG(mode) or not is_read_only(fd):
             raise Refusal("descriptor %d (%s) cannot be copied; close it first" % (
                 fd, readlink("/proc/self/fd/%d" % fd)))
+        else:
+            files.append(OpenFile(fd, status, is_outside=True))
 
     def fork(self, is_preview=False):
         """Answers one `fork` frame of the server, and forks if the server says so."""

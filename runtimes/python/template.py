@@ -35,6 +35,7 @@ def state():
     umask(mask)
     return {"starts a thread": len(listdir("/proc/self/task")),
             "starts a child": has_child(),
+            "keeps a file or a socket open": sorted(listdir("/proc/self/fd")),
             "sets a signal handler": [signal.getsignal(number) for number in sorted(signal.valid_signals())],
             "changes the working directory": getcwd(),
             "changes the umask": mask,

@@ -136,8 +136,10 @@ static int find_places(const struct fork_work *w, struct places *ret)
 
 /* Whether the copy may keep this descriptor. A directory outside its own file systems leads to
  * those of the original, because it belongs to the original's mounts. A regular file outside is
- * harmless if it is read-only. Files of /proc may be the original's memory. */
-static bool is_harmless(const struct places *places, const struct stat *st, int fd)
+ * harmless if it is read-only; but all copies of a template would share its position, so a run
+ * has none. Files of /proc may be the original's memory. */
+static bool is_harmless(
+    const struct fork_work *w, const struct places *places, const struct stat *st, int fd)
 {
     struct statfs fs;
     if (has(places->own, st->st_dev))
@@ -146,7 +148,8 @@ static bool is_harmless(const struct places *places, const struct stat *st, int 
         return false;
     if (S_ISCHR(st->st_mode)) /* null, zero and the like; a terminal would be shared */
         return major(st->st_rdev) == MEMORY_DEVICES;
-    return S_ISREG(st->st_mode) && fs.f_flags & ST_RDONLY && fs.f_type != PROC_SUPER_MAGIC;
+    return S_ISREG(st->st_mode) && !w->order.is_run && fs.f_flags & ST_RDONLY &&
+           fs.f_type != PROC_SUPER_MAGIC;
 }
 
 static int check_descriptor(
@@ -161,7 +164,7 @@ static int check_descriptor(
         return 0;
     if (S_ISSOCK(st.st_mode) && (st.st_ino == ends[2] || st.st_ino == ends[3]))
         return 0;
-    return is_harmless(places, &st, fd) ? 0 : -EPERM;
+    return is_harmless(w, places, &st, fd) ? 0 : -EPERM;
 }
 
 static int check_descriptors(const struct fork_work *w, const struct places *places)

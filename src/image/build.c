@@ -14,6 +14,7 @@
 #include "network/policy.h"
 #include "network/report.h"
 #include "run/image_root.h"
+#include "json/read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +55,8 @@ struct building {
     uint64_t entries;              /* files and directories that it has made */
     char tail[TAIL];
     size_t tail_len;
+    int below[SPAWN_MAX_LAYERS]; /* locks of the layers that it builds upon */
+    size_t below_count;
 };
 
 struct run_limits image_build_limits(uint64_t wall_ms, uint64_t memory_mb, uint64_t disk_mb)
@@ -84,6 +87,12 @@ struct run_limits image_unpack_limits(const struct run_limits *build)
         .file_size_mb = build->file_size_mb,
         .output_kb = 64,
         .cpu_milli = 1000};
+}
+
+uint64_t image_entries_max(uint64_t bytes)
+{
+    uint64_t most = bytes / IMAGE_ENTRY_BYTES;
+    return most < IMAGE_ENTRIES_MAX ? most : IMAGE_ENTRIES_MAX;
 }
 
 int image_box_run(const struct image_builder *b, struct run_spec *spec,
@@ -156,7 +165,8 @@ static int unpack(struct building *w, struct err *err)
     spec.mounts[0] = (struct run_mount){
         .source = engine_incoming(w->b->engine), .writable = true, .path = "/mnt/layer"};
     run_files_add(&spec.files, "recipe", xstrdup("unpack"), 6, false);
-    add_args(&spec, "unpack", w->b->limits->disk_mb << 20, IMAGE_ENTRIES_MAX);
+    uint64_t bytes = w->b->limits->disk_mb << 20;
+    add_args(&spec, "unpack", bytes, image_entries_max(bytes));
     int r = run_tool(w, &spec, &variant, &watch, &result, err);
     w->unpack_cpu_ms = result.run.usage.cpu_ms;
     if (r == 0 && result.run.status != RUN_OK)
@@ -334,8 +344,9 @@ static int check_registry(const struct image_builder *b, const struct image_reci
 static json_t *collected_json(const struct run_result *result, const char *name)
 {
     const struct run_file *file = run_files_find(&result->files, name);
+    const char *problem;
     json_t *json = file && !file->error && file->size <= PACKAGES_MAX
-                       ? json_loadb(file->content, file->size, 0, NULL)
+                       ? json_read_bounded(file->content, file->size, &problem)
                        : NULL;
     return json ? json : json_array();
 }
@@ -349,20 +360,10 @@ static json_t *collected_text(const struct run_result *result, const char *name)
     return json ? json : json_null();
 }
 
-/* A package can write anything into packages.json: only names and versions are kept. */
 static json_t *packages_of(const struct run_result *result)
 {
     json_t *found = collected_json(result, "packages.json");
-    json_t *packages = json_array();
-    for (size_t i = 0; i < json_array_size(found) && i < (size_t)2 * RECIPE_PACKAGES_MAX; i++) {
-        const char *name = NULL;
-        const char *version = NULL;
-        if (json_unpack(json_array_get(found, i), "{s:s, s:s}", "name", &name, "version",
-                &version) == 0 &&
-            strlen(name) <= 256 && strlen(version) <= 128)
-            (void)json_array_append_new(
-                packages, json_pack("{s:s, s:s}", "name", name, "version", version));
-    }
+    json_t *packages = image_packages_read(found);
     json_decref(found);
     return packages;
 }
@@ -412,13 +413,12 @@ static json_t *make_facts(
         (void)json_array_insert_new(layers, 0, json_string(layer));
     if (recipe->env)
         (void)json_object_update(env, recipe->env);
-    return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:I}", "language",
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:s, s:o, s:I}", "language",
         recipe->runtime->name, "version",
         recipe->runtime->version ? recipe->runtime->version : "", "layers", layers,
-        "size_bytes", (json_int_t)w->bytes + (is_alone ? 0 : below), "added_bytes",
-        (json_int_t)w->bytes, "packages", packages_of(result), "lock",
-        collected_text(result, "lock.out"), "env", env, "recipe", w->digest, "preload", preload,
-        "preload_mb", mb);
+        "size_bytes", (json_int_t)w->bytes + (is_alone ? 0 : below), "packages",
+        packages_of(result), "lock", collected_text(result, "lock.out"), "env", env, "recipe",
+        w->digest, "preload", preload, "preload_mb", mb);
 }
 
 /* Upon a whole root the setup script may have changed the interpreter. */
@@ -465,7 +465,9 @@ static int keep(
     if (layer < 0 && !is_empty(w))
         return layer;
     json_t *facts = make_facts(w, result, hex);
-    int r = facts ? 0 : err_set(err, ERR_INTERNAL, ENOMEM, "out of memory");
+    int r = facts ? image_facts_check(
+                        json_object_get(facts, "env"), json_object_get(facts, "packages"), err)
+                  : err_set(err, ERR_INTERNAL, ENOMEM, "out of memory");
     if (r == 0 && is_upon)
         r = add_whole(w, facts, err);
     if (r == 0)
@@ -579,6 +581,25 @@ int image_build_reuse(
         builder->store, builder->owner, recipe->name, digest, max_age_s, ret);
 }
 
+/* The new image has the layers of the one below, so that one is in use until the image is kept.
+ * Layers of the operator, which lie in another store, stay anyway. */
+static void hold_below(struct building *w)
+{
+    const json_t *layers = json_object_get(w->recipe->base, "layers");
+    size_t i;
+    json_t *layer;
+    json_array_foreach((json_t *)layers, i, layer)
+    {
+        struct err ignored = {0};
+        const char *hex = json_string_value(layer);
+        int fd = hex && strlen(hex) == DIGEST_HEX && w->below_count < SPAWN_MAX_LAYERS
+                     ? image_store_hold_layer(w->b->store, hex, &ignored)
+                     : -ENOENT;
+        if (fd >= 0)
+            w->below[w->below_count++] = fd;
+    }
+}
+
 int image_build(const struct image_builder *builder, const struct image_recipe *recipe,
     struct image *ret, bool *ret_is_new, struct err *err)
 {
@@ -592,5 +613,9 @@ int image_build(const struct image_builder *builder, const struct image_recipe *
             "images need root: without it the layers of an image cannot be mounted");
     sha256_init(&w.tar);
     *ret_is_new = true;
-    return build_in_box(&w, ret, err);
+    hold_below(&w);
+    int r = build_in_box(&w, ret, err);
+    while (w.below_count)
+        close_fd(&w.below[--w.below_count]);
+    return r;
 }

@@ -44,6 +44,9 @@ enum {
     IMAGE_ENTRY_BYTES = 4096,    /* that each takes on disk beside its bytes, at most */
 };
 
+/* The most files and directories of a layer that may take so many bytes on disk. */
+uint64_t image_entries_max(uint64_t bytes);
+
 /* For image/import.c. Runs one box; spec has its runtime. */
 int image_box_run(const struct image_builder *b, struct run_spec *spec,
     const struct run_variant *variant, const struct run_watch *watch, struct run_result *result,

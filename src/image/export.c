@@ -67,38 +67,13 @@ static json_t *make_config(const struct image *image)
     return config;
 }
 
-static json_t *read_packages(const json_t *from)
-{
-    json_t *packages = json_array();
-    for (size_t i = 0; i < json_array_size(from) && i < (size_t)2 * RECIPE_PACKAGES_MAX; i++) {
-        const char *name = NULL;
-        const char *version = NULL;
-        if (json_unpack(json_array_get(from, i), "{s:s, s:s}", "name", &name, "version",
-                &version) == 0 &&
-            strlen(name) <= 256 && strlen(version) <= 128)
-            (void)json_array_append_new(
-                packages, json_pack("{s:s, s:s}", "name", name, "version", version));
-    }
-    return packages;
-}
-
-/* Parses with the bounds for untrusted JSON: a few bytes of text can become much memory. */
-static json_t *parse_label(const char *text)
-{
-    struct json_problem problem;
-    struct err ignored = {0};
-    size_t weight;
-    if (!text || json_read_weigh(text, strlen(text), &weight, &ignored) < 0)
-        return NULL;
-    return json_read(text, strlen(text), &problem);
-}
-
 json_t *export_label_read(const json_t *config)
 {
     static const char *const texts[] = {"language", "version", "lock"};
     const char *text =
         json_string_value(json_object_get(json_object_get(config, "labels"), LABEL));
-    json_t *label = parse_label(text);
+    const char *problem;
+    json_t *label = text ? json_read_bounded(text, strlen(text), &problem) : NULL;
     if (!json_is_object(label)) {
         json_decref(label);
         return NULL;
@@ -110,7 +85,7 @@ json_t *export_label_read(const json_t *config)
             (void)json_object_set(read, texts[i], value);
     }
     (void)json_object_set_new(
-        read, "packages", read_packages(json_object_get(label, "packages")));
+        read, "packages", image_packages_read(json_object_get(label, "packages")));
     json_decref(label);
     return read;
 }

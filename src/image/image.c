@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PACKAGES_MAX = 2000 }; /* of one image */
+
 static const char *fact(const struct image *image, const char *name)
 {
     const char *text = json_string_value(json_object_get(image->facts, name));
@@ -117,6 +119,30 @@ int image_for_run(const struct image *image, const struct runtime *runtime,
     }
     *ret = to;
     return 0;
+}
+
+/* People and programs see these on terminals and in logs. */
+static bool is_plain(const char *text, size_t max)
+{
+    size_t len = 0;
+    while (text[len] >= ' ' && text[len] <= '~')
+        len++;
+    return len && !text[len] && len <= max;
+}
+
+json_t *image_packages_read(const json_t *from)
+{
+    json_t *packages = json_array();
+    for (size_t i = 0; i < json_array_size(from) && i < PACKAGES_MAX; i++) {
+        const char *name = NULL;
+        const char *version = NULL;
+        if (json_unpack(json_array_get(from, i), "{s:s, s:s}", "name", &name, "version",
+                &version) == 0 &&
+            is_plain(name, 256) && is_plain(version, 128))
+            (void)json_array_append_new(
+                packages, json_pack("{s:s, s:s}", "name", name, "version", version));
+    }
+    return packages;
 }
 
 int image_facts_check(const json_t *env, const json_t *packages, struct err *err)

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/os/fs.h"
 #include "base/str.h"
 #include "image/export.h"
@@ -35,7 +36,8 @@ struct importing {
     struct oci_archive *archive;
     struct oci_image image;
     int members_fd;
-    uint64_t left;   /* bytes that layers may still have */
+    uint64_t left;   /* bytes that layers may still take on disk */
+    uint64_t end_ms; /* clock_ms(): when all boxes together have had their time */
     uint64_t bytes;  /* that they take on disk */
     json_t *digests; /* of the layers, lowest first */
     int fds[SPAWN_MAX_LAYERS];
@@ -62,10 +64,28 @@ static int blame_archive(const struct stage_result *run, struct err *err)
         "the archive cannot be read: %s %s", run->message, said);
 }
 
+/* The limits of the next box. An archive can have many layers, and small ones can take long, so
+ * all of them have the time of one build together, and the bytes. */
+static int next_limits(
+    const struct importing *w, struct run_limits *ret, uint64_t *ret_entries, struct err *err)
+{
+    uint64_t now = clock_ms();
+    if (now >= w->end_ms)
+        return err_set(err, ERR_INVALID, ETIMEDOUT,
+            "the archive takes longer to unpack than the setting build_wall_ms allows");
+    *ret = image_unpack_limits(w->b->limits);
+    ret->output_kb = SPLIT_LIST_MAX / 1024 + 64;
+    limits_fill(ret, w->b->limits);
+    ret->wall_ms = w->end_ms - now;
+    *ret_entries = image_entries_max(w->left);
+    return 0;
+}
+
 /* Runs hermes-layer over incoming/tree in a box, with in_fd as its input. */
 static int run_layer(
     struct importing *w, const char *verb, int in_fd, struct buf *report, struct err *err)
 {
+    uint64_t entries = 0;
     CLEANUP(run_spec_done) struct run_spec spec;
     CLEANUP(run_result_done) struct run_result result;
     const struct run_watch watch = {.cancel_fd = w->b->cancel_fd};
@@ -78,9 +98,9 @@ static int run_layer(
             err, ERR_INTERNAL, errno, "cannot read the archive: %s", strerror(errno));
     spec.runtime = w->b->tool;
     spec.is_internal = true;
-    spec.limits = image_unpack_limits(w->b->limits);
-    spec.limits.output_kb = SPLIT_LIST_MAX / 1024 + 64;
-    limits_fill(&spec.limits, w->b->limits);
+    int r = next_limits(w, &spec.limits, &entries, err);
+    if (r < 0)
+        return r;
     spec.mount_count = 1;
     spec.mounts[0] = (struct run_mount){
         .source = engine_incoming(w->b->engine), .writable = true, .path = "/mnt/layer"};
@@ -88,8 +108,8 @@ static int run_layer(
     strv_add(&spec.args, IMAGE_BUILD_SCRIPT);
     strv_add(&spec.args, verb);
     strv_add_owned(&spec.args, xasprintf("%llu", (unsigned long long)w->left));
-    strv_add_owned(&spec.args, xasprintf("%d", IMAGE_ENTRIES_MAX));
-    int r = image_make_incoming(w->b, err);
+    strv_add_owned(&spec.args, xasprintf("%llu", (unsigned long long)entries));
+    r = image_make_incoming(w->b, err);
     if (r == 0)
         r = image_box_run(w->b, &spec, &variant, &watch, &result, err);
     if (w->b->cpu_ms)
@@ -185,7 +205,7 @@ static int keep_layer(struct importing *w, const struct buf *report, struct err 
     int fd = image_store_keep_layer(w->b->store, hex, size, err);
     if (fd < 0)
         return fd;
-    w->left -= (uint64_t)bytes;
+    w->left -= size < w->left ? size : w->left;
     w->bytes += size;
     w->fds[w->count++] = fd;
     (void)json_array_append_new(w->digests, json_string(hex));
@@ -336,6 +356,7 @@ int image_import(const struct image_builder *builder, const struct image_import 
         .from = from,
         .members_fd = -1,
         .left = builder->limits->disk_mb << 20,
+        .end_ms = clock_ms() + builder->limits->wall_ms,
         .digests = json_array()};
     if (!engine_has_images(builder->engine))
         return err_set(err, ERR_UNSUPPORTED, ENOSYS,

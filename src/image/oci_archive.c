@@ -55,27 +55,13 @@ static int read_row(int dir_fd, const json_t *value, struct row *ret)
     return 0;
 }
 
-/* Parses with the bounds for untrusted JSON, memory included. NULL when it is not JSON. */
-static json_t *read_json(const char *text, size_t len, const char **ret_problem)
-{
-    struct json_problem problem = {0};
-    struct err err = {0};
-    size_t weight;
-    *ret_problem = "too many values or levels";
-    if (json_read_weigh(text, len, &weight, &err) < 0)
-        return NULL;
-    json_t *value = json_read(text, len, &problem);
-    *ret_problem = problem.text;
-    return value;
-}
-
 int oci_archive_open(
     const char *list, size_t len, int dir_fd, struct oci_archive **ret, struct err *err)
 {
     const char *problem;
     struct oci_archive *a = xcalloc(1, sizeof(*a));
     a->dir_fd = dir_fd;
-    a->list = read_json(list, len, &problem);
+    a->list = json_read_bounded(list, len, &problem);
     const json_t *members = json_object_get(a->list, "members");
     size_t count = json_array_size(members);
     bool is_good = json_is_array(members) && count <= MEMBERS_MAX;
@@ -187,7 +173,7 @@ int oci_member_json(const struct oci_archive *a, const struct oci_member *m, con
     if (digest && !str_eq(digest, found))
         return err_set(err, ERR_INVALID, EINVAL, "%s of the archive has another digest: %s",
             m->name, found);
-    *ret = read_json(text.data ? text.data : "", text.len, &problem);
+    *ret = json_read_bounded(text.data ? text.data : "", text.len, &problem);
     return *ret ? 0
                 : err_set(err, ERR_INVALID, EINVAL, "%s of the archive is not valid JSON: %s",
                       m->name, problem);
@@ -219,7 +205,7 @@ int oci_layer_check(
     const struct oci_layer *layer, const char *report, size_t len, struct err *err)
 {
     const char *problem;
-    json_t *value = read_json(report, len, &problem);
+    json_t *value = json_read_bounded(report, len, &problem);
     const char *found = json_string_value(json_object_get(value, "diff_id"));
     int r = 0;
     if (!oci_is_digest(found))

@@ -28,6 +28,7 @@
 enum {
     FACTS_MAX = 4 << 20, /* bytes of an image's JSON */
     TOUCH_S = 3600,      /* a use is noted once in this time */
+    FIND_TRIES = 4,      /* of a name that gets other images meanwhile */
 };
 
 void image_done(struct image *image)
@@ -101,7 +102,30 @@ static int read_facts(struct image_store *store, const char *id, json_t **ret)
     return *ret ? 0 : -EBADMSG;
 }
 
-/* Reads one name. -ENOENT when it leads nowhere. */
+int image_store_facts(struct image_store *store, struct image *image)
+{
+    json_t *facts = NULL;
+    int r = read_facts(store, image->id, &facts);
+    if (r < 0)
+        return r;
+    json_decref(image->facts);
+    image->facts = facts;
+    return 0;
+}
+
+const json_t *store_layers(struct image_store *store, const char *id)
+{
+    json_t *layers = json_object_get(store->layers, id);
+    json_t *facts = NULL;
+    if (layers || read_facts(store, id, &facts) < 0)
+        return layers;
+    layers = json_incref(json_object_get(facts, "layers"));
+    (void)json_object_set_new(store->layers, id, layers ? layers : json_array());
+    json_decref(facts);
+    return json_object_get(store->layers, id);
+}
+
+/* Reads one name, without the facts. -ENOENT when it leads nowhere. */
 static int read_name(
     struct image_store *store, const char *owner, const char *name, struct image *ret)
 {
@@ -115,9 +139,6 @@ static int read_name(
         return n < 0 ? (int)n : -errno;
     if (n != IMAGE_ID_LEN || !str_has_prefix(id, "img_") || strchr(id, '/'))
         return -ENOENT;
-    int r = read_facts(store, id, &image.facts);
-    if (r < 0)
-        return r;
     memcpy(image.id, id, sizeof(image.id));
     (void)snprintf(image.name, sizeof(image.name), "%s", name);
     (void)snprintf(image.owner, sizeof(image.owner), "%s", owner);
@@ -200,21 +221,33 @@ static void touch(struct image_store *store, const char *id)
         (void)utimensat(store->dir_fd, path, NULL, 0);
 }
 
+/* The facts are read without the lock: they can be long, and others wait for it. A name that
+ * got another image meanwhile is looked up again. */
 int image_store_find(struct image_store *store, const char *owner, const char *name,
     struct image *ret, struct err *err)
 {
-    store_enter(store);
-    int r = look_up_visible(store, owner, name, ret);
-    if (r == 0)
-        touch(store, ret->id);
-    store_leave(store);
-    return r == -ENOENT ? store_not_found(err, name) : r < 0 ? store_broken(err, r, name) : 0;
+    struct image image = {0};
+    bool is_named = true;
+    int r = -ENOENT;
+    for (int i = 0; r == -ENOENT && is_named && i < FIND_TRIES; i++) {
+        store_enter(store);
+        r = look_up_visible(store, owner, name, &image);
+        is_named = r == 0;
+        if (is_named)
+            touch(store, image.id);
+        store_leave(store);
+        if (is_named)
+            r = image_store_facts(store, &image);
+    }
+    if (r < 0)
+        return r == -ENOENT ? store_not_found(err, name) : store_broken(err, r, name);
+    *ret = image;
+    return 0;
 }
 
 int store_list_add(struct image_store *store, struct image *image, void *context)
 {
     struct store_list *list = context;
-    (void)json_object_del(image->facts, "lock"); /* a list does not need this long text */
     list->items = xreallocarray(list->items, list->count + 1, sizeof(*list->items));
     list->items[list->count++] = *image;
     *image = (struct image){0};
@@ -356,6 +389,8 @@ int image_store_add(struct image_store *store, const char *owner, const char *na
     if (r == 0)
         r = read_name(store, owner, known, ret);
     store_leave(store);
+    if (r == 0)
+        ret->facts = json_incref(facts);
     return not_kept(err, r);
 }
 
@@ -369,14 +404,16 @@ static void drop_anonymous(struct image_store *store, const char *owner, const c
 int image_store_name(struct image_store *store, const char *owner, const char *id,
     const char *name, struct image *ret, struct err *err)
 {
-    CLEANUP(image_done) struct image image = {0};
+    struct image image = {0};
     store_enter(store);
     int r = look_up_visible(store, owner, id, &image);
     if (r == 0 && (r = put_name(store, owner, name, id)) == 0) {
         drop_anonymous(store, owner, id);
-        r = read_name(store, owner, name, ret);
+        r = read_name(store, owner, name, &image);
     }
     store_leave(store);
+    if (r == 0 && (r = image_store_facts(store, &image)) == 0)
+        *ret = image;
     return r == -ENOENT ? store_not_found(err, id) : not_kept(err, r);
 }
 
@@ -394,16 +431,13 @@ int image_store_reuse(struct image_store *store, const char *owner, const char *
                     (max_age_s && time(NULL) - st.st_mtim.tv_sec > (time_t)max_age_s)
                 ? -ENOENT
                 : store_look_up(store, owner, id, &image);
-    if (r == 0 && name && !str_eq(image.name, name)) {
-        image_done(&image);
-        r = put_name(store, owner, name, id);
-        if (r == 0)
-            drop_anonymous(store, owner, id);
-        if (r == 0)
-            r = read_name(store, owner, name, &image);
+    if (r == 0 && name && !str_eq(image.name, name) &&
+        (r = put_name(store, owner, name, id)) == 0) {
+        drop_anonymous(store, owner, id);
+        r = read_name(store, owner, name, &image);
     }
     store_leave(store);
-    if (r == 0)
+    if (r == 0 && (r = image_store_facts(store, &image)) == 0)
         *ret = image;
     return r;
 }
@@ -430,6 +464,7 @@ int image_store_open(struct image_store **ret, const char *dir, struct err *err)
 {
     struct image_store *store = xcalloc(1, sizeof(*store));
     (void)pthread_mutex_init(&store->lock, NULL);
+    store->layers = json_object();
     store->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = store->dir_fd < 0 ? -errno : image_store_make(store->dir_fd, geteuid(), getegid());
     store->layers_fd =
@@ -451,6 +486,7 @@ void image_store_close(struct image_store *store)
 {
     if (!store)
         return;
+    json_decref(store->layers);
     close_fd(&store->dir_fd);
     close_fd(&store->layers_fd);
     close_fd(&store->lock_fd);

@@ -68,10 +68,13 @@ const char *image_name_problem(const char *name);
 int image_store_find(struct image_store *store, const char *owner, const char *name,
     struct image *ret, struct err *err);
 
-/* The images that `owner` sees, by owner and name, without their locks; owner NULL: of all
+/* The images that `owner` sees, by owner and name, without their facts; owner NULL: of all
  * owners. */
 int image_store_list(struct image_store *store, const char *owner, struct image **ret,
     size_t *ret_count, struct err *err);
+
+/* Reads the facts of an image that a list has. -ENOENT when it has gone meanwhile. */
+int image_store_facts(struct image_store *store, struct image *image);
 
 /* Removes a name, and the image with its layers if that was the last name. ERR_CONFLICT when a
  * box uses it. `trim` releases layers that no box uses any more. */
@@ -129,6 +132,11 @@ int image_store_reuse(struct image_store *store, const char *owner, const char *
  * language, ERR_CONFLICT when it was made for another version of it. */
 int image_for_run(const struct image *image, const struct runtime *runtime,
     struct run_image **ret, struct err *err);
+
+/* A list of packages that a build or an archive tells: anything can be written there. Only
+ * names and versions of plain characters are kept, and not too many. The caller owns the
+ * result. */
+json_t *image_packages_read(const json_t *from);
 
 /* ERR_TOO_LARGE when variables and packages (NULL: none) are more than IMAGE_FACTS_KB. */
 int image_facts_check(const json_t *env, const json_t *packages, struct err *err);

@@ -14,6 +14,8 @@ struct image_store {
     int dir_fd;
     int layers_fd;
     int lock_fd;
+    /* The layers of images, by id. An id is made from its facts, so they never change. */
+    json_t *layers;
     struct strv trash; /* temporary names in layers/ that store_leave() removes */
 };
 
@@ -24,11 +26,15 @@ void store_leave(struct image_store *store);
 /* The directories of a store: a list that ends with NULL. */
 extern const char *const store_parts[];
 
-/* Calls `see` for every image of an owner, or of all, until it returns other than 0. */
+/* Calls `see` for every image of an owner, or of all, without its facts, until it returns other
+ * than 0. */
 typedef int store_see_fn(struct image_store *store, struct image *image, void *context);
 int store_walk_owner(
     struct image_store *store, const char *owner, store_see_fn *see, void *context);
 int store_walk_all(struct image_store *store, store_see_fn *see, void *context);
+
+/* The layers of an image, borrowed; NULL when it is not there. */
+const json_t *store_layers(struct image_store *store, const char *id);
 
 /* A store_see_fn that takes every image into a list. */
 struct store_list {
@@ -37,7 +43,7 @@ struct store_list {
 };
 int store_list_add(struct image_store *store, struct image *image, void *list);
 
-/* An image of an owner, by its name or id. -ENOENT when there is none. */
+/* An image of an owner, by its name or id, without its facts. -ENOENT when there is none. */
 int store_look_up(
     struct image_store *store, const char *owner, const char *name, struct image *ret);
 

@@ -27,68 +27,82 @@ enum {
     ORPHAN_TRIES = 5,   /* the same for a layer that no image has */
 };
 
-/* Whether an image has another name than the one that is being removed, and which layers
- * images have. */
-struct references {
-    const char *id;    /* count names of this image */
-    const char *layer; /* or images that have this layer */
+struct name_count {
+    const char *id;
     size_t count;
 };
 
-static bool has_layer(const struct image *image, const char *hex)
+static int count_name(struct image_store *store, struct image *image, void *context)
 {
-    size_t i;
-    json_t *layer;
-    json_array_foreach(json_object_get(image->facts, "layers"), i, layer)
-    {
-        if (json_is_string(layer) && str_eq(json_string_value(layer), hex))
-            return true;
-    }
-    return false;
-}
-
-static int count_reference(struct image_store *store, struct image *image, void *context)
-{
-    struct references *refs = context;
-    refs->count += refs->id ? str_eq(image->id, refs->id) : has_layer(image, refs->layer);
+    struct name_count *names = context;
+    names->count += str_eq(image->id, names->id);
     return 0;
 }
 
 static size_t count_names(struct image_store *store, const char *id)
 {
-    struct references refs = {.id = id};
-    (void)store_walk_all(store, count_reference, &refs);
-    return refs.count;
+    struct name_count names = {.id = id};
+    (void)store_walk_all(store, count_name, &names);
+    return names.count;
 }
 
-static size_t count_users(struct image_store *store, const char *layer)
+/* Ids of images and digests of layers, as the keys of an object. One walk for everything: the
+ * store may have thousands. */
+struct in_use {
+    const char *but; /* not of the image with this id; NULL: of all */
+    json_t *keys;
+};
+
+static int note_used(struct image_store *store, struct image *image, void *context)
 {
-    struct references refs = {.layer = layer};
-    (void)store_walk_all(store, count_reference, &refs);
-    return refs.count;
+    const struct in_use *used = context;
+    size_t i;
+    json_t *layer;
+    if (used->but && str_eq(image->id, used->but))
+        return 0;
+    (void)json_object_set_new(used->keys, image->id, json_true());
+    json_array_foreach(store_layers(store, image->id), i, layer)
+    {
+        if (json_is_string(layer))
+            (void)json_object_set_new(used->keys, json_string_value(layer), json_true());
+    }
+    return 0;
+}
+
+/* What names lead to. The caller owns it. */
+static json_t *find_used(struct image_store *store, const char *but)
+{
+    struct in_use used = {but, json_object()};
+    (void)store_walk_all(store, note_used, &used);
+    return used.keys;
 }
 
 /* Locks every layer that no other image has. -EWOULDBLOCK: a box uses one. */
 static int lock_layers(struct image_store *store, const struct image *image, int *fds,
     char (*names)[DIGEST_HEX + 1], size_t *ret_count)
 {
+    json_t *others = find_used(store, image->id);
+    int r = 0;
     size_t i;
     json_t *layer;
-    json_array_foreach(json_object_get(image->facts, "layers"), i, layer)
+    json_array_foreach(store_layers(store, image->id), i, layer)
     {
         const char *hex = json_string_value(layer);
         if (!hex || strlen(hex) != DIGEST_HEX || i >= SPAWN_MAX_LAYERS ||
-            count_users(store, hex) > 1)
+            json_object_get(others, hex))
             continue;
         int fd = store_files_lock(store->layers_fd, hex);
         if (fd == -ENOENT)
             continue;
-        if (fd < 0)
-            return fd;
+        if (fd < 0) {
+            r = fd;
+            break;
+        }
         fds[*ret_count] = fd;
         memcpy(names[(*ret_count)++], hex, DIGEST_HEX + 1);
     }
-    return 0;
+    json_decref(others);
+    return r;
 }
 
 static void discard(struct image_store *store, const char *hex)
@@ -222,18 +236,45 @@ static void clean_old(struct cleaning *c)
     }
 }
 
-static uint64_t bytes_of_owner(const struct cleaning *c, const char *owner)
+/* Notes the bytes of the layers of an image, each once for an owner. Layers that an image for
+ * all has, too, do not count. */
+static void weigh_image(
+    const struct cleaning *c, const struct image *image, json_t *noted, json_t *weights)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < c->list.count; i++) {
-        const struct image *image = &c->list.items[i];
-        const json_t *added = json_object_get(image->facts, "added_bytes");
-        if (!added)
-            added = json_object_get(image->facts, "size_bytes");
-        if (image->id[0] && str_eq(image->owner, owner))
-            bytes += (uint64_t)json_integer_value(added);
+    bool is_for_all = str_eq(image->owner, IMAGE_FOR_ALL);
+    const char *owner = image->owner;
+    json_int_t bytes = json_integer_value(json_object_get(weights, owner));
+    size_t i;
+    json_t *layer;
+    json_array_foreach(store_layers(c->store, image->id), i, layer)
+    {
+        const char *hex = json_string_value(layer);
+        cleanup_free char *own = xasprintf("%s %s", owner, hex ? hex : "");
+        cleanup_free char *common = xasprintf(IMAGE_FOR_ALL " %s", hex ? hex : "");
+        if (!hex || json_object_get(noted, own) ||
+            (!is_for_all && json_object_get(noted, common)))
+            continue;
+        bytes += (json_int_t)layer_bytes(c->store, hex);
+        (void)json_object_set_new(noted, own, json_true());
     }
-    return bytes;
+    (void)json_object_set_new(weights, owner, json_integer(bytes));
+}
+
+/* What the images of each owner take on disk, by owner. It is read from the layers: what an
+ * image added to another one says nothing once that one is gone. */
+static json_t *weigh_owners(const struct cleaning *c)
+{
+    json_t *noted = json_object();
+    json_t *weights = json_object();
+    for (int round = 0; round < 2; round++) { /* images for all come first */
+        for (size_t i = 0; i < c->list.count; i++) {
+            const struct image *image = &c->list.items[i];
+            if (image->id[0] && str_eq(image->owner, IMAGE_FOR_ALL) == (round == 0))
+                weigh_image(c, image, noted, weights);
+        }
+    }
+    json_decref(noted);
+    return weights;
 }
 
 /* The image to remove next: the least recently used one of the owner with the most bytes. So
@@ -241,13 +282,14 @@ static uint64_t bytes_of_owner(const struct cleaning *c, const char *owner)
 static struct image *next_to_go(struct cleaning *c)
 {
     struct image *chosen = NULL;
-    uint64_t most = 0;
+    json_int_t most = 0;
     int64_t oldest_ns = 0;
+    json_t *weights = weigh_owners(c);
     for (size_t i = 0; i < c->list.count; i++) {
         struct image *image = &c->list.items[i];
         if (!image->id[0])
             continue;
-        uint64_t bytes = bytes_of_owner(c, image->owner);
+        json_int_t bytes = json_integer_value(json_object_get(weights, image->owner));
         int64_t at = used_ns(c->store, image->id);
         if (!chosen || bytes > most || (bytes == most && at < oldest_ns)) {
             chosen = image;
@@ -255,6 +297,7 @@ static struct image *next_to_go(struct cleaning *c)
             oldest_ns = at;
         }
     }
+    json_decref(weights);
     return chosen;
 }
 
@@ -268,37 +311,33 @@ static void clean_large(struct cleaning *c)
     }
 }
 
-int store_make_room(struct image_store *store, const char *owner)
+/* The image without a name that was not used for longest. NULL: there is none. */
+static struct image *oldest_anonymous(struct image_store *store, struct store_list *list)
 {
-    struct store_list list = {0};
     struct image *oldest = NULL;
-    (void)store_walk_owner(store, owner, store_list_add, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        struct image *image = &list.items[i];
-        if (str_eq(image->name, image->id) &&
+    for (size_t i = 0; i < list->count; i++) {
+        struct image *image = &list->items[i];
+        if (image->id[0] && str_eq(image->name, image->id) &&
             (!oldest || used_ns(store, image->id) < used_ns(store, oldest->id)))
             oldest = image;
     }
-    int r = oldest ? remove_image(store, oldest) : -ENOENT;
+    return oldest;
+}
+
+int store_make_room(struct image_store *store, const char *owner)
+{
+    struct store_list list = {0};
+    struct image *oldest;
+    int r = -EWOULDBLOCK;
+    (void)store_walk_owner(store, owner, store_list_add, &list);
+    while (r == -EWOULDBLOCK && (oldest = oldest_anonymous(store, &list))) {
+        r = remove_image(store, oldest);
+        oldest->id[0] = '\0'; /* a box uses it: the next one */
+    }
     for (size_t i = 0; i < list.count; i++)
         image_done(&list.items[i]);
     free(list.items);
     return r;
-}
-
-/* The ids that names lead to and the layers of their images, as the keys of an object. One walk
- * for everything: the store may have thousands. */
-static int note_used(struct image_store *store, struct image *image, void *used)
-{
-    size_t i;
-    json_t *layer;
-    (void)json_object_set_new(used, image->id, json_true());
-    json_array_foreach(json_object_get(image->facts, "layers"), i, layer)
-    {
-        if (json_is_string(layer))
-            (void)json_object_set_new(used, json_string_value(layer), json_true());
-    }
-    return 0;
 }
 
 static void clean_orphan_facts(struct image_store *store, const json_t *used)
@@ -319,14 +358,27 @@ static void clean_orphan_facts(struct image_store *store, const json_t *used)
     }
 }
 
+/* Layers are remembered for images that are there. */
+static void forget_layers(struct image_store *store, const json_t *used)
+{
+    void *next;
+    const char *id;
+    json_t *layers;
+    json_object_foreach_safe(store->layers, next, id, layers)
+    {
+        if (!json_object_get(used, id))
+            (void)json_object_del(store->layers, id);
+    }
+}
+
 /* Images that nobody has a name for, and layers that no image has. Returns whether a box still
  * uses one of these. */
 static bool clean_orphans(struct image_store *store)
 {
     bool is_used = false;
-    json_t *used = json_object();
-    (void)store_walk_all(store, note_used, used);
+    json_t *used = find_used(store, NULL);
     clean_orphan_facts(store, used);
+    forget_layers(store, used);
     cleanup_closedir DIR *layers = store_files_dir(store->layers_fd, ".");
     for (const char *hex; layers && (hex = store_files_next(layers));) {
         cleanup_close int fd =
@@ -399,7 +451,7 @@ static int drop_broken(struct image_store *store, struct image *image, void *con
     size_t i;
     json_t *layer;
     char path[256];
-    json_array_foreach(json_object_get(image->facts, "layers"), i, layer)
+    json_array_foreach(store_layers(store, image->id), i, layer)
     {
         const char *hex = json_string_value(layer);
         if (hex && strlen(hex) == DIGEST_HEX && image_store_has_layer(store, hex))

@@ -375,3 +375,16 @@ int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err)
                                            "the JSON has more than %d values", JSON_READ_VALUES)
                                      : 0;
 }
+
+json_t *json_read_bounded(const char *text, size_t len, const char **ret_problem)
+{
+    struct json_problem problem = {0};
+    struct err ignored = {0};
+    size_t weight;
+    *ret_problem = "too many values or levels";
+    if (json_read_weigh(text, len, &weight, &ignored) < 0)
+        return NULL;
+    json_t *value = json_read(text, len, &problem);
+    *ret_problem = problem.text;
+    return value;
+}

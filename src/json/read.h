@@ -31,3 +31,6 @@ json_t *json_read(const char *text, size_t len, struct json_problem *ret);
  * the text halfway. ERR_INVALID when the text is nested deeper than JSON_READ_DEPTH or has more
  * commas than JSON_READ_VALUES. Does not report malformed text; json_read() does. */
 int json_read_weigh(const char *text, size_t len, size_t *ret, struct err *err);
+
+/* Parses a text that is within these bounds. Returns NULL and says what is wrong otherwise. */
+json_t *json_read_bounded(const char *text, size_t len, const char **ret_problem);

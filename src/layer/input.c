@@ -200,7 +200,7 @@ ssize_t layer_input_read(void *input, void *data, size_t len)
     in->bytes += (uint64_t)n;
     if (in->bytes > in->max_bytes)
         return err_set(in->err, ERR_TOO_LARGE, EFBIG,
-            "the archive has more bytes than allowed; the limit for its plain form is %llu",
+            "the archive has more bytes than allowed; the limit is %llu in plain form",
             (unsigned long long)in->max_bytes);
     sha256_update(&in->hash, (size_t)n, data);
     return n;

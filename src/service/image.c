@@ -327,31 +327,42 @@ int service_image_get(
     return r;
 }
 
-static void add_listed(struct state *state, int owner, json_t *list, const struct image *image)
+/* Adds one image to the text of a list. */
+static int add_listed(
+    struct state *state, int owner, const struct image *image, bool is_first, struct buf *to)
 {
     json_t *json = json_of(state, owner, image);
     (void)json_object_del(json, "lock"); /* long; only GET of this one image has it */
-    (void)json_array_append_new(list, json);
+    cleanup_free char *text = json_dumps(json, JSON_COMPACT | RESULT_JSON_FLAGS);
+    json_decref(json);
+    int r = text && !is_first ? buf_append_str(to, ",") : text ? 0 : -ENOMEM;
+    return r < 0 ? r : buf_append_str(to, text);
 }
 
-int service_image_list(struct state *state, int owner, json_t **ret, struct err *err)
+/* One image after the other: with all packages of all images, the parsed form of a list would
+ * be many times as large as its text. */
+int service_image_list(struct state *state, int owner, struct buf *to, struct err *err)
 {
     struct image *images = NULL;
     size_t count = 0;
-    json_t *list = json_array();
+    bool is_first = true;
     bool is_operator = state_is_operator(state, owner);
-    for (size_t i = 0; i < state->own_image_count; i++)
-        add_listed(state, owner, list, &state->own_images[i]);
-    if (state->images)
-        (void)image_store_list(state->images,
+    int r = buf_append_str(to, "{\"images\":[");
+    for (size_t i = 0; r == 0 && i < state->own_image_count; i++, is_first = false)
+        r = add_listed(state, owner, &state->own_images[i], is_first, to);
+    if (r == 0 && state->images)
+        r = image_store_list(state->images,
             is_operator ? NULL : service_image_owner(state, owner), &images, &count, err);
     for (size_t i = 0; i < count; i++) {
-        add_listed(state, owner, list, &images[i]);
+        if (r == 0 && image_store_facts(state->images, &images[i]) == 0) {
+            r = add_listed(state, owner, &images[i], is_first, to);
+            is_first = false;
+        }
         image_done(&images[i]);
     }
     free(images);
-    *ret = json_pack("{s:o}", "images", list);
-    return 0;
+    r = r < 0 ? r : buf_append_str(to, "]}");
+    return r < 0 && !err->code ? state_full(err) : r;
 }
 
 int service_image_delete(struct state *state, int owner, const char *name, struct err *err)

@@ -58,10 +58,10 @@ struct image_builder service_image_builder(
 int service_image_fit(struct state *state, const struct image_builder *builder,
     struct image *image, struct err *err);
 
-/* The caller's images as JSON: one, or all that it can see. */
+/* The caller's images as JSON: one, or the text of all that it can see. */
 int service_image_get(
     struct state *state, int owner, const char *name, json_t **ret, struct err *err);
-int service_image_list(struct state *state, int owner, json_t **ret, struct err *err);
+int service_image_list(struct state *state, int owner, struct buf *to, struct err *err);
 int service_image_delete(struct state *state, int owner, const char *name, struct err *err);
 
 /* In image_clean.c. For image_store_delete(). */

@@ -33,6 +33,7 @@ enum {
     PAUSES_MAX = 6,
     BUDGET_PAUSE_MS = 5000, /* after a start for which its key had no budget */
     DROP_MS = 3000,         /* for a start to be given up */
+    CHARGE_MS = 2000,       /* between two looks at its CPU time */
 };
 
 enum entry_state { ENTRY_FREE, ENTRY_WANTED, ENTRY_STARTING, ENTRY_READY, ENTRY_FAILED };
@@ -47,6 +48,8 @@ struct live {
     unsigned waiting;
     bool is_broken; /* it has failed; protected by `turn` */
     int owner;
+    uint64_t charged_ns; /* CPU time that its key was charged for */
+    uint64_t asked_ms;   /* clock_ms() of the last question about it */
     struct admit_need promised;
 };
 
@@ -100,6 +103,17 @@ static void unref(struct live *live)
 {
     if (--live->refs == 0)
         free_live(live);
+}
+
+/* Code of the image lives in a template, and can use CPU time between two copies. */
+static void charge(struct live *live)
+{
+    uint64_t used_ns = live->box.cpu_ns;
+    if (used_ns <= live->charged_ns)
+        return;
+    admit_charge(
+        live->all->state->admit, live->owner, (double)(used_ns - live->charged_ns) / 1e6);
+    live->charged_ns = used_ns;
 }
 
 /* Ends the template of an entry. Its copies go on. No copy is being made: `waiting` is 0. */
@@ -265,7 +279,7 @@ static int open_box(struct state *state, struct entry *e, struct live *live, cha
         .cancel = &e->cancel};
     int r = template_box_open(&spec, &live->box, why);
     if (r == 0)
-        admit_charge(state->admit, live->owner, (double)live->box.cpu_ns / 1e6);
+        charge(live);
     return r;
 }
 
@@ -414,11 +428,23 @@ static bool is_starting(const struct template_keeping *all, uint32_t owner)
     return false;
 }
 
+/* Whether its box has ended. Nobody makes a copy meanwhile. */
+static bool has_ended(struct live *live, uint64_t now)
+{
+    bool lives = template_box_lives(&live->box);
+    charge(live);
+    if (lives && now - live->asked_ms >= CHARGE_MS) {
+        live->asked_ms = now;
+        template_box_ask(&live->box);
+    }
+    return !lives;
+}
+
 static void tend(struct template_keeping *all, struct entry *e, uint64_t now, bool is_short)
 {
     uint64_t idle_ms = all->state->config.image_warm_idle_s * 1000;
     bool is_old = now > e->used_ms && now - e->used_ms > idle_ms;
-    if (e->state == ENTRY_READY && !e->live->waiting && !template_box_lives(&e->live->box))
+    if (e->state == ENTRY_READY && !e->live->waiting && has_ended(e->live, now))
         fail(e, "its box has ended");
     else if (is_old && (e->state == ENTRY_WANTED || e->state == ENTRY_FAILED || is_idle(e)))
         drop(e, ENTRY_FREE);

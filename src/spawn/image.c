@@ -11,6 +11,7 @@
 #include "spawn/request.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -58,11 +59,21 @@ static int add(struct spawner *s, const struct spawn_image *request, uint32_t *r
     return 0;
 }
 
-static int make(struct spawner *s, const struct spawn_image *request, int socket, uint32_t *ret)
+/* A free number. A client that lets a root go and asks for another one is served, although the
+ * end of its socket may come after the request. */
+static uint32_t find_room(struct spawner *s)
 {
     uint32_t root = SPAWN_MAX_ROOTS;
-    while (root < SPAWN_MAX_ROOTS + SPAWN_MAX_IMAGES && s->roots[root].ns_fd > 0)
-        root++;
+    while (root < SPAWN_MAX_ROOTS + SPAWN_MAX_IMAGES && image_exists(s, root)) {
+        image_check(s, root);
+        root += image_exists(s, root);
+    }
+    return root;
+}
+
+static int make(struct spawner *s, const struct spawn_image *request, int socket, uint32_t *ret)
+{
+    uint32_t root = find_room(s);
     if (root == SPAWN_MAX_ROOTS + SPAWN_MAX_IMAGES)
         return -ENOSPC;
     if (!s->images.has_source || s->ids.rootless)
@@ -113,10 +124,13 @@ void image_join(struct spawner *s, const struct box *box, uint32_t root, int soc
     (void)send(socket, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void image_drop(struct spawner *s, uint32_t root)
+void image_check(struct spawner *s, uint32_t root)
 {
-    struct image *image = &s->images.items[root - SPAWN_MAX_ROOTS];
     if (!image_exists(s, root))
+        return;
+    struct image *image = &s->images.items[root - SPAWN_MAX_ROOTS];
+    struct pollfd end = {.fd = image->socket, .events = POLLIN};
+    if (poll(&end, 1, 0) != 1) /* an event of the root that had this number before */
         return;
     if (s->current_ns == s->roots[root].ns_fd) /* the number will be another file's */
         s->current_ns = -1;

@@ -39,5 +39,5 @@ void image_join(struct spawner *s, const struct box *box, uint32_t root, int soc
 /* Whether `root` is the number of an image's root. */
 bool image_exists(const struct spawner *s, uint32_t root);
 
-/* The client has closed its socket, or sent something, which it must not. */
-void image_drop(struct spawner *s, uint32_t root);
+/* Lets a root go whose client has closed its socket, or sent something, which it must not. */
+void image_check(struct spawner *s, uint32_t root);

@@ -451,7 +451,7 @@ int main(int argc, char **argv)
             else if (data % TAG_COUNT == TAG_ZYGOTE)
                 zygote_event(&spawner, (int)(data / TAG_COUNT));
             else if (data % TAG_COUNT == TAG_IMAGE)
-                image_drop(&spawner, (uint32_t)(data / TAG_COUNT));
+                image_check(&spawner, (uint32_t)(data / TAG_COUNT));
             else if (box->state)
                 box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
         }

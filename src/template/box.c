@@ -195,11 +195,16 @@ static int await(int socket, uint32_t kind, int wait_ms, struct spawn_event *ret
     }
 }
 
-static void measure(struct template_box *box)
+void template_box_ask(const struct template_box *box)
 {
     const struct spawn_command command = {.kind = COMMAND_USAGE, .is_idle = true};
-    struct spawn_event usage = {0};
     (void)send(box->socket, &command, sizeof(command), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void measure(struct template_box *box)
+{
+    struct spawn_event usage = {0};
+    template_box_ask(box);
     if (await(box->socket, EVENT_USAGE, ASK_MS, &usage, NULL) < 0)
         return;
     box->memory_bytes = usage.memory_bytes;
@@ -296,10 +301,17 @@ int template_box_copy(struct template_box *box, const struct template_use *use,
     return 0;
 }
 
-bool template_box_lives(const struct template_box *box)
+bool template_box_lives(struct template_box *box)
 {
     struct pollfd socket = {.fd = box->socket, .events = POLLIN};
-    return box->socket >= 0 && poll(&socket, 1, 0) == 0;
+    while (box->socket >= 0 && poll(&socket, 1, 0) == 1) {
+        struct spawn_event event;
+        ssize_t n = recv(box->socket, &event, sizeof(event), MSG_DONTWAIT);
+        if (n != (ssize_t)sizeof(event) || event.kind != EVENT_USAGE)
+            return false;
+        box->cpu_ns = event.cpu_ns;
+    }
+    return box->socket >= 0;
 }
 
 void template_box_close(struct template_box *box)

@@ -30,7 +30,7 @@ struct template_box {
     struct image_root *image;
     struct run_limits limits;
     uint64_t memory_bytes; /* that its interpreter holds, which its copies share */
-    uint64_t cpu_ns;       /* that its start took */
+    uint64_t cpu_ns;       /* that it has used */
 };
 
 void template_box_init(struct template_box *box);
@@ -48,8 +48,11 @@ int template_box_open(
 int template_box_copy(struct template_box *box, const struct template_use *use,
     struct template_copy *ret, char reason[TEMPLATE_REASON]);
 
+/* Asks what it has used. template_box_lives() takes the answer. */
+void template_box_ask(const struct template_box *box);
+
 /* Whether the box still lives. */
-bool template_box_lives(const struct template_box *box);
+bool template_box_lives(struct template_box *box);
 
 /* Ends it. Copies go on. */
 void template_box_close(struct template_box *box);

@@ -41,6 +41,16 @@ def test_a_box_with_an_image_is_cold_and_says_so(server):
     assert answer["isolation"]["start"] == "cold" and answer["isolation"]["start_reason"] == "image"
 
 
+def test_byte_code_does_not_depend_on_times(server):
+    """All files of a layer have one time. Byte code by time would be stale, or would stay after its source has changed."""
+    layers = build(server, packages={"pip": ["hermes-probe==1.0"]})["layers"]
+    tree = server.state / "server/images/layers" / layers[0] / "tree"
+    compiled = list(tree.rglob("*.pyc"))
+    assert any(path.name.startswith("hermes_probe.") for path in compiled), compiled
+    unchecked_hash = 1  # PEP 552: bit 0 by hash, bit 1 checked at import
+    assert {int.from_bytes(path.read_bytes()[4:8], "little") for path in compiled} == {unchecked_hash}
+
+
 def test_the_same_recipe_is_built_once(server):
     first = build(server, packages={"pip": ["hermes-probe==1.0"]})
     again = server("POST", "/v1/images", {"language": "python", "packages": {"pip": ["hermes-probe==1.0"]}, "name": "x"})

@@ -229,6 +229,18 @@ def test_a_label_that_is_wrong_is_none(server):
     assert whole["packages"] == [{"name": "p", "version": "1"}] and whole["version"] == nested["version"]
 
 
+def test_names_of_packages_are_plain(server):
+    """They are shown on terminals. Whatever else an archive or a build tells is left out."""
+    packages = [{"name": name, "version": version} for name, version in
+                (("fine", "1.0"), ("a\x1b[31m", "1"), ("b", "1\n2"), ("", "1"), ("c\u202e", "1"), ("d", ""), ("@e/f-g.h", "1!2+c"))]
+    kept = [packages[0], packages[-1]]
+    assert imported(server, told(packages=packages))["packages"] == kept
+    script = "d=$(echo /opt/venv/lib/python3*/site-packages); for n in fine 'a\033[31m'; do mkdir $d/$n.dist-info; " \
+        "printf \"Metadata-Version: 2.1\\nName: $n\\nVersion: 1.0\\n\" > $d/$n.dist-info/METADATA; done"
+    reply = server("POST", "/v1/images", {"language": "python", "setup_script": script})
+    assert reply.status == 201 and reply.json()["packages"] == [packages[0]], reply.body
+
+
 def test_bounds(make_server):
     server = make_server(env={"HERMES_BUILD_DISK_MB": "16", "HERMES_IMAGE_STORE_MB": "64"})
     connection = server.connect()

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from apilib import boxes_below, wait_until
-from templatelib import build, has_template, is_warm, run_warm
+from templatelib import build, has_template, is_warm, run_cold, run_warm
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_FULL"), reason="a variant; set HERMES_FULL=1")
 
@@ -43,9 +43,21 @@ def test_a_module_that_does_nothing_is_copied(server):
     assert run_warm(server, "import evil; print(evil.mark)")["stdout"] == "1\n"
 
 
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a box has one processor")
+def test_libraries_have_one_thread_while_they_are_imported(server):
+    """BLAS reads these when it is loaded. A run has what a cold run has."""
+    evil(server, "mark = os.environ['OPENBLAS_NUM_THREADS'], os.environ['OMP_NUM_THREADS']")
+    code = "import os; print(os.environ['OPENBLAS_NUM_THREADS'], os.environ['OMP_NUM_THREADS'])"
+    cold = run_cold(server, code, limits={"cpus": 2})["stdout"]
+    assert cold != "1 1\n"  # control
+    warm = run_warm(server, "import evil; print(*evil.mark)\n" + code, limits={"cpus": 2})["stdout"]
+    assert warm == "1 1\n" + cold
+
+
 @pytest.mark.parametrize("attack", [
     "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     "kept = socket.socket()",
+    "kept = open('/opt/venv/pyvenv.cfg')",
     "os._exit(0)",
     "kept = []\nwhile True: kept.append(bytearray(1 << 22))",
     pytest.param("child = subprocess.Popen(['sleep', '600'])", marks=FULL),
@@ -148,6 +160,17 @@ def take(fd):
     return fds
 fork["take_descriptors"] = take
 """
+# Opens a file of the image before each fork. Copies would share its position: one run could write there what the next one reads.
+SHARES = FIND + """
+builtins.kept = []
+look = type(found.forker).look
+def open_first(self):
+    if not builtins.kept:
+        builtins.kept.append(os.open("/opt/venv/pyvenv.cfg", 0))
+    return look(self)
+type(found.forker).look = open_first
+type(found).problem = lambda self: None
+"""
 # Answers with nonsense, or not at all.
 NONSENSE = FIND + """
 type(found.forker).fork = lambda self: os.write(3, b"\\\\377" * 1000)
@@ -157,9 +180,9 @@ type(found.forker).fork = lambda self: time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("attack", [LIES, KEEPS, pytest.param(SELF, marks=FULL), pytest.param(NONSENSE, marks=FULL),
+@pytest.mark.parametrize("attack", [LIES, KEEPS, SHARES, pytest.param(SELF, marks=FULL), pytest.param(NONSENSE, marks=FULL),
                                     pytest.param(SILENT, marks=FULL)],
-                         ids=["lies", "keeps", "self", "nonsense", "silent"])
+                         ids=["lies", "keeps", "shares", "self", "nonsense", "silent"])
 def test_a_template_that_does_not_do_its_part(server, attack):
     """Runs come to their right end, cold, and the template is given up."""
     evil(server, attack)

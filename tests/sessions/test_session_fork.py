@@ -83,6 +83,16 @@ directory = os.open('.', os.O_RDONLY)
         == "456789 False\nunflushed one\nb'unlinked'\n"
 
 
+def test_files_outside_have_their_own_positions(session):
+    """They are the same files, but where the one reads is no affair of the other."""
+    one = session()
+    one.out("file = open('/etc/passwd', 'rb', 0); first = file.read(4)")
+    two = fork(one)
+    assert value(two, "file.tell(), file.seek(9)") == "(4, 9)"
+    assert value(one, "file.tell(), file.seek(2)") == "(4, 2)"
+    assert value(two, "file.tell(), file.read(3) == open('/etc/passwd', 'rb').read()[9:12]") == "(9, True)"
+
+
 def test_output_and_input_are_its_own(session):
     one = session()
     one.out("import os, sys; saved = os.dup(1)")

@@ -332,6 +332,8 @@ static int command_ls(struct image_place *place, const struct image_args *args, 
     if (r == 0 && !args->json)
         (void)printf("%-24s %-38s %-11s %10s\n", "NAME", "ID", "LANGUAGE", "MiB");
     for (size_t i = 0; r == 0 && i < count; i++) {
+        if (image_store_facts(place->store, &images[i]) < 0)
+            continue;
         json_t *json = image_json(&images[i]);
         (void)json_object_del(json, "lock"); /* `inspect` has it */
         if (!args->json)

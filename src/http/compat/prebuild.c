@@ -257,9 +257,11 @@ int handle_runner_prebuilds(struct http_request *req, struct http_reply *reply, 
         for (size_t i = 0; i < count; i++) {
             if (str_eq(images[i].owner, owner) == (pass == 0) &&
                 str_has_prefix(images[i].name, PREBUILT) &&
-                !json_object_get(own, images[i].name)) {
+                !json_object_get(own, images[i].name) &&
+                image_store_facts(state->images, &images[i]) == 0) {
                 (void)json_object_set_new(own, images[i].name, json_true());
                 (void)json_array_append_new(list, prebuilt_json(&images[i]));
+                image_done(&images[i]);
             }
         }
     }

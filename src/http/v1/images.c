@@ -18,6 +18,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+enum { LIST_MAX = 512 << 20 }; /* bytes; the purse bounds a list much earlier */
+
 /* A build as a stream. */
 struct image_work {
     struct state *state;
@@ -89,11 +91,16 @@ int handle_image_create(struct http_request *req, struct http_reply *reply, stru
 
 int handle_image_list(struct http_request *req, struct http_reply *reply, struct err *err)
 {
-    json_t *list;
-    int r = service_image_list(req->state, req->owner, &list, err);
-    if (r == 0)
-        reply_value(reply, 200, list);
-    return r;
+    cleanup_buf struct buf text;
+    buf_init(&text, LIST_MAX);
+    text.purse = &req->purse.counts;
+    int r = service_image_list(req->state, req->owner, &text, err);
+    if (r < 0)
+        return r;
+    size_t len;
+    char *list = buf_take(&text, &len);
+    reply_json(reply, 200, list, len);
+    return 0;
 }
 
 int handle_image_get(struct http_request *req, struct http_reply *reply, struct err *err)

@@ -56,6 +56,7 @@ ZONE = {
     ("5.0.9.10.in-addr.arpa", 12): ["intranet.example.com"],
 }
 REBIND = "rebind.example.com"  # public, private, loopback in turn, with TTL 0
+MANY = ".many.example.org"  # every name below it exists
 SILENT = "silent.example.com"  # its questions get no answer
 rebound = itertools.count()
 
@@ -297,7 +298,9 @@ def resolve(data, over):
     found = ZONE.get((name, kind), [])
     if name == REBIND and kind == A:
         found = [[OK4], ["10.9.0.5"], ["127.0.0.1"]][next(rebound) % 3]
-    is_known = name == REBIND or any(key[0] == name for key in ZONE)
+    if name.endswith(MANY) and kind == A:
+        found = [OTHER4]
+    is_known = name == REBIND or name.endswith(MANY) or any(key[0] == name for key in ZONE)
     extra = b""
     if kind == MX and found:  # an address beside the answer
         extra = encode_name(found[0]) + struct.pack(">HHIH", A, 1, 0, 4) + socket.inet_aton("10.9.0.5")

@@ -362,6 +362,42 @@ def test_a_policy_can_be_narrowed_while_a_connection_is_open(egress):
     assert rows(box.record(), reason="no_network")
 
 
+# Asks for so many names, one after the other, and counts the answers that have an address.
+ASK_MANY = r'''
+import json, socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+found = 0
+for i in range(int(sys.argv[1])):
+    name = b"\x06n%05d\4many\7example\3org\0" % i
+    s.sendto(struct.pack(">H", i) + b"\1\0\0\1\0\0\0\0\0\0" + name + struct.pack(">HH", 1, 1), ("9.9.9.9", 53))
+    found += s.recv(512)[7]
+print(json.dumps(found))
+'''
+
+
+def test_a_new_policy_keeps_what_it_permits_by_name(egress):
+    """A box forgets which name an address had when it has asked for 512 others. A connection does not."""
+    by_name = [entry("ok.example.com", ECHO), entry("*.many.example.org", 80)]
+    box = egress.box(policy(ALLOW, *by_name))
+    with box.start(HOLD, "ok.example.com,%d" % ECHO) as process:
+        assert process.stdout.readline() == "connected\n"
+        assert box.run(ASK_MANY, 520) == 520
+        for entries in (by_name, [*by_name, entry(OTHER4, 81)], by_name[:1]):
+            box.set(policy(ALLOW, *entries))
+            box.record()
+            process.stdin.write("still here\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "still here\n"
+        box.set(policy(ALLOW, by_name[1]))  # the control: the name is not listed any more
+        box.record()
+        process.stdin.write("gone\n")
+        process.stdin.flush()
+        assert "gone" not in process.stdout.read()
+        process.stdin.close()
+    assert box.run(CONNECT, "%s,%d" % (OK4, ECHO)) == ["ECONNREFUSED"]
+
+
 def test_nothing_passes_without_a_policy_and_with_one_it_does(egress):
     box = egress.box(None)
     kind, _ = box.receive()

@@ -2,6 +2,7 @@
 """hermes-egress by itself: a box is a network namespace with a kit, the test stands in for the
 monitor, the spawner and the server. All traffic stays in namespaces that netlib makes."""
 import hashlib
+import json
 import os
 import signal
 import struct
@@ -452,6 +453,28 @@ def test_a_new_egress_takes_over(world, kits, egress):
     process.wait()
     process.stdout.close()
     second.end()
+
+
+def test_a_killed_egress_ends_no_connection_cleanly(world, egress):
+    """A clean end would make half an answer a whole one, and half a request. The control is a
+    client that ends."""
+    box = egress.box(policy(FULL))
+    server = "import socket; l = socket.create_server((%r, 7010)); print('up', flush=True); s = l.accept()[0]\n" \
+             "print(s.recv(9).decode(), flush=True)\n" \
+             "try: print('closed' if not s.recv(1) else 'more')\n" \
+             "except OSError as e: print('reset')" % OK4
+    for end, heard in (("client", "closed"), ("egress", "reset")):
+        with subprocess.Popen(world.world.enter() + [PYTHON, "-c", server], text=True, stdout=subprocess.PIPE) as outside:
+            assert outside.stdout.readline() == "up\n"
+            with box.start(DRAIN, OK4, 7010) as process:
+                assert process.stdout.readline() == "connected\n" and outside.stdout.readline() == ".\n"
+                (process if end == "client" else egress.process).kill()
+                if end == "egress":
+                    assert json.loads(process.stdout.read())["end"] == "ECONNRESET"
+            assert outside.stdout.read() == heard + "\n"
+    egress.process.wait()
+    egress.boxes.remove(box)
+    box.close()
 
 
 def test_egress_is_confined(egress):

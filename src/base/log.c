@@ -187,9 +187,11 @@ static void begin_for_people(struct line *line, enum log_level level, const char
     add_escaped(line, msg);
 }
 
-/* Adds " name=value". */
+/* Adds " name=value", or nothing for an empty value. */
 static bool add_for_people(struct line *line, const char *name, const char *value)
 {
+    if (value && !*value)
+        return true;
     if (strlen(name) + 2 > room(line))
         return false;
     (void)add(line, " ", 1);

@@ -80,7 +80,8 @@ int cli_fail(const char *command, const struct err *err);
         "refuse to run below this isolation: full, strong (default) or process"
 #define CLI_NETWORK(key)                                                                       \
     "network", key, "POLICY",                                                                  \
-        "what the box may reach: none (default), full (public addresses) or allow=HOST,..."
+        "what the box may reach: none (default), full (public addresses), allow=HOST,... or, " \
+        "on a server, ask=HOST,..."
 #define CLI_SECRET(key)                                                                        \
     "secret", key, "NAME", "a secret of the server for requests to its host; may be repeated"
 #define CLI_NO_CACHE(key)                                                                      \

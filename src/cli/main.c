@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -92,15 +93,20 @@ static int refuse(const char *name)
     return EXIT_USAGE;
 }
 
+/* `help COMMAND WORD...` is `COMMAND WORD... --help`. */
 static int cmd_help(int argc, char **argv)
 {
     const struct cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
-    char *words[] = {argc > 1 ? argv[1] : NULL, (char *)"--help", NULL};
     if (argc > 1 && !command)
         return refuse(argv[1]);
     if (command &&
-        (command->options || command->run == cmd_serve || command->run == cmd_session))
-        return command->run(2, words);
+        (command->options || command->run == cmd_serve || command->run == cmd_session)) {
+        int count = command->run == cmd_session ? argc - 1 : 1;
+        char **words = argv + argc - 1 - count;
+        memmove(words, argv + 1, (size_t)count * sizeof(*words));
+        words[count] = (char *)"--help";
+        return command->run(count + 1, words);
+    }
     print_commands(stdout);
     return 0;
 }

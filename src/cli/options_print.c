@@ -19,18 +19,36 @@ enum { WIDTH = 79, TEXT_COLUMN = 29 };
  * builds differ. */
 #define MAN_DATE "2026-11-16"
 
-/* Breaks lines between words; further lines begin at column `indent`. Newlines of the text
- * stay. */
+/* Where a line continues: a row of a list ("  word  text") below its text, others at `indent`.
+ */
+static int hang_of(const char *line, int indent)
+{
+    int len = (int)strcspn(line, "\n");
+    int at = (int)strspn(line, " ");
+    if (at == 0)
+        return indent;
+    while (at + 1 < len && !(line[at] == ' ' && line[at + 1] == ' '))
+        at++;
+    at += (int)strspn(line + at, " ");
+    return at < len ? at : indent;
+}
+
+/* Breaks lines between words. Newlines of the text stay. */
 static void print_wrapped(const char *text, int column, int indent)
 {
+    int hang = hang_of(text, indent);
     while (*text) {
         int word = (int)strcspn(text, " \n");
         column += printf("%.*s", word, text);
         text += word;
         if (*text == ' ' && column + 1 + (int)strcspn(text + 1, " \n") <= WIDTH)
             column += printf(" ");
-        else if (*text)
-            column = printf("\n%*s", indent, "") - 1;
+        else if (*text) {
+            bool is_end = *text == '\n';
+            hang = is_end ? hang_of(text + 1, indent) : hang;
+            bool is_empty = is_end && (text[1] == '\n' || !text[1]);
+            column = printf("\n%*s", is_empty ? 0 : is_end ? indent : hang, "") - 1;
+        }
         text += *text != '\0';
     }
     (void)putchar('\n');
@@ -51,9 +69,9 @@ void options_help(const struct option_table *table)
 {
     size_t count;
     cleanup_free struct option_row *rows = options_rows(table, &count);
+    const char *operands = table->operands ? table->operands : "";
     (void)printf("%susage:%s %s [OPTION...]%s%s\n\n", color_on(stdout, COLOR_STRONG),
-        color_off(stdout), table->command, table->operands ? " " : "",
-        table->operands ? table->operands : "");
+        color_off(stdout), table->command, *operands ? " " : "", operands);
     print_wrapped(table->before, 0, 0);
     (void)putchar('\n');
     for (size_t i = 0; i < count; i++)

@@ -76,7 +76,7 @@ static void reconsider_conns(struct box *b)
                 tcp_end(c, true);
             continue;
         }
-        policy_decide(&d, &view, NETWORK_TCP, &ends->destination, ends->destination_port);
+        policy_decide_again(&d, &view, &c->ref.key, &ends->destination);
         bool is_unchecked = c->state == CONN_RELAYING && c->check == CHECK_NONE;
         bool is_kept = c->is_approved && d.must_ask;
         bool is_other = c->server_name && !is_kept &&
@@ -97,7 +97,7 @@ static void reconsider_flows(struct box *b)
     for (struct flow *f = TAILQ_FIRST(&b->flows), *next; f; f = next) {
         struct decision d;
         next = TAILQ_NEXT(f, entry);
-        policy_decide(&d, &view, NETWORK_UDP, &f->ends.destination, f->ends.destination_port);
+        policy_decide_again(&d, &view, &f->ref.key, &f->ends.destination);
         if (!f->question && d.reason && !(f->is_approved && d.must_ask))
             udp_end(f);
     }

@@ -309,6 +309,10 @@ enum served tcp_serve_reports(struct source *s);
 enum served tcp_serve_listener(struct source *s);
 enum served tcp_serve_conn(struct source *s);
 void tcp_end(struct conn *c, bool is_reset);
+
+/* Whether closing a socket is a reset. It is until a connection ends as it should: when egress
+ * is killed, the peer must not take half of what was sent for the whole. */
+void tcp_set_abrupt(int fd, bool is_abrupt);
 void tcp_expire(struct conn *c); /* for a connection whose deadline has passed */
 
 enum served relay_serve(struct conn *c);

@@ -252,10 +252,26 @@ uint32_t policy_decide_answer(const struct policy_view *view, const struct addre
     return address_classify(address);
 }
 
+static bool name_is_permitted(const struct policy_view *view, const char *name,
+    enum network_protocol protocol, uint16_t port)
+{
+    return !name_is_closed(view->ceiling, name) &&
+           name_is_listed(view->policy, name, protocol, port);
+}
+
 uint32_t policy_decide_server(const struct policy_view *view, const char *name, uint16_t port)
 {
-    if (name_is_closed(view->ceiling, name) ||
-        !name_is_listed(view->policy, name, NETWORK_TCP, port))
-        return REASON_SERVER_NAME;
-    return 0;
+    return name_is_permitted(view, name, NETWORK_TCP, port) ? 0 : REASON_SERVER_NAME;
+}
+
+void policy_decide_again(struct decision *ret, const struct policy_view *view,
+    const struct network_row *what, const struct address *address)
+{
+    policy_decide(ret, view, what->protocol, address, what->port);
+    if (ret->reason != REASON_NOT_LISTED ||
+        !name_is_permitted(view, what->host, what->protocol, what->port))
+        return;
+    ret->reason = 0;
+    ret->is_by_name = true;
+    ret->must_ask = false;
 }

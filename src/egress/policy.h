@@ -35,6 +35,11 @@ bool policy_enforce(struct network_policy *policy, const struct network_ceiling 
 void policy_decide(struct decision *ret, const struct policy_view *view,
     enum network_protocol protocol, const struct address *address, uint16_t port);
 
+/* The same for one that exists, when the policy has changed. `what` is its row in the record:
+ * the name that it was made for counts, though the box may have no pin for it any more. */
+void policy_decide_again(struct decision *ret, const struct policy_view *view,
+    const struct network_row *what, const struct address *address);
+
 /* Whether a name may be asked outside, and for a name that stands for an address ("reverse"),
  * whether that may. */
 uint32_t policy_decide_name(const struct policy_view *view, const char *name);

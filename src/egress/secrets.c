@@ -101,6 +101,7 @@ uint32_t secrets_hand_over(struct conn *c, uint32_t secrets)
     cleanup_close int ours = pair[0];
     cleanup_close int theirs = pair[1];
     int fds[INJECT_CONNECTION_FDS] = {theirs, c->outside.fd};
+    tcp_set_abrupt(c->outside.fd, false); /* TLS has an end of its own */
     if (fdpass_send_now(e->inject.fd, &message, sizeof(message), fds, INJECT_CONNECTION_FDS) <
         0)
         return REASON_NO_SECRET;

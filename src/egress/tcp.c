@@ -28,11 +28,16 @@ enum {
 
 /* --- the end */
 
+void tcp_set_abrupt(int fd, bool is_abrupt)
+{
+    const struct linger linger = {.l_onoff = is_abrupt, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
 static void close_side(struct egress *e, struct source *s, bool is_reset)
 {
-    const struct linger hard = {.l_onoff = 1, .l_linger = 0};
-    if (s->fd >= 0 && is_reset)
-        (void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    if (s->fd >= 0)
+        tcp_set_abrupt(s->fd, is_reset);
     loop_close(e, s);
 }
 
@@ -96,6 +101,7 @@ static int open_outside(struct conn *c, const struct address *to, uint16_t port)
     if (fd < 0)
         return -errno;
     c->outside.fd = fd;
+    tcp_set_abrupt(fd, true);
     if (c->box->account.connections > WIDE_CONNS ||
         c->box->owner->account.connections > WIDE_KEY_CONNS) {
         const int bytes = NARROW_BYTES;
@@ -372,12 +378,11 @@ static bool read_ends(int fd, const struct sockaddr_storage *peer, struct packet
 
 static void take_accepted(struct box *b, int fd, const struct sockaddr_storage *peer)
 {
-    const struct linger hard = {.l_onoff = 1, .l_linger = 0};
     const int on = 1;
     struct packet_ends ends;
     struct conn *c = read_ends(fd, peer, &ends) ? find(b, &ends) : NULL;
+    tcp_set_abrupt(fd, true);
     if (!c || c->state != CONN_WAITING) { /* the box does not wait any more */
-        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
         (void)close(fd);
         return;
     }

@@ -171,15 +171,27 @@ static bool has_word(const struct wire_head *head, const char *name, const char 
     return false;
 }
 
+/* The characters of a name or address with a port. Readers differ about what stands beside
+ * them: a user, a list, a path. */
+static int check_host(const struct wire_head *head, struct err *err)
+{
+    const char *host = wire_find(head, "Host");
+    if (!host)
+        return head->is_1_1 ? bad(err, "the Host header is missing") : 0;
+    return has_only(host, strlen(host), "-._~%!$&'()*+;=:[]")
+               ? 0
+               : bad(err, "the Host header has characters that are not allowed");
+}
+
 int wire_frame(struct wire_head *head, struct err *err)
 {
     head->is_chunked = false;
     head->length = 0;
     int r = check_singles(head, err);
+    if (r == 0)
+        r = check_host(head, err);
     if (r < 0)
         return r;
-    if (head->is_1_1 && !wire_find(head, "Host"))
-        return bad(err, "the Host header is missing");
     const char *length = wire_find(head, "Content-Length");
     const char *coding = wire_find(head, "Transfer-Encoding");
     if (length && coding)

@@ -61,8 +61,16 @@ static const char *const refused_methods[] = {"CONNECT", "TRACE", "TRACK", NULL}
 void exchange_init(struct exchange *x, const struct exchange_rule *rule)
 {
     *x = (struct exchange){.rule = rule};
+    /* Longer values first: one that is part of another would leave the rest of that to see. */
+    const char *values[EXCHANGE_SECRETS];
+    for (size_t i = 0; i < rule->count; i++) {
+        size_t at = i;
+        for (; at > 0 && strlen(values[at - 1]) < strlen(rule->secrets[i].value); at--)
+            values[at] = values[at - 1];
+        values[at] = rule->secrets[i].value;
+    }
     for (size_t i = 0; i < rule->count; i++)
-        scrub_init(&x->scrubs[i], rule->secrets[i].value, strlen(rule->secrets[i].value));
+        scrub_init(&x->scrubs[i], values[i], strlen(values[i]));
     buf_init(&x->clean[0], 1 << 20);
     buf_init(&x->clean[1], 1 << 20);
 }

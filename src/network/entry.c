@@ -143,8 +143,8 @@ static int parse_range(
         return 0;
     return bad(err, text,
         strchr(range, '/')
-            ? "it is no range; the bits behind the length must be zero: 203.0.113.0/24"
-            : "it is no address");
+            ? "it is not a range; the bits behind the length must be zero: 203.0.113.0/24"
+            : "it is not an address");
 }
 
 static int parse_port(const char *text, uint16_t *ret)

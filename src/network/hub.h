@@ -98,9 +98,12 @@ struct network_link *network_link_ref(struct network_link *link); /* accepts NUL
 /* After the last reference is gone the hub still takes the last record, for the totals. */
 void network_link_unref(struct network_link *link); /* accepts NULL */
 
-/* Puts another policy in force. After an error the old one stays. */
+/* Sends another policy to hermes-egress. After an error the old one stays. */
 int network_link_change(
     struct network_link *link, const struct network_policy *policy, struct err *err);
+
+/* Waits until the policy that was sent last is in force. After an error that is not known. */
+int network_link_confirm(struct network_link *link, struct err *err);
 
 /* Whether nothing listens at the other end any more: the box is gone, or has no kit. */
 bool network_link_is_over(struct network_link *link);

@@ -9,14 +9,17 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
-    RECORD_MS = 2000, /* for a record, after it was asked for or the box has ended */
-    TRIED_MAX = 32,   /* attempts that wait for network_tally_next(); more are not events */
+    RECORD_MS = 2000,   /* for a record, after it was asked for or the box has ended */
+    CONFIRM_MS = 10000, /* for one that shows that a policy is in force */
+    CONFIRM_RETRY_S = 1,
+    TRIED_MAX = 32, /* attempts that wait for network_tally_next(); more are not events */
 };
 
 struct network_tally {
@@ -190,9 +193,9 @@ static bool is_done(struct network_tally *tally)
     return done;
 }
 
-static void await_record(struct network_tally *tally)
+static void await_record(struct network_tally *tally, uint64_t patience_ms)
 {
-    uint64_t until_ms = clock_ms() + RECORD_MS;
+    uint64_t until_ms = clock_ms() + patience_ms;
     while (!is_done(tally)) {
         struct pollfd wake = {.fd = tally->wake_fd, .events = POLLIN};
         uint64_t now = clock_ms();
@@ -206,17 +209,38 @@ static void await_record(struct network_tally *tally)
     }
 }
 
-void network_tally_finish(struct network_tally *tally, bool is_over)
+static void ask_last_record(struct network_tally *tally)
 {
     struct network_link *link = tally->link;
-    if (!is_over) {
-        (void)pthread_mutex_lock(&link->hub->lock);
-        tally->end_token = ++link->last_token;
-        if (!tally->is_done)
-            ask_record(link, tally->end_token);
-        (void)pthread_mutex_unlock(&link->hub->lock);
-    }
-    await_record(tally);
+    (void)pthread_mutex_lock(&link->hub->lock);
+    tally->end_token = ++link->last_token;
+    if (!tally->is_done)
+        ask_record(link, tally->end_token);
+    (void)pthread_mutex_unlock(&link->hub->lock);
+}
+
+void network_tally_finish(struct network_tally *tally, bool is_over)
+{
+    if (!is_over)
+        ask_last_record(tally);
+    await_record(tally, RECORD_MS);
+}
+
+/* Egress reads the messages of a channel in their order: when it answers this question for a
+ * record, the policy before it counts. */
+int network_link_confirm(struct network_link *link, struct err *err)
+{
+    struct network_tally *tally = network_tally_new(link, true);
+    ask_last_record(tally);
+    await_record(tally, CONFIRM_MS);
+    bool is_confirmed = is_done(tally);
+    network_tally_drop(tally);
+    if (is_confirmed)
+        return 0;
+    return err_retry(err,
+        err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
+            "hermes-egress has not confirmed the change of the network in time; try again"),
+        CONFIRM_RETRY_S);
 }
 
 struct network_report *network_tally_end(struct network_tally *tally)

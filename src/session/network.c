@@ -259,6 +259,8 @@ static int change(struct session *s, bool is_held, struct session_network *n,
             policy ? network_policy_copy(policy) : network_policy_new(NETWORK_NONE);
         network_policy_limit(limited, &s->spec.limits);
         r = network_link_change(link, limited, err);
+        if (r == 0) /* who takes a network away relies on the answer */
+            r = network_link_confirm(link, err);
     }
     network_link_unref(link);
     return r;

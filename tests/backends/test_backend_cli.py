@@ -28,7 +28,7 @@ def test_exec_passes_stdin_on(places):
 
 
 @pytest.mark.parametrize("words,status,text", [
-    (["exec"], 2, "there is no command"),
+    (["exec"], 2, "missing argument COMMAND"),
     (["exec", "--backend", "unknown", "true"], 2, "there is no backend `unknown` for you"),
     (["exec", "--backend", "down", "true"], 125, "backend down: unreachable"),
     (["backends", "extra"], 2, "unexpected argument `extra`")])

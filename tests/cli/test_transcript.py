@@ -47,7 +47,12 @@ int main() { std::printf("%ld\\n", a); }
     (["serve", "--prot", "1"], "hermes serve: flag: --prot: unknown setting; did you mean port?"),
     (["session", "nwe"], "hermes session: unknown command `nwe`; did you mean `new`?"),
     (["session", "fles"], "hermes session: unknown command `fles`; did you mean `files`?"),
-    (["session", "files", "lss"], "hermes session: unknown or missing command after `files`; `hermes session files --help` lists them"),
+    (["session", "files", "lss"], "hermes session: unknown command `files lss`; did you mean `files ls`?"),
+    (["session", "files", "zzzz"], "hermes session: unknown command `files zzzz`; `hermes session files --help` lists them"),
+    (["session", "files"], "hermes session: missing command after `files`; `hermes session files --help` lists them"),
+    (["approvals", "aprove"], "hermes approvals: unknown command `aprove`; did you mean `approve`?"),
+    (["approvals", "zzzz"], "hermes approvals: unknown command `zzzz`; `hermes approvals --help` lists them"),
+    (["approvals"], "hermes approvals: missing command; `hermes approvals --help` lists them"),
     (["session", "new", "--nmae", "x"], "hermes session new: unknown option --nmae; did you mean --name?"),
     (["run", "--color", "red", "h.py"], "hermes run: --color red: one of auto, always, never"),
 ])
@@ -171,11 +176,27 @@ def test_help(hermes):
     for command in ("new", "exec", "repl", "files ls", "files put", "checkpoint rm"):
         done = hermes("session", *command.split(), "--help")
         assert done.stdout.startswith("usage: hermes session %s [OPTION...]" % command)
+        assert hermes("help", "session", *command.split()).stdout == done.stdout
     assert "--idle" in hermes("session", "new", "--help").stdout and "--idle" not in hermes("session", "ls", "--help").stdout
     group = hermes("session", "files", "--help").stdout
     assert "files get ID" in group and "repl" not in group
     everything = hermes("session", "--help").stdout
     assert "files ls" in everything and "ls-files" not in everything  # earlier names work, but are not shown
+
+
+def test_help_is_laid_out(hermes):
+    """Lines end within 80 columns and without spaces. What continues a row stands below the text of the row."""
+    rows = 0
+    for words in ([], ["session"], ["session", "new"], ["session", "files"], ["approvals"], ["run"], ["mcp"], ["backends"]):
+        lines = hermes(*words, "--help").stdout.split("\n")
+        assert not [line for line in lines if len(line) > 110 or line != line.rstrip()], words
+        for row, after in zip(lines, lines[1:]):
+            text = re.match(r" +\S.*?  +(?=\S)", row)
+            if text and after and not re.match(r"  \S|      --", after):
+                rows += 1
+                column = min(text.end(), 29)
+                assert after.startswith(" " * column) and after[column] != " ", (row, after)
+    assert rows > 20
 
 
 def test_groups_and_earlier_names(hermes, server, work):

@@ -42,6 +42,12 @@ ZONE = {
     ("mapped.example.com", AAAA): ["::ffff:10.9.0.5"], ("nat64.example.com", AAAA): ["64:ff9b::a09:5"],
     ("ula.example.com", AAAA): ["fd00:9::5"], ("own.example.com", A): ["45.33.32.1"],
     ("alias-private.example.com", A): ["@private.example.com", "10.9.0.5"],
+    ("chain.example.com", A): ["@one.example.net", "@two.example.org", "@private.example.com", "10.9.0.5"],
+    ("loop.example.com", A): ["@loop.example.com"],
+    ("compatible.example.com", AAAA): ["::10.9.0.5"], ("translated.example.com", AAAA): ["::ffff:0:10.9.0.5"],
+    ("sixtofour.example.com", AAAA): ["2002:a09:5::1"], ("teredo.example.com", AAAA): ["2001::5"],
+    ("site.example.com", AAAA): ["fec0::5"], ("link.example.com", AAAA): ["fe80::5"],
+    ("mapped-public.example.com", AAAA): ["::ffff:" + OK4],
     ("mixed.example.com", A): ["10.9.0.5", OK4],
     ("many.example.com", A): ["45.33.32.%d" % n for n in range(100, 140)],
     ("private.example.com", TXT): ["text of a private name"],
@@ -50,6 +56,7 @@ ZONE = {
     ("5.0.9.10.in-addr.arpa", 12): ["intranet.example.com"],
 }
 REBIND = "rebind.example.com"  # public, private, loopback in turn, with TTL 0
+MANY = ".many.example.org"  # every name below it exists
 SILENT = "silent.example.com"  # its questions get no answer
 rebound = itertools.count()
 
@@ -291,7 +298,9 @@ def resolve(data, over):
     found = ZONE.get((name, kind), [])
     if name == REBIND and kind == A:
         found = [[OK4], ["10.9.0.5"], ["127.0.0.1"]][next(rebound) % 3]
-    is_known = name == REBIND or any(key[0] == name for key in ZONE)
+    if name.endswith(MANY) and kind == A:
+        found = [OTHER4]
+    is_known = name == REBIND or name.endswith(MANY) or any(key[0] == name for key in ZONE)
     extra = b""
     if kind == MX and found:  # an address beside the answer
         extra = encode_name(found[0]) + struct.pack(">HHIH", A, 1, 0, 4) + socket.inet_aton("10.9.0.5")

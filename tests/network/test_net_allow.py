@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from apilib import wait_until
 from netlib import CLOSED, OK4, OK6, OTHER4, allowed, denied
 
 A, TXT, MX, AAAA, HTTPS, ANY = 1, 16, 15, 28, 65, 255
@@ -74,7 +75,9 @@ def test_ranges_and_ports(box):
 def test_names_of_closed_addresses_do_not_resolve(box, world):
     names = {"private": "private", "meta": "metadata", "lo": "loopback", "zero": "this_network",
              "mapped": "private", "nat64": "not_global", "ula": "private", "shared-space": "shared",
-             "alias-private": "private"}
+             "alias-private": "private", "chain": "private", "compatible": "not_global",
+             "translated": "not_global", "sixtofour": "6to4", "teredo": "reserved", "site": "private",
+             "link": "link_local"}
     for network in ("full", {"allow": ["*.example.com:*"]}):
         outcomes, record = box.probe(
             network, *(["connect", name + ".example.com", 80] for name in names))
@@ -83,6 +86,14 @@ def test_names_of_closed_addresses_do_not_resolve(box, world):
         assert found == {(n + ".example.com", reason) for n, reason in names.items()}
     # the control: the host resolves and reaches them
     assert "no such name" not in world.probe(*(["connect", n + ".example.com", 80] for n in names))
+
+
+def test_answers_without_a_usable_address(box, world):
+    """An alias of itself, and an IPv4 address in an answer for IPv6."""
+    names = ["loop.example.com", "mapped-public.example.com"]
+    outcomes, record = box.probe("full", *(["connect", name, 80] for name in names))
+    assert outcomes == ["no such name"] * 2 and record["allowed"] == []
+    assert {n["name"] for n in world.arrived(world.seen["world"], kind="dns")} == set(names)
 
 
 def test_a_name_of_the_host_itself(box):
@@ -130,6 +141,8 @@ print(outcomes["connected"], outcomes["refused"])
     answer = box.run(ALLOW, "python", code)
     connected, refused = map(int, answer["stdout"].split())
     assert connected > 0 and refused > 0 and connected + refused == 30
+    # The world's server notes a connection when it accepts it, which may be after the client has closed it.
+    assert wait_until(lambda: len(world.arrived(world.seen["world"], kind="tcp", port=80)) >= connected)
     assert {n["to"] for n in world.arrived(world.seen["world"], kind="tcp", port=80)} == {OK4}
     assert {row["address"] for row in answer["network"]["allowed"]} == {OK4}
 

@@ -2,6 +2,7 @@
 """hermes-egress by itself: a box is a network namespace with a kit, the test stands in for the
 monitor, the spawner and the server. All traffic stays in namespaces that netlib makes."""
 import hashlib
+import json
 import os
 import signal
 import struct
@@ -362,6 +363,42 @@ def test_a_policy_can_be_narrowed_while_a_connection_is_open(egress):
     assert rows(box.record(), reason="no_network")
 
 
+# Asks for so many names, one after the other, and counts the answers that have an address.
+ASK_MANY = r'''
+import json, socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+found = 0
+for i in range(int(sys.argv[1])):
+    name = b"\x06n%05d\4many\7example\3org\0" % i
+    s.sendto(struct.pack(">H", i) + b"\1\0\0\1\0\0\0\0\0\0" + name + struct.pack(">HH", 1, 1), ("9.9.9.9", 53))
+    found += s.recv(512)[7]
+print(json.dumps(found))
+'''
+
+
+def test_a_new_policy_keeps_what_it_permits_by_name(egress):
+    """A box forgets which name an address had when it has asked for 512 others. A connection does not."""
+    by_name = [entry("ok.example.com", ECHO), entry("*.many.example.org", 80)]
+    box = egress.box(policy(ALLOW, *by_name))
+    with box.start(HOLD, "ok.example.com,%d" % ECHO) as process:
+        assert process.stdout.readline() == "connected\n"
+        assert box.run(ASK_MANY, 520) == 520
+        for entries in (by_name, [*by_name, entry(OTHER4, 81)], by_name[:1]):
+            box.set(policy(ALLOW, *entries))
+            box.record()
+            process.stdin.write("still here\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "still here\n"
+        box.set(policy(ALLOW, by_name[1]))  # the control: the name is not listed any more
+        box.record()
+        process.stdin.write("gone\n")
+        process.stdin.flush()
+        assert "gone" not in process.stdout.read()
+        process.stdin.close()
+    assert box.run(CONNECT, "%s,%d" % (OK4, ECHO)) == ["ECONNREFUSED"]
+
+
 def test_nothing_passes_without_a_policy_and_with_one_it_does(egress):
     box = egress.box(None)
     kind, _ = box.receive()
@@ -416,6 +453,28 @@ def test_a_new_egress_takes_over(world, kits, egress):
     process.wait()
     process.stdout.close()
     second.end()
+
+
+def test_a_killed_egress_ends_no_connection_cleanly(world, egress):
+    """A clean end would make half an answer a whole one, and half a request. The control is a
+    client that ends."""
+    box = egress.box(policy(FULL))
+    server = "import socket; l = socket.create_server((%r, 7010)); print('up', flush=True); s = l.accept()[0]\n" \
+             "print(s.recv(9).decode(), flush=True)\n" \
+             "try: print('closed' if not s.recv(1) else 'more')\n" \
+             "except OSError as e: print('reset')" % OK4
+    for end, heard in (("client", "closed"), ("egress", "reset")):
+        with subprocess.Popen(world.world.enter() + [PYTHON, "-c", server], text=True, stdout=subprocess.PIPE) as outside:
+            assert outside.stdout.readline() == "up\n"
+            with box.start(DRAIN, OK4, 7010) as process:
+                assert process.stdout.readline() == "connected\n" and outside.stdout.readline() == ".\n"
+                (process if end == "client" else egress.process).kill()
+                if end == "egress":
+                    assert json.loads(process.stdout.read())["end"] == "ECONNRESET"
+            assert outside.stdout.read() == heard + "\n"
+    egress.process.wait()
+    egress.boxes.remove(box)
+    box.close()
 
 
 def test_egress_is_confined(egress):

@@ -133,6 +133,18 @@ def test_other_spellings_of_closed_addresses(box):
     assert box.one("full", "tcp", "::ffff:" + OK4, 80) == "hello from " + OK4
 
 
+def test_zones_of_addresses_lead_nowhere(box, world):
+    """An address with a zone names an interface. In a box that is lo; the host's neighbour answers the host."""
+    attempts = [[kind, address, port] for address in ("fe80::5%1", "fe80::1%lo", "ff02::1%1", "fd00:9::5%1")
+                for kind, port in (("connect", HTTP), ("udp", ECHO))]
+    outcomes, record = box.probe("full", *attempts)
+    assert set(outcomes) <= NOT_PUBLIC | {"timeout"}, list(zip(attempts, outcomes))
+    assert record["allowed"] == []
+    links = json.loads(world.world.run("ip", "-json", "-6", "addr", "show", "dev", "v1"))
+    neighbour = [a["local"] for link in links for a in link.get("addr_info", ()) if a.get("scope") == "link"][0]
+    assert world.probe(["connect", neighbour + "%v0", HTTP]) == ["connected"]
+
+
 def test_the_host_is_closed(box):
     """O-35: its loopback is the box's own; its own addresses are closed."""
     outcomes, record = box.probe("full", *(["connect", a, 8000] for a in (

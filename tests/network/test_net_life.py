@@ -2,6 +2,9 @@
 """Egress dies, sessions change their network, and nothing is left."""
 import os
 import signal
+import threading
+
+import pytest
 
 from apilib import descriptors_beside_groups, wait_until, wait_until_still
 from netlib import HOST4, OK4, OTHER4
@@ -111,6 +114,40 @@ print(end("%s"), end("%s"))
         assert server("PATCH", at, {"network": {"allow": ["10.9.0.5"]}}).status == 403
     finally:
         assert server("DELETE", at).status in (200, 204)
+
+
+def unread(world, pid):
+    """Bytes that wait in the unix sockets of a process."""
+    lines = world.host.run("ss", "-xnpH").splitlines()
+    return sum(int(line.split()[2]) for line in lines if "pid=%d," % pid in line)
+
+
+@pytest.mark.parametrize("then", [signal.SIGCONT, signal.SIGKILL])
+def test_a_change_is_in_force_when_it_is_answered(make_boxes, world, then):
+    """While egress does nothing, the old policy is still in force, and nobody says otherwise. Then it goes on, or
+    another one takes its place."""
+    server = make_boxes().server
+    made = server("POST", "/v1/sessions", {"language": "python", "network": "full"})
+    assert made.status == 201, made
+    at = "/v1/sessions/" + made.json()["id"]
+    code = {"code": "import socket\ntry: socket.create_connection((%r, 80), 20); print('connected')\n"
+                    "except OSError: print('refused')" % OK4}
+    assert server("POST", at + "/exec", code).json()["stdout"] == "connected\n"  # the control
+    egress, replies = egress_of(server), []
+    change = threading.Thread(target=lambda: replies.append(server("PATCH", at, {"network": "none"})))
+    os.kill(egress, signal.SIGSTOP)
+    try:
+        change.start()
+        assert wait_until(lambda: unread(world, egress) > 0)  # the new policy is there
+        for _ in range(50):  # time for an answer that comes too early
+            assert server("GET", "/health").status == 200
+        assert replies == []
+    finally:
+        os.kill(egress, then)
+        change.join()
+    assert replies[0].status == 200 and replies[0].json()["network"] == "none", replies
+    assert server("POST", at + "/exec", code).json()["stdout"] == "refused\n"
+    assert server("DELETE", at).status == 204
 
 
 def test_host_addresses_that_come_later(box, world):

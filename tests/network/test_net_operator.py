@@ -24,6 +24,22 @@ def test_network_max_allow(make_boxes):
     assert boxes.one({"allow": [OTHER4 + ":80"]}, "tcp", OTHER4, 80) == HELLO + OTHER4
 
 
+def test_allow_network_of_the_compatible_runner_is_full(make_boxes):
+    code = "import socket\ntry: print(socket.create_connection((%r, 80), 8).getpeername()[0])\n" \
+           "except OSError as e: print(e.strerror)"
+
+    def said(boxes, address, **fields):
+        reply = boxes.server("POST", "/run", dict(code=code % address, **fields))
+        return reply.json()["stdout"].strip() if reply.status == 200 else reply.status
+    boxes = make_boxes()
+    assert said(boxes, OK4, allow_network=True) == OK4
+    assert said(boxes, "10.9.0.5", allow_network=True) == "Connection refused"
+    assert said(boxes, OK4) == said(boxes, OK4, allow_network=False) == "Network is unreachable"
+    boxes = make_boxes(network_max="allow", default_allow_network="true")
+    assert said(boxes, OK4, allow_network=True) == said(boxes, OK4) == 403
+    assert said(boxes, OK4, allow_network=False) == "Network is unreachable"
+
+
 def test_an_opened_range_must_be_listed(make_boxes, world):
     boxes = make_boxes(network_open="10.9.0.0/24")
     listed = {"allow": ["10.9.0.0/25:80", "private.example.com:8080"]}

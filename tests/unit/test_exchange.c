@@ -283,6 +283,33 @@ static void test_two_secrets(void **state)
 }
 
 /* Against the plain search in the whole text. */
+/* The value of one secret is a part of the other's: nothing is left of the longer one. */
+static void test_a_secret_within_a_secret(void **state)
+{
+    static const struct exchange_rule nested = {.host = "api.example.com",
+        .port = 443,
+        .count = 3,
+        .secrets = {
+            {.header = "X-A", .line = "inner-inner-inner", .value = "inner-inner-inner"},
+            {.header = "X-B",
+                .line = "client:inner-inner-inner:end",
+                .value = "client:inner-inner-inner:end"},
+            {.header = "X-C", .line = "inner-inner-inn", .value = "inner-inner-inn"}}};
+    (void)state;
+    for (size_t step = 1; step < 100; step += 7) {
+        struct talk t;
+        begin(&t, &nested);
+        give(&t, true, "GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n", 1000);
+        give(&t, false,
+            "HTTP/1.1 200 OK\r\nX-Echo: client:inner-inner-inner:end\r\n"
+            "Content-Length: 28\r\n\r\nclient:inner-inner-inner:end",
+            step);
+        assert_non_null(strstr(text_of(&t.to_box), "X-Echo: ****************************\r\n"));
+        assert_non_null(strstr(text_of(&t.to_box), "\r\n\r\n****************************"));
+        end(&t);
+    }
+}
+
 static void test_scrub_finds_every_value(void **state)
 {
     static const char *const values[] = {
@@ -332,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_pipelined_requests_wait_for_answers),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_two_secrets),
+        cmocka_unit_test(test_a_secret_within_a_secret),
         cmocka_unit_test(test_scrub_finds_every_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/nearest.h"
 #include "base/str.h"
 #include "cli/approvals_options.h"
 #include "cli/cli.h"
@@ -363,7 +364,9 @@ int approvals_run(const struct client *client, int argc, char **argv, struct err
     struct request request = {.client = *client};
     options_parse(&approvals_options, argc, argv, take, &request);
     const char *name = request.count ? request.words[0] : "";
+    struct nearest near = {.word = name};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        nearest_try(&near, commands[i].name);
         if (!str_eq(commands[i].name, name))
             continue;
         int words = request.count - 1;
@@ -372,7 +375,12 @@ int approvals_run(const struct client *client, int argc, char **argv, struct err
                 words < commands[i].least ? "missing" : "unexpected", name);
         return commands[i].run(&request, err);
     }
+    if (!name[0])
+        return err_set(
+            err, ERR_INVALID, EINVAL, "missing command; `hermes approvals --help` lists them");
+    if (near.name)
+        return err_set(err, ERR_INVALID, EINVAL, "unknown command `%.64s`; did you mean `%s`?",
+            name, near.name);
     return err_set(err, ERR_INVALID, EINVAL,
-        "%s command `%.64s`; `hermes approvals --help` lists them",
-        name[0] ? "unknown" : "missing", name);
+        "unknown command `%.64s`; `hermes approvals --help` lists them", name);
 }

@@ -196,7 +196,7 @@ int backend_exec_run(const struct client *client, int argc, char **argv, struct 
     buf_init(&r.code, CODE_MAX);
     options_parse(&exec_options, argc, argv, take, &r);
     if (!r.code.len)
-        options_misuse(exec_options.command, "there is no command");
+        options_misuse(exec_options.command, "missing argument COMMAND");
     (void)json_object_set_new(r.exec, "code", session_text_json("the command", r.code.data));
     int result = r.stdin_path ? add_stdin(&r, err) : 0;
     if (result == 0)

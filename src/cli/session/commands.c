@@ -262,7 +262,7 @@ const struct session_command session_commands[] = {
         "interrupt the code that a session runs"},
     {"reset", NULL, "ID", 1, 1, command_reset, "", "start a new interpreter; the files stay"},
     {"network", NULL, "ID POLICY", 2, 2, command_network, "",
-        "change what a session may reach: none, full or allow=HOST,..."},
+        "change what a session may reach: none, full, allow=HOST,... or ask=HOST,..."},
     {"pip install", NULL, "ID PACKAGE...", 2, SESSION_WORDS_MAX, command_pip, "",
         "install Python packages in a live session"},
     {"npm install", NULL, "ID PACKAGE...", 2, SESSION_WORDS_MAX, command_npm, "",

@@ -295,34 +295,36 @@ static const struct session_command *find_command(
 static int refuse(const struct args *args, struct err *err)
 {
     const char *name = args->count ? args->words[0] : "";
+    const char *second = args->count > 1 ? args->words[1] : "";
     cleanup_free char *group = xasprintf("%s ", name);
-    struct nearest near = {.word = name};
     bool is_group = false;
-    for (size_t i = 0; i < session_command_count; i++) {
+    for (size_t i = 0; i < session_command_count; i++)
         is_group = is_group || str_has_prefix(session_commands[i].name, group);
-        nearest_try(
-            &near, strchr(session_commands[i].name, ' ') ? "" : session_commands[i].name);
-    }
-    nearest_try(&near, "files");
-    nearest_try(&near, "checkpoint");
-    if (is_group && args->count > 1 &&
-        (str_eq(args->words[1], "--help") || str_eq(args->words[1], "-h"))) {
+    if (is_group && (str_eq(second, "--help") || str_eq(second, "-h"))) {
         cleanup_free char *text = list_commands(group);
         (void)printf("%s\n", text);
         return 0;
     }
-    if (is_group)
+    cleanup_free char *words =
+        xasprintf("%s%s", is_group ? group : name, is_group ? second : "");
+    if (!name[0] || (is_group && !second[0]))
         return err_set(err, ERR_INVALID, EINVAL,
-            "unknown or missing command after `%s`; `hermes session %s --help` lists them",
-            name, name);
-    if (!name[0])
-        return err_set(
-            err, ERR_INVALID, EINVAL, "missing command; `hermes session --help` lists them");
+            "missing command%s%s%s; `hermes session %s--help` lists them",
+            is_group ? " after `" : "", name, is_group ? "`" : "", is_group ? group : "");
+    struct nearest near = {.word = words};
+    for (size_t i = 0; i < session_command_count; i++) {
+        const char *space = strchr(session_commands[i].name, ' ');
+        if (!is_group == !space)
+            nearest_try(&near, session_commands[i].name);
+    }
+    nearest_try(&near, "files");
+    nearest_try(&near, "checkpoint");
     if (near.name)
         return err_set(err, ERR_INVALID, EINVAL, "unknown command `%.64s`; did you mean `%s`?",
-            name, near.name);
+            words, near.name);
     return err_set(err, ERR_INVALID, EINVAL,
-        "unknown command `%.64s`; `hermes session --help` lists them", name);
+        "unknown command `%.64s`; `hermes session %s--help` lists them", words,
+        is_group ? group : "");
 }
 
 static int run_command(int argc, char **argv, struct args *args, struct err *err)

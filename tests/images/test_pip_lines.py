@@ -198,3 +198,11 @@ def test_with_one_place_for_all(make):
     server = make(HERMES_CONCURRENCY="1")
     session = start(server)
     assert said(server, session, "%pip install -q hermes-probe==1.0\n" + VERSION) == "1.0\n"
+
+
+def test_each_forged_request_is_answered(server):
+    """The check fails at once, in a thread of its own, while the session still begins the installation."""
+    session = start(server)
+    code = FORGE + ("for i in range(2000):\n    send(b'{\"id\":%d,\"quiet\":true,\"packages\":[]}' % i)\n    data = b''\n"
+                    "    while b'}' not in data:\n        data += os.read(3, 4096)\n    assert b'\"id\":%d,' % i in data, data\nprint('all')")
+    assert said(server, session, code) == "all\n"

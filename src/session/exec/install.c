@@ -29,7 +29,7 @@ struct session_install {
     bool has_thread;
     pthread_t thread;
     struct session_build build; /* of the thread until it is joined */
-    int result;
+    int result; /* of the thread, too, and the error */
     struct err err;
     json_t *answer; /* for the interpreter; NULL: not yet */
 };
@@ -132,9 +132,11 @@ int install_begin(struct session *s, json_t *frame)
         .log = {-1, -1},
         .cancel_fd = -1};
     s->install = in;
-    in->result = start(in);
-    if (in->result < 0)
+    int r = start(in);
+    if (r < 0) { /* otherwise the result is the thread's to set */
+        in->result = r;
         conclude(in);
+    }
     return 0;
 }
 

@@ -504,6 +504,14 @@ static json_t *grant_of(const struct shell_words *words, size_t program, json_t 
     return form;
 }
 
+static bool has_open(const struct shell_words *words, const struct shell_redirs *redirs)
+{
+    bool is_open = redirs && redirs->is_open;
+    for (size_t i = 0; i < words->count; i++)
+        is_open = is_open || words->items[i].is_open;
+    return is_open;
+}
+
 static bool has_dynamic(const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -525,6 +533,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     const char *written = NULL;
     for (size_t i = 0; redirs && i < redirs->targets.count; i++)
         written = stronger(written, shell_danger_of_write(&redirs->targets.items[i]));
+    is_once = is_once || has_open(words, redirs);
     size_t from = program > words->count ? program - words->count : program;
     if (from < words->count)
         shell_written(&words->items[from], words->count - from, files, &written);

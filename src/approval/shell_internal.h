@@ -5,6 +5,8 @@
  *
  *   shell_word.c     words of the tree
  *   shell_tree.c     the walk over the tree
+ *   shell_known.c    words that only the text decides
+ *   shell_redirect.c redirections and here-documents
  *   shell_command.c  one simple command: wrappers, shells, what is emitted
  *   shell_danger.c   tables: dangerous, ordinary and free commands, variables, paths */
 
@@ -18,6 +20,7 @@ struct shell_word {
     char *source;    /* as it is written */
     bool is_literal; /* shape is the value */
     bool is_single;  /* it stays one word */
+    bool is_open;    /* a variable in it may have any value */
 };
 
 struct shell_words {
@@ -33,8 +36,15 @@ struct shell_redirs {
     json_t *list;
     json_t *files;
     struct shell_words targets; /* of files that are written */
-    bool is_dynamic;
-    char *input; /* the literal text that becomes stdin, or NULL */
+    bool is_open;               /* one of them has a word that is */
+    char *input;                /* the literal text that becomes stdin, or NULL */
+};
+
+/* A `for` loop over words of the text. */
+struct shell_loop {
+    char *name; /* NULL: nothing is known about it */
+    char *source;
+    const struct shell_loop *outer;
 };
 
 struct shell_walk {
@@ -43,9 +53,10 @@ struct shell_walk {
     shell_parse *parse;
     void *context;
     struct shell_forms *forms;
-    struct shell_words prefix; /* words of the commands that run this text */
-    bool is_wrapped;           /* one of them is more than a shell */
-    const char *danger;        /* of these commands, or NULL */
+    struct shell_words prefix;     /* words of the commands that run this text */
+    bool is_wrapped;               /* one of them is more than a shell */
+    const char *danger;            /* of these commands, or NULL */
+    const struct shell_loop *loop; /* the innermost, or NULL */
     char *cwd;
     unsigned depth; /* texts in texts */
     unsigned texts; /* so far */
@@ -67,6 +78,24 @@ void shell_word_set(struct shell_word *ret, const char *value);
 enum shell_inside { SHELL_SAME, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);
+
+/* The value of a member of a node, or NULL. */
+const char *shell_text_of(const json_t *node, const char *member);
+/* Adds a command that is known by its source only. */
+int shell_emit_source(
+    struct shell_walk *w, const char *what, const json_t *node, const char *danger);
+
+/* Whether a variable below the node may have been set by an earlier text. */
+bool shell_is_open(const struct shell_walk *w, const json_t *node);
+/* A `for` clause: its variable is known until the end. */
+int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
+void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
+/* Takes the source of a word, and adds the loops that its variables are from. */
+char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
+
+/* Reads the redirections of a statement. */
+int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to);
+void shell_redirs_done(struct shell_redirs *r);
 
 /* One simple command: `assigns` are the variables before it. */
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,

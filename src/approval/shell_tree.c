@@ -45,13 +45,12 @@ static int visit_members(struct shell_walk *w, const json_t *node, unsigned leve
     return r;
 }
 
-static const char *text_of(const json_t *node, const char *member)
+const char *shell_text_of(const json_t *node, const char *member)
 {
     return json_string_value(json_object_get(json_object_get(node, member), "Value"));
 }
 
-/* Adds a command that is known by its source only. */
-static int emit_source(
+int shell_emit_source(
     struct shell_walk *w, const char *what, const json_t *node, const char *danger)
 {
     size_t len = 0;
@@ -60,8 +59,8 @@ static int emit_source(
         return -EBADMSG;
     CLEANUP(shell_words_done) struct shell_words words = {0};
     cleanup_free char *copy = xstrndup(source, len);
-    const struct shell_word name = {(char *)what, (char *)what, true, true};
-    const struct shell_word rest = {(char *)"\x01", copy, false, false};
+    const struct shell_word name = {(char *)what, (char *)what, true, true, false};
+    const struct shell_word rest = {(char *)"\x01", copy, false, false, true};
     shell_words_add(&words, &name);
     shell_words_add(&words, &rest);
     return shell_emit(w, &words, 0, NULL, danger, true);
@@ -69,7 +68,7 @@ static int emit_source(
 
 static int emit_evaluation(struct shell_walk *w, const json_t *node)
 {
-    return emit_source(w, "evaluate", node, "shell.evaluate");
+    return shell_emit_source(w, "evaluate", node, "shell.evaluate");
 }
 
 /* --- arithmetic */
@@ -116,12 +115,44 @@ static int visit_let(struct shell_walk *w, const json_t *node, unsigned level)
 
 static int emit_variable(struct shell_walk *w, const json_t *node)
 {
-    return emit_source(w, "assign", node, "environment");
+    return shell_emit_source(w, "assign", node, "environment");
 }
 
 static bool is_special(const char *name)
 {
     return name && shell_variable_is_special(name, strlen(name));
+}
+
+/* Whether a quote in a parameter hides something. In "${x:-'$(y)'}" bash takes the single
+ * quotes for text and runs y, and shfmt takes them for quotes. A substitution has its own
+ * quotes. */
+static bool hides_code(const json_t *node, unsigned level)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
+    const char *text = json_string_value(json_object_get(node, "Value"));
+    const char *name;
+    json_t *value;
+    size_t i;
+    bool is_hidden = level > LEVELS_MAX;
+    if (str_eq(type, "SglQuoted"))
+        return text && strpbrk(text, "$`\"\\}");
+    if (is_hidden || str_eq(type, "CmdSubst") || str_eq(type, "ProcSubst"))
+        return is_hidden;
+    json_array_foreach(node, i, value) is_hidden = is_hidden || hides_code(value, level + 1);
+    json_object_foreach((json_t *)node, name, value) is_hidden =
+        is_hidden || hides_code(value, level + 1);
+    return is_hidden;
+}
+
+/* In backquotes a backslash means something else, also for a here-document. */
+static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
+    if (!source || (len && source[0] == '`' &&
+                       (memchr(source, '\\', len) || memmem(source, len, "<<", 2))))
+        return -EBADMSG;
+    return visit_members(w, node, level);
 }
 
 /* ${!x} reads a name from a value, ${x@P} runs a value, ${x:=y} assigns. */
@@ -137,7 +168,7 @@ static int visit_parameter(struct shell_walk *w, const json_t *node, unsigned le
         is_indirect || (index && !is_whole_index(index) && !is_constant(index, level));
     long at = exp ? shell_offset(w, word ? word : node, word ? "Pos" : "End") : 0;
     int r = 0;
-    if (exp && at < 2)
+    if ((exp && at < 2) || hides_code(node, level))
         return -EBADMSG;
     char before = exp ? w->text[at - (word ? 1 : 2)] : 0;
     if (slice) {
@@ -148,7 +179,7 @@ static int visit_parameter(struct shell_walk *w, const json_t *node, unsigned le
     }
     if (is_run || before == '@')
         r = emit_evaluation(w, node);
-    if (r == 0 && before == '=' && is_special(text_of(node, "Param")))
+    if (r == 0 && before == '=' && is_special(shell_text_of(node, "Param")))
         r = emit_variable(w, node);
     return r < 0 ? r : visit_members(w, node, level);
 }
@@ -159,12 +190,22 @@ static int check_assignment(struct shell_walk *w, const json_t *node, unsigned l
     const json_t *index = json_object_get(node, "Index");
     if (index && !is_constant(index, level))
         return emit_evaluation(w, node);
-    return is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    return is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+}
+
+static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    struct shell_loop loop;
+    int r = shell_loop_begin(w, node, &loop);
+    if (r == 0)
+        r = visit_members(w, node, level);
+    shell_loop_end(w, &loop);
+    return r;
 }
 
 static int visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    int r = is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    int r = is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
     return r < 0 ? r : visit_members(w, node, level);
 }
 
@@ -174,17 +215,17 @@ static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned 
 {
     const json_t *args = json_object_get(node, "Args");
     CLEANUP(shell_words_done) struct shell_words words = {0};
-    const char *variant = text_of(node, "Variant");
+    const char *variant = shell_text_of(node, "Variant");
     bool is_plain = variant != NULL;
     bool is_exported = str_eq(variant, "export");
     bool has_special = false;
-    const struct shell_word first = {(char *)variant, (char *)variant, true, true};
+    const struct shell_word first = {(char *)variant, (char *)variant, true, true, false};
     if (variant)
         shell_words_add(&words, &first);
     for (size_t i = 0; i < json_array_size(args); i++) {
         const json_t *one = json_array_get(args, i);
         const json_t *value = json_object_get(one, "Value");
-        const char *name = text_of(one, "Name");
+        const char *name = shell_text_of(one, "Name");
         struct shell_word word = {0};
         has_special = has_special || is_special(name);
         if (value && shell_word_read(w, value, &word) < 0)
@@ -199,8 +240,9 @@ static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned 
             "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
         cleanup_free char *source = xasprintf(
             "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
-        const struct shell_word made = {
-            shape, source, (!value || word.is_literal) && !json_object_get(one, "Array"), true};
+        const struct shell_word made = {shape, source,
+            (!value || word.is_literal) && !json_object_get(one, "Array"), true,
+            shell_is_open(w, one)};
         shell_words_add(&words, &made);
         free(word.shape);
         free(word.source);
@@ -277,124 +319,18 @@ static unsigned count_calls(
 
 static int visit_function(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const char *name = text_of(node, "Name");
+    const char *name = shell_text_of(node, "Name");
     bool has_background = false;
     if (!name)
         return -EBADMSG;
     unsigned calls = count_calls(json_object_get(node, "Body"), name, &has_background, 0);
     bool is_bomb = calls >= 2 && has_background;
-    int r = emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
+    int r =
+        shell_emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
     return r < 0 ? r : visit_members(w, node, level);
 }
 
 /* --- statements */
-
-/* The operator of a redirection, which begins with the longest. */
-static const char *redirection(const struct shell_walk *w, const json_t *node)
-{
-    static const char *const operators[] = {
-        "&>>", "<<<", "<<-", "&>", "<<", "<>", "<&", ">>", ">&", ">|", ">", "<"};
-    long at = shell_offset(w, node, "OpPos");
-    for (size_t i = 0; at >= 0 && i < sizeof(operators) / sizeof(operators[0]); i++) {
-        size_t len = strlen(operators[i]);
-        if ((size_t)at + len <= w->len && strncmp(w->text + at, operators[i], len) == 0)
-            return operators[i];
-    }
-    return NULL;
-}
-
-static void redirs_done(struct shell_redirs *r)
-{
-    json_decref(r->list);
-    json_decref(r->files);
-    shell_words_done(&r->targets);
-    free(r->input);
-}
-
-/* The text of a here-document or here-string that has no expansions and no escapes. */
-static int take_input(
-    struct shell_walk *w, const json_t *word, const json_t *body, struct shell_redirs *to)
-{
-    const json_t *parts = json_object_get(body, "Parts");
-    free(to->input);
-    to->input = NULL;
-    if (body && json_array_size(parts) == 1 &&
-        str_eq(json_string_value(json_object_get(json_array_get(parts, 0), "Type")), "Lit")) {
-        const char *text =
-            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-        to->input = text && !strchr(text, '\\') ? xstrdup(text) : NULL;
-    } else if (!body) {
-        struct shell_word one = {0};
-        if (shell_word_read(w, word, &one) < 0)
-            return -EBADMSG;
-        if (one.is_literal)
-            to->input = xstrdup(one.shape);
-        free(one.shape);
-        free(one.source);
-    }
-    return 0;
-}
-
-static int take_target(struct shell_walk *w, const json_t *node, const char *op,
-    const json_t *target, struct shell_redirs *to)
-{
-    CLEANUP(shell_words_done) struct shell_words one = {0};
-    struct shell_word word = {0};
-    const char *number = text_of(node, "N");
-    if (shell_word_read(w, target, &word) < 0)
-        return -EBADMSG;
-    shell_words_add(&one, &word);
-    free(word.shape);
-    free(word.source);
-    const struct shell_word *file = &one.items[0];
-    bool is_copy = strchr(op, '&') && !strchr(op + 1, '>') && op[0] != '&';
-    bool is_number =
-        file->is_literal && file->shape[strspn(file->shape, "0123456789-")] == '\0';
-    if ((is_copy && is_number) || (file->is_literal && str_eq(file->shape, "/dev/null")))
-        return 0;
-    cleanup_free char *shown = xasprintf(
-        "%s%s%s", number ? number : "", op, file->is_literal ? file->shape : file->source);
-    (void)json_array_append_new(
-        to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
-    to->is_dynamic = to->is_dynamic || !file->is_literal;
-    if (op[0] != '<' || op[1] == '>') {
-        shell_words_add(&to->targets, file);
-        (void)json_array_append_new(to->files, shell_word_json(file));
-    }
-    return 0;
-}
-
-/* What a shell reads is known when one here-document is all that is connected to its stdin.
- * With
- * <<- the shell takes tabs away, which would change the text. */
-static int take_redirections(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
-{
-    unsigned inputs = 0;
-    bool is_exact = true;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
-        const json_t *node = json_array_get(list, i);
-        const json_t *word = json_object_get(node, "Word");
-        const char *op = redirection(w, node);
-        const char *number = text_of(node, "N");
-        if (!op || !word)
-            return -EBADMSG;
-        if (number && number[0] == '{') /* {name}>file assigns a variable */
-            r = emit_source(w, "assign", node, "environment");
-        bool is_stdin = op[0] == '<' && (!number || str_eq(number, "0"));
-        inputs += is_stdin;
-        is_exact = is_exact && !str_eq(op, "<<-");
-        if (r == 0 && is_stdin && strncmp(op, "<<", 2) == 0)
-            r = take_input(w, word, json_object_get(node, "Hdoc"), to);
-        else if (r == 0 && strncmp(op, "<<", 2) != 0)
-            r = take_target(w, node, op, word, to);
-    }
-    if (inputs != 1 || !is_exact) {
-        free(to->input);
-        to->input = NULL;
-    }
-    return r;
-}
 
 static int read_words(struct shell_walk *w, const json_t *list, struct shell_words *ret)
 {
@@ -421,13 +357,14 @@ static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_w
         struct shell_word word = {0};
         size_t len = 0;
         const char *source = shell_source(w, node, &len);
-        const char *name = text_of(node, "Name");
+        const char *name = shell_text_of(node, "Name");
         if (!source || !name || (value && shell_word_read(w, value, &word) < 0))
             return -EBADMSG;
         cleanup_free char *shape = xasprintf("%s=%s", name, word.shape ? word.shape : "");
         cleanup_free char *shown = xstrndup(source, len);
-        const struct shell_word made = {
-            shape, shown, (!value || word.is_literal) && !json_object_get(node, "Array"), true};
+        const struct shell_word made = {shape, shown,
+            (!value || word.is_literal) && !json_object_get(node, "Array"), true,
+            shell_is_open(w, node)};
         shell_words_add(ret, &made);
         free(word.shape);
         free(word.source);
@@ -472,7 +409,7 @@ static int visit_call(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct shell_redirs none = {.list = json_array(), .files = json_array()};
     int r = take_call(w, node, &none);
-    redirs_done(&none);
+    shell_redirs_done(&none);
     return r < 0 ? r : visit_call_members(w, node, level);
 }
 
@@ -482,13 +419,16 @@ static int visit_statement(struct shell_walk *w, const json_t *node, unsigned le
     struct shell_redirs redirs = {.list = json_array(), .files = json_array()};
     const json_t *command = json_object_get(node, "Cmd");
     const json_t *list = json_object_get(node, "Redirs");
+    const json_t *comments = json_object_get(node, "Comments");
     bool is_call = str_eq(json_string_value(json_object_get(command, "Type")), "CallExpr");
-    int r = take_redirections(w, list, &redirs);
+    int r = comments ? visit(w, comments, level + 1) : 0;
+    if (r == 0)
+        r = shell_redirs_read(w, list, &redirs);
     if (r == 0 && is_call)
         r = take_call(w, command, &redirs);
     else if (r == 0 && json_array_size(redirs.list))
         r = shell_emit(w, &none, 0, &redirs, NULL, false);
-    redirs_done(&redirs);
+    shell_redirs_done(&redirs);
     if (r == 0 && command)
         r = is_call ? visit_call_members(w, command, level + 1) : visit(w, command, level + 1);
     return r == 0 && list ? visit(w, list, level + 1) : r;
@@ -510,13 +450,13 @@ static const struct {
     {"CStyleLoop", visit_let},
     {"CallExpr", visit_call},
     {"CaseClause", visit_members},
-    {"CmdSubst", visit_members},
+    {"CmdSubst", visit_substitution},
     {"CoprocClause", visit_members},
     {"DblQuoted", visit_members},
     {"DeclClause", visit_declaration},
     {"ExtGlob", visit_members},
     {"File", visit_members},
-    {"ForClause", visit_members},
+    {"ForClause", visit_for},
     {"FuncDecl", visit_function},
     {"IfClause", visit_members},
     {"LetClause", visit_let},
@@ -545,6 +485,25 @@ static visitor *find_visitor(const char *type)
     return NULL;
 }
 
+/* --- comments */
+
+static bool is_comment(const json_t *node)
+{
+    return json_object_get(node, "Hash") && json_object_get(node, "Text");
+}
+
+/* Whether bash takes it for the same comment: it begins a word, and ends with its line, also
+ * after a backslash. For shfmt the # of $x# begins one. */
+static bool is_comment_in_bash(const struct shell_walk *w, const json_t *node)
+{
+    const char *text = json_string_value(json_object_get(node, "Text"));
+    long at = shell_offset(w, node, "Hash");
+    if (!text || at < 0 || strchr(text, '\n') || str_has_suffix(text, "\\"))
+        return false;
+    return at == 0 ||
+           (strchr(" \t\n;&|", w->text[at - 1]) && (at == 1 || w->text[at - 2] != '\\'));
+}
+
 static int visit_object(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *type = json_object_get(node, "Type");
@@ -553,6 +512,8 @@ static int visit_object(struct shell_walk *w, const json_t *node, unsigned level
         return -EBADMSG;
     if (known)
         return known(w, node, level);
+    if (is_comment(node) && !is_comment_in_bash(w, node))
+        return -EBADMSG;
     if (json_object_get(node, "Cmd") || json_object_get(node, "Redirs"))
         return visit_statement(w, node, level);
     bool is_assignment = json_object_get(node, "Name") || json_object_get(node, "Index");
@@ -624,6 +585,7 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     for (size_t i = 0; i < prefix_count; i++)
         shell_words_add(&inner.prefix, &prefix[i]);
     inner.is_wrapped = w->is_wrapped || inside == SHELL_WRAPPED;
+    inner.loop = inside == SHELL_SAME ? w->loop : NULL;
     inner.depth++;
     inner.cwd = xstrdup(w->cwd);
     int r = walk(&inner);

@@ -342,6 +342,28 @@ TEXTS = [
     "echo \"$(\nmark\n)\"",
     "#!/bin/mksh\nmark",
     "\n\n\tmark",
+    # bash and shfmt read these in different ways
+    "echo \"${x:-'$(mark)'}\"",
+    "echo \"${x:='`mark`'}\"",
+    "x=1; echo \"a${x:+b'$(mark)'}\"",
+    "echo \"${x:-${y:-'$(mark)'}}\"",
+    "cat <<E\n${x:-'$(mark)'}\nE\n",
+    "echo x # \\\nmark",
+    "echo x # a \\\n mark",
+    "# a \\\nmark",
+    "echo x <<E\nE\\\n\nmark\nE\n",
+    "cat <<E\nx\\\nE\necho hi <<F\nE\nmark\nF\n",
+    "cat <<-E\n\tE\\\n\nmark\nE\n",
+    "cat <<EF\nE\\\nF\nmark\nEF\n",
+    "echo $x# ; mark",
+    "echo ${x}# | mark",
+    "echo \"$x\"#; mark",
+    "echo $(true)# ; mark",
+    "echo $((1))#; mark",
+    "echo `true`#; mark",
+    "echo \\ #; mark",
+    "echo a\\\n#b; mark",
+    "echo `cat <<E\nE\\\\\n\nmark\nE\n`",
 ]
 
 RUNS = [line for line in LINES.split("\n") if line] + TEXTS

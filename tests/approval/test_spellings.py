@@ -44,6 +44,10 @@ def test_a_command_is_asked_however_it_is_written(world):
     assert [text for text, one in zip(RUNS, found) if one["parsed"] and not one["commands"]] == []
     idle = [text for number, text in enumerate(RUNS) if not runs_mark(world, text, number)]
     assert len(RUNS) - len(idle) >= 250, idle
+    # Each is seen by its name, or as something that is asked each time.
+    unseen = [(text, one["commands"]) for text, one in zip(RUNS, found) if one["parsed"] and text not in idle
+              and not any(c["once"] or any("mark" in str(word) for word in c["argv"]) for c in one["commands"])]
+    assert unseen == []
     named = [one for one in found if one["parsed"] and any("mark" in c["argv"] for c in one["commands"])]
     assert len(named) >= 120  # most of them are seen by their name, not only as something unclear
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEVELS_MAX = 400 };
+enum { LEVELS_MAX = SHELL_LEVELS_MAX };
 
 typedef bool tester(const struct shell_walk *w, const json_t *node, const char *name);
 

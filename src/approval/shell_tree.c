@@ -3,10 +3,7 @@
 /* The walk over the tree of shfmt. Every member of every node is visited, so no statement is
  * missed wherever it stands. Nodes of an unknown type end the walk: what is not understood is
  * asked as a whole.
- *
- * Bash also runs what stands in data: an arithmetic expression evaluates the values of the
- * names in it, which may hold a[$(command)]. Such places count as commands that are not
- * known. */
+ */
 
 #include "approval/shell_internal.h"
 
@@ -22,7 +19,7 @@
 
 enum {
     NODES_MAX = 1 << 20,
-    LEVELS_MAX = 400, /* of the tree */
+    LEVELS_MAX = SHELL_LEVELS_MAX,
     WORDS_MAX = 4096, /* of a command */
     TEXT_DEPTH_MAX = 8,
     TEXTS_MAX = 24, /* in one text, at all depths */
@@ -32,7 +29,7 @@ typedef int visitor(struct shell_walk *w, const json_t *node, unsigned level);
 
 static int visit(struct shell_walk *w, const json_t *node, unsigned level);
 
-static int visit_members(struct shell_walk *w, const json_t *node, unsigned level)
+int shell_visit_members(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const char *name;
     json_t *value;
@@ -66,82 +63,32 @@ int shell_emit_source(
     return shell_emit(w, &words, 0, NULL, danger, true);
 }
 
-static int emit_evaluation(struct shell_walk *w, const json_t *node)
+/* --- where commands run */
+
+struct place {
+    char *cwd;
+    bool is_lost;
+};
+
+static struct place keep_place(const struct shell_walk *w)
 {
-    return shell_emit_source(w, "evaluate", node, "shell.evaluate");
+    return (struct place){xstrdup(w->cwd), w->is_lost};
 }
 
-/* --- arithmetic */
-
-/* Whether the expression has numbers and operators only. */
-static bool is_constant(const json_t *node, unsigned level)
+static void return_to(struct shell_walk *w, struct place *place)
 {
-    const char *type = json_string_value(json_object_get(node, "Type"));
-    const json_t *parts = json_object_get(node, "Parts");
-    const json_t *x = json_object_get(node, "X");
-    const json_t *y = json_object_get(node, "Y");
-    if (level > LEVELS_MAX)
-        return false;
-    if (str_eq(type, "Word") || (!type && parts)) {
-        const char *text =
-            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-        return json_array_size(parts) == 1 && text && *text &&
-               text[strspn(text, "0123456789")] == '\0';
-    }
-    return type && x && is_constant(x, level + 1) && (!y || is_constant(y, level + 1));
+    free(w->cwd);
+    w->cwd = place->cwd;
+    w->is_lost = place->is_lost;
 }
 
-static bool is_whole_index(const json_t *index)
+/* What runs in a shell of its own, so that a `cd` in it ends with it. */
+static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const json_t *parts = json_object_get(index, "Parts");
-    const char *text = json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-    return json_array_size(parts) == 1 && (str_eq(text, "@") || str_eq(text, "*"));
-}
-
-static int visit_arithmetic(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    const json_t *x = json_object_get(node, "X");
-    int r = x && is_constant(x, level) ? 0 : emit_evaluation(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-static int visit_let(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    int r = emit_evaluation(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-/* --- parameters and assignments */
-
-static int emit_variable(struct shell_walk *w, const json_t *node)
-{
-    return shell_emit_source(w, "assign", node, "environment");
-}
-
-static bool is_special(const char *name)
-{
-    return name && shell_variable_is_special(name, strlen(name));
-}
-
-/* Whether a quote in a parameter hides something. In "${x:-'$(y)'}" bash takes the single
- * quotes for text and runs y, and shfmt takes them for quotes. A substitution has its own
- * quotes. */
-static bool hides_code(const json_t *node, unsigned level)
-{
-    const char *type = json_string_value(json_object_get(node, "Type"));
-    const char *text = json_string_value(json_object_get(node, "Value"));
-    const char *name;
-    json_t *value;
-    size_t i;
-    bool is_hidden = level > LEVELS_MAX;
-    if (str_eq(type, "SglQuoted"))
-        return text && strpbrk(text, "$`\"\\}");
-    if (is_hidden || str_eq(type, "CmdSubst") || str_eq(type, "ProcSubst"))
-        return is_hidden;
-    json_array_foreach(node, i, value) is_hidden = is_hidden || hides_code(value, level + 1);
-    json_object_foreach((json_t *)node, name, value) is_hidden =
-        is_hidden || hides_code(value, level + 1);
-    return is_hidden;
+    struct place before = keep_place(w);
+    int r = shell_visit_members(w, node, level);
+    return_to(w, &before);
+    return r;
 }
 
 /* In backquotes a backslash means something else, also for a here-document. */
@@ -152,45 +99,22 @@ static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned
     if (!source || (len && source[0] == '`' &&
                        (memchr(source, '\\', len) || memmem(source, len, "<<", 2))))
         return -EBADMSG;
-    return visit_members(w, node, level);
+    return visit_aside(w, node, level);
 }
 
-/* ${!x} reads a name from a value, ${x@P} runs a value, ${x:=y} assigns. */
-static int visit_parameter(struct shell_walk *w, const json_t *node, unsigned level)
+/* Loops, conditions and functions: whether and how often a `cd` in it runs is not known, also
+ * for commands that stand before it. */
+static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const json_t *exp = json_object_get(node, "Exp");
-    const json_t *word = json_object_get(exp, "Word");
-    const json_t *index = json_object_get(node, "Index");
-    const json_t *slice = json_object_get(node, "Slice");
-    bool is_indirect = json_is_true(json_object_get(node, "Excl")) &&
-                       !json_object_get(node, "Names") && !(index && is_whole_index(index));
-    bool is_run =
-        is_indirect || (index && !is_whole_index(index) && !is_constant(index, level));
-    long at = exp ? shell_offset(w, word ? word : node, word ? "Pos" : "End") : 0;
-    int r = 0;
-    if ((exp && at < 2) || hides_code(node, level))
-        return -EBADMSG;
-    char before = exp ? w->text[at - (word ? 1 : 2)] : 0;
-    if (slice) {
-        const json_t *offset = json_object_get(slice, "Offset");
-        const json_t *length = json_object_get(slice, "Length");
-        is_run =
-            is_run || !is_constant(offset, level) || (length && !is_constant(length, level));
-    }
-    if (is_run || before == '@')
-        r = emit_evaluation(w, node);
-    if (r == 0 && before == '=' && is_special(shell_text_of(node, "Param")))
-        r = emit_variable(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-/* An assignment, also of an array, its elements, or of a name that a loop sets. */
-static int check_assignment(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    const json_t *index = json_object_get(node, "Index");
-    if (index && !is_constant(index, level))
-        return emit_evaluation(w, node);
-    return is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    size_t first = w->forms->count;
+    cleanup_free char *before = xstrdup(w->cwd);
+    int r = shell_visit_members(w, node, level);
+    if (str_eq(before, w->cwd))
+        return r;
+    w->is_lost = true;
+    for (size_t i = first; i < w->forms->count; i++)
+        w->forms->items[i].is_once = true;
+    return r;
 }
 
 static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
@@ -198,95 +122,52 @@ static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
     struct shell_loop loop;
     int r = shell_loop_begin(w, node, &loop);
     if (r == 0)
-        r = visit_members(w, node, level);
+        r = visit_branch(w, node, level);
     shell_loop_end(w, &loop);
     return r;
 }
 
-static int visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
+/* a && b, a || b, a | b. After `a && cd b` the whole of it says where a command runs. */
+static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    int r = is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
- * is exported reaches every program, so it counts as a command. */
-static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    const json_t *args = json_object_get(node, "Args");
-    CLEANUP(shell_words_done) struct shell_words words = {0};
-    const char *variant = shell_text_of(node, "Variant");
-    bool is_plain = variant != NULL;
-    bool is_exported = str_eq(variant, "export");
-    bool has_special = false;
-    const struct shell_word first = {(char *)variant, (char *)variant, true, true, false};
-    if (variant)
-        shell_words_add(&words, &first);
-    for (size_t i = 0; i < json_array_size(args); i++) {
-        const json_t *one = json_array_get(args, i);
-        const json_t *value = json_object_get(one, "Value");
-        const char *name = shell_text_of(one, "Name");
-        struct shell_word word = {0};
-        has_special = has_special || is_special(name);
-        if (value && shell_word_read(w, value, &word) < 0)
-            return -EBADMSG;
-        if (!name && value) {
-            is_plain = is_plain && word.is_literal && word.shape[0] &&
-                       strchr("-+", word.shape[0]) &&
-                       word.shape[1 + strspn(word.shape + 1, "aAgrxplut")] == '\0';
-            is_exported = is_exported || strchr(word.shape, 'x');
-        }
-        cleanup_free char *shape = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
-        cleanup_free char *source = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
-        const struct shell_word made = {shape, source,
-            (!value || word.is_literal) && !json_object_get(one, "Array"), true,
-            shell_is_open(w, one)};
-        shell_words_add(&words, &made);
-        free(word.shape);
-        free(word.source);
-    }
-    int r = !is_plain ? emit_evaluation(w, node)
-            : is_exported && !has_special
-                ? shell_emit(w, &words, words.count, NULL, NULL, false)
-                : 0;
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-/* --- tests */
-
-/* The operator as it is written. */
-static bool operator_is(const struct shell_walk *w, const json_t *node, const char *list)
-{
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
     long at = shell_offset(w, node, "OpPos");
-    char word[5] = "";
-    for (size_t n = 0; at >= 0 && n < 4 && (size_t)at + n < w->len; n++) {
-        char c = w->text[(size_t)at + n];
-        if (c != '-' && !isalpha((unsigned char)c))
-            break;
-        word[n] = c;
+    if (!source || at < 0 || (size_t)at + 2 > w->len)
+        return -EBADMSG;
+    bool is_pipe = strncmp(w->text + at, "&&", 2) != 0 && strncmp(w->text + at, "||", 2) != 0;
+    struct place before = keep_place(w);
+    int r = visit(w, json_object_get(node, "X"), level + 1);
+    cleanup_free char *between = xstrdup(w->cwd);
+    if (is_pipe) {
+        return_to(w, &before);
+        before = keep_place(w);
     }
-    return word[0] && shell_name_is(word, list);
+    if (r == 0)
+        r = visit(w, json_object_get(node, "Y"), level + 1);
+    if (is_pipe) {
+        return_to(w, &before);
+        return r;
+    }
+    if (!str_eq(between, w->cwd)) {
+        free(w->cwd);
+        w->cwd = xasprintf("%s%s%.*s", before.cwd, before.cwd[0] ? "; " : "", (int)len, source);
+        w->is_lost = w->is_lost || memchr(source, '$', len) || memchr(source, '`', len);
+    }
+    free(before.cwd);
+    return r;
 }
 
-static int visit_binary_test(struct shell_walk *w, const json_t *node, unsigned level)
+/* shfmt takes what is in @(..) for text, and bash expands it. */
+static int visit_pattern(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    if (shell_offset(w, node, "OpPos") < 0)
-        return -EBADMSG;
-    bool is_number = operator_is(w, node, "-eq -ne -lt -le -gt -ge");
-    bool is_fixed = is_constant(json_object_get(node, "X"), level) &&
-                    is_constant(json_object_get(node, "Y"), level);
-    int r = is_number && !is_fixed ? emit_evaluation(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-static int visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    if (shell_offset(w, node, "OpPos") < 0)
-        return -EBADMSG;
-    int r = operator_is(w, node, "-v -R") ? emit_evaluation(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
+    for (size_t i = 0; i < len; i++) {
+        if (strchr("$`<>;&'\"\\\n", source[i]))
+            return -EBADMSG;
+    }
+    return source ? shell_visit_members(w, node, level) : -EBADMSG;
 }
 
 /* --- functions */
@@ -327,7 +208,7 @@ static int visit_function(struct shell_walk *w, const json_t *node, unsigned lev
     bool is_bomb = calls >= 2 && has_background;
     int r =
         shell_emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
-    return r < 0 ? r : visit_members(w, node, level);
+    return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
 /* --- statements */
@@ -398,9 +279,9 @@ static int visit_call_members(struct shell_walk *w, const json_t *node, unsigned
     for (size_t i = 0; r == 0 && i < json_array_size(assigns); i++) {
         const json_t *one = json_array_get(assigns, i);
         if (json_object_get(one, "Index"))
-            r = emit_evaluation(w, one);
+            r = shell_emit_evaluation(w, one);
         if (r == 0)
-            r = visit_members(w, one, level + 2);
+            r = shell_visit_members(w, one, level + 2);
     }
     return r;
 }
@@ -413,7 +294,7 @@ static int visit_call(struct shell_walk *w, const json_t *node, unsigned level)
     return r < 0 ? r : visit_call_members(w, node, level);
 }
 
-static int visit_statement(struct shell_walk *w, const json_t *node, unsigned level)
+static int visit_foreground(struct shell_walk *w, const json_t *node, unsigned level)
 {
     CLEANUP(shell_words_done) struct shell_words none = {0};
     struct shell_redirs redirs = {.list = json_array(), .files = json_array()};
@@ -434,46 +315,57 @@ static int visit_statement(struct shell_walk *w, const json_t *node, unsigned le
     return r == 0 && list ? visit(w, list, level + 1) : r;
 }
 
+static int visit_statement(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    struct place before = keep_place(w);
+    int r = visit_foreground(w, node, level);
+    if (json_is_true(json_object_get(node, "Background")))
+        return_to(w, &before);
+    else
+        free(before.cwd);
+    return r;
+}
+
 /* --- the table of nodes */
 
 static const struct {
     const char *type;
     visitor *visit;
 } kinds[] = {
-    {"ArithmCmd", visit_arithmetic},
-    {"ArithmExp", visit_arithmetic},
-    {"BinaryArithm", visit_members},
-    {"BinaryCmd", visit_members},
-    {"BinaryTest", visit_binary_test},
-    {"Block", visit_members},
-    {"BraceExp", visit_members},
-    {"CStyleLoop", visit_let},
+    {"ArithmCmd", shell_visit_arithmetic},
+    {"ArithmExp", shell_visit_arithmetic},
+    {"BinaryArithm", shell_visit_members},
+    {"BinaryCmd", visit_binary},
+    {"BinaryTest", shell_visit_binary_test},
+    {"Block", shell_visit_members},
+    {"BraceExp", shell_visit_members},
+    {"CStyleLoop", shell_visit_let},
     {"CallExpr", visit_call},
-    {"CaseClause", visit_members},
+    {"CaseClause", visit_branch},
     {"CmdSubst", visit_substitution},
-    {"CoprocClause", visit_members},
-    {"DblQuoted", visit_members},
-    {"DeclClause", visit_declaration},
-    {"ExtGlob", visit_members},
-    {"File", visit_members},
+    {"CoprocClause", visit_aside},
+    {"DblQuoted", shell_visit_members},
+    {"DeclClause", shell_visit_declaration},
+    {"ExtGlob", visit_pattern},
+    {"File", shell_visit_members},
     {"ForClause", visit_for},
     {"FuncDecl", visit_function},
-    {"IfClause", visit_members},
-    {"LetClause", visit_let},
-    {"Lit", visit_members},
-    {"ParamExp", visit_parameter},
-    {"ParenArithm", visit_members},
-    {"ParenTest", visit_members},
-    {"ProcSubst", visit_members},
-    {"SglQuoted", visit_members},
-    {"Subshell", visit_members},
-    {"TestClause", visit_members},
-    {"TimeClause", visit_members},
-    {"UnaryArithm", visit_members},
-    {"UnaryTest", visit_unary_test},
-    {"WhileClause", visit_members},
-    {"Word", visit_members},
-    {"WordIter", visit_word_loop},
+    {"IfClause", visit_branch},
+    {"LetClause", shell_visit_let},
+    {"Lit", shell_visit_members},
+    {"ParamExp", shell_visit_parameter},
+    {"ParenArithm", shell_visit_members},
+    {"ParenTest", shell_visit_members},
+    {"ProcSubst", visit_aside},
+    {"SglQuoted", shell_visit_members},
+    {"Subshell", visit_aside},
+    {"TestClause", shell_visit_members},
+    {"TimeClause", shell_visit_members},
+    {"UnaryArithm", shell_visit_members},
+    {"UnaryTest", shell_visit_unary_test},
+    {"WhileClause", visit_branch},
+    {"Word", shell_visit_members},
+    {"WordIter", shell_visit_word_loop},
 };
 
 static visitor *find_visitor(const char *type)
@@ -517,8 +409,8 @@ static int visit_object(struct shell_walk *w, const json_t *node, unsigned level
     if (json_object_get(node, "Cmd") || json_object_get(node, "Redirs"))
         return visit_statement(w, node, level);
     bool is_assignment = json_object_get(node, "Name") || json_object_get(node, "Index");
-    int r = is_assignment ? check_assignment(w, node, level) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    int r = is_assignment ? shell_check_assignment(w, node, level) : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
 static int visit(struct shell_walk *w, const json_t *node, unsigned level)
@@ -585,6 +477,7 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     for (size_t i = 0; i < prefix_count; i++)
         shell_words_add(&inner.prefix, &prefix[i]);
     inner.is_wrapped = w->is_wrapped || inside == SHELL_WRAPPED;
+    inner.is_deferred = w->is_deferred || inside == SHELL_LATER;
     inner.loop = inside == SHELL_SAME ? w->loop : NULL;
     inner.depth++;
     inner.cwd = xstrdup(w->cwd);
@@ -594,6 +487,7 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     if (inside == SHELL_SAME) {
         free(w->cwd);
         w->cwd = take_ptr(inner.cwd);
+        w->is_lost = inner.is_lost;
     }
     free(inner.cwd);
     shell_words_done(&inner.prefix);

@@ -428,11 +428,15 @@ static int visit(struct shell_walk *w, const json_t *node, unsigned level)
 
 /* --- texts */
 
-/* Bytes that shfmt and bash may take for different things, such as a carriage return. */
+/* Bytes that shfmt and bash may take for different things: a carriage return, or two characters
+ * of an operator that a backslash and a newline part, as in `$\` and `(x)`. */
 static bool is_plain_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
+            return false;
+        if (i + 2 < len && strchr("$<>`#@*+?!({[&|;", text[i]) && text[i + 1] == '\\' &&
+            text[i + 2] == '\n')
             return false;
     }
     return !memchr(text, 0x7f, len) && utf8_valid(text, len);

@@ -361,6 +361,8 @@ TEXTS = [
     "[[ a == @($(mark)) ]]",
     "[[ a != +(b|`mark`) ]]",
     "[[ a == @(<(mark)) ]]; sleep 0.1",
+    "echo ${x:-$\\\n(mark)}",
+    "echo ${x:-$\\\n\\\n(mark)}",
     "echo $x# ; mark",
     "echo ${x}# | mark",
     "echo \"$x\"#; mark",

@@ -496,11 +496,15 @@ static json_t *words_json(const struct shell_words *words)
     return list;
 }
 
-static json_t *grant_of(const struct shell_words *words, size_t program, json_t *argv)
+static json_t *grant_of(
+    const struct shell_words *words, size_t program, json_t *argv, bool *ret_is_ordinary)
 {
     json_t *form = program < words->count
                        ? shell_ordinary(&words->items[program], words->count - program)
                        : NULL;
+    *ret_is_ordinary =
+        form || (program < words->count &&
+                    shell_is_filter(&words->items[program], words->count - program));
     if (!form)
         return json_incref(argv);
     for (size_t i = program; i-- > 0;)
@@ -551,7 +555,12 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     for (size_t i = 0; !words->count && i < w->prefix.count; i++)
         (void)json_array_insert_new(c.argv, i, shell_word_json(&w->prefix.items[i]));
     c.is_once = is_once || (danger && (has_dynamic(c.argv) || has_dynamic(c.redirections)));
-    c.grant = danger || is_once ? json_incref(c.argv) : grant_of(words, program, c.argv);
+    c.grant = danger || is_once ? json_incref(c.argv)
+                                : grant_of(words, program, c.argv, &c.is_ordinary);
+    /* Words do not say what such a command does with an input of the text. */
+    bool has_text = w->is_fed || (redirs && redirs->has_text);
+    c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
+    c.is_once = c.is_once || (has_text && !c.is_ordinary);
     forms->items = xreallocarray(forms->items, forms->count + 1, sizeof(c));
     forms->items[forms->count++] = c;
     return 0;

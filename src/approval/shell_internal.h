@@ -41,6 +41,7 @@ struct shell_redirs {
     json_t *files;
     struct shell_words targets; /* of files that are written */
     bool is_open;               /* one of them has a word that is */
+    bool has_text;              /* a here-document or here-string */
     char *input;                /* the literal text that becomes stdin, or NULL */
 };
 
@@ -62,6 +63,7 @@ struct shell_walk {
     const char *danger;            /* of these commands, or NULL */
     const struct shell_loop *loop; /* the innermost, or NULL */
     char *cwd;
+    bool is_fed;      /* the input is text, or what any ordinary command reads */
     bool is_lost;     /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: nothing in it is only about now */
     unsigned depth;   /* texts in texts */
@@ -165,6 +167,8 @@ bool shell_has_option(const struct shell_word *words, size_t count, const char *
 bool shell_is_free(const struct shell_word *words, size_t count);
 /* What varies in an ordinary command becomes "*"; NULL when the command is not ordinary. */
 json_t *shell_ordinary(const struct shell_word *words, size_t count);
+/* A command that only passes its input on, in another form. */
+bool shell_is_filter(const struct shell_word *words, size_t count);
 /* Adds the files that a command writes. */
 void shell_written(
     const struct shell_word *words, size_t count, json_t *files, const char **danger);

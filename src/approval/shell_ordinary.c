@@ -135,6 +135,18 @@ json_t *shell_ordinary(const struct shell_word *words, size_t count)
     return form;
 }
 
+bool shell_is_filter(const struct shell_word *words, size_t count)
+{
+    bool is_filter = shell_name_is(
+        words[0].shape, "uniq column base64 base32 xxd iconv hexdump jq zcat gunzip nl");
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        is_filter = is_filter && words[i].is_literal &&
+                    ((shape[0] == '-' && shape[1]) || str_eq(words[0].shape, "jq"));
+    }
+    return is_filter;
+}
+
 static bool all_literal(const struct shell_word *words, size_t count)
 {
     bool is_literal = true;

@@ -151,6 +151,7 @@ int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_red
             r = shell_emit_source(w, "assign", node, "environment");
         bool is_stdin = op[0] == '<' && (!number || str_eq(number, "0"));
         inputs += is_stdin;
+        to->has_text = to->has_text || strncmp(op, "<<", 2) == 0;
         is_exact = is_exact && !str_eq(op, "<<-");
         if (r == 0 && is_stdin && strncmp(op, "<<", 2) == 0)
             r = take_input(w, word, body, to);

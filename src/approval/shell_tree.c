@@ -127,6 +127,14 @@ static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
     return r;
 }
 
+static bool all_ordinary(const struct shell_forms *forms, size_t first)
+{
+    bool is_all = true;
+    for (size_t i = first; i < forms->count; i++)
+        is_all = is_all && forms->items[i].is_ordinary;
+    return is_all;
+}
+
 /* a && b, a || b, a | b. After `a && cd b` the whole of it says where a command runs. */
 static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level)
 {
@@ -137,14 +145,18 @@ static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level
         return -EBADMSG;
     bool is_pipe = strncmp(w->text + at, "&&", 2) != 0 && strncmp(w->text + at, "||", 2) != 0;
     struct place before = keep_place(w);
+    size_t first = w->forms->count;
+    bool was_fed = w->is_fed;
     int r = visit(w, json_object_get(node, "X"), level + 1);
     cleanup_free char *between = xstrdup(w->cwd);
     if (is_pipe) {
         return_to(w, &before);
         before = keep_place(w);
+        w->is_fed = all_ordinary(w->forms, first);
     }
     if (r == 0)
         r = visit(w, json_object_get(node, "Y"), level + 1);
+    w->is_fed = was_fed;
     if (is_pipe) {
         return_to(w, &before);
         return r;
@@ -156,6 +168,12 @@ static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level
     }
     free(before.cwd);
     return r;
+}
+
+/* `coproc x <y` runs x, and shfmt takes x for a name. */
+static int visit_coproc(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    return json_object_get(node, "Name") ? -EBADMSG : visit_aside(w, node, level);
 }
 
 /* shfmt takes what is in @(..) for text, and bash expands it. */
@@ -309,9 +327,12 @@ static int visit_foreground(struct shell_walk *w, const json_t *node, unsigned l
         r = take_call(w, command, &redirs);
     else if (r == 0 && json_array_size(redirs.list))
         r = shell_emit(w, &none, 0, &redirs, NULL, false);
+    bool was_fed = w->is_fed;
+    w->is_fed = was_fed || (!is_call && redirs.has_text);
     shell_redirs_done(&redirs);
     if (r == 0 && command)
         r = is_call ? visit_call_members(w, command, level + 1) : visit(w, command, level + 1);
+    w->is_fed = was_fed;
     return r == 0 && list ? visit(w, list, level + 1) : r;
 }
 
@@ -343,7 +364,7 @@ static const struct {
     {"CallExpr", visit_call},
     {"CaseClause", visit_branch},
     {"CmdSubst", visit_substitution},
-    {"CoprocClause", visit_aside},
+    {"CoprocClause", visit_coproc},
     {"DblQuoted", shell_visit_members},
     {"DeclClause", shell_visit_declaration},
     {"ExtGlob", visit_pattern},

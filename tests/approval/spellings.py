@@ -363,6 +363,8 @@ TEXTS = [
     "[[ a == @(<(mark)) ]]; sleep 0.1",
     "echo ${x:-$\\\n(mark)}",
     "echo ${x:-$\\\n\\\n(mark)}",
+    "coproc mark <bin/name; wait",
+    "coproc mark <<E\nE\nwait\n",
     "echo $x# ; mark",
     "echo ${x}# | mark",
     "echo \"$x\"#; mark",

@@ -52,6 +52,12 @@ def test_a_command_is_asked_however_it_is_written(world):
     assert len(named) >= 120  # most of them are seen by their name, not only as something unclear
 
 
+def test_an_input_that_words_decide_lets_an_approval_last():
+    texts = ["make | tee log", "make 2>&1 | tail -5", "cat a | grep b", "cat <<E\nx\nE\n", "pytest | tee log | tail", "git log | head", "git apply <a"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and one["commands"] and not any(c["once"] for c in one["commands"]), (text, one)
+
+
 def test_what_no_command_is_named_for_asks_nobody():
     free = ["echo hi", "x=5", "cd /tmp", "pwd; true", ": $x", "[ -f a ] && echo b", "[ \"$x\" = y ] || echo \"$x\"", "printf '%s\\n' \"$x\"",
             "for i in 1 2; do echo $i; done", "set -euo pipefail", "x=(1 2); echo ${x[@]} ${x[0]} ${#x}", "echo $((1 + 2))", "bash -c 'echo hi'",
@@ -187,7 +193,8 @@ def test_words_are_what_bash_makes_of_them(world):
 
 
 def test_what_an_input_decides_is_approved_once_only():
-    texts = ["xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
+    texts = ["git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
+             "echo x | { true; git apply; }", "printf x | cat >a", "echo x | tee a | wc", "make -f /dev/fd/3 3<<E\nx\nE\n", "xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
              "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
     for text, one in zip(texts, forms(texts)):
         assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)

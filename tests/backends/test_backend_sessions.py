@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from farlib import processes_with, wait_until
+from farlib import below, processes_with, wait_until
 from mcplib import Modern
 from placelib import Session
 
@@ -146,16 +146,8 @@ def test_native_is_a_box(places):
         assert s.exec("id -u")["exit_code"] == 0
 
 
-def children(pid):
-    return [int(one) for task in pathlib.Path("/proc/%d/task" % pid).iterdir() for one in (task / "children").read_text().split()]
-
-
 def words_of(pid):
     return pathlib.Path("/proc/%d/cmdline" % pid).read_bytes().rstrip(b"\0").decode().split("\0")
-
-
-def below(pid):
-    return [one for child in children(pid) for one in [child, *below(child)]]
 
 
 def ssh_clients(places):

@@ -25,6 +25,7 @@ struct shell_command {
     char *cwd;            /* the `cd` commands before it, "" for none */
     const char *danger;   /* category (shell_danger.c), or NULL */
     bool is_once;         /* no approval of it can last */
+    bool is_ordinary;     /* it only reads; which files it reads may vary */
 };
 
 struct shell_forms {

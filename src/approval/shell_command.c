@@ -162,7 +162,7 @@ static bool peel(struct taking *t, const struct wrapper *row)
 static int read_text(
     struct taking *t, const char *text, size_t prefix, enum shell_inside inside)
 {
-    if (t->is_wrapped && inside != SHELL_SAME)
+    if (t->is_wrapped && inside != SHELL_SAME && inside != SHELL_LATER)
         inside = SHELL_WRAPPED;
     const char *outer = t->w->danger;
     t->w->danger = t->danger ? t->danger : outer;
@@ -291,7 +291,7 @@ static int take_trap(struct taking *t)
         give_up(t, "shell.evaluate");
         return 0;
     }
-    return read_text(t, t->all.items[at].shape, at, SHELL_SAME);
+    return read_text(t, t->all.items[at].shape, at, SHELL_LATER);
 }
 
 /* ssh [options] host [words]: the far shell gets the words as one text. */
@@ -423,6 +423,9 @@ static void note_directory(struct shell_walk *w, const struct taking *t)
     size_t count = t->all.count - t->at;
     if (!count || !shell_name_is(shell_program(&words[0]), "cd pushd popd"))
         return;
+    bool is_stack = !shell_name_is(words[0].shape, "cd pushd");
+    bool is_clear = count <= 2 && (count < 2 || shell_is_steady_path(&words[1]));
+    w->is_lost = w->is_lost || is_stack || !is_clear;
     char *longer = xasprintf("%s%s%s %s", w->cwd, w->cwd[0] ? "; " : "", words[0].shape,
         count > 1 ? words[1].source : "");
     free(w->cwd);
@@ -469,8 +472,9 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     if (r == 0 && !t.is_done && t.at < t.all.count)
         t.danger = stronger(t.danger, shell_danger(&t.all.items[t.at], t.all.count - t.at));
     t.danger = stronger(t.danger, w->danger);
-    bool is_free = !t.danger && !t.is_once && !t.is_wrapped && !json_array_size(redirs->list) &&
-                   t.at < t.all.count && shell_is_free(&t.all.items[t.at], t.all.count - t.at);
+    bool is_free = !t.danger && !w->is_deferred && !t.is_once && !t.is_wrapped &&
+                   !json_array_size(redirs->list) && t.at < t.all.count &&
+                   shell_is_free(&t.all.items[t.at], t.all.count - t.at);
     bool is_read = t.is_done && !json_array_size(redirs->list);
     note_directory(w, &t);
     t.is_once = t.is_once ||
@@ -492,16 +496,28 @@ static json_t *words_json(const struct shell_words *words)
     return list;
 }
 
-static json_t *grant_of(const struct shell_words *words, size_t program, json_t *argv)
+static json_t *grant_of(
+    const struct shell_words *words, size_t program, json_t *argv, bool *ret_is_ordinary)
 {
     json_t *form = program < words->count
                        ? shell_ordinary(&words->items[program], words->count - program)
                        : NULL;
+    *ret_is_ordinary =
+        form || (program < words->count &&
+                    shell_is_filter(&words->items[program], words->count - program));
     if (!form)
         return json_incref(argv);
     for (size_t i = program; i-- > 0;)
         (void)json_array_insert(form, 0, json_array_get(argv, i));
     return form;
+}
+
+static bool has_open(const struct shell_words *words, const struct shell_redirs *redirs)
+{
+    bool is_open = redirs && redirs->is_open;
+    for (size_t i = 0; i < words->count; i++)
+        is_open = is_open || words->items[i].is_open;
+    return is_open;
 }
 
 static bool has_dynamic(const json_t *list)
@@ -525,6 +541,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     const char *written = NULL;
     for (size_t i = 0; redirs && i < redirs->targets.count; i++)
         written = stronger(written, shell_danger_of_write(&redirs->targets.items[i]));
+    is_once = is_once || w->is_lost || has_open(words, redirs);
     size_t from = program > words->count ? program - words->count : program;
     if (from < words->count)
         shell_written(&words->items[from], words->count - from, files, &written);
@@ -538,7 +555,12 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     for (size_t i = 0; !words->count && i < w->prefix.count; i++)
         (void)json_array_insert_new(c.argv, i, shell_word_json(&w->prefix.items[i]));
     c.is_once = is_once || (danger && (has_dynamic(c.argv) || has_dynamic(c.redirections)));
-    c.grant = danger || is_once ? json_incref(c.argv) : grant_of(words, program, c.argv);
+    c.grant = danger || is_once ? json_incref(c.argv)
+                                : grant_of(words, program, c.argv, &c.is_ordinary);
+    /* Words do not say what such a command does with an input of the text. */
+    bool has_text = w->is_fed || (redirs && redirs->has_text);
+    c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
+    c.is_once = c.is_once || (has_text && !c.is_ordinary);
     forms->items = xreallocarray(forms->items, forms->count + 1, sizeof(c));
     forms->items[forms->count++] = c;
     return 0;

@@ -171,7 +171,7 @@ static const char sensitive_writes[] =
     "**/.zprofile **/.kshrc .bashrc "
     ".profile **/authorized_keys authorized_keys **/sudoers **/sudoers.d/** **/crontab "
     "**/cron.*/**";
-static const char secrets[] =
+const char shell_secrets[] =
     "/etc/shadow /etc/gshadow /etc/sudoers /etc/sudoers.d/** ~/.ssh/** **/.ssh/** .ssh/** "
     "**/.env .env **/.env.* .env.* "
     "~/.aws/** **/.aws/** ~/.netrc **/.netrc .netrc ~/.pgpass **/.pgpass **/.npmrc "
@@ -199,7 +199,12 @@ static const char variables[] =
     "*_proxy "
     "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG CONTAINER_HOST CONTAINER_CONNECTION KUBECONFIG "
     "RIPGREP_CONFIG_PATH TAR_OPTIONS GREP_OPTIONS TERMINFO* TERMCAP NLSPATH LOCPATH GCONV_PATH "
-    "RES_OPTIONS HOSTALIASES OPENSSL_* CURL_HOME CURL_CA_BUNDLE WGETRC";
+    "RES_OPTIONS HOSTALIASES OPENSSL_* CURL_HOME CURL_CA_BUNDLE WGETRC "
+    "MAIL MAILPATH LESS LESSKEY* MORE MANOPT EXINIT VIMINIT *_RSH RSH PSQLRC PYTEST_* "
+    "MAVEN_OPTS MAVEN_ARGS GRADLE_OPTS ANT_OPTS SBT_OPTS JAVA_OPTS "
+    "R_PROFILE* R_ENVIRON* R_LIBS* SSH_* "
+    "GCC_EXEC_PREFIX COMPILER_PATH GOCACHEPROG DENO_* BUN_* MYPYPATH DJANGO_SETTINGS_MODULE "
+    "FLASK_APP VIRTUAL_ENV CONDA_* GLIBC_TUNABLES OLDPWD PWD";
 
 /* --- matching */
 
@@ -233,7 +238,7 @@ bool shell_variable_is_special(const char *name, size_t len)
 }
 
 /* A path without doubled slashes, `.` and `..`, and without a slash at its end. */
-static char *normal_path(const char *path)
+char *shell_normal_path(const char *path)
 {
     char *out = xcalloc(1, strlen(path) + 2);
     size_t len = 0;
@@ -259,15 +264,15 @@ static char *normal_path(const char *path)
     return out;
 }
 
-static bool path_is(const char *list, const char *word)
+bool shell_path_is(const char *list, const char *word)
 {
     const char *value = strchr(word, '='); /* of=/dev/sda, --output=/etc/x */
-    cleanup_free char *path = normal_path(word);
-    cleanup_free char *other = value ? normal_path(value + 1) : NULL;
+    cleanup_free char *path = shell_normal_path(word);
+    cleanup_free char *other = value ? shell_normal_path(value + 1) : NULL;
     return list_has(list, path) || (other && list_has(list, other));
 }
 
-static bool is_unknown(const struct shell_word *word)
+bool shell_is_unknown(const struct shell_word *word)
 {
     return !word->is_literal && strchr(word->shape, SHELL_UNKNOWN);
 }
@@ -316,7 +321,7 @@ static bool some_operand(
         }
         if (is_open && is_path && shape[0] == '-')
             continue;
-        if (is_path ? path_is(list, shape) : list_has(list, shape))
+        if (is_path ? shell_path_is(list, shape) : list_has(list, shape))
             return true;
     }
     return false;
@@ -325,7 +330,7 @@ static bool some_operand(
 static bool some_unknown(const struct shell_word *words, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        if (is_unknown(&words[i]))
+        if (shell_is_unknown(&words[i]))
             return true;
     }
     return false;
@@ -376,15 +381,22 @@ const char *shell_danger(const struct shell_word *words, size_t count)
 
 const char *shell_danger_of_write(const struct shell_word *target)
 {
-    if (path_is(DEVICES, target->shape))
+    if (shell_path_is(DEVICES, target->shape))
         return "never.write_device";
-    return path_is(sensitive_writes, target->shape) || is_unknown(target) ? "write.sensitive"
-                                                                          : NULL;
+    return shell_path_is(sensitive_writes, target->shape) || shell_is_unknown(target)
+               ? "write.sensitive"
+               : NULL;
+}
+
+bool shell_is_steady_path(const struct shell_word *word)
+{
+    return !shell_is_unknown(word) && !strchr("-+", word->shape[0]) &&
+           (word->is_literal || !strpbrk(word->shape, "*?[{"));
 }
 
 bool shell_is_secret(const struct shell_word *word)
 {
-    return path_is(secrets, word->shape);
+    return shell_path_is(shell_secrets, word->shape);
 }
 
 /* --- files */
@@ -426,126 +438,4 @@ void shell_written(
                 add_file(&words[k], files, danger);
         }
     }
-}
-
-/* --- ordinary and free commands */
-
-/* Programs that read: which files they read varies, so an approval for a session covers other
- * ones. With an option of the last column all words are bound. */
-static const struct {
-    const char *programs;
-    const char *sub; /* the first word, or NULL */
-    const char *exact;
-} ordinary[] = {
-    {"ls cat head tail wc stat file du df ps id whoami uname which basename dirname realpath "
-     "readlink diff cmp cut nl tac "
-     "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
-     "seq sleep uptime free nproc arch "
-     "groups lsblk lscpu tr pgrep type",
-        NULL, "-C --compile -m"},
-    {"grep egrep fgrep zgrep", NULL, ""},
-    {"sort", NULL, "-o -T --output --compress-program --temporary-directory"},
-    {"find", NULL,
-        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from"},
-    {"tree", NULL, "-o"},
-    {"rg", NULL, "--pre --hostname-bin"},
-    {"git", "status log diff show blame ls-files rev-parse describe shortlog",
-        "-c -C -O --output --ext-diff --textconv --git-dir --work-tree --exec-path "
-        "--open-files-in-pager"},
-};
-
-/* Words of an ordinary command: known, or a pattern of file names that cannot become an option.
- */
-static bool is_steady(const struct shell_word *word)
-{
-    return !shell_is_secret(word) &&
-           (word->is_literal || (!is_unknown(word) && !strchr("-*?[{", word->shape[0])));
-}
-
-json_t *shell_ordinary(const struct shell_word *words, size_t count)
-{
-    const char *name = words[0].shape;
-    if (str_has_prefix(name, "/usr/bin/") || str_has_prefix(name, "/bin/"))
-        name = shell_program(&words[0]);
-    size_t row = 0;
-    for (; row < sizeof(ordinary) / sizeof(ordinary[0]); row++) {
-        if (shell_name_is(name, ordinary[row].programs) &&
-            (!ordinary[row].sub ||
-                (count > 1 && shell_name_is(words[1].shape, ordinary[row].sub))))
-            break;
-    }
-    if (row == sizeof(ordinary) / sizeof(ordinary[0]) || !words[0].is_literal ||
-        shell_has_option(words, count, ordinary[row].exact))
-        return NULL;
-    for (size_t i = 1; i < count; i++) {
-        if (!is_steady(&words[i]))
-            return NULL;
-    }
-    json_t *form = json_pack("[s]", words[0].shape);
-    bool has_operand = false;
-    for (size_t i = 1; i < count; i++) {
-        bool is_kept = words[i].shape[0] == '-' || (i == 1 && ordinary[row].sub);
-        has_operand = has_operand || !is_kept;
-        if (is_kept)
-            (void)json_array_append_new(form, shell_word_json(&words[i]));
-    }
-    if (has_operand)
-        (void)json_array_append_new(form, json_string("*"));
-    return form;
-}
-
-static bool all_literal(const struct shell_word *words, size_t count)
-{
-    bool is_literal = true;
-    for (size_t i = 0; i < count; i++)
-        is_literal = is_literal && words[i].is_literal;
-    return is_literal;
-}
-
-/* [ and test: the operators are written out, and each other word stays one. `-v` looks into a
- * value, and -a and -o may read a word as an operator. */
-static bool is_free_test(const struct shell_word *words, size_t count)
-{
-    if (str_eq(words[0].shape, "[") && (count < 2 || !str_eq(words[--count].shape, "]")))
-        return false;
-    if (count > 1 && str_eq(words[1].shape, "!") && words[1].is_literal)
-        words++, count--;
-    if (count == 1)
-        return true;
-    if (count == 2)
-        return words[1].is_single;
-    if (count == 3)
-        return words[1].is_literal && words[2].is_single &&
-               shell_name_is(words[1].shape, "-[bcdefghknprstuwxzGLNOS]");
-    return count == 4 && words[1].is_single && words[3].is_single && words[2].is_literal &&
-           shell_name_is(words[2].shape, "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef");
-}
-
-static bool is_free_set(const struct shell_word *words, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        const char *shape = words[i].shape;
-        bool is_flags =
-            strchr("-+", shape[0]) && shape[1] && shape[1 + strspn(shape + 1, "euxo")] == '\0';
-        if (!words[i].is_literal ||
-            (!is_flags && !shell_name_is(shape, "pipefail errexit nounset xtrace")))
-            return false;
-    }
-    return count > 1;
-}
-
-bool shell_is_free(const struct shell_word *words, size_t count)
-{
-    const char *name = words[0].shape;
-    if (shell_name_is(name, ": true false echo cd pwd"))
-        return true;
-    if (str_eq(name, "printf"))
-        return count > 1 && words[1].is_literal && words[1].shape[0] != '-';
-    if (shell_name_is(name, "test \\["))
-        return is_free_test(words, count);
-    if (str_eq(name, "set"))
-        return is_free_set(words, count);
-    if (shell_name_is(name, "exit return break continue shift pushd popd dirs"))
-        return all_literal(words, count);
-    return str_eq(name, "wait") && count == 1;
 }

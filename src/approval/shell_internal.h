@@ -5,19 +5,26 @@
  *
  *   shell_word.c     words of the tree
  *   shell_tree.c     the walk over the tree
+ *   shell_value.c    arithmetic, parameters, assignments, tests
+ *   shell_known.c    words that only the text decides
+ *   shell_redirect.c redirections and here-documents
  *   shell_command.c  one simple command: wrappers, shells, what is emitted
- *   shell_danger.c   tables: dangerous, ordinary and free commands, variables, paths */
+ *   shell_danger.c   tables: dangerous commands, variables, paths
+ *   shell_ordinary.c tables: ordinary and free commands */
 
 #include "approval/shell.h"
 
 /* Stands for text in a shape that only the run shows. */
 #define SHELL_UNKNOWN '\x01'
 
+enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
+
 struct shell_word {
     char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
     char *source;    /* as it is written */
     bool is_literal; /* shape is the value */
-    bool is_single;  /* cannot become several words */
+    bool is_single;  /* it stays one word */
+    bool is_open;    /* a variable in it may have any value */
 };
 
 struct shell_words {
@@ -33,8 +40,16 @@ struct shell_redirs {
     json_t *list;
     json_t *files;
     struct shell_words targets; /* of files that are written */
-    bool is_dynamic;
-    char *input; /* the literal text that becomes stdin, or NULL */
+    bool is_open;               /* one of them has a word that is */
+    bool has_text;              /* a here-document or here-string */
+    char *input;                /* the literal text that becomes stdin, or NULL */
+};
+
+/* A `for` loop over words of the text. */
+struct shell_loop {
+    char *name; /* NULL: nothing is known about it */
+    char *source;
+    const struct shell_loop *outer;
 };
 
 struct shell_walk {
@@ -43,13 +58,17 @@ struct shell_walk {
     shell_parse *parse;
     void *context;
     struct shell_forms *forms;
-    struct shell_words prefix; /* words of the commands that run this text */
-    bool is_wrapped;           /* one of them is more than a shell */
-    const char *danger;        /* of these commands, or NULL */
+    struct shell_words prefix;     /* words of the commands that run this text */
+    bool is_wrapped;               /* one of them is more than a shell */
+    const char *danger;            /* of these commands, or NULL */
+    const struct shell_loop *loop; /* the innermost, or NULL */
     char *cwd;
-    unsigned depth; /* texts in texts */
-    unsigned texts; /* texts read so far */
-    size_t nodes;   /* visited, so far */
+    bool is_fed;      /* the input is text, or what any ordinary command reads */
+    bool is_lost;     /* the directory is not clear, so no approval lasts */
+    bool is_deferred; /* the text runs later: nothing in it is only about now */
+    unsigned depth;   /* texts in texts */
+    unsigned texts;   /* so far */
+    size_t nodes;     /* visited, so far */
 };
 
 /* The bytes of the text that a node covers; NULL when it lies about them. */
@@ -62,11 +81,45 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
 /* A word of ours, which is literal. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
-/* Reads a text inside of a text: for this shell, another one, or one that a wrapper starts. The
- * walk goes on in it with the given prefix. */
-enum shell_inside { SHELL_SAME, SHELL_OTHER, SHELL_WRAPPED };
+/* Reads a text inside of a text: for this shell, now or later, another one, or one that a
+ * wrapper starts. The walk goes on in it with the given prefix. */
+enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);
+
+/* The value of a member of a node, or NULL. */
+const char *shell_text_of(const json_t *node, const char *member);
+/* Adds a command that is known by its source only. */
+int shell_emit_source(
+    struct shell_walk *w, const char *what, const json_t *node, const char *danger);
+
+/* Visits all members of a node. */
+int shell_visit_members(struct shell_walk *w, const json_t *node, unsigned level);
+
+/* --- nodes with values */
+int shell_visit_arithmetic(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_let(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_parameter(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_binary_test(struct shell_walk *w, const json_t *node, unsigned level);
+int shell_visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level);
+/* An assignment, also of an array, its elements, or of a name that a loop sets. */
+int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned level);
+/* Adds a value that bash evaluates. */
+int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
+
+/* Whether a variable below the node may have been set by an earlier text. */
+bool shell_is_open(const struct shell_walk *w, const json_t *node);
+/* A `for` clause: its variable is known until the end. */
+int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
+void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
+/* Takes the source of a word, and adds the loops that its variables are from. */
+char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
+
+/* Reads the redirections of a statement. */
+int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to);
+void shell_redirs_done(struct shell_redirs *r);
 
 /* One simple command: `assigns` are the variables before it. */
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
@@ -79,7 +132,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
 /* --- tables. `words` begin with the program. */
 
 struct shell_danger_row {
-    const char *category; /* a category that begins with "never." cannot be permitted */
+    const char *category; /* "never." begins those that nothing permits */
     const char *programs; /* names, with * for any text */
     const char *operands; /* NULL, or patterns one of which an operand must match */
     const char *options;  /* NULL, or options one of which must be there */
@@ -95,6 +148,15 @@ const char *shell_danger(const struct shell_word *words, size_t count);
 /* The category of writing to a file, of reading it, or NULL. */
 const char *shell_danger_of_write(const struct shell_word *target);
 bool shell_is_secret(const struct shell_word *word);
+/* A directory that is the same each time: no variable, no pattern, no option. */
+bool shell_is_steady_path(const struct shell_word *word);
+
+/* Files with secrets, and whether a path is one of a list. */
+extern const char shell_secrets[];
+bool shell_path_is(const char *list, const char *word);
+/* Without doubled slashes, `.` and `..`, and without a slash at its end. */
+char *shell_normal_path(const char *path);
+bool shell_is_unknown(const struct shell_word *word);
 
 /* The name of the program, without its directory. */
 const char *shell_program(const struct shell_word *word);
@@ -103,9 +165,10 @@ bool shell_has_option(const struct shell_word *words, size_t count, const char *
 
 /* A command that only changes or shows the shell's own state. */
 bool shell_is_free(const struct shell_word *words, size_t count);
-/* The words of an ordinary command, with "*" for the parts that vary; NULL when the command
- * is not ordinary. */
+/* What varies in an ordinary command becomes "*"; NULL when the command is not ordinary. */
 json_t *shell_ordinary(const struct shell_word *words, size_t count);
+/* A command that only passes its input on, in another form. */
+bool shell_is_filter(const struct shell_word *words, size_t count);
 /* Adds the files that a command writes. */
 void shell_written(
     const struct shell_word *words, size_t count, json_t *files, const char **danger);

@@ -3,10 +3,7 @@
 /* The walk over the tree of shfmt. Every member of every node is visited, so no statement is
  * missed wherever it stands. Nodes of an unknown type end the walk: what is not understood is
  * asked as a whole.
- *
- * Bash also runs what stands in data: an arithmetic expression evaluates the values of the
- * names in it, which may hold a[$(command)]. Such places count as commands that are not
- * known. */
+ */
 
 #include "approval/shell_internal.h"
 
@@ -22,7 +19,7 @@
 
 enum {
     NODES_MAX = 1 << 20,
-    LEVELS_MAX = 400, /* of the tree */
+    LEVELS_MAX = SHELL_LEVELS_MAX,
     WORDS_MAX = 4096, /* of a command */
     TEXT_DEPTH_MAX = 8,
     TEXTS_MAX = 24, /* in one text, at all depths */
@@ -32,7 +29,7 @@ typedef int visitor(struct shell_walk *w, const json_t *node, unsigned level);
 
 static int visit(struct shell_walk *w, const json_t *node, unsigned level);
 
-static int visit_members(struct shell_walk *w, const json_t *node, unsigned level)
+int shell_visit_members(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const char *name;
     json_t *value;
@@ -45,13 +42,12 @@ static int visit_members(struct shell_walk *w, const json_t *node, unsigned leve
     return r;
 }
 
-static const char *text_of(const json_t *node, const char *member)
+const char *shell_text_of(const json_t *node, const char *member)
 {
     return json_string_value(json_object_get(json_object_get(node, member), "Value"));
 }
 
-/* Adds a command that is known by its source only. */
-static int emit_source(
+int shell_emit_source(
     struct shell_walk *w, const char *what, const json_t *node, const char *danger)
 {
     size_t len = 0;
@@ -60,191 +56,136 @@ static int emit_source(
         return -EBADMSG;
     CLEANUP(shell_words_done) struct shell_words words = {0};
     cleanup_free char *copy = xstrndup(source, len);
-    const struct shell_word name = {(char *)what, (char *)what, true, true};
-    const struct shell_word rest = {(char *)"\x01", copy, false, false};
+    const struct shell_word name = {(char *)what, (char *)what, true, true, false};
+    const struct shell_word rest = {(char *)"\x01", copy, false, false, true};
     shell_words_add(&words, &name);
     shell_words_add(&words, &rest);
     return shell_emit(w, &words, 0, NULL, danger, true);
 }
 
-static int emit_evaluation(struct shell_walk *w, const json_t *node)
+/* --- where commands run */
+
+struct place {
+    char *cwd;
+    bool is_lost;
+};
+
+static struct place keep_place(const struct shell_walk *w)
 {
-    return emit_source(w, "evaluate", node, "shell.evaluate");
+    return (struct place){xstrdup(w->cwd), w->is_lost};
 }
 
-/* --- arithmetic */
-
-/* Whether the expression has numbers and operators only. */
-static bool is_constant(const json_t *node, unsigned level)
+static void return_to(struct shell_walk *w, struct place *place)
 {
-    const char *type = json_string_value(json_object_get(node, "Type"));
-    const json_t *parts = json_object_get(node, "Parts");
-    const json_t *x = json_object_get(node, "X");
-    const json_t *y = json_object_get(node, "Y");
-    if (level > LEVELS_MAX)
-        return false;
-    if (str_eq(type, "Word") || (!type && parts)) {
-        const char *text =
-            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-        return json_array_size(parts) == 1 && text && *text &&
-               text[strspn(text, "0123456789")] == '\0';
-    }
-    return type && x && is_constant(x, level + 1) && (!y || is_constant(y, level + 1));
+    free(w->cwd);
+    w->cwd = place->cwd;
+    w->is_lost = place->is_lost;
 }
 
-static bool is_whole_index(const json_t *index)
+/* What runs in a shell of its own, so that a `cd` in it ends with it. */
+static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const json_t *parts = json_object_get(index, "Parts");
-    const char *text = json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-    return json_array_size(parts) == 1 && (str_eq(text, "@") || str_eq(text, "*"));
+    struct place before = keep_place(w);
+    int r = shell_visit_members(w, node, level);
+    return_to(w, &before);
+    return r;
 }
 
-static int visit_arithmetic(struct shell_walk *w, const json_t *node, unsigned level)
+/* In backquotes a backslash means something else, also for a here-document. */
+static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const json_t *x = json_object_get(node, "X");
-    int r = x && is_constant(x, level) ? 0 : emit_evaluation(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-static int visit_let(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    int r = emit_evaluation(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
-}
-
-/* --- parameters and assignments */
-
-static int emit_variable(struct shell_walk *w, const json_t *node)
-{
-    return emit_source(w, "assign", node, "environment");
-}
-
-static bool is_special(const char *name)
-{
-    return name && shell_variable_is_special(name, strlen(name));
-}
-
-/* ${!x} reads a name from a value, ${x@P} runs a value, ${x:=y} assigns. */
-static int visit_parameter(struct shell_walk *w, const json_t *node, unsigned level)
-{
-    const json_t *exp = json_object_get(node, "Exp");
-    const json_t *word = json_object_get(exp, "Word");
-    const json_t *index = json_object_get(node, "Index");
-    const json_t *slice = json_object_get(node, "Slice");
-    bool is_indirect = json_is_true(json_object_get(node, "Excl")) &&
-                       !json_object_get(node, "Names") && !(index && is_whole_index(index));
-    bool is_run =
-        is_indirect || (index && !is_whole_index(index) && !is_constant(index, level));
-    long at = exp ? shell_offset(w, word ? word : node, word ? "Pos" : "End") : 0;
-    int r = 0;
-    if (exp && at < 2)
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
+    if (!source || (len && source[0] == '`' &&
+                       (memchr(source, '\\', len) || memmem(source, len, "<<", 2))))
         return -EBADMSG;
-    char before = exp ? w->text[at - (word ? 1 : 2)] : 0;
-    if (slice) {
-        const json_t *offset = json_object_get(slice, "Offset");
-        const json_t *length = json_object_get(slice, "Length");
-        is_run =
-            is_run || !is_constant(offset, level) || (length && !is_constant(length, level));
-    }
-    if (is_run || before == '@')
-        r = emit_evaluation(w, node);
-    if (r == 0 && before == '=' && is_special(text_of(node, "Param")))
-        r = emit_variable(w, node);
-    return r < 0 ? r : visit_members(w, node, level);
+    return visit_aside(w, node, level);
 }
 
-/* An assignment, also of an array, its elements, or of a name that a loop sets. */
-static int check_assignment(struct shell_walk *w, const json_t *node, unsigned level)
+/* Loops, conditions and functions: whether and how often a `cd` in it runs is not known, also
+ * for commands that stand before it. */
+static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const json_t *index = json_object_get(node, "Index");
-    if (index && !is_constant(index, level))
-        return emit_evaluation(w, node);
-    return is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    size_t first = w->forms->count;
+    cleanup_free char *before = xstrdup(w->cwd);
+    int r = shell_visit_members(w, node, level);
+    if (str_eq(before, w->cwd))
+        return r;
+    w->is_lost = true;
+    for (size_t i = first; i < w->forms->count; i++)
+        w->forms->items[i].is_once = true;
+    return r;
 }
 
-static int visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
+static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    int r = is_special(text_of(node, "Name")) ? emit_variable(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    struct shell_loop loop;
+    int r = shell_loop_begin(w, node, &loop);
+    if (r == 0)
+        r = visit_branch(w, node, level);
+    shell_loop_end(w, &loop);
+    return r;
 }
 
-/* `declare` and its relatives. -i evaluates the assigned value, -n takes the value as the
- * name of a variable. An exported variable reaches every program, so it counts as a command. */
-static int visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
+static bool all_ordinary(const struct shell_forms *forms, size_t first)
 {
-    const json_t *args = json_object_get(node, "Args");
-    CLEANUP(shell_words_done) struct shell_words words = {0};
-    const char *variant = text_of(node, "Variant");
-    bool is_plain = variant != NULL;
-    bool is_exported = str_eq(variant, "export");
-    bool has_special = false;
-    const struct shell_word first = {(char *)variant, (char *)variant, true, true};
-    if (variant)
-        shell_words_add(&words, &first);
-    for (size_t i = 0; i < json_array_size(args); i++) {
-        const json_t *one = json_array_get(args, i);
-        const json_t *value = json_object_get(one, "Value");
-        const char *name = text_of(one, "Name");
-        struct shell_word word = {0};
-        has_special = has_special || is_special(name);
-        if (value && shell_word_read(w, value, &word) < 0)
-            return -EBADMSG;
-        if (!name && value) {
-            is_plain = is_plain && word.is_literal && word.shape[0] &&
-                       strchr("-+", word.shape[0]) &&
-                       word.shape[1 + strspn(word.shape + 1, "aAgrxplut")] == '\0';
-            is_exported = is_exported || strchr(word.shape, 'x');
-        }
-        cleanup_free char *shape = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
-        cleanup_free char *source = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
-        const struct shell_word made = {
-            shape, source, (!value || word.is_literal) && !json_object_get(one, "Array"), true};
-        shell_words_add(&words, &made);
-        free(word.shape);
-        free(word.source);
-    }
-    int r = !is_plain ? emit_evaluation(w, node)
-            : is_exported && !has_special
-                ? shell_emit(w, &words, words.count, NULL, NULL, false)
-                : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    bool is_all = true;
+    for (size_t i = first; i < forms->count; i++)
+        is_all = is_all && forms->items[i].is_ordinary;
+    return is_all;
 }
 
-/* --- tests */
-
-/* The operator as it is written. */
-static bool operator_is(const struct shell_walk *w, const json_t *node, const char *list)
+/* a && b, a || b, a | b. After `a && cd b` the whole of it says where a command runs. */
+static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level)
 {
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
     long at = shell_offset(w, node, "OpPos");
-    char word[5] = "";
-    for (size_t n = 0; at >= 0 && n < 4 && (size_t)at + n < w->len; n++) {
-        char c = w->text[(size_t)at + n];
-        if (c != '-' && !isalpha((unsigned char)c))
-            break;
-        word[n] = c;
+    if (!source || at < 0 || (size_t)at + 2 > w->len)
+        return -EBADMSG;
+    bool is_pipe = strncmp(w->text + at, "&&", 2) != 0 && strncmp(w->text + at, "||", 2) != 0;
+    struct place before = keep_place(w);
+    size_t first = w->forms->count;
+    bool was_fed = w->is_fed;
+    int r = visit(w, json_object_get(node, "X"), level + 1);
+    cleanup_free char *between = xstrdup(w->cwd);
+    if (is_pipe) {
+        return_to(w, &before);
+        before = keep_place(w);
+        w->is_fed = all_ordinary(w->forms, first);
     }
-    return word[0] && shell_name_is(word, list);
+    if (r == 0)
+        r = visit(w, json_object_get(node, "Y"), level + 1);
+    w->is_fed = was_fed;
+    if (is_pipe) {
+        return_to(w, &before);
+        return r;
+    }
+    if (!str_eq(between, w->cwd)) {
+        free(w->cwd);
+        w->cwd = xasprintf("%s%s%.*s", before.cwd, before.cwd[0] ? "; " : "", (int)len, source);
+        w->is_lost = w->is_lost || memchr(source, '$', len) || memchr(source, '`', len);
+    }
+    free(before.cwd);
+    return r;
 }
 
-static int visit_binary_test(struct shell_walk *w, const json_t *node, unsigned level)
+/* `coproc x <y` runs x, and shfmt takes x for a name. */
+static int visit_coproc(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    if (shell_offset(w, node, "OpPos") < 0)
-        return -EBADMSG;
-    bool is_number = operator_is(w, node, "-eq -ne -lt -le -gt -ge");
-    bool is_fixed = is_constant(json_object_get(node, "X"), level) &&
-                    is_constant(json_object_get(node, "Y"), level);
-    int r = is_number && !is_fixed ? emit_evaluation(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    return json_object_get(node, "Name") ? -EBADMSG : visit_aside(w, node, level);
 }
 
-static int visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level)
+/* shfmt takes what is in @(..) for text, and bash expands it. */
+static int visit_pattern(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    if (shell_offset(w, node, "OpPos") < 0)
-        return -EBADMSG;
-    int r = operator_is(w, node, "-v -R") ? emit_evaluation(w, node) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    size_t len = 0;
+    const char *source = shell_source(w, node, &len);
+    for (size_t i = 0; i < len; i++) {
+        if (strchr("$`<>;&'\"\\\n", source[i]))
+            return -EBADMSG;
+    }
+    return source ? shell_visit_members(w, node, level) : -EBADMSG;
 }
 
 /* --- functions */
@@ -277,123 +218,18 @@ static unsigned count_calls(
 
 static int visit_function(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    const char *name = text_of(node, "Name");
+    const char *name = shell_text_of(node, "Name");
     bool has_background = false;
     if (!name)
         return -EBADMSG;
     unsigned calls = count_calls(json_object_get(node, "Body"), name, &has_background, 0);
     bool is_bomb = calls >= 2 && has_background;
-    int r = emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
-    return r < 0 ? r : visit_members(w, node, level);
+    int r =
+        shell_emit_source(w, "function", node, is_bomb ? "never.fork_bomb" : "shell.define");
+    return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
 /* --- statements */
-
-/* The operator of a redirection, which begins with the longest. */
-static const char *redirection(const struct shell_walk *w, const json_t *node)
-{
-    static const char *const operators[] = {
-        "&>>", "<<<", "<<-", "&>", "<<", "<>", "<&", ">>", ">&", ">|", ">", "<"};
-    long at = shell_offset(w, node, "OpPos");
-    for (size_t i = 0; at >= 0 && i < sizeof(operators) / sizeof(operators[0]); i++) {
-        size_t len = strlen(operators[i]);
-        if ((size_t)at + len <= w->len && strncmp(w->text + at, operators[i], len) == 0)
-            return operators[i];
-    }
-    return NULL;
-}
-
-static void redirs_done(struct shell_redirs *r)
-{
-    json_decref(r->list);
-    json_decref(r->files);
-    shell_words_done(&r->targets);
-    free(r->input);
-}
-
-/* The text of a here-document or here-string that has no expansions and no escapes. */
-static int take_input(
-    struct shell_walk *w, const json_t *word, const json_t *body, struct shell_redirs *to)
-{
-    const json_t *parts = json_object_get(body, "Parts");
-    free(to->input);
-    to->input = NULL;
-    if (body && json_array_size(parts) == 1 &&
-        str_eq(json_string_value(json_object_get(json_array_get(parts, 0), "Type")), "Lit")) {
-        const char *text =
-            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
-        to->input = text && !strchr(text, '\\') ? xstrdup(text) : NULL;
-    } else if (!body) {
-        struct shell_word one = {0};
-        if (shell_word_read(w, word, &one) < 0)
-            return -EBADMSG;
-        if (one.is_literal)
-            to->input = xstrdup(one.shape);
-        free(one.shape);
-        free(one.source);
-    }
-    return 0;
-}
-
-static int take_target(struct shell_walk *w, const json_t *node, const char *op,
-    const json_t *target, struct shell_redirs *to)
-{
-    CLEANUP(shell_words_done) struct shell_words one = {0};
-    struct shell_word word = {0};
-    const char *number = text_of(node, "N");
-    if (shell_word_read(w, target, &word) < 0)
-        return -EBADMSG;
-    shell_words_add(&one, &word);
-    free(word.shape);
-    free(word.source);
-    const struct shell_word *file = &one.items[0];
-    bool is_copy = strchr(op, '&') && !strchr(op + 1, '>') && op[0] != '&';
-    bool is_number =
-        file->is_literal && file->shape[strspn(file->shape, "0123456789-")] == '\0';
-    if ((is_copy && is_number) || (file->is_literal && str_eq(file->shape, "/dev/null")))
-        return 0;
-    cleanup_free char *shown = xasprintf(
-        "%s%s%s", number ? number : "", op, file->is_literal ? file->shape : file->source);
-    (void)json_array_append_new(
-        to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
-    to->is_dynamic = to->is_dynamic || !file->is_literal;
-    if (op[0] != '<' || op[1] == '>') {
-        shell_words_add(&to->targets, file);
-        (void)json_array_append_new(to->files, shell_word_json(file));
-    }
-    return 0;
-}
-
-/* The input of a shell is known only when its stdin is one here-document and nothing else. With
- * <<- the shell takes tabs away, which would change the text. */
-static int take_redirections(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
-{
-    unsigned inputs = 0;
-    bool is_exact = true;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
-        const json_t *node = json_array_get(list, i);
-        const json_t *word = json_object_get(node, "Word");
-        const char *op = redirection(w, node);
-        const char *number = text_of(node, "N");
-        if (!op || !word)
-            return -EBADMSG;
-        if (number && number[0] == '{') /* {name}>file assigns a variable */
-            r = emit_source(w, "assign", node, "environment");
-        bool is_stdin = op[0] == '<' && (!number || str_eq(number, "0"));
-        inputs += is_stdin;
-        is_exact = is_exact && !str_eq(op, "<<-");
-        if (r == 0 && is_stdin && strncmp(op, "<<", 2) == 0)
-            r = take_input(w, word, json_object_get(node, "Hdoc"), to);
-        else if (r == 0 && strncmp(op, "<<", 2) != 0)
-            r = take_target(w, node, op, word, to);
-    }
-    if (inputs != 1 || !is_exact) {
-        free(to->input);
-        to->input = NULL;
-    }
-    return r;
-}
 
 static int read_words(struct shell_walk *w, const json_t *list, struct shell_words *ret)
 {
@@ -420,13 +256,14 @@ static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_w
         struct shell_word word = {0};
         size_t len = 0;
         const char *source = shell_source(w, node, &len);
-        const char *name = text_of(node, "Name");
+        const char *name = shell_text_of(node, "Name");
         if (!source || !name || (value && shell_word_read(w, value, &word) < 0))
             return -EBADMSG;
         cleanup_free char *shape = xasprintf("%s=%s", name, word.shape ? word.shape : "");
         cleanup_free char *shown = xstrndup(source, len);
-        const struct shell_word made = {
-            shape, shown, (!value || word.is_literal) && !json_object_get(node, "Array"), true};
+        const struct shell_word made = {shape, shown,
+            (!value || word.is_literal) && !json_object_get(node, "Array"), true,
+            shell_is_open(w, node)};
         shell_words_add(ret, &made);
         free(word.shape);
         free(word.source);
@@ -460,9 +297,9 @@ static int visit_call_members(struct shell_walk *w, const json_t *node, unsigned
     for (size_t i = 0; r == 0 && i < json_array_size(assigns); i++) {
         const json_t *one = json_array_get(assigns, i);
         if (json_object_get(one, "Index"))
-            r = emit_evaluation(w, one);
+            r = shell_emit_evaluation(w, one);
         if (r == 0)
-            r = visit_members(w, one, level + 2);
+            r = shell_visit_members(w, one, level + 2);
     }
     return r;
 }
@@ -471,26 +308,43 @@ static int visit_call(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct shell_redirs none = {.list = json_array(), .files = json_array()};
     int r = take_call(w, node, &none);
-    redirs_done(&none);
+    shell_redirs_done(&none);
     return r < 0 ? r : visit_call_members(w, node, level);
 }
 
-static int visit_statement(struct shell_walk *w, const json_t *node, unsigned level)
+static int visit_foreground(struct shell_walk *w, const json_t *node, unsigned level)
 {
     CLEANUP(shell_words_done) struct shell_words none = {0};
     struct shell_redirs redirs = {.list = json_array(), .files = json_array()};
     const json_t *command = json_object_get(node, "Cmd");
     const json_t *list = json_object_get(node, "Redirs");
+    const json_t *comments = json_object_get(node, "Comments");
     bool is_call = str_eq(json_string_value(json_object_get(command, "Type")), "CallExpr");
-    int r = take_redirections(w, list, &redirs);
+    int r = comments ? visit(w, comments, level + 1) : 0;
+    if (r == 0)
+        r = shell_redirs_read(w, list, &redirs);
     if (r == 0 && is_call)
         r = take_call(w, command, &redirs);
     else if (r == 0 && json_array_size(redirs.list))
         r = shell_emit(w, &none, 0, &redirs, NULL, false);
-    redirs_done(&redirs);
+    bool was_fed = w->is_fed;
+    w->is_fed = was_fed || (!is_call && redirs.has_text);
+    shell_redirs_done(&redirs);
     if (r == 0 && command)
         r = is_call ? visit_call_members(w, command, level + 1) : visit(w, command, level + 1);
+    w->is_fed = was_fed;
     return r == 0 && list ? visit(w, list, level + 1) : r;
+}
+
+static int visit_statement(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    struct place before = keep_place(w);
+    int r = visit_foreground(w, node, level);
+    if (json_is_true(json_object_get(node, "Background")))
+        return_to(w, &before);
+    else
+        free(before.cwd);
+    return r;
 }
 
 /* --- the table of nodes */
@@ -499,40 +353,40 @@ static const struct {
     const char *type;
     visitor *visit;
 } kinds[] = {
-    {"ArithmCmd", visit_arithmetic},
-    {"ArithmExp", visit_arithmetic},
-    {"BinaryArithm", visit_members},
-    {"BinaryCmd", visit_members},
-    {"BinaryTest", visit_binary_test},
-    {"Block", visit_members},
-    {"BraceExp", visit_members},
-    {"CStyleLoop", visit_let},
+    {"ArithmCmd", shell_visit_arithmetic},
+    {"ArithmExp", shell_visit_arithmetic},
+    {"BinaryArithm", shell_visit_members},
+    {"BinaryCmd", visit_binary},
+    {"BinaryTest", shell_visit_binary_test},
+    {"Block", shell_visit_members},
+    {"BraceExp", shell_visit_members},
+    {"CStyleLoop", shell_visit_let},
     {"CallExpr", visit_call},
-    {"CaseClause", visit_members},
-    {"CmdSubst", visit_members},
-    {"CoprocClause", visit_members},
-    {"DblQuoted", visit_members},
-    {"DeclClause", visit_declaration},
-    {"ExtGlob", visit_members},
-    {"File", visit_members},
-    {"ForClause", visit_members},
+    {"CaseClause", visit_branch},
+    {"CmdSubst", visit_substitution},
+    {"CoprocClause", visit_coproc},
+    {"DblQuoted", shell_visit_members},
+    {"DeclClause", shell_visit_declaration},
+    {"ExtGlob", visit_pattern},
+    {"File", shell_visit_members},
+    {"ForClause", visit_for},
     {"FuncDecl", visit_function},
-    {"IfClause", visit_members},
-    {"LetClause", visit_let},
-    {"Lit", visit_members},
-    {"ParamExp", visit_parameter},
-    {"ParenArithm", visit_members},
-    {"ParenTest", visit_members},
-    {"ProcSubst", visit_members},
-    {"SglQuoted", visit_members},
-    {"Subshell", visit_members},
-    {"TestClause", visit_members},
-    {"TimeClause", visit_members},
-    {"UnaryArithm", visit_members},
-    {"UnaryTest", visit_unary_test},
-    {"WhileClause", visit_members},
-    {"Word", visit_members},
-    {"WordIter", visit_word_loop},
+    {"IfClause", visit_branch},
+    {"LetClause", shell_visit_let},
+    {"Lit", shell_visit_members},
+    {"ParamExp", shell_visit_parameter},
+    {"ParenArithm", shell_visit_members},
+    {"ParenTest", shell_visit_members},
+    {"ProcSubst", visit_aside},
+    {"SglQuoted", shell_visit_members},
+    {"Subshell", visit_aside},
+    {"TestClause", shell_visit_members},
+    {"TimeClause", shell_visit_members},
+    {"UnaryArithm", shell_visit_members},
+    {"UnaryTest", shell_visit_unary_test},
+    {"WhileClause", visit_branch},
+    {"Word", shell_visit_members},
+    {"WordIter", shell_visit_word_loop},
 };
 
 static visitor *find_visitor(const char *type)
@@ -544,6 +398,25 @@ static visitor *find_visitor(const char *type)
     return NULL;
 }
 
+/* --- comments */
+
+static bool is_comment(const json_t *node)
+{
+    return json_object_get(node, "Hash") && json_object_get(node, "Text");
+}
+
+/* Whether bash takes it for the same comment: it begins a word, and ends with its line, also
+ * after a backslash. For shfmt the # of $x# begins one. */
+static bool is_comment_in_bash(const struct shell_walk *w, const json_t *node)
+{
+    const char *text = json_string_value(json_object_get(node, "Text"));
+    long at = shell_offset(w, node, "Hash");
+    if (!text || at < 0 || strchr(text, '\n') || str_has_suffix(text, "\\"))
+        return false;
+    return at == 0 ||
+           (strchr(" \t\n;&|", w->text[at - 1]) && (at == 1 || w->text[at - 2] != '\\'));
+}
+
 static int visit_object(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *type = json_object_get(node, "Type");
@@ -552,11 +425,13 @@ static int visit_object(struct shell_walk *w, const json_t *node, unsigned level
         return -EBADMSG;
     if (known)
         return known(w, node, level);
+    if (is_comment(node) && !is_comment_in_bash(w, node))
+        return -EBADMSG;
     if (json_object_get(node, "Cmd") || json_object_get(node, "Redirs"))
         return visit_statement(w, node, level);
     bool is_assignment = json_object_get(node, "Name") || json_object_get(node, "Index");
-    int r = is_assignment ? check_assignment(w, node, level) : 0;
-    return r < 0 ? r : visit_members(w, node, level);
+    int r = is_assignment ? shell_check_assignment(w, node, level) : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
 static int visit(struct shell_walk *w, const json_t *node, unsigned level)
@@ -574,11 +449,15 @@ static int visit(struct shell_walk *w, const json_t *node, unsigned level)
 
 /* --- texts */
 
-/* Bytes that shfmt and bash may take for different things, such as a carriage return. */
+/* Bytes that shfmt and bash may take for different things: a carriage return, or two characters
+ * of an operator that a backslash and a newline part, as in `$\` and `(x)`. */
 static bool is_plain_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
+            return false;
+        if (i + 2 < len && strchr("$<>`#@*+?!({[&|;", text[i]) && text[i + 1] == '\\' &&
+            text[i + 2] == '\n')
             return false;
     }
     return !memchr(text, 0x7f, len) && utf8_valid(text, len);
@@ -623,6 +502,8 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     for (size_t i = 0; i < prefix_count; i++)
         shell_words_add(&inner.prefix, &prefix[i]);
     inner.is_wrapped = w->is_wrapped || inside == SHELL_WRAPPED;
+    inner.is_deferred = w->is_deferred || inside == SHELL_LATER;
+    inner.loop = inside == SHELL_SAME ? w->loop : NULL;
     inner.depth++;
     inner.cwd = xstrdup(w->cwd);
     int r = walk(&inner);
@@ -631,6 +512,7 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     if (inside == SHELL_SAME) {
         free(w->cwd);
         w->cwd = take_ptr(inner.cwd);
+        w->is_lost = inner.is_lost;
     }
     free(inner.cwd);
     shell_words_done(&inner.prefix);

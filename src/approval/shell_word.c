@@ -31,7 +31,8 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word)
     words->items[words->count++] = (struct shell_word){.shape = xstrdup(word->shape),
         .source = xstrdup(word->source),
         .is_literal = word->is_literal,
-        .is_single = word->is_single};
+        .is_single = word->is_single,
+        .is_open = word->is_open};
 }
 
 void shell_words_done(struct shell_words *words)
@@ -274,8 +275,9 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
     size_t source_len = 0;
     (void)shell_source(w, node, &source_len);
     *ret = (struct shell_word){.shape = shape,
-        .source = utf8_repair(source, source_len, NULL),
+        .source = shell_source_with_loops(w, node, utf8_repair(source, source_len, NULL)),
         .is_literal = r.is_literal && is_text,
-        .is_single = r.is_single};
+        .is_single = r.is_single,
+        .is_open = !r.is_literal && shell_is_open(w, node)};
     return 0;
 }

@@ -189,8 +189,8 @@ static enum place_error turn(
         close_fd(&t->to_relay);
         buf_clear(&t->down);
     }
-    if (fds[W_PLUGIN_OUT].revents)
-        (void)drain(&t->up, t->plugin.out_fd); /* a closed pipe is noticed when it is read */
+    if (fds[W_PLUGIN_OUT].revents && !drain(&t->up, t->plugin.out_fd))
+        close_fd(&t->plugin.out_fd); /* the end shows when it is read, which may be later */
     if (fds[W_PLUGIN_IN].revents) {
         ssize_t n = read(t->plugin.in_fd, t->piece, sizeof(t->piece));
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {

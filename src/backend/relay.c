@@ -75,8 +75,10 @@ static void write_stream(struct relay *r)
 {
     while (r->stream.out_fd >= 0 && r->to_at < r->to.len) {
         ssize_t n = write(r->stream.out_fd, r->to.data + r->to_at, r->to.len - r->to_at);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            close_fd(&r->stream.out_fd); /* the end shows when it is read, which may be later */
         if (n <= 0)
-            break; /* the end shows when it is read */
+            break;
         r->to_at += (size_t)n;
     }
     if (!r->b->row->reconnect_s && r->to_at == r->to.len)

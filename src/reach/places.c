@@ -14,6 +14,8 @@
 #include "base/os/fs.h"
 #include "base/os/process.h"
 #include "base/os/sys.h"
+#include "proto/spawn.h"
+#include "reach/slots.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,14 +32,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SESSIONS_MAX = 256, REAP_MS = 1000, CLOSE_MS = 2000 };
+enum { REAP_MS = 1000 };
 
 struct places {
     const struct place_table *table;
     const char *shell;
     char control_dir[32];
     int socket;
-    unsigned count; /* sessions */
+    struct slots slots;
 };
 
 static bool are_right(const struct places *p, const struct reach_call *call, int words_fd)
@@ -59,11 +61,13 @@ static void on_end(int number)
     (void)shutdown(ended_fd, SHUT_RDWR);
 }
 
-/* A request without a session only asks whether the place is there. */
-static bool is_probe(int words_fd)
+static struct place_head head_of(int words_fd)
 {
-    struct place_head head;
-    return pread(words_fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) && !head.session[0];
+    struct place_head head = {0};
+    if (pread(words_fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head))
+        head = (struct place_head){0};
+    head.owner[PLACE_ID - 1] = head.session[PLACE_ID - 1] = '\0';
+    return head;
 }
 
 static bool has_apptainer(const struct place_table *table)
@@ -93,7 +97,8 @@ static _Noreturn void serve_session(
         _exit(0);
     if (backend.row->kind == PLACE_DOCKER && confine_engine(p->control_dir) < 0)
         _exit(0);
-    if (is_probe(fds[PLACE_WORDS]))
+    /* A request without a session only asks whether the place is there. */
+    if (!head_of(fds[PLACE_WORDS]).session[0])
         backend_answer_probe(&backend, fds);
     else
         backend_relay(&backend, fds);
@@ -102,8 +107,36 @@ static _Noreturn void serve_session(
 
 static void reap(struct places *p)
 {
-    while (p->count && waitpid(-1, NULL, WNOHANG) > 0)
-        p->count--;
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+        slots_leave(&p->slots, pid);
+}
+
+/* Says to the server why there is no place. */
+static void refuse(const int fds[PLACE_FDS])
+{
+    const struct spawn_event event = {.kind = EVENT_FAILED, .flags = PLACE_UNREACHABLE};
+    (void)fcntl(fds[PLACE_ERR], F_SETFL, O_NONBLOCK);
+    ssize_t n =
+        dprintf(fds[PLACE_ERR], "there are too many sessions on backends; try again later\n");
+    (void)n;
+    (void)send(fds[PLACE_SOCKET], &event, sizeof(event), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void start_session(struct places *p, uint32_t row, int fds[PLACE_FDS])
+{
+    const struct place_head head = head_of(fds[PLACE_WORDS]);
+    struct slot *slot = slots_find(&p->slots, head.owner);
+    if (!slot) {
+        refuse(fds);
+        return;
+    }
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0)
+        serve_session(p, row, fds, parent);
+    if (pid > 0)
+        slots_take(&p->slots, slot, pid, head.owner);
 }
 
 /* A refused request is closed: the server sees the end of its socket. */
@@ -116,14 +149,9 @@ static bool take_request(struct places *p)
     if (n <= 0)
         return n == -EMSGSIZE;
     reap(p);
-    if (n == (ssize_t)sizeof(call) && count == PLACE_FDS && p->count < SESSIONS_MAX &&
-        are_right(p, &call, fds[PLACE_WORDS])) {
-        pid_t parent = getpid();
-        pid_t pid = fork();
-        if (pid == 0)
-            serve_session(p, call.body_len, fds, parent);
-        p->count += pid > 0;
-    }
+    if (n == (ssize_t)sizeof(call) && count == PLACE_FDS &&
+        are_right(p, &call, fds[PLACE_WORDS]))
+        start_session(p, call.body_len, fds);
     for (unsigned i = 0; i < count; i++)
         (void)close(fds[i]);
     return true;

@@ -44,8 +44,18 @@ def test_a_command_is_asked_however_it_is_written(world):
     assert [text for text, one in zip(RUNS, found) if one["parsed"] and not one["commands"]] == []
     idle = [text for number, text in enumerate(RUNS) if not runs_mark(world, text, number)]
     assert len(RUNS) - len(idle) >= 250, idle
+    # Each is seen by its name, or as something that is asked each time.
+    unseen = [(text, one["commands"]) for text, one in zip(RUNS, found) if one["parsed"] and text not in idle
+              and not any(c["once"] or any("mark" in str(word) for word in c["argv"]) for c in one["commands"])]
+    assert unseen == []
     named = [one for one in found if one["parsed"] and any("mark" in c["argv"] for c in one["commands"])]
     assert len(named) >= 120  # most of them are seen by their name, not only as something unclear
+
+
+def test_an_input_that_words_decide_lets_an_approval_last():
+    texts = ["make | tee log", "make 2>&1 | tail -5", "cat a | grep b", "cat <<E\nx\nE\n", "pytest | tee log | tail", "git log | head", "git apply <a"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and one["commands"] and not any(c["once"] for c in one["commands"]), (text, one)
 
 
 def test_what_no_command_is_named_for_asks_nobody():
@@ -120,7 +130,17 @@ def test_an_ordinary_command_is_asked_once():
     ("find . -name x", "find . -name x -delete"), ("find . -name x", "find . -exec x"), ("sort a", "sort -o b a"), ("git log a", "git log --output=a"),
     ("git log a", "git log -p a"), ("git status", "git -C /x status"), ("touch a", "touch b"), ("make", "make x"), ("make x", "make x y"),
     ("./run a", "./run b"), ("rm a", "rm b"), ("rm a", "rm -f a"), ("echo a >b", "echo a >c"), ("echo a >b", "echo a >>b"), ("cat <a", "cat <b"),
-    ("python3 x.py", "python3 y.py"), ("cp a b", "cp a c"), ("make -j$(nproc)", "make -j$(id)"), ("nice make", "make"), ("grep a b", "grep -f a b")])
+    ("python3 x.py", "python3 y.py"), ("cp a b", "cp a c"), ("make -j$(nproc)", "make -j$(id)"), ("nice make", "make"), ("grep a b", "grep -f a b"),
+    ("cat a", "cat /etc/shado?"), ("cat a", "cat ~/.ss?/id_x"), ("cat a", "cat ~/.ssh*/x"), ("cat a", "cat /etc/shadow*"),
+    ("cat a", "cat x/{.env,b}"), ("cat a", "cat id_rs?"), ("cat a", "cat ./a/*.pe[m]"), ("grep -r a b", "grep -r a ~/.ssh"), ("grep -r a b", "grep -r a ~"), ("grep -r a b", "grep -r a /"),
+    ("for x in a b; do make $x; done", "for x in a c; do make $x; done"),
+    ("for x in a; do make $x; done", "for x in a; do x=$y; make $x; done"), ("for x in a; do make $x; done", "for x in a; do read x; make $x; done"),
+    ("for x in a; do make $x; done", "make $x"), ("for x in a; do make $x; done", "for x in $y; do make $x; done"),
+    ("for x in a; do make $x; done", "for x in a; do eval 'x=b'; make $x; done"),
+    ("make", "for i in 1 2; do make; cd evil; done"), ("cd /safe && make", "false && cd /safe; make"), ("cd /safe; make", "false && cd /safe; make"),
+    ("cd /safe; make", "if false; then cd /safe; fi; make"), ("cd /safe; make", "(cd /safe); make"), ("cd /safe; make", "cd /safe | true; make"),
+    ("cd /safe; make", "cd /safe & make"), ("cd /safe; make", "x=$(cd /safe); make"), 
+    ("make", "while make; do cd evil; done"), ("make", "f() { cd evil; }; f; make")])
 def test_a_grant_does_not_cover(granted, other):
     def keys(one):
         return [json.dumps([c["grant"], c["redirections"], c["files"], c["cwd"]]) for c in one["commands"] if not c["once"]]
@@ -128,6 +148,35 @@ def test_a_grant_does_not_cover(granted, other):
     have, want = keys(first), keys(second)
     assert have and not (set(want) <= set(have) and len(want) == len(second["commands"])), (have, want)
     assert keys(forms([granted])[0]) == have  # the control: the same again is covered
+
+
+def test_a_pattern_that_names_no_secret_is_covered():
+    one, two = forms(["cat a.c", "cat src/main.[ch] x/a*.c"])
+    assert one["commands"][0]["grant"] == two["commands"][0]["grant"] == ["cat", "*"]
+
+
+@pytest.mark.parametrize("text", [
+    "make $x", "make \"$x\"", "make $(echo $x)", "cat <$x", "X=$x make", "export X=$x", "test -v \"$x\"", "python3 \"./$x\"", "cd \"$x\"; make", "cd -; make",
+    "popd; make", "cd /sa*; make", "cd -P x; make", "pushd +1; make", "[ -n \"$x\" ] && cd a; make", "for i in 1 2; do make; cd evil; done"])
+def test_what_an_earlier_text_decides_is_approved_once_only(text):
+    """A shell keeps variables and directories, so the same words may do something else later."""
+    one = forms([text])[0]
+    assert one["parsed"] and one["commands"] and all(c["once"] for c in one["commands"] if c["argv"][0] != "echo"), one
+
+
+def test_a_directory_that_the_text_names_lets_an_approval_last():
+    texts = ["cd a && make", "cd a; make", "cd ~/a && make", "(cd a && make)", "mkdir b && cd b; make", "cd a || exit 1; make", "cd a && cd b && make test | tail"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and not any(c["once"] for c in one["commands"]), (text, one)
+        assert "cd" in one["commands"][-1]["cwd"], (text, one)
+
+
+def test_what_runs_later_or_assigns_is_asked():
+    texts = ["trap 'cd /evil' DEBUG", "trap 'x=1; cd \"$x\"' DEBUG", "printf 'x%n' PATH", "printf '%-5ln' PATH", "printf '%%%n' PATH"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and one["commands"], (text, one)
+    assert subprocess.run(["bash", "-c", "printf 'x%n' PATH; echo \"$PATH\""], capture_output=True).stdout == b"x1\n"  # the control
+    assert forms(["printf '%s %%n %d' a 5"])[0]["commands"] == []
 
 
 def test_words_are_what_bash_makes_of_them(world):
@@ -144,7 +193,8 @@ def test_words_are_what_bash_makes_of_them(world):
 
 
 def test_what_an_input_decides_is_approved_once_only():
-    texts = ["xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
+    texts = ["git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
+             "echo x | { true; git apply; }", "printf x | cat >a", "echo x | tee a | wc", "make -f /dev/fd/3 3<<E\nx\nE\n", "xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
              "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
     for text, one in zip(texts, forms(texts)):
         assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)

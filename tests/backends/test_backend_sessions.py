@@ -2,12 +2,14 @@
 """Sessions on backends: the same answers on this machine and over a real sshd."""
 import json
 import os
+import pathlib
+import subprocess
 import time
 import uuid
 
 import pytest
 
-from farlib import processes_with, wait_until
+from farlib import below, processes_with, wait_until
 from mcplib import Modern
 from placelib import Session
 
@@ -144,7 +146,46 @@ def test_native_is_a_box(places):
         assert s.exec("id -u")["exit_code"] == 0
 
 
-def test_a_cut_connection_loses_nothing(places, sshd):
+def words_of(pid):
+    return pathlib.Path("/proc/%d/cmdline" % pid).read_bytes().rstrip(b"\0").decode().split("\0")
+
+
+def ssh_clients(places):
+    """Pids of the ssh clients of this server's sessions."""
+    found = []
+    for pid in below(places.child("hermes-reach")):
+        try:
+            found += [pid] if words_of(pid)[0] == "ssh" else []
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def ssh_masters(places):
+    """Pids of the connections that these share. They are in the background, so they are found by their socket."""
+    option = next(word for word in words_of(ssh_clients(places)[0]) if word.startswith("ControlPath="))
+    directory = os.path.dirname(option.split("=")[1])
+    return processes_with("ssh: %s/" % directory)
+
+
+def test_the_client_of_ssh_asks_nobody_and_forwards_nothing(places):
+    with Session(places, "far"):
+        words = words_of(ssh_clients(places)[0])
+        for option in ("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "StrictHostKeyChecking=yes",
+                       "ControlMaster=auto", "ControlPersist=300"):
+            assert words[words.index(option) - 1] == "-o", option
+
+
+@pytest.mark.parametrize("killed", ["server", "master", "client"])
+def test_a_cut_connection_loses_nothing(places, sshd, killed):
+    def cut():
+        if killed == "server":
+            sshd.cut()
+            return
+        pids = ssh_masters(places) if killed == "master" else ssh_clients(places)
+        assert pids
+        for pid in pids:
+            os.kill(pid, 9)
     mark = places.place_dir / uuid.uuid4().hex
     code = ("for i in 1 2 3 4 5 6; do echo line $i; [ $i = 3 ] && touch %s.half && until [ -e %s.go ]; do sleep 0.02; done; done; "
             "kept=yes; (exit 9)" % (mark, mark))
@@ -152,7 +193,9 @@ def test_a_cut_connection_loses_nothing(places, sshd):
         stream = places.connect()
         stream.request("POST", s.path + "/exec", json.dumps({"code": code}), {"Content-Type": "application/json"})
         wait_until(lambda: os.path.exists("%s.half" % mark), "half of the output")
-        sshd.cut()
+        before = ssh_clients(places)
+        cut()
+        wait_until(lambda: ssh_clients(places) and not set(before) & set(ssh_clients(places)), "another client")
         wait_until(lambda: places("GET", s.path).json()["backend"]["state"] == "ready" and sshd.children(), "joined again")
         open("%s.go" % mark, "w").close()
         found = json.loads(stream.getresponse().read())
@@ -160,6 +203,23 @@ def test_a_cut_connection_loses_nothing(places, sshd):
         assert found["stdout"] == "".join("line %d\n" % i for i in range(1, 7))
         assert found["exit_code"] == 9 and not found["state_lost"]
         assert s.exec("echo $kept")["stdout"] == "yes\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_full_disk_is_an_error_of_the_command(places, backend):
+    """What is full is said, and the session goes on. The control: there is room after a file is removed."""
+    full = places.place_dir / uuid.uuid4().hex
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs", full], check=True)
+    try:
+        with Session(places, backend) as s:
+            found = s.exec("kept=yes; head -c 1000000 /dev/zero >%s/big; echo $?" % full)
+            assert found["stdout"] == "1\n" and "No space left" in found["stderr"], found
+            assert s.exec("echo $kept; rm %s/big" % full)["stdout"] == "yes\n"
+            assert s.exec("head -c 100000 /dev/zero >%s/small" % full)["exit_code"] == 0
+            assert s.look()["backend"]["state"] == "ready"
+    finally:
+        subprocess.run(["umount", "-l", full], check=True)
 
 
 def test_a_connection_without_reconnect_is_lost_and_says_so(places, sshd):

@@ -2,12 +2,19 @@
 
 """A place that does not speak as a far shell does: it holds up nobody but its own session, and nothing of it stays."""
 
+import json
+import os
 import pathlib
+import subprocess
+import sys
+import time
+import uuid
 
 import pytest
 
 import ptylib
-from farlib import wait_until
+from farlib import below, wait_until
+from placelib import Session
 
 FAR_END = """#!/usr/bin/python3
 # The other end of the backend `hostile`. DIR/mode says what it does, for as long as it says so.
@@ -150,4 +157,45 @@ def test_a_far_end_of_a_terminal_that_breaks_the_rules_ends_its_terminal(places,
         assert status == 137 or t.seen == "x" * 65536
     assert places("GET", "/v1/sessions/" + session.id).json()["state"] == "idle"
     assert places("DELETE", "/v1/sessions/" + session.id).status == 204
+    nothing_stays(places)
+
+
+def ticks(pid):
+    fields = pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_a_dead_place_takes_no_cpu_while_a_download_waits(places):
+    """A client does not read a file, the place dies, and bytes wait for it. The control is a process that does take CPU."""
+    path = places.place_dir / uuid.uuid4().hex
+    path.write_bytes(b"x" * (60 << 20))
+    path.chmod(0o644)
+    with Session(places, "here") as s:
+        [relay] = relays(places)
+        download, other = places.connect(), places.connect()
+        download.request("GET", "%s/files/%s" % (s.path, path.name))
+
+        def moved():
+            return int(pathlib.Path("/proc/%d/io" % relay).read_text().split()[1])
+
+        def is_stuck():
+            before = moved()
+            time.sleep(0.2)
+            return before > 1 << 16 and moved() == before
+        wait_until(is_stuck, "nothing of the file moves any more")
+        for pid in reversed(below(relay)):
+            os.kill(pid, 9)
+        other.request("POST", s.path + "/exec", json.dumps({"code": "echo"}), {"Content-Type": "application/json"})
+        wait_until(lambda: places("GET", s.path).json()["state"] == "busy", "a command waits for the place")
+        before = ticks(relay)
+        control = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            wait_until(lambda: ticks(control.pid) >= 50, "the control has used CPU")
+        finally:
+            control.kill()
+            control.wait()
+        assert ticks(relay) - before < 10
+        download.close()
+        other.close()
+    path.unlink()
     nothing_stays(places)

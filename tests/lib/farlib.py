@@ -42,6 +42,15 @@ def processes_with(word):
     return found
 
 
+def children(pid):
+    return [int(one) for task in pathlib.Path("/proc/%d/task" % pid).iterdir() for one in (task / "children").read_text().split()]
+
+
+def below(pid):
+    """Pids of all processes that a process has started, and theirs."""
+    return [one for child in children(pid) for one in [child, *below(child)]]
+
+
 class Gone(Exception):
     """The stream has ended."""
 

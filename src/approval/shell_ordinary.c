@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Ordinary commands, whose approval covers other files, and free ones, which nobody is asked
+ * about. */
+
+#include "approval/shell_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATTERN_MAX = 64 }; /* of a path in a table */
+
+/* --- ordinary and free commands */
+
+/* Programs that read: which files they read varies, so an approval for a session covers other
+ * ones. With an option of the last column all words are bound. */
+static const struct {
+    const char *programs;
+    const char *sub; /* the first word, or NULL */
+    const char *exact;
+} ordinary[] = {
+    {"ls cat head tail wc stat file du df ps id whoami uname which basename dirname realpath "
+     "readlink diff cmp cut nl tac "
+     "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
+     "seq sleep uptime free nproc arch "
+     "groups lsblk lscpu tr pgrep type",
+        NULL, "-C --compile -m"},
+    {"grep egrep fgrep zgrep", NULL, ""},
+    {"sort", NULL, "-o -T --output --compress-program --temporary-directory"},
+    {"find", NULL,
+        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from"},
+    {"tree", NULL, "-o"},
+    {"rg", NULL, "--pre --hostname-bin"},
+    {"git", "status log diff show blame ls-files rev-parse describe shortlog",
+        "-c -C -O --output --ext-diff --textconv --git-dir --work-tree --exec-path "
+        "--open-files-in-pager"},
+};
+
+/* Whether a pattern of the shell may name a path of one of the table. [..] is any character,
+ * {..} any text; no * or ? begins a name with a dot. */
+static bool patterns_meet(const char *word, const char *pattern, size_t pattern_len)
+{
+    bool row[PATTERN_MAX + 1] = {true}; /* which beginnings of `pattern` meet the word so far */
+    for (size_t k = 0; k < pattern_len && pattern[k] == '*'; k++)
+        row[k + 1] = true;
+    for (size_t i = 0; word[i]; i++) {
+        bool next[PATTERN_MAX + 1] = {false};
+        bool is_any = strchr("*{", word[i]) != NULL;
+        bool is_one = strchr("?[", word[i]) != NULL;
+        bool is_first = i == 0 || word[i - 1] == '/';
+        for (size_t k = 0; k <= pattern_len; k++) {
+            next[k] = next[k] || (is_any && row[k]);
+            bool is_here = is_any ? next[k] : row[k];
+            if (k == pattern_len || !is_here)
+                continue;
+            bool is_star = pattern[k] == '*';
+            bool is_dot = pattern[k] == '.' && is_first && (k == 0 || pattern[k - 1] == '/');
+            if (is_star)
+                next[k] = next[k + 1] = true;
+            else if (pattern[k] == word[i] || (is_one && !is_dot) ||
+                     (is_any && !is_dot && (pattern[k] != '/' || word[i] == '{')))
+                next[k + 1] = true;
+        }
+        for (size_t k = 0; k < pattern_len; k++)
+            next[k + 1] = next[k + 1] || (next[k] && pattern[k] == '*');
+        const char *close = word[i] == '[' || word[i] == '{'
+                                ? strrchr(word + i, word[i] == '[' ? ']' : '}')
+                                : NULL;
+        i = close ? (size_t)(close - word) : i;
+        memcpy(row, next, sizeof(row));
+    }
+    return row[pattern_len];
+}
+
+/* Whether it may be a secret, or a directory with some in it, for commands that read all of
+ * one. */
+static bool may_be_secret(const struct shell_word *word)
+{
+    static const char roots[] = "/ ~ /etc /root /home /home/* /proc";
+    cleanup_free char *inside = xasprintf("%s/x", word->shape);
+    cleanup_free char *path = shell_normal_path(word->shape);
+    if (shell_path_is(shell_secrets, word->shape) || shell_path_is(shell_secrets, inside) ||
+        shell_name_is(path, roots))
+        return true;
+    bool may_be = false;
+    for (const char *list = shell_secrets; *list && !word->is_literal && !may_be;) {
+        size_t len = strcspn(list, " ");
+        may_be = len > PATTERN_MAX || patterns_meet(path, list, len);
+        list += len + (list[len] == ' ');
+    }
+    return may_be;
+}
+
+/* Words of an ordinary command: known, or a pattern of file names that cannot become an option.
+ */
+static bool is_steady(const struct shell_word *word)
+{
+    return !may_be_secret(word) &&
+           (word->is_literal || (!shell_is_unknown(word) && !strchr("-*?[{", word->shape[0])));
+}
+
+json_t *shell_ordinary(const struct shell_word *words, size_t count)
+{
+    const char *name = words[0].shape;
+    if (str_has_prefix(name, "/usr/bin/") || str_has_prefix(name, "/bin/"))
+        name = shell_program(&words[0]);
+    size_t row = 0;
+    for (; row < sizeof(ordinary) / sizeof(ordinary[0]); row++) {
+        if (shell_name_is(name, ordinary[row].programs) &&
+            (!ordinary[row].sub ||
+                (count > 1 && shell_name_is(words[1].shape, ordinary[row].sub))))
+            break;
+    }
+    if (row == sizeof(ordinary) / sizeof(ordinary[0]) || !words[0].is_literal ||
+        shell_has_option(words, count, ordinary[row].exact))
+        return NULL;
+    for (size_t i = 1; i < count; i++) {
+        if (!is_steady(&words[i]))
+            return NULL;
+    }
+    json_t *form = json_pack("[s]", words[0].shape);
+    bool has_operand = false;
+    for (size_t i = 1; i < count; i++) {
+        bool is_kept = words[i].shape[0] == '-' || (i == 1 && ordinary[row].sub);
+        has_operand = has_operand || !is_kept;
+        if (is_kept)
+            (void)json_array_append_new(form, shell_word_json(&words[i]));
+    }
+    if (has_operand)
+        (void)json_array_append_new(form, json_string("*"));
+    return form;
+}
+
+bool shell_is_filter(const struct shell_word *words, size_t count)
+{
+    bool is_filter = shell_name_is(
+        words[0].shape, "uniq column base64 base32 xxd iconv hexdump jq zcat gunzip nl");
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        is_filter = is_filter && words[i].is_literal &&
+                    ((shape[0] == '-' && shape[1]) || str_eq(words[0].shape, "jq"));
+    }
+    return is_filter;
+}
+
+static bool all_literal(const struct shell_word *words, size_t count)
+{
+    bool is_literal = true;
+    for (size_t i = 0; i < count; i++)
+        is_literal = is_literal && words[i].is_literal;
+    return is_literal;
+}
+
+/* [ and test: the operators are written out, and each other word stays one. `-v` looks into a
+ * value, and -a and -o may read a word as an operator. */
+static bool is_free_test(const struct shell_word *words, size_t count)
+{
+    if (str_eq(words[0].shape, "[") && (count < 2 || !str_eq(words[--count].shape, "]")))
+        return false;
+    if (count > 1 && str_eq(words[1].shape, "!") && words[1].is_literal)
+        words++, count--;
+    if (count == 1)
+        return true;
+    if (count == 2)
+        return words[1].is_single;
+    if (count == 3)
+        return words[1].is_literal && words[2].is_single &&
+               shell_name_is(words[1].shape, "-[bcdefghknprstuwxzGLNOS]");
+    return count == 4 && words[1].is_single && words[3].is_single && words[2].is_literal &&
+           shell_name_is(words[2].shape, "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef");
+}
+
+static bool is_free_set(const struct shell_word *words, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        bool is_flags =
+            strchr("-+", shape[0]) && shape[1] && shape[1 + strspn(shape + 1, "euxo")] == '\0';
+        if (!words[i].is_literal ||
+            (!is_flags && !shell_name_is(shape, "pipefail errexit nounset xtrace")))
+            return false;
+    }
+    return count > 1;
+}
+
+/* A format without %n, which assigns a variable. */
+static bool is_free_format(const struct shell_word *format)
+{
+    const char *at = format->shape;
+    while ((at = strchr(at, '%'))) {
+        at++;
+        at += strspn(at, "#0123456789-+ '*.hlLjtzq");
+        if (*at == 'n')
+            return false;
+        at += *at != '\0';
+    }
+    return format->is_literal && format->shape[0] != '-';
+}
+
+bool shell_is_free(const struct shell_word *words, size_t count)
+{
+    const char *name = words[0].shape;
+    if (shell_name_is(name, ": true false echo cd pwd"))
+        return true;
+    if (str_eq(name, "printf"))
+        return count > 1 && is_free_format(&words[1]);
+    if (shell_name_is(name, "test \\["))
+        return is_free_test(words, count);
+    if (str_eq(name, "set"))
+        return is_free_set(words, count);
+    if (shell_name_is(name, "exit return break continue shift pushd popd dirs"))
+        return all_literal(words, count);
+    return str_eq(name, "wait") && count == 1;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Redirections of a statement: files, here-documents, here-strings. */
+
+#include "approval/shell_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The operator of a redirection, which begins with the longest. */
+static const char *redirection(const struct shell_walk *w, const json_t *node)
+{
+    static const char *const operators[] = {
+        "&>>", "<<<", "<<-", "&>", "<<", "<>", "<&", ">>", ">&", ">|", ">", "<"};
+    long at = shell_offset(w, node, "OpPos");
+    for (size_t i = 0; at >= 0 && i < sizeof(operators) / sizeof(operators[0]); i++) {
+        size_t len = strlen(operators[i]);
+        if ((size_t)at + len <= w->len && strncmp(w->text + at, operators[i], len) == 0)
+            return operators[i];
+    }
+    return NULL;
+}
+
+void shell_redirs_done(struct shell_redirs *r)
+{
+    json_decref(r->list);
+    json_decref(r->files);
+    shell_words_done(&r->targets);
+    free(r->input);
+}
+
+/* The text of a here-document or here-string that has no expansions and no escapes. */
+static int take_input(
+    struct shell_walk *w, const json_t *word, const json_t *body, struct shell_redirs *to)
+{
+    const json_t *parts = json_object_get(body, "Parts");
+    free(to->input);
+    to->input = NULL;
+    if (body && json_array_size(parts) == 1 &&
+        str_eq(json_string_value(json_object_get(json_array_get(parts, 0), "Type")), "Lit")) {
+        const char *text =
+            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+        to->input = text && !strchr(text, '\\') ? xstrdup(text) : NULL;
+    } else if (!body) {
+        struct shell_word one = {0};
+        if (shell_word_read(w, word, &one) < 0)
+            return -EBADMSG;
+        if (one.is_literal)
+            to->input = xstrdup(one.shape);
+        free(one.shape);
+        free(one.source);
+    }
+    return 0;
+}
+
+/* Whether a here-document ends where bash ends it. In one without quotes bash joins a line that
+ * ends in a backslash with the next one before it looks for the delimiter; shfmt does not. */
+static bool ends_as_in_bash(
+    const struct shell_walk *w, const json_t *word, const char *op, const json_t *body)
+{
+    CLEANUP(shell_words_done) struct shell_words delimiter = {0};
+    struct shell_word one = {0};
+    long at = shell_offset(w, body, "Pos");
+    long end = shell_offset(w, body, "End");
+    if (shell_word_read(w, word, &one) < 0)
+        return false;
+    shell_words_add(&delimiter, &one);
+    free(one.shape);
+    free(one.source);
+    bool is_quoted = strpbrk(delimiter.items[0].source, "\\'\"") != NULL;
+    if (!delimiter.items[0].is_literal || at < 0 || end < at)
+        return false;
+    if (is_quoted)
+        return true;
+    cleanup_free char *line = xcalloc(1, w->len - (size_t)at + 1);
+    for (size_t i = (size_t)at, len = 0; i <= w->len; i++) {
+        bool is_end = i == w->len || w->text[i] == '\n';
+        bool is_escape = !is_end && w->text[i] == '\\' && i + 1 < w->len;
+        if (is_escape && w->text[i + 1] == '\n') {
+            i++;
+            continue;
+        }
+        if (!is_end) {
+            line[len++] = w->text[i];
+            if (is_escape)
+                line[len++] = w->text[++i];
+            continue;
+        }
+        line[len] = '\0';
+        size_t tabs = str_eq(op, "<<-") ? strspn(line, "\t") : 0;
+        if (str_eq(line + tabs, delimiter.items[0].shape))
+            return (size_t)end == i;
+        len = 0;
+    }
+    return false;
+}
+
+static int take_target(struct shell_walk *w, const json_t *node, const char *op,
+    const json_t *target, struct shell_redirs *to)
+{
+    CLEANUP(shell_words_done) struct shell_words one = {0};
+    struct shell_word word = {0};
+    const char *number = shell_text_of(node, "N");
+    if (shell_word_read(w, target, &word) < 0)
+        return -EBADMSG;
+    shell_words_add(&one, &word);
+    free(word.shape);
+    free(word.source);
+    const struct shell_word *file = &one.items[0];
+    bool is_copy = strchr(op, '&') && !strchr(op + 1, '>') && op[0] != '&';
+    bool is_number =
+        file->is_literal && file->shape[strspn(file->shape, "0123456789-")] == '\0';
+    if ((is_copy && is_number) || (file->is_literal && str_eq(file->shape, "/dev/null")))
+        return 0;
+    cleanup_free char *shown = xasprintf(
+        "%s%s%s", number ? number : "", op, file->is_literal ? file->shape : file->source);
+    (void)json_array_append_new(
+        to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
+    to->is_open = to->is_open || file->is_open;
+    if (op[0] != '<' || op[1] == '>') {
+        shell_words_add(&to->targets, file);
+        (void)json_array_append_new(to->files, shell_word_json(file));
+    }
+    return 0;
+}
+
+/* What a shell reads is known when one here-document is all that is connected to its stdin.
+ * With
+ * <<- the shell takes tabs away, which would change the text. */
+int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
+{
+    unsigned inputs = 0;
+    bool is_exact = true;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
+        const json_t *node = json_array_get(list, i);
+        const json_t *word = json_object_get(node, "Word");
+        const char *op = redirection(w, node);
+        const char *number = shell_text_of(node, "N");
+        if (!op || !word)
+            return -EBADMSG;
+        const json_t *body = json_object_get(node, "Hdoc");
+        if (body && !ends_as_in_bash(w, word, op, body))
+            return -EBADMSG;
+        if (number && number[0] == '{') /* {name}>file assigns a variable */
+            r = shell_emit_source(w, "assign", node, "environment");
+        bool is_stdin = op[0] == '<' && (!number || str_eq(number, "0"));
+        inputs += is_stdin;
+        to->has_text = to->has_text || strncmp(op, "<<", 2) == 0;
+        is_exact = is_exact && !str_eq(op, "<<-");
+        if (r == 0 && is_stdin && strncmp(op, "<<", 2) == 0)
+            r = take_input(w, word, body, to);
+        else if (r == 0 && strncmp(op, "<<", 2) != 0)
+            r = take_target(w, node, op, word, to);
+    }
+    if (inputs != 1 || !is_exact) {
+        free(to->input);
+        to->input = NULL;
+    }
+    return r;
+}

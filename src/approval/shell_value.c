@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Values. Bash also runs what stands in data: an arithmetic expression evaluates the values of
+ * the names in it, which may hold a[$(command)]. Such places count as commands that are not
+ * known. */
+
+#include "approval/shell_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEVELS_MAX = SHELL_LEVELS_MAX };
+
+int shell_emit_evaluation(struct shell_walk *w, const json_t *node)
+{
+    return shell_emit_source(w, "evaluate", node, "shell.evaluate");
+}
+
+/* --- arithmetic */
+
+/* Whether the expression has numbers and operators only. */
+static bool is_constant(const json_t *node, unsigned level)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
+    const json_t *parts = json_object_get(node, "Parts");
+    const json_t *x = json_object_get(node, "X");
+    const json_t *y = json_object_get(node, "Y");
+    if (level > LEVELS_MAX)
+        return false;
+    if (str_eq(type, "Word") || (!type && parts)) {
+        const char *text =
+            json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+        return json_array_size(parts) == 1 && text && *text &&
+               text[strspn(text, "0123456789")] == '\0';
+    }
+    return type && x && is_constant(x, level + 1) && (!y || is_constant(y, level + 1));
+}
+
+static bool is_whole_index(const json_t *index)
+{
+    const json_t *parts = json_object_get(index, "Parts");
+    const char *text = json_string_value(json_object_get(json_array_get(parts, 0), "Value"));
+    return json_array_size(parts) == 1 && (str_eq(text, "@") || str_eq(text, "*"));
+}
+
+int shell_visit_arithmetic(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *x = json_object_get(node, "X");
+    int r = x && is_constant(x, level) ? 0 : shell_emit_evaluation(w, node);
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+int shell_visit_let(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    int r = shell_emit_evaluation(w, node);
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+/* --- parameters and assignments */
+
+static int emit_variable(struct shell_walk *w, const json_t *node)
+{
+    return shell_emit_source(w, "assign", node, "environment");
+}
+
+static bool is_special(const char *name)
+{
+    return name && shell_variable_is_special(name, strlen(name));
+}
+
+/* Whether something in a parameter hides a command. shfmt takes <(y) in ${x:-<(y)} for text. In
+ * "${x:-'$(y)'}" bash takes the single quotes for text and runs y, and shfmt takes them for
+ * quotes. A substitution has its own quotes. */
+static bool hides_code(const json_t *node, unsigned level)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
+    const char *text = json_string_value(json_object_get(node, "Value"));
+    const char *name;
+    json_t *value;
+    size_t i;
+    bool is_hidden = level > LEVELS_MAX;
+    if (str_eq(type, "Lit") && text && (strstr(text, "<(") || strstr(text, ">(")))
+        return true;
+    if (str_eq(type, "SglQuoted"))
+        return text && strpbrk(text, "$`\"\\}");
+    if (is_hidden || str_eq(type, "CmdSubst") || str_eq(type, "ProcSubst"))
+        return is_hidden;
+    json_array_foreach(node, i, value) is_hidden = is_hidden || hides_code(value, level + 1);
+    json_object_foreach((json_t *)node, name, value) is_hidden =
+        is_hidden || hides_code(value, level + 1);
+    return is_hidden;
+}
+
+/* ${!x} reads a name from a value, ${x@P} runs a value, ${x:=y} assigns. */
+int shell_visit_parameter(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *exp = json_object_get(node, "Exp");
+    const json_t *word = json_object_get(exp, "Word");
+    const json_t *index = json_object_get(node, "Index");
+    const json_t *slice = json_object_get(node, "Slice");
+    bool is_indirect = json_is_true(json_object_get(node, "Excl")) &&
+                       !json_object_get(node, "Names") && !(index && is_whole_index(index));
+    bool is_run =
+        is_indirect || (index && !is_whole_index(index) && !is_constant(index, level));
+    long at = exp ? shell_offset(w, word ? word : node, word ? "Pos" : "End") : 0;
+    int r = 0;
+    if ((exp && at < 2) || hides_code(node, level))
+        return -EBADMSG;
+    char before = exp ? w->text[at - (word ? 1 : 2)] : 0;
+    if (slice) {
+        const json_t *offset = json_object_get(slice, "Offset");
+        const json_t *length = json_object_get(slice, "Length");
+        is_run =
+            is_run || !is_constant(offset, level) || (length && !is_constant(length, level));
+    }
+    if (is_run || before == '@')
+        r = shell_emit_evaluation(w, node);
+    if (r == 0 && before == '=' && is_special(shell_text_of(node, "Param")))
+        r = emit_variable(w, node);
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+/* An assignment, also of an array, its elements, or of a name that a loop sets. */
+int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *index = json_object_get(node, "Index");
+    if (index && !is_constant(index, level))
+        return shell_emit_evaluation(w, node);
+    return is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+}
+
+int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    int r = is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
+ * is exported reaches every program, so it counts as a command. */
+int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    const json_t *args = json_object_get(node, "Args");
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    const char *variant = shell_text_of(node, "Variant");
+    bool is_plain = variant != NULL;
+    bool is_exported = str_eq(variant, "export");
+    bool has_special = false;
+    const struct shell_word first = {(char *)variant, (char *)variant, true, true, false};
+    if (variant)
+        shell_words_add(&words, &first);
+    for (size_t i = 0; i < json_array_size(args); i++) {
+        const json_t *one = json_array_get(args, i);
+        const json_t *value = json_object_get(one, "Value");
+        const char *name = shell_text_of(one, "Name");
+        struct shell_word word = {0};
+        has_special = has_special || is_special(name);
+        if (value && shell_word_read(w, value, &word) < 0)
+            return -EBADMSG;
+        if (!name && value) {
+            is_plain = is_plain && word.is_literal && word.shape[0] &&
+                       strchr("-+", word.shape[0]) &&
+                       word.shape[1 + strspn(word.shape + 1, "aAgrxplut")] == '\0';
+            is_exported = is_exported || strchr(word.shape, 'x');
+        }
+        cleanup_free char *shape = xasprintf(
+            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
+        cleanup_free char *source = xasprintf(
+            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
+        const struct shell_word made = {shape, source,
+            (!value || word.is_literal) && !json_object_get(one, "Array"), true,
+            shell_is_open(w, one)};
+        shell_words_add(&words, &made);
+        free(word.shape);
+        free(word.source);
+    }
+    int r = !is_plain ? shell_emit_evaluation(w, node)
+            : is_exported && !has_special
+                ? shell_emit(w, &words, words.count, NULL, NULL, false)
+                : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+/* --- tests */
+
+/* The operator as it is written. */
+static bool operator_is(const struct shell_walk *w, const json_t *node, const char *list)
+{
+    long at = shell_offset(w, node, "OpPos");
+    char word[5] = "";
+    for (size_t n = 0; at >= 0 && n < 4 && (size_t)at + n < w->len; n++) {
+        char c = w->text[(size_t)at + n];
+        if (c != '-' && !isalpha((unsigned char)c))
+            break;
+        word[n] = c;
+    }
+    return word[0] && shell_name_is(word, list);
+}
+
+int shell_visit_binary_test(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    if (shell_offset(w, node, "OpPos") < 0)
+        return -EBADMSG;
+    bool is_number = operator_is(w, node, "-eq -ne -lt -le -gt -ge");
+    bool is_fixed = is_constant(json_object_get(node, "X"), level) &&
+                    is_constant(json_object_get(node, "Y"), level);
+    int r = is_number && !is_fixed ? shell_emit_evaluation(w, node) : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}
+
+int shell_visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level)
+{
+    if (shell_offset(w, node, "OpPos") < 0)
+        return -EBADMSG;
+    int r = operator_is(w, node, "-v -R") ? shell_emit_evaluation(w, node) : 0;
+    return r < 0 ? r : shell_visit_members(w, node, level);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "reach/slots.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+struct slot *slots_find(struct slots *slots, const char *owner)
+{
+    struct slot *found = NULL;
+    unsigned held = 0;
+    for (size_t i = 0; i < SLOTS_MAX; i++) {
+        struct slot *slot = &slots->items[i];
+        found = slot->pid ? found : slot;
+        held += slot->pid && owner[0] && str_eq(slot->owner, owner);
+    }
+    return held < SLOTS_MAX - slots->count ? found : NULL;
+}
+
+void slots_take(struct slots *slots, struct slot *slot, pid_t pid, const char *owner)
+{
+    slot->pid = pid;
+    (void)snprintf(slot->owner, sizeof(slot->owner), "%s", owner);
+    slots->count++;
+}
+
+void slots_leave(struct slots *slots, pid_t pid)
+{
+    for (size_t i = 0; i < SLOTS_MAX; i++) {
+        if (slots->items[i].pid != pid)
+            continue;
+        slots->items[i] = (struct slot){0};
+        slots->count--;
+    }
+}

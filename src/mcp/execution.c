@@ -471,6 +471,18 @@ bool execution_decide(struct execution *e, unsigned pause, const char *action,
     return reply;
 }
 
+bool execution_is_open(struct execution *e, unsigned pause)
+{
+    lock(e->all);
+    follow_approvals(e);
+    const struct pause *p = e->pauses;
+    while (p && p->number != pause)
+        p = p->next;
+    bool is_open = !e->is_done && p && p->reply;
+    unlock(e->all);
+    return is_open;
+}
+
 /* The lock is held. */
 static void cancel(struct execution *e)
 {

@@ -85,6 +85,25 @@ def test_a_form_on_the_stream(asking):
     assert states(server) == [("approved", "elicitation"), ("denied", "elicitation")]
 
 
+@pytest.mark.parametrize("decision,end", [("approve", "ran"), ("deny", "refused"), (None, "refused")])
+def test_a_form_that_somebody_else_decided_is_taken_back(asking, decision, end):
+    """Or that nobody decided in time: the call goes on without the client's answer, and a late one decides nothing."""
+    server = asking(HERMES_APPROVAL_TIMEOUT_S="300" if decision else "2")
+    client = Legacy(server, key=ALICE, capabilities={"elicitation": {}})
+    code = "try { await tools.search({query: 'one'}); return 'ran' } catch (e) { return 'refused' }"
+    conn, answer, _ = begin(client, "tools/call", {"name": "execute", "arguments": {"code": code}})
+    question = next_message(answer)[1]
+    if decision:
+        approval, = server("GET", "/v1/approvals?state=pending", key=ALICE).json()["approvals"]
+        assert server("POST", "/v1/approvals/" + approval["id"], {"decision": decision}, key=ALICE).status == 200
+    said = next_message(answer)[1]
+    assert said["method"] == "notifications/cancelled" and said["params"]["requestId"] == question["id"], said
+    client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
+    assert value(next_message(answer)[1]["result"]) == end
+    conn.close()
+    assert len(states(server)) == 1
+
+
 def test_input_required_on_the_stateless_wire(asking):
     server = asking()
     client = Modern(server, key=ALICE, capabilities=FORM)
@@ -134,6 +153,21 @@ try { await tools.search({}); } catch (e) { got.push(String(e)); }
 got.push((await tools.describe.tool({path: "search"})).name);
 return got;"""))
     assert "denies" in result[0] and result[1] == "search"
+
+
+@pytest.mark.parametrize("call,said", [("tools.search({query: 'one'})", None), ("tools.search()", None),
+                                       ("tools.search('everything')", "must be an object"), ("tools.search([1])", "must be an object"),
+                                       ("tools['search\\0x']({})", "tool must be a string")])
+def test_what_is_asked_is_what_the_tool_gets(asking, call, said):
+    """An input that the effect cannot show is refused: otherwise a person would approve `{}` and the tool would get another input."""
+    server = asking(rule(), dict(rule(), match={}))
+    client = Modern(server, key=ALICE)
+    result = client.call("execute", code="try { await %s; return 'ran' } catch (e) { return String(e) }" % call)
+    if said:
+        assert said in value(result) and states(server) == []
+    else:
+        execution = result["structuredContent"]["executionId"]
+        assert value(client.call("resume", executionId=execution, action="accept")) == "ran"
 
 
 def test_a_pause_is_nobodys_time(asking):

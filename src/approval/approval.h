@@ -91,6 +91,8 @@ struct approval_asker {
     bool by_rule_only;   /* only a rule asks; without one the effect is allowed */
     bool is_once;        /* what was granted before does not count, and no approval lasts */
     bool brings_preview; /* the reviewer waits for approval_preview() */
+    bool
+        has_foreign_text; /* its code has read what a stranger wrote, such as a tool's answer */
     /* For the reviewer. */
     const json_t *box;  /* {"network": MODE, "mounts": [NAME...], "secrets": [NAME...]} */
     const char *intent; /* the user's words, from the trusted part of the API */

@@ -127,6 +127,7 @@ static struct approval *approval_new(
     p->by_rule_only = asker->by_rule_only;
     p->is_once = asker->is_once;
     p->brings_preview = asker->brings_preview;
+    p->has_foreign_text = asker->has_foreign_text;
     p->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return p;
 }

@@ -45,6 +45,7 @@ struct approval {
     bool by_rule_only;
     bool is_once;
     bool brings_preview;
+    bool has_foreign_text;
     json_t *preview; /* or NULL */
     bool require_human;
     char why_asked[256];

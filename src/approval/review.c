@@ -57,8 +57,8 @@ static json_t *flow_json(const struct approval *p, const struct so_far *so_far)
     const char *network = json_string_value(json_object_get(p->box, "network"));
     bool is_private = has_items(p->box, "mounts") || has_items(p->box, "secrets");
     bool has_begun = p->effect.kind != EFFECT_MOUNT_RW && p->effect.kind != EFFECT_SECRET_USE;
-    bool is_foreign =
-        so_far->has_foreign_text || (has_begun && network && !str_eq(network, "none"));
+    bool is_foreign = p->has_foreign_text || so_far->has_foreign_text ||
+                      (has_begun && network && !str_eq(network, "none"));
     bool carries_out = effect_table[p->effect.kind].carries_out;
     return json_pack("{s:b, s:b, s:b}", "private_data_read", is_private, "untrusted_text_read",
         is_foreign, "carries_data_out", carries_out);

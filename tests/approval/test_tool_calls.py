@@ -99,3 +99,27 @@ def test_code_that_asks_for_ever_runs_out_of_time(make_asking):
     assert answer["status"] == "time_limit", answer
     assert answer["stdout"].count("refused") < 20
     session.call("DELETE")
+
+
+FORGE = """import hermes_tools
+tools = next(c.cell_contents for c in hermes_tools.pay.__closure__ if hasattr(c.cell_contents, 'kernel'))
+name = %r
+tools.offered[name] = tools.generation
+print(tools.call(name, tools.generation, {'amount': 5}))"""
+
+
+@pytest.mark.parametrize("name,end", [("pay", "ok"), ("pay\0 everything", "protocol")])
+def test_the_caller_gets_the_name_that_was_approved(paying, name, end):
+    """Code speaks to the channel itself. A name with a NUL is one text for the rules and another one for the caller."""
+    server, _, calls = paying
+    server("PUT", "/v1/approvals/rules", rule("allow", tool="pay"), key=BOSS)
+    session = Session(server, key=ALICE)
+
+    def on_event(kind, data):
+        if kind == "tool_call":
+            calls.append(data["name"])
+            session.call("POST", "/tool_results", {"id": data["id"], "output": "paid"})
+    answer = session.stream(FORGE % name, on_event, tools=TOOLS)[-1][1]
+    session.call("DELETE")
+    assert calls == (["pay"] if end == "ok" else []), answer
+    assert (answer["status"] == "ok") == (end == "ok"), answer

@@ -16,7 +16,8 @@ enum {
     PENDING_PER_KEY = 64, /* questions at a time */
     PENDING_MAX = 1024,
     LISTENERS_PER_KEY = 16,
-    SO_FAR = 12, /* last effects that the reviewer sees */
+    SO_FAR = 12,            /* last effects that the reviewer sees */
+    SO_FAR_BYTES = 1 << 20, /* rows of the log that are looked at for them */
     LOG_PAGE = 1000,
     REVIEWERS = 4, /* threads that ask the reviewer */
 };

@@ -21,13 +21,15 @@
 struct so_far {
     json_t *counts;        /* effects by kind */
     json_t *last;          /* SO_FAR of them, the newest first */
+    size_t bytes;          /* of the rows so far: they are read while everybody waits */
     bool has_foreign_text; /* a tool or a network was used: its answers are a stranger's */
 };
 
 static void add_event(void *context, const struct log_row *row)
 {
     struct so_far *s = context;
-    json_t *data = json_loads(row->data, 0, NULL);
+    s->bytes += strlen(row->data);
+    json_t *data = s->bytes <= SO_FAR_BYTES ? json_loads(row->data, 0, NULL) : NULL;
     json_t *effect = json_object_get(data, "effect");
     const char *kind = json_string_value(json_object_get(effect, "kind"));
     bool is_asked = str_eq(row->event, "asked");

@@ -312,7 +312,8 @@ static int decide(struct approvals *all, const char *id, const struct approval_v
 /* Checks every hash of the log, and returns the number of rows. */
 static size_t verify(struct approvals *all)
 {
-    json_t *list = approvals_log(all, &boss, 0, 1000);
+    json_t *list = NULL;
+    assert_int_equal(approvals_log(all, &boss, 0, 1000, NULL, &list), 0);
     char prev[LOG_HASH] = "0000000000000000000000000000000000000000000000000000000000000000";
     size_t count = json_array_size(list);
     for (size_t i = 0; i < count; i++) {
@@ -428,7 +429,8 @@ static void grants_last_as_long_as_they_say(void **state)
     approval = ask_for(all, "example.com", &other_key);
     assert_int_equal(approval_verdict(approval, &err), -EAGAIN);
     approval_drop(approval);
-    json_t *grants = approvals_grants(all, &alice);
+    json_t *grants = NULL;
+    assert_int_equal(approvals_grants(all, &alice, NULL, &grants), 0);
     assert_int_equal(json_array_size(grants), 2);
     int64_t id = (int64_t)json_integer_value(json_object_get(json_array_get(grants, 1), "id"));
     json_decref(grants);

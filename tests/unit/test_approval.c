@@ -76,6 +76,21 @@ static void grants_bind_what_matters_only(void **state)
     effect_done(&c);
 }
 
+static void a_host_has_one_spelling(void **state)
+{
+    const char *rows[][2] = {{"Example.COM", "example.com"}, {"example.com.", "example.com"},
+        {"2001:DB8:0:0::1", "2001:db8::1"}, {"::FFFF:192.0.2.7", "192.0.2.7"},
+        {"XN--MNCHEN-3ya.de", "xn--mnchen-3ya.de"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct effect a = connect_to(rows[i][0], 443);
+        struct effect b = connect_to(rows[i][1], 443);
+        assert_string_equal(a.digest, b.digest);
+        assert_string_equal(json_string_value(json_object_get(a.json, "host")), rows[i][1]);
+        effect_done(&a);
+        effect_done(&b);
+    }
+}
+
 static void wrong_fields_are_refused(void **state)
 {
     static const char *const wrong[] = {"{\"kind\":\"nothing\"}", "{\"kind\":\"mount_rw\"}",
@@ -175,6 +190,11 @@ static void rules_are_checked_when_they_are_read(void **state)
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"a*.b\"}, "
          "\"decision\": \"deny\", " EXAMPLE "}]}",
             "rules[0].match.host"},
+        /* It would match its own example, and no host of a box. */
+        {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"m\u00fcnchen.de\"}, "
+         "\"decision\": \"deny\", \"examples\": {\"match\": [{\"host\": \"m\u00fcnchen.de\", \"port\": 1, "
+         "\"protocol\": \"tcp\"}]}}]}",
+            "rules[0].match.host"},
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {}, \"decision\": \"deny\"}]}",
             "rules[0].examples"},
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"b.example.com\"}, "
@@ -221,6 +241,22 @@ static enum ruling_kind rule(const char *rules_text, const char *host, enum appr
     rules_done(&rules);
     effect_done(&effect);
     return ruling.kind;
+}
+
+static void a_rule_finds_a_host_however_it_is_spelled(void **state)
+{
+    const char *spellings[] = {"{\"rules\": [" RULE("A.Example.com", "deny") "]}",
+        "{\"rules\": [" RULE("a.example.com.", "deny") "]}",
+        "{\"rules\": [" RULE("*.EXAMPLE.com.", "deny") "]}"};
+    enum ruling_source source;
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        assert_int_equal(
+            rule(spellings[i], "a.example.com", APPROVAL_OFF, false, &source), RULING_DENIED);
+        assert_int_equal(
+            rule(spellings[i], "A.EXAMPLE.COM.", APPROVAL_OFF, false, &source), RULING_DENIED);
+        assert_int_equal(
+            rule(spellings[i], "b.example.org", APPROVAL_OFF, false, &source), RULING_PERSON);
+    }
 }
 
 static void the_pipeline_goes_from_strict_to_lenient(void **state)
@@ -592,6 +628,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_canonical_form_is_one_text),
         cmocka_unit_test(grants_bind_what_matters_only),
+        cmocka_unit_test(a_host_has_one_spelling),
+        cmocka_unit_test(a_rule_finds_a_host_however_it_is_spelled),
         cmocka_unit_test(wrong_fields_are_refused),
         cmocka_unit_test(patterns_match_what_they_say),
         cmocka_unit_test(rules_are_checked_when_they_are_read),

@@ -19,7 +19,8 @@ enum {
     SO_FAR = 12,            /* last effects that the reviewer sees */
     SO_FAR_BYTES = 1 << 20, /* rows of the log that are looked at for them */
     LOG_PAGE = 1000,
-    REVIEWERS = 4, /* threads that ask the reviewer */
+    REVIEWERS = 4,                 /* threads that ask the reviewer */
+    LOG_BYTES_PER_HOUR = 64 << 20, /* that effects of one key may add to the log */
 };
 
 enum approval_phase {
@@ -56,8 +57,17 @@ struct approval {
     int fd;               /* eventfd */
 };
 
+/* What a key has added to the log, which is never shortened. It sinks with time. */
+struct log_share {
+    struct log_share *next;
+    uint64_t bytes;
+    uint64_t seen_ms; /* by clock_ms() */
+    char owner[];
+};
+
 struct approvals {
     pthread_mutex_t lock; /* of everything below */
+    struct log_share *shares;
     struct approvals_options options;
     struct strv approvers;
     struct approval_store *store;

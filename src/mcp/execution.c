@@ -326,6 +326,17 @@ static bool is_listed(const json_t *list, const char *id)
     return false;
 }
 
+/* Marks a pause as decided. Its id is still known; what it asked is not kept: a client may let
+ * an execution pause often, and keep many. */
+static execution_reply *take_reply(struct pause *p)
+{
+    execution_reply *reply = p->reply;
+    p->reply = NULL;
+    json_decref(p->interaction);
+    p->interaction = NULL;
+    return reply;
+}
+
 static struct pause *add_pause(struct execution *e, json_t *interaction)
 {
     struct pause *p = xcalloc(1, sizeof(*p));
@@ -346,7 +357,7 @@ static void follow_approvals(struct execution *e)
     json_t *list = approvals_of(mcp_state(e->all->mcp)->approvals, e->attendance.place);
     for (struct pause *p = e->pauses; p; p = p->next) {
         if (p->approval[0] && p->reply && !is_listed(list, p->approval))
-            p->reply = NULL;
+            (void)take_reply(p);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *question = json_array_get(list, i);
@@ -373,14 +384,6 @@ static void decide_approval(
     if (approvals_decide(state->approvals, p->approval, &viewer, &decision, &err) < 0)
         log_event(LOG_INFO, "a decision through MCP does not count", "approval", p->approval,
             "reason", err.message, (char *)NULL);
-}
-
-/* Takes a pause that is not decided yet away from its execution, marked as decided. */
-static execution_reply *take_reply(struct pause *p)
-{
-    execution_reply *reply = p->reply;
-    p->reply = NULL;
-    return reply;
 }
 
 void execution_finish(struct execution *e, json_t *outcome)

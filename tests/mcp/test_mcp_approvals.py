@@ -217,6 +217,29 @@ def test_a_command_outside_of_a_box_is_a_form(make_server, tmp_path):
     assert states(server) == [("approved", "elicitation"), ("denied", "elicitation")]
 
 
+def test_pauses_that_are_decided_are_not_kept(asking):
+    """A client can let an execution pause 256 times, with 60 kB each, and the last 64 executions are kept."""
+    server = asking()
+    client = Modern(server, key=ALICE)
+
+    def memory():
+        with open("/proc/%d/status" % server.child("hermes-server")) as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:")) >> 10
+
+    def pause(count):
+        code = ("for (let i = 0; i < %d; i++) { try { await tools.search({query: 'x'.repeat(60000) + i}) } catch (e) {} }"
+                "return 'done'" % count)
+        result = client.call("execute", code=code)
+        while result["structuredContent"]["status"] == "waiting_for_interaction":
+            result = client.call("resume", executionId=result["structuredContent"]["executionId"], action="decline")
+        assert value(result) == "done"
+    pause(20)
+    before = memory()
+    pause(100)
+    assert memory() - before < 4, (before, memory())
+    assert [state for state, _ in states(server)].count("denied") >= 80
+
+
 @pytest.mark.parametrize("victim", ["hermes-server", "hermes-monitor"])
 def test_killed_during_a_pause(asking, victim):
     """Nothing runs unapproved or twice: what was paused is lost with its box, whoever answers, and the log says so."""

@@ -338,6 +338,40 @@ static struct approval *ask_for(
     return approval;
 }
 
+/* Tries an effect of about `bytes` bytes that nobody can approve: a row of the log. */
+static int try_long(struct approvals *all, const char *owner, size_t bytes, struct err *err)
+{
+    const struct approval_asker nobody = {.owner = owner};
+    char *text = calloc(1, bytes + 1);
+    memset(text, 'x', bytes);
+    json_t *fields = json_pack("{s:s, s:{s:s}}", "tool", "send", "arguments", "text", text);
+    struct effect effect = {0};
+    struct approval *approval = NULL;
+    assert_int_equal(effect_make(EFFECT_TOOL_CALL, fields, &effect, err), 0);
+    int r = approvals_ask(all, &effect, &nobody, &approval, err);
+    if (r == 0)
+        r = approval_verdict(approval, err);
+    approval_drop(approval);
+    effect_done(&effect);
+    json_decref(fields);
+    free(text);
+    return r;
+}
+
+static void a_key_has_a_share_of_the_log(void **state)
+{
+    struct approvals *all = open_with(NULL, APPROVAL_MANUAL, 60000);
+    struct err err = {0};
+    int rows = 0;
+    while (rows < 2000 && try_long(all, "alice", 60000, &err) == -EPERM)
+        rows++;
+    assert_int_equal(err.code, ERR_BUSY);
+    assert_true(rows > 500); /* 64 MiB and what an hour gives back meanwhile */
+    assert_int_equal(try_long(all, "alice", 60000, &err), -EBUSY);
+    assert_int_equal(try_long(all, "bob", 60000, &err), -EPERM); /* the control: another key */
+    approvals_close(all);
+}
+
 static int decide(struct approvals *all, const char *id, const struct approval_viewer *viewer,
     bool is_approved, enum approval_scope scope, struct err *err)
 {
@@ -629,6 +663,7 @@ int main(void)
         cmocka_unit_test(the_canonical_form_is_one_text),
         cmocka_unit_test(grants_bind_what_matters_only),
         cmocka_unit_test(a_host_has_one_spelling),
+        cmocka_unit_test(a_key_has_a_share_of_the_log),
         cmocka_unit_test(a_rule_finds_a_host_however_it_is_spelled),
         cmocka_unit_test(wrong_fields_are_refused),
         cmocka_unit_test(patterns_match_what_they_say),

@@ -7,26 +7,25 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/str.h"
 #include "http/routes.h"
+#include "http/v1/listening.h"
 #include "http/v1/sessions.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
-enum { NAP_MS = 100, COMMENT_MS = 15000 };
+enum { LOOK_MS = 100 };
 
 struct reader {
+    struct listening listening; /* first */
     struct approval_listener listener;
     struct approvals *approvals;
-    uint64_t spoke_ms; /* when the last bytes were sent, 0 for never */
 };
 
-/* Appends what is new. 1 when there was something. */
-static int tell_news(struct reader *reader, struct buf *to)
+static int tell_news(struct listening *l, struct http_request *req, struct buf *to)
 {
+    struct reader *reader = (struct reader *)l;
     json_t *news = approvals_news(reader->approvals, &reader->listener);
     int r = news ? 1 : 0;
     for (size_t i = 0; r > 0 && i < json_array_size(news); i++) {
@@ -41,36 +40,9 @@ static int tell_news(struct reader *reader, struct buf *to)
     return r;
 }
 
-static int read_news(void *context, struct http_request *req, struct buf *to)
+static void end_reading(struct listening *l)
 {
-    struct reader *reader = context;
-    if (!reader->spoke_ms) {
-        http_follow(req, -1);
-        reader->spoke_ms = clock_ms();
-        if (buf_append_str(to, ": listening\n\n") < 0)
-            return -ENOMEM;
-        return tell_news(reader, to) < 0 ? -ENOMEM : 1;
-    }
-    for (;;) {
-        int r = tell_news(reader, to);
-        uint64_t now = clock_ms();
-        if (r == 0 && now - reader->spoke_ms >= COMMENT_MS)
-            r = buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
-        if (r != 0) {
-            reader->spoke_ms = now;
-            return r;
-        }
-        if (req->state->stopping)
-            return 0;
-        if (http_is_gone(req))
-            return -EPIPE;
-        (void)poll(NULL, 0, NAP_MS);
-    }
-}
-
-static void end_reading(void *context)
-{
-    struct reader *reader = context;
+    struct reader *reader = (struct reader *)l;
     approvals_unlisten(reader->approvals, &reader->listener);
     free(reader);
 }
@@ -82,6 +54,8 @@ int handle_approval_events(struct http_request *req, struct http_reply *reply, s
     if (last && last[0] && str_parse_u64(last, &seen) < 0)
         return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
     struct reader *reader = xcalloc(1, sizeof(*reader));
+    reader->listening =
+        (struct listening){.tell = tell_news, .end = end_reading, .every_ms = LOOK_MS};
     reader->approvals = req->state->approvals;
     reader->listener.viewer = state_viewer(req->state, req->owner);
     reader->listener.seen = seen;
@@ -91,12 +65,6 @@ int handle_approval_events(struct http_request *req, struct http_reply *reply, s
         free(reader);
         return r;
     }
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_news;
-    reply->done = end_reading;
-    reply->context = reader;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    listening_reply(reply, &reader->listening);
     return 0;
 }

@@ -9,15 +9,15 @@
 #include "base/clock.h"
 #include "http/http.h"
 #include "http/routes.h"
+#include "http/v1/listening.h"
 #include "http/v1/sessions.h"
 #include "version.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAP_MS = 200, EVENT_MS = 1000, COMMENT_MS = 15000 };
+enum { EVENT_MS = 1000 };
 
 static void complete(const struct state *state, json_t *status)
 {
@@ -41,10 +41,9 @@ int handle_keys(struct http_request *req, struct http_reply *reply, struct err *
 }
 
 struct listener {
+    struct listening listening; /* first */
     struct board_listener counted;
     struct board *board;
-    uint64_t looked_ms;       /* when the document was last made, 0 for never */
-    uint64_t spoke_ms;        /* when the last bytes were sent */
     unsigned long long count; /* events sent */
     uint64_t sent;            /* hash of the last document that was sent */
 };
@@ -59,8 +58,10 @@ static uint64_t hash_text(const char *text)
 }
 
 /* Appends the document if it is not the one that was sent last. 1 when it was. */
-static int tell_news(struct listener *l, struct state *state, struct buf *to)
+static int tell_news(struct listening *listening, struct http_request *req, struct buf *to)
 {
+    struct listener *l = (struct listener *)listening;
+    struct state *state = req->state;
     json_t *status = status_json(state, l->counted.owner);
     char *text = json_dumps(status, JSON_COMPACT | RESULT_JSON_FLAGS);
     uint64_t hash = text ? hash_text(text) : l->sent;
@@ -80,35 +81,9 @@ static int tell_news(struct listener *l, struct state *state, struct buf *to)
     return r;
 }
 
-static int read_status(void *context, struct http_request *req, struct buf *to)
+static void end_listening(struct listening *listening)
 {
-    struct listener *l = context;
-    if (!l->looked_ms)
-        http_follow(req, -1);
-    for (;;) {
-        uint64_t now = clock_ms();
-        int r = 0;
-        if (!l->looked_ms || now - l->looked_ms >= EVENT_MS) {
-            l->looked_ms = now;
-            r = tell_news(l, req->state, to);
-        }
-        if (r == 0 && now - l->spoke_ms >= COMMENT_MS)
-            r = buf_append_str(to, ": still here\n\n") < 0 ? -ENOMEM : 1;
-        if (r != 0) {
-            l->spoke_ms = now;
-            return r;
-        }
-        if (req->state->stopping)
-            return 0;
-        if (http_is_gone(req))
-            return -EPIPE;
-        (void)poll(NULL, 0, NAP_MS);
-    }
-}
-
-static void end_listening(void *context)
-{
-    struct listener *l = context;
+    struct listener *l = (struct listener *)listening;
     board_unlisten(l->board, &l->counted);
     free(l);
 }
@@ -117,18 +92,14 @@ int handle_events(struct http_request *req, struct http_reply *reply, struct err
 {
     struct listener *l = xcalloc(1, sizeof(*l));
     *l = (struct listener){
-        .counted = {.owner = req->owner}, .board = &req->state->board, .spoke_ms = clock_ms()};
+        .listening = {.tell = tell_news, .end = end_listening, .every_ms = EVENT_MS},
+        .counted = {.owner = req->owner},
+        .board = &req->state->board};
     int r = board_listen(l->board, &l->counted, err);
     if (r < 0) {
         free(l);
         return r;
     }
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    reply->read = read_status;
-    reply->done = end_listening;
-    reply->context = l;
-    reply_header(reply, "Cache-Control", "no-store");
-    reply_header(reply, "X-Accel-Buffering", "no"); /* nginx then forwards events at once */
+    listening_reply(reply, &l->listening);
     return 0;
 }

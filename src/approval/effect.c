@@ -295,10 +295,13 @@ static void describe_host(const struct effect *e, struct err *line)
         (void)snprintf(
             shown + len, sizeof(shown) - len, "%s%s", i ? " " : "", text ? text : "");
     }
-    shown[utf8_floor(shown, strlen(shown))] = '\0';
+    size_t shown_len = strlen(shown);
+    bool is_cut = shown_len == DESCRIBED;
+    shown[utf8_floor(shown, shown_len)] = '\0';
     const char *danger = word(e, "danger");
-    (void)err_set(line, ERR_NONE, 0, "%s on %s%s%s%s%s%s", what, word(e, "backend"),
-        shown[0] ? ": " : "", shown, danger[0] ? " (" : "", danger, danger[0] ? ")" : "");
+    (void)err_set(line, ERR_NONE, 0, "%s on %s%s%s%s%s%s%s", what, word(e, "backend"),
+        shown[0] ? ": " : "", shown, is_cut ? " ..." : "", danger[0] ? " (" : "", danger,
+        danger[0] ? ")" : "");
 }
 
 char *effect_describe(const struct effect *e)

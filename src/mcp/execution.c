@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "service/later.h"
 #include "state/state.h"
 
@@ -295,6 +296,41 @@ static void unattend(struct execution *e)
     unlock(e->all);
 }
 
+/* Whether a text has characters that change how the text around them looks. */
+static bool has_hidden(const char *text)
+{
+    size_t len = strlen(text);
+    uint32_t code;
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        n = utf8_next(text + i, len - i, &code);
+        if (n && ((code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+                     (code >= 0x2060 && code <= 0x206f) || code == 0xfeff))
+            return true;
+    }
+    return false;
+}
+
+/* All of an effect that has a value, on one line: whoever decides must see what happens. The
+ * caller frees it. */
+static char *whole_effect(const json_t *effect)
+{
+    json_t *shown = json_object();
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)effect, name, value)
+    {
+        if (!json_is_null(value))
+            (void)json_object_set(shown, name, value);
+    }
+    char *text = json_dumps(shown, JSON_SORT_KEYS);
+    if (text && has_hidden(text)) {
+        free(text);
+        text = json_dumps(shown, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    }
+    json_decref(shown);
+    return text ? text : xstrdup("");
+}
+
 /* What the client is shown. The effect is data of a stranger. */
 static json_t *interaction_of(const json_t *question)
 {
@@ -303,8 +339,9 @@ static json_t *interaction_of(const json_t *question)
     const json_t *address = NULL;
     for (size_t i = 0; !address && i < sizeof(fields) / sizeof(fields[0]); i++)
         address = json_object_get(effect, fields[i]);
-    cleanup_free char *message = xasprintf("The code wants to %.1000s. Allow it once?",
-        json_string_value(json_object_get(question, "summary")));
+    cleanup_free char *whole = whole_effect(effect);
+    cleanup_free char *message = xasprintf("The code wants to %s. Allow it once?\n%s",
+        json_string_value(json_object_get(question, "summary")), whole);
     return json_pack("{s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message", message,
         "address", address, "args", effect, "requestedSchema", "type", "object", "properties");
 }

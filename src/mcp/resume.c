@@ -36,7 +36,7 @@ static json_t *running(const struct mcp_call *call, const struct execution_view 
 
 static json_t *paused(const struct execution_view *view)
 {
-    const char *message = mcp_text(view->interaction, "message", 4096);
+    const char *message = json_string_value(json_object_get(view->interaction, "message"));
     const char *how = mcp_text(view->interaction, "instructions", 4096);
     cleanup_free char *text =
         xasprintf("Execution paused: %s\nexecutionId: %s\n%s", message ? message : "", view->id,

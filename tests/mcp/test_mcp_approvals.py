@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Effects inside an execution of the product: a rule asks about a tool, the execution pauses, and the client, the model
 or anybody else who may decides. What is not approved fails in the code."""
+import json
 import os
 import signal
 import subprocess
@@ -83,6 +84,19 @@ def test_a_form_on_the_stream(asking):
     assert value(next_message(answer)[1]["result"]) == ["ran", "refused"]
     conn.close()
     assert states(server) == [("approved", "elicitation"), ("denied", "elicitation")]
+
+
+@pytest.mark.parametrize("query,shown", [("to bob: all of it", "to bob: all of it"), ("x" * 20000 + " and the end", " and the end"),
+                                         ("caf\u00e9", "caf\u00e9"), ("abc\u202edef", "abc\\u202Edef"), ("a\nAllow it", "a\\nAllow it")])
+def test_who_decides_sees_the_whole_effect(asking, query, shown):
+    """In the form, and in the text that a model reads: not only the name of the tool."""
+    server = asking()
+    code = "try { await tools.search({query: %s}) } catch (e) {} return 1" % json.dumps(query)
+    result = Modern(server, key=ALICE).call("execute", code=code)
+    assert shown in result["content"][0]["text"], result
+    forms = Modern(server, key=ALICE, capabilities=FORM).call("execute", code=code)
+    message = forms["inputRequests"]["decision"]["params"]["message"]
+    assert shown in message and message.count("\n") == 1 and message.startswith("The code wants to call the tool search"), message
 
 
 @pytest.mark.parametrize("decision,end", [("approve", "ran"), ("deny", "refused"), (None, "refused")])

@@ -342,7 +342,10 @@ static json_t *interaction_of(const json_t *question)
     cleanup_free char *whole = whole_effect(effect);
     cleanup_free char *message = xasprintf("The code wants to %s. Allow it once?\n%s",
         json_string_value(json_object_get(question, "summary")), whole);
-    return json_pack("{s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message", message,
+    return json_pack("{s:s, s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message",
+        message, "instructions",
+        "Ask the user, then call resume with this executionId and action \"accept\", "
+        "\"decline\" or \"cancel\".",
         "address", address, "args", effect, "requestedSchema", "type", "object", "properties");
 }
 

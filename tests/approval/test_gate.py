@@ -285,6 +285,7 @@ ESCALATIONS = [
     ("[]", "five keys"), ("null", "five keys"), (changed(note="x"), "five keys"),
     (without("decision"), "five keys"), (without("scope"), "five keys"), (without("risk"), "five keys"),
     (without("confidence"), "five keys"), (without("reason"), "five keys"),
+    (changed(decision="approve\0 not"), "decision"), (changed(risk="low\0 or high"), "risk"), (changed(reason="fine\0 or not"), "reason"),
     (changed(decision="APPROVE"), "decision"), (changed(decision="allow"), "decision"), (changed(decision=True), "decision"),
     (changed(reason=""), "reason"), (changed(reason=" \n\t"), "reason"), (changed(reason=1), "reason"),
     (changed(confidence="0.9"), "number"), (changed(confidence=True), "number"), (changed(confidence=None), "number"),

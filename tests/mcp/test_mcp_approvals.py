@@ -52,6 +52,7 @@ def paused(result):
     assert said["status"] == "waiting_for_interaction" and not result.get("isError"), result
     assert said["interaction"]["kind"] == "form" and said["interaction"]["address"] == "search"
     assert said["interaction"]["args"]["arguments"]["query"] in ("one", "two")
+    assert set(said["interaction"]) == {"kind", "message", "instructions", "address", "args", "requestedSchema"}
     return said["executionId"]
 
 
@@ -130,6 +131,18 @@ def test_input_required_on_the_stateless_wire(asking):
     assert value(result) == ["ran", "ran"]
     assert "error" in client.send("tools/call", spent)[1][-1]  # a state is used once
     assert states(server) == [("approved", "elicitation")] * 2
+
+
+def test_a_state_belongs_to_its_key(asking):
+    server = asking()
+    forms = Modern(server, key=ALICE, capabilities=FORM)
+    code = "try { await tools.search({query: 'one'}); return 'ran' } catch (e) { return 'refused' }"
+    params = {"name": "execute", "arguments": {"code": code}, "inputResponses": {"decision": {"action": "accept"}},
+              "requestState": forms.call("execute", code=code)["requestState"]}
+    for thief in (Modern(server, key=BOB, capabilities=FORM), Modern(server, key=BOSS, capabilities=FORM)):
+        assert thief.send("tools/call", params)[1][-1]["error"]["code"] == -32602
+    assert states(server) == [("pending", None)]
+    assert value(forms.send("tools/call", params)[1][-1]["result"]) == "ran"  # the control: nobody has spent it
 
 
 def test_somebody_else_decides_while_the_execution_waits(asking):

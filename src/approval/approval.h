@@ -91,6 +91,8 @@ struct approval_asker {
     bool by_rule_only;   /* only a rule asks; without one the effect is allowed */
     bool is_once;        /* earlier grants do not count, and the approval does not last */
     bool brings_preview; /* the reviewer waits for approval_preview() */
+    bool
+        has_foreign_text; /* its code has read what a stranger wrote, such as a tool's answer */
     /* For the reviewer. */
     const json_t *box;  /* {"network": MODE, "mounts": [NAME...], "secrets": [NAME...]} */
     const char *intent; /* the user's words, from the trusted part of the API */
@@ -173,9 +175,13 @@ int approvals_decide(struct approvals *approvals, const char *id,
 int approvals_get(struct approvals *approvals, const char *id,
     const struct approval_viewer *viewer, json_t **ret, struct err *err);
 
+/* Lists are at most `limit` rows, and as many as fit into some MiB. The purse (or NULL) counts
+ * their memory: -ENOMEM when it may not. The caller owns *ret. */
+struct purse;
+
 /* Those that the viewer may see, the newest first. `state` of -1: all. */
-json_t *approvals_list(
-    struct approvals *approvals, const struct approval_viewer *viewer, int state, size_t limit);
+int approvals_list(struct approvals *approvals, const struct approval_viewer *viewer, int state,
+    size_t limit, struct purse *purse, json_t **ret);
 
 /* --- following */
 
@@ -206,13 +212,18 @@ json_t *approvals_rules(struct approvals *approvals); /* {"rules": [...]}; the c
 int approvals_set_rules(struct approvals *approvals, const json_t *rules,
     const struct approval_viewer *viewer, struct err *err);
 
-json_t *approvals_grants(struct approvals *approvals, const struct approval_viewer *viewer);
+int approvals_grants(struct approvals *approvals, const struct approval_viewer *viewer,
+    struct purse *purse, json_t **ret);
 int approvals_revoke(struct approvals *approvals, int64_t grant,
     const struct approval_viewer *viewer, struct err *err);
 
 /* Rows after `after`, the oldest first; of one key, unless the viewer sees all. */
-json_t *approvals_log(struct approvals *approvals, const struct approval_viewer *viewer,
-    int64_t after, size_t limit);
+int approvals_log(struct approvals *approvals, const struct approval_viewer *viewer,
+    int64_t after, size_t limit, struct purse *purse, json_t **ret);
+
+/* Whether the viewer sees the rows of all keys, so that none may be missing. */
+bool approvals_sees_all(
+    const struct approvals *approvals, const struct approval_viewer *viewer);
 
 /* Whether the viewer may decide about what belongs to `owner`; whether it may see it. */
 bool approvals_may_decide(

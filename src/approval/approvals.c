@@ -17,7 +17,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-enum { NAP_MS = 500, DAY_MS = 24 * 3600 * 1000, KEPT_DAYS = 30, WAITS_MAX = 4 };
+enum {
+    NAP_MS = 500,
+    HOUR_MS = 3600 * 1000,
+    DAY_MS = 24 * HOUR_MS,
+    KEPT_DAYS = 30,
+    WAITS_MAX = 4,
+    ROW_BYTES = 512, /* of a row of the log besides the effect */
+};
 
 static char *copy(const char *text)
 {
@@ -97,6 +104,11 @@ void approvals_close(struct approvals *all)
     approval_store_close(all->store);
     rules_done(&all->rules);
     strv_done(&all->approvers);
+    while (all->shares) {
+        struct log_share *share = all->shares;
+        all->shares = share->next;
+        free(share);
+    }
     (void)pthread_cond_destroy(&all->has_review);
     (void)pthread_mutex_destroy(&all->lock);
     free(all);
@@ -127,6 +139,7 @@ static struct approval *approval_new(
     p->by_rule_only = asker->by_rule_only;
     p->is_once = asker->is_once;
     p->brings_preview = asker->brings_preview;
+    p->has_foreign_text = asker->has_foreign_text;
     p->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return p;
 }
@@ -165,6 +178,14 @@ int approval_note(struct approval *p, const char *event, json_t *data, struct er
     return approval_store_log(p->all->store, &log, err);
 }
 
+/* Without a rule, a grant or a question there was no decision to log: a server without
+ * approvals writes nothing. */
+static bool is_silent(const struct ruling *ruling)
+{
+    return ruling->kind == RULING_ALLOWED &&
+           (ruling->source == SOURCE_MODE || ruling->source == SOURCE_DEFAULT);
+}
+
 /* The pipeline has decided, so there is no question. */
 static int decide_at_once(struct approval *p, const struct ruling *ruling, struct err *err)
 {
@@ -174,9 +195,7 @@ static int decide_at_once(struct approval *p, const struct ruling *ruling, struc
     (void)snprintf(p->reason, sizeof(p->reason), "%s",
         p->is_unavailable ? "no approver is reachable" : ruling->reason);
     (void)eventfd_write(p->fd, 1);
-    /* Without a rule, a grant or a question there was no decision to log: a server without
-     * approvals writes nothing. */
-    if (is_allowed && (ruling->source == SOURCE_MODE || ruling->source == SOURCE_DEFAULT))
+    if (is_silent(ruling))
         return 0;
     return approval_note(p,
         is_allowed          ? "allowed"
@@ -246,6 +265,40 @@ static int pause_effect(struct approval *p, const struct ruling *ruling, struct 
     return 0;
 }
 
+static struct log_share *share_of(struct approvals *all, const char *owner)
+{
+    struct log_share *share = all->shares;
+    while (share && !str_eq(share->owner, owner))
+        share = share->next;
+    if (share)
+        return share;
+    share = xcalloc(1, sizeof(*share) + strlen(owner) + 1);
+    (void)memcpy(share->owner, owner, strlen(owner) + 1);
+    share->seen_ms = clock_ms();
+    share->next = all->shares;
+    all->shares = share;
+    return share;
+}
+
+/* Code chooses how many effects it tries and how long they are. Beyond the share of its key,
+ * they are refused without a row. */
+static int check_share(struct approval *p, struct err *err)
+{
+    struct log_share *share = share_of(p->all, p->owner);
+    uint64_t now = clock_ms();
+    uint64_t sunk = (now - share->seen_ms) * LOG_BYTES_PER_HOUR / HOUR_MS;
+    share->bytes -= sunk < share->bytes ? sunk : share->bytes;
+    share->seen_ms = now;
+    share->bytes += strlen(p->effect.text) + ROW_BYTES;
+    if (share->bytes <= LOG_BYTES_PER_HOUR)
+        return 0;
+    share->bytes = LOG_BYTES_PER_HOUR;
+    return err_retry(err,
+        err_set(err, ERR_BUSY, EBUSY,
+            "this key has filled its share of the log of approvals; try fewer effects an hour"),
+        60);
+}
+
 /* Lock held. */
 static int ask(struct approval *p, struct err *err)
 {
@@ -260,6 +313,9 @@ static int ask(struct approval *p, struct err *err)
     p->require_human = ruling.require_human;
     memcpy(p->why_asked, ruling.reason, sizeof(p->why_asked));
     bool is_review = ruling.kind == RULING_REVIEWER && all->options.review;
+    int r = is_silent(&ruling) ? 0 : check_share(p, err);
+    if (r < 0)
+        return r;
     if (ruling.kind == RULING_ALLOWED || ruling.kind == RULING_DENIED)
         return decide_at_once(p, &ruling, err);
     if (!is_review && !approval_is_reachable(all, p)) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -155,6 +156,7 @@ int approval_settle(struct approval *p, const struct settlement *s, struct err *
         s->reason    ? s->reason
         : s->comment ? s->comment
                      : "");
+    p->reason[utf8_floor(p->reason, strlen(p->reason))] = '\0';
     (void)eventfd_write(p->fd, 1);
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "approval/effect.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -139,6 +140,24 @@ static bool has_nul(const json_t *value)
     return false;
 }
 
+int effect_host(const char *text, char out[EFFECT_HOST])
+{
+    struct address address;
+    size_t len = strlen(text);
+    len -= len > 1 && text[len - 1] == '.';
+    if (len >= EFFECT_HOST)
+        return -EINVAL;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] <= ' ' || text[i] > '~')
+            return -EINVAL;
+        out[i] = text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] - 'A' + 'a') : text[i];
+    }
+    out[len] = '\0';
+    if (address_parse(&address, out) == 0)
+        address_print(&address, out);
+    return 0;
+}
+
 static int take_field(const struct effect_field *field, const json_t *fields, json_t *form,
     json_t *bound, struct err *err)
 {
@@ -155,6 +174,14 @@ static int take_field(const struct effect_field *field, const json_t *fields, js
     if (value && field->match == MATCH_WORDS && check_words(value, field->name, err) < 0)
         return -EINVAL;
     json_t *copy = value ? json_deep_copy(value) : json_null();
+    char host[EFFECT_HOST];
+    if (value && field->match == MATCH_HOST &&
+        (effect_host(json_string_value(value), host) < 0 || json_string_set(copy, host) < 0)) {
+        json_decref(copy);
+        return err_field(err, field->name,
+            "%s is a name in ASCII or an address; write an international name in its xn-- form",
+            field->name);
+    }
     (void)json_object_set_new(form, field->name, copy);
     if (field->is_bound)
         (void)json_object_set(bound, field->name, copy);
@@ -268,10 +295,13 @@ static void describe_host(const struct effect *e, struct err *line)
         (void)snprintf(
             shown + len, sizeof(shown) - len, "%s%s", i ? " " : "", text ? text : "");
     }
-    shown[utf8_floor(shown, strlen(shown))] = '\0';
+    size_t shown_len = strlen(shown);
+    bool is_cut = shown_len == DESCRIBED;
+    shown[utf8_floor(shown, shown_len)] = '\0';
     const char *danger = word(e, "danger");
-    (void)err_set(line, ERR_NONE, 0, "%s on %s%s%s%s%s%s", what, word(e, "backend"),
-        shown[0] ? ": " : "", shown, danger[0] ? " (" : "", danger, danger[0] ? ")" : "");
+    (void)err_set(line, ERR_NONE, 0, "%s on %s%s%s%s%s%s%s", what, word(e, "backend"),
+        shown[0] ? ": " : "", shown, is_cut ? " ..." : "", danger[0] ? " (" : "", danger,
+        danger[0] ? ")" : "");
 }
 
 char *effect_describe(const struct effect *e)

@@ -78,5 +78,11 @@ int effect_read(const json_t *object, struct effect *ret, struct err *err);
  * frees it. Bytes of a stranger are made printable. */
 char *effect_describe(const struct effect *effect);
 
+/* The one spelling of a host: lower case, without a trailing dot, an address as it is printed.
+ * -EINVAL when it is not ASCII or too long: an international name is written in its xn-- form.
+ */
+enum { EFFECT_HOST = 256 };
+int effect_host(const char *text, char out[EFFECT_HOST]);
+
 /* SHA-256 of bytes as hexadecimal text. */
 void digest_hex(const void *data, size_t len, char out[EFFECT_DIGEST]);

@@ -188,6 +188,14 @@ static void apply_ceilings(
         v->decision = VERDICT_ESCALATE;
 }
 
+/* A text without NUL: what stands behind one would be read by nobody. */
+static const char *text_of(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
 /* `answer` is JSON. */
 static void judge_value(
     const struct gate_settings *settings, const json_t *answer, struct approval_verdict *ret)
@@ -202,11 +210,11 @@ static void judge_value(
         gate_escalate(ret, "the reviewer's answer does not have exactly the five keys");
         return;
     }
-    const char *name = json_string_value(json_object_get(answer, "decision"));
-    const char *reason = json_string_value(json_object_get(answer, "reason"));
+    const char *name = text_of(answer, "decision");
+    const char *reason = text_of(answer, "reason");
     const json_t *confidence = json_object_get(answer, "confidence");
-    const char *scope = json_string_value(json_object_get(answer, "scope"));
-    const char *risk_name = json_string_value(json_object_get(answer, "risk"));
+    const char *scope = text_of(answer, "scope");
+    const char *risk_name = text_of(answer, "risk");
     for (size_t i = 0; name && i < sizeof(decisions) / sizeof(decisions[0]); i++)
         decision = str_eq(decisions[i].name, name) ? decisions[i].decision : decision;
     int risk = risk_name ? find_risk(risk_name) : -1;

@@ -16,9 +16,11 @@ enum {
     PENDING_PER_KEY = 64, /* questions at a time */
     PENDING_MAX = 1024,
     LISTENERS_PER_KEY = 16,
-    SO_FAR = 12, /* last effects that the reviewer sees */
+    SO_FAR = 12,            /* last effects that the reviewer sees */
+    SO_FAR_BYTES = 1 << 20, /* rows of the log that are looked at for them */
     LOG_PAGE = 1000,
-    REVIEWERS = 4, /* threads that ask the reviewer */
+    REVIEWERS = 4,                 /* threads that ask the reviewer */
+    LOG_BYTES_PER_HOUR = 64 << 20, /* that effects of one key may add to the log */
 };
 
 enum approval_phase {
@@ -45,6 +47,7 @@ struct approval {
     bool by_rule_only;
     bool is_once;
     bool brings_preview;
+    bool has_foreign_text;
     json_t *preview; /* or NULL */
     bool require_human;
     char why_asked[256];
@@ -54,8 +57,17 @@ struct approval {
     int fd;               /* eventfd */
 };
 
+/* What a key has added to the log, which is never shortened. It sinks with time. */
+struct log_share {
+    struct log_share *next;
+    uint64_t bytes;
+    uint64_t seen_ms; /* by clock_ms() */
+    char owner[];
+};
+
 struct approvals {
     pthread_mutex_t lock; /* protects everything below */
+    struct log_share *shares;
     struct approvals_options options;
     struct strv approvers;
     struct approval_store *store;

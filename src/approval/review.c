@@ -21,13 +21,15 @@
 struct so_far {
     json_t *counts;        /* effects by kind */
     json_t *last;          /* SO_FAR of them, the newest first */
+    size_t bytes;          /* of the rows so far: they are read while everybody waits */
     bool has_foreign_text; /* a tool or a network was used, so the context has untrusted text */
 };
 
 static void add_event(void *context, const struct log_row *row)
 {
     struct so_far *s = context;
-    json_t *data = json_loads(row->data, 0, NULL);
+    s->bytes += strlen(row->data);
+    json_t *data = s->bytes <= SO_FAR_BYTES ? json_loads(row->data, 0, NULL) : NULL;
     json_t *effect = json_object_get(data, "effect");
     const char *kind = json_string_value(json_object_get(effect, "kind"));
     bool is_asked = str_eq(row->event, "asked");
@@ -57,8 +59,8 @@ static json_t *flow_json(const struct approval *p, const struct so_far *so_far)
     const char *network = json_string_value(json_object_get(p->box, "network"));
     bool is_private = has_items(p->box, "mounts") || has_items(p->box, "secrets");
     bool has_begun = p->effect.kind != EFFECT_MOUNT_RW && p->effect.kind != EFFECT_SECRET_USE;
-    bool is_foreign =
-        so_far->has_foreign_text || (has_begun && network && !str_eq(network, "none"));
+    bool is_foreign = p->has_foreign_text || so_far->has_foreign_text ||
+                      (has_begun && network && !str_eq(network, "none"));
     bool carries_out = effect_table[p->effect.kind].carries_out;
     return json_pack("{s:b, s:b, s:b}", "private_data_read", is_private, "untrusted_text_read",
         is_foreign, "carries_data_out", carries_out);

@@ -43,15 +43,20 @@ static bool glob_matches(const char *pattern, const char *text)
     return str_eq(pattern, "**") || str_glob_match(p, t);
 }
 
-static bool host_matches(const char *pattern, const char *host)
+/* Both in their one spelling. */
+static bool host_matches(const char *pattern_text, const char *host_text)
 {
+    char pattern[EFFECT_HOST];
+    char host[EFFECT_HOST];
+    if (effect_host(pattern_text, pattern) < 0 || effect_host(host_text, host) < 0)
+        return false;
     size_t host_len = strlen(host);
     size_t below = strlen(pattern) - (pattern[0] == '*');
     if (str_eq(pattern, "*"))
         return true;
     if (!str_has_prefix(pattern, "*."))
-        return strcasecmp(pattern, host) == 0;
-    return host_len > below && strcasecmp(host + host_len - below, pattern + 1) == 0;
+        return str_eq(pattern, host);
+    return host_len > below && str_eq(host + host_len - below, pattern + 1);
 }
 
 static bool address_matches(const char *pattern, const char *text)
@@ -234,6 +239,7 @@ static const char *pattern_problem(const json_t *pattern, enum effect_match matc
 {
     const char *text = json_string_value(pattern);
     struct address_range range;
+    char host[EFFECT_HOST];
     int64_t first, last;
     if (depth > DEPTH_MAX)
         return "is nested too deep";
@@ -251,10 +257,12 @@ static const char *pattern_problem(const json_t *pattern, enum effect_match matc
     case MATCH_GLOB:
         return text ? NULL : "must be a string with * for any text, or a list of them";
     case MATCH_HOST:
-        return text && *text && !strchr(text + (text[0] == '*'), '*') &&
+        return text && *text && effect_host(text, host) == 0 &&
+                       !strchr(text + (text[0] == '*'), '*') &&
                        (text[0] != '*' || !text[1] || (text[1] == '.' && text[2]))
                    ? NULL
-                   : "must be a name, *.name, * or a list of them";
+                   : "must be a name (an international one in its xn-- form), *.name, * or a "
+                     "list of them";
     case MATCH_ADDRESS:
         return text && (str_eq(text, "*") || address_range_parse(&range, text) == 0)
                    ? NULL

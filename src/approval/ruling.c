@@ -5,8 +5,10 @@
 #include "approval/ruling.h"
 
 #include "base/str.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Effects that nothing permits. hermes-egress closes these addresses by itself; this table also
  * holds for callers that reach out by other ways. */
@@ -44,6 +46,7 @@ static void set(struct ruling *ret, enum ruling_kind kind, enum ruling_source so
     ret->source = source;
     (void)snprintf(
         ret->reason, sizeof(ret->reason), "%s%s%s", what, reason[0] ? ": " : "", reason);
+    ret->reason[utf8_floor(ret->reason, strlen(ret->reason))] = '\0'; /* JSON carries it */
 }
 
 /* A host of "*" in the table stands for that text alone, not for every host. */

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/ledger.h"
 #include "base/str.h"
 #include "run/encode.h"
 
@@ -13,6 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    PAGE_BYTES = 1 << 20, /* of a list that goes on from its last row */
+    LIST_BYTES = 8 << 20, /* of another list: all that one key can have pending, and more */
+    ROW_BYTES = 512,      /* of a row besides its texts */
+    ROW_COST = 4,         /* times its bytes: the memory of a row, as text and as JSON */
+};
 
 void approval_tell(struct approvals *all, json_t *approval)
 {
@@ -116,14 +124,45 @@ int approvals_get(struct approvals *all, const char *id, const struct approval_v
 
 /* --- lists */
 
+/* A list that is being made. An effect may have EFFECT_TEXT_MAX bytes, and a program chooses
+ * how many effects there are: a list ends after `most` bytes, and its purse counts the memory.
+ */
 struct listing {
     json_t *list;
+    size_t bytes, most;
+    bool is_cut;
+    struct purse *purse; /* or NULL */
+    bool is_starved;
     int64_t last; /* the greatest change among the rows */
 };
+
+/* Whether a row with these bytes belongs to the list. The first one always does. */
+static bool take_room(struct listing *l, size_t bytes)
+{
+    l->is_cut = l->is_cut || (l->bytes && l->bytes + bytes > l->most);
+    if (l->is_cut || l->is_starved)
+        return false;
+    l->is_starved = l->purse && !purse_take(l->purse, ROW_COST * bytes);
+    l->bytes += bytes;
+    return !l->is_starved;
+}
+
+/* Ends a list: -ENOMEM when there was no memory for it. */
+static int finish_list(struct listing *l, json_t **ret)
+{
+    if (l->is_starved) {
+        json_decref(l->list);
+        return -ENOMEM;
+    }
+    *ret = l->list;
+    return 0;
+}
 
 static void add_row(void *context, const struct approval_row *row)
 {
     struct listing *l = context;
+    if (!take_room(l, strlen(row->effect) + strlen(row->reviewer) + ROW_BYTES))
+        return;
     (void)json_array_append_new(l->list, row_json(row));
     l->last = row->changed > l->last ? row->changed : l->last;
 }
@@ -136,10 +175,10 @@ static const char *whose(const struct approvals *all, const struct approval_view
     return sees_all ? NULL : viewer->name;
 }
 
-json_t *approvals_list(
-    struct approvals *all, const struct approval_viewer *viewer, int state, size_t limit)
+int approvals_list(struct approvals *all, const struct approval_viewer *viewer, int state,
+    size_t limit, struct purse *purse, json_t **ret)
 {
-    struct listing l = {.list = json_array()};
+    struct listing l = {.list = json_array(), .most = LIST_BYTES, .purse = purse};
     const struct approval_query query = {.owner = whose(all, viewer),
         .state = state < 0 ? NULL : approval_state_name((enum approval_state)state),
         .after = -1,
@@ -147,7 +186,7 @@ json_t *approvals_list(
     (void)pthread_mutex_lock(&all->lock);
     (void)approval_store_list(all->store, &query, add_row, &l);
     (void)pthread_mutex_unlock(&all->lock);
-    return l.list;
+    return finish_list(&l, ret);
 }
 
 int approvals_listen(struct approvals *all, struct approval_listener *listener, struct err *err)
@@ -193,7 +232,7 @@ void approvals_count(struct approvals *all, size_t *ret_pending, size_t *ret_lis
 
 json_t *approvals_news(struct approvals *all, struct approval_listener *listener)
 {
-    struct listing l = {.list = NULL};
+    struct listing l = {.most = PAGE_BYTES};
     (void)pthread_mutex_lock(&all->lock);
     uint64_t last = (uint64_t)approval_store_last(all->store);
     if (listener->seen < last || !listener->has_begun) {
@@ -204,7 +243,7 @@ json_t *approvals_news(struct approvals *all, struct approval_listener *listener
         l.list = json_array();
         (void)approval_store_list(all->store, &query, add_row, &l);
         listener->has_begun = true;
-        bool is_cut = json_array_size(l.list) == LOG_PAGE;
+        bool is_cut = l.is_cut || json_array_size(l.list) == LOG_PAGE;
         listener->seen = is_cut ? (uint64_t)l.last : last;
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -263,20 +302,24 @@ int approvals_set_rules(struct approvals *all, const json_t *rules,
 
 static void add_grant(void *context, const struct grant_row *row)
 {
+    struct listing *l = context;
+    if (!take_room(l, strlen(row->effect) + ROW_BYTES))
+        return;
     (void)json_array_append_new(
-        context, json_pack("{s:I, s:s?, s:s?, s:o, s:s?, s:s, s:o}", "id", (json_int_t)row->id,
+        l->list, json_pack("{s:I, s:s?, s:s?, s:o, s:s?, s:s, s:o}", "id", (json_int_t)row->id,
                      "owner", or_null(row->owner), "session", or_null(row->session), "effect",
                      load(row->effect), "decided_by", or_null(row->decided_by), "via", row->via,
                      "created_at", time_json(row->created_ms)));
 }
 
-json_t *approvals_grants(struct approvals *all, const struct approval_viewer *viewer)
+int approvals_grants(struct approvals *all, const struct approval_viewer *viewer,
+    struct purse *purse, json_t **ret)
 {
-    json_t *list = json_array();
+    struct listing l = {.list = json_array(), .most = LIST_BYTES, .purse = purse};
     (void)pthread_mutex_lock(&all->lock);
-    (void)approval_store_grants(all->store, whose(all, viewer), add_grant, list);
+    (void)approval_store_grants(all->store, whose(all, viewer), add_grant, &l);
     (void)pthread_mutex_unlock(&all->lock);
-    return list;
+    return finish_list(&l, ret);
 }
 
 struct search {
@@ -316,21 +359,29 @@ int approvals_revoke(
 
 static void add_log(void *context, const struct log_row *row)
 {
-    (void)json_array_append_new(context,
+    struct listing *l = context;
+    if (!take_room(l, strlen(row->data) + ROW_BYTES))
+        return;
+    (void)json_array_append_new(l->list,
         json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "seq", (json_int_t)row->seq,
             "time_ms", (json_int_t)row->time_ms, "owner", row->owner, "place", row->place,
             "approval", row->approval, "event", row->event, "data", row->data, "prev_hash",
             row->prev_hash, "hash", row->hash));
 }
 
-json_t *approvals_log(
-    struct approvals *all, const struct approval_viewer *viewer, int64_t after, size_t limit)
+int approvals_log(struct approvals *all, const struct approval_viewer *viewer, int64_t after,
+    size_t limit, struct purse *purse, json_t **ret)
 {
-    json_t *list = json_array();
+    struct listing l = {.list = json_array(), .most = PAGE_BYTES, .purse = purse};
     const struct log_query query = {
         .owner = whose(all, viewer), .after = after, .limit = limit};
     (void)pthread_mutex_lock(&all->lock);
-    (void)approval_store_log_list(all->store, &query, add_log, list);
+    (void)approval_store_log_list(all->store, &query, add_log, &l);
     (void)pthread_mutex_unlock(&all->lock);
-    return list;
+    return finish_list(&l, ret);
+}
+
+bool approvals_sees_all(const struct approvals *all, const struct approval_viewer *viewer)
+{
+    return !whose(all, viewer);
 }

@@ -23,7 +23,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { NAP_MS = 200, NO_SESSION_ID = -32000 };
+enum {
+    NAP_MS = 200,
+    NO_SESSION_ID = -32000,
+    BATCH_BYTES = 8 << 20, /* of responses: then the rest of a batch is refused */
+};
 
 /* --- replies */
 
@@ -359,9 +363,32 @@ static int take_legacy(struct post *post, const struct mcp_message *m, struct er
     return r;
 }
 
+/* The responses of a batch. */
+struct batch {
+    json_t *list;
+    size_t bytes; /* as text */
+};
+
+/* Adds a response; takes it. One that the server has no memory for becomes an error. */
+static void add_response(struct post *post, struct batch *batch, json_t *message)
+{
+    size_t size = json_dumpb(message, NULL, 0, JSON_COMPACT);
+    if (size > BATCH_BYTES / MCP_BATCH_MAX && !purse_take(&post->req->purse, size)) {
+        struct mcp_error error = {0};
+        json_t *id = json_object_get(message, "id");
+        (void)mcp_fail(&error, MCP_INTERNAL, "the server has no memory for this answer");
+        json_t *refusal = mcp_error_message(id, &error);
+        json_decref(message);
+        message = refusal;
+        size = 0;
+    }
+    batch->bytes += size;
+    (void)json_array_append_new(batch->list, message);
+}
+
 /* One message of a batch: its response is added to the list. */
-static void take_one(
-    struct post *post, struct mcp_peer *peer, json_t *value, json_t *responses, struct err *err)
+static void take_one(struct post *post, struct mcp_peer *peer, json_t *value,
+    struct batch *batch, struct err *err)
 {
     struct mcp_message m;
     struct mcp_error error = {0};
@@ -373,6 +400,10 @@ static void take_one(
     } else if (str_eq(m.method, "initialize")) {
         (void)mcp_fail(&error, MCP_INVALID, "initialize may not be part of a batch");
         message = mcp_error_message(m.id, &error);
+    } else if (batch->bytes > BATCH_BYTES) {
+        (void)mcp_fail(&error, MCP_INTERNAL,
+            "the answers of this batch are too long together; this request was not begun");
+        message = mcp_error_message(m.id, &error);
     } else {
         struct mcp_call call = call_of(post, &m, peer);
         message = answer_now(post, &call, err);
@@ -380,7 +411,7 @@ static void take_one(
     }
     mcp_error_done(&error);
     if (message)
-        (void)json_array_append_new(responses, message);
+        add_response(post, batch, message);
 }
 
 /* Batches exist in 2025-03-26 only. */
@@ -394,15 +425,15 @@ static int take_batch(struct post *post, struct err *err)
             "a batch of 1 to 64 messages is allowed in version 2025-03-26 only; send one "
             "message");
     if (r == 1) {
-        json_t *responses = json_array();
+        struct batch batch = {.list = json_array()};
         for (size_t i = 0; i < count; i++)
-            take_one(post, peer, json_array_get(post->body, i), responses, err);
-        bool is_empty = json_array_size(responses) == 0;
+            take_one(post, peer, json_array_get(post->body, i), &batch, err);
+        bool is_empty = json_array_size(batch.list) == 0;
         if (is_empty) {
-            json_decref(responses);
+            json_decref(batch.list);
             post->reply->status = 202;
         } else {
-            reply_message(post->reply, 200, responses);
+            reply_message(post->reply, 200, batch.list);
         }
         *err = (struct err){0};
         r = 0;

@@ -99,7 +99,8 @@ int mcp_wait(const struct mcp_call *call, int fd, int timeout_ms)
     return r > 0 && fds[1].revents;
 }
 
-int mcp_ask(struct mcp_call *call, const char *method, json_t *params, json_t **ret)
+int mcp_ask(struct mcp_call *call, const char *method, json_t *params, mcp_moot *is_moot,
+    void *context, json_t **ret)
 {
     struct mcp *mcp = call->mcp;
     char id[ID_MAX];
@@ -117,7 +118,12 @@ int mcp_ask(struct mcp_call *call, const char *method, json_t *params, json_t **
     int r = mcp_peer_ask(call->peer, &question, id);
     if (r == 0) {
         mcp_send(call, message);
-        r = mcp_peer_hear(call->peer, &question, call->cancel_fd, ret, &call->error);
+        r = mcp_peer_hear(
+            call->peer, &question, call->cancel_fd, is_moot, context, ret, &call->error);
+        if (r == -EALREADY)
+            mcp_send(call, mcp_notification("notifications/cancelled",
+                               json_pack("{s:s, s:s}", "requestId", id, "reason",
+                                   "it was decided meanwhile")));
     } else {
         json_decref(message);
         r = mcp_fail(

@@ -176,8 +176,11 @@ bool mcp_can_elicit(const struct mcp_call *call);
 int mcp_need(struct mcp_call *call, const char *capability);
 
 /* The handshake wire: sends a request to the client and waits for its result, which the caller
- * owns. Takes params. -ECANCELED, or call->error. */
-int mcp_ask(struct mcp_call *call, const char *method, json_t *params, json_t **ret);
+ * owns. Takes params. -ECANCELED, or call->error. `is_moot` (or NULL) is asked now and then:
+ * once it is true, the request is taken back and the result is -EALREADY. */
+typedef bool mcp_moot(void *context);
+int mcp_ask(struct mcp_call *call, const char *method, json_t *params, mcp_moot *is_moot,
+    void *context, json_t **ret);
 
 /* Waits until cancel_fd or fd is readable, or for timeout_ms: -ECANCELED, 1 or 0. */
 int mcp_wait(const struct mcp_call *call, int fd, int timeout_ms);

@@ -17,8 +17,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* For an answer to a question, as long as a requestState lasts. */
-enum { FORM_MS = 600000, URI_COST = 128 }; /* URI_COST: bytes of a subscription besides */
+enum {
+    FORM_MS = 600000, /* for an answer to a question, as long as a requestState lasts */
+    LOOK_MS = 200,    /* between two looks whether a question is moot */
+    URI_COST = 128    /* bytes of a subscription besides its address */
+};
 
 struct mcp_peer {
     struct mcp *mcp;
@@ -346,12 +349,16 @@ int mcp_peer_ask(struct mcp_peer *peer, struct mcp_question *question, const cha
 }
 
 int mcp_peer_hear(struct mcp_peer *peer, struct mcp_question *question, int cancel_fd,
-    json_t **ret, struct mcp_error *error)
+    mcp_moot *is_moot, void *context, json_t **ret, struct mcp_error *error)
 {
     struct pollfd fds[] = {{question->fd, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
-    int count;
-    while ((count = poll(fds, 2, FORM_MS)) < 0 && errno == EINTR)
-        ;
+    uint64_t until_ms = clock_ms() + FORM_MS;
+    int count = 0;
+    bool is_over = false;
+    while (count <= 0 && !is_over && clock_ms() < until_ms) {
+        count = poll(fds, 2, LOOK_MS);
+        is_over = count <= 0 && is_moot && is_moot(context);
+    }
     lock(peer);
     struct mcp_question **link = &peer->questions;
     while (*link != question)
@@ -368,11 +375,11 @@ int mcp_peer_hear(struct mcp_peer *peer, struct mcp_question *question, int canc
     if (is_answered)
         (void)mcp_fail(error, MCP_INTERNAL, "the client did not answer the question: %s",
             why ? why : "it sent no object");
-    else if (count == 0)
+    else if (count <= 0 && !is_over)
         (void)mcp_fail(error, MCP_INTERNAL, "the client did not answer the question in time");
     json_decref(question->result);
     json_decref(question->error);
-    return is_answered || count == 0 ? -EINVAL : -ECANCELED;
+    return is_answered ? -EINVAL : is_over ? -EALREADY : count <= 0 ? -EINVAL : -ECANCELED;
 }
 
 int mcp_peer_subscribe(struct mcp_peer *peer, const char *uri, bool on)

@@ -54,7 +54,7 @@ void mcp_peer_cancel_all(struct mcp_peer *peer);
 
 /* A request of ours to the client. mcp_peer_ask() notes it, mcp_peer_hear() waits for the
  * result, which the caller owns, and forgets it. -ECANCELED when cancel_fd becomes readable;
- * after ten minutes the client has failed at it. */
+ * -EALREADY when is_moot (or NULL) says so; after ten minutes the client has failed at it. */
 struct mcp_question {
     char id[ID_MAX];
     int fd; /* eventfd: answered */
@@ -64,7 +64,7 @@ struct mcp_question {
 };
 int mcp_peer_ask(struct mcp_peer *peer, struct mcp_question *question, const char *id);
 int mcp_peer_hear(struct mcp_peer *peer, struct mcp_question *question, int cancel_fd,
-    json_t **ret, struct mcp_error *error);
+    mcp_moot *is_moot, void *context, json_t **ret, struct mcp_error *error);
 
 /* Resources that the client subscribed to. */
 int mcp_peer_subscribe(struct mcp_peer *peer, const char *uri, bool on);

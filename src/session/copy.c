@@ -166,6 +166,7 @@ static struct session *new_copy(struct session *s, const char *checkpoint, bool 
     copy->execution_count = s->execution_count;
     copy->is_warm = true;
     copy->is_fork = true;
+    copy->has_foreign_text = s->has_foreign_text;
     memcpy(copy->origin, s->id, sizeof(copy->origin));
     (void)snprintf(copy->checkpoint, sizeof(copy->checkpoint), "%s", checkpoint);
     if (checkpoint[0]) /* names of checkpoints mean nothing to a session of its own */

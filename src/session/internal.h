@@ -88,6 +88,8 @@ struct session {
     struct admit_need promised;
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
+    bool has_foreign_text;   /* a tool has answered its code: what follows may be a stranger's
+                                will */
     bool is_preview;         /* it lives for a moment and is in no list that a caller sees */
     struct preview *preview; /* the preview that is being made; only the holder uses it */
     char origin[ID_MAX];     /* id of the session that it is a copy of */

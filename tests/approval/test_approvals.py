@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Approvals over HTTP, with the effect `mount_rw`: nothing is written before somebody approves it.
 The control of each denial is the same request after an approval."""
+import json
 import os
 import signal
 import threading
@@ -276,3 +277,22 @@ def test_killed_during_a_pause(make_asking, victim):
     assert decide(server, ALICE, approval["id"]).status == 409
     assert not written(server)
     assert check_log(read_log(server)) == ["asked", "lost"]
+
+
+def test_a_long_reason_is_cut_between_characters(make_asking):
+    """Otherwise the question cannot be shown, and its row of the log has lost the effect."""
+    server = make_asking()
+    rule = {"effect": "mount_rw", "match": {}, "decision": "ask", "examples": {"match": [{"mount": "out", "path": "/mnt/out"}]}}
+    for spaces in range(4):  # each place inside of a character, and one between two
+        text = " " * spaces + "\U0001f600" * 100
+        assert server("PUT", "/v1/approvals/rules", {"rules": [dict(rule, reason=text)]}, key=BOSS).status == 200
+        with Listener(server, ALICE) as listener:
+            run = Later(lambda: server.run("python", WRITES, key=ALICE, mounts=MOUNT))
+            approval, = pending(server, ALICE)
+            assert "\U0001f600" in approval["reason"] and approval["effect"]["mount"] == "out"
+            assert wait_until(lambda: listener.events())
+            decide(server, ALICE, approval["id"], "deny", comment="\u00e9" * (400 + spaces % 2) + "x" * (spaces // 2))
+            assert run.result().json()["error"]["code"] == "approval_denied"
+    rows = read_log(server)
+    check_log(rows)
+    assert all("effect" in json.loads(row["data"]) for row in rows if row["event"] in ("asked", "denied"))

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from apilib import HERMES, ROOT, SLOW, wait_until
-from approvallib import ALICE, BOSS, MOUNT, WRITES, Later, Listener, pending, read_log
+from approvallib import ALICE, BOB, BOSS, MOUNT, WRITES, Later, Listener, pending, read_log
 
 
 def call(server, key, *words, stdin="", status=0):
@@ -87,6 +87,22 @@ def test_verify_sees_every_change(make_asking):
     db.close()
     server.start()
     assert "row 2 was changed after it was written" in call(server, BOSS, "verify", status=1)
+
+
+@pytest.mark.parametrize("gone,said", [("seq = 2", "rows 2 to 2 are missing"), ("seq <= 2", "rows 1 to 2 are missing")])
+def test_verify_sees_rows_that_are_gone(make_asking, gone, said):
+    """An operator sees all rows: a gap is no row of another key. The key itself cannot tell."""
+    server = make_asking()
+    for key in (ALICE, BOB, ALICE):
+        assert server.run("python", WRITES, key=key, mounts=MOUNT).status == 403
+    assert "3 rows, 0 wrong, 0 " in call(server, BOSS, "verify")  # the control
+    assert "2 rows, 0 wrong, 1 of other keys or missing" in call(server, ALICE, "verify")
+    server.stop()
+    db = sqlite3.connect(next(server.state.rglob("approvals.db")))
+    db.executescript("DROP TRIGGER log_is_kept; DELETE FROM log WHERE %s;" % gone)
+    db.close()
+    server.start()
+    assert said in call(server, BOSS, "verify", status=1)
 
 
 def test_docs(make_asking, tmp_path):

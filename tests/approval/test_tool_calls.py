@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tool calls of REST sessions: as a rule the caller answers its own tools, and nobody else is asked.
 A rule of the operator can want an approval first, or deny the call."""
+import json
+
 import pytest
 
 from apilib import wait_until
@@ -63,6 +65,31 @@ def test_denied_calls_use_up_the_budget(paying):
     assert len(read_log(server)) == before + 3
 
 
+def test_pages_of_large_effects_are_short(paying):
+    """A program chooses how long an effect is. A page of the log ends early, and no row is left out."""
+    server, _, _ = paying
+    server("PUT", "/v1/approvals/rules", rule("deny", tool="pay"), key=BOSS)
+    before = read_log(server, ALICE)
+    code = ("from hermes_tools import pay\nfor i in range(40):\n try: pay(amount=i, note='x' * 60000)\n"
+            " except Exception as e: pass\nprint(i)")
+    session = Session(server, key=ALICE)
+    answer = session.stream(code, lambda *_: None, tools=TOOLS, max_tool_calls=40)[-1][1]
+    session.call("DELETE")
+    assert answer["stdout"] == "39\n", answer
+    last, sizes, rows = before[-1]["seq"] if before else 0, [], []
+    while True:
+        reply = server("GET", "/v1/approvals/log?limit=1000&after=%d" % last, key=ALICE)
+        page = reply.json()["log"]
+        if not page:
+            break
+        sizes.append(len(reply.body))
+        rows += page
+        last = page[-1]["seq"]
+    assert [json.loads(row["data"])["effect"]["arguments"]["amount"] for row in rows] == list(range(40))
+    assert len(sizes) > 1 and max(sizes) < 2 << 20, sizes
+    check_log(read_log(server))
+
+
 def test_a_rule_asks(paying):
     server, pay, calls = paying
     server("PUT", "/v1/approvals/rules", rule("ask", tool="pay"), key=BOSS)
@@ -99,3 +126,27 @@ def test_code_that_asks_for_ever_runs_out_of_time(make_asking):
     assert answer["status"] == "time_limit", answer
     assert answer["stdout"].count("refused") < 20
     session.call("DELETE")
+
+
+FORGE = """import hermes_tools
+tools = next(c.cell_contents for c in hermes_tools.pay.__closure__ if hasattr(c.cell_contents, 'kernel'))
+name = %r
+tools.offered[name] = tools.generation
+print(tools.call(name, tools.generation, {'amount': 5}))"""
+
+
+@pytest.mark.parametrize("name,end", [("pay", "ok"), ("pay\0 everything", "protocol")])
+def test_the_caller_gets_the_name_that_was_approved(paying, name, end):
+    """Code speaks to the channel itself. A name with a NUL is one text for the rules and another one for the caller."""
+    server, _, calls = paying
+    server("PUT", "/v1/approvals/rules", rule("allow", tool="pay"), key=BOSS)
+    session = Session(server, key=ALICE)
+
+    def on_event(kind, data):
+        if kind == "tool_call":
+            calls.append(data["name"])
+            session.call("POST", "/tool_results", {"id": data["id"], "output": "paid"})
+    answer = session.stream(FORGE % name, on_event, tools=TOOLS)[-1][1]
+    session.call("DELETE")
+    assert calls == (["pay"] if end == "ok" else []), answer
+    assert (answer["status"] == "ok") == (end == "ok"), answer

@@ -124,7 +124,7 @@ static int sampling(struct mcp_call *call, const json_t *arguments, json_t **ret
         r = mcp_ask(call, "sampling/createMessage",
             json_pack("{s:[{s:s, s:{s:s, s:O}}], s:i}", "messages", "role", "user", "content",
                 "type", "text", "text", json_object_get(arguments, "prompt"), "maxTokens", 100),
-            &answer);
+            NULL, NULL, &answer);
     if (r < 0)
         return r;
     const char *text =
@@ -190,7 +190,7 @@ static int elicitation(struct mcp_call *call, const json_t *arguments, json_t **
         r = mcp_ask(call, "elicitation/create",
             json_pack("{s:s, s:o}", "message", message ? message : "?", "requestedSchema",
                 load(forms[i].schema)),
-            &answer);
+            NULL, NULL, &answer);
     if (r < 0)
         return r;
     cleanup_free char *content =

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Effects inside an execution of the product: a rule asks about a tool, the execution pauses, and the client, the model
 or anybody else who may decides. What is not approved fails in the code."""
+import json
 import os
 import signal
 import subprocess
@@ -51,6 +52,7 @@ def paused(result):
     assert said["status"] == "waiting_for_interaction" and not result.get("isError"), result
     assert said["interaction"]["kind"] == "form" and said["interaction"]["address"] == "search"
     assert said["interaction"]["args"]["arguments"]["query"] in ("one", "two")
+    assert set(said["interaction"]) == {"kind", "message", "instructions", "address", "args", "requestedSchema"}
     return said["executionId"]
 
 
@@ -85,6 +87,38 @@ def test_a_form_on_the_stream(asking):
     assert states(server) == [("approved", "elicitation"), ("denied", "elicitation")]
 
 
+@pytest.mark.parametrize("query,shown", [("to bob: all of it", "to bob: all of it"), ("x" * 20000 + " and the end", " and the end"),
+                                         ("caf\u00e9", "caf\u00e9"), ("abc\u202edef", "abc\\u202Edef"), ("a\nAllow it", "a\\nAllow it")])
+def test_who_decides_sees_the_whole_effect(asking, query, shown):
+    """In the form, and in the text that a model reads: not only the name of the tool."""
+    server = asking()
+    code = "try { await tools.search({query: %s}) } catch (e) {} return 1" % json.dumps(query)
+    result = Modern(server, key=ALICE).call("execute", code=code)
+    assert shown in result["content"][0]["text"], result
+    forms = Modern(server, key=ALICE, capabilities=FORM).call("execute", code=code)
+    message = forms["inputRequests"]["decision"]["params"]["message"]
+    assert shown in message and message.count("\n") == 1 and message.startswith("The code wants to call the tool search"), message
+
+
+@pytest.mark.parametrize("decision,end", [("approve", "ran"), ("deny", "refused"), (None, "refused")])
+def test_a_form_that_somebody_else_decided_is_taken_back(asking, decision, end):
+    """Or that nobody decided in time: the call goes on without the client's answer, and a late one decides nothing."""
+    server = asking(HERMES_APPROVAL_TIMEOUT_S="300" if decision else "2")
+    client = Legacy(server, key=ALICE, capabilities={"elicitation": {}})
+    code = "try { await tools.search({query: 'one'}); return 'ran' } catch (e) { return 'refused' }"
+    conn, answer, _ = begin(client, "tools/call", {"name": "execute", "arguments": {"code": code}})
+    question = next_message(answer)[1]
+    if decision:
+        approval, = server("GET", "/v1/approvals?state=pending", key=ALICE).json()["approvals"]
+        assert server("POST", "/v1/approvals/" + approval["id"], {"decision": decision}, key=ALICE).status == 200
+    said = next_message(answer)[1]
+    assert said["method"] == "notifications/cancelled" and said["params"]["requestId"] == question["id"], said
+    client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
+    assert value(next_message(answer)[1]["result"]) == end
+    conn.close()
+    assert len(states(server)) == 1
+
+
 def test_input_required_on_the_stateless_wire(asking):
     server = asking()
     client = Modern(server, key=ALICE, capabilities=FORM)
@@ -97,6 +131,18 @@ def test_input_required_on_the_stateless_wire(asking):
     assert value(result) == ["ran", "ran"]
     assert "error" in client.send("tools/call", spent)[1][-1]  # a state is used once
     assert states(server) == [("approved", "elicitation")] * 2
+
+
+def test_a_state_belongs_to_its_key(asking):
+    server = asking()
+    forms = Modern(server, key=ALICE, capabilities=FORM)
+    code = "try { await tools.search({query: 'one'}); return 'ran' } catch (e) { return 'refused' }"
+    params = {"name": "execute", "arguments": {"code": code}, "inputResponses": {"decision": {"action": "accept"}},
+              "requestState": forms.call("execute", code=code)["requestState"]}
+    for thief in (Modern(server, key=BOB, capabilities=FORM), Modern(server, key=BOSS, capabilities=FORM)):
+        assert thief.send("tools/call", params)[1][-1]["error"]["code"] == -32602
+    assert states(server) == [("pending", None)]
+    assert value(forms.send("tools/call", params)[1][-1]["result"]) == "ran"  # the control: nobody has spent it
 
 
 def test_somebody_else_decides_while_the_execution_waits(asking):
@@ -134,6 +180,21 @@ try { await tools.search({}); } catch (e) { got.push(String(e)); }
 got.push((await tools.describe.tool({path: "search"})).name);
 return got;"""))
     assert "denies" in result[0] and result[1] == "search"
+
+
+@pytest.mark.parametrize("call,said", [("tools.search({query: 'one'})", None), ("tools.search()", None),
+                                       ("tools.search('everything')", "must be an object"), ("tools.search([1])", "must be an object"),
+                                       ("tools['search\\0x']({})", "tool must be a string")])
+def test_what_is_asked_is_what_the_tool_gets(asking, call, said):
+    """An input that the effect cannot show is refused: otherwise a person would approve `{}` and the tool would get another input."""
+    server = asking(rule(), dict(rule(), match={}))
+    client = Modern(server, key=ALICE)
+    result = client.call("execute", code="try { await %s; return 'ran' } catch (e) { return String(e) }" % call)
+    if said:
+        assert said in value(result) and states(server) == []
+    else:
+        execution = result["structuredContent"]["executionId"]
+        assert value(client.call("resume", executionId=execution, action="accept")) == "ran"
 
 
 def test_a_pause_is_nobodys_time(asking):
@@ -181,6 +242,29 @@ def test_a_command_outside_of_a_box_is_a_form(make_server, tmp_path):
         assert ("out" in result["content"][0]["text"]) == (action == "accept") == (not result.get("isError")), result
         conn.close()
     assert states(server) == [("approved", "elicitation"), ("denied", "elicitation")]
+
+
+def test_pauses_that_are_decided_are_not_kept(asking):
+    """A client can let an execution pause 256 times, with 60 kB each, and the last 64 executions are kept."""
+    server = asking()
+    client = Modern(server, key=ALICE)
+
+    def memory():
+        with open("/proc/%d/status" % server.child("hermes-server")) as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:")) >> 10
+
+    def pause(count):
+        code = ("for (let i = 0; i < %d; i++) { try { await tools.search({query: 'x'.repeat(60000) + i}) } catch (e) {} }"
+                "return 'done'" % count)
+        result = client.call("execute", code=code)
+        while result["structuredContent"]["status"] == "waiting_for_interaction":
+            result = client.call("resume", executionId=result["structuredContent"]["executionId"], action="decline")
+        assert value(result) == "done"
+    pause(20)
+    before = memory()
+    pause(100)
+    assert memory() - before < 4, (before, memory())
+    assert [state for state, _ in states(server)].count("denied") >= 80
 
 
 @pytest.mark.parametrize("victim", ["hermes-server", "hermes-monitor"])

@@ -180,6 +180,20 @@ def test_changes_of_files_are_told(client):
     conn.close()
 
 
+def test_a_batch_has_so_many_bytes(server):
+    """64 files of 4 MiB by one request of 9 KB: the server answers some, and begins no more."""
+    old = Legacy(server, path="/mcp/full", version="2025-03-26")
+    session = old.call("session_create", language="python")["structuredContent"]["session_id"]
+    assert "error" not in old.call("session_exec", session_id=session, code="n = open('/box/big', 'w').write('a' * (4 << 20))")
+    read = {"jsonrpc": "2.0", "method": "resources/read", "params": {"uri": "hermes://session/%s/file/big" % session}}
+    reply = old.post([dict(read, id=number) for number in range(64)])
+    answers = reply.json()
+    old.call("session_close", session_id=session)
+    assert [a["id"] for a in answers] == list(range(64)) and len(reply.body) < 20 << 20
+    assert len(answers[0]["result"]["contents"][0]["text"]) == 4 << 20  # the control
+    assert all("not begun" in a["error"]["message"] for a in answers[8:]), answers[8:]
+
+
 def test_completion_of_session_ids(client):
     session = create(client, "bash")
     found = client.ask("completion/complete", {"ref": {"type": "ref/resource", "uri": "hermes://session/{id}/file{+path}"},

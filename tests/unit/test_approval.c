@@ -76,6 +76,21 @@ static void grants_bind_what_matters_only(void **state)
     effect_done(&c);
 }
 
+static void a_host_has_one_spelling(void **state)
+{
+    const char *rows[][2] = {{"Example.COM", "example.com"}, {"example.com.", "example.com"},
+        {"2001:DB8:0:0::1", "2001:db8::1"}, {"::FFFF:192.0.2.7", "192.0.2.7"},
+        {"XN--MNCHEN-3ya.de", "xn--mnchen-3ya.de"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct effect a = connect_to(rows[i][0], 443);
+        struct effect b = connect_to(rows[i][1], 443);
+        assert_string_equal(a.digest, b.digest);
+        assert_string_equal(json_string_value(json_object_get(a.json, "host")), rows[i][1]);
+        effect_done(&a);
+        effect_done(&b);
+    }
+}
+
 static void wrong_fields_are_refused(void **state)
 {
     static const char *const wrong[] = {"{\"kind\":\"nothing\"}", "{\"kind\":\"mount_rw\"}",
@@ -175,6 +190,11 @@ static void rules_are_checked_when_they_are_read(void **state)
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"a*.b\"}, "
          "\"decision\": \"deny\", " EXAMPLE "}]}",
             "rules[0].match.host"},
+        /* It would match its own example, and no host of a box. */
+        {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"b\u00fc.de\"}, "
+         "\"decision\": \"deny\", \"examples\": {\"match\": [{\"host\": \"b\u00fc.de\", "
+         "\"port\": 1, \"protocol\": \"tcp\"}]}}]}",
+            "rules[0].match.host"},
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {}, \"decision\": \"deny\"}]}",
             "rules[0].examples"},
         {"{\"rules\": [{\"effect\": \"net_connect\", \"match\": {\"host\": \"b.example.com\"}, "
@@ -221,6 +241,22 @@ static enum ruling_kind rule(const char *rules_text, const char *host, enum appr
     rules_done(&rules);
     effect_done(&effect);
     return ruling.kind;
+}
+
+static void a_rule_finds_a_host_however_it_is_spelled(void **state)
+{
+    const char *spellings[] = {"{\"rules\": [" RULE("A.Example.com", "deny") "]}",
+        "{\"rules\": [" RULE("a.example.com.", "deny") "]}",
+        "{\"rules\": [" RULE("*.EXAMPLE.com.", "deny") "]}"};
+    enum ruling_source source;
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        assert_int_equal(
+            rule(spellings[i], "a.example.com", APPROVAL_OFF, false, &source), RULING_DENIED);
+        assert_int_equal(
+            rule(spellings[i], "A.EXAMPLE.COM.", APPROVAL_OFF, false, &source), RULING_DENIED);
+        assert_int_equal(
+            rule(spellings[i], "b.example.org", APPROVAL_OFF, false, &source), RULING_PERSON);
+    }
 }
 
 static void the_pipeline_goes_from_strict_to_lenient(void **state)
@@ -302,6 +338,40 @@ static struct approval *ask_for(
     return approval;
 }
 
+/* Tries an effect of about `bytes` bytes that nobody can approve: a row of the log. */
+static int try_long(struct approvals *all, const char *owner, size_t bytes, struct err *err)
+{
+    const struct approval_asker nobody = {.owner = owner};
+    char *text = calloc(1, bytes + 1);
+    memset(text, 'x', bytes);
+    json_t *fields = json_pack("{s:s, s:{s:s}}", "tool", "send", "arguments", "text", text);
+    struct effect effect = {0};
+    struct approval *approval = NULL;
+    assert_int_equal(effect_make(EFFECT_TOOL_CALL, fields, &effect, err), 0);
+    int r = approvals_ask(all, &effect, &nobody, &approval, err);
+    if (r == 0)
+        r = approval_verdict(approval, err);
+    approval_drop(approval);
+    effect_done(&effect);
+    json_decref(fields);
+    free(text);
+    return r;
+}
+
+static void a_key_has_a_share_of_the_log(void **state)
+{
+    struct approvals *all = open_with(NULL, APPROVAL_MANUAL, 60000);
+    struct err err = {0};
+    int rows = 0;
+    while (rows < 2000 && try_long(all, "alice", 60000, &err) == -EPERM)
+        rows++;
+    assert_int_equal(err.code, ERR_BUSY);
+    assert_true(rows > 500); /* 64 MiB and what an hour gives back meanwhile */
+    assert_int_equal(try_long(all, "alice", 60000, &err), -EBUSY);
+    assert_int_equal(try_long(all, "bob", 60000, &err), -EPERM); /* the control: another key */
+    approvals_close(all);
+}
+
 static int decide(struct approvals *all, const char *id, const struct approval_viewer *viewer,
     bool is_approved, enum approval_scope scope, struct err *err)
 {
@@ -312,7 +382,8 @@ static int decide(struct approvals *all, const char *id, const struct approval_v
 /* Checks every hash of the log, and returns the number of rows. */
 static size_t verify(struct approvals *all)
 {
-    json_t *list = approvals_log(all, &boss, 0, 1000);
+    json_t *list = NULL;
+    assert_int_equal(approvals_log(all, &boss, 0, 1000, NULL, &list), 0);
     char prev[LOG_HASH] = "0000000000000000000000000000000000000000000000000000000000000000";
     size_t count = json_array_size(list);
     for (size_t i = 0; i < count; i++) {
@@ -428,7 +499,8 @@ static void grants_last_as_long_as_they_say(void **state)
     approval = ask_for(all, "example.com", &other_key);
     assert_int_equal(approval_verdict(approval, &err), -EAGAIN);
     approval_drop(approval);
-    json_t *grants = approvals_grants(all, &alice);
+    json_t *grants = NULL;
+    assert_int_equal(approvals_grants(all, &alice, NULL, &grants), 0);
     assert_int_equal(json_array_size(grants), 2);
     int64_t id = (int64_t)json_integer_value(json_object_get(json_array_get(grants, 1), "id"));
     json_decref(grants);
@@ -590,6 +662,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_canonical_form_is_one_text),
         cmocka_unit_test(grants_bind_what_matters_only),
+        cmocka_unit_test(a_host_has_one_spelling),
+        cmocka_unit_test(a_key_has_a_share_of_the_log),
+        cmocka_unit_test(a_rule_finds_a_host_however_it_is_spelled),
         cmocka_unit_test(wrong_fields_are_refused),
         cmocka_unit_test(patterns_match_what_they_say),
         cmocka_unit_test(rules_are_checked_when_they_are_read),

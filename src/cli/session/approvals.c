@@ -254,7 +254,8 @@ static int command_revoke(const struct request *request, struct err *err)
 
 /* --- the log */
 
-typedef void each_row(void *context, const json_t *row);
+/* is_whole: the log has the rows of all keys. */
+typedef void each_row(void *context, const json_t *row, bool is_whole);
 
 static int read_log(
     const struct request *request, each_row *each, void *context, struct err *err)
@@ -269,7 +270,8 @@ static int read_log(
         size_t count = json_array_size(list);
         for (size_t i = 0; r == 0 && i < count; i++) {
             after = json_integer_value(json_object_get(json_array_get(list, i), "seq"));
-            each(context, json_array_get(list, i));
+            each(context, json_array_get(list, i),
+                json_is_true(json_object_get(answer, "is_whole")));
         }
         json_decref(answer);
         if (r < 0 || count == 0)
@@ -277,7 +279,7 @@ static int read_log(
     }
 }
 
-static void print_row(void *context, const json_t *row)
+static void print_row(void *context, const json_t *row, bool is_whole)
 {
     const struct request *request = context;
     cleanup_free char *text = request->json ? json_dumps(row, JSON_COMPACT) : NULL;
@@ -301,8 +303,8 @@ struct check {
 };
 
 /* A key without the role operator does not see the rows of other keys; then only the row's
- * own hash can be checked. */
-static void check_row(void *context, const json_t *json)
+ * own hash can be checked. In a whole log each row follows the one before. */
+static void check_row(void *context, const json_t *json, bool is_whole)
 {
     struct check *check = context;
     char hash[LOG_HASH];
@@ -313,12 +315,15 @@ static void check_row(void *context, const json_t *json)
         .approval = text_of(json, "approval"),
         .event = text_of(json, "event"),
         .data = text_of(json, "data")};
-    bool follows = row.seq == check->last_seq + 1;
+    bool follows = is_whole || row.seq == check->last_seq + 1;
     (void)snprintf(row.prev_hash, sizeof(row.prev_hash), "%s", text_of(json, "prev_hash"));
     log_row_hash(&row, hash);
     bool is_right = row.seq > check->last_seq && str_eq(hash, text_of(json, "hash")) &&
                     (!follows || str_eq(row.prev_hash, check->last_hash));
-    if (!is_right)
+    if (is_whole && row.seq > check->last_seq + 1)
+        (void)printf("rows %lld to %lld are missing\n", (long long)check->last_seq + 1,
+            (long long)row.seq - 1);
+    else if (!is_right)
         (void)printf("row %lld was changed after it was written\n", (long long)row.seq);
     check->missing += row.seq > check->last_seq ? (size_t)(row.seq - check->last_seq - 1) : 0;
     check->count++;

@@ -43,10 +43,12 @@ int handle_approval_list(struct http_request *req, struct http_reply *reply, str
     if (name && state < 0)
         return err_field(err, "state", "state is pending, approved, denied, expired or lost");
     int r = read_limit(req, &limit, err);
+    json_t *list = NULL;
+    if (r == 0 &&
+        approvals_list(req->state->approvals, &viewer, state, limit, &req->purse, &list) < 0)
+        r = state_full(err);
     if (r == 0)
-        reply_value(reply, 200,
-            json_pack("{s:o}", "approvals",
-                approvals_list(req->state->approvals, &viewer, state, limit)));
+        reply_value(reply, 200, json_pack("{s:o}", "approvals", list));
     return r;
 }
 
@@ -135,8 +137,10 @@ int handle_approval_set_rules(
 int handle_approval_grants(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     const struct approval_viewer viewer = viewer_of(req);
-    reply_value(reply, 200,
-        json_pack("{s:o}", "grants", approvals_grants(req->state->approvals, &viewer)));
+    json_t *list = NULL;
+    if (approvals_grants(req->state->approvals, &viewer, &req->purse, &list) < 0)
+        return state_full(err);
+    reply_value(reply, 200, json_pack("{s:o}", "grants", list));
     return 0;
 }
 
@@ -160,10 +164,13 @@ int handle_approval_log(struct http_request *req, struct http_reply *reply, stru
     size_t limit = 0;
     if (text && (str_parse_u64(text, &after) < 0 || after > INT64_MAX))
         return err_field(err, "after", "after is the `seq` of a row");
+    struct approvals *all = req->state->approvals;
+    json_t *list = NULL;
     int r = read_limit(req, &limit, err);
+    if (r == 0 && approvals_log(all, &viewer, (int64_t)after, limit, &req->purse, &list) < 0)
+        r = state_full(err);
     if (r == 0)
         reply_value(reply, 200,
-            json_pack("{s:o}", "log",
-                approvals_log(req->state->approvals, &viewer, (int64_t)after, limit)));
+            json_pack("{s:o, s:b}", "log", list, "is_whole", approvals_sees_all(all, &viewer)));
     return r;
 }

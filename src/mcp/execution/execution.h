@@ -78,6 +78,9 @@ void execution_unref(struct execution *e); /* accepts NULL */
 bool execution_decide(struct execution *e, unsigned pause, const char *action,
     const json_t *content, const char *via);
 
+/* Whether a pause still waits for its decision. */
+bool execution_is_open(struct execution *e, unsigned pause);
+
 void execution_cancel(struct execution *e);
 
 /* The value that execution_keep() stored, or NULL; the caller owns it. */

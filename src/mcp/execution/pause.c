@@ -10,11 +10,13 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "state/state.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The reply of a pause about an effect: approvals know the decision. */
 static void by_approval(void *context, const char *action, const json_t *content)
@@ -38,6 +40,41 @@ static void unattend(struct execution *e)
     executions_unlock(e->all);
 }
 
+/* Whether a text has characters that change how the text around them looks. */
+static bool has_hidden(const char *text)
+{
+    size_t len = strlen(text);
+    uint32_t code;
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        n = utf8_next(text + i, len - i, &code);
+        if (n && ((code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+                     (code >= 0x2060 && code <= 0x206f) || code == 0xfeff))
+            return true;
+    }
+    return false;
+}
+
+/* All members of an effect that have a value, on one line: an approver must see all that
+ * happens. The caller frees it. */
+static char *whole_effect(const json_t *effect)
+{
+    json_t *shown = json_object();
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)effect, name, value)
+    {
+        if (!json_is_null(value))
+            (void)json_object_set(shown, name, value);
+    }
+    char *text = json_dumps(shown, JSON_SORT_KEYS);
+    if (text && has_hidden(text)) {
+        free(text);
+        text = json_dumps(shown, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    }
+    json_decref(shown);
+    return text ? text : xstrdup("");
+}
+
 /* What the client is shown. The effect is data of a stranger. */
 static json_t *interaction_of(const json_t *question)
 {
@@ -46,9 +83,13 @@ static json_t *interaction_of(const json_t *question)
     const json_t *address = NULL;
     for (size_t i = 0; !address && i < sizeof(fields) / sizeof(fields[0]); i++)
         address = json_object_get(effect, fields[i]);
-    cleanup_free char *message = xasprintf("The code wants to %.1000s. Allow it once?",
-        json_string_value(json_object_get(question, "summary")));
-    return json_pack("{s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message", message,
+    cleanup_free char *whole = whole_effect(effect);
+    cleanup_free char *message = xasprintf("The code wants to %s. Allow it once?\n%s",
+        json_string_value(json_object_get(question, "summary")), whole);
+    return json_pack("{s:s, s:s, s:s, s:O*, s:O, s:{s:s, s:{}}}", "kind", "form", "message",
+        message, "instructions",
+        "Ask the user, then call resume with this executionId and action \"accept\", "
+        "\"decline\" or \"cancel\".",
         "address", address, "args", effect, "requestedSchema", "type", "object", "properties");
 }
 
@@ -69,6 +110,17 @@ static bool is_listed(const json_t *list, const char *id)
     return false;
 }
 
+/* Marks a pause as decided. Its id is still known; its question is not kept, because a client
+ * may let an execution pause often, and keep many. */
+static execution_reply *take_reply(struct pause *p)
+{
+    execution_reply *reply = p->reply;
+    p->reply = NULL;
+    json_decref(p->interaction);
+    p->interaction = NULL;
+    return reply;
+}
+
 static struct pause *add_pause(struct execution *e, json_t *interaction)
 {
     struct pause *p = xcalloc(1, sizeof(*p));
@@ -87,7 +139,7 @@ void pauses_follow(struct execution *e)
     json_t *list = approvals_of(mcp_state(e->all->mcp)->approvals, e->attendance.place);
     for (struct pause *p = e->pauses; p; p = p->next) {
         if (p->approval[0] && p->reply && !is_listed(list, p->approval))
-            p->reply = NULL;
+            (void)take_reply(p);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *question = json_array_get(list, i);
@@ -114,14 +166,6 @@ static void decide_approval(
     if (approvals_decide(state->approvals, p->approval, &viewer, &decision, &err) < 0)
         log_event(LOG_INFO, "a decision through MCP does not count", "approval", p->approval,
             "reason", err.message, (char *)NULL);
-}
-
-/* Takes a pause that is not decided yet away from its execution, marked as decided. */
-static execution_reply *take_reply(struct pause *p)
-{
-    execution_reply *reply = p->reply;
-    p->reply = NULL;
-    return reply;
 }
 
 void pauses_end(struct execution *e)
@@ -195,4 +239,16 @@ bool execution_decide(struct execution *e, unsigned pause, const char *action,
     else if (reply)
         reply(p->context, action, content);
     return reply;
+}
+
+bool execution_is_open(struct execution *e, unsigned pause)
+{
+    executions_lock(e->all);
+    pauses_follow(e);
+    const struct pause *p = e->pauses;
+    while (p && p->number != pause)
+        p = p->next;
+    bool is_open = !e->is_done && p && p->reply;
+    executions_unlock(e->all);
+    return is_open;
 }

@@ -36,7 +36,7 @@ static json_t *running(const struct mcp_call *call, const struct execution_view 
 
 static json_t *paused(const struct execution_view *view)
 {
-    const char *message = mcp_text(view->interaction, "message", 4096);
+    const char *message = json_string_value(json_object_get(view->interaction, "message"));
     const char *how = mcp_text(view->interaction, "instructions", 4096);
     cleanup_free char *text =
         xasprintf("Execution paused: %s\nexecutionId: %s\n%s", message ? message : "", view->id,
@@ -86,6 +86,19 @@ static bool can_ask(const struct mcp_call *call, const struct execution_view *vi
            !str_eq(mcp_text(view->interaction, "kind", 16), "url");
 }
 
+/* A question that is on its way to the client. */
+struct asked {
+    struct execution *e;
+    unsigned pause;
+};
+
+/* Somebody else has decided it, or nobody did in time. */
+static bool is_moot(void *context)
+{
+    const struct asked *asked = context;
+    return !execution_is_open(asked->e, asked->pause);
+}
+
 /* Asks through the client. 1: decided, wait on. 0: *ret is the result. */
 static int ask(
     struct execution *e, struct mcp_call *call, struct execution_view *view, json_t **ret)
@@ -102,9 +115,10 @@ static int ask(
             mcp_state_make(call, view->id, view->pause));
         return 0;
     }
-    int r = mcp_ask(call, "elicitation/create", form(call, view), &answer);
-    if (r == -ECANCELED)
-        return r;
+    struct asked asked = {.e = e, .pause = view->pause};
+    int r = mcp_ask(call, "elicitation/create", form(call, view), is_moot, &asked, &answer);
+    if (r == -ECANCELED || r == -EALREADY)
+        return r == -EALREADY ? 1 : r;
     bool is_decided = r == 0 && decide(e, view->pause, answer);
     json_decref(answer);
     if (is_decided)

@@ -28,8 +28,9 @@ struct session_install {
     int cancel_fd;
     bool has_thread;
     pthread_t thread;
-    struct session_build build; /* of the thread until it is joined */
-    int result; /* of the thread, too, and the error */
+    /* These three belong to the thread until it is joined. */
+    struct session_build build;
+    int result;
     struct err err;
     json_t *answer; /* for the interpreter; NULL: not yet */
 };

@@ -82,13 +82,15 @@ static int refuse(struct session *s, const char *id, const char *why)
     return r;
 }
 
-/* A call of a catalog's tool as an effect. All tools of the catalog only read so far. */
+/* A call of a catalog's tool as an effect: exactly what the tool gets, so that nobody approves
+ * something else. All tools of the catalog only read so far. */
 static json_t *catalog_fields(const json_t *input)
 {
-    const char *path = json_string_value(json_object_get(input, "path"));
+    json_t *path = json_object_get(input, "path");
     json_t *arguments = json_object_get(input, "input");
-    return json_pack("{s:s, s:o, s:b}", "tool", path ? path : "", "arguments",
-        json_is_object(arguments) ? json_incref(arguments) : json_object(), "read_only", true);
+    bool has_arguments = arguments && !json_is_null(arguments);
+    return json_pack("{s:O?, s:o, s:b}", "tool", path, "arguments",
+        has_arguments ? json_incref(arguments) : json_object(), "read_only", true);
 }
 
 /* Asks about a call if a rule of the operator wants it. 0: the call may go on, or waits if
@@ -110,6 +112,7 @@ static int ask_approval(struct session *s, const char *name, const json_t *input
         .session = s->id,
         .by_rule_only = true,
         .brings_preview = true,
+        .has_foreign_text = s->has_foreign_text,
         .box = box};
     json_t *fields = s->tools.is_catalog
                          ? catalog_fields(input)
@@ -133,11 +136,13 @@ int tools_call(struct session *s, json_t *frame, size_t bytes, bool *ret_is_aske
 {
     const char *id;
     const char *name;
+    size_t id_len, name_len;
     json_t *input;
     *ret_is_asked = false;
-    if (json_unpack(frame, "{s:s, s:s, s:o !}", "id", &id, "name", &name, "input", &input) <
-            0 ||
-        !json_is_object(input) || id[0] == '\0' || strlen(id) > TOOL_ID_MAX || find_call(s, id))
+    if (json_unpack(frame, "{s:s%, s:s%, s:o !}", "id", &id, &id_len, "name", &name, &name_len,
+            "input", &input) < 0 ||
+        strlen(id) != id_len || strlen(name) != name_len || !json_is_object(input) ||
+        id[0] == '\0' || id_len > TOOL_ID_MAX || find_call(s, id))
         return -EBADMSG;
     struct tool_call *call = find_call(s, "");
     if (s->tools.preview) {
@@ -208,6 +213,7 @@ int tools_pass(struct session *s)
         struct tool_call *call = &s->tools.calls[i];
         if (!call->id[0] || call->approval || (!call->answer && now < call->deadline_ms))
             continue;
+        s->has_foreign_text = s->has_foreign_text || call->answer;
         r = call->answer ? queue_json(s, call->answer)
                          : refuse(s, call->id, "nobody answered the call in time");
         clear_call(s, call);

@@ -114,6 +114,7 @@ int session_copy_fresh(
     (void)pthread_mutex_lock(&copy->lock);
     copy->names_cpu = s->names_cpu;
     copy->is_plain = s->is_plain;
+    copy->has_foreign_text = s->has_foreign_text;
     copy->end_ms = s->end_ms;
     memcpy(copy->origin, s->id, sizeof(copy->origin));
     (void)pthread_mutex_unlock(&copy->lock);

@@ -57,6 +57,7 @@ class OpenFile:
     is the same file there; opened again, it has a position of its own."""
     def __init__(self, fd, status, is_outside=False):
         self.fd = fd
+        self.identity = identity(fd)
         self.path = "/proc/self/fd/%d" % fd
         if not is_outside:
             self.path = readlink(self.path)
@@ -66,6 +67,13 @@ class OpenFile:
         self.is_directory = S_ISDIR(status.st_mode)
         if status.st_nlink == 0 and not is_outside and (self.is_directory or self.flags & O_ACCMODE == O_WRONLY):
             raise Refusal("descriptor %d (%s) is of something that was deleted; close it first" % (fd, self.path))
+
+    def is_open(self):
+        """Whether the descriptor is still that of the file: handlers of a fork (os.register_at_fork) may close it in the copy."""
+        try:
+            return identity(self.fd) == self.identity
+        except OSError:
+            return False
 
     def move(self):
         inheritable = get_inheritable(self.fd)
@@ -231,7 +239,8 @@ class Forker:
         except OSError:
             chdir("/box")
         for one in files:
-            one.move()
+            if one.is_open():
+                one.move()
         ask(hello, b"r", b"k")
         close(hello)
 

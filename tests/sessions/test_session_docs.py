@@ -40,7 +40,7 @@ def test_every_answer_has_the_documented_fields(session):
 
 def test_states_and_reasons_are_documented():
     text = PAGE.read_text()
-    for source in ("session.c", "exec.c", "start.c", "jobs.c", "evict.c"):
+    for source in ("session.c", "exec/exec.c", "exec/stop.c", "exec/report.c", "start.c", "jobs.c", "evict.c"):
         code = (ROOT / "src/session" / source).read_text()
         words = re.findall(r's->reason = (?:is_late \? "(\w+)" : )?"(\w+)"', code)
         words += re.findall(r'session_lose\(s, "(\w+)"()', code)

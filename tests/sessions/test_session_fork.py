@@ -93,6 +93,16 @@ def test_files_outside_have_their_own_positions(session):
     assert value(two, "file.tell(), file.read(3) == open('/etc/passwd', 'rb').read()[9:12]") == "(9, True)"
 
 
+def test_handlers_of_a_fork_may_close_files(session):
+    """matplotlib does so with its fonts: in the copy the descriptor is gone before the copy opens it again."""
+    one = session()
+    one.out("import os\nfile = open('/etc/passwd', 'rb', 0)\nown = open('own', 'w+')\n"
+            "os.register_at_fork(after_in_child=lambda: (file.close(), own.close()))")
+    two = fork(one)
+    assert value(two, "file.closed, own.closed") == "(True, True)"
+    assert value(one, "file.closed, own.closed") == "(False, False)"
+
+
 def test_output_and_input_are_its_own(session):
     one = session()
     one.out("import os, sys; saved = os.dup(1)")

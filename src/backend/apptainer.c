@@ -134,11 +134,12 @@ static int overlay_of(
 {
     const struct passwd *user = getpwuid(geteuid());
     const char *home = user ? user->pw_dir : "/nonexistent";
-    int n = row->scratch_dir[0] ? snprintf(path, 2 * PLACE_TEXT, "%s", row->scratch_dir)
-                                : snprintf(path, 2 * PLACE_TEXT, "%.200s/.hermes", home);
+    int n = row->scratch_dir[0]
+                ? snprintf(path, (size_t)2 * PLACE_TEXT, "%s", row->scratch_dir)
+                : snprintf(path, (size_t)2 * PLACE_TEXT, "%.200s/.hermes", home);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return -errno;
-    (void)snprintf(path + n, 2 * PLACE_TEXT - (size_t)n, "/%.200s", it->name);
+    (void)snprintf(path + n, (size_t)2 * PLACE_TEXT - (size_t)n, "/%.200s", it->name);
     return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
@@ -217,10 +218,9 @@ static enum place_error start(struct backend *b, struct instance *it)
 
 static enum place_error apptainer_open(struct backend *b, bool is_again)
 {
-    struct instance *it = b->own;
     if (is_again) /* exec says whether it is there */
         return PLACE_FINE;
-    it = b->own = xcalloc(1, sizeof(*it));
+    struct instance *it = b->own = xcalloc(1, sizeof(*it));
     it->lock_fd = -1;
     find_program(b->row, it->program);
     backend_place_name(b, it->name);

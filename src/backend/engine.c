@@ -175,7 +175,7 @@ int engine_ask(struct engine *e, const char *method, const char *path, const str
     bool is_tar, struct engine_answer *ret)
 {
     struct talk t = {.e = e, .fd = -1, .until_ms = clock_ms() + (uint64_t)e->within_ms};
-    struct wire_head head;
+    struct wire_head head = {0};
     cleanup_buf struct buf text;
     struct json_problem problem;
     *ret = (struct engine_answer){0};

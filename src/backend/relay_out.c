@@ -174,7 +174,7 @@ void relay_start(struct relay *r)
     size_t len = r->words.len - sizeof(struct place_head);
     size_t dir = strnlen(words, len);
     cleanup_buf struct buf all;
-    buf_init(&all, 2 * PLACE_WORDS_MAX);
+    buf_init(&all, (size_t)2 * PLACE_WORDS_MAX);
     dir += dir < len;
     if (buf_append(&all, words, dir) < 0 ||
         buf_append(&all, row->forwarded, row->forwarded_len) < 0 ||

@@ -146,7 +146,7 @@ int handle_file_put(struct http_request *req, struct http_reply *reply, struct e
 int handle_file_delete(struct http_request *req, struct http_reply *reply, struct err *err)
 {
     char path[PATH_MAX_BYTES + 1];
-    bool recursive;
+    bool recursive = false;
     struct session *s = find_session(req, err);
     if (!s)
         return -ENOENT;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -58,17 +59,21 @@ static const char *const answer_drops[] = {"Connection", "Keep-Alive", "Proxy-Co
 /* Methods that make another protocol of the connection, or that ask for an echo. */
 static const char *const refused_methods[] = {"CONNECT", "TRACE", "TRACK", NULL};
 
+static int compare_lengths(const void *a, const void *b)
+{
+    size_t one = strlen(*(const char *const *)a);
+    size_t other = strlen(*(const char *const *)b);
+    return one < other ? 1 : one > other ? -1 : 0;
+}
+
 void exchange_init(struct exchange *x, const struct exchange_rule *rule)
 {
     *x = (struct exchange){.rule = rule};
     /* Longer values first: one that is part of another would leave the rest of that to see. */
-    const char *values[EXCHANGE_SECRETS] = {NULL};
-    for (size_t i = 0; i < rule->count; i++) {
-        size_t at = i;
-        for (; at > 0 && strlen(values[at - 1]) < strlen(rule->secrets[i].value); at--)
-            values[at] = values[at - 1];
-        values[at] = rule->secrets[i].value;
-    }
+    const char *values[EXCHANGE_SECRETS];
+    for (size_t i = 0; i < rule->count; i++)
+        values[i] = rule->secrets[i].value;
+    qsort(values, rule->count, sizeof(values[0]), compare_lengths);
     for (size_t i = 0; i < rule->count; i++)
         scrub_init(&x->scrubs[i], values[i], strlen(values[i]));
     buf_init(&x->clean[0], 1 << 20);

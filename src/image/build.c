@@ -492,9 +492,7 @@ int image_make_incoming(const struct image_builder *b, struct err *err)
         r = 0;
     if (r == 0 && mkdirat(dir, "incoming/tree", 0755) < 0)
         r = -errno;
-    return r < 0 ? err_set(err, err_code_of(-r), -r, "cannot make a directory for a layer: %s",
-                       strerror(-r))
-                 : 0;
+    return r < 0 ? image_store_broken(err, r, "cannot make a directory for a layer") : 0;
 }
 
 /* Adds the command of the box. For a build upon a whole root, it first copies that root. */
@@ -561,8 +559,7 @@ int image_build_turn(struct image_store *store, int cancel_fd, struct err *err)
     cleanup_close int fd =
         openat(image_store_dir(store), IMAGE_TURN, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_set(
-            err, err_code_of(errno), errno, "cannot lock the image store: %s", strerror(errno));
+        return image_store_broken(err, -errno, "cannot make a lock");
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
         if (poll(&cancel, 1, WAIT_MS) > 0)

@@ -94,9 +94,7 @@ int image_spool_open(struct image_store *store, struct err *err)
 {
     int fd = openat(
         image_store_dir(store), "spool", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    return fd < 0 ? err_set(err, errno == ENOSPC ? ERR_NO_SPACE : err_code_of(errno), errno,
-                        "cannot make a file in the image store: %s", strerror(errno))
-                  : fd;
+    return fd < 0 ? image_store_broken(err, -errno, "cannot make a file") : fd;
 }
 
 /* Locks the layers, lowest first. */

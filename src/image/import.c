@@ -134,8 +134,7 @@ static int split(struct importing *w, struct err *err)
     w->members_fd =
         r < 0 ? r : fs_open_beneath(dir, MEMBERS, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (w->members_fd < 0)
-        return err_set(err, ERR_INTERNAL, -w->members_fd, "cannot keep the archive: %s",
-            strerror(-w->members_fd));
+        return image_store_broken(err, w->members_fd, "cannot keep the archive");
     r = oci_archive_open(list.data ? list.data : "", list.len, w->members_fd, &w->archive, err);
     return r < 0 ? r : oci_import(w->archive, w->from->wanted, &w->image, err);
 }

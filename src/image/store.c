@@ -66,7 +66,7 @@ void store_leave(struct image_store *store)
         (void)fs_remove_tree(store->layers_fd, trash.items[i]);
 }
 
-int store_broken(struct err *err, int r, const char *what)
+int image_store_broken(struct err *err, int r, const char *what)
 {
     return err_set(err, r == -ENOSPC || r == -EDQUOT ? ERR_NO_SPACE : err_code_of(-r), -r,
         "%s in the image store: %s", what, strerror(-r));
@@ -240,7 +240,7 @@ int image_store_find(struct image_store *store, const char *owner, const char *n
             r = image_store_facts(store, &image);
     }
     if (r < 0)
-        return r == -ENOENT ? store_not_found(err, name) : store_broken(err, r, name);
+        return r == -ENOENT ? store_not_found(err, name) : image_store_broken(err, r, name);
     *ret = image;
     return 0;
 }
@@ -298,7 +298,7 @@ int image_store_keep_layer(
     (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)bytes);
     int r = store_files_stage_layer(store->dir_fd, store->layers_fd, text, temporary);
     if (r < 0)
-        return store_broken(err, r, "cannot keep a layer");
+        return image_store_broken(err, r, "cannot keep a layer");
     store_enter(store);
     if (image_store_has_layer(store, hex))
         strv_add(&store->trash, temporary);
@@ -308,7 +308,7 @@ int image_store_keep_layer(
     if (r < 0)
         strv_add(&store->trash, temporary);
     store_leave(store);
-    return fd < 0 ? store_broken(err, fd, "cannot keep a layer") : fd;
+    return fd < 0 ? image_store_broken(err, fd, "cannot keep a layer") : fd;
 }
 
 int image_store_hold_layer(
@@ -317,7 +317,7 @@ int image_store_hold_layer(
     store_enter(store);
     int fd = store_files_share(store->layers_fd, hex);
     store_leave(store);
-    return fd < 0 ? store_broken(err, fd, "cannot hold a layer") : fd;
+    return fd < 0 ? image_store_broken(err, fd, "cannot hold a layer") : fd;
 }
 
 /* Whether an owner may have one more name. */
@@ -362,7 +362,7 @@ static int not_kept(struct err *err, int r)
     if (r == -EDQUOT)
         return err_set(err, ERR_NO_SPACE, EDQUOT,
             "there are %d names of images already; remove some", IMAGE_NAMES_MAX);
-    return r < 0 ? store_broken(err, r, "cannot keep an image") : 0;
+    return r < 0 ? image_store_broken(err, r, "cannot keep an image") : 0;
 }
 
 int image_store_add(struct image_store *store, const char *owner, const char *name,

@@ -110,6 +110,9 @@ int image_store_clean(struct image_store *store, const struct image_bounds *boun
 int image_store_name(struct image_store *store, const char *owner, const char *id,
     const char *name, struct image *ret, struct err *err);
 
+/* Sets the error for a store that cannot be used, also because its disk is full; returns r. */
+int image_store_broken(struct err *err, int r, const char *what);
+
 /* For image/build.c. image_store_keep_layer() returns a descriptor with a shared lock: until
  * image_store_add() has been called, a clean-up takes the layer for an orphan. */
 int image_store_dir(const struct image_store *store);

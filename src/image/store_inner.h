@@ -47,9 +47,8 @@ int store_list_add(struct image_store *store, struct image *image, void *list);
 int store_look_up(
     struct image_store *store, const char *owner, const char *name, struct image *ret);
 
-/* Set the error for a name that was not found, and for a store that cannot be used. */
+/* Sets the error for a name that was not found. */
 int store_not_found(struct err *err, const char *name);
-int store_broken(struct err *err, int r, const char *what);
 
 /* In store_remove.c: removes the image without a name that an owner has not used for longest.
  */

@@ -169,7 +169,7 @@ int image_store_delete(struct image_store *store, const char *owner, const char 
     if (r == -EWOULDBLOCK)
         return err_set(err, ERR_CONFLICT, EBUSY,
             "the image `%.64s` is in use; end its runs and sessions first", name);
-    return r < 0 ? store_broken(err, r, name) : 0;
+    return r < 0 ? image_store_broken(err, r, name) : 0;
 }
 
 static uint64_t layer_bytes(struct image_store *store, const char *hex)

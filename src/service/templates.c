@@ -404,7 +404,8 @@ static bool is_memory_short(const struct state *state)
     struct admit_state a;
     admit_get_state(state->admit, &a);
     bool is_promised = a.waiting && a.memory_promised_mb > a.memory_mb / 10 * 9;
-    return is_promised || machine_available_percent() < state->config.parked_free_percent;
+    return is_promised ||
+           machine_available_percent(state->meminfo_fd) < state->config.parked_free_percent;
 }
 
 /* Whether its own key waits for memory: nothing of the key runs that would give some back. */

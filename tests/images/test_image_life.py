@@ -13,11 +13,12 @@ import time
 
 import pytest
 
-from apilib import HERMES, Server, borrow_dir, return_dir, wait_until
+from apilib import HERMES, ROOT, Server, borrow_dir, return_dir, wait_until
 from deblib import apt_root
 from indexlib import image_settings
-from layerlib import member
+from layerlib import member, tar
 from leaks import ASAN, Holdings, gone
+from ocilib import Layout
 from runlib import Groups
 from serving import boxes
 from test_image_base import APT, imported
@@ -191,6 +192,67 @@ def test_a_full_disk_at_every_step(small_store):
     assert seen[-1] == 201 and len(seen) > 4, seen
     leave(None)
     assert said(server, code, "javascript", image="full") == "4\n"
+
+
+def small_image(text):
+    """An archive of two layers with packages of JavaScript: every kind of file that an import writes, in a few pages."""
+    return Layout(*[tar(*[member("opt/node_modules/%s%d.js" % (layer, n), data=text.ljust(4000)) for n in range(2)])
+                    for layer in "ab"]).tar()
+
+
+PROBE = "console.log(require('a0.js'), require('b1.js'))"
+
+
+def import_here(server, archive):
+    """`hermes image import` beside the server, in the same state directory. The archive comes through a pipe, so it is
+    written to the store, too. Returns the exit status and what it said."""
+    env = dict(os.environ, HERMES_STATE_DIR=str(server.state), HERMES_RUNTIMES=str(ROOT / "runtimes"))
+    done = subprocess.run([HERMES, "image", "import", "--name", "full", "/dev/stdin"], env=env, input=archive,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return done.returncode, done.stderr.decode()
+
+
+def import_over_http(server, archive):
+    reply = server("POST", "/v1/images/import?name=full", archive, headers={"Content-Type": "application/x-tar"})
+    return (0, "") if reply.status == 201 else (reply.status, reply.json()["error"]["message"])
+
+
+def parts_of(store):
+    return {str(p.relative_to(store)) for d in ("layers", "images", "names", "incoming", "spool") for p in (store / d).rglob("*")
+            if p.is_file()}
+
+
+@pytest.mark.parametrize("way", [import_over_http, import_here])
+def test_an_import_finds_the_disk_full_at_every_step(small_store, way):
+    """One page or file more each time, so that everything that an import writes is once the first that does not fit."""
+    server, leave = small_store
+    is_http = way is import_over_http
+    leave(None)
+    kept = server("POST", "/v1/images/import?name=kept", small_image(b"module.exports = 1;"))
+    assert kept.status == 201, kept.body  # the control
+    if not is_http:  # makes the directories of the command line
+        assert way(server, small_image(b"module.exports = 2;"))[0] == 0
+    store = store_of(server) if is_http else server.state / "images"
+    before = parts_of(store)
+    archive = small_image(b"module.exports = 3;")
+    seen = []
+    for left in range(120):
+        leave(left)
+        seen.append(way(server, archive))
+        spare, incoming = check_store(store)
+        assert incoming == [] and spare == set() and not list((store / "spool").iterdir()), (left, seen[-1], spare, incoming)
+        if seen[-1][0] == 0:
+            break
+        assert parts_of(store) == before, (left, seen[-1])
+        assert seen[-1][0] == (507 if is_http else 125) and "space" in seen[-1][1].lower(), (left, seen[-1])
+        if is_http:
+            assert server.run("javascript", PROBE, image="full").status == 404
+        assert said(server, PROBE, "javascript", image="kept") == "1 1\n"  # what was there is not lost
+    assert seen[-1][0] == 0 and len(seen) > 4, seen
+    assert len({words for _, words in seen}) > 3, seen  # it failed at several steps
+    leave(None)
+    if is_http:
+        assert said(server, PROBE, "javascript", image="full") == "3 3\n"
 
 
 # --- two builders

@@ -10,6 +10,8 @@ import pytest
 
 from apilib import HERMES, MONITOR, ROOT, Server, borrow_dir, children, is_zygote, return_dir, wait_until
 from indexlib import UNFIT, image_settings, lock_of
+from pressure import choose_percent, short_of_memory
+from serving import boxes
 
 FIT = "hermes_heavy"
 
@@ -54,23 +56,27 @@ def test_images_of_callers_have_no_zygote(server):
             assert (run["stdout"], run["isolation"]["start_reason"]) == ("1000\n", "not_ready")
     session = server("POST", "/v1/sessions", {"language": "python"}).json()
     assert session["image"] is None
-    assert all("/opt/venv" not in z for z in zygotes(server)) and len(zygotes(server)) >= len(before)
+    assert not zygotes_of_images(server) and len(zygotes(server)) >= len(before)
 
 
 # --- images of the operator
 
 
 def zygotes(server):
-    """Command lines of interpreters that the spawner has started and that are no boxes."""
+    """Command lines of interpreters that the spawner has started and that are no boxes, by their pids."""
     spawner = server.child("hermes-spawn")
-    found = []
+    found = {}
     for pid in children(spawner) if spawner else []:
         try:
             if is_zygote(pid):
-                found.append(open("/proc/%d/cmdline" % pid).read().replace("\0", " "))
+                found[pid] = open("/proc/%d/cmdline" % pid).read().replace("\0", " ")
         except OSError:
             continue
     return found
+
+
+def zygotes_of_images(server):
+    return {pid for pid, line in zygotes(server).items() if "/opt/venv" in line}
 
 
 def write_recipe(folder, name, *packages, **more):
@@ -232,10 +238,50 @@ def test_an_idle_interpreter_ends(world):
         assert operator.hermes("image", "build", operator.recipes[0]).returncode == 0
         server = operator.serve()
         run_warm(server, "import hermes_heavy", image="tools")
-        assert wait_until(lambda: not [z for z in zygotes(server) if "/opt/venv" in z], 60), zygotes(server)
+        assert wait_until(lambda: not zygotes_of_images(server), 60), zygotes(server)
         run_warm(server, "import hermes_heavy", image="tools")  # and comes back
     finally:
         operator.end()
+
+
+def test_an_interpreter_ends_while_memory_is_short(world, operator):
+    """Of a server that wants more memory to be free than there is, with its ready boxes. Control: the other server, which
+    does not, keeps its own."""
+    percent = choose_percent()
+    pressed = Operator(world, ["tools"], {"HERMES_PARKED_FREE_PERCENT": str(percent), "HERMES_PARKED": "1"})
+    try:
+        write_recipe(pressed.recipes[0], "tools", "hermes-heavy")
+        assert pressed.hermes("image", "build", pressed.recipes[0]).returncode == 0
+        server = pressed.serve()
+        for one in server, operator.server:
+            run_warm(one, "import hermes_heavy", image="tools")
+        old, kept = zygotes_of_images(server), zygotes_of_images(operator.server)
+        assert old and kept
+        assert wait_until(lambda: run_warm(server, "1", image="tools") and boxes(server), 60)  # control: a ready box
+        assert zygotes_of_images(server) >= old  # control: without pressure they stay
+        with short_of_memory(percent):
+            assert wait_until(lambda: not zygotes_of_images(server) and not boxes(server), 60), zygotes(server)
+            for _ in range(5):  # and none is started
+                answer = server.run("python", "import hermes_heavy; print(1)", image="tools").json()
+                assert (answer["stdout"], answer["isolation"]["start"]) == ("1\n", "cold"), answer
+                run_warm(operator.server, "import hermes_heavy", image="tools")
+            assert not zygotes_of_images(server) and zygotes_of_images(operator.server) >= kept
+        run_warm(server, "import hermes_heavy", image="tools")  # comes back
+    finally:
+        pressed.end()
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a box has one processor")
+def test_libraries_have_one_thread_while_they_are_imported(operator):
+    """BLAS reads these when it is loaded. A box has what a cold one has."""
+    code = "import os; print(os.environ['OPENBLAS_NUM_THREADS'], os.environ['OMP_NUM_THREADS'])\n" \
+           "import hermes_heavy; print(*hermes_heavy.THREADS)"
+    fields = {"image": "tools", "limits": {"cpus": 2}}
+    cold = operator.server.run("python", code, env={"PYTHONX": "1"}, **fields).json()
+    assert cold["isolation"]["start"] == "cold" and cold["stdout"] == "2 2\n2 2\n", cold  # control
+    assert run_warm(operator.server, code, **fields)["stdout"] == "2 2\n1 1\n"
+    for pid in zygotes_of_images(operator.server):
+        assert len(os.listdir("/proc/%d/task" % pid)) == 1
 
 
 def test_a_budget_without_room_means_cold_boxes(world):

@@ -7,6 +7,7 @@ import pytest
 
 from apilib import Server, borrow_dir, boxes_below, return_dir, wait_until
 from indexlib import image_settings
+from pressure import choose_percent, short_of_memory
 from templatelib import build, command_line, has_template, is_warm, run_warm, templates
 
 ANN, BOB, ROOT_KEY = "key-of-ann-1234567890", "key-of-bob-1234567890", "key-of-root-123456789"
@@ -106,6 +107,47 @@ def test_it_makes_room_for_a_run_of_its_key(make):
     answer = server.run("python", "print(1)", key=ANN, limits={"memory_mb": 896}).json()
     assert answer["stdout"] == "1\n", answer
     assert not has_template(server)
+
+
+def test_they_end_while_memory_is_short(make):
+    """Of a server that wants more memory to be free than there is. Control: one beside it that does not keeps its own."""
+    percent = choose_percent()
+    server, other = make(HERMES_PARKED_FREE_PERCENT=str(percent)), make(HERMES_PARKED_FREE_PERCENT="0")
+    for one, names in (server, "ab"), (other, "c"):
+        for name in names:
+            module(one, name, ANN)
+            assert marks(one, name, ANN) == marks(one, name, ANN)  # control: without pressure it stays
+    old, kept = templates(server), templates(other)
+    assert len(old) == 2 and len(kept) == 1
+    with short_of_memory(percent):
+        assert wait_until(lambda: not has_template(server), 60), server.logs()
+        assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")), 60)
+        for _ in range(5):  # and none is started
+            answer = server.run("python", "import a", key=ANN, image="a").json()
+            assert answer["isolation"]["start_reason"] == "not_ready", answer
+            assert is_warm(other.run("python", "import c", key=ANN, image="c").json())
+        assert not has_template(server) and templates(other) == kept
+    assert marks(server, "a", ANN) and not set(templates(server)) & set(old)  # comes back
+
+
+def test_a_run_goes_on_while_memory_is_short(make):
+    """Its template ends after it."""
+    percent = choose_percent()
+    server = make(HERMES_PARKED_FREE_PERCENT=str(percent))
+    for name in "ab":
+        module(server, name, ANN)
+        marks(server, name, ANN)
+    running = server.run("python", "import time; time.sleep(600)", key=ANN, image="a", limits={"wall_ms": 600000},
+                         **{"async": True}).json()
+    path = "/v1/runs/" + running["id"]
+    assert wait_until(lambda: server("GET", path, key=ANN).json()["status"] == "running", 30)
+    assert len(templates(server)) == 2
+    with short_of_memory(percent):
+        assert wait_until(lambda: len(templates(server)) == 1, 60)
+        assert server("GET", path, key=ANN).json()["status"] == "running"
+        assert server("GET", "/v1/images/a", key=ANN).json()["warm"] and not server("GET", "/v1/images/b", key=ANN).json()["warm"]
+        assert server("DELETE", path, key=ANN).status < 300
+        assert wait_until(lambda: not has_template(server), 60)
 
 
 def test_nothing_is_left_when_programs_die(make):

@@ -57,8 +57,10 @@ def wheels():
         yield "hermes-five-%d" % n, wheel("hermes-five-%d" % n, "1.0", "".join("x%d = %d\n" % (i, i) for i in range(20000)))
 
 
-# A module that is worth to be imported ahead: 50 ms of CPU time, and 4 MiB.
-HEAVY = """import time
+# A module that is worth to be imported ahead: 50 ms of CPU time, and 4 MiB. It notes what libraries of numbers read.
+HEAVY = """import os
+import time
+THREADS = os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS")
 DATA = bytearray(b"x" * (4 << 20))
 _end = time.process_time() + 0.05
 while time.process_time() < _end:

@@ -9,12 +9,12 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from apilib import HERMES, SLOW, Server, borrow_dir, boxes_below, return_dir, wait_until, wait_until_still
+from pressure import choose_percent, short_of_memory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tests of warm starts run as root")
 COLD = {"LC_COLD": "1"}
@@ -367,29 +367,17 @@ def node_boxes(server):
     return found
 
 
-def available_percent():
-    info = dict(line.split(":") for line in open("/proc/meminfo"))
-    return 100 * int(info["MemAvailable"].split()[0]) // int(info["MemTotal"].split()[0])
-
-
-HOLD = "import sys; b = bytearray(int(sys.argv[1])); b[::4096] = b'x' * len(b[::4096]); print(1, flush=True); sys.stdin.read()"
-
-
 def test_parked_boxes_go_while_memory_is_short():
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    path, made = start(parked_free_percent=available_percent() - 5)
+    percent = choose_percent()
+    path, made = start(parked_free_percent=percent)
     try:
         assert wait_until(lambda: node_boxes(made) > 0, 20)
-        hog = subprocess.Popen([sys.executable, "-c", HOLD, str(total // 10)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        try:
-            assert hog.stdout.readline() == b"1\n"
+        with short_of_memory(percent):
             assert wait_until(lambda: not boxes_below(made.child("hermes-spawn")), 10)
             time.sleep(2.5)
             assert not boxes_below(made.child("hermes-spawn"))
             run = made("POST", "/v1/runs", {"language": "javascript", "code": "console.log(1)"}).json()
             assert (run["stdout"], starts(run)) == ("1\n", "cold")
-        finally:
-            hog.communicate(b"")
         assert wait_until(lambda: node_boxes(made) > 0, 20)
     finally:
         assert made.stop() == 0

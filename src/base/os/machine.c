@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 unsigned machine_cores(void)
 {
@@ -22,20 +23,20 @@ unsigned machine_cores(void)
     return cores > 0 ? (unsigned)cores : 1;
 }
 
-/* The number behind "Name:" in a file of /proc, or 0. */
-static uint64_t read_kb(const char *path, const char *name)
+/* The number behind "Name:" in the text of /proc/meminfo, or 0. */
+static uint64_t find_kb(const char *text, const char *name)
 {
-    char text[4096];
-    if (fs_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return 0;
     const char *at = strstr(text, name);
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-unsigned machine_available_percent(void)
+unsigned machine_available_percent(int meminfo_fd)
 {
-    uint64_t total = read_kb("/proc/meminfo", "MemTotal:");
-    uint64_t available = read_kb("/proc/meminfo", "MemAvailable:");
+    char text[512]; /* the first lines */
+    ssize_t n = pread(meminfo_fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    uint64_t total = find_kb(text, "MemTotal:");
+    uint64_t available = find_kb(text, "MemAvailable:");
     return total && available ? (unsigned)(available * 100 / total) : 100;
 }
 
@@ -97,7 +98,9 @@ static uint64_t cgroup_limit(const char *controller, const char *v1_name, const 
 
 uint64_t machine_memory_mb(void)
 {
-    uint64_t total = read_kb("/proc/meminfo", "MemTotal:") / 1024;
+    char text[4096];
+    (void)fs_read_small(AT_FDCWD, "/proc/meminfo", text, sizeof(text)); /* "" on failure */
+    uint64_t total = find_kb(text, "MemTotal:") / 1024;
     uint64_t limit = cgroup_limit("memory", "memory.limit_in_bytes", "memory.max") >> 20;
     return limit < total ? limit : total;
 }

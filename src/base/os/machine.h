@@ -10,8 +10,9 @@
 unsigned machine_cores(void);
 uint64_t machine_memory_mb(void);
 
-/* How much of the host's memory programs could have now, in percent; 100 when not known. */
-unsigned machine_available_percent(void);
+/* How much of the host's memory programs could have now, in percent; 100 when not known. The
+ * descriptor is of /proc/meminfo: a confined process cannot open that file. */
+unsigned machine_available_percent(int meminfo_fd);
 
 /* The most processes and threads at one time. */
 uint64_t machine_processes(void);

@@ -70,7 +70,7 @@ void exchange_init(struct exchange *x, const struct exchange_rule *rule)
 {
     *x = (struct exchange){.rule = rule};
     /* Longer values first: one that is part of another would leave the rest of that to see. */
-    const char *values[EXCHANGE_SECRETS];
+    const char *values[EXCHANGE_SECRETS] = {NULL};
     for (size_t i = 0; i < rule->count; i++)
         values[i] = rule->secrets[i].value;
     qsort(values, rule->count, sizeof(values[0]), compare_lengths);

@@ -221,9 +221,9 @@ static int subtract_dir(const struct walk *w, int top_fd, int base_fd, int depth
     cleanup_closedir DIR *dir = list(top_fd);
     struct stat mine;
     struct stat theirs;
-    int r = !dir           ? fail(w, "cannot read", ".", -errno)
-            : base_fd >= 0 ? delete_missing(w, top_fd, base_fd)
-                           : 0;
+    if (!dir)
+        return fail(w, "cannot read", ".", -errno);
+    int r = base_fd >= 0 ? delete_missing(w, top_fd, base_fd) : 0;
     enum whiteout_dir kind = r < 0 ? WHITEOUT_DIR_PLAIN : whiteout_dir(top_fd);
     for (const char *name; r == 0 && (name = next(dir, top_fd, &mine));) {
         if (whiteout_is(top_fd, kind, name, &mine) ||

@@ -19,7 +19,7 @@ enum {
 void terminal_link_init(struct terminal_link *l, int talk_fd, int bytes_fd)
 {
     *l = (struct terminal_link){.talk_fd = talk_fd, .bytes_fd = bytes_fd};
-    buf_init(&l->in, 2 * (HEAD + PIECE));
+    buf_init(&l->in, (size_t)2 * (HEAD + PIECE));
     buf_init(&l->out, OUT_MAX);
     buf_init(&l->bytes, TERMINAL_WINDOW);
 }

@@ -447,9 +447,8 @@ static void tend(struct template_keeping *all, struct entry *e, uint64_t now, bo
     bool is_old = now > e->used_ms && now - e->used_ms > idle_ms;
     if (e->state == ENTRY_READY && !e->live->waiting && has_ended(e->live, now))
         fail(e, "its box has ended");
-    else if (is_old && (e->state == ENTRY_WANTED || e->state == ENTRY_FAILED || is_idle(e)))
-        drop(e, ENTRY_FREE);
-    else if (is_in_the_way(all->state, e))
+    else if (is_in_the_way(all->state, e) ||
+             (is_old && (e->state == ENTRY_WANTED || e->state == ENTRY_FAILED || is_idle(e))))
         drop(e, ENTRY_FREE);
     else if (e->state == ENTRY_FAILED && now >= e->retry_ms && now - e->used_ms < STEADY_MS)
         e->state = ENTRY_WANTED;

@@ -180,9 +180,10 @@ int session_copy_new(struct session *s, const char *checkpoint, bool is_preview,
     struct session *copy = new_copy(s, checkpoint, is_preview);
     struct admit_need promised;
     if (copy->wake_fd < 0) {
+        int errnum = errno;
         copy->refs = 1;
         session_unref(copy);
-        return err_set(err, ERR_UNAVAILABLE, errno,
+        return err_set(err, ERR_UNAVAILABLE, errnum,
             "the server has no descriptor left for the copy; try again later");
     }
     session_enlist(s->all, copy);
@@ -228,7 +229,7 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
 {
     struct session *copy = NULL;
     int r = session_copy_new(s, checkpoint, false, &copy, err);
-    if (r < 0)
+    if (!copy)
         return r;
     r = fill_copy(s, copy, cancel_fd, err);
     if (r < 0) {

@@ -168,12 +168,14 @@ static void take_value(struct reading *r, const char *key)
     while (i < ROWS && !str_eq(terminal_rows[i].key, key))
         i++;
     bool is_backend = str_eq(key, "backend");
-    char **value = is_backend ? &r->backend : i < ROWS ? &r->values[i] : NULL;
-    if (value && *value) {
-        complain(r, "%s is there twice", key);
-    } else if (!value) {
+    if (!is_backend && i == ROWS) {
         strv_add_owned(r->notes, xasprintf("terminal.%.64s is not known", key));
         skip(r);
+        return;
+    }
+    char **value = is_backend ? &r->backend : &r->values[i];
+    if (*value) {
+        complain(r, "%s is there twice", key);
     } else if (!is_backend && terminal_rows[i].form == UNUSED) {
         strv_add_owned(r->notes, xasprintf("terminal.%s has no meaning for Hermes", key));
         *value = xstrdup("");

@@ -63,7 +63,7 @@ static int fail(char *reason, int error, const char *what)
 /* Reads one answer. 0: yes; 1: no, and *reason says why. */
 static int hear(int fd, const atomic_bool *cancel, int wait_ms, char *reason)
 {
-    char answer[ANSWER];
+    char answer[ANSWER] = "";
     size_t len = 0;
     uint64_t until_ms = clock_ms() + (uint64_t)wait_ms;
     while (len < sizeof(answer)) {

@@ -155,10 +155,25 @@ static void drop_noise(struct relay *r)
         close_fd(&r->stream.err_fd);
 }
 
+/* Shows the far shell that the connection is there. Returns how long poll() may wait. */
+static int ping(struct relay *r)
+{
+    uint64_t now = clock_ms();
+    if (!r->b->row->reconnect_s)
+        return -1; /* the far shell ends with its stream */
+    if (now >= r->ping_ms) {
+        if (r->to_at == r->to.len && !relay_is_full(r))
+            relay_own(r, "ping", NULL, 0);
+        r->ping_ms = now + place_silent_s(r->b->row->reconnect_s) * 1000 / 4;
+    }
+    return (int)(r->ping_ms - now);
+}
+
 enum { W_SOCKET, W_CHANNEL, W_IN, W_OUT, W_ERR, W_TAKER, W_HELPERS };
 
 static void poll_once(struct relay *r, int taker)
 {
+    int wait_ms = ping(r);
     bool is_full = relay_is_full(r);
     bool sends = r->to_at < r->to.len;
     struct pollfd fds[W_HELPERS + RELAY_HELPERS] = {
@@ -172,7 +187,7 @@ static void poll_once(struct relay *r, int taker)
     for (int i = 0; i < RELAY_HELPERS; i++)
         fds[W_HELPERS + i] =
             (struct pollfd){!is_full && r->helpers[i].id ? r->helpers[i].fd : -1, POLLIN, 0};
-    if (poll(fds, W_HELPERS + RELAY_HELPERS, -1) < 0)
+    if (poll(fds, W_HELPERS + RELAY_HELPERS, wait_ms) < 0)
         return;
     if (fds[W_SOCKET].revents)
         relay_command(r);

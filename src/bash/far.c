@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "bash/kernel.h"
 #include "bash/proctree.h"
+#include "proto/place.h"
 
 enum {
     CHANNEL_FD = 3,
@@ -310,6 +311,14 @@ static void read_channel(struct far *far)
 static int check_deadlines(struct far *far)
 {
     uint64_t now = clock_ms(), next = UINT64_MAX;
+    /* The far end of a lost network hears nothing. What it does not read, it cannot hear. */
+    if (far->link.listen_fd >= 0 && link_is_connected(&far->link)) {
+        if (is_congested(far))
+            far->link.alone_ms = now;
+        next = far->link.alone_ms + place_silent_s((uint32_t)(far->grace_ms / 1000)) * 1000;
+        if (now >= next)
+            link_disconnect(&far->link);
+    }
     bool is_alone = !link_is_connected(&far->link);
     if (is_alone && (far->link.listen_fd < 0 || now >= far->link.alone_ms + far->grace_ms))
         end(far, far->link.listen_fd < 0 ? 0 : EXIT_ALONE);

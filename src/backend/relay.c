@@ -176,10 +176,13 @@ static void poll_once(struct relay *r, int taker)
     int wait_ms = ping(r);
     bool is_full = relay_is_full(r);
     bool sends = r->to_at < r->to.len;
+    /* Nothing is read while a client does not take its file. The end shows all the same, and
+     * what was not read comes again after a cut. */
+    short in = taker < 0 ? POLLIN : r->helper ? POLLRDHUP : 0;
     struct pollfd fds[W_HELPERS + RELAY_HELPERS] = {
         [W_SOCKET] = {r->socket, POLLIN, 0},
         [W_CHANNEL] = {is_full ? -1 : r->channel, POLLIN, 0},
-        [W_IN] = {taker >= 0 ? -1 : r->stream.in_fd, POLLIN, 0},
+        [W_IN] = {in ? r->stream.in_fd : -1, in, 0},
         [W_OUT] = {sends ? r->stream.out_fd : -1, POLLOUT, 0},
         [W_ERR] = {r->stream.err_fd, POLLIN, 0},
         [W_TAKER] = {taker, POLLOUT, 0},
@@ -199,7 +202,7 @@ static void poll_once(struct relay *r, int taker)
     }
     if (fds[W_ERR].revents)
         drop_noise(r);
-    if (fds[W_IN].revents && !read_stream(r) && !r->is_over)
+    if (fds[W_IN].revents && !r->is_over && (taker >= 0 || !read_stream(r)))
         on_cut(r);
 }
 

@@ -67,7 +67,7 @@ int relay_take(struct relay *r, int *ret_wait_fd);
 void relay_forget(struct relay *r, const struct relay_helper *h);
 
 /* relay_out.c */
-void relay_start(struct relay *r); /* the frame `start` with r->words */
+void relay_start(struct relay *r); /* the frame that starts the interpreter, with r->words */
 void relay_own(struct relay *r, const char *kind, const void *data, size_t len);
 int relay_channel(struct relay *r); /* reads frames of the server; -EPROTO */
 void relay_command(struct relay *r);

@@ -91,7 +91,7 @@ static _Noreturn void be_kernel(struct far *far, int fds[3], const char *dir)
         _exit(EXIT_PROTOCOL);
     }
     far_set_variables(far);
-    kernel_run(far->bash);
+    kernel_run(far->bash, far->is_fresh);
 }
 
 static int make_ends(int ours[3], int theirs[3])
@@ -244,7 +244,8 @@ static bool frame_number(const struct frame *f, uint64_t *ret)
 static bool on_own_frame(struct far *far, const struct frame *f)
 {
     uint64_t number = 0;
-    if (str_eq(f->kind, "start")) {
+    if (str_eq(f->kind, "start") || str_eq(f->kind, "start_fresh")) {
+        far->is_fresh = str_eq(f->kind, "start_fresh");
         start_kernel(far, f);
     } else if (str_eq(f->kind, "signal")) {
         if (!frame_number(f, &number) || number == 0 || number >= NSIG)

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/fs.h"
+#include "proto/far.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +165,7 @@ static int ping(struct relay *r)
     if (now >= r->ping_ms) {
         if (r->to_at == r->to.len && !relay_is_full(r))
             relay_own(r, "ping", NULL, 0);
-        r->ping_ms = now + place_silent_s(r->b->row->reconnect_s) * 1000 / 4;
+        r->ping_ms = now + far_silent_s(r->b->row->reconnect_s) * 1000 / 4;
     }
     return (int)(r->ping_ms - now);
 }

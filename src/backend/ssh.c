@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/strv.h"
+#include "proto/far.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static enum place_error ssh_stream(
     strv_add(&argv, "-o");
     strv_add_owned(
         &argv, xasprintf("ServerAliveInterval=%u",
-                   place_silent_s(row->reconnect_s ? row->reconnect_s : UINT32_MAX) / 4));
+                   far_silent_s(row->reconnect_s ? row->reconnect_s : UINT32_MAX) / 4));
     strv_add(&argv, "-o");
     /* One path per row: a caller of one row must not get a connection made with another
      * row's key. */

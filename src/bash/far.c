@@ -25,7 +25,7 @@
 #include "base/str.h"
 #include "bash/kernel.h"
 #include "bash/proctree.h"
-#include "proto/place.h"
+#include "proto/far.h"
 
 enum {
     CHANNEL_FD = 3,
@@ -316,7 +316,7 @@ static int check_deadlines(struct far *far)
     if (far->link.listen_fd >= 0 && link_is_connected(&far->link)) {
         if (is_congested(far))
             far->link.alone_ms = now;
-        next = far->link.alone_ms + place_silent_s((uint32_t)(far->grace_ms / 1000)) * 1000;
+        next = far->link.alone_ms + far_silent_s((uint32_t)(far->grace_ms / 1000)) * 1000;
         if (now >= next)
             link_disconnect(&far->link);
     }

@@ -145,13 +145,6 @@ uint32_t place_default_limit(uint32_t kind, uint32_t limit);
 /* What a place keeps apart from the machine it is on: one word for answers. */
 const char *place_isolation(const struct place_row *row);
 
-/* A connection that lost its network is closed by nobody. One on which nothing has come for so
- * many seconds counts as cut; so that something comes, Hermes speaks four times within them. */
-static inline uint32_t place_silent_s(uint32_t reconnect_s)
-{
-    return reconnect_s < 10 ? 10 : reconnect_s > 60 ? 60 : reconnect_s;
-}
-
 /* For opening a place, before the far shell is started in it. */
 uint64_t place_open_ms(const struct place_row *row);
 

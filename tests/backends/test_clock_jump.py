@@ -136,29 +136,35 @@ def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock
     clock.jump(0)
     try:
         with Session(places, backend) as s, Session(places, backend) as waits:
-            code = ("echo ran >>%s.ran; before=$(date +%%s); touch %s.half; until [ -e %s.go ]; do sleep 0.05; done; "
-                    "echo $(($(date +%%s) - before)); kept=yes; (exit 9)" % (mark, mark, mark))
+            code = ("echo ran >>%s.ran; before=$(date +%%s); touch %s.half; until [ -e %s.poke ]; do sleep 0.05; done; echo poked; touch %s.poked; until [ -e %s.go ]; do sleep 0.05; done; "
+                    "echo $(($(date +%%s) - before)); kept=yes; (exit 9)" % ((mark,) * 5))
             running = begin(places, s, code, timeout_ms=250000)
-            slow = begin(places, waits, "touch %s.slow; sleep 1000" % mark, timeout_ms=3000)
-            wait_until(lambda: all(os.path.exists("%s.%s" % (mark, name)) for name in ("half", "slow")), "both run")
-            queued = begin(places, waits, "echo its turn", wait=True)
+            wait_until(lambda: os.path.exists("%s.half" % mark), "it runs")
+            if backend == "far":  # both ends wait for each other, each for a time
+                places.sshd.stop()
+                wait_until(lambda: s.look()["backend"]["state"] == waits.look()["backend"]["state"] == "degraded", "it is cut")
             clock.jump(jump)
-            assert end(slow)["status"] == "time_limit"  # its time is neither longer nor shorter
-            assert end(queued)["stdout"] == "its turn\n"
+            open("%s.poke" % mark, "w").close()  # the far shell takes output, and looks at its clock
+            wait_until(lambda: os.path.exists("%s.poked" % mark), "there is output")
             if backend == "far":
-                places.sshd.cut()
-                wait_until(lambda: s.look()["backend"]["state"] == "ready" and places.sshd.children(), "joined again")
+                places.sshd.start()
+                wait_until(lambda: s.look()["backend"]["state"] == waits.look()["backend"]["state"] == "ready", "joined again")
             open("%s.go" % mark, "w").close()
             found = end(running)
             assert found["exit_code"] == 9 and not found["state_lost"], found
             # The control: the clock of that shell's programs did jump, and all those that decide have the library.
-            assert abs(int(found["stdout"]) - jump) < 1000
+            poked, moved = found["stdout"].split()
+            assert poked == "poked" and abs(int(moved) - jump) < 1000
             shells = [pid for pid in processes_with("--stay" if backend == "far" else "--stdio")
                       if os.readlink("/proc/%d/ns/mnt" % pid) == os.readlink("/proc/%d/ns/mnt" % clock.namespace.keeper.pid)]
             for pid in [places.child("hermes-server"), places.child("hermes-reach"), *shells]:
                 assert "shift.so" in pathlib.Path("/proc/%d/maps" % pid).read_text(), pid
             assert shells
-            clock.jump(0)
+            slow = begin(places, waits, "touch %s.slow; sleep 1000" % mark, timeout_ms=3000)
+            wait_until(lambda: os.path.exists("%s.slow" % mark), "it runs")
+            queued = begin(places, waits, "echo its turn", wait=True)
+            clock.jump(0)  # a jump to the other side
+            assert end(slow)["status"] == "time_limit" and end(queued)["stdout"] == "its turn\n"
             assert s.exec("echo $kept")["stdout"] == "yes\n" and s.look()["backend"]["state"] == "ready"
             assert waits.exec("echo fine")["stdout"] == "fine\n"
             assert pathlib.Path("%s.ran" % mark).read_text() == "ran\n"

@@ -305,6 +305,17 @@ class Sshd:
             except ProcessLookupError:
                 pass
 
+    def stop(self):
+        """Nothing serves and nothing listens, until start()."""
+        serving = self.children()
+        self.process.kill()
+        self.process.wait()
+        for pid in serving:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+
     def ssh(self, *command, key="user"):
         return ["ssh", "-F", "none", "-p", str(self.port), "-i", str(self.dir / key), "-o", "IdentitiesOnly=yes",
                 "-o", "IdentityAgent=none", "-o", "UserKnownHostsFile=" + str(self.known), "-o", "BatchMode=yes",

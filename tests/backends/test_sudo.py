@@ -123,6 +123,8 @@ def kind(request):
 
 @pytest.fixture(params=["here", "far"])
 def session(places, kind, request):
+    if kind == "real" and request.param == "here":
+        pytest.skip("commands on this machine get no new privileges; the last test shows it")
     path = "/usr/bin:/bin" if kind == "real" else "%s:/usr/bin:/bin" % places.stand_in
     with Session(places, request.param, env={"PATH": path, "HISTFILE": "/dev/null"}) as s:
         s.id = s.json["id"]
@@ -162,3 +164,12 @@ def test_sudo_asks_at_a_terminal(session):
         t.send(PASSWORD + "\n")
         t.until("by %s\r\n" % USER)
         t.until(t.prompt)
+
+
+def test_on_this_machine_no_command_gets_new_privileges(places):
+    """The control is the same user behind ssh, where sudo comes as far as its question for the password."""
+    if not os.access("/usr/bin/sudo", os.X_OK):
+        pytest.skip("the package sudo is not installed: make install-deps")
+    with Session(places, "here") as s, Session(places, "far") as control:
+        assert '"no new privileges" flag is set' in s.exec("sudo -n id")["stderr"]
+        assert "a password is required" in control.exec("sudo -n id")["stderr"]

@@ -71,6 +71,8 @@ class Clock:
             ip link set lo up
             echo /etc/clock-shift.so >/etc/ld.so.preload""".format(dir=self.dir, build=BUILD.resolve())
         (self.dir / "etc").mkdir()
+        (self.dir / "marks").mkdir()
+        (self.dir / "marks").chmod(0o777)
         self.namespace.run("sh", "-c", script)
         with open(shift, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 8)
@@ -128,11 +130,8 @@ def end(stream):
 
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forward", "back"])
 @pytest.mark.parametrize("backend", ["here", "far"])
-def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock, tmp_path, backend, jump):
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:-2]:
-        parent.chmod(parent.stat().st_mode | 0o111)
-    mark = tmp_path / uuid.uuid4().hex
+def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock, backend, jump):
+    mark = clock.dir / "marks" / uuid.uuid4().hex
     clock.jump(0)
     try:
         with Session(places, backend) as s, Session(places, backend) as waits:

@@ -11,7 +11,7 @@ build='make meson ninja-build gcc pkg-config libc6-dev libjansson-dev musl-tools
 nettle-dev libgnutls28-dev libsqlite3-dev libcurl4-gnutls-dev libedit-dev libarchive-dev libwslay-dev libc-ares-dev zlib1g-dev libzstd-dev libyaml-dev'
 test='libcmocka-dev python3 python3-pytest nftables python3-requests python3-websockets python3-numpy
 python3-pandas python3-matplotlib python3-ipython python3-pil bubblewrap strace wrk
-uidmap iproute2 bind9-dnsutils curl wget git openssl zsh fish mandoc zstd openssh-client shfmt python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
+uidmap iproute2 bind9-dnsutils curl wget git openssl zsh fish mandoc zstd openssh-client sudo shfmt python3-venv python3-fastjsonschema clang clang-format clang-tidy libclang-rt-14-dev cppcheck'
 images='skopeo umoci buildah mmdebstrap'
 
 say() { printf '%s\n' "install-deps: $*"; }

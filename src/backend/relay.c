@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/fs.h"
+#include "proto/far.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -155,16 +156,34 @@ static void drop_noise(struct relay *r)
         close_fd(&r->stream.err_fd);
 }
 
+/* Shows the far shell that the connection is there. Returns how long poll() may wait. */
+static int ping(struct relay *r)
+{
+    uint64_t now = clock_ms();
+    if (!r->b->row->reconnect_s)
+        return -1; /* the far shell ends with its stream */
+    if (now >= r->ping_ms) {
+        if (r->to_at == r->to.len && !relay_is_full(r))
+            relay_own(r, "ping", NULL, 0);
+        r->ping_ms = now + far_silent_s(r->b->row->reconnect_s) * 1000 / 4;
+    }
+    return (int)(r->ping_ms - now);
+}
+
 enum { W_SOCKET, W_CHANNEL, W_IN, W_OUT, W_ERR, W_TAKER, W_HELPERS };
 
 static void poll_once(struct relay *r, int taker)
 {
+    int wait_ms = ping(r);
     bool is_full = relay_is_full(r);
     bool sends = r->to_at < r->to.len;
+    /* Nothing is read while a client does not take its file. The end shows all the same, and
+     * what was not read comes again after a cut. */
+    short in = taker < 0 ? POLLIN : r->helper ? POLLRDHUP : 0;
     struct pollfd fds[W_HELPERS + RELAY_HELPERS] = {
         [W_SOCKET] = {r->socket, POLLIN, 0},
         [W_CHANNEL] = {is_full ? -1 : r->channel, POLLIN, 0},
-        [W_IN] = {taker >= 0 ? -1 : r->stream.in_fd, POLLIN, 0},
+        [W_IN] = {in ? r->stream.in_fd : -1, in, 0},
         [W_OUT] = {sends ? r->stream.out_fd : -1, POLLOUT, 0},
         [W_ERR] = {r->stream.err_fd, POLLIN, 0},
         [W_TAKER] = {taker, POLLOUT, 0},
@@ -172,7 +191,7 @@ static void poll_once(struct relay *r, int taker)
     for (int i = 0; i < RELAY_HELPERS; i++)
         fds[W_HELPERS + i] =
             (struct pollfd){!is_full && r->helpers[i].id ? r->helpers[i].fd : -1, POLLIN, 0};
-    if (poll(fds, W_HELPERS + RELAY_HELPERS, -1) < 0)
+    if (poll(fds, W_HELPERS + RELAY_HELPERS, wait_ms) < 0)
         return;
     if (fds[W_SOCKET].revents)
         relay_command(r);
@@ -184,7 +203,7 @@ static void poll_once(struct relay *r, int taker)
     }
     if (fds[W_ERR].revents)
         drop_noise(r);
-    if (fds[W_IN].revents && !read_stream(r) && !r->is_over)
+    if (fds[W_IN].revents && !r->is_over && (taker >= 0 || !read_stream(r)))
         on_cut(r);
 }
 

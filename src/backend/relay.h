@@ -31,6 +31,8 @@ struct relay {
     size_t server_head_len;
     size_t server_left; /* bytes of the frame from the server that are to come */
 
+    uint64_t ping_ms; /* when the next `ping` is due */
+
     /* From the place. */
     uint64_t received, told;
     char piece[RELAY_PIECE];
@@ -65,7 +67,7 @@ int relay_take(struct relay *r, int *ret_wait_fd);
 void relay_forget(struct relay *r, const struct relay_helper *h);
 
 /* relay_out.c */
-void relay_start(struct relay *r); /* the frame `start` with r->words */
+void relay_start(struct relay *r); /* the frame that starts the interpreter, with r->words */
 void relay_own(struct relay *r, const char *kind, const void *data, size_t len);
 int relay_channel(struct relay *r); /* reads frames of the server; -EPROTO */
 void relay_command(struct relay *r);

@@ -180,7 +180,7 @@ void relay_start(struct relay *r)
         buf_append(&all, row->forwarded, row->forwarded_len) < 0 ||
         buf_append(&all, words + dir, len - dir) < 0)
         r->is_over = true;
-    relay_own(r, "start", all.data, all.len);
+    relay_own(r, row->is_fresh ? "start_fresh" : "start", all.data, all.len);
 }
 
 void relay_command(struct relay *r)

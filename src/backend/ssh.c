@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/strv.h"
+#include "proto/far.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,9 +32,9 @@ static enum place_error ssh_stream(
     struct backend *b, const char *script, struct backend_stream *ret)
 {
     static const char *const fixed[] = {"BatchMode=yes", "ConnectTimeout=10",
-        "ServerAliveInterval=15", "ServerAliveCountMax=3", "ForwardAgent=no", "ForwardX11=no",
-        "ClearAllForwardings=yes", "PermitLocalCommand=no", "StrictHostKeyChecking=yes",
-        "ControlMaster=auto", "ControlPersist=300", "EscapeChar=none", "RequestTTY=no"};
+        "ServerAliveCountMax=3", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes",
+        "PermitLocalCommand=no", "StrictHostKeyChecking=yes", "ControlMaster=auto",
+        "ControlPersist=300", "EscapeChar=none", "RequestTTY=no"};
     const struct place_row *row = b->row;
     struct strv argv = {0};
     strv_add(&argv, "ssh");
@@ -43,6 +44,10 @@ static enum place_error ssh_stream(
     }
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         add_option(&argv, fixed[i]);
+    strv_add(&argv, "-o");
+    strv_add_owned(
+        &argv, xasprintf("ServerAliveInterval=%u",
+                   far_silent_s(row->reconnect_s ? row->reconnect_s : UINT32_MAX) / 4));
     strv_add(&argv, "-o");
     /* One path per row: a caller of one row must not get a connection made with another
      * row's key. */

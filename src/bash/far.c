@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "bash/kernel.h"
 #include "bash/proctree.h"
+#include "proto/far.h"
 
 enum {
     CHANNEL_FD = 3,
@@ -90,7 +91,7 @@ static _Noreturn void be_kernel(struct far *far, int fds[3], const char *dir)
         _exit(EXIT_PROTOCOL);
     }
     far_set_variables(far);
-    kernel_run(far->bash);
+    kernel_run(far->bash, far->is_fresh);
 }
 
 static int make_ends(int ours[3], int theirs[3])
@@ -243,7 +244,8 @@ static bool frame_number(const struct frame *f, uint64_t *ret)
 static bool on_own_frame(struct far *far, const struct frame *f)
 {
     uint64_t number = 0;
-    if (str_eq(f->kind, "start")) {
+    if (str_eq(f->kind, "start") || str_eq(f->kind, "start_fresh")) {
+        far->is_fresh = str_eq(f->kind, "start_fresh");
         start_kernel(far, f);
     } else if (str_eq(f->kind, "signal")) {
         if (!frame_number(f, &number) || number == 0 || number >= NSIG)
@@ -310,6 +312,14 @@ static void read_channel(struct far *far)
 static int check_deadlines(struct far *far)
 {
     uint64_t now = clock_ms(), next = UINT64_MAX;
+    /* The far end of a lost network hears nothing. What it does not read, it cannot hear. */
+    if (far->link.listen_fd >= 0 && link_is_connected(&far->link)) {
+        if (is_congested(far))
+            far->link.alone_ms = now;
+        next = far->link.alone_ms + far_silent_s((uint32_t)(far->grace_ms / 1000)) * 1000;
+        if (now >= next)
+            link_disconnect(&far->link);
+    }
     bool is_alone = !link_is_connected(&far->link);
     if (is_alone && (far->link.listen_fd < 0 || now >= far->link.alone_ms + far->grace_ms))
         end(far, far->link.listen_fd < 0 ? 0 : EXIT_ALONE);

@@ -18,7 +18,8 @@ enum { FAR_HELPERS = 8 };
 struct far {
     struct link link;
     const char *bash;
-    int signals; /* signalfd of SIGCHLD */
+    bool is_fresh; /* each command has a new bash */
+    int signals;   /* signalfd of SIGCHLD */
     uint64_t grace_ms;
     const char *socket_path; /* removed at the end; NULL for a fixed stream */
     char root[4096];         /* directory of the session's files */

@@ -42,13 +42,15 @@ enum {
 
 /* A shell reports the start of a round when it has started, after it has restored a state, and
  * after each exec. SETTLING: an interrupted exec is over, but its SIGINT may still be on its
- * way. The shell gets an empty round, and the next exec waits until that is reported. */
-enum phase { STARTING, RESTORING, IDLE, RUNNING, SETTLING };
+ * way. The shell gets an empty round, and the next exec waits until that is reported. ENDING: a
+ * shell for one exec ends, with its EXIT trap. */
+enum phase { STARTING, RESTORING, IDLE, RUNNING, SETTLING, ENDING };
 
 struct kernel {
     struct bash bash;
     enum phase phase;
     bool will_restore;
+    bool is_fresh;   /* each exec has a new shell, in the directory of the one before */
     unsigned starts; /* since a shell was last idle */
     int signals;
     struct buf in;
@@ -149,6 +151,8 @@ static void start_bash(struct kernel *k)
     k->will_restore = k->bash.state.len > 0;
     if (++k->starts > STARTS_MAX)
         end(EXIT_BROKEN);
+    if (k->is_fresh && chdir(k->cwd) < 0 && !getcwd(k->cwd, sizeof(k->cwd)))
+        (void)snprintf(k->cwd, sizeof(k->cwd), "/"); /* its directory was removed */
     int r = bash_start(&k->bash, k->will_restore);
     /* The code has used up all processes. */
     for (int i = 0; r == -EAGAIN && i < FORK_ROUNDS; i++) {
@@ -196,6 +200,10 @@ static void on_round(struct kernel *k, int status)
         k->phase = RESTORING;
         return;
     }
+    if (k->phase == ENDING) { /* the code has changed what `builtin` is */
+        (void)kill(k->bash.pid, SIGKILL);
+        return;
+    }
     if (k->phase == RUNNING) {
         k->status = status & 0xff;
         note_flags(k);
@@ -205,6 +213,14 @@ static void on_round(struct kernel *k, int status)
                 end(EXIT_BROKEN);
             return;
         }
+    }
+    if (k->is_fresh && (k->phase == RUNNING || k->phase == SETTLING) && k->in_exec) {
+        static const char CODE[] = "builtin exit";
+        k->phase = ENDING;
+        k->replace_at_ms = clock_ms() + ROUND_MAX_MS;
+        if (bash_send(&k->bash, "", CODE, sizeof(CODE) - 1) < 0)
+            end(EXIT_BROKEN);
+        return;
     }
     if (k->phase != IDLE)
         become_idle(k);
@@ -238,6 +254,10 @@ static void on_bash_end(struct kernel *k, int how)
         buf_clear(&k->bash.state);
         k->state = "lost";
     }
+    if (k->is_fresh) {
+        buf_clear(&k->bash.state);
+        k->state = "kept"; /* there is none to lose */
+    }
     start_bash(k);
 }
 
@@ -246,6 +266,8 @@ static void make_prefix(const struct kernel *k, const struct frame *f, char *out
 {
     out[0] = '\0';
     int n = 0;
+    if (k->is_fresh)
+        return;
     if (k->last_status && memmem(f->payload, f->len, "$?", 2) && !strchr(k->bash.flags, 'e'))
         n = snprintf(out, size, "(builtin exit %d); ", k->last_status);
     if (k->trace || k->verbose)
@@ -427,9 +449,10 @@ static int set_up(struct kernel *k, const char *program)
     return bash_init(&k->bash, program);
 }
 
-void kernel_run(const char *program)
+void kernel_run(const char *program, bool is_fresh)
 {
     static struct kernel k;
+    k.is_fresh = is_fresh;
     int r = set_up(&k, program);
     if (r < 0) {
         (void)dprintf(2, "hermes-shell: cannot start: %s\n", strerror(-r));

@@ -34,7 +34,7 @@ void link_init(struct link *l)
     buf_init(&l->out, (size_t)2 * LINK_RING + FRAME_SPACE);
 }
 
-static void disconnect(struct link *l)
+void link_disconnect(struct link *l)
 {
     if (l->out_fd != l->in_fd)
         close_fd(&l->out_fd);
@@ -46,7 +46,7 @@ static void disconnect(struct link *l)
 void link_connect(struct link *l, int in_fd, int out_fd)
 {
     char line[HELLO_MAX];
-    disconnect(l);
+    link_disconnect(l);
     l->in_fd = in_fd;
     l->out_fd = out_fd;
     l->is_greeted = false;
@@ -54,7 +54,7 @@ void link_connect(struct link *l, int in_fd, int out_fd)
     l->in_told = l->in_count;
     int n = snprintf(line, sizeof(line), "%llu\n", (unsigned long long)l->in_count);
     if (fs_write_all(out_fd, line, (size_t)n) < 0)
-        disconnect(l);
+        link_disconnect(l);
 }
 
 void link_accept(struct link *l)
@@ -109,7 +109,7 @@ void link_write(struct link *l)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN)
-            disconnect(l);
+            link_disconnect(l);
         if (n <= 0)
             break;
         l->out_at += (size_t)n;
@@ -148,17 +148,18 @@ void link_read(struct link *l)
         return;
     if (!l->is_greeted) {
         if (take_hello(l) < 0)
-            disconnect(l);
+            link_disconnect(l);
         return;
     }
     ssize_t n = buf_read_fd(&l->in, l->in_fd, READ_STEP);
     if (n == -EAGAIN || n == -EINTR)
         return;
     if (n <= 0) {
-        disconnect(l);
+        link_disconnect(l);
         return;
     }
     l->in_count += (uint64_t)n;
+    l->alone_ms = clock_ms();
     if (l->listen_fd >= 0 && l->in_count - l->in_told >= CONFIRM_STEP) {
         char number[24];
         int len = snprintf(number, sizeof(number), "%llu", (unsigned long long)l->in_count);

@@ -24,7 +24,7 @@ struct link {
     struct buf out;    /* bytes that are not confirmed */
     uint64_t out_base; /* number of bytes before out.data[0] */
     size_t out_at;     /* index of the next byte to send to this connection */
-    uint64_t alone_ms; /* since when nobody is connected, by clock_ms() */
+    uint64_t alone_ms; /* when bytes came or the connection ended, by clock_ms() */
 };
 
 /* LINK_RING: from this many unconfirmed bytes on the programs wait. */
@@ -45,6 +45,9 @@ void link_queue_raw(struct link *l, const void *data, size_t len);
 /* Sends what the connection takes now; reads once. Both may end the connection. */
 void link_write(struct link *l);
 void link_read(struct link *l);
+
+/* Ends the connection; the stream keeps its bytes. */
+void link_disconnect(struct link *l);
 
 /* The other side confirms `count` bytes. A smaller number than before changes nothing: a
  * confirmation may come twice. -EPROTO when we have not sent so many. */

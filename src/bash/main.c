@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     int r = -1;
     if (mode[0] != '-')
-        kernel_run(argc > 1 ? mode : "/usr/bin/bash");
+        kernel_run(argc > 1 ? mode : "/usr/bin/bash", false);
     if (str_eq(mode, "--stdio") && argc > 2)
         run_stdio(argv[2], find_bash(argc > 3 ? argv[3] : NULL));
     if (str_eq(mode, "--stay"))

@@ -84,11 +84,12 @@ struct place_row {
     uint32_t kind; /* enum place_kind */
     uint32_t port; /* 0: the client's own */
     uint32_t reconnect_s;
-    uint32_t is_open; /* code there reaches the machine it runs on, even if the kind is
-                       * isolated */
-    uint32_t keeps;   /* container_persistent: the place outlives its sessions */
-    uint32_t idle_s;  /* a kept place is stopped after this time without a session */
-    uint32_t open_s;  /* for finding, resuming or making a place */
+    uint32_t is_open;  /* code there reaches the machine it runs on, even if the kind is
+                        * isolated */
+    uint32_t keeps;    /* container_persistent: the place outlives its sessions */
+    uint32_t is_fresh; /* persistent_shell = no: each command has a new shell */
+    uint32_t idle_s;   /* a kept place is stopped after this time without a session */
+    uint32_t open_s;   /* for finding, resuming or making a place */
     struct place_limits limits; /* maxima; what a request leaves out */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
     char cwd[PLACE_TEXT];

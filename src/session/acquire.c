@@ -92,11 +92,11 @@ bool session_nap(struct session *s, int cancel_fd)
 {
     struct timespec until;
     struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += NAP_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    (void)pthread_cond_clockwait(&s->changed, &s->lock, CLOCK_MONOTONIC, &until);
     return poll(&cancel, 1, 0) != 1;
 }
 

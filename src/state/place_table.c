@@ -301,6 +301,8 @@ const char *place_table_set(
         return set_cpus(row, value);
     if (str_eq(key, "container_persistent"))
         return set_bool(&row->keeps, value, false);
+    if (str_eq(key, "persistent_shell"))
+        return set_bool(&row->is_fresh, value, true);
     if (str_eq(key, "isolated"))
         return set_bool(&row->is_open, value, true);
     for (size_t i = 0; i < NUMBERS; i++)

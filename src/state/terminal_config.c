@@ -50,7 +50,7 @@ const struct terminal_row terminal_rows[] = {
     {"docker_mount_cwd_to_workspace", NOT_TRUE, 0, NULL, false},
     {"docker_run_as_host_user", NOT_TRUE, 0, NULL, false},
     {"docker_snap_compat", NOT_TRUE, 0, NULL, false},
-    {"persistent_shell", NOT_FALSE, 0, NULL, false},
+    {"persistent_shell", SHELL, EVERY, "persistent_shell", false},
     {"auto_source_bashrc", UNUSED, 0, NULL, false},
     {"degraded_mode", UNUSED, 0, NULL, false},
     {"docker_env", UNUSED, 0, NULL, false},
@@ -305,8 +305,7 @@ static void check_values(struct reading *r)
         bool is_set = value && (terminal_is_true(value) || str_eq(value, "false"));
         if (!value || !value[0])
             continue;
-        if (r->own &&
-            (terminal_rows[i].form == NOT_TRUE || terminal_rows[i].form == NOT_FALSE)) {
+        if (r->own && (terminal_rows[i].form == NOT_TRUE || terminal_rows[i].form == SHELL)) {
             own_check(r, terminal_rows[i].key, value, is_set);
             continue;
         }
@@ -314,10 +313,6 @@ static void check_values(struct reading *r)
             strv_add_owned(r->problems,
                 xasprintf(
                     "terminal: %s: a server cannot use the directory or the user of its caller",
-                    terminal_rows[i].key));
-        if (terminal_rows[i].form == NOT_FALSE && (!is_set || !terminal_is_true(value)))
-            strv_add_owned(r->problems,
-                xasprintf("terminal: %s: sessions of Hermes always keep their shell",
                     terminal_rows[i].key));
         if (terminal_rows[i].form == PATH && value[0] != '/' && !str_eq(value, ".") &&
             !(r->own && value[0] == '~'))

@@ -16,12 +16,12 @@ enum { CONTAINERS = DOCKER | APPTAINER | MODAL | DAYTONA, EVERY = 63 };
 
 enum form {
     TEXT,
-    LIST,      /* items are joined with commas */
-    PATH,      /* ~ and relative ones have no meaning for a server */
-    LIMIT,     /* 0: what Hermes has by default */
-    NETWORK,   /* true: bridge */
-    NOT_TRUE,  /* exists for a caller's own directory only */
-    NOT_FALSE, /* sessions are always so */
+    LIST,     /* items are joined with commas */
+    PATH,     /* ~ and relative ones have no meaning for a server */
+    LIMIT,    /* 0: what Hermes has by default */
+    NETWORK,  /* true: bridge */
+    NOT_TRUE, /* exists for a caller's own directory only */
+    SHELL,    /* makes no difference for a caller's one command */
     UNUSED,
 };
 

@@ -17,7 +17,7 @@
 bool own_sets(const char *line)
 {
     static const char *const lines[] = {
-        "keys", "cwd", "container_persistent", "docker_volumes"};
+        "keys", "cwd", "container_persistent", "persistent_shell", "docker_volumes"};
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         if (str_eq(lines[i], line))
             return true;

@@ -78,7 +78,7 @@ agent: {}
     ("terminal: {backend: ssh, ssh_host: -oProxyCommand=id, %s}\n" % KEYS, "ssh_host: this is not a valid name"),
     ("terminal: {backend: ssh, ssh_port: 70000, %s}\n" % KEYS, "ssh_port: port is a number"),
     ("terminal: {backend: docker, docker_mount_cwd_to_workspace: true, %s}\n" % KEYS, "docker_mount_cwd_to_workspace: a server cannot use the directory"),
-    ("terminal: {backend: local, persistent_shell: false, %s}\n" % KEYS, "persistent_shell: sessions of Hermes always keep"),
+    ("terminal: {backend: local, persistent_shell: perhaps, %s}\n" % KEYS, "persistent_shell: this is yes or no"),
     ("terminal: {backend: modal, %s}\n" % KEYS, "command is missing"),
     ("a: &a [x]\nterminal: *a\n", "aliases are not used here"),
     ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n", "aliases are not used here"),

@@ -245,9 +245,10 @@ def sshd_problem():
 
 
 class Sshd:
-    """A real sshd on loopback that lets its own user in by one key."""
+    """A real sshd that lets its own user in by one key. `enter`: the words that start programs in its network namespace."""
 
-    def __init__(self):
+    def __init__(self, address="127.0.0.1", enter=()):
+        self.address, self.enter = address, list(enter)
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hermes-sshd-"))
         for name in ("host", "user", "wrong", "hostile"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.dir / name)], check=True)
@@ -262,19 +263,19 @@ class Sshd:
         self.start()
         host = (self.dir / "host.pub").read_text().split()
         self.known = self.dir / "known_hosts"
-        self.known.write_text("[127.0.0.1]:%d %s %s\n" % (self.port, host[0], host[1]))
+        self.known.write_text("[%s]:%d %s %s\n" % (self.address, self.port, host[0], host[1]))
         self.user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
     def start(self):
         self.process = subprocess.Popen(
-            [SSHD, "-D", "-f", "/dev/null", "-p", str(self.port), "-o", "ListenAddress=127.0.0.1",
+            [*self.enter, SSHD, "-D", "-f", "/dev/null", "-p", str(self.port), "-o", "ListenAddress=" + self.address,
              "-h", str(self.dir / "host"), "-o", "AuthorizedKeysFile=" + str(self.dir / "authorized"),
              "-o", "PidFile=" + str(self.dir / "pid"), "-o", "StrictModes=no", "-o", "UsePAM=no",
              "-o", "PermitRootLogin=prohibit-password", "-E", str(self.dir / "log")])
 
         def is_up():
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            probe = "exec 3<>/dev/tcp/%s/%d" % (self.address, self.port)
+            return subprocess.run([*self.enter, "bash", "-c", probe], stderr=subprocess.DEVNULL).returncode == 0
         wait_until(is_up, "sshd listens")
 
     def children(self):
@@ -304,10 +305,21 @@ class Sshd:
             except ProcessLookupError:
                 pass
 
+    def stop(self):
+        """Nothing serves and nothing listens, until start()."""
+        serving = self.children()
+        self.process.kill()
+        self.process.wait()
+        for pid in serving:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+
     def ssh(self, *command, key="user"):
         return ["ssh", "-F", "none", "-p", str(self.port), "-i", str(self.dir / key), "-o", "IdentitiesOnly=yes",
                 "-o", "IdentityAgent=none", "-o", "UserKnownHostsFile=" + str(self.known), "-o", "BatchMode=yes",
-                "-o", "StrictHostKeyChecking=yes", "-T", self.user + "@127.0.0.1", *command]
+                "-o", "StrictHostKeyChecking=yes", "-T", self.user + "@" + self.address, *command]
 
     def close(self):
         self.cut()

@@ -119,11 +119,11 @@ static int read_event(void *context, struct http_request *req, struct buf *to)
     if (!s->req)
         http_follow(req, s->cancel_fd);
     s->req = req;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += PAUSE_S;
     (void)pthread_mutex_lock(&s->lock);
     while (!s->log.len && !s->step[0] && !s->is_done && r == 0)
-        r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+        r = pthread_cond_clockwait(&s->changed, &s->lock, CLOCK_MONOTONIC, &until);
     if (s->step[0]) {
         r = write_step(s, to);
     } else if (s->log.len) {

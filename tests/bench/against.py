@@ -36,6 +36,8 @@ class Side:
                              command=(self.hermes, "serve"))
         self.env = {"PATH": "/usr/bin:/bin", "HOME": "/root", "HERMES_RUNTIMES": self.server.env["HERMES_RUNTIMES"],
                     "HERMES_STATE_DIR": str(folder / "state")}
+
+    def wait(self):
         self.conn = self.server.connect()
         wait_until_warm(self.server)
         wait_for_session(self.server, self.conn)
@@ -102,6 +104,7 @@ def main():
             for place, tree in zip(places, (ROOT, options.tree)):
                 place.mkdir()
                 sides.append(Side(tree, place))
+                sides[-1].wait()
             for side in sides:  # a connection without a request is closed soon
                 side.kept, side.conn = Kept(side.server), side.server.connect()
             for name, step in STEPS.items():

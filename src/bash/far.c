@@ -312,7 +312,7 @@ static void read_channel(struct far *far)
 static int check_deadlines(struct far *far)
 {
     uint64_t now = clock_ms(), next = UINT64_MAX;
-    /* The far end of a lost network hears nothing. What it does not read, it cannot hear. */
+    /* No byte comes over a lost network. The time does not run while we do not read. */
     if (far->link.listen_fd >= 0 && link_is_connected(&far->link)) {
         if (is_congested(far))
             far->link.alone_ms = now;

@@ -5,7 +5,7 @@
 A server of each runs; their steps take turns. Each of the rounds gives the median of both sides and their ratio; the last
 column is the median of these ratios. Needs a quiet machine.
 
-  tests/bench/against.py OTHER_TREE [--rounds N] [--steps N]     OTHER_TREE has runtimes/ and build/
+  tests/bench/against.py OTHER_TREE [--rounds N] [--steps N] [--only WORD]     OTHER_TREE has runtimes/ and build/
 """
 import argparse
 import json
@@ -94,6 +94,7 @@ def main():
     parser.add_argument("tree")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--only", default="", metavar="WORD", help="only the rows whose name has this word")
     options = parser.parse_args()
     contract.check = lambda *reply: None  # the other build has another API document
     with tempfile.TemporaryDirectory(prefix="hermes-against-", dir="/var/tmp") as folder:
@@ -108,6 +109,8 @@ def main():
             for side in sides:  # a connection without a request is closed soon
                 side.kept, side.conn = Kept(side.server), side.server.connect()
             for name, step in STEPS.items():
+                if options.only not in name:
+                    continue
                 found = list(measure(*sides, step, options.rounds, options.steps))
                 ratios = [a / b for a, b in found]
                 print("%-20s %7.3f ms %7.3f ms   %s   %.3f" % (name, *map(statistics.median, zip(*found)),

@@ -21,6 +21,7 @@ struct backend_stream {
     int out_fd;
     int err_fd;
     pid_t pid;      /* -1: none */
+    int pidfd;      /* of a program that another process has started; -1: none */
     bool is_framed; /* its output comes in frames of the engine (wire.h) */
     int said_fd;    /* stderr of these frames goes here, to err_fd */
     struct wire_frames frames;
@@ -34,6 +35,7 @@ struct backend {
     size_t shell_len;
     const char *hash;     /* of these bytes, in hex */
     const char *instance; /* of this installation */
+    int starter_fd;       /* for rows that permit sudo (reach/starter.c) */
     int watch_fd;         /* the session's socket: opening is given up when it closes */
     struct place_head request;
     uint32_t in_force;        /* limits of the request, as bits: set by open() */
@@ -100,6 +102,12 @@ struct backend_program {
 };
 int backend_start(const struct backend_program *program, struct backend_stream *ret);
 int backend_spawn(char *const argv[], const char *dir, struct backend_stream *ret);
+/* In a child: becomes the program, with these as its standard files. */
+_Noreturn void backend_become(const struct backend_program *program, int in, int out, int err);
+/* Asks the starter to start `sh -c SCRIPT`: a packet with the text, three standard files and a
+ * socket, on which one packet with a pidfd comes back. */
+enum { BACKEND_ASK_REPLY = 3, BACKEND_ASK_FDS, BACKEND_ASK_MAX = 16 << 10 /* bytes */ };
+int backend_ask(int starter_fd, const char *script, struct backend_stream *ret);
 /* The same with a function of ours instead of a program. It does not return. */
 typedef void backend_run(const void *context, int in, int out, int err);
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);

@@ -278,6 +278,7 @@ static enum place_error docker_stream(
         .err_fd = said[0],
         .said_fd = said[1],
         .pid = -1,
+        .pidfd = -1,
         .is_framed = true};
     return PLACE_FINE;
 }

@@ -7,6 +7,8 @@
 static enum place_error local_stream(
     struct backend *b, const char *script, struct backend_stream *ret)
 {
+    if (b->row->may_gain)
+        return backend_spawned(b, backend_ask(b->starter_fd, script, ret));
     char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
     return backend_spawned(b, backend_spawn(argv, NULL, ret));
 }

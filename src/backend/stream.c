@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/fdpass.h"
 #include "base/os/process.h"
 #include "base/os/sys.h"
 
@@ -18,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,9 +42,8 @@ static void set_environment(void)
     }
 }
 
-static _Noreturn void become(const void *context, int in, int out, int err)
+void backend_become(const struct backend_program *program, int in, int out, int err)
 {
-    const struct backend_program *program = context;
     char *const *argv = program->argv;
     const char *dir = program->dir;
     process_reset_signals();
@@ -64,34 +66,76 @@ static _Noreturn void become(const void *context, int in, int out, int err)
     _exit(127);
 }
 
-int backend_fork(backend_run *run, const void *context, struct backend_stream *ret)
+/* Our ends of three pipes; `theirs` are the standard files of the program. After a failure
+ * the process ends. */
+static int make_pipes(int theirs[3], struct backend_stream *ret)
 {
     int to[2], from[2], said[2];
-    if (pipe2(to, O_CLOEXEC) < 0)
+    if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0 || pipe2(said, O_CLOEXEC) < 0)
         return -errno;
-    if (pipe2(from, O_CLOEXEC) < 0 || pipe2(said, O_CLOEXEC) < 0)
-        return -errno; /* the process ends then */
-    pid_t pid = fork();
-    if (pid == 0) {
-        for (int *fd = (int[]){to[0], from[1], said[1], -1}; *fd >= 0; fd++)
-            (void)fcntl(*fd, F_SETFL, 0);
-        run(context, fcntl(to[0], F_DUPFD, 10), fcntl(from[1], F_DUPFD, 10),
-            fcntl(said[1], F_DUPFD, 10));
-    }
-    (void)close(to[0]);
-    (void)close(from[1]);
-    (void)close(said[1]);
-    *ret = (struct backend_stream){
-        .in_fd = from[0], .out_fd = to[1], .err_fd = said[0], .pid = pid, .said_fd = -1};
+    theirs[0] = to[0];
+    theirs[1] = from[1];
+    theirs[2] = said[1];
+    backend_stream_init(ret);
+    ret->in_fd = from[0];
+    ret->out_fd = to[1];
+    ret->err_fd = said[0];
     (void)fcntl(ret->in_fd, F_SETFL, O_NONBLOCK);
     (void)fcntl(ret->out_fd, F_SETFL, O_NONBLOCK);
     (void)fcntl(ret->err_fd, F_SETFL, O_NONBLOCK);
-    return pid < 0 ? -errno : 0;
+    return 0;
+}
+
+static void close_all(int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        close_fd(&fds[i]);
+}
+
+int backend_fork(backend_run *run, const void *context, struct backend_stream *ret)
+{
+    int theirs[3];
+    int r = make_pipes(theirs, ret);
+    if (r < 0)
+        return r;
+    ret->pid = fork();
+    if (ret->pid == 0)
+        run(context, fcntl(theirs[0], F_DUPFD, 10), fcntl(theirs[1], F_DUPFD, 10),
+            fcntl(theirs[2], F_DUPFD, 10));
+    r = ret->pid < 0 ? -errno : 0;
+    close_all(theirs, 3);
+    return r;
+}
+
+int backend_ask(int starter_fd, const char *script, struct backend_stream *ret)
+{
+    int fds[BACKEND_ASK_FDS];
+    int pair[2];
+    char mark;
+    unsigned count = 0;
+    int r = make_pipes(fds, ret);
+    if (r < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return r < 0 ? r : -errno;
+    cleanup_close int ours = pair[0];
+    fds[BACKEND_ASK_REPLY] = pair[1];
+    r = fdpass_send(starter_fd, script, strlen(script), fds, BACKEND_ASK_FDS);
+    close_all(fds, BACKEND_ASK_FDS);
+    if (r < 0 || fdpass_receive(ours, &mark, sizeof(mark), &ret->pidfd, 1, &count) <= 0 ||
+        count != 1) {
+        ret->pidfd = -1;
+        return r < 0 ? r : -EPIPE;
+    }
+    return 0;
+}
+
+static void run_program(const void *context, int in, int out, int err)
+{
+    backend_become(context, in, out, err);
 }
 
 int backend_start(const struct backend_program *program, struct backend_stream *ret)
 {
-    return backend_fork(become, program, ret);
+    return backend_fork(run_program, program, ret);
 }
 
 int backend_spawn(char *const argv[], const char *dir, struct backend_stream *ret)
@@ -130,7 +174,7 @@ int backend_send(const struct backend *b, const struct backend_stream *s, const 
 void backend_stream_init(struct backend_stream *s)
 {
     *s = (struct backend_stream){
-        .in_fd = -1, .out_fd = -1, .err_fd = -1, .pid = -1, .said_fd = -1};
+        .in_fd = -1, .out_fd = -1, .err_fd = -1, .pid = -1, .pidfd = -1, .said_fd = -1};
 }
 
 ssize_t backend_read(struct backend_stream *s, void *data, size_t size)
@@ -159,4 +203,8 @@ void backend_stream_close(struct backend_stream *s)
     if (s->pid > 0)
         process_await(s->pid, STOP_MS);
     s->pid = -1;
+    struct pollfd ended = {s->pidfd, POLLIN, 0};
+    if (s->pidfd >= 0 && poll(&ended, 1, STOP_MS) == 0)
+        (void)syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+    close_fd(&s->pidfd);
 }

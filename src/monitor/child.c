@@ -35,7 +35,8 @@ static int drop(const void *context)
             child->program, "reason", strerror(-r), (char *)NULL);
     if (child->own_session)
         (void)setsid();
-    return process_drop(child->uid, child->gid);
+    return child->may_gain ? process_change_user(child->uid, child->gid)
+                           : process_drop(child->uid, child->gid);
 }
 
 /* Runs in the child. */

@@ -50,6 +50,7 @@ struct child {
                                   this group and becomes this user */
     uid_t uid;
     gid_t gid;
+    bool may_gain; /* it may execute setuid programs */
 };
 /* Returns the pid, or negative errno. *ret_socket is our end of the socket. */
 pid_t child_start(const struct child *child, int *ret_socket);

@@ -27,7 +27,8 @@ int reach_start(struct reach *r, const struct monitor *m)
         .own_session = true,
         .group = &m->reach_group,
         .uid = m->plan.reach_uid,
-        .gid = m->plan.reach_gid};
+        .gid = m->plan.reach_gid,
+        .may_gain = m->plan.reach_may_gain};
     const char mark = 'r';
     const int fds[REACH_FDS] = {
         [REACH_TABLE] = m->fds[PLAN_REACH], [REACH_CALLS] = r->calls[1]};

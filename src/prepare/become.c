@@ -68,7 +68,8 @@ static int write_facts(const struct prepare *p)
                      p->reach.rows[REACH_WEBHOOK].url[0] || p->reach.places.count,
         .reach_memory_mb = p->reach.places.count ? c->backends_memory_mb : REACH_MEMORY_MB,
         .reach_uid = p->reach_uid,
-        .reach_gid = p->reach_gid};
+        .reach_gid = p->reach_gid,
+        .reach_may_gain = place_table_may_gain(&p->reach.places)};
     (void)snprintf(plan.log_level, sizeof(plan.log_level), "%s", c->log_level);
     if (p->made_unix) /* listen.c has checked its length */
         (void)snprintf(plan.unix_path, sizeof(plan.unix_path), "%.107s", c->unix_path);

@@ -73,6 +73,7 @@ struct handover_plan {
     uint32_t inject_uid, inject_gid;
     uint32_t has_reach; /* a target is configured: start hermes-reach */
     uint32_t reach_uid, reach_gid;
+    uint32_t reach_may_gain; /* a row of `local` permits sudo (reach/starter.c) */
     uint64_t reach_memory_mb;
     char log_level[16];
     char unix_path[108]; /* socket file to remove at the end; "" for none */

@@ -107,3 +107,11 @@ const char *place_isolation(const struct place_row *row)
         return "none";
     return row->is_open ? kinds[row->kind].open : kinds[row->kind].isolation;
 }
+
+bool place_table_may_gain(const struct place_table *table)
+{
+    bool may = false;
+    for (uint32_t i = 0; i < table->count; i++)
+        may = may || (table->rows[i].kind == PLACE_LOCAL && table->rows[i].may_gain);
+    return may;
+}

@@ -88,6 +88,7 @@ struct place_row {
                         * isolated */
     uint32_t keeps;    /* container_persistent: the place outlives its sessions */
     uint32_t is_fresh; /* persistent_shell = no: each command has a new shell */
+    uint32_t may_gain; /* local: setuid programs such as sudo work */
     uint32_t idle_s;   /* a kept place is stopped after this time without a session */
     uint32_t open_s;   /* for finding, resuming or making a place */
     struct place_limits limits; /* maxima; what a request leaves out */
@@ -154,3 +155,6 @@ const char *place_network(const struct place_row *row);
 /* True only if nothing that runs there reaches the machine it is on. Elsewhere commands are
  * effects on a host (`host_exec`). NULL is a box of Hermes. */
 bool place_is_box(const struct place_row *row);
+
+/* Whether a row lets commands gain rights by setuid programs. */
+bool place_table_may_gain(const struct place_table *table);

@@ -46,8 +46,8 @@ static int receive_table(struct reach *reach)
         reach->table.rows[i].url[REACH_URL - 1] = '\0';
         reach->table.rows[i].key[REACH_KEY - 1] = '\0';
     }
-    reach->places_fd = -1;
-    return reach->table.places.count ? places_start(reach, table) : 0;
+    reach->table_fd = take_fd(&table);
+    return 0;
 }
 
 /* Takes the calls that have come, while there is room. False when the server's end is closed.
@@ -100,11 +100,15 @@ int main(void)
     static struct reach reach;
     int r = sys_close_range(REACH_FD + 1, ~0u, 0);
     if (r == 0)
-        r = confine_identity();
+        r = receive_table(&reach);
     if (r < 0)
-        return fail("cannot give up privileges", r);
-    if ((r = receive_table(&reach)) < 0)
         return fail("hermes-reach is started by hermes-monitor; run `hermes serve`", r);
+    if ((r = starter_start(&reach)) < 0)
+        return fail("cannot start local commands", r);
+    if ((r = confine_identity()) < 0)
+        return fail("cannot give up privileges", r);
+    if ((r = places_start(&reach)) < 0)
+        return fail("cannot start the half that opens places", r);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(reach.multi = curl_multi_init()))
         return fail("cannot start libcurl", -ENOMEM);
     if ((r = confine_rest()) < 0)

@@ -39,6 +39,7 @@ struct places {
     const char *shell;
     char control_dir[32];
     int socket;
+    int starter_fd;
     struct slots slots;
 };
 
@@ -87,7 +88,8 @@ static _Noreturn void serve_session(
         .shell = p->shell,
         .shell_len = p->table->shell_len,
         .hash = p->table->shell_hash,
-        .instance = p->table->instance};
+        .instance = p->table->instance,
+        .starter_fd = p->starter_fd};
     ended_fd = fds[PLACE_SOCKET];
     (void)signal(SIGTERM, on_end);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -206,20 +208,25 @@ static _Noreturn void serve(struct places *p)
     (void)signal(SIGTERM, SIG_DFL);
     start_tidy(p);
     for (;;) {
-        struct pollfd ready = {p->socket, POLLIN, 0};
-        int n = poll(&ready, 1, REAP_MS);
+        struct pollfd ready[] = {{p->socket, POLLIN, 0}, {p->starter_fd, 0, 0}};
+        (void)poll(ready, 2, REAP_MS);
         reap(p);
-        if (n > 0 && !take_request(p))
+        /* without the starter nothing works on `local`: all of hermes-reach starts again */
+        if (ready[1].revents || (ready[0].revents && !take_request(p)))
             break;
     }
     close_connections(p);
     _exit(0);
 }
 
-int places_start(struct reach *reach, int table_fd)
+int places_start(struct reach *reach)
 {
     const struct place_table *table = &reach->table.places;
+    cleanup_close int table_fd = take_fd(&reach->table_fd);
     int pair[2];
+    reach->places_fd = -1;
+    if (!table->count)
+        return 0;
     size_t size = sizeof(reach->table) + table->shell_len;
     const char *all = mmap(NULL, size, PROT_READ, MAP_PRIVATE, table_fd, 0);
     if (all == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -229,8 +236,10 @@ int places_start(struct reach *reach, int table_fd)
         return -errno;
     if (pid == 0) {
         static struct places p;
-        p = (struct places){
-            .table = table, .shell = all + sizeof(reach->table), .socket = pair[1]};
+        p = (struct places){.table = table,
+            .shell = all + sizeof(reach->table),
+            .socket = pair[1],
+            .starter_fd = reach->starter_fd};
         /* The keys of the reviewer are the other half's. */
         explicit_bzero(reach->table.rows, sizeof(reach->table.rows));
         (void)close(REACH_FD);
@@ -242,6 +251,7 @@ int places_start(struct reach *reach, int table_fd)
     }
     (void)munmap((void *)all, size);
     (void)close(pair[1]);
+    close_fd(&reach->starter_fd);
     reach->places_fd = pair[0];
     reach->places_pid = pid;
     return 0;

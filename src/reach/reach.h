@@ -14,13 +14,15 @@ struct call; /* one HTTP request under way */
 
 struct reach {
     struct reach_table table;
+    int table_fd; /* the same with the far shell behind it; places_start() closes it */
     int calls_fd;
     CURLM *multi;
     size_t count;                         /* calls under way */
     size_t webhooks;                      /* of these */
     struct call *waiting, **last_waiting; /* webhooks without room, the oldest first */
     size_t waiting_count;
-    int places_fd; /* to the half that opens places; -1: there is none */
+    int starter_fd; /* to the process that starts local commands; -1: there is none */
+    int places_fd;  /* to the half that opens places; -1: there is none */
     pid_t places_pid;
 };
 
@@ -37,7 +39,13 @@ int confine_rest(void);
 int confine_places(bool with_namespaces);
 int confine_engine(const char *dir);
 
-/* places.c: starts that half; passes a call on to it (takes the PLACE_FDS descriptors). */
-int places_start(struct reach *reach, int table_fd);
+/* starter.c: starts a process that still can execute setuid programs, if a row of `local`
+ * permits sudo. Call it before confine_identity(). It ends with the last process that has
+ * starter_fd. */
+int starter_start(struct reach *reach);
+
+/* places.c: starts that half, if there are places; passes a call on to it (takes the PLACE_FDS
+ * descriptors). */
+int places_start(struct reach *reach);
 void places_pass(const struct reach *reach, const struct reach_call *call, const int *fds);
 void places_stop(struct reach *reach);

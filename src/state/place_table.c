@@ -25,7 +25,7 @@ enum {
     OPEN_S = 120, /* a vendor fetches an image */
     OPEN_MAX_S = 1800,
     LIFETIME_MAX_S = 86400,
-    NOT_SAID = 2, /* is_open was not set: the kind decides */
+    NOT_SAID = 2, /* is_open or may_gain was not set: the kind decides */
 };
 static const char IMAGE[] = "nikolaik/python-nodejs:python3.11-nodejs20";
 
@@ -221,6 +221,7 @@ static struct place_row *find_or_add(struct place_table *table, const char *name
     row->open_s = OPEN_S;
     row->lifetime_s = LIFETIME_MAX_S;
     row->is_open = NOT_SAID;
+    row->may_gain = NOT_SAID;
     return row;
 }
 
@@ -303,6 +304,8 @@ const char *place_table_set(
         return set_bool(&row->keeps, value, false);
     if (str_eq(key, "persistent_shell"))
         return set_bool(&row->is_fresh, value, true);
+    if (str_eq(key, "sudo"))
+        return set_bool(&row->may_gain, value, false);
     if (str_eq(key, "isolated"))
         return set_bool(&row->is_open, value, true);
     for (size_t i = 0; i < NUMBERS; i++)
@@ -333,6 +336,8 @@ static const char *misplaced_in(const struct place_row *row)
             return rows[i].key;
     if (row->port && row->kind != PLACE_SSH)
         return "port";
+    if (row->may_gain != NOT_SAID && row->kind != PLACE_LOCAL)
+        return "sudo";
     for (uint32_t limit = 0; limit < PLACE_LIMITS; limit++)
         if (row->limits.asked & ~place_may_enforce(row->kind) & (1u << limit))
             return place_limit_name(limit);
@@ -370,6 +375,8 @@ static void complete(struct place_row *row)
 {
     if (row->is_open == NOT_SAID) /* a plug-in counts as isolated only if the settings say so */
         row->is_open = row->kind == PLACE_PLUGIN;
+    if (row->may_gain == NOT_SAID)
+        row->may_gain = row->kind == PLACE_LOCAL;
     if (row->kind == PLACE_APPTAINER) {
         cleanup_free char *image = xasprintf("docker://%s", IMAGE);
         set_default(row->image, sizeof(row->image), image);

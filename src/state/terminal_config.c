@@ -50,6 +50,7 @@ const struct terminal_row terminal_rows[] = {
     {"docker_mount_cwd_to_workspace", NOT_TRUE, 0, NULL, false},
     {"docker_run_as_host_user", NOT_TRUE, 0, NULL, false},
     {"docker_snap_compat", NOT_TRUE, 0, NULL, false},
+    {"local_sudo", TEXT, LOCAL, "sudo", false},
     {"persistent_shell", SHELL, EVERY, "persistent_shell", false},
     {"auto_source_bashrc", UNUSED, 0, NULL, false},
     {"degraded_mode", UNUSED, 0, NULL, false},

@@ -40,7 +40,7 @@ struct terminal_row {
     const char *line; /* of a section [backend NAME] */
     bool names_place; /* a file with this key sets that place up */
 };
-enum { ROWS = 42, KEYS_ROW = 1 };
+enum { ROWS = 43, KEYS_ROW = 1 };
 extern const struct terminal_row terminal_rows[];
 
 struct reading {

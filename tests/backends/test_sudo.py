@@ -23,6 +23,10 @@ SETTINGS = """
 [backend here]
 kind = local
 keys = *
+[backend plain]
+kind = local
+keys = *
+sudo = no
 [backend far]
 kind = ssh
 keys = *
@@ -102,7 +106,7 @@ def places():
         server = apilib.Server(work, args=["--backends", str(settings), "--backends-user", USER], tcp=False,
                                command=[*namespace.enter(), apilib.MONITOR])
         server.stand_in = stand_in.parent
-        placelib.allow_commands(server, "here", "far")
+        placelib.allow_commands(server, "here", "plain", "far")
         yield server
     finally:
         if server:
@@ -123,8 +127,6 @@ def kind(request):
 
 @pytest.fixture(params=["here", "far"])
 def session(places, kind, request):
-    if kind == "real" and request.param == "here":
-        pytest.skip("commands on this machine get no new privileges; the last test shows it")
     path = "/usr/bin:/bin" if kind == "real" else "%s:/usr/bin:/bin" % places.stand_in
     with Session(places, request.param, env={"PATH": path, "HISTFILE": "/dev/null"}) as s:
         s.id = s.json["id"]
@@ -166,10 +168,47 @@ def test_sudo_asks_at_a_terminal(session):
         t.until(t.prompt)
 
 
-def test_on_this_machine_no_command_gets_new_privileges(places):
-    """The control is the same user behind ssh, where sudo comes as far as its question for the password."""
+def test_sudo_can_be_switched_off(places):
+    """The control is the same user in the backend beside it, where sudo comes as far as its question for the password."""
     if not os.access("/usr/bin/sudo", os.X_OK):
         pytest.skip("the package sudo is not installed: make install-deps")
-    with Session(places, "here") as s, Session(places, "far") as control:
+    with Session(places, "plain") as s, Session(places, "here") as control:
         assert '"no new privileges" flag is set' in s.exec("sudo -n id")["stderr"]
         assert "a password is required" in control.exec("sudo -n id")["stderr"]
+        for session, value in (s, "1"), (control, "0"):
+            assert session.exec("grep NoNewPrivs /proc/self/status")["stdout"].split()[1] == value
+            # Either way the command has no right of its own that the user has not.
+            assert session.exec("grep Cap[PEIA] /proc/self/status | cut -f2 | sort -u")["stdout"] == "0000000000000000\n"
+
+
+def test_only_the_starter_can_execute_setuid_programs(places):
+    """All other processes of hermes-reach, which talk to the server and to far machines, have no_new_privs."""
+    with Session(places, "here"), Session(places, "far"):
+        seen = {}
+        for pid in apilib.descendants(places.process.pid):
+            status = pathlib.Path("/proc/%d/status" % pid).read_text()
+            fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+            if fields["Name"] == "hermes-reach":
+                seen.setdefault(fields["NoNewPrivs"], []).append((pid, fields["Seccomp"]))
+        assert len(seen["0"]) == 1 and len(seen["1"]) >= 3, seen
+        assert all(filtered == "2" for _, filtered in seen["1"]), seen
+
+
+def test_the_starter_is_replaced_when_it_dies(places):
+    def starter():
+        for pid in apilib.descendants(places.process.pid):
+            status = pathlib.Path("/proc/%d/status" % pid).read_text()
+            if "Name:\thermes-reach\n" in status and "NoNewPrivs:\t0\n" in status:
+                return pid
+        return None
+    first = starter()
+    os.kill(first, 9)
+    apilib.wait_until(lambda: starter() not in (None, first))
+
+    def works():
+        reply = places("POST", "/v1/sessions", {"language": "bash", "backend": "here"})
+        if reply.status != 201:
+            return False
+        places("DELETE", "/v1/sessions/" + reply.json()["id"])
+        return True
+    apilib.wait_until(works)

@@ -39,20 +39,27 @@ void process_reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-int process_drop(uid_t uid, gid_t gid)
+int process_change_user(uid_t uid, gid_t gid)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {0};
-    for (int cap = 0; cap < CAPABILITIES; cap++)
-        /* Fails without CAP_SETPCAP; nothing is left to drop then. */
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
     if (geteuid() == 0 && (uid == 0 || setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
                               setresuid(uid, uid, uid) < 0))
         return uid == 0 ? -EPERM : -errno;
-    if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (syscall(SYS_capset, &head, none) < 0)
         return -errno;
     /* The change must hold: a process that could become root again is stopped here. */
     return setresuid((uid_t)-1, 0, (uid_t)-1) == 0 ? -EPERM : 0;
+}
+
+int process_drop(uid_t uid, gid_t gid)
+{
+    for (int cap = 0; cap < CAPABILITIES; cap++)
+        /* Fails without CAP_SETPCAP; nothing is left to drop then. */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -errno;
+    return process_change_user(uid, gid);
 }
 
 int process_give_up(void)

@@ -10,8 +10,12 @@
 void process_reset_signals(void);
 
 /* If root: becomes this user for good, without supplementary groups. In any case: gives up
- * all capabilities and sets no_new_privs. Returns 0 or negative errno; the caller then
- * exits. */
+ * all capabilities. Setuid programs still work; process_drop() is the rule, this the exception.
+ * Returns 0 or negative errno; the caller then exits. */
+int process_change_user(uid_t uid, gid_t gid);
+
+/* Does that, empties the bounding set and sets no_new_privs: no program that is executed later
+ * gains a right. */
 int process_drop(uid_t uid, gid_t gid);
 
 /* Does that as the user that the process already is, and closes its memory to other processes

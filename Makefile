@@ -76,7 +76,7 @@ soak: build ## run for a long time and look for leaks
 	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/soak.py
 	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/soak_sessions.py
 
-lint: ## gcc -Werror, clang-tidy, cppcheck, layers, style
+lint: ## gcc -Werror, fuzz targets, clang-tidy, cppcheck, layers, style
 	@tools/install-deps.sh build test
 	@tools/lint.sh build-lint
 
@@ -84,7 +84,7 @@ format: ## clang-format all sources in place
 	@find src tests/unit tests/fuzz -name '*.[ch]' -exec clang-format -i {} +
 
 clean: ## remove every build directory
-	rm -rf $(BUILD) build-asan build-fuzz build-lint build-tools
+	rm -rf $(BUILD) build-asan build-fuzz build-lint build-lint-fuzz build-tools
 
 runtimes: ## install the languages' toolchains
 	@tools/install-deps.sh runtimes

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The checks of CI that need no run: gcc with -Werror, clang-tidy, cppcheck, conventions.
+# The checks of CI that need no run: gcc with -Werror, fuzz targets that link, clang-tidy, cppcheck, conventions.
 # Everything is run before the first failure counts, so that one round shows all there is.
 #
 #   tools/lint.sh BUILD_DIR
@@ -15,6 +15,9 @@ failed=()
 [ -f "$build/build.ninja" ] || meson setup "$build" --werror || exit 1
 echo "== gcc -Werror"
 ninja -C "$build" || failed+=(gcc)
+echo "== fuzz targets"
+{ [ -f "$build-fuzz/build.ninja" ] || CC=clang meson setup "$build-fuzz" -Dfuzz=true -Db_lundef=false; } &&
+    ninja -C "$build-fuzz" fuzzers || failed+=("fuzz targets")
 echo "== clang-tidy"
 /usr/bin/python3 - "$build" <<'PYTHON' |
 import json

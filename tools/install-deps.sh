@@ -27,8 +27,6 @@ for set_name in "$@"; do
     build) packages="$packages $build" ;;
     test)
         packages="$packages $test"
-        # Started by root, sshd needs the user that its package makes. In CI nothing is started.
-        [ "${CI:-}" != true ] || packages="$packages openssh-server"
         with_tests=true
         ;;
     images) packages="$packages $images" ;;
@@ -73,16 +71,21 @@ fi
 
 # As programs only: their packages would start a server, now and at every boot.
 tools=$(dirname "$0")/../build-tools
-unpack() { # PACKAGE PROGRAM
-    if $with_tests && ! [ -x "/usr/sbin/$2" ] && ! [ -x "$tools/usr/sbin/$2" ]; then
-        say "unpacking $1 into build-tools"
-        mkdir -p "$tools"
-        (cd "$tools" && apt-get -q download "$1" && dpkg-deb -x "$1"_*.deb . && rm "$1"_*.deb) ||
-            say "$1 could not be downloaded: its tests are skipped"
+unpack() { # PROGRAM PACKAGE...
+    program=$1
+    shift
+    if $with_tests && ! [ -x "/usr/sbin/$program" ] && ! [ -e "$tools/$program.installed" ]; then
+        say "unpacking $* into build-tools"
+        mkdir -p "$tools/deb"
+        (cd "$tools/deb" && apt-get -q -o APT::Sandbox::User=root download "$@" &&
+            for package in *.deb; do dpkg-deb -x "$package" .. || exit; done) &&
+            touch "$tools/$program.installed" ||
+            say "$program could not be downloaded: its tests are skipped"
+        rm -rf "$tools/deb"
     fi
 }
 unpack nginx nginx
-unpack openssh-server sshd
+unpack sshd openssh-server libwrap0
 
 # Engines of containers, which tests start with directories of their own. Their packages would start them, too.
 engines='docker.io containerd runc tini podman conmon catatonit golang-github-containers-common

@@ -279,7 +279,7 @@ enum place_error engine_failed(const struct engine *e, struct backend *b, int r)
         return backend_fail(b, PLACE_AUTH,
             "no access to %s: backends_user must be in the group of this socket", e->socket);
     if (r == -EREMOTEIO)
-        return backend_fail(b, PLACE_REFUSED, "the engine gives no stream");
+        return backend_fail(b, PLACE_REFUSED, "the engine refused to open a stream");
     return backend_fail(b, PLACE_UNREACHABLE, "the engine at %s does not answer: %s", e->socket,
         r == -EPROTO ? "it does not speak HTTP" : strerror(-r));
 }

@@ -59,7 +59,8 @@ static int begin(struct plugin_reader *r)
         return -EPROTO;
     }
     if (!is_in_order(r, kind)) {
-        (void)snprintf(r->problem, sizeof(r->problem), "it sent `%s` at a wrong time", text);
+        (void)snprintf(
+            r->problem, sizeof(r->problem), "it sent `%s` when that is not allowed", text);
         return -EPROTO;
     }
     if (len > (kind == PLUGIN_DATA ? PLUGIN_FRAME_MAX : PLUGIN_JSON_MAX)) {

@@ -193,7 +193,8 @@ int image_root_take(struct engine *engine, const struct image_use *use, struct i
     int base = base_of(engine, use);
     if (base < 0)
         return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-            "the image %s is a whole root, which this server cannot use for %s; start it anew",
+            "the image %s is a whole root, which this server can use for %s only after a "
+            "restart",
             image->id, use->runtime->name);
     struct spawn_image key;
     image_root_key(&key, (unsigned)base, image);

@@ -85,8 +85,7 @@ int session_backend_check(
     int number = place_table_find(places, spec->backend, key);
     if (number < 0)
         return err_set(err, ERR_NOT_FOUND, ENOENT,
-            "there is no backend `%.32s` for you; GET /v1/backends lists those that are",
-            spec->backend);
+            "you have no backend `%.32s`; GET /v1/backends lists your backends", spec->backend);
     if (!str_eq(spec->runtime->name, "bash"))
         return err_field(err, "language", "a session on a backend is a bash session");
     if (spec->mount_count || spec->network || spec->secrets.count || spec->image)
@@ -131,7 +130,7 @@ int session_backend_failed(
         return -ENOTSUP;
     }
     (void)err_set(err, ERR_BACKEND, EHOSTUNREACH, "backend %s: %s: %s", s->spec.place->name,
-        name, line[0] ? line : "hermes-reach is not there; try again");
+        name, line[0] ? line : "hermes-reach does not run now; try again in a moment");
     err->kind = name;
     return -EHOSTUNREACH;
 }
@@ -141,7 +140,7 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
     if (!s->spec.place)
         return 0;
     return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-        "backend %s (%s) has no %s; only boxes of Hermes have", s->spec.place->name,
+        "backend %s (%s) has no %s; use a session in a box", s->spec.place->name,
         place_kind_name(s->spec.place->kind), what);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See rules.h. Patterns are JSON values, so there is no language to parse: a string is a glob,
- * a number is itself, a list of patterns for a single value means "one of these". Whatever does
- * not fit does not match, and a pattern that could never match is refused when it is loaded. */
+ * a number is itself, a list of patterns for a single value means "one of these". A value of
+ * another type does not match. A pattern that could never match is refused when it is
+ * loaded. */
 
 #include "approval/rules.h"
 

@@ -65,20 +65,20 @@ struct shell_walk {
     char *cwd;
     bool is_fed;      /* the input is text, or what any ordinary command reads */
     bool is_lost;     /* the directory is not clear, so no approval lasts */
-    bool is_deferred; /* the text runs later: nothing in it is only about now */
+    bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
     size_t nodes;     /* visited, so far */
 };
 
-/* The bytes of the text that a node covers; NULL when it lies about them. */
+/* The bytes of the text that a node covers; NULL when its positions are not valid. */
 const char *shell_source(const struct shell_walk *w, const json_t *node, size_t *ret_len);
 /* A position in the text, or -1. */
 long shell_offset(const struct shell_walk *w, const json_t *node, const char *which);
 
 /* Fills in a word; -EBADMSG when it is not understood. */
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret);
-/* A word of ours, which is literal. */
+/* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
 /* Reads a text inside of a text: for this shell, now or later, another one, or one that a
@@ -111,10 +111,10 @@ int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 
 /* Whether a variable below the node may have been set by an earlier text. */
 bool shell_is_open(const struct shell_walk *w, const json_t *node);
-/* A `for` clause: its variable is known until the end. */
+/* Enters a `for` clause. The value of its variable is known until shell_loop_end(). */
 int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
-/* Takes the source of a word, and adds the loops that its variables are from. */
+/* Takes the source of a word, and adds the loops that set variables of the word. */
 char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
 
 /* Reads the redirections of a statement. */

@@ -91,7 +91,8 @@ static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
     return r;
 }
 
-/* In backquotes a backslash means something else, also for a here-document. */
+/* In backquotes a backslash has another meaning, and so has a here-document: a substitution in
+ * backquotes with either is refused. */
 static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned level)
 {
     size_t len = 0;

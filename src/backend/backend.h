@@ -40,7 +40,7 @@ struct backend {
     struct place_head request;
     uint32_t in_force;        /* limits of the request, as bits: set by open() */
     enum place_limit refused; /* the limit of PLACE_LIMIT */
-    void *own;                /* of the kind */
+    void *own;                /* data of this kind of backend */
     bool takes_stream;        /* the far shell comes by the stream, although there is put() */
     bool was_joined;          /* a far shell has answered */
     char id[33];              /* of this session, in hex */

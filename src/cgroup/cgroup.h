@@ -114,7 +114,7 @@ void cgroup_remove_children(int fd);
 /* Lets processes with this group id move into the group of that directory. */
 int cgroup_give(int fd, gid_t group);
 
-/* Index of the first tree that is used for any of these, or -1. */
+/* Index of the first tree that has one of the uses in `use`, or -1. */
 int cgroup_tree_with(const struct cgroup_host *host, unsigned use);
 
 /* Makes and locks a group with that name where the tree's leaves are made. Returns -EAGAIN when

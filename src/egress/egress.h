@@ -247,8 +247,8 @@ void box_set_policy(struct box *b, const struct network_policy *policy);
 /* Ends every connection, flow and look-up, and closes the kit. The channel lives on. */
 void box_empty(struct box *b);
 
-/* The box is gone. First what its programs have written goes out, for LEAVING_MS at most. Then
- * all is closed, the server gets the last record, and the channel closes. */
+/* The box is gone. First the bytes that its programs have written are sent, for LEAVING_MS at
+ * most. Then everything is closed, the server gets the last record, and the channel closes. */
 void box_drop(struct box *b);
 void box_finish_if_empty(struct box *b);
 void box_bury(struct box *b);   /* closes all; freed at the end of the turn */

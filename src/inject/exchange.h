@@ -59,7 +59,7 @@ int exchange_request(struct exchange *x, const char *data, size_t len, struct bu
 int exchange_answer(
     struct exchange *x, char *data, size_t len, struct buf *to_box, size_t *ret_taken);
 
-/* The server has closed; `is_clean`: with a farewell of TLS. */
+/* The server has closed the connection; `is_clean`: after the close_notify of TLS. */
 int exchange_answer_end(struct exchange *x, bool is_clean, struct buf *to_box);
 
 /* The server cannot be reached: tells the box, unless it has an answer already. */

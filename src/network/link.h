@@ -28,7 +28,7 @@ struct network_link {
     struct link_question questions[NETWORK_MAX_QUESTIONS];
     unsigned question_count;
     uint64_t wait_begin_ns;
-    uint64_t waited_ns; /* before that */
+    uint64_t waited_ns; /* in waits that ended before wait_begin_ns */
 };
 
 /* --- hub.c */

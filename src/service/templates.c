@@ -487,7 +487,8 @@ bool service_templates_has(struct state *state, int owner, const char *image)
     return has;
 }
 
-/* True when one of them is still being started. */
+/* Drops idle templates of the owner and the image. True when one of these templates is still
+ * being started. */
 static bool drop_idle(struct template_keeping *all, int owner, const char *image)
 {
     bool is_left = false;

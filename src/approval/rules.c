@@ -32,7 +32,7 @@ const char *rule_decision_name(enum rule_decision decision)
 static bool matches(
     const json_t *pattern, const json_t *value, enum effect_match match, bool is_wary);
 
-/* Both texts with `/` for `.`, so that `*` stops at either. */
+/* Matches both texts with `/` for `.`, so that `*` stops at `/` and at `.`. */
 static bool glob_matches(const char *pattern, const char *text)
 {
     cleanup_free char *p = xstrdup(pattern);
@@ -44,7 +44,7 @@ static bool glob_matches(const char *pattern, const char *text)
     return str_eq(pattern, "**") || str_glob_match(p, t);
 }
 
-/* Both in their one spelling. */
+/* Compares both hosts in their one spelling. */
 static bool host_matches(const char *pattern_text, const char *host_text)
 {
     char pattern[EFFECT_HOST];

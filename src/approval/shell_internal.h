@@ -35,7 +35,7 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word); 
 void shell_words_done(struct shell_words *words);
 json_t *shell_word_json(const struct shell_word *word);
 
-/* What is redirected by one statement. */
+/* The redirections of one statement. */
 struct shell_redirs {
     json_t *list;
     json_t *files;
@@ -132,7 +132,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
 /* --- tables. `words` begin with the program. */
 
 struct shell_danger_row {
-    const char *category; /* "never." begins those that nothing permits */
+    const char *category; /* "never." begins the categories that nothing permits */
     const char *programs; /* names, with * for any text */
     const char *operands; /* NULL, or patterns one of which an operand must match */
     const char *options;  /* NULL, or options one of which must be there */

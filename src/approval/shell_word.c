@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Words of the tree. Backslashes, quotes and $'...' are undone, so that `r\m`, "r"m and
- * $'\x72m' are the same word. What the shell expands makes a word dynamic. */
+ * $'\x72m' are the same word. A word that the shell expands is dynamic. */
 
 #include "approval/shell_internal.h"
 

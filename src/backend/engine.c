@@ -111,7 +111,8 @@ static int send_request(const struct talk *t, const char *method, const char *pa
     return r < 0 ? r : send_all(t, body, len);
 }
 
-/* Byte by byte: what follows is not ours. An answer 100 is skipped. */
+/* Reads byte by byte, because the bytes after the head belong to the caller. An answer 100 is
+ * skipped. */
 static int read_head(const struct talk *t, struct wire_head *ret)
 {
     char head[WIRE_HEAD_MAX];

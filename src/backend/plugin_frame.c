@@ -72,7 +72,7 @@ static int begin(struct plugin_reader *r)
     return 0;
 }
 
-/* An answer was taken whole: what may come next. */
+/* After a whole answer: notes which frames may come next. */
 static void end(struct plugin_reader *r, enum plugin_kind kind)
 {
     if (kind == r->awaited || kind == PLUGIN_ERROR)

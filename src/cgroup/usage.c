@@ -111,7 +111,8 @@ static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf
     return get_keyed(host, leaf, which, NULL, ret);
 }
 
-/* 0 when it cannot be read: usage is only reported, and must not fail a run. */
+/* 0 when the counter cannot be read: usage is only reported, so a run must not fail because of
+ * it. */
 static uint64_t read_counter(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
 {

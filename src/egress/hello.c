@@ -22,8 +22,8 @@ enum {
     NAME_TYPE_HOST = 0,
 };
 
-/* What is left of the bytes. A reader that wants more than there is gets zeros and marks it
- * broken, so that one check at the end is enough. */
+/* The bytes that are not read yet. A read beyond the end gets zeros and sets is_broken, so that
+ * one check at the end is enough. */
 struct rest {
     const uint8_t *data;
     size_t len;

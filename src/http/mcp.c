@@ -70,7 +70,7 @@ void refuse_mcp(struct http_reply *reply, const struct err *err)
 struct reader {
     struct http_stream http;
     struct mcp_stream *stream;
-    struct mcp_peer *peer; /* whose standing stream this is, or NULL */
+    struct mcp_peer *peer; /* the session that this standing stream belongs to, or NULL */
     uint64_t after;
     int cancel_fd; /* of the call, which ends with the connection; or -1 */
 };

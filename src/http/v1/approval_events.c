@@ -24,7 +24,7 @@ struct reader {
     bool has_greeted;
 };
 
-/* Appends what is new. 1 when there was something. */
+/* Appends new events. 1 when there were some. */
 static int tell_news(struct reader *reader, struct buf *to)
 {
     json_t *news = approvals_news(reader->approvals, &reader->listener);

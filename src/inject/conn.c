@@ -267,7 +267,8 @@ static void watch(struct side *s, uint32_t events)
         s->watched = events;
 }
 
-/* What a side waits for. A handshake says itself whether it reads or writes. */
+/* The events that a side waits for. During a handshake gnutls knows whether it reads or
+ * writes. */
 static uint32_t events_of(const struct side *s, bool wants_read)
 {
     if (!s->is_open)

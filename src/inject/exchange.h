@@ -18,10 +18,10 @@ enum { EXCHANGE_SECRETS = 32 };
 struct exchange_secret {
     const char *header; /* its name */
     const char *line;   /* its content, "Bearer ..." */
-    const char *value;  /* what answers must not show: a part of the line */
+    const char *value;  /* the part of the line that answers must not show */
 };
 
-/* What a connection is for. Borrowed as long as the exchange lives. */
+/* The host of a connection, and its secrets. Borrowed as long as the exchange lives. */
 struct exchange_rule {
     const char *host;
     uint16_t port;
@@ -40,9 +40,9 @@ struct exchange {
     bool is_bodiless; /* HEAD: the answer has a head only */
     bool is_last;     /* the connection ends with this exchange */
     bool has_begun;   /* the box has got a part of the answer */
-    bool is_over;     /* nothing more is read: what is written goes out, and then the end */
-    bool is_cut;      /* ends without a clean TLS close, so that the box sees that data is
-                       * missing */
+    bool is_over; /* nothing more is read: written bytes are sent, then the connection closes */
+    bool is_cut;  /* ends without a clean TLS close, so that the box sees that data is
+                   * missing */
     struct scrub scrubs[EXCHANGE_SECRETS];
     struct buf clean[2];
 };

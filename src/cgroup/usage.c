@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the boxes of a leaf have used, and whether another box may have the leaf. A table says
+/* The usage of the boxes of a leaf, and whether another box may have the leaf. A table says
  * which file of which tree holds each counter, for v1 and v2. */
 
 #include "cgroup/cgroup.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of hermes-egress share. The program has one thread and one epoll. It holds the
- * sockets of each box (proto/egress.h), and carries bytes between them and sockets of its own
- * outside. Every byte from a box is hostile.
+/* Shared by the files of hermes-egress. The program has one thread and one epoll. It holds
+ * the sockets of each box (proto/egress.h), and carries bytes between them and sockets of
+ * its own outside. Every byte from a box is hostile.
  *
  *   loop.c     waits, and serves the boxes that have something to do in turn
  *   adopt.c    messages of the spawner: a box comes, a box goes

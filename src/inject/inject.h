@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of hermes-inject share. The program has one thread and one epoll. It alone
+/* Shared by the files of hermes-inject. The program has one thread and one epoll. It alone
  * holds the values of secrets. Every byte from a box is hostile, and so is a server's.
  *
  *   main.c      the loop, and messages of egress

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See service.h. Opening and closing what a server keeps, and what happens twice a second. */
+/* See service.h. Opens and closes the parts of a server, and does its work of twice a
+ * second. */
 
 #include "service/service.h"
 

@@ -40,7 +40,7 @@ static int refuse_limit(const char *backend, const char *limit, struct err *err)
     return -ENOTSUP;
 }
 
-/* Fills in the limits of the place: those of the request, otherwise those of its row. */
+/* Fills in the limits of the place: from the request, otherwise from its row. */
 static int take_limits(struct session_spec *spec, struct err *err)
 {
     const struct place_row *row = spec->place;
@@ -144,7 +144,7 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
         place_kind_name(s->spec.place->kind), what);
 }
 
-/* The limits that are in force for a session, and those that are not. */
+/* The limits that are in force for a session, and the limits that are not. */
 static json_t *limits_of(const struct session *s)
 {
     json_t *json = json_object();

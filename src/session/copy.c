@@ -154,7 +154,7 @@ static struct session *new_copy(struct session *s, const char *checkpoint, bool 
     spec.image = run_image_copy(s->spec.image);
     struct session *copy = session_new(s->all, &spec, s->owner_index);
     copy->is_preview = is_preview;
-    if (!is_preview) { /* they share a network namespace */
+    if (!is_preview) { /* the copy shares the network namespace of the original */
         session_network_unref(copy->network);
         copy->network = session_network_ref(s->network);
     }

@@ -36,8 +36,8 @@ enum {
     STATUS_KILLED = 137, /* 128 + SIGKILL */
 };
 
-/* Writes the package of the shell: the interpreter's environment and what a shell at a terminal
- * needs. The caller's variables come last. */
+/* Writes the package of the shell: the environment of the interpreter, with variables for a
+ * shell at a terminal. The caller's variables come last. */
 static int write_job(struct session *s, int *ret_fd, struct err *err)
 {
     static const char *const more[] = {

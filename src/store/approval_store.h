@@ -64,7 +64,7 @@ int approval_store_insert(struct approval_store *store, const struct approval_ro
 int approval_store_decide(struct approval_store *store, const struct approval_row *row,
     const struct grant_row *grant, struct log_row *log, struct err *err);
 
-/* Notes what the reviewer said about a pending approval. */
+/* Notes the verdict of the reviewer about a pending approval. */
 int approval_store_review(struct approval_store *store, const char *id, const char *reviewer,
     struct log_row *log, struct err *err);
 int approval_store_log(struct approval_store *store, struct log_row *log, struct err *err);

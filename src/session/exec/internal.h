@@ -43,7 +43,7 @@ uint64_t tools_paused_ms(const struct session *s);
 /* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
 uint64_t tools_deadline_ms(const struct session *s);
 
-/* preview.c: what the reviewer of a waiting call sees of the code that follows. */
+/* preview.c: runs the rest of the code in a copy, for the reviewer of a waiting call. */
 enum { PREVIEW_OUTPUT = 1024 }; /* bytes of stdout, and of stderr */
 struct preview_record {
     char call[TOOL_ID_MAX + 1]; /* the waiting call, which fails in the copy */
@@ -162,5 +162,5 @@ void exec_report(struct exec *e);
 /* Takes `files_changed` before the report, from a box that is about to end. */
 void exec_take_changes(struct exec *e);
 
-/* Passes on what the code has tried to reach since the last call. */
+/* Passes on the network attempts of the code since the last call. */
 void exec_tell_attempts(struct exec *e);

@@ -87,7 +87,8 @@ int session_backend_check(
         return err_set(err, ERR_NOT_FOUND, ENOENT,
             "you have no backend `%.32s`; GET /v1/backends lists your backends", spec->backend);
     if (!str_eq(spec->runtime->name, "bash"))
-        return err_field(err, "language", "a session on a backend is a bash session");
+        return err_field(
+            err, "language", "sessions on backends run bash only; set language to bash");
     if (spec->mount_count || spec->network || spec->secrets.count || spec->image)
         return err_field(err,
             spec->mount_count     ? "mounts"

@@ -17,7 +17,7 @@ enum {
     PENDING_MAX = 1024,
     LISTENERS_PER_KEY = 16,
     SO_FAR = 12,            /* last effects that the reviewer sees */
-    SO_FAR_BYTES = 1 << 20, /* rows of the log that are looked at for them */
+    SO_FAR_BYTES = 1 << 20, /* bytes of the log that are searched for them */
     LOG_PAGE = 1000,
     REVIEWERS = 4,                 /* threads that ask the reviewer */
     LOG_BYTES_PER_HOUR = 64 << 20, /* bytes that effects of one key may add to the log */

@@ -14,7 +14,7 @@
 
 #include "approval/shell.h"
 
-/* Stands for text in a shape that only the run shows. */
+/* Stands in a shape for text that is known only when the command runs. */
 #define SHELL_UNKNOWN '\x01'
 
 enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
@@ -81,8 +81,8 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
 /* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
-/* Reads a text inside of a text: for this shell, now or later, another one, or one that a
- * wrapper starts. The walk goes on in it with the given prefix. */
+/* Walks a text inside of a text, with the given prefix. `inside` says which shell runs it: this
+ * one, this one later, another one, or one that a wrapper starts. */
 enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);

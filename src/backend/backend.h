@@ -39,7 +39,7 @@ struct backend {
     int watch_fd;         /* the session's socket: opening is given up when it closes */
     struct place_head request;
     uint32_t in_force;        /* limits of the request, as bits: set by open() */
-    enum place_limit refused; /* the limit of PLACE_LIMIT */
+    enum place_limit refused; /* the limit that a PLACE_LIMIT is about */
     void *own;                /* data of this kind of backend */
     bool takes_stream;        /* the far shell comes by the stream, although there is put() */
     bool was_joined;          /* a far shell has answered */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See hello.h. The hello must stand in one record, as all clients in use send it; a hello in
- * pieces is how one would hide its name. So is a record before it: some servers pass over
- * warnings that come before the hello. */
+/* See hello.h. The hello must stand in one record, as all clients in use send it; a client
+ * could hide the name with a hello in pieces. It could also hide it with a record before the
+ * hello, because some servers ignore warnings there. */
 
 #include "egress/hello.h"
 

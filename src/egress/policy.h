@@ -40,8 +40,8 @@ void policy_decide(struct decision *ret, const struct policy_view *view,
 void policy_decide_again(struct decision *ret, const struct policy_view *view,
     const struct network_row *what, const struct address *address);
 
-/* Whether a name may be asked outside, and for a name that stands for an address ("reverse"),
- * whether that may. */
+/* Whether a name may be asked outside. For a name that stands for an address ("reverse"), the
+ * address must be permitted. */
 uint32_t policy_decide_name(const struct policy_view *view, const char *name);
 
 /* Whether an address may be given to the box as an answer. */

@@ -578,8 +578,8 @@ int image_build_reuse(
         builder->store, builder->owner, recipe->name, digest, max_age_s, ret);
 }
 
-/* The new image has the layers of the one below, so that one is in use until the image is kept.
- * Layers of the operator, which lie in another store, stay anyway. */
+/* Locks the layers of the base image: the new image has them, too, and they must stay until it
+ * is kept. Layers of the operator are in another store and stay in any case. */
 static void hold_below(struct building *w)
 {
     const json_t *layers = json_object_get(w->recipe->base, "layers");

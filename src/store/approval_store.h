@@ -89,7 +89,7 @@ int approval_store_list(struct approval_store *store, const struct approval_quer
 
 struct log_query {
     const char *owner; /* NULL: anybody's */
-    const char *place; /* NULL: any; else the newest first */
+    const char *place; /* NULL: any place; with a place the newest rows come first */
     int64_t after;
     size_t limit;
 };

@@ -115,10 +115,10 @@ struct exec {
     struct network_tally *tally; /* NULL: no network */
     uint64_t waited_ms;          /* for approvals of connections, so far */
     uint64_t asked_ms;           /* for approvals of tool calls, so far */
-    uint64_t asked_until_ms;     /* they are counted up to this time */
+    uint64_t asked_until_ms;     /* asked_ms counts up to this time */
     uint64_t installed_ms;       /* for packages that the code asked for, so far */
-    uint64_t install_from_ms;    /* they are counted up to this time; 0: none is open */
-    struct spill spills[2];      /* stdout, stderr */
+    uint64_t install_from_ms; /* installed_ms counts up to this time; 0: no installation runs */
+    struct spill spills[2];   /* stdout, stderr */
     uint64_t begin_ns;
     uint64_t deadline_ms;
     uint64_t grace_ms;     /* end of the grace period, once stopped */

@@ -13,7 +13,7 @@ cd "${1:-$(dirname "$0")/..}"
 find src -name '*.[ch]' | LC_ALL=C sort | xargs -r awk '
 BEGIN {
     # Each row: a folder below src/, and the folders that it may include beside itself. The rows of
-    # a group stand on those of the groups above it.
+    # a group stand on the rows of the groups above it.
     row("base", "")
     row("proto", "base")                       # what two processes agree on
     row("json", "base")

@@ -21,7 +21,7 @@ struct shell_command {
     json_t *argv;
     json_t *grant;        /* what a lasting approval covers: argv, or "*" for words that vary */
     json_t *redirections; /* of files: ">out" */
-    json_t *files;        /* that it writes, as far as the words tell */
+    json_t *files;        /* that it writes, as far as its words name them */
     char *cwd;            /* the `cd` commands before it, "" for none */
     const char *danger;   /* category (shell_danger.c), or NULL */
     bool is_once;         /* no approval of it can last */

@@ -202,7 +202,7 @@ static int take_joined(struct taking *t, size_t from, enum shell_inside inside)
     return 0;
 }
 
-/* A program from the standard input: what is there is known for a literal here-document. */
+/* A program from the standard input. Its text is known only for a literal here-document. */
 static int take_input(struct taking *t, bool is_shell)
 {
     t->w->forms->reads_code = true;
@@ -557,7 +557,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     c.is_once = is_once || (danger && (has_dynamic(c.argv) || has_dynamic(c.redirections)));
     c.grant = danger || is_once ? json_incref(c.argv)
                                 : grant_of(words, program, c.argv, &c.is_ordinary);
-    /* Words do not say what such a command does with an input of the text. */
+    /* The words of such a command do not say what it does with input from the text. */
     bool has_text = w->is_fed || (redirs && redirs->has_text);
     c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
     c.is_once = c.is_once || (has_text && !c.is_ordinary);

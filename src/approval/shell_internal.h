@@ -14,7 +14,7 @@
 
 #include "approval/shell.h"
 
-/* Stands for text in a shape that only the run shows. */
+/* Stands in a shape for text that is known only when the command runs. */
 #define SHELL_UNKNOWN '\x01'
 
 enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
@@ -35,7 +35,7 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word); 
 void shell_words_done(struct shell_words *words);
 json_t *shell_word_json(const struct shell_word *word);
 
-/* What is redirected by one statement. */
+/* The redirections of one statement. */
 struct shell_redirs {
     json_t *list;
     json_t *files;
@@ -65,24 +65,24 @@ struct shell_walk {
     char *cwd;
     bool is_fed;      /* the input is text, or what any ordinary command reads */
     bool is_lost;     /* the directory is not clear, so no approval lasts */
-    bool is_deferred; /* the text runs later: nothing in it is only about now */
+    bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
     size_t nodes;     /* visited, so far */
 };
 
-/* The bytes of the text that a node covers; NULL when it lies about them. */
+/* The bytes of the text that a node covers; NULL when its positions are not valid. */
 const char *shell_source(const struct shell_walk *w, const json_t *node, size_t *ret_len);
 /* A position in the text, or -1. */
 long shell_offset(const struct shell_walk *w, const json_t *node, const char *which);
 
 /* Fills in a word; -EBADMSG when it is not understood. */
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret);
-/* A word of ours, which is literal. */
+/* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
-/* Reads a text inside of a text: for this shell, now or later, another one, or one that a
- * wrapper starts. The walk goes on in it with the given prefix. */
+/* Walks a text inside of a text, with the given prefix. `inside` says which shell runs it: this
+ * one, this one later, another one, or one that a wrapper starts. */
 enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);
@@ -111,10 +111,10 @@ int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 
 /* Whether a variable below the node may have been set by an earlier text. */
 bool shell_is_open(const struct shell_walk *w, const json_t *node);
-/* A `for` clause: its variable is known until the end. */
+/* Enters a `for` clause. The value of its variable is known until shell_loop_end(). */
 int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
-/* Takes the source of a word, and adds the loops that its variables are from. */
+/* Takes the source of a word, and adds the loops that set variables of the word. */
 char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
 
 /* Reads the redirections of a statement. */
@@ -132,7 +132,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
 /* --- tables. `words` begin with the program. */
 
 struct shell_danger_row {
-    const char *category; /* "never." begins those that nothing permits */
+    const char *category; /* "never." begins the categories that nothing permits */
     const char *programs; /* names, with * for any text */
     const char *operands; /* NULL, or patterns one of which an operand must match */
     const char *options;  /* NULL, or options one of which must be there */

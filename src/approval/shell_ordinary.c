@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Ordinary commands, whose approval covers other files, and free ones, which nobody is asked
- * about. */
+/* Ordinary commands and free commands. The approval of an ordinary command covers other files,
+ * too. Nobody is asked about a free command. */
 
 #include "approval/shell_internal.h"
 

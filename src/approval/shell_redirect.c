@@ -129,9 +129,8 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     return 0;
 }
 
-/* What a shell reads is known when one here-document is all that is connected to its stdin.
- * With
- * <<- the shell takes tabs away, which would change the text. */
+/* The input of a shell is known when its stdin is one here-document and nothing else. With <<-
+ * the shell removes tabs, which would change the text. */
 int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
 {
     unsigned inputs = 0;

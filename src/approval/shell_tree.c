@@ -82,7 +82,7 @@ static void return_to(struct shell_walk *w, struct place *place)
     w->is_lost = place->is_lost;
 }
 
-/* What runs in a shell of its own, so that a `cd` in it ends with it. */
+/* Visits a part that runs in a shell of its own: a `cd` in it has no effect after it. */
 static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct place before = keep_place(w);
@@ -91,7 +91,8 @@ static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
     return r;
 }
 
-/* In backquotes a backslash means something else, also for a here-document. */
+/* In backquotes a backslash has another meaning, and so has a here-document: a substitution in
+ * backquotes with either is refused. */
 static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned level)
 {
     size_t len = 0;
@@ -176,7 +177,7 @@ static int visit_coproc(struct shell_walk *w, const json_t *node, unsigned level
     return json_object_get(node, "Name") ? -EBADMSG : visit_aside(w, node, level);
 }
 
-/* shfmt takes what is in @(..) for text, and bash expands it. */
+/* shfmt takes the inside of @(..) for text, and bash expands it. */
 static int visit_pattern(struct shell_walk *w, const json_t *node, unsigned level)
 {
     size_t len = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Values. Bash also runs what stands in data: an arithmetic expression evaluates the values of
- * the names in it, which may hold a[$(command)]. Such places count as commands that are not
- * known. */
+/* Values. Bash also runs commands in data: an arithmetic expression evaluates the values of its
+ * names, and a value may be a[$(command)]. Such places count as unknown commands. */
 
 #include "approval/shell_internal.h"
 
@@ -141,8 +140,8 @@ int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned lev
     return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
-/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
- * is exported reaches every program, so it counts as a command. */
+/* `declare` and similar commands. -i evaluates the assigned value, -n makes a name of it. An
+ * exported variable reaches every program, so it counts as a command. */
 int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *args = json_object_get(node, "Args");

@@ -26,7 +26,7 @@
 
 enum { STOP_MS = 2000, PIECE = 64 << 10 };
 
-/* The user's own variables only: a place must not see those of the server. */
+/* Only variables of the user: a place must not see the variables of the server. */
 static void set_environment(void)
 {
     const struct passwd *user = getpwuid(geteuid());

@@ -60,8 +60,8 @@ int cmd_man(int argc, char **argv);
 /* The first argument of a `hermes` that cli_delegate() executed: it does not do so again. */
 #define CLI_IN_SCOPE "__in-scope"
 
-/* What the environment variables of the user say. Only the function of a command calls these
- * two, and passes the result on. */
+/* Settings from the environment variables of the user. Only the function of a command calls
+ * these two, and passes the result on. */
 struct lang_dirs cli_dirs(void);
 const char *cli_spawner_path(void); /* HERMES_SPAWN, for tests; or NULL */
 

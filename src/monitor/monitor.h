@@ -46,8 +46,8 @@ struct child {
     const char *argument; /* or NULL */
     bool no_environment;
     bool own_session;          /* signals of the terminal do not reach it */
-    const struct group *group; /* NULL: it stays in ours, and keeps our user. Else it enters
-                                  this group and becomes this user */
+    const struct group *group; /* NULL: it stays in the group of the monitor, and keeps its
+                                  user. Else it enters this group and becomes this user */
     uid_t uid;
     gid_t gid;
     bool may_gain; /* it may execute setuid programs */

@@ -99,7 +99,8 @@ static void close_all(int *fds, unsigned count)
         close_fd(&fds[i]);
 }
 
-/* Forgets a hermes-prepare. One that is still at work is killed: what it works for is gone. */
+/* Forgets a hermes-prepare. Kills one that still works: the spawner that it works for is
+ * gone. */
 static void end_preparing(struct spawner *p)
 {
     if (p->preparing > 0) {
@@ -135,7 +136,7 @@ static void stop_spawner(struct spawner *p)
     leave_spawner(p);
 }
 
-/* Sends hermes-prepare what it works on. */
+/* Sends hermes-prepare its input. */
 static int send_spawned(struct supervisor *s)
 {
     cleanup_close int egress = egress_link(&s->spawner.egress);

@@ -132,7 +132,8 @@ int become_monitor(struct prepare *p, struct err *err)
     if (r < 0)
         return err_set(
             err, ERR_INTERNAL, -r, "cannot hand over the settings: %s", strerror(-r));
-    /* dup2 onto itself would keep close-on-exec. The descriptor may have been one of ours. */
+    /* dup2 onto itself would keep close-on-exec. The descriptor may already have the number
+     * HANDOVER_FD. */
     if (pair[1] == HANDOVER_FD ? fcntl(HANDOVER_FD, F_SETFD, 0) < 0
                                : dup2(pair[1], HANDOVER_FD) < 0)
         return err_set(err, ERR_INTERNAL, errno, "cannot move a socket: %s", strerror(errno));

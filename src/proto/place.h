@@ -91,7 +91,7 @@ struct place_row {
     uint32_t may_gain; /* local: setuid programs such as sudo work */
     uint32_t idle_s;   /* a kept place is stopped after this time without a session */
     uint32_t open_s;   /* for finding, resuming or making a place */
-    struct place_limits limits; /* maxima; what a request leaves out */
+    struct place_limits limits; /* maxima, and values of limits that a request lacks */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
     char cwd[PLACE_TEXT];
     /* From here on: empty in a server. */
@@ -108,7 +108,8 @@ struct place_row {
     char network[PLACE_TEXT];
     char volumes[PLACE_LIST];     /* SOURCE:TARGET[:ro] with commas between */
     char forward_env[PLACE_LIST]; /* names with commas between */
-    /* NAME=VALUE for those, each ended by a NUL: filled in by hermes-prepare. */
+    /* NAME=VALUE for the names in forward_env, each ended by a NUL. hermes-prepare fills it
+     * in. */
     char forwarded[4 * PLACE_LIST];
     uint32_t forwarded_len;
     /* plug-in */
@@ -123,7 +124,7 @@ struct place_table {
     struct place_row rows[PLACES_MAX];
     uint32_t count;
     uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
-    char shell_hash[65]; /* of these bytes: SHA-256 in hex */
+    char shell_hash[65]; /* SHA-256 of the far shell in hex */
     char instance[33];   /* of this installation: servers of two installations never share a
                           * place */
 };
@@ -133,23 +134,23 @@ const char *place_kind_name(uint32_t kind);
 const char *place_error_name(uint32_t error);
 const char *place_limit_name(uint32_t limit); /* as in lang/limits.h: "cpus" ... */
 
-/* It can be asked whether a place of this kind is there: by a request whose session is "". */
+/* Whether places of this kind answer a probe: a request whose session is "". */
 bool place_has_probe(uint32_t kind);
 
 /* Which limits places of a kind enforce, as bits: always, and on some machines. */
 uint32_t place_enforces(uint32_t kind);
 uint32_t place_may_enforce(uint32_t kind);
 
-/* What a limit is when neither the request nor the settings name it; 0: none. */
+/* The value of a limit that neither the request nor the settings name; 0: no limit. */
 uint32_t place_default_limit(uint32_t kind, uint32_t limit);
 
-/* What a place keeps apart from the machine it is on: one word for answers. */
+/* How a place is isolated from its machine: one word for answers. */
 const char *place_isolation(const struct place_row *row);
 
 /* For opening a place, before the far shell is started in it. */
 uint64_t place_open_ms(const struct place_row *row);
 
-/* "none", or "full": what a place reaches is otherwise not for Hermes to bound. */
+/* "none" if the place has no network; else "full", because Hermes does not bound it. */
 const char *place_network(const struct place_row *row);
 
 /* True only if nothing that runs there reaches the machine it is on. Elsewhere commands are

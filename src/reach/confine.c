@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Gives up every right that HTTP calls do not need. Files: what the name service and TLS read.
- * System calls: no exec, no new process, no listening socket. An attacker who takes over this
- * program can open connections as its user and read the keys of its targets. */
+/* Gives up every right that HTTP calls do not need. Files: those that the name service and TLS
+ * read. System calls: no exec, no new process, no listening socket. An attacker who takes over
+ * this program can open connections as its user and read the keys of its targets. */
 
 #include "reach/reach.h"
 

@@ -108,7 +108,7 @@ int main(void)
     if ((r = confine_identity()) < 0)
         return fail("cannot give up privileges", r);
     if ((r = places_start(&reach)) < 0)
-        return fail("cannot start the half that opens places", r);
+        return fail("cannot start the process that opens places", r);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(reach.multi = curl_multi_init()))
         return fail("cannot start libcurl", -ENOMEM);
     if ((r = confine_rest()) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of hermes-reach share. */
+/* Shared by the files of hermes-reach. */
 
 #include "proto/reach.h"
 
@@ -22,18 +22,19 @@ struct reach {
     struct call *waiting, **last_waiting; /* webhooks without room, the oldest first */
     size_t waiting_count;
     int starter_fd; /* to the process that starts local commands; -1: there is none */
-    int places_fd;  /* to the half that opens places; -1: there is none */
+    int places_fd;  /* to the process that opens places; -1: there is none */
     pid_t places_pid;
 };
 
 /* call.c: begins a call; takes the descriptors. */
 void call_begin(struct reach *reach, const struct reach_call *message, int fds[REACH_CALL_FDS]);
 
-/* Moves every call on, and answers those that have ended. */
+/* Moves every call on, and answers the calls that have ended. */
 void calls_advance(struct reach *reach);
 
-/* confine.c. confine_places() is for the half that executes programs, confine_engine() for a
- * process of it that needs the socket of an engine of containers and a lock in `dir`. */
+/* confine.c. confine_places() is for the process that opens places and executes programs.
+ * confine_engine() is for a child of it that needs the socket of a container engine and a lock
+ * in `dir`. */
 int confine_identity(void);
 int confine_rest(void);
 int confine_places(bool with_namespaces);

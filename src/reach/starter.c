@@ -3,7 +3,7 @@
 /* Starts the shells of `local` sessions whose row permits sudo. The rest of hermes-reach has
  * no_new_privs, which its children inherit, so a setuid program gains nothing there. This
  * process is forked before that. It has the same user, no capability, and reads one text from
- * the half that opens places, nothing from the server. */
+ * the process that opens places, nothing from the server. */
 
 #include "reach/reach.h"
 
@@ -30,7 +30,7 @@ static void start(char *script, const int fds[BACKEND_ASK_FDS])
     if (pid == 0)
         backend_become(&program, fds[0], fds[1], fds[2]);
     if (pid < 0)
-        return; /* the one who asked sees the end of its socket */
+        return; /* the asking process sees the end of its socket */
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     const char mark = 's';
     (void)fdpass_send_now(fds[BACKEND_ASK_REPLY], &mark, sizeof(mark), &pidfd, pidfd >= 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What to do about a Python module that is missing, if the image `data` (images/data) has
- * it. */
+/* A hint about a missing Python module that the image `data` (images/data) has. */
 
 #include <stddef.h>
 

@@ -110,7 +110,7 @@ static int add_command(struct asking *a, const struct shell_command *c, struct e
     return add_effect(a, fields, c->is_once, err);
 }
 
-/* A text as a person can read it: what is too long is cut, and its digest names it. */
+/* A text as a person can read it. A long text is cut, and its digest is added. */
 static char *shown(const char *text, size_t len)
 {
     char digest[EFFECT_DIGEST];
@@ -159,8 +159,8 @@ static int ask_one(struct asking *a, size_t i, const char *code, struct err *err
     return r;
 }
 
-/* Asks about what must be asked, what is denied first. *ret_questions instead of asking when
- * there are too many. */
+/* Asks about the effects that need an approval; denied effects come first. *ret_questions
+ * instead of asking when there are too many. */
 static int ask_all(struct asking *a, const char *code, bool *ret_too_many, struct err *err)
 {
     struct approvals *approvals = a->s->all->state->approvals;

@@ -32,7 +32,7 @@ static void close_pair(int (*pair)[2])
     close_fd(&(*pair)[1]);
 }
 
-/* Waits for the event; `words` gets what the place said. */
+/* Waits for the event; `words` gets the text of the place. */
 static enum place_error await(int socket, int said, char *words, size_t size)
 {
     struct spawn_event event = {0};

@@ -18,7 +18,7 @@ enum form {
     TEXT,
     LIST,     /* items are joined with commas */
     PATH,     /* ~ and relative ones have no meaning for a server */
-    LIMIT,    /* 0: what Hermes has by default */
+    LIMIT,    /* 0: the default of Hermes */
     NETWORK,  /* true: bridge */
     NOT_TRUE, /* exists for a caller's own directory only */
     SHELL,    /* makes no difference for a caller's one command */
@@ -77,7 +77,7 @@ bool terminal_set_line(struct reading *r, struct place_table *table, size_t plac
     const char *key, const char *line, const char *value);
 
 /* terminal_own.c, for readings with a caller. */
-bool own_sets(const char *line); /* own_add_lines() does it, whatever the file says */
+bool own_sets(const char *line); /* own_add_lines() sets it; the line of the file is void */
 void own_add_lines(struct reading *r, struct place_table *table, size_t place);
 void own_check(struct reading *r, const char *key, const char *value, bool is_set);
 unsigned own_choose(struct reading *r, unsigned wanted); /* of the places that the file names */

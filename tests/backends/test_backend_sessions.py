@@ -130,7 +130,7 @@ def test_a_backend_of_others_is_like_one_that_does_not_exist(places, name):
     reply = places("POST", "/v1/sessions", {"language": "bash", "backend": name})
     assert reply.status == 404
     assert reply.json()["error"]["message"].replace(name, "X") == \
-        "there is no backend `X` for you; GET /v1/backends lists those that are"
+        "you have no backend `X`; GET /v1/backends lists your backends"
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "x" * 33, 5, "a\u0000b"])

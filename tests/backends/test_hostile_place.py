@@ -105,7 +105,7 @@ def opened(places):
 def test_a_place_that_wants_the_far_shell_again_is_refused(places, hostile, mode):
     hostile(mode)
     reply = opened(places)
-    word = "does not answer as a far shell"
+    word = "sent an answer that no far shell sends"
     assert reply.status == 502 and word in reply.json()["error"]["message"], reply
     nothing_stays(places)
     rows = places("GET", "/v1/backends").json()["backends"]

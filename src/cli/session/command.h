@@ -11,7 +11,7 @@
 
 enum { SESSION_WORDS_MAX = 64 };
 
-/* What the command line says. */
+/* The parsed command line. */
 struct args {
     struct client client;
     bool json;

@@ -102,7 +102,8 @@ static size_t ask(const struct consent *c, const json_t *approval)
 static void decide(struct consent *c, const json_t *approval)
 {
     const char *id = json_string_value(json_object_get(approval, "id"));
-    struct err ignored = {0}; /* the answer was too late: the command's own error says so */
+    struct err ignored = {0}; /* not shown: if the answer came too late, the command fails and
+                                 prints its own error */
     json_t *answer = NULL;
     if (!id)
         return;

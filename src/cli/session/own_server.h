@@ -2,8 +2,9 @@
 #pragma once
 
 /* A `hermes serve` for one command, when there is no other: on a unix socket in a new directory
- * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. It
- * ends with the command, however that ends, and leaves nothing behind. */
+ * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. The
+ * server ends when the command ends, also when the command is killed, and leaves nothing
+ * behind. */
 
 #include "base/err.h"
 #include "cli/session/client.h"

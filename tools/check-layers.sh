@@ -32,7 +32,8 @@ BEGIN {
     row("layer", "base")
     row("inject", "seccomp proto base")
     row("backend", "layer json proto base")
-    row("reach", "backend json seccomp proto base")
+    row("reach", "seccomp proto base")
+    row("places", "backend seccomp proto base")
 
     # by responsibility, without privilege
     row("lang", "json proto base")

@@ -35,7 +35,7 @@ struct backend {
     size_t shell_len;
     const char *hash;     /* of these bytes, in hex */
     const char *instance; /* of this installation */
-    int starter_fd;       /* for rows that permit sudo (reach/starter.c) */
+    int starter_fd;       /* for rows that permit sudo (places/starter.c) */
     int watch_fd;         /* the session's socket: opening is given up when it closes */
     struct place_head request;
     uint32_t in_force;        /* limits of the request, as bits: set by open() */
@@ -108,7 +108,7 @@ _Noreturn void backend_become(const struct backend_program *program, int in, int
 /* Asks the starter to start `sh -c SCRIPT`: a packet with the text, three standard files and a
  * socket, on which one packet with a pidfd comes back. */
 enum { BACKEND_ASK_REPLY = 3, BACKEND_ASK_FDS, BACKEND_ASK_MAX = 16 << 10 /* bytes */ };
-int backend_ask(int starter_fd, const char *script, struct backend_stream *ret);
+int backend_ask(const struct backend *b, const char *script, struct backend_stream *ret);
 /* The same with a function instead of a program. The function does not return. */
 typedef void backend_run(const void *context, int in, int out, int err);
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);

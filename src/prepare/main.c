@@ -107,7 +107,7 @@ static int make_images(int state_fd, uid_t uid, gid_t gid)
  * too. */
 static int name_instance(struct prepare *p, int state_fd)
 {
-    struct place_table *places = &p->reach.places;
+    struct place_table *places = &p->places;
     enum { LEN = sizeof(places->instance) - 1 };
     cleanup_buf struct buf text;
     unsigned char noise[LEN / 2];

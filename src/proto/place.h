@@ -2,14 +2,17 @@
 #pragma once
 
 /* A place is where commands of a session run outside of boxes: a row of the operator's table of
- * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
- * without addresses and keys, and names a row by its number.
+ * backends. hermes-prepare reads the table, hermes-places has it sealed. The server has the
+ * rows without addresses and keys, and names a row by its number.
  *
- * To open a place the server sends a struct reach_call with REACH_PLACE, the number of the row
- * as body_len, and PLACE_FDS descriptors: a sealed memfd with a struct place_head and words
- * (the directory, then NAME=VALUE for each variable, each ended by a NUL), the box's socket,
- * stdout, stderr and the channel. From then on they are what the spawner's are (spawn.h), with
- * these differences:
+ * The monitor starts hermes-places with a socket at PLACES_FD and sends one packet with
+ * PLACES_FDS descriptors: the sealed table, behind it the far shell, and the socket on which
+ * requests come. It keeps both ends of that socket, as it does for hermes-reach (reach.h).
+ *
+ * To open a place the server sends a struct place_request and PLACE_FDS descriptors: a sealed
+ * memfd with a struct place_head and words (the directory, then NAME=VALUE for each variable,
+ * each ended by a NUL), the box's socket, stdout, stderr and the channel. From then on they are
+ * what the spawner's are (spawn.h), with these differences:
  *
  *   EVENT_STARTED  `flags` has a bit for each enum place_limit that is in force
  *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
@@ -60,6 +63,13 @@ enum place_error {
 };
 
 enum place_state { PLACE_READY, PLACE_DEGRADED, PLACE_GONE };
+
+enum { PLACES_FD = 3 };
+enum { PLACES_TABLE, PLACES_REQUESTS, PLACES_FDS };
+struct place_request {
+    uint32_t row;
+    uint32_t reserved;
+};
 
 enum { PLACE_WORDS, PLACE_SOCKET, PLACE_OUT, PLACE_ERR, PLACE_CHANNEL, PLACE_FDS };
 

@@ -3,7 +3,7 @@
 
 /* A terminal of a session on a backend: what its two ends say to each other over a stream. One
  * end is in the place and has the terminal (bash/far_terminal.c). The other end is in
- * hermes-reach and has a socket of the server (backend/terminal.c). Each end sends at most
+ * hermes-places and has a socket of the server (backend/terminal.c). Each end sends at most
  * TERMINAL_WINDOW bytes that the other one has not passed on, so a terminal that nobody reads
  * holds up nothing but itself.
  *

@@ -131,7 +131,7 @@ int session_backend_failed(
         return -ENOTSUP;
     }
     (void)err_set(err, ERR_BACKEND, EHOSTUNREACH, "backend %s: %s: %s", s->spec.place->name,
-        name, line[0] ? line : "hermes-reach does not run now; try again in a moment");
+        name, line[0] ? line : "hermes-places does not run now; try again in a moment");
     err->kind = name;
     return -EHOSTUNREACH;
 }

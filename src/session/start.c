@@ -249,7 +249,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->spec.place_request.limits = spec->place_limits;
     (void)snprintf(s->spec.place_request.owner, PLACE_ID, "%s", s->owner);
     (void)snprintf(s->spec.place_request.session, PLACE_ID, "%s", s->id);
-    s->spec.reach_fd = all->state->reach_fd;
+    s->spec.places_fd = all->state->places_fd;
     s->created_s = (int64_t)time(NULL);
     s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
     s->used_ms = clock_ms();

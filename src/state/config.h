@@ -96,7 +96,7 @@ struct config {
     char *network_user;
     char *backends;
     char *backends_user;
-    uint64_t backends_memory_mb; /* of hermes-reach with all its places */
+    uint64_t backends_memory_mb; /* of hermes-places with all its places */
     uint64_t network_memory_mb;  /* of the control group of hermes-egress */
     uint64_t network_cpus;
 

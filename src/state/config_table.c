@@ -345,8 +345,8 @@ const struct config_row config_table[] = {
         "not root and not the server's user",
         "HERMES_BACKENDS_USER"),
     VALUE(CONFIG_NUMBER, "backends_memory_mb", backends_memory_mb, "2048", 64, 1 << 24,
-        "memory of hermes-reach with all commands of local backends, as a limit of its control "
-        "group",
+        "memory of hermes-places with all commands of local backends, as a limit of its "
+        "control group",
         "HERMES_BACKENDS_MEMORY_MB"),
 
     VALUE(CONFIG_APPROVALS, "approval_mode", approval_mode, "off", 0, 0,

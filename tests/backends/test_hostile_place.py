@@ -79,13 +79,13 @@ def hostile(places, sshd):
 
 def relays(places):
     """Pids of the processes that serve sessions on backends."""
-    reach = places.child("hermes-reach")
+    reach = places.child("hermes-places")
 
     def children(parent):
         tasks = pathlib.Path("/proc/%d/task/%d/children" % (parent, parent))
         return [int(pid) for pid in tasks.read_text().split()]
     return [pid for half in children(reach) for pid in children(half)
-            if pathlib.Path("/proc/%d/comm" % pid).read_text().strip() == "hermes-reach"]
+            if pathlib.Path("/proc/%d/comm" % pid).read_text().strip() == "hermes-places"]
 
 
 def nothing_stays(places):

@@ -16,9 +16,9 @@
 
 enum { PEELS_MAX = 16 };
 
-#define SHELLS                                                                                  \
-    "sh bash bash[0-9]* dash zsh zsh-[0-9]* ksh ksh[0-9]* mksh lksh oksh pdksh ash fish rbash " \
-    "rksh csh tcsh yash busybox-sh"
+#define SHELLS                                                                                 \
+    "sh bash bash[0-9]* dash zsh zsh-[0-9]* ksh ksh[0-9]* mksh lksh oksh pdksh ash fish "      \
+    "rbash rksh csh tcsh yash busybox-sh"
 #define INTERPRETERS                                                                           \
     "python python[0-9]* pypy pypy[0-9]* node nodejs node[0-9]* perl perl[0-9]* ruby "         \
     "ruby[0-9]* jruby php php[0-9]* lua lua[0-9]* luajit* bun deno Rscript R julia julia-* "   \

@@ -379,7 +379,9 @@ static bool some_unknown(const struct shell_word *words, size_t count)
 static bool row_matches(
     const struct shell_danger_row *row, const struct shell_word *words, size_t count)
 {
-    bool is_sure = str_has_prefix(row->category, "never.");
+    /* Builds compute their words: make -j$(nproc). */
+    bool is_sure = str_has_prefix(row->category, "never.") ||
+                   shell_name_is(shell_program(&words[0]), "make gmake remake cmake");
     bool may_be = !is_sure && !str_eq(row->programs, "*") && some_unknown(words, count);
     if (!shell_name_is(shell_program(&words[0]), row->programs))
         return false;

@@ -8,7 +8,10 @@
  *   shell_value.c    arithmetic, parameters, assignments, tests
  *   shell_known.c    words that only the text decides
  *   shell_redirect.c redirections and here-documents
- *   shell_command.c  one simple command: wrappers, shells, what is emitted
+ *   shell_command.c  one simple command: shells and other special ones
+ *   shell_emit.c     what is emitted for a command
+ *   shell_wrapper.c  table: programs that run the command behind their own words
+ *   shell_script.c   which scripts of sed only edit
  *   shell_danger.c   tables: dangerous commands, variables, paths
  *   shell_ordinary.c tables: ordinary and free commands */
 
@@ -42,7 +45,8 @@ struct shell_redirs {
     struct shell_words targets; /* of files that are written */
     bool is_open;               /* one of them has a word that is */
     bool has_text;              /* a here-document or here-string */
-    char *input;                /* the literal text that becomes stdin, or NULL */
+    bool reads_secret;
+    char *input; /* the literal text that becomes stdin, or NULL */
 };
 
 /* A `for` loop over words of the text. */
@@ -63,8 +67,9 @@ struct shell_walk {
     const char *danger;            /* of these commands, or NULL */
     const struct shell_loop *loop; /* the innermost, or NULL */
     char *cwd;
-    bool is_fed;      /* the input is text, or what any ordinary command reads */
-    bool is_lost;     /* the directory is not clear, so no approval lasts */
+    bool is_fed;       /* the input is text, or what any ordinary command reads */
+    bool is_sensitive; /* the directory has files that decide about rights */
+    bool is_lost;      /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
@@ -106,6 +111,8 @@ int shell_visit_binary_test(struct shell_walk *w, const json_t *node, unsigned l
 int shell_visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level);
 /* An assignment, also of an array, its elements, or of a name that a loop sets. */
 int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned level);
+/* Whether a word is an element of an array whose subscript bash evaluates: a[x]. */
+bool shell_is_element(const struct shell_word *word);
 /* Adds a value that bash evaluates. */
 int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 
@@ -125,9 +132,31 @@ void shell_redirs_done(struct shell_redirs *r);
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     const struct shell_words *words, const struct shell_redirs *redirs);
 
+/* A category that nothing permits is worth more than another. */
+const char *shell_stronger(const char *a, const char *b);
+
 /* Adds a command. `danger` may be NULL. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
     const struct shell_redirs *redirs, const char *danger, bool is_once);
+
+/* --- wrappers */
+
+struct shell_wrapper {
+    const char *names;
+    const char *valued;   /* options that take the next word */
+    const char *flags;    /* options without one; anything else is not understood */
+    unsigned operands;    /* words of its own between options and command */
+    bool has_assignments; /* NAME=value may stand before the command */
+    bool is_plain;        /* the command runs with the same rights, in the same place */
+    const char *shows;    /* NULL, or letters of options with which it runs nothing */
+    bool joins;           /* a shell gets the command, its words joined */
+};
+const struct shell_wrapper *shell_find_wrapper(const char *name);
+
+/* Goes from the wrapper at *at to its command; the end when there is none. */
+enum shell_peel { SHELL_PEEL_UNCLEAR, SHELL_PEEL_RUNS, SHELL_PEEL_SHOWS };
+enum shell_peel shell_peel(const struct shell_wrapper *row, const struct shell_words *words,
+    size_t *at, bool *ret_sets_special);
 
 /* --- tables. `words` begin with the program. */
 
@@ -169,6 +198,8 @@ bool shell_is_free(const struct shell_word *words, size_t count);
 json_t *shell_ordinary(const struct shell_word *words, size_t count);
 /* A command that only passes its input on, in another form. */
 bool shell_is_filter(const struct shell_word *words, size_t count);
+/* Whether a script of sed only edits: it runs no command and opens no file. */
+bool shell_script_is_plain(const char *script);
 /* Adds the files that a command writes. */
 void shell_written(
     const struct shell_word *words, size_t count, json_t *files, const char **danger);

@@ -23,7 +23,7 @@ static const struct {
     const char *sub; /* the first word, or NULL */
     const char *exact;
 } ordinary[] = {
-    {"ls cat head tail wc stat file du df ps id whoami uname which basename dirname realpath "
+    {"ls cat head tail wc stat file du df id whoami uname which basename dirname realpath "
      "readlink diff cmp cut nl tac "
      "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
      "seq sleep uptime free nproc arch "

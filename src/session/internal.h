@@ -119,6 +119,7 @@ struct session {
     atomic_uint place_state; /* enum place_state */
     atomic_uint place_bits;  /* limits that its place enforces (enum place_limit) */
     atomic_uint host_access; /* bits of enum host_access: approved for the session */
+    bool host_marked;        /* its shell may have integers or references (approval/shell.h) */
     json_t *approvals;       /* of the exec that begins, or NULL */
     bool told_pids;          /* HIT_PROCESSES was reported once for this box */
     unsigned interrupts;     /* requested, but not sent by the holder yet */

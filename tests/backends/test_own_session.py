@@ -14,7 +14,9 @@ import time
 
 import pytest
 
+import enginelib
 from apilib import SLOW, UnixConnection, descendants, name_of, wait_until
+from conftest import WHOLE
 from test_own_server import AS_ROOT, HERMES, caller, is_busy, is_gone  # noqa: F401 (caller is a fixture)
 
 PROMPTS = {"bash": "$ ", "python": ">>> ", "javascript": "> "}
@@ -209,6 +211,33 @@ def test_a_shell_behind_ssh_too(caller, prompt, sshd, env, kept):  # noqa: F811
                   ssh_known_hosts=str(sshd.dir / "known_hosts"))
     assert is_kept(prompt("--yes", env=env)) == kept
     assert wait_until(lambda: not sshd.children()), "a connection is left"
+
+
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def engine(request, engine_of):
+    if not WHOLE:
+        pytest.skip("make test-backends runs this")
+    return engine_of(request.param)
+
+
+def containers(engine):
+    return [one["Id"] for one in engine.containers()]
+
+
+@pytest.mark.parametrize("keys,kept", [({}, True), ({"persistent_shell": False}, False)], ids=str)
+def test_a_container_ends_with_the_prompt(caller, prompt, engine, keys, kept):  # noqa: F811
+    before = containers(engine)
+    caller.config(backend="docker", docker_image=enginelib.IMAGE, container_persistent=True, container_memory=256, **keys)
+    env = {"DOCKER_SOCKET": str(engine.socket)}
+    person = prompt(env=env)
+    assert len(containers(engine)) == len(before) + 1
+    assert is_kept(person) == kept
+    assert containers(engine) == before
+    person = prompt(env=env)
+    assert len(containers(engine)) == len(before) + 1  # the control
+    os.kill(person.pid, signal.SIGKILL)
+    person.wait()
+    assert wait_until(lambda: is_gone(caller, person.below) and containers(engine) == before, 30), containers(engine)
 
 
 # --- who is asked

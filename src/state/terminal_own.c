@@ -226,6 +226,8 @@ void terminal_config_read_own(const char *text, size_t len,
     take_home(&r);
     if (!r.is_bad)
         terminal_add_places(&r, table);
+    const char *shell = terminal_value(&r, "persistent_shell");
+    ret->wants_fresh = shell && shell[0] && !terminal_is_true(shell);
     const char *forward = terminal_value(&r, "docker_forward_env");
     ret->forward_env = xstrdup(forward ? forward : "");
     free(table);

@@ -202,6 +202,14 @@ def test_a_local_shell_is_kept_or_fresh_as_the_caller_says(caller, prompt, keys,
     assert is_kept(prompt("--yes", env=env)) == kept
 
 
+def test_a_box_keeps_its_shell_and_says_so(caller):  # noqa: F811
+    caller.config(persistent_shell=False)
+    assert "persistent_shell is for backends: a box keeps its shell" in piped(caller, "true", "-l", "bash").stderr
+    assert piped(caller, "print()", "-l", "python").stderr == ""
+    caller.config(persistent_shell=True)
+    assert piped(caller, "true", "-l", "bash").stderr == ""
+
+
 @pytest.mark.parametrize("env,kept", [({}, True), ({"TERMINAL_SSH_PERSISTENT": "false"}, False), ({"TERMINAL_LOCAL_PERSISTENT": "false"}, True)],
                          ids=str)
 def test_a_shell_behind_ssh_too(caller, prompt, sshd, env, kept):  # noqa: F811

@@ -293,6 +293,8 @@ int own_server_start(struct own_server *s, const struct own_wish *wish, struct e
     (void)snprintf(s->backend, sizeof(s->backend), "%s", settings.backend);
     for (size_t i = 0; r == 0 && wish->lists_all && i < settings.notes.count; i++)
         (void)fprintf(stderr, "%s\n", settings.notes.items[i]);
+    if (r == 0 && settings.warning)
+        (void)fprintf(stderr, "hermes: %s\n", settings.warning);
     if (r == 0)
         r = fill_directory(s, &settings, wish->language, err);
     if (r == 0)

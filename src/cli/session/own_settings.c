@@ -166,6 +166,8 @@ int own_settings_make(
     if (!wish->lists_all &&
         ((r = check_language(ret, wish, err)) < 0 || (r = check_user(ret, err)) < 0))
         return r;
+    if (own.wants_fresh && str_eq(ret->backend, "native") && str_eq(wish->language, "bash"))
+        ret->warning = "persistent_shell is for backends: a box keeps its shell";
     make_environment(ret, dir, &own);
     /* sections come last in such a file */
     if (buf_printf(&ret->text, settings_format, dir, dir, dir, dir) < 0 ||

@@ -18,10 +18,11 @@ struct own_wish {
 };
 
 struct own_settings {
-    struct buf text;   /* of the settings file */
-    struct strv env;   /* of the server */
-    struct strv notes; /* keys of the caller's file that are not used */
-    char backend[64];  /* where the command runs */
+    struct buf text;     /* of the settings file */
+    struct strv env;     /* of the server */
+    struct strv notes;   /* keys of the caller's file that are not used */
+    const char *warning; /* what a prompt does not do as the caller says, or NULL */
+    char backend[64];    /* where the command runs */
 };
 
 /* `dir` is the directory of the server. own_settings_done() frees *ret in any case. */

@@ -29,6 +29,7 @@ struct terminal_caller {
 struct terminal_own {
     struct buf sections; /* for the setting `backends` of that server */
     char backend[64];    /* where the command runs */
+    bool wants_fresh;    /* persistent_shell is no: each command has a new shell */
     char *forward_env;   /* variables that this server needs, with commas between */
 };
 

@@ -42,6 +42,9 @@ enum {
     OPT_SECRET,
     OPT_IMAGE,
     OPT_BACKEND,
+    OPT_OWN,
+    OPT_YES,
+    OPT_RULES,
 };
 enum { GLOBAL_COUNT = 3, HELP_MAX = 1 << 16, NAME_LEN = 64 };
 
@@ -66,6 +69,12 @@ static const struct option_row all_rows[] = {
     {"stdin", OPT_STDIN, "FILE", "standard input of the code"},
     {"kill", OPT_KILL, "JOB", "end this job"},
     {"keep", OPT_KEEP, NULL, "keep the new session when the prompt ends"},
+    {"own-server", OPT_OWN, NULL,
+        "start a server for this prompt alone, also when another one runs; the session runs "
+        "where --backend, $TERMINAL_ENV or ~/.hermes/config.yaml says"},
+    {"yes", OPT_YES, NULL,
+        "without a server: you allow commands outside of a box, and are not asked"},
+    {"rules", OPT_RULES, "FILE", "without a server: rules of approvals, as JSON"},
     {"count", OPT_COUNT, "N", "number of copies (default: 1)"},
     {"recursive", 'r', NULL, "also the files in directories"},
 };
@@ -184,6 +193,15 @@ static void take_option(void *to, int key, char *arg)
         break;
     case OPT_KEEP:
         args->keep = true;
+        break;
+    case OPT_OWN:
+        args->wants_own = true;
+        break;
+    case OPT_YES:
+        args->is_given = true;
+        break;
+    case OPT_RULES:
+        args->rules = arg;
         break;
     case OPT_COUNT:
         if (str_parse_u64(arg, &args->copies) < 0 || args->copies == 0)

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "cli/session/client.h"
+#include "cli/session/own_settings.h"
 
 #include <sys/types.h>
 
@@ -22,8 +23,7 @@ struct own_server {
 /* Whether nothing answers at the default address. */
 bool own_server_is_needed(const struct client *client);
 
-/* `backend` is what the command line names, or NULL. With lists_all the server has all places
- * of the file, and the parts of the file that it does not use are printed to stderr. */
-int own_server_start(
-    struct own_server *s, const char *backend, bool lists_all, struct err *err);
+/* With lists_all the parts of the caller's file that the server does not use are printed to
+ * stderr. */
+int own_server_start(struct own_server *s, const struct own_wish *wish, struct err *err);
 void own_server_stop(struct own_server *s);

@@ -26,7 +26,7 @@ check: build ## the quick look: unit tests, layers, style, one test per area
 	@tools/check.sh $(BUILD)
 
 test: ## install what is missing, build, run all tests; T=tests/judge runs a part
-	@tools/install-deps.sh build test $(if $(filter true,$(CI)),runtimes)
+	@tools/install-deps.sh build test engines $(if $(filter true,$(CI)),runtimes)
 	@$(if $(T),$(MAKE) --no-print-directory build && HERMES_BUILD_DIR=$(abspath $(BUILD)) \
 		PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m pytest -q -ra $(T) $(PYTEST_ARGS),tools/test.sh $(BUILD))
 

@@ -5,6 +5,7 @@
 
 #include "backend/docker.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "layer/tar_write.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { NAME_HEX = 24, SHM_MAX_MB = 1024, HOME_MB = 1024 };
 
@@ -144,7 +144,7 @@ json_t *docker_config(const struct backend *b, const struct docker *d, enum dock
 {
     const struct place_row *row = b->row;
     char lease[24];
-    (void)snprintf(lease, sizeof(lease), "%lld", (long long)time(NULL));
+    (void)snprintf(lease, sizeof(lease), "%lld", (long long)(clock_wall_ms() / 1000));
     return json_pack(
         "{s:s, s:s, s:[s], s:[s], s:s, s:b, s:b, s:{s:[s]}, s:{s:s, s:s, s:s, s:s, s:s, s:s}, "
         "s:o}",

@@ -6,8 +6,9 @@
  *   made for one session, no program of ours in it   removed
  *   kept, running, no program of ours in it          stopped; the next session starts it again
  *
- * and only after it has seen them so for longer than a cut session may stay away. A container
- * that is kept is never removed: it may hold work. */
+ * and only after it has seen them so for longer than a cut session may stay away. It counts
+ * that time itself: by the wall clock, which jumps, a lease could be old at once or never. A
+ * container that is kept is never removed: it may hold work. */
 
 #include "backend/docker.h"
 
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SEEN_MAX = 512, PERIOD_MAX_S = 30, GRACE_S = 30, ASK_MS = 20000 };
@@ -119,12 +119,11 @@ static void look(struct tidy *t, const char *id)
     bool is_ours = a.status == 200 && docker_is_ours(&t->b, labels) &&
                    strlen(docker_label(labels, "hermes-config")) == 64 &&
                    str_parse_u64(docker_label(labels, "hermes-lease"), &lease) == 0;
-    bool is_old = lease + term <= (uint64_t)time(NULL);
     if (seen && is_ours && (!is_kept || runs(a.json))) {
         seen->is_listed = true;
         if (is_quiet(t, a.json) != 1)
             seen->since_ms = clock_ms();
-        else if (is_old && clock_ms() - seen->since_ms >= term * 1000)
+        else if (clock_ms() - seen->since_ms >= term * 1000)
             finish(t, id, is_kept);
     }
     engine_answer_done(&a);

@@ -69,6 +69,7 @@ static int greet(struct relay *r, uint64_t has)
         return -EPROTO;
     r->to_at = 0;
     r->told = r->received;
+    r->heard_ms = clock_ms();
     return backend_send(r->b, &r->stream, line, (size_t)n, clock_ms() + GREET_MS);
 }
 
@@ -94,6 +95,7 @@ static bool read_stream(struct relay *r)
         return true;
     if (n <= 0)
         return false;
+    r->heard_ms = clock_ms();
     r->piece_at = 0;
     r->piece_len = (size_t)n;
     r->received += (uint64_t)n;
@@ -156,25 +158,40 @@ static void drop_noise(struct relay *r)
         close_fd(&r->stream.err_fd);
 }
 
-/* Shows the far shell that the connection is there. Returns how long poll() may wait. */
-static int ping(struct relay *r)
+static uint64_t silent_ms(const struct relay *r)
+{
+    return (uint64_t)far_silent_s(r->b->row->reconnect_s) * 1000;
+}
+
+/* Shows the far shell that the connection is there. Its answer shows us the same: the silence
+ * does not count while no question is sent or no answer is read. Returns how long poll() may
+ * wait. */
+static int ping(struct relay *r, bool reads)
 {
     uint64_t now = clock_ms();
+    bool asks = r->to_at == r->to.len && !relay_is_full(r);
     if (!r->b->row->reconnect_s)
         return -1; /* the far shell ends with its stream */
+    if (!asks || !reads)
+        r->heard_ms = now;
     if (now >= r->ping_ms) {
-        if (r->to_at == r->to.len && !relay_is_full(r))
+        if (asks)
             relay_own(r, "ping", NULL, 0);
-        r->ping_ms = now + far_silent_s(r->b->row->reconnect_s) * 1000 / 4;
+        r->ping_ms = now + silent_ms(r) / 4;
     }
     return (int)(r->ping_ms - now);
+}
+
+static bool is_silent(const struct relay *r)
+{
+    return r->b->row->reconnect_s && clock_ms() - r->heard_ms >= silent_ms(r);
 }
 
 enum { W_SOCKET, W_CHANNEL, W_IN, W_OUT, W_ERR, W_TAKER, W_HELPERS };
 
 static void poll_once(struct relay *r, int taker)
 {
-    int wait_ms = ping(r);
+    int wait_ms = ping(r, taker < 0);
     bool is_full = relay_is_full(r);
     bool sends = r->to_at < r->to.len;
     /* Nothing is read while a client does not take its file. The end shows all the same, and
@@ -203,7 +220,8 @@ static void poll_once(struct relay *r, int taker)
     }
     if (fds[W_ERR].revents)
         drop_noise(r);
-    if (fds[W_IN].revents && !r->is_over && (taker >= 0 || !read_stream(r)))
+    bool has_ended = fds[W_IN].revents && (taker >= 0 || !read_stream(r));
+    if (!r->is_over && (has_ended || is_silent(r)))
         on_cut(r);
 }
 

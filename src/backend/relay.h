@@ -31,7 +31,8 @@ struct relay {
     size_t server_head_len;
     size_t server_left; /* bytes of the frame from the server that are to come */
 
-    uint64_t ping_ms; /* when the next `ping` is due */
+    uint64_t ping_ms;  /* when the next `ping` is due */
+    uint64_t heard_ms; /* the last byte of the place */
 
     /* From the place. */
     uint64_t received, told;

@@ -16,7 +16,9 @@
 
 /* The filter for processes that execute clients of places, or `local` commands. These are
  * ordinary programs, so only calls that serve to attack other processes or the kernel are
- * refused. Apptainer makes namespaces; processes of other rows may not. */
+ * refused. Apptainer makes namespaces; processes of other rows may not. Shells of `local` rows
+ * that permit sudo never have this filter: the starter runs without one, because a filter
+ * needs no_new_privs. */
 int confine_clients(bool with_namespaces)
 {
     static const int namespaces[] = {SCMP_SYS(mount), SCMP_SYS(move_mount), SCMP_SYS(open_tree),

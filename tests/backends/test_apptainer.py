@@ -36,9 +36,9 @@ class Instances:
         (self.dir / "apptainer").chmod(0o755)
         settings = self.work / "backends.conf"
         settings.write_text("".join(SECTION.format(name=name, dir=self.dir, lines=lines.format(dir=self.dir)) for name, lines in SECTIONS.items()) +
-                            "[backend here]\nkind = local\nkeys = *\n")
+                            "[backend here]\nkind = local\nkeys = *\nsudo = no\n[backend gains]\nkind = local\nkeys = *\n")
         self.server = apilib.Server(self.work, args=["--backends", str(settings)] + (["--backends-user", "nobody"] if os.geteuid() == 0 else []))
-        allow_commands(self.server, "here")
+        allow_commands(self.server, "here", "gains")
 
     def log(self):
         return [json.loads(line) for line in (self.calls / "log").read_text().splitlines()]
@@ -142,9 +142,9 @@ def test_recording_standin_failures_have_their_kind(instances, mode, kind, words
 
 
 def test_namespaces_are_for_apptainer_only(instances):
-    """Its rows may make namespaces; the processes of other rows gave these calls up."""
+    """Its rows may make namespaces; the processes of other rows gave these calls up. The control: a row of `local` that permits sudo has no filter."""
     probe = "/usr/bin/python3 -c 'import ctypes; l = ctypes.CDLL(None, use_errno=True); l.setns(-1, 0); print(ctypes.get_errno())'"
-    for backend, errno in (("here", 1), ("sif", 9)):  # EPERM: refused; EBADF: the kernel has looked at it
+    for backend, errno in (("here", 1), ("sif", 9), ("gains", 9)):  # EPERM: refused; EBADF: the kernel has looked at it
         reply = instances.new(backend)
         assert reply.status == 201, reply
         assert instances.exec(reply.json(), probe)["stdout"] == "%d\n" % errno

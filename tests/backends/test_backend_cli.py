@@ -29,7 +29,7 @@ def test_exec_passes_stdin_on(places):
 
 @pytest.mark.parametrize("words,status,text", [
     (["exec"], 2, "missing argument COMMAND"),
-    (["exec", "--backend", "unknown", "true"], 2, "there is no backend `unknown` for you"),
+    (["exec", "--backend", "unknown", "true"], 2, "you have no backend `unknown`"),
     (["exec", "--backend", "down", "true"], 125, "backend down: unreachable"),
     (["backends", "extra"], 2, "unexpected argument `extra`")])
 def test_errors_name_the_thing_and_the_cause(places, words, status, text):

@@ -3,12 +3,14 @@
 import json
 import os
 import time
+import uuid
 
 import pytest
 
 import enginelib
 from conftest import WHOLE
 from farlib import processes_with, wait_until
+from faultlib import begin, end, is_lost, run_in
 from placelib import Session, allow_commands, engine_row
 
 FORWARDED = "value-of-the-operator"
@@ -20,6 +22,8 @@ def rows(engine):
         engine_row("once", engine, container_persistent="no"),
         engine_row("brief", engine, container_persistent="no", container_idle_s=1, reconnect_s=1),
         engine_row("idle", engine, container_idle_s=2, reconnect_s=1),
+        engine_row("frozen", engine, container_persistent="no", reconnect_s=30),
+        engine_row("roomy", engine, container_persistent="no", container_memory=1024, container_pids=256),
         engine_row("disk", engine, container_persistent="no", container_disk=32),
         engine_row("kept-disk", engine, container_disk=32),
         engine_row("absent", engine, docker_image="no-such-image:1"),
@@ -73,17 +77,32 @@ def test_what_a_container_is_made_of(server, engine):
         assert s.json["backend"]["limits"]["memory_mb"] == 256 and s.json["backend"]["limits"]["disk_mb"] == "not_enforced"
 
 
-def test_memory_and_processes_are_limited(server):
-    with Session(server, "once") as s:
-        s.exec("x=$(head -c 400000000 /dev/zero | tr '\\0' x)")  # the shell is killed, or its child: the container is not
-        found = server("POST", s.path + "/exec", {"code": "echo alive"})
-        assert found.status == 200 or server("POST", s.path + "/reset").status == 200
-        assert s.out("echo alive") == "alive\n"
-        found = s.exec("for i in $(seq 200); do sleep 30 & done 2>&1 | head -3; wait", timeout_ms=20000)
-        assert "esource temporarily unavailable" in found["stdout"] + found["stderr"] or found["exit_code"] != 0
-    with Session(server, "once", limits={"processes": 16, "memory_mb": 64, "cpus": 0.5}) as s:  # less than the row's
-        limits = s.json["backend"]["limits"]
-        assert (limits["processes"], limits["memory_mb"], limits["cpus"]) == (16, 64, 0.5)
+@pytest.mark.parametrize("backend,limits,fits", [("once", {}, False), ("roomy", {"memory_mb": 256}, False), ("roomy", {}, True)],
+                         ids=["row", "request", "control"])
+def test_memory_is_limited(server, backend, limits, fits):
+    """400 MiB where 256 are allowed. The shell goes on. The controls: 100 MiB do fit, and so do 400 where 1024 are allowed."""
+    fill = "busybox dd if=/dev/zero of=/dev/null bs=%dM count=1 2>/dev/null"
+    with Session(server, backend, limits=limits) as s:
+        assert s.exec("kept=yes; " + fill % 100)["exit_code"] == 0
+        assert s.exec(fill % 400)["exit_code"] == (0 if fits else 137)
+        assert s.out("echo $kept") == "yes\n"
+
+
+@pytest.mark.parametrize("backend,limits,most", [("once", {}, 64), ("roomy", {"processes": 24}, 24), ("roomy", {}, 256)],
+                         ids=["row", "request", "control"])
+def test_processes_are_limited(server, backend, limits, most):
+    """150 processes where fewer are allowed. The shell goes on. The controls: 8 may start, and so may 150 where 256 are allowed."""
+    start = "busybox ash -c 'i=0; while [ $((i+=1)) -le %d ]; do sleep 1000 & done'; code=$?; set -- /proc/[0-9]*; echo $code $#"
+    with Session(server, backend, limits=limits) as s:
+        assert s.json["backend"]["limits"]["processes"] == most
+        code, count = s.out(start % 8).split()
+        assert code == "0" and 8 < int(count) < most
+        found = s.exec(start % 150)
+        code, count = found["stdout"].split()
+        if most > 150:
+            assert code == "0" and 150 < int(count) <= most
+        else:
+            assert code != "0" and "can't fork" in found["stderr"] and most // 2 < int(count) <= most, found
 
 
 def test_more_than_the_row_has_is_refused(server):
@@ -137,7 +156,7 @@ def test_idle_containers_are_stopped_and_orphans_removed(server, engine):
     # An orphan has the labels of this server; others lack one of them each.
     label = dict(engine.inspect(mine)["Config"]["Labels"], **{"hermes-backend": "brief", "hermes-keep": "no", "hermes-lease": "1"})
     lacks = {"none": {}, "hermes": {"hermes": "0"}, "owner": {"hermes-owner": "0" * 32}, "hash": {"hermes-config": ""},
-             "backend": {"hermes-backend": "another"}, "lease": {"hermes-lease": "99999999999"}, "keep": {"hermes-keep": "yes"}}
+             "backend": {"hermes-backend": "another"}, "lease": {"hermes-lease": ""}, "keep": {"hermes-keep": "yes"}}
     made = {}
     for what, change in lacks.items():
         status, answer = engine("POST", "/v1.41/containers/create?name=mark-%s" % what,
@@ -228,13 +247,21 @@ def failure_status(server, backend):
     return server("POST", "/v1/sessions", {"language": "bash", "backend": backend}).status
 
 
-def test_paused_is_not_lost(server, engine):
-    with Session(server, "once") as s:
-        s.exec("x=1")
-        name = container_of(engine, "once")["Id"]
+def test_paused_is_degraded_and_not_lost(server, engine):
+    """It shows after a time of silence; a command that runs goes on when the container does, and runs once."""
+    with Session(server, "frozen") as s:
+        name = container_of(engine, "frozen")["Id"]
+        running = begin(server, s, "x=1; echo begun >>/tmp/begun; until [ -e /tmp/go ]; do sleep 0.05; done; cat /tmp/begun")
+        wait_until(lambda: "begun" in run_in(engine, name, "cat /tmp/begun"), "it runs")
+        assert s.look()["backend"]["state"] == "ready"
         assert engine("POST", "/v1.41/containers/%s/pause" % name)[0] == 204
-        assert server("GET", s.path).json()["state"] in ("idle", "busy")
+        wait_until(lambda: s.look()["backend"]["state"] == "degraded", "it shows")
+        assert s.look()["state"] == "busy"
         assert engine("POST", "/v1.41/containers/%s/unpause" % name)[0] == 204
+        wait_until(lambda: s.look()["backend"]["state"] == "ready", "joined again")
+        run_in(engine, name, "touch /tmp/go")
+        found = end(running)
+        assert (found["stdout"], found["exit_code"], found["state_lost"]) == ("begun\n", 0, False), found
         assert s.out("echo $x") == "1\n"
     with Session(server, "kept") as s:
         name = container_of(engine, "kept")["Id"]
@@ -256,13 +283,43 @@ def test_a_removed_container_is_lost_and_said_so(server, engine):
         assert not [one for one in engine.containers() if one["Labels"]["hermes-backend"] == "once"]  # no other was made
 
 
-def test_a_killed_far_shell_is_lost(server, engine):
+def test_a_container_that_is_removed_while_a_command_runs(server, engine):
+    """The answer has what was printed, no exit code, and why. No other container is made until one is asked for."""
     with Session(server, "once") as s:
-        found = server("POST", s.path + "/exec", {"code": "kill -9 -1; sleep 5"})
-        assert found.status in (200, 502), found
-        assert s.look()["state"] in ("dead", "idle")
-        if s.look()["state"] == "dead":
-            assert server("POST", s.path + "/reset").status in (200, 502)
+        mine = container_of(engine, "once")["Id"]
+        running = begin(server, s, "echo before; touch /tmp/begun; sleep 1000")
+        wait_until(lambda: "begun" in run_in(engine, mine, "ls /tmp"), "it runs")
+        assert engine("DELETE", "/v1.41/containers/%s?force=1" % mine)[0] in (200, 204)
+        found = end(running)
+        assert found["stdout"] == "before\n" and is_lost(found), found
+        assert s.look()["state"] == "dead" and s.look()["backend"]["state"] == "lost"
+        assert not [one for one in engine.containers() if one["Labels"]["hermes-backend"] == "once"]
+        assert server("POST", s.path + "/reset").status == 200
+        assert s.out("ls /tmp") == "" and container_of(engine, "once")["Id"] != mine
+
+
+def test_a_far_shell_that_is_killed_while_a_command_runs(server, engine):
+    """Its session is lost and says so, nothing of it goes on in the container, which stays."""
+    word = "7%d" % (uuid.uuid4().int % 10**8)
+    with Session(server, "kept") as s, Session(server, "kept") as other:
+        running = begin(server, s, "rm -f die; echo before; setsid sleep %s & until [ -e die ]; do sleep 0.05; done; "
+                        "read -r line </proc/$PPID/stat; set -- $line; kill -9 $4; sleep %s" % (word, word))
+        wait_until(lambda: processes_with("sleep\0" + word), "it runs")
+        other.exec("touch die")
+        found = end(running)
+        assert found["stdout"] == "before\n" and is_lost(found), found
+        assert s.look()["state"] == "dead" and s.look()["reason"] == "lost"
+        wait_until(lambda: not processes_with("sleep\0" + word), "nothing of it runs")
+        assert server("POST", s.path + "/reset").status == 200 and s.out("echo again") == "again\n"
+
+
+def test_everything_in_a_container_is_killed(server, engine):
+    """The container ends with it: the command is lost, and no other container is made."""
+    with Session(server, "once") as s:
+        found = end(begin(server, s, "kill -9 -1; sleep 1000"))
+        assert is_lost(found), found
+        assert s.look()["state"] == "dead" and s.look()["backend"]["state"] == "lost"
+        wait_until(lambda: not [one for one in engine.containers() if one["Labels"]["hermes-backend"] == "once"], "it is removed")
 
 
 def test_hermes_places_killed_leaves_no_container(server, engine):

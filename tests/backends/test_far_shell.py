@@ -258,7 +258,9 @@ class TestFiles:
     def test_files_work_while_a_command_runs(self, far, tmp_path):
         f = far()
         f.send("exec", b"until [ -e go ]; do sleep 0.02; done; cat go")
+        f.send("ping", b"before the file")
         assert Files(f, 1).put("go", b"went") == 0
+        assert f.next() == ("ping", b"before the file")  # frames of others come in between, and are kept
         assert f.result().out == b"went"
 
 

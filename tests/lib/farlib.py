@@ -67,7 +67,7 @@ class Far:
     def __init__(self, nonce="nonce-1"):
         self.nonce, self.received, self.sent = nonce, 0, 0
         self.unconfirmed, self.base = b"", 0
-        self.into, self.frames, self.process, self.told = b"", [], None, 0
+        self.into, self.kept, self.process, self.told = b"", [], None, 0
         self.acks = True
 
     def connect(self, argv, **options):
@@ -109,6 +109,10 @@ class Far:
         return json.loads(data)
 
     def next(self, seconds=PATIENCE):
+        """The next frame: one that was kept, or one of the stream."""
+        return self.kept.pop(0) if self.kept else self.read(seconds)
+
+    def read(self, seconds=PATIENCE):
         end = time.monotonic() + seconds
         while True:
             found = HEADER.match(self.into)
@@ -190,13 +194,15 @@ class Files:
 
     def take(self, size):
         while len(self.data) < size:
-            kind, data = self.far.next()
+            kind, data = self.far.read()
             if kind == "file_close":
                 raise Gone("file_close")
             if kind == "file":
                 number, _, rest = data.partition(b" ")
                 assert int(number) == self.number
                 self.data += rest
+            else:
+                self.far.kept.append((kind, data))  # of a command that runs meanwhile
         found, self.data = self.data[:size], self.data[size:]
         return found
 

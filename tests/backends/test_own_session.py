@@ -354,7 +354,7 @@ def test_a_prompt_starts_a_server_and_other_commands_say_what_to_do(caller):  # 
 
 
 @pytest.mark.parametrize("words,env,problem", [
-    (["--backend", "telnet"], {}, "you have no backend `telnet` for you"),
+    (["--backend", "telnet"], {}, "you have no backend `telnet`"),
     ([], {"TERMINAL_ENV": "telnet"}, "backend is local, ssh, docker"),
     (["--backend", "local"], {"TERMINAL_LOCAL_PERSISTENT": "perhaps"}, "local_persistent is true or false"),
     (["--backend", "ssh"], {"TERMINAL_SSH_PERSISTENT": "2", "TERMINAL_SSH_HOST": "x"}, "ssh_persistent is true or false"),

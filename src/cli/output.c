@@ -69,20 +69,6 @@ void output_clean(const char *text, size_t width)
     output_clean_to(stdout, text, width);
 }
 
-/* Characters that change the order of others or that nobody sees. */
-static bool is_hidden(uint32_t code)
-{
-    static const uint32_t ranges[][2] = {{0x7f, 0x9f}, {0xad, 0xad}, {0x34f, 0x34f},
-        {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
-        {0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f},
-        {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a},
-        {0xe0000, 0xe0fff}};
-    bool is_in = code < 0x20;
-    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
-        is_in = is_in || (code >= ranges[i][0] && code <= ranges[i][1]);
-    return is_in;
-}
-
 void output_clean_to(FILE *to, const char *text, size_t width)
 {
     size_t len = strcspn(text, "\n");
@@ -91,7 +77,7 @@ void output_clean_to(FILE *to, const char *text, size_t width)
         size_t n = utf8_next(text + i, len - i, &code);
         if (code == UTF8_INVALID || code < 0x80)
             (void)fputc(code < 0x20 || code >= 0x7f ? '?' : text[i], to);
-        else if (is_hidden(code))
+        else if (utf8_is_hidden(code))
             (void)fprintf(to, "<U+%04X>", (unsigned)code);
         else
             (void)fwrite(text + i, 1, n, to);

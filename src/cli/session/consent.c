@@ -86,7 +86,7 @@ static void show_directory(FILE *to, const json_t *approval)
     if (!cwd || !*cwd)
         return;
     (void)fprintf(to, "\n    in: ");
-    output_clean_to(to, cwd, SHOWN_MAX);
+    output_clean_to(to, cwd, SIZE_MAX);
 }
 
 static void show_question(const struct consent *c, const json_t *approval)

@@ -78,8 +78,7 @@ static void set_line(char *out, size_t out_size, const char *text)
     for (size_t i = 0; i < len;) {
         uint32_t code;
         size_t n = utf8_next(text + i, len - i, &code);
-        bool is_control = code < 0x20 || (code >= 0x7f && code <= 0x9f);
-        bool is_printable = !is_control && code != UTF8_INVALID;
+        bool is_printable = code != UTF8_INVALID && !utf8_is_hidden(code);
         const char *from = is_printable ? text + i : (code == '\n' || code == '\t') ? " " : "?";
         size_t from_len = is_printable ? n : 1;
 

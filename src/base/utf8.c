@@ -142,3 +142,16 @@ size_t utf8_floor(const char *s, size_t len)
     }
     return len;
 }
+
+bool utf8_is_hidden(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {{0x7f, 0x9f}, {0xad, 0xad}, {0x34f, 0x34f},
+        {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
+        {0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f},
+        {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a},
+        {0xe0000, 0xe0fff}};
+    bool is_in = code < 0x20;
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        is_in = is_in || (code >= ranges[i][0] && code <= ranges[i][1]);
+    return is_in;
+}

@@ -13,6 +13,9 @@
  * and sets *ret_code to the code point, or to UTF8_INVALID for a maximal invalid subpart. */
 size_t utf8_next(const char *s, size_t len, uint32_t *ret_code);
 
+/* Whether a character is a control character, changes the order of others, or is invisible. */
+bool utf8_is_hidden(uint32_t code);
+
 bool utf8_valid(const char *s, size_t len);
 
 /* Returns a NUL-terminated copy in which every maximal invalid subpart became U+FFFD, as the

@@ -5,6 +5,7 @@
 #include "cli/output.h"
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "cli/color.h"
 #include "json/body.h"
 
@@ -70,10 +71,16 @@ void output_clean(const char *text, size_t width)
 
 void output_clean_to(FILE *to, const char *text, size_t width)
 {
-    for (; *text && *text != '\n'; text++) {
-        bool begins = ((unsigned char)*text & 0xc0) != 0x80; /* not inside a character */
-        if (begins && width-- == 0)
-            return;
-        (void)fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+    size_t len = strcspn(text, "\n");
+    for (size_t i = 0; i < len && width--;) {
+        uint32_t code;
+        size_t n = utf8_next(text + i, len - i, &code);
+        if (code == UTF8_INVALID || code < 0x80)
+            (void)fputc(code < 0x20 || code >= 0x7f ? '?' : text[i], to);
+        else if (utf8_is_hidden(code))
+            (void)fprintf(to, "<U+%04X>", (unsigned)code);
+        else
+            (void)fwrite(text + i, 1, n, to);
+        i += n;
     }
 }

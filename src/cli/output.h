@@ -28,7 +28,7 @@ void output_error_line(const char *command, const struct err *err);
 /* output_error_line(), and JSON when the command line asked for it. Returns the exit status. */
 int output_error(const char *command, const struct err *err);
 
-/* Prints text from an untrusted program without control characters, up to the end of its first
- * line and at most `width` characters. */
+/* Prints text from an untrusted program up to the end of its first line and at most `width`
+ * characters, without control characters. What hides or reorders text is shown as <U+202E>. */
 void output_clean(const char *text, size_t width); /* to stdout */
 void output_clean_to(FILE *to, const char *text, size_t width);

@@ -306,6 +306,56 @@ shift $(mark) 2>/dev/null
 x[$(mark)]=1 true
 mark >&2
 exec 3>&1; mark >&3
+RANDOM='a[$(mark)]'
+OPTIND='a[$(mark)]'
+SRANDOM='a[$(mark)]'
+HISTCMD='a[$(mark)]'
+x='a[$(mark)]'; RANDOM=x
+for RANDOM in 'a[$(mark)]'; do :; done
+select RANDOM in 'a[$(mark)]'; do break; done <<<1 2>/dev/null
+: ${RANDOM:=a[\$(mark)]}
+declare RANDOM='a[$(mark)]'
+declare -a x='($(mark))'; echo "${x[@]}"
+declare -A x='([$(mark)]=1)'
+declare -ar x='($(mark))'
+readonly -a x='($(mark))'
+export -a x='($(mark))'
+typeset -at x='($(mark))'
+x=(1); declare x='($(mark))'
+x=(1); typeset x='($(mark))'
+y='($(mark))'; declare -a x="$y"
+x=(1); y='($(mark))'; declare x="$y"
+x=(1); y=$(echo '($(mark))' ); declare x="$y"
+f() { local -a x='($(mark))'; }; f
+declare -i n; n='a[$(mark)]'
+y=$(echo 'a[$(mark)]'); declare -i n; n=$y
+declare -ia n; n=('a[$(mark)]')
+declare -i n; n+='a[$(mark)]'
+declare -n n; n='a[$(mark)]'; echo $n
+builtin declare -i n='a[$(mark)]'
+command declare -i n='a[$(mark)]'
+\declare -i n='a[$(mark)]'
+\let 'a[$(mark)0]=1'
+declare -i n; read n <<<'a[$(mark)]'
+declare -i n; printf -v n %s 'a[$(mark)]'
+declare -i n; : ${n:=a[\$(mark)]}
+printf -v 'a[$(mark)0]' x
+read 'a[$(mark)0]' <<<x
+a=(1); unset 'a[$(mark)0]'
+test -v 'a[$(mark)0]'
+[ -v 'a[$(mark)0]' ]
+sleep 0 & wait -n -p 'a[$(mark)0]'
+command bash -vc mark
+command eval mark -v
+command mark -v
+command -- mark --version
+env a.b=c mark
+env -S mark -v
+flock bin -c mark
+linux64 mark
+setpriv --nnp mark
+prlimit --nofile=99 mark
+/lib64/ld-linux-x86-64.so.2 /bin/sh -c mark
 '''
 
 TEXTS = [

@@ -186,6 +186,21 @@ def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
         place.server("DELETE", "/v1/approvals/grants/%s" % grant["id"], key=ALICE)
 
 
+def test_an_integer_of_an_approved_text_makes_later_assignments_asked(place):
+    """`declare -i n` looks harmless, and n='a[$(command)]' then runs a command."""
+    shell, other = place.open(), place.open()
+    free = "n=5; for n in 1 2; do :; done; b=$(echo 1); n=$b"
+    with Listener(place.server, ALICE):
+        assert shell.asked(free)[1] == []  # the control
+        reply, asked = shell.asked("declare -i n")
+        assert reply.status == 200 and len(asked) == 1
+        reply, asked = shell.asked("n=$b")
+        assert reply.status == 200 and [q["effect"]["danger"] for q in asked] == ["shell.evaluate"]
+        assert len(shell.asked("n=$b", scope="session")[1]) == 1  # again: no approval of it lasts
+        assert shell.asked("n=b", decision="deny")[0].status == 403
+        assert other.asked(free)[1] == []  # another shell
+
+
 def test_what_is_known_only_at_run_time_is_approved_once_only(place):
     shell = place.open()
     with Listener(place.server, ALICE):

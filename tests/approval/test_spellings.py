@@ -70,9 +70,19 @@ WRAPS = ["{}", "sudo {}", "sudo -u root {}", "env {}", "env -i X=1 {}", "nohup {
          "exec {}", "true && {}", "true; {} &", "( {} )", "{{ {}; }}", "echo $({})", "if true; then {}; fi", "bash -c '{}'", "sh -c \"{}\"", "eval '{}'",
          "bash -c 'bash -c \"{}\"'", "trap '{}' EXIT", "ssh host '{}'", "bash <<'E'\n{}\nE\n", "cat <({})", "f() {{ {}; }}", "busybox {}", "setsid {}",
          "stdbuf -o0 {}", "chroot /x {}", "su -c '{}'", "watch {}", "sudo nice timeout -k 1 5 env A=b {}", "x=$({})", "cat <<E\n$({})\nE\n",
-         "case x in *) {};; esac", "while {}; do :; done", "! {}", "A=b {}", "2>&1 {}", "true | {}", "flock /x {}", "doas {}", "strace -f {}"]
+         "case x in *) {};; esac", "while {}; do :; done", "! {}", "A=b {}", "2>&1 {}", "true | {}", "flock /x {}", "doas {}", "strace -f {}",
+         "command {} -v", "command -p -- {} --version", "pkexec {}", "setpriv --reuid=0 {}", "gosu root {}", "su-exec root {}", "prlimit --nofile=9 {}", "tini -- {}",
+         "dumb-init -c {}", "numactl -N 0 {}", "linux32 {}", "linux64 -R {}", "/lib64/ld-linux-x86-64.so.2 {}", "csh -c '{}'", "tcsh -c '{}'", "yash -c '{}'", "ksh -c '{}'",
+         "capsh --keep=1 -- -c '{}'", "tmux new -d '{}'", "tmux new-session {}", "watch -n 1 '{}'", "screen -dm {}", "screen -dmS x {}", "unbuffer {}",
+         "systemd-run --uid=0 {}", "start-stop-daemon --start --exec {}", "env -S '{}'", "sudo -nE {}", "sudo --unknown x {}", "runuser root -c '{}'", "flock /x -c '{}'"]
 NEVER = ["rm -rf /", "rm -r -f /etc", "rm --recursive ~", "mkfs.ext4 /dev/sda1", "dd if=/dev/zero of=/dev/sda", "wipefs -a /dev/sda", "reboot",
          "shutdown -h now", "init 0", "systemctl reboot", "kill -9 -1", "shred /dev/nvme0n1", "find / -delete", "tee /dev/sda", "rm -fr /*", "rm -Rf /home/../usr//"]
+
+
+def is_written(wrap, command):
+    """Whether the wrapping runs the command: some take no `~`, no words in front of `--`."""
+    return not ("~" in command and wrap.startswith(("su", "env -S", "runuser", "flock /x -c"))) and not (
+        (wrap.startswith("start-stop") and " " in command) or (wrap.startswith("env -S") and "*" in command)) and not (wrap.endswith((" -v", " --version")) and command.startswith(("find", "kill", "mkfs")))
 
 
 def dangers(one):
@@ -81,7 +91,7 @@ def dangers(one):
 
 @pytest.mark.parametrize("command", NEVER)
 def test_what_destroys_a_place_is_denied_in_every_wrapping(command):
-    texts = [wrap.format(command) for wrap in WRAPS if not ("~" in command and wrap.startswith("su"))]
+    texts = [wrap.format(command) for wrap in WRAPS if is_written(wrap, command)]
     for text, one in zip(texts, forms(texts)):
         assert one["parsed"] and any(d.startswith("never.") for d in dangers(one)), (text, one)
 
@@ -90,7 +100,9 @@ SPELLED = ["r\\m -rf /", "'rm' -rf /", "r''m -rf /", "$'\\x72m' -rf /", "rm -r -
            "rm -rf \"/\"", "rm -rf $'\\x2f'", "rm --recur --force /", "rm -rf --no-preserve-root /", "rm / -rf", "rm -rf ~/", "rm -rf ~", "rm -rf $HOME",
            "rm -rf \"$HOME\"", "rm -rf ${HOME}/", "rm -rf ~/*", "rm -rf /*", "rm -rf / --no-preserve-root x", "/bin/rm -rf /", "rm -rf /etc/", "rm -rf /usr/*",
            "echo x >/dev/sda", "echo x >>/dev/nvme0n1", "echo x >|/dev/vda", "echo x &>/dev/sda", "cat </dev/zero >/dev/mapper/root", ":(){ :|:& };:",
-           "bomb() { bomb | bomb & }; bomb", "function b { b & b; }; b", "/sbin/reboot", "kill -KILL -1", "kill -s KILL -1", "kill -- -1", "kill -9 -- -1"]
+           "bomb() { bomb | bomb & }; bomb", "function b { b & b; }; b", "/sbin/reboot", "kill -KILL -1", "kill -s KILL -1", "kill -- -1", "kill -9 -- -1",
+           "command rm -rfv ~", "command bash -vc 'rm -rf /'", "command eval 'rm -rf /' -v", "command tee -a --version /dev/sda", "find -- / -delete",
+           "start-stop-daemon --start --exec /bin/rm -- -rf /", "ssh -t host rm -rf / -o"]
 DANGEROUS = ["rm -r x", "rm -rf build", "find . -delete", "find . -name x -exec rm {} +", "ls | xargs rm -rf", "chmod 777 x", "chmod -R a+w x", "chown -R root x",
              "dd if=x of=y", "psql -c 'DROP TABLE x'", "systemctl stop x", "pkill -9 x", "killall -9 x", "curl http://169.254.169.254/", "python3 -c 'x'",
              "perl -e 'x'", "node -e 'x'", "ruby -e x", "php -r x", "bash", "sh -s", "python3 -", "rg --pre x y", "sort --compress-program=x y",
@@ -99,7 +111,14 @@ DANGEROUS = ["rm -r x", "rm -rf build", "find . -delete", "find . -name x -exec 
              "podman --remote ps", "DOCKER_HOST=x docker ps", "git reset --hard", "git push --force", "git push -f", "git push origin +main", "git clean -fd",
              "git branch -D x", "git branch --delete --force x", "sudo -S ls", "sudo -s", "npm uninstall x", "pip uninstall x", "source x", ". x", "eval $x",
              "alias ls=x", "cat ~/.ssh/id_rsa", "cat .env", "LD_PRELOAD=x ls", "PATH=x", "crontab x", "ssh host", "scp a b:", "nc -l 1", "$x", "hash -p x ls",
-             "cmd /c del x", "powershell -enc x", "chmod u+s x", "curl -o x http://y", "truncate -s 0 x", "git -c core.pager=x log", "kill -1 5"]
+             "cmd /c del x", "powershell -enc x", "chmod u+s x", "curl -o x http://y", "truncate -s 0 x", "git -c core.pager=x log", "kill -1 5",
+             "sed '1e id' x", "sed s/a/b/e x", "sed 's/a/b/w f' x", "sed 'w f' x", "perl5.36.0 -e x", "python3.11 -c x", "original-awk x", "julia -e x", "cmake -P x",
+             "make --eval=x", "git clone ext::sh", "git difftool -x id", "git --git-dir=/x log", "mapfile -C id x", "printf -v 'a[$(x)]' y", "unset 'a[$(x)]'",
+             "read 'a[$(x)]'", "test -v 'a[$(x)]'", "getopts a 'a[$(x)]'", "wait -n -p 'a[$(x)]'", "curl -D f http://x", "curl -c f http://x", "curl -b f http://x",
+             "curl --json @f http://x", "curl --data-urlencode @f http://x", "curl file:///x", "mv / x", "chmod ug+s x", "chmod 06755 x", "chmod =rwx x", "tar xf x -C /",
+             "git push origin :main", "cd /etc; echo x >passwd", "cat /proc/self/root/etc/shadow", "cat /proc/1/environ", "cat /etc/shadow-",
+             "cat /etc/ssh/ssh_host_rsa_key", "cat ~/.my.cnf", "cat ~/.vault-token", "cat ~/.hermes/key", "ps e", "ps auxe", "cat <.env", "grep x <~/.ssh/id_rsa",
+             "echo \"$(<.env)\"", "command git push --force -v", "command sudo -v", "command bash -v", "find . -- -delete", "sort -t -- --compress-program=x y"]
 
 
 def test_what_destroys_a_place_is_denied_in_every_spelling():
@@ -198,3 +217,22 @@ def test_what_an_input_decides_is_approved_once_only():
              "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
     for text, one in zip(texts, forms(texts)):
         assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)
+
+
+def test_each_name_of_bash_that_evaluates_is_asked(world):
+    """bash itself says which names evaluate what is assigned to them."""
+    names = set(subprocess.run(["bash", "-c", "compgen -v"], capture_output=True, text=True).stdout.split())
+    names |= {"OPTARG", "REPLY", "TMOUT", "HISTSIZE", "HISTFILESIZE", "FUNCNEST", "COMP_CWORD", "BASH_ARGV0", "MAPFILE", "EPOCHREALTIME", "SRANDOM", "HISTCMD", "LINENO"}
+    loud = [name for number, name in enumerate(sorted(names)) if runs_mark(world, "%s='a[$(mark)]'; :" % name, 20000 + number)]
+    assert {"RANDOM", "OPTIND"} <= set(loud)
+    for name, one in zip(loud, forms(["%s=x" % name for name in loud])):
+        assert one["commands"], name
+
+
+def test_a_text_that_may_make_integers_marks_the_shell():
+    marks = ["declare -i n", "declare -n n", "typeset -ri n=1", "local -i n", "builtin declare -i n", "f() { declare -gi n; }", "eval \"$x\"", "$x -i n", "declare \"$x\""]
+    for text, one in zip(marks, forms(marks)):
+        assert one["parsed"] and one["marks"] and one["commands"], (text, one)
+    quiet = ["n=$x", "n=x", "n=(a b)", "for n in *; do :; done", ": ${n:=x}", "declare n=x", "n+=x"]
+    for text, one in zip(quiet, forms(quiet)):
+        assert not one["commands"] and not one["marks"] and one["silent"], (text, one)  # host.c asks these in a marked shell

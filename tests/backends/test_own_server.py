@@ -350,3 +350,13 @@ def test_a_server_is_started_only_when_none_is_named_or_there(caller):
 def test_yes_is_for_a_server_of_its_own(caller):
     done = caller("exec", "--url", "http://127.0.0.1:1", "--yes", "true", own=False)
     assert done.returncode == 2 and "--own-server" in done.stderr
+
+
+def test_a_question_shows_all_words_redirections_and_the_directory(caller):
+    text = "cd sub && printf %s a\u202eb\u200bc\u2028 " + "x" * 300 + "TAIL >run.sh"
+    code, shown = at_terminal(caller, ["n\n"], "--backend", "local", "--", "bash", "-c", text)
+    flat = shown.replace("\r\n", "\n")
+    assert code == 2 and "x" * 300 + "TAIL" in flat and "opens: >run.sh" in flat and "cd sub" in flat, shown
+    assert "a<U+202E>b<U+200B>c<U+2028>" in flat and not set("\u202e\u200b\u2028") & set(shown), shown
+    code, shown = at_terminal(caller, ["n\n"], "--backend", "local", "--", "touch", "y" * 6000)
+    assert code == 2 and "more bytes: hermes approvals show" in shown, shown

@@ -10,6 +10,7 @@
 #include "base/os/fs.h"
 #include "base/os/thread.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "cli/output.h"
 
 #include <errno.h>
@@ -51,6 +52,45 @@ static void show_text(FILE *to, const json_t *approval)
     }
 }
 
+/* The words of a list, whole up to SHOWN_MAX bytes. */
+static void show_words(FILE *to, const json_t *approval, const char *member, const char *head)
+{
+    const json_t *words = json_object_get(json_object_get(approval, "effect"), member);
+    size_t room = SHOWN_MAX;
+    size_t rest = 0;
+    if (json_array_size(words))
+        (void)fprintf(to, "\n    %s:", head);
+    for (size_t i = 0; i < json_array_size(words); i++) {
+        const json_t *one = json_array_get(words, i);
+        const char *word = json_string_value(one);
+        word = word ? word : json_string_value(json_object_get(one, "dynamic"));
+        cleanup_free char *line = xstrdup(word ? word : "");
+        for (char *at = line; (at = strchr(at, '\n'));)
+            *at = '\t'; /* shown as ?, not as the end of the word */
+        size_t len = strlen(line);
+        size_t part = len > room ? utf8_floor(line, room) : len;
+        rest += len - part;
+        room -= part;
+        line[part] = '\0';
+        (void)fputc(' ', to);
+        output_clean_to(to, line, SIZE_MAX);
+    }
+    const char *id = json_string_value(json_object_get(approval, "id"));
+    if (rest)
+        (void)fprintf(
+            to, " ... (%zu more bytes: hermes approvals show %s)", rest, id ? id : "");
+}
+
+static void show_directory(FILE *to, const json_t *approval)
+{
+    const char *cwd =
+        json_string_value(json_object_get(json_object_get(approval, "effect"), "cwd"));
+    if (!cwd || !*cwd)
+        return;
+    (void)fprintf(to, "\n    in: ");
+    output_clean_to(to, cwd, SIZE_MAX);
+}
+
 static void show_question(const struct consent *c, const json_t *approval)
 {
     const char *summary = json_string_value(json_object_get(approval, "summary"));
@@ -59,6 +99,10 @@ static void show_question(const struct consent *c, const json_t *approval)
         return;
     (void)fprintf(to, "%s: this runs outside of a box: ", c->command);
     output_clean_to(to, summary ? summary : "?", SHOWN_MAX);
+    show_words(to, approval, "argv", "command");
+    show_words(to, approval, "redirections", "opens");
+    show_words(to, approval, "files", "writes");
+    show_directory(to, approval);
     show_text(to, approval);
     (void)fprintf(to, "\nAllow it? [y] once  [s] for this session  [n] no: ");
     (void)fclose(to);

@@ -299,7 +299,7 @@ void backend_relay(struct backend *b, int fds[PLACE_FDS])
     b->watch_fd = r->socket;
     int words = fs_read_to_end(fds[PLACE_WORDS], 0, &r->words);
     enum place_error error =
-        backend_fail(b, PLACE_REFUSED, "hermes-reach cannot read the request");
+        backend_fail(b, PLACE_REFUSED, "hermes-places cannot read the request");
     if (words >= 0 && r->words.len > sizeof(b->request)) {
         backend_take_request(b, (const struct place_head *)r->words.data);
         error = backend_open(b, false, &r->stream, &has);

@@ -167,11 +167,11 @@ def test_a_killed_far_shell(server):
         assert lost(s) == "the far shell has ended, and the session's state with it"
 
 
-def test_a_killed_hermes_reach(server):
+def test_a_killed_hermes_places(server):
     with Session(server, "here") as s:
-        os.kill(server.child("hermes-reach"), 9)
-        assert lost(s) == "the process of hermes-reach that served this session has ended"
-        wait_until(lambda: server("POST", s.path + "/reset").status == 200, "hermes-reach is back")
+        os.kill(server.child("hermes-places"), 9)
+        assert lost(s) == "the process of hermes-places that served this session has ended"
+        wait_until(lambda: server("POST", s.path + "/reset").status == 200, "hermes-places is back")
         assert s.look()["backend"]["detail"] is None
 
 
@@ -238,7 +238,8 @@ def test_a_removed_container(engine_of, serve_engine, kind):
     with Session(server, "once") as s:
         name = engine.containers()[0]["Names"][0].lstrip("/")
         assert engine("DELETE", "/v1.41/containers/%s?force=1" % name)[0] == 204
-        assert lost(s) == "container %s was removed" % name
+        # An engine stops a container before it removes it; Hermes may look in between.
+        assert lost(s) in ("container %s was removed" % name, "container %s has stopped, and the shell with it" % name)
         assert s.json["backend"]["scope"] == "session"
 
 

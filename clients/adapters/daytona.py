@@ -49,7 +49,7 @@ def resources(request):
     """Whole CPUs and GiB. Without a named size the disk is as large as Daytona allows."""
     disk = math.ceil(request["disk_mb"] / 1024)
     if disk > DISK_MAX_GIB and "disk_mb" in request["asked"]:
-        raise Error("limit", "Daytona has disks of at most %d GiB; container_disk asks for %d MiB" % (DISK_MAX_GIB, request["disk_mb"]))
+        raise Error("limit", "Daytona has disks of at most %d GiB; container_disk asks for %d MiB" % (DISK_MAX_GIB, request["disk_mb"]), "disk_mb")
     return sdk.Resources(cpu=max(1, math.ceil(request["cpu"])) if request["cpu"] else None,
                          memory=math.ceil(request["memory_mb"] / 1024) or None, disk=min(disk, DISK_MAX_GIB) or None)
 

@@ -13,11 +13,12 @@ PIECE = 1 << 18
 
 
 class Error(Exception):
-    """What goes wrong in a place. `kind` is auth, not_found, refused, limit, unreachable or lost."""
+    """What goes wrong in a place. `kind` is auth, not_found, refused, limit, unreachable or lost; with limit, `limit` is cpus,
+    memory_mb, processes or disk_mb."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind, message, limit=None):
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.limit = kind, limit
 
 
 class Plugin:
@@ -126,7 +127,7 @@ def serve(plugin):
             else:
                 raise Error("refused", "there is no request `%s`" % kind)
         except Error as error:
-            answer = "error", {"kind": error.kind, "message": str(error)}
+            answer = "error", {"kind": error.kind, "message": str(error), "limit": error.limit}
         except Exception as error:
             if kind in ("data", "eof"):
                 print("%s: %r" % (kind, error), file=sys.stderr)

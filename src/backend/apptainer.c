@@ -21,11 +21,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SAID_MAX = 4096, STOP_MS = 30000 };
+enum { STOP_MS = 30000, RECORD_MAX = 256, STEP_MS = 50 };
 enum { LIMITED = 1u << PLACE_CPUS | 1u << PLACE_MEMORY | 1u << PLACE_PROCESSES };
 
 struct instance {
@@ -33,7 +34,8 @@ struct instance {
     char program[PLACE_TEXT];
     int lock_fd;
     bool is_there;
-    char said[SAID_MAX + 1]; /* the end of the last command's stderr */
+    char said[BACKEND_SAID + 1];  /* the end of the last command's stderr */
+    char overlay[2 * PLACE_TEXT]; /* the directory of a kept place */
 };
 
 /* `command` of the row, or apptainer, or singularity. */
@@ -53,45 +55,40 @@ static void find_program(const struct place_row *row, char program[PLACE_TEXT])
         }
 }
 
+/* Reads what the program prints until it has ended. False when that took too long. */
+static bool hear_out(const struct backend *b, struct backend_stream *s, uint64_t until_ms)
+{
+    char bytes[1024];
+    while (s->in_fd >= 0 || s->err_fd >= 0) {
+        uint64_t now = clock_ms();
+        struct pollfd fds[] = {
+            {s->in_fd, POLLIN, 0}, {s->err_fd, POLLIN, 0}, {b->watch_fd, 0, 0}};
+        if (now >= until_ms)
+            return false;
+        if (poll(fds, 3, (int)(until_ms - now)) < 0)
+            continue;
+        if (fds[0].revents && read(s->in_fd, bytes, sizeof(bytes)) == 0)
+            close_fd(&s->in_fd);
+        if (fds[1].revents)
+            backend_listen(s);
+    }
+    return true;
+}
+
 /* Runs a command of the program to its end. Returns its exit status, or negative errno. */
 static int run(struct backend *b, struct instance *it, char *const argv[], uint64_t ms)
 {
     struct backend_stream s;
-    uint64_t until_ms = clock_ms() + ms;
-    size_t len = 0;
     int status = -1;
     int r = backend_spawn(argv, NULL, &s);
     if (r < 0)
         return r;
     close_fd(&s.out_fd);
-    it->said[0] = '\0';
-    for (;;) {
-        uint64_t now = clock_ms();
-        char bytes[SAID_MAX / 2];
-        struct pollfd fds[] = {
-            {s.in_fd, POLLIN, 0}, {s.err_fd, POLLIN, 0}, {b->watch_fd, 0, 0}};
-        if ((s.in_fd < 0 && s.err_fd < 0) || now >= until_ms)
-            break;
-        if (poll(fds, 3, (int)(until_ms - now)) < 0)
-            continue;
-        for (int i = 0; i < 2; i++) {
-            int *fd = i ? &s.err_fd : &s.in_fd;
-            ssize_t n = fds[i].revents ? read(*fd, bytes, sizeof(bytes)) : -1;
-            if (n == 0)
-                close_fd(fd);
-            for (ssize_t at = 0; i == 1 && at < n; at++) {
-                if (len == SAID_MAX)
-                    memmove(it->said, it->said + SAID_MAX / 2, len -= SAID_MAX / 2);
-                it->said[len++] = bytes[at] ? bytes[at] : ' ';
-            }
-            it->said[len] = '\0';
-        }
-    }
-    pid_t pid = s.pid;
-    bool is_late = s.in_fd >= 0 || s.err_fd >= 0;
+    bool is_late = !hear_out(b, &s, clock_ms() + ms);
+    memcpy(it->said, s.said, sizeof(it->said));
     if (is_late)
-        (void)kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        (void)kill(s.pid, SIGKILL);
+    while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR)
         ;
     s.pid = -1;
     backend_stream_close(&s);
@@ -129,38 +126,71 @@ static enum place_error judge_text(const char *said)
 }
 
 /* The directory with the files of a place that is kept. */
-static int overlay_of(
-    const struct place_row *row, const struct instance *it, char path[2 * PLACE_TEXT])
+static int make_overlay(const struct place_row *row, struct instance *it)
 {
     const struct passwd *user = getpwuid(geteuid());
     const char *home = user ? user->pw_dir : "/nonexistent";
-    int n = row->scratch_dir[0]
-                ? snprintf(path, (size_t)2 * PLACE_TEXT, "%s", row->scratch_dir)
-                : snprintf(path, (size_t)2 * PLACE_TEXT, "%.200s/.hermes", home);
+    char *path = it->overlay;
+    int n = row->scratch_dir[0] ? snprintf(path, sizeof(it->overlay), "%s", row->scratch_dir)
+                                : snprintf(path, sizeof(it->overlay), "%.200s/.hermes", home);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return -errno;
-    (void)snprintf(path + n, (size_t)2 * PLACE_TEXT - (size_t)n, "/%.200s", it->name);
+    (void)snprintf(path + n, sizeof(it->overlay) - (size_t)n, "/%.200s", it->name);
     return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* What a kept place was made with: in NAME.config beside its files. */
+struct record {
+    char hash[BACKEND_HASH]; /* of its settings; "": there is no record */
+    uint32_t in_force;       /* limits of its instance */
+};
+
+static void read_record(int fd, struct record *ret)
+{
+    char text[RECORD_MAX];
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    *ret = (struct record){.in_force = 0};
+    if (sscanf(text, "%64[0-9a-f] %u", ret->hash, &ret->in_force) != 2)
+        ret->hash[0] = '\0';
+}
+
+static void write_record(int fd, const struct record *record)
+{
+    char text[RECORD_MAX];
+    int n = snprintf(text, sizeof(text), "%s %u\n", record->hash, record->in_force);
+    if (ftruncate(fd, 0) == 0 && record->hash[0])
+        (void)!pwrite(fd, text, (size_t)n, 0);
+}
+
+/* Takes the record for this session alone, until its instance has started. */
+static int lock_record(
+    const struct backend *b, const struct instance *it, uint64_t until_ms, int *ret_fd)
+{
+    cleanup_free char *path = xasprintf("%s.config", it->overlay);
+    cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        struct pollfd gone = {b->watch_fd, 0, 0};
+        if (clock_ms() >= until_ms || poll(&gone, 1, STEP_MS) > 0)
+            return -ETIMEDOUT;
+    }
+    *ret_fd = take_fd(&fd);
+    return 0;
 }
 
 static int start_with(struct backend *b, struct instance *it, uint32_t limits)
 {
     const uint32_t *value = b->request.limits.value;
-    char overlay[2 * PLACE_TEXT];
     struct strv argv = {0};
     for (const char *const *word = (const char *const[]){it->program, "instance", "start",
              "--containall", "--no-home", "--cleanenv", NULL};
          *word; word++)
         strv_add(&argv, *word);
     if (b->row->keeps) {
-        int r = overlay_of(b->row, it, overlay);
-        if (r < 0) {
-            (void)snprintf(it->said, sizeof(it->said), "%s: %s", overlay, strerror(-r));
-            strv_done(&argv);
-            return 255;
-        }
         strv_add(&argv, "--overlay");
-        strv_add(&argv, overlay);
+        strv_add(&argv, it->overlay);
     } else {
         strv_add(&argv, "--writable-tmpfs");
     }
@@ -188,32 +218,86 @@ static int start_with(struct backend *b, struct instance *it, uint32_t limits)
     return r;
 }
 
-/* Starts the instance with its limits. Where the machine has no control groups for it, it is
- * refused only if the request or the settings name a limit. */
-static enum place_error start(struct backend *b, struct instance *it)
+/* Sets b->refused to the first limit that was named and is not in force; false: there is none.
+ */
+static bool lacks_limit(struct backend *b, uint32_t wanted)
+{
+    uint32_t lacks = b->request.limits.asked & wanted & ~b->in_force;
+    for (uint32_t i = 0; i < PLACE_LIMITS; i++)
+        if (lacks & 1u << i) {
+            b->refused = (enum place_limit)i;
+            return true;
+        }
+    return false;
+}
+
+static enum place_error start_failed(struct backend *b, struct instance *it, int r)
+{
+    char quoted[PLACE_SAYS];
+    place_quote(quoted, sizeof(quoted), last_line(it));
+    if (r == -ETIMEDOUT)
+        return backend_fail(b, PLACE_UNREACHABLE, "the instance did not start in time");
+    return backend_fail(b, judge_text(it->said), "%s", r < 0 ? strerror(-r) : quoted);
+}
+
+/* Starts the instance with its limits, or joins the one that another session has started: then
+ * those limits are in force that its record names. Where the machine has no control groups for
+ * it, it is refused only if the request or the settings name a limit. */
+static enum place_error start(struct backend *b, struct instance *it, const struct record *was)
 {
     uint32_t wanted = 0;
     for (unsigned i = 0; i < PLACE_LIMITS; i++)
         wanted |= LIMITED & 1u << i && b->request.limits.value[i] ? 1u << i : 0;
+    b->in_force = wanted;
     int r = start_with(b, it, wanted);
-    if (r > 0 && strstr(it->said, "already exists"))
-        r = 0; /* another session of this caller has started it */
-    b->in_force = r == 0 ? wanted : 0;
     if (r > 0 && wanted && strstr(it->said, "cgroups")) {
-        for (unsigned i = 0; i < PLACE_LIMITS; i++)
-            if (b->request.limits.asked & wanted & 1u << i) {
-                b->refused = i;
-                return backend_fail(b, PLACE_LIMIT, "%.400s", last_line(it));
-            }
+        b->in_force = 0;
+        if (lacks_limit(b, wanted)) {
+            (void)start_failed(b, it, r);
+            return PLACE_LIMIT;
+        }
         r = start_with(b, it, 0);
     }
-    if (r == -ETIMEDOUT)
-        return backend_fail(b, PLACE_UNREACHABLE, "the instance did not start in time");
-    if (r != 0)
-        return backend_fail(
-            b, judge_text(it->said), "%.400s", r < 0 ? strerror(-r) : last_line(it));
+    bool was_there = r > 0 && strstr(it->said, "already exists");
+    if (was_there && !was->hash[0])
+        return backend_fail(b, PLACE_REFUSED,
+            "an instance %s runs that Hermes has no record of; stop it: %s instance stop %s",
+            it->name, it->program, it->name);
+    if (r != 0 && !was_there)
+        return start_failed(b, it, r);
     it->is_there = true;
+    if (was_there)
+        b->in_force = was->in_force;
+    if (lacks_limit(b, wanted))
+        return backend_fail(b, PLACE_LIMIT, "the instance %s runs without %s", it->name,
+            place_limit_name(b->refused));
     return PLACE_FINE;
+}
+
+/* A kept place that was made with other settings is refused, never replaced: it may hold work.
+ */
+static enum place_error open_kept(struct backend *b, struct instance *it, uint64_t until_ms)
+{
+    struct record was, now = {.in_force = 0};
+    cleanup_close int fd = -1;
+    int r = make_overlay(b->row, it);
+    if (r == 0)
+        r = lock_record(b, it, until_ms, &fd);
+    if (r < 0)
+        return backend_fail(b, r == -ETIMEDOUT ? PLACE_UNREACHABLE : PLACE_REFUSED, "%s: %s",
+            it->overlay, strerror(-r));
+    read_record(fd, &was);
+    backend_config_hash(b, now.hash);
+    if (was.hash[0] && !str_eq(was.hash, now.hash))
+        return backend_fail(b, PLACE_REFUSED,
+            "place %s was made with other settings (%.12s, now %.12s); to begin again, end its "
+            "sessions and remove %.200s and its .config",
+            it->name, was.hash, now.hash, it->overlay);
+    write_record(fd, &now); /* if this process dies now, no limit is claimed */
+    enum place_error error = start(b, it, &was);
+    now.in_force = b->in_force;
+    write_record(fd, error ? &was : &now);
+    return error;
 }
 
 static enum place_error apptainer_open(struct backend *b, bool is_again)
@@ -221,11 +305,15 @@ static enum place_error apptainer_open(struct backend *b, bool is_again)
     if (is_again) /* exec says whether it is there */
         return PLACE_FINE;
     struct instance *it = b->own = xcalloc(1, sizeof(*it));
+    uint64_t until_ms = clock_ms() + place_open_ms(b->row);
     it->lock_fd = -1;
     find_program(b->row, it->program);
     backend_place_name(b, it->name);
-    int r = backend_lock(b, clock_ms() + place_open_ms(b->row), &it->lock_fd);
-    return r < 0 ? backend_fail(b, PLACE_UNREACHABLE, "%s", strerror(-r)) : start(b, it);
+    int r = backend_lock(b, until_ms, &it->lock_fd);
+    if (r < 0)
+        return backend_fail(b, PLACE_UNREACHABLE, "%s", strerror(-r));
+    return b->row->keeps ? open_kept(b, it, until_ms)
+                         : start(b, it, &(struct record){.in_force = 0});
 }
 
 static enum place_error apptainer_stream(

@@ -15,6 +15,8 @@
 #include "base/strv.h"
 #include "proto/place.h"
 
+enum { BACKEND_SAID = 1024 };
+
 /* A program in a place: its stdin and stdout, what it said on stderr, and its process here. */
 struct backend_stream {
     int in_fd; /* we read its stdout here */
@@ -25,6 +27,8 @@ struct backend_stream {
     bool is_framed; /* its output comes in frames of the engine (wire.h) */
     int said_fd;    /* stderr of these frames goes here, to err_fd */
     struct wire_frames frames;
+    char said[BACKEND_SAID + 1]; /* the end of what came on stderr: backend_listen() */
+    size_t said_len;
 };
 
 struct backend {
@@ -45,7 +49,7 @@ struct backend {
     bool was_joined;          /* a far shell has answered */
     char id[33];              /* of this session, in hex */
     char nonce[33];           /* begins the answer of a connection */
-    char words[512];          /* what went wrong, for people */
+    char words[PLACE_SAYS];   /* what went wrong, for people */
 };
 
 /* Functions that a kind does not have are NULL. */
@@ -59,6 +63,8 @@ struct backend_ops {
         struct backend *b, const char *script, struct backend_stream *ret);
     /* Classifies a failure to start the far shell, by the last words of the place's client. */
     enum place_error (*judge)(struct backend *b, const char *said);
+    /* Sets b->words to why the stream has ended; false when that is not known. */
+    bool (*why)(struct backend *b);
     /* Puts the far shell to backend_shell_path(). Without it the stream takes the bytes. */
     enum place_error (*put)(struct backend *b);
     /* The session has ended, or did not begin: the place is left, stopped or destroyed. */
@@ -74,7 +80,8 @@ extern const struct backend_ops backend_apptainer;
 extern const struct backend_ops backend_docker;
 const struct backend_ops *backend_ops_of(uint32_t kind); /* NULL: there is none */
 
-/* Sets b->words and returns `error`. */
+/* Sets b->words, made fit for people, and returns `error`. A stranger's text in them is quoted
+ * (place_quote). */
 enum place_error backend_fail(struct backend *b, enum place_error error, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 
@@ -88,6 +95,9 @@ void backend_shell_path(const struct backend *b, char *ret, size_t size);
 /* lock.c: hermes-ROW-HASH for a place that is kept, one for each caller; otherwise the
  * session's own. */
 void backend_place_name(const struct backend *b, char name[PLACE_TEXT]);
+/* The hash of the settings that a place is made from. A place with another one is not used. */
+enum { BACKEND_HASH = 65 };
+void backend_config_hash(const struct backend *b, char hex[BACKEND_HASH]);
 /* One lock for all sessions that use a place; *ret_fd holds it. 0, or -ETIMEDOUT while the
  * place is being closed. */
 int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd);
@@ -117,6 +127,10 @@ void backend_stream_init(struct backend_stream *s);         /* as closed */
 /* Like read(2), from the program's stdout. */
 ssize_t backend_read(struct backend_stream *s, void *data, size_t size);
 void backend_stream_close(struct backend_stream *s);
+/* Reads what there is on its stderr. */
+void backend_listen(struct backend_stream *s);
+/* After the end of its stdout: waits for its last words and returns their last line, or "". */
+const char *backend_last_line(struct backend_stream *s);
 /* Writes to the program until `until_ms`: a place that does not read must not block the relay.
  * -EPIPE when the program is gone, -ECANCELED when the session is, -ETIMEDOUT. */
 int backend_send(const struct backend *b, const struct backend_stream *s, const void *data,

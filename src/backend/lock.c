@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Places that several sessions use: one name, and a lock that each of them holds. */
+/* Places that several sessions use: one name, one hash of their settings, and a lock that each
+ * of them holds. */
 
 #include "backend/backend.h"
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,9 +34,22 @@ void backend_place_name(const struct backend *b, char name[PLACE_TEXT])
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sha256_update(&hash, strlen(parts[i]) + 1, (const uint8_t *)parts[i]);
     sha256_digest(&hash, sizeof(digest), digest);
-    for (size_t i = 0; i < sizeof(digest); i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    str_hex(digest, sizeof(digest), hex);
     (void)snprintf(name, PLACE_TEXT, "hermes-%s-%s", b->row->name, hex);
+}
+
+void backend_config_hash(const struct backend *b, char hex[BACKEND_HASH])
+{
+    const char *const parts[] = {b->row->command, b->row->image, b->row->network};
+    const struct place_limits *limits = &b->request.limits;
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx hash;
+    sha256_init(&hash);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        sha256_update(&hash, strlen(parts[i]) + 1, (const uint8_t *)parts[i]);
+    sha256_update(&hash, sizeof(limits->value), (const uint8_t *)limits->value);
+    sha256_digest(&hash, sizeof(digest), digest);
+    str_hex(digest, sizeof(digest), hex);
 }
 
 int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd)

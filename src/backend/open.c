@@ -24,10 +24,7 @@
 enum {
     OPEN_MS = 30000,     /* from the start of the client to the far shell's first line */
     NOISE_MAX = 1 << 20, /* bytes before that line */
-    LINE_MAX_ = 96,
-    SAID_MAX = 1024,    /* of the client's stderr: its end */
-    LAST_MS = 300,      /* for its last words, after it has ended */
-    LAST_MAX_MS = 3000, /* for all of them */
+    LINE_MAX_ = 256,
 };
 
 /* %1$s nonce, %2$s path of the far shell, %3$s what is done when it is not there, %4$s how it
@@ -36,18 +33,21 @@ enum {
  * user could exchange the name between two looks. */
 static const char SCRIPT[] =
     "umask 077; d=; for x in \"${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/hermes\" "
-    "\"/tmp/hermes-$(id -u)\"; do mkdir -p \"$x\" 2>/dev/null; [ -L \"$x\" ] || "
+    "\"/tmp/hermes-$(id -u)\"; do f=$(mkdir -p \"$x\" 2>&1); [ -L \"$x\" ] || "
     "d=$(cd -P \"$x\" 2>/dev/null && [ -O . ] && [ -w . ] && pwd -P) && break; done; "
-    "say() { printf \"\\\\001%%s\\\\002%%s\\\\n\" %1$s \"$1\"; }; "
-    "[ -n \"$d\" ] || { say nodir; exit 1; }; "
+    "say() { printf \"\\\\001%%s\\\\002%%.200s\\\\n\" %1$s \"$1\"; }; "
+    "[ -n \"$d\" ] || { say \"nodir ${f##*: }\"; exit 1; }; "
     "command -v bash >/dev/null || { say nobash; exit 1; }; "
     "f=%2$s; if [ ! -x \"$f\" ] || ! \"$f\" --version >/dev/null 2>&1; then %3$s fi; %4$s";
 
-/* Takes it from the stream. %zu: its size. */
+/* Takes it from the stream. %zu: its size. The end of an error's text is what the system says:
+ * "No space left on device". */
 static const char TAKE[] =
-    "say \"need $(uname -m)\"; head -c %zu >\"$f.$$\" && chmod 700 \"$f.$$\" && "
-    "mv -f \"$f.$$\" \"$f\" && \"$f\" --version >/dev/null 2>&1 || "
-    "{ rm -f \"$f.$$\"; say norun; exit 1; };";
+    "say \"need $(uname -m)\"; "
+    "x=$( { head -c %zu >\"$f.$$\" && chmod 700 \"$f.$$\" && "
+    "mv -f \"$f.$$\" \"$f\"; } 2>&1) || "
+    "{ rm -f \"$f.$$\"; say \"nowrite ${x##*: }\"; exit 1; }; "
+    "x=$(\"$f\" --version 2>&1 >/dev/null) || { say \"norun ${x##*: }\"; exit 1; };";
 static const char ASK[] = "say noshell; exit 1;";
 static const char NO_SHELL[] = "noshell";
 
@@ -60,6 +60,7 @@ static const struct {
     {"nodir", PLACE_REFUSED,
         "the user has no directory for the far shell: neither ~/.cache/hermes nor "
         "/tmp/hermes-UID can be written"},
+    {"nowrite", PLACE_REFUSED, "the far shell cannot be written there"},
     {"nobash", PLACE_REFUSED, "there is no bash in this place; install it"},
     {"norun", PLACE_REFUSED,
         "the far shell was written but does not run there: its directory may be mounted "
@@ -72,17 +73,17 @@ struct opening {
     uint64_t until_ms;
     bool has_shell; /* it was sent once; a place that asks again is refused */
     bool lacks_shell;
-    char said[SAID_MAX + 1];
-    size_t said_len;
 };
 
 enum place_error backend_fail(
     struct backend *b, enum place_error error, const char *format, ...)
 {
+    char words[2 * PLACE_SAYS]; /* `args` may be b->words */
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(b->words, sizeof(b->words), format, args);
+    (void)vsnprintf(words, sizeof(words), format, args);
     va_end(args);
+    (void)place_words(b->words, sizeof(b->words), words, strlen(words));
     return error;
 }
 
@@ -131,22 +132,6 @@ static char *make_script(struct backend *b, bool puts, bool is_again)
     return xasprintf(SCRIPT, b->nonce, path, otherwise, how);
 }
 
-/* Keeps the end of what the client says on stderr. */
-static void listen_to(struct opening *o)
-{
-    char bytes[SAID_MAX];
-    ssize_t n = read(o->stream->err_fd, bytes, sizeof(bytes));
-    if (n == 0)
-        close_fd(&o->stream->err_fd);
-    if (n <= 0)
-        return;
-    size_t keep = o->said_len + (size_t)n > SAID_MAX ? SAID_MAX - (size_t)n : o->said_len;
-    memmove(o->said, o->said + o->said_len - keep, keep);
-    memcpy(o->said + keep, bytes, (size_t)n);
-    o->said_len = keep + (size_t)n;
-    o->said[o->said_len] = '\0';
-}
-
 /* Takes one byte of the stream: 1, or 0 at its end, after the deadline, or when the session
  * is cancelled. */
 static int take_byte(struct opening *o, char *ret)
@@ -161,7 +146,7 @@ static int take_byte(struct opening *o, char *ret)
         if (n == 0 || (errno != EAGAIN && errno != EINTR) || now >= o->until_ms)
             return 0;
         if (poll(fds, 3, (int)(o->until_ms - now)) > 0 && fds[1].revents)
-            listen_to(o);
+            backend_listen(o->stream);
         if (fds[2].revents)
             return 0;
     }
@@ -208,42 +193,53 @@ static enum place_error upload(struct opening *o, const char *machine)
 /* No far shell answered. The last line of the client's stderr says why. */
 static enum place_error explain(struct opening *o, const struct backend_ops *ops)
 {
-    struct pollfd last = {o->stream->err_fd, POLLIN, 0};
-    uint64_t until_ms = clock_ms() + LAST_MAX_MS;
-    while (o->stream->err_fd >= 0 && clock_ms() < until_ms && poll(&last, 1, LAST_MS) > 0) {
-        listen_to(o);
-        last.fd = o->stream->err_fd;
-    }
-    while (
-        o->said_len && (o->said[o->said_len - 1] == '\n' || o->said[o->said_len - 1] == '\r'))
-        o->said[--o->said_len] = '\0';
-    const char *line = strrchr(o->said, '\n');
-    line = line ? line + 1 : o->said;
-    (void)snprintf(o->b->words, sizeof(o->b->words), "%.300s",
-        line[0]                     ? line
+    char quoted[PLACE_SAYS];
+    const char *line = backend_last_line(o->stream);
+    place_quote(quoted, sizeof(quoted), line);
+    (void)backend_fail(o->b, PLACE_REFUSED, "%s",
+        line[0]                     ? quoted
         : clock_ms() >= o->until_ms ? "there was no answer for 30 s"
                                     : "the connection ended before the far shell answered");
-    return ops->judge(o->b, o->said);
+    return ops->judge(o->b, o->stream->said);
+}
+
+/* A line that says why there is no far shell: a word of the table, and the far system's own
+ * words. False: it is none. */
+static bool take_refusal(struct backend *b, const char *line, enum place_error *ret)
+{
+    char quoted[PLACE_SAYS / 2];
+    size_t len = strcspn(line, " ");
+    bool has_words = line[len] && line[len + 1];
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        if (strncmp(line, answers[i].line, len) != 0 || answers[i].line[len])
+            continue;
+        place_quote(quoted, sizeof(quoted), has_words ? line + len + 1 : "");
+        *ret = backend_fail(b, answers[i].error, "%s%s%s", answers[i].words,
+            has_words ? ": " : "", has_words ? quoted : "");
+        return true;
+    }
+    return false;
 }
 
 static enum place_error converse(
     struct opening *o, const struct backend_ops *ops, uint64_t *ret_received)
 {
-    char line[LINE_MAX_];
+    char line[LINE_MAX_], quoted[48];
     for (;;) {
         if (take_line(o, line) < 0)
             return explain(o, ops);
         if (str_parse_u64(line, ret_received) == 0)
             return PLACE_FINE;
         o->lacks_shell = str_eq(line, NO_SHELL);
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
-            if (str_eq(line, answers[i].line))
-                return backend_fail(o->b, answers[i].error, "%s", answers[i].words);
-        enum place_error error =
+        enum place_error error;
+        if (take_refusal(o->b, line, &error))
+            return error;
+        place_quote(quoted, sizeof(quoted), line);
+        error =
             (!ops->put || o->b->takes_stream) && !o->has_shell && str_has_prefix(line, "need ")
                 ? upload(o, line + strlen("need "))
                 : backend_fail(o->b, PLACE_REFUSED,
-                      "the place sent an answer that no far shell sends: %.40s", line);
+                      "the place sent an answer that no far shell sends: %s", quoted);
         if (error)
             return error;
     }
@@ -261,6 +257,8 @@ static enum place_error join(struct backend *b, const struct backend_ops *ops, b
         error = converse(&o, ops, ret_received);
         *ret_lacks = error && o.lacks_shell;
         b->was_joined = b->was_joined || !error;
+        ret->said_len = 0; /* what it said so far is not why it will end */
+        ret->said[0] = '\0';
     }
     if (error)
         backend_stream_close(ret);

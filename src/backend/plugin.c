@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <nettle/sha2.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,32 +36,6 @@ enum {
 };
 
 static const char OPENED[] = "opened\n";
-
-static void hash_text(struct sha256_ctx *hash, const char *text)
-{
-    sha256_update(hash, strlen(text) + 1, (const uint8_t *)text);
-}
-
-static void hash_hex(struct sha256_ctx *hash, char *hex, size_t size)
-{
-    uint8_t digest[SHA256_DIGEST_SIZE];
-    sha256_digest(hash, sizeof(digest), digest);
-    for (size_t i = 0; 2 * i + 2 < size && i < sizeof(digest); i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-}
-
-/* Hashes the settings that a place is made from. A place with another hash is not used. */
-static void config_hash(const struct place_row *row, const struct place_limits *limits,
-    char hex[2 * SHA256_DIGEST_SIZE + 1])
-{
-    struct sha256_ctx hash;
-    sha256_init(&hash);
-    hash_text(&hash, row->command);
-    hash_text(&hash, row->image);
-    hash_text(&hash, row->network);
-    sha256_update(&hash, sizeof(limits->value), (const uint8_t *)limits->value);
-    hash_hex(&hash, hex, 2 * SHA256_DIGEST_SIZE + 1);
-}
 
 static uint32_t enforced_by(const struct plugin_ready *ready)
 {
@@ -119,8 +92,8 @@ static json_t *request(const struct plugin_order *order)
     const struct backend *b = order->b;
     const struct place_row *row = b->row;
     const uint32_t *value = b->request.limits.value;
-    char hash[2 * SHA256_DIGEST_SIZE + 1], name[PLACE_TEXT];
-    config_hash(row, &b->request.limits, hash);
+    char hash[BACKEND_HASH], name[PLACE_TEXT];
+    backend_config_hash(b, hash);
     backend_place_name(b, name);
     json_t *asked = json_array();
     for (unsigned i = 0; i < PLACE_LIMITS; i++)
@@ -345,6 +318,14 @@ static enum place_error plugin_judge(struct backend *b, const char *said)
     return backend_fail(b, own->verdict->error, "%s", own->verdict->words);
 }
 
+static bool plugin_why(struct backend *b)
+{
+    const struct plugin_own *own = b->own;
+    if (own->verdict->error)
+        (void)backend_fail(b, own->verdict->error, "%s", own->verdict->words);
+    return own->verdict->error != PLACE_FINE;
+}
+
 static void plugin_close(struct backend *b)
 {
     struct plugin_own *own = b->own;
@@ -358,5 +339,8 @@ static void plugin_close(struct backend *b)
     own->pid = -1;
 }
 
-const struct backend_ops backend_plugin = {
-    .open = plugin_open, .stream = plugin_stream, .judge = plugin_judge, .close = plugin_close};
+const struct backend_ops backend_plugin = {.open = plugin_open,
+    .stream = plugin_stream,
+    .judge = plugin_judge,
+    .why = plugin_why,
+    .close = plugin_close};

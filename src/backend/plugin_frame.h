@@ -18,7 +18,7 @@ enum {
     PLUGIN_HEAD = 32,            /* of a line KIND LENGTH */
     PLUGIN_FRAME_MAX = 16 << 20, /* of `data` */
     PLUGIN_JSON_MAX = 64 << 10,
-    PLUGIN_WORDS = 400, /* of a message for people */
+    PLUGIN_WORDS = PLACE_SAYS, /* of a message for people */
 };
 
 enum plugin_kind {
@@ -65,5 +65,7 @@ extern const char *const plugin_limits[PLUGIN_LIMITS];
 int plugin_parse_ready(
     const struct buf *text, struct plugin_ready *ret, char words[PLUGIN_WORDS]);
 int plugin_parse_opened(const struct buf *text, bool *ret_resumed, char words[PLUGIN_WORDS]);
-/* The kind of an error; the plug-in's message becomes `words`. */
-enum place_error plugin_parse_error(const struct buf *text, char words[PLUGIN_WORDS]);
+/* The kind of an error; the plug-in's message becomes `words`, quoted. *ret_limit is the limit
+ * of PLACE_LIMIT; PLACE_LIMITS when the plug-in names none that there is. */
+enum place_error plugin_parse_error(
+    const struct buf *text, char words[PLUGIN_WORDS], enum place_limit *ret_limit);

@@ -43,10 +43,7 @@ static json_t *parse(const struct buf *text, const char *kind, char words[PLUGIN
 static void take_text(const json_t *value, char *to, size_t size)
 {
     const char *text = json_string_value(value);
-    size_t len = 0;
-    for (size_t i = 0; text && i < json_string_length(value) && len + 1 < size; i++)
-        to[len++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
-    to[len] = '\0';
+    (void)place_words(to, size, text ? text : "", json_string_length(value));
 }
 
 int plugin_parse_ready(
@@ -91,17 +88,32 @@ int plugin_parse_opened(const struct buf *text, bool *ret_resumed, char words[PL
     return is_right ? 0 : -EPROTO;
 }
 
-enum place_error plugin_parse_error(const struct buf *text, char words[PLUGIN_WORDS])
+/* The number of a limit by its name in `asked` of the request. */
+static enum place_limit limit_of(const json_t *name)
+{
+    const char *text = json_string_value(name);
+    uint32_t i = 0;
+    while (i < PLACE_LIMITS && !(text && str_eq(text, place_limit_name(i))))
+        i++;
+    return (enum place_limit)i;
+}
+
+enum place_error plugin_parse_error(
+    const struct buf *text, char words[PLUGIN_WORDS], enum place_limit *ret_limit)
 {
     enum place_error found = PLACE_LOST;
     json_t *json = parse(text, "error", words);
+    *ret_limit = PLACE_LIMITS;
     if (!json)
         return found;
     const char *kind = json_string_value(json_object_get(json, "kind"));
+    const char *message = json_string_value(json_object_get(json, "message"));
     for (uint32_t i = PLACE_AUTH; kind && i < PLACE_ERRORS; i++)
         found = str_eq(kind, place_error_name(i)) ? (enum place_error)i : found;
-    take_text(json_object_get(json, "message"), words, PLUGIN_WORDS);
-    if (!words[0])
+    *ret_limit = limit_of(json_object_get(json, "limit"));
+    if (message && message[0])
+        place_quote(words, PLUGIN_WORDS, message);
+    else
         (void)snprintf(words, PLUGIN_WORDS, "the plug-in names no reason");
     json_decref(json);
     return found;

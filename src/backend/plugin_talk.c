@@ -71,11 +71,10 @@ static enum place_error ended(struct talk *t)
     while (len && (text[len - 1] == '\n' || text[len - 1] == '\r'))
         text[--len] = '\0';
     const char *line = len ? strrchr(text, '\n') : NULL;
-    char words[PLUGIN_WORDS];
-    (void)snprintf(words, sizeof(words), "the plug-in ended%s%.300s", len ? ": " : "",
-        line  ? line + 1
-        : len ? text
-              : "");
+    char words[PLUGIN_WORDS], said[PLUGIN_WORDS - sizeof("the plug-in ended: ")] = "";
+    if (len)
+        place_quote(said, sizeof(said), line ? line + 1 : text);
+    (void)snprintf(words, sizeof(words), "the plug-in ended%s%s", len ? ": " : "", said);
     t->is_gone = true;
     return fail(t, PLACE_UNREACHABLE, words);
 }
@@ -216,7 +215,10 @@ static enum place_error answer(struct talk *t, uint64_t ms)
         if (error)
             return error;
         if (got == PLUGIN_ERROR) {
-            error = plugin_parse_error(&t->reader.json, words);
+            enum place_limit limit;
+            error = plugin_parse_error(&t->reader.json, words, &limit);
+            if (!t->verdict->error)
+                t->verdict->limit = limit;
             return fail(t, error, words);
         }
     }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/fs.h"
+#include "base/str.h"
 #include "proto/far.h"
 
 #include <errno.h>
@@ -34,14 +35,18 @@ void relay_event(const struct relay *r, struct spawn_event event)
     (void)send(r->socket, &event, sizeof(event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Tells the server how it ended; the reason is the last line of stderr. */
+/* Tells the server a state of the place, and why. */
+static void tell(const struct relay *r, uint32_t kind, uint32_t flags)
+{
+    struct place_event e = {
+        .event = {.kind = kind, .flags = flags, .wait_status = (int32_t)r->b->refused}};
+    (void)snprintf(e.words, sizeof(e.words), "%s", r->b->words);
+    (void)send(r->socket, &e, sizeof(e), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void fail(struct relay *r, uint32_t kind, uint32_t flags)
 {
-    (void)fcntl(r->err, F_SETFL, O_NONBLOCK);
-    ssize_t n = dprintf(r->err, "%s\n", r->b->words);
-    (void)n;
-    relay_event(r, (struct spawn_event){
-                       .kind = kind, .flags = flags, .wait_status = (int32_t)r->b->refused});
+    tell(r, kind, flags);
     r->is_over = true;
 }
 
@@ -65,8 +70,12 @@ static int greet(struct relay *r, uint64_t has)
 {
     char line[24];
     int n = snprintf(line, sizeof(line), "%llu\n", (unsigned long long)r->received);
-    if (has < r->to_base || relay_confirm(r, has) < 0)
+    (void)backend_fail(r->b, PLACE_UNREACHABLE, "the far shell does not take its first line");
+    if (has < r->to_base || relay_confirm(r, has) < 0) {
+        (void)backend_fail(r->b, PLACE_UNREACHABLE,
+            "the place has counted bytes that were not sent, or has lost some");
         return -EPROTO;
+    }
     r->to_at = 0;
     r->told = r->received;
     r->heard_ms = clock_ms();
@@ -114,53 +123,85 @@ static bool server_is_gone(const struct relay *r, int wait_ms)
     return poll(&fd, 1, wait_ms) > 0 && fd.revents;
 }
 
+static uint64_t silent_ms(const struct relay *r)
+{
+    return (uint64_t)far_silent_s(r->b->row->reconnect_s) * 1000;
+}
+
+static bool is_silent(const struct relay *r)
+{
+    return r->b->row->reconnect_s && clock_ms() - r->heard_ms >= silent_ms(r);
+}
+
+/* Sets the words to why the stream has ended, as far as that is known. */
+static void explain_cut(struct relay *r)
+{
+    const struct backend_ops *ops = backend_ops_of(r->b->row->kind);
+    char quoted[PLACE_SAYS / 2];
+    if (ops->why && ops->why(r->b))
+        return;
+    if (is_silent(r)) {
+        (void)backend_fail(r->b, PLACE_UNREACHABLE, "the place has sent nothing for %llu s",
+            (unsigned long long)(silent_ms(r) / 1000));
+        return;
+    }
+    const char *line = backend_last_line(&r->stream);
+    place_quote(quoted, sizeof(quoted), line);
+    (void)backend_fail(r->b, PLACE_UNREACHABLE, "the connection was cut%s%s",
+        line[0] ? "; the last words of its client: " : "", line[0] ? quoted : "");
+}
+
+/* One attempt; its words tell the server why the place is still degraded. */
+static enum place_error try_again(struct relay *r)
+{
+    char before[PLACE_SAYS];
+    uint64_t has = 0;
+    (void)snprintf(before, sizeof(before), "%s", r->b->words);
+    enum place_error error = backend_open(r->b, true, &r->stream, &has);
+    if (error == PLACE_FINE && greet(r, has) < 0)
+        error = PLACE_UNREACHABLE;
+    if (error)
+        backend_stream_close(&r->stream);
+    if (!error)
+        r->b->words[0] = '\0';
+    if (error != PLACE_LOST && !str_eq(before, r->b->words))
+        tell(r, EVENT_PLACE, error ? PLACE_DEGRADED : PLACE_READY);
+    return error;
+}
+
 /* The connection was cut: joins the far shell again, as long as it waits for us. */
 static void rejoin(struct relay *r)
 {
-    const struct place_row *row = r->b->row;
-    uint64_t until_ms = clock_ms() + (uint64_t)row->reconnect_s * 1000;
+    const uint32_t reconnect_s = r->b->row->reconnect_s;
+    uint64_t until_ms = clock_ms() + (uint64_t)reconnect_s * 1000;
     int pause_ms = RETRY_FIRST_MS;
     enum place_error error = PLACE_UNREACHABLE;
-    backend_stream_close(&r->stream);
-    relay_event(r, (struct spawn_event){.kind = EVENT_PLACE, .flags = PLACE_DEGRADED});
     while (clock_ms() < until_ms && error != PLACE_LOST) {
-        uint64_t has = 0;
-        error = backend_open(r->b, true, &r->stream, &has);
-        if (error == PLACE_FINE && greet(r, has) == 0) {
-            relay_event(r, (struct spawn_event){.kind = EVENT_PLACE, .flags = PLACE_READY});
+        error = try_again(r);
+        if (error == PLACE_FINE)
             return;
-        }
-        backend_stream_close(&r->stream);
         if (server_is_gone(r, error == PLACE_LOST ? 0 : pause_ms)) {
             r->is_over = true;
             return;
         }
         pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
     }
+    if (error != PLACE_LOST)
+        (void)backend_fail(r->b, error, "the shell could not be joined again within %u s: %s",
+            reconnect_s, r->b->words);
     fail(r, EVENT_PLACE, PLACE_GONE);
 }
 
 static void on_cut(struct relay *r)
 {
-    if (r->b->row->reconnect_s) {
-        rejoin(r);
+    explain_cut(r);
+    if (!r->b->row->reconnect_s) {
+        fail(r, EVENT_PLACE, PLACE_GONE);
         return;
     }
-    (void)snprintf(r->b->words, sizeof(r->b->words), "the connection ended");
-    fail(r, EVENT_PLACE, PLACE_GONE);
-}
-
-static void drop_noise(struct relay *r)
-{
-    char bytes[4096];
-    ssize_t n = read(r->stream.err_fd, bytes, sizeof(bytes));
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        close_fd(&r->stream.err_fd);
-}
-
-static uint64_t silent_ms(const struct relay *r)
-{
-    return (uint64_t)far_silent_s(r->b->row->reconnect_s) * 1000;
+    backend_stream_close(&r->stream);
+    tell(r, EVENT_PLACE, PLACE_DEGRADED);
+    rejoin(r);
 }
 
 /* Shows the far shell that the connection is there. Its answer shows us the same: the silence
@@ -180,11 +221,6 @@ static int ping(struct relay *r, bool reads)
         r->ping_ms = now + silent_ms(r) / 4;
     }
     return (int)(r->ping_ms - now);
-}
-
-static bool is_silent(const struct relay *r)
-{
-    return r->b->row->reconnect_s && clock_ms() - r->heard_ms >= silent_ms(r);
 }
 
 enum { W_SOCKET, W_CHANNEL, W_IN, W_OUT, W_ERR, W_TAKER, W_HELPERS };
@@ -219,7 +255,7 @@ static void poll_once(struct relay *r, int taker)
             relay_helper_read(r, &r->helpers[i]);
     }
     if (fds[W_ERR].revents)
-        drop_noise(r);
+        backend_listen(&r->stream);
     bool has_ended = fds[W_IN].revents && (taker >= 0 || !read_stream(r));
     if (!r->is_over && (has_ended || is_silent(r)))
         on_cut(r);
@@ -231,8 +267,8 @@ static void serve(struct relay *r)
     while (!r->is_over) {
         poll_once(r, taker);
         if (!r->is_over && relay_take(r, &taker) < 0) {
-            (void)snprintf(r->b->words, sizeof(r->b->words),
-                "the place sent something that the far shell does not send");
+            (void)backend_fail(
+                r->b, PLACE_LOST, "the place sent something that the far shell does not send");
             fail(r, EVENT_PLACE, PLACE_GONE);
         }
         write_stream(r);
@@ -259,7 +295,7 @@ static void say_end(struct relay *r)
 void backend_answer_probe(struct backend *b, int fds[PLACE_FDS])
 {
     const struct backend_ops *ops = backend_ops_of(b->row->kind);
-    struct relay r = {.b = b, .socket = fds[PLACE_SOCKET], .err = fds[PLACE_ERR]};
+    struct relay r = {.b = b, .socket = fds[PLACE_SOCKET]};
     b->watch_fd = r.socket;
     enum place_error error = ops && ops->probe ? ops->probe(b) : PLACE_FINE;
     if (error)
@@ -285,7 +321,8 @@ void backend_relay(struct backend *b, int fds[PLACE_FDS])
     buf_init(&r->own, TO_MAX);
     b->watch_fd = r->socket;
     int words = fs_read_to_end(fds[PLACE_WORDS], 0, &r->words);
-    enum place_error error = PLACE_REFUSED;
+    enum place_error error =
+        backend_fail(b, PLACE_REFUSED, "hermes-places cannot read the request");
     if (words >= 0 && r->words.len > sizeof(b->request)) {
         backend_take_request(b, (const struct place_head *)r->words.data);
         error = backend_open(b, false, &r->stream, &has);

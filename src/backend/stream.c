@@ -24,7 +24,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STOP_MS = 2000, ASK_MS = 10000, PIECE = 64 << 10 };
+enum {
+    STOP_MS = 2000,
+    ASK_MS = 10000,
+    PIECE = 64 << 10,
+    LAST_MS = 300,      /* for its last words, after it has ended */
+    LAST_MAX_MS = 3000, /* for all of them */
+};
 
 /* Only variables of the user: a place must not see the variables of the server. */
 static void set_environment(void)
@@ -202,6 +208,38 @@ ssize_t backend_read(struct backend_stream *s, void *data, size_t size)
     if (n <= 0)
         errno = n < 0 ? EPROTO : EAGAIN;
     return n <= 0 ? -1 : n;
+}
+
+/* Keeps the end of it. */
+void backend_listen(struct backend_stream *s)
+{
+    char bytes[BACKEND_SAID];
+    ssize_t n = read(s->err_fd, bytes, sizeof(bytes));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        close_fd(&s->err_fd);
+    if (n <= 0)
+        return;
+    for (ssize_t i = 0; i < n; i++)
+        bytes[i] = bytes[i] ? bytes[i] : ' ';
+    size_t room = BACKEND_SAID - (size_t)n;
+    size_t keep = s->said_len > room ? room : s->said_len;
+    memmove(s->said, s->said + s->said_len - keep, keep);
+    memcpy(s->said + keep, bytes, (size_t)n);
+    s->said_len = keep + (size_t)n;
+    s->said[s->said_len] = '\0';
+}
+
+const char *backend_last_line(struct backend_stream *s)
+{
+    uint64_t until_ms = clock_ms() + LAST_MAX_MS;
+    close_fd(&s->said_fd); /* nothing more comes from us */
+    while (s->err_fd >= 0 && clock_ms() < until_ms &&
+           poll(&(struct pollfd){s->err_fd, POLLIN, 0}, 1, LAST_MS) > 0)
+        backend_listen(s);
+    while (s->said_len && (unsigned char)s->said[s->said_len - 1] <= ' ')
+        s->said[--s->said_len] = '\0';
+    const char *line = strrchr(s->said, '\n');
+    return line ? line + 1 : s->said;
 }
 
 void backend_stream_close(struct backend_stream *s)

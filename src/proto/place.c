@@ -4,7 +4,8 @@
 
 #include "proto/place.h"
 
-#include <stddef.h>
+#include "base/utf8.h"
+
 #include <string.h>
 
 #define BIT(limit) (1u << (limit))
@@ -64,6 +65,59 @@ const char *place_limit_name(uint32_t limit)
     return limit < PLACE_LIMITS ? limits[limit].name : NULL;
 }
 
+/* Bytes of an escape sequence of a terminal at the beginning of the text; 0: there is none. */
+static size_t escape_len(const char *s, size_t len)
+{
+    size_t at = 2;
+    if (len < 2 || s[0] != '\033' || s[1] != '[')
+        return 0;
+    while (at < len && s[at] >= ' ' && s[at] < '@')
+        at++;
+    return at < len ? at + 1 : at;
+}
+
+/* Control characters, line ends of Unicode, and marks of direction. */
+static bool is_unfit(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {{0, 0x1f}, {0x7f, 0x9f}, {0x200b, 0x200f},
+        {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {UTF8_INVALID, UTF8_INVALID}};
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1])
+            return true;
+    return false;
+}
+
+size_t place_words(char *to, size_t size, const char *from, size_t len)
+{
+    size_t used = 0;
+    for (size_t at = 0, n; at < len; at += n) {
+        uint32_t code;
+        n = escape_len(from + at, len - at);
+        if (n)
+            continue;
+        n = utf8_next(from + at, len - at, &code);
+        bool is_fit = !is_unfit(code);
+        if (used + (is_fit ? n : 1) >= size)
+            break;
+        if (is_fit)
+            memmove(to + used, from + at, n);
+        else
+            to[used] = code == UTF8_INVALID ? '?' : ' ';
+        used += is_fit ? n : 1;
+    }
+    to[used] = '\0';
+    return used;
+}
+
+void place_quote(char *to, size_t size, const char *from)
+{
+    size_t len = place_words(to + 1, size - 2, from, strlen(from));
+    to[0] = to[len + 1] = '"';
+    to[len + 2] = '\0';
+    for (char *at = to + 1; at < to + 1 + len; at++)
+        *at = *at == '"' ? '\'' : *at;
+}
+
 bool place_has_probe(uint32_t kind)
 {
     return kind == PLACE_DOCKER;
@@ -94,6 +148,13 @@ const char *place_network(const struct place_row *row)
 bool place_is_box(const struct place_row *row)
 {
     return !row || (row->kind < PLACE_KINDS && kinds[row->kind].is_box && !row->is_open);
+}
+
+const char *place_scope(const struct place_row *row)
+{
+    if (row->kind == PLACE_LOCAL || row->kind == PLACE_SSH)
+        return "host";
+    return row->kind != PLACE_NATIVE && row->keeps ? "key" : "session";
 }
 
 uint64_t place_open_ms(const struct place_row *row)

@@ -15,14 +15,18 @@
  * what the spawner's are (spawn.h), with these differences:
  *
  *   EVENT_STARTED  `flags` has a bit for each enum place_limit that is in force
- *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
- *                  PLACE_LIMIT `wait_status` is the enum place_limit
+ *   EVENT_FAILED   `flags` is an enum place_error; with PLACE_LIMIT `wait_status` is the enum
+ *                  place_limit, or PLACE_LIMITS when the place does not name it
  *   EVENT_PLACE    `flags` is an enum place_state
- *   EVENT_USAGE has no figures: a place reports none COMMAND_RESTART comes with the words
- *   instead of a package COMMAND_TERMINAL comes without a package (terminal.h) COMMAND_FORK,
- *   COMMAND_NETWORK do not exist */
+ *   These two come as a struct place_event, whose words say why.
+ *   EVENT_USAGE has no figures: a place reports none. COMMAND_RESTART comes with the words
+ *   instead of a package, COMMAND_TERMINAL without a package (terminal.h). COMMAND_FORK and
+ *   COMMAND_NETWORK do not exist. */
+
+#include "proto/spawn.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum place_kind {
@@ -78,8 +82,14 @@ enum {
     PLACE_TEXT = 256,
     PLACE_LIST = 1024,
     PLACE_ID = 64,
+    PLACE_SAYS = 400, /* of words for people, with their NUL */
     PLACES_MAX = 16,
     PLACE_WORDS_MAX = 1 << 20
+};
+
+struct place_event {
+    struct spawn_event event;
+    char words[PLACE_SAYS]; /* of a process that reads a stranger's bytes: place_words() */
 };
 
 /* Begins the words of a request. */
@@ -94,13 +104,14 @@ struct place_row {
     uint32_t kind; /* enum place_kind */
     uint32_t port; /* 0: the client's own */
     uint32_t reconnect_s;
-    uint32_t is_open;  /* code there reaches the machine it runs on, even if the kind is
-                        * isolated */
-    uint32_t keeps;    /* container_persistent: the place outlives its sessions */
-    uint32_t is_fresh; /* persistent_shell = no: each command has a new shell */
-    uint32_t may_gain; /* local: setuid programs such as sudo work */
-    uint32_t idle_s;   /* a kept place is stopped after this time without a session */
-    uint32_t open_s;   /* for finding, resuming or making a place */
+    uint32_t is_open;    /* code there reaches the machine it runs on, even if the kind is
+                          * isolated */
+    uint32_t keeps;      /* container_persistent: the place outlives its sessions */
+    uint32_t is_fresh;   /* persistent_shell = no: each command has a new shell */
+    uint32_t may_gain;   /* local: setuid programs such as sudo work */
+    uint32_t idle_s;     /* a kept place is stopped after this time without a session */
+    uint32_t open_s;     /* for finding, resuming or making a place */
+    uint32_t lifetime_s; /* after this time the vendor ends a place that was not closed */
     struct place_limits limits; /* maxima, and values of limits that a request lacks */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
     char cwd[PLACE_TEXT];
@@ -127,7 +138,6 @@ struct place_row {
     char env_file[PLACE_TEXT];
     /* apptainer: where files of kept places are; "": in the home directory */
     char scratch_dir[PLACE_TEXT];
-    uint32_t lifetime_s; /* after this time the vendor ends a place that was not closed */
 };
 
 struct place_table {
@@ -144,6 +154,14 @@ const char *place_kind_name(uint32_t kind);
 const char *place_error_name(uint32_t error);
 const char *place_limit_name(uint32_t limit); /* as in lang/limits.h: "cpus" ... */
 
+/* Makes text that may be a stranger's fit for people: valid UTF-8 in one line, without control
+ * characters, escape sequences and marks that turn the direction of writing, cut to `size` with
+ * its NUL. `to` may be `from`. Returns its length. */
+size_t place_words(char *to, size_t size, const char *from, size_t len);
+
+/* The same between quotation marks, which the text cannot leave: words that are not ours. */
+void place_quote(char *to, size_t size, const char *from);
+
 /* Whether places of this kind answer a probe: a request whose session is "". */
 bool place_has_probe(uint32_t kind);
 
@@ -156,6 +174,10 @@ uint32_t place_default_limit(uint32_t kind, uint32_t limit);
 
 /* How a place is isolated from its machine: one word for answers. */
 const char *place_isolation(const struct place_row *row);
+
+/* Whose the place is: of one "session", of all sessions of a "key", or a "host" that is there
+ * without Hermes and may be used by others. */
+const char *place_scope(const struct place_row *row);
 
 /* For opening a place, before the far shell is started in it. */
 uint64_t place_open_ms(const struct place_row *row);

@@ -30,12 +30,14 @@ static uint32_t limit_of_place(const char *name)
     return i;
 }
 
+/* `limit` is NULL when the place has not named it. */
 static int refuse_limit(const char *backend, const char *limit, struct err *err)
 {
     (void)err_set(err, ERR_LIMIT, ENOTSUP,
         "backend %s cannot enforce %s; leave it out, or set limits_mode to best_effort",
-        backend, limit);
-    (void)snprintf(err->field, sizeof(err->field), "limits.%s", limit);
+        backend, limit ? limit : "a limit, and does not say which");
+    (void)snprintf(
+        err->field, sizeof(err->field), "limits%s%s", limit ? "." : "", limit ? limit : "");
     err->kind = place_error_name(PLACE_LIMIT);
     return -ENOTSUP;
 }
@@ -118,20 +120,52 @@ int session_backend_words(const struct session_box_spec *spec, int *ret_fd, stru
                        : 0;
 }
 
-int session_backend_failed(
-    const struct session *s, const struct spawn_event *event, const char *line, struct err *err)
+void session_backend_take(struct session *s, const struct place_event *event)
+{
+    (void)pthread_mutex_lock(&s->cause_lock);
+    (void)place_words(
+        s->cause, sizeof(s->cause), event->words, strnlen(event->words, sizeof(event->words)));
+    if (event->event.kind == EVENT_PLACE && event->event.flags <= PLACE_GONE)
+        s->place_state = event->event.flags;
+    (void)pthread_mutex_unlock(&s->cause_lock);
+}
+
+void session_backend_begin(struct session *s)
+{
+    session_backend_take(
+        s, &(struct place_event){.event = {.kind = EVENT_PLACE, .flags = PLACE_READY}});
+}
+
+void session_backend_end(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->cause_lock);
+    if (s->place_state != PLACE_GONE)
+        (void)snprintf(s->cause, sizeof(s->cause),
+            "the process of hermes-places that served this session has ended");
+    s->place_state = PLACE_GONE;
+    (void)snprintf(s->message, sizeof(s->message), "backend %s: %s: %s", s->spec.place->name,
+        place_error_name(PLACE_LOST), s->cause);
+    (void)pthread_mutex_unlock(&s->cause_lock);
+}
+
+int session_backend_failed(struct session *s, const struct spawn_event *event, struct err *err)
 {
     uint32_t kind = event->kind == EVENT_FAILED && event->flags ? event->flags : PLACE_REFUSED;
     const char *name = place_error_name(kind);
-    const char *limit = place_limit_name((uint32_t)event->wait_status);
-    if (kind == PLACE_LIMIT && limit) {
-        (void)refuse_limit(s->spec.place->name, limit, err);
+    char words[PLACE_SAYS];
+    (void)pthread_mutex_lock(&s->cause_lock);
+    (void)snprintf(words, sizeof(words), "%s", s->cause);
+    (void)pthread_mutex_unlock(&s->cause_lock);
+    if (kind == PLACE_LIMIT) {
+        (void)refuse_limit(
+            s->spec.place->name, place_limit_name((uint32_t)event->wait_status), err);
         size_t len = strlen(err->message);
-        (void)snprintf(err->message + len, sizeof(err->message) - len, ": %s", line);
+        len += (size_t)snprintf(err->message + len, sizeof(err->message) - len, ": ");
+        (void)place_words(err->message + len, sizeof(err->message) - len, words, strlen(words));
         return -ENOTSUP;
     }
     (void)err_set(err, ERR_BACKEND, EHOSTUNREACH, "backend %s: %s: %s", s->spec.place->name,
-        name, line[0] ? line : "hermes-places does not run now; try again in a moment");
+        name, words[0] ? words : "hermes-places does not run now; try again in a moment");
     err->kind = name;
     return -EHOSTUNREACH;
 }
@@ -164,19 +198,39 @@ static json_t *limits_of(const struct session *s)
     return json;
 }
 
-json_t *session_backend_json(const struct session *s)
+/* Why the place is not ready, and what works all the same. cause_lock is held. */
+static json_t *detail_json(const struct session *s, unsigned state)
+{
+    char text[2 * PLACE_SAYS];
+    if (state == PLACE_READY)
+        return json_null();
+    if (state != PLACE_DEGRADED)
+        return json_string(s->place_state == PLACE_GONE ? s->cause : s->message);
+    (void)snprintf(text, sizeof(text),
+        "%s; Hermes ends nothing there and tries for %u s to join the shell again; new "
+        "commands, files and terminals wait for that",
+        s->cause, s->spec.place->reconnect_s);
+    return json_string(text);
+}
+
+json_t *session_backend_json(struct session *s)
 {
     static const char *const states[] = {
         [PLACE_READY] = "ready", [PLACE_DEGRADED] = "degraded", [PLACE_GONE] = "lost"};
-    const struct place_row *row = s->spec.place;
-    const struct place_row native = {.kind = PLACE_NATIVE};
-    uint32_t kind = row ? row->kind : PLACE_NATIVE;
-    unsigned state = s->place_state;
+    static const struct place_row native = {.kind = PLACE_NATIVE};
+    const struct place_row *row = s->spec.place ? s->spec.place : &native;
     bool is_gone = s->state == SESSION_DEAD || s->state == SESSION_EXPIRED;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "name",
-        row ? row->name : place_kind_name(PLACE_NATIVE), "kind", place_kind_name(kind), "id",
-        s->id, "state", states[is_gone && s->box.socket < 0 ? PLACE_GONE : state], "isolation",
-        place_isolation(row ? row : &native), "limits", limits_of(s));
+    (void)pthread_mutex_lock(&s->cause_lock);
+    unsigned state = is_gone && s->box.socket < 0 ? PLACE_GONE : s->place_state;
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "name",
+        row->kind == PLACE_NATIVE ? place_kind_name(row->kind) : row->name, "kind",
+        place_kind_name(row->kind), "id", s->id, "state", states[state], "detail",
+        detail_json(s, state), "isolation", place_isolation(row), "scope", place_scope(row),
+        "limits", limits_of(s));
+    (void)pthread_mutex_unlock(&s->cause_lock);
+    if (row->kind == PLACE_PLUGIN)
+        (void)json_object_set_new(json, "lifetime_s", json_integer(row->lifetime_s));
+    return json;
 }
 
 void session_backend_note(

@@ -14,10 +14,14 @@ int session_backend_check(
 /* The words for a new interpreter (proto/place.h), as a sealed memfd. */
 int session_backend_words(const struct session_box_spec *spec, int *ret_fd, struct err *err);
 
-/* Turns the failure of a place into an error; `line` is the last line that the place
- * printed. */
-int session_backend_failed(const struct session *s, const struct spawn_event *event,
-    const char *line, struct err *err);
+/* What a place says of itself. take(): an event of it. begin(): a new one is asked for. end():
+ * it is gone; sets the session's message to why. */
+void session_backend_take(struct session *s, const struct place_event *event);
+void session_backend_begin(struct session *s);
+void session_backend_end(struct session *s);
+
+/* Turns the failure of a place into an error. */
+int session_backend_failed(struct session *s, const struct spawn_event *event, struct err *err);
 
 /* 0, or ERR_UNSUPPORTED for a function that needs a box. */
 int session_backend_refuse(const struct session *s, const char *what, struct err *err);
@@ -26,8 +30,9 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
 void session_backend_note(
     const struct session *s, int r, uint64_t latency_ms, const struct err *err);
 
-/* {"name", "kind", "id", "state", "isolation", "limits"}, also for a box. */
-json_t *session_backend_json(const struct session *s);
+/* {"name", "kind", "id", "state", "detail", "isolation", "scope", "lifetime_s", "limits"}, also
+ * for a box. The lock is held. */
+json_t *session_backend_json(struct session *s);
 
 /* probe.c: asks whether a place is there, if its kind can be asked and it was not asked just
  * now. */

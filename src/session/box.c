@@ -254,8 +254,9 @@ void session_box_ask_usage(const struct session_box *box, bool is_idle)
     send_command(box, &(struct spawn_command){.kind = COMMAND_USAGE, .is_idle = is_idle});
 }
 
-int session_box_event(const struct session_box *box, struct spawn_event *ret)
+int session_box_event(const struct session_box *box, struct place_event *ret)
 {
+    ret->words[0] = '\0';
     if (box->socket < 0)
         return -EPIPE;
     ssize_t n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
@@ -263,7 +264,7 @@ int session_box_event(const struct session_box *box, struct spawn_event *ret)
      * ECONNRESET and then delivers the events that were sent before. */
     if (n < 0 && errno == ECONNRESET)
         n = recv(box->socket, ret, sizeof(*ret), MSG_DONTWAIT);
-    if (n == (ssize_t)sizeof(*ret))
+    if (n == (ssize_t)sizeof(*ret) || n == (ssize_t)sizeof(ret->event))
         return 1;
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
 }

@@ -66,8 +66,9 @@ void session_box_command(const struct session_box *box, uint32_t kind);
  * other command makes the box busy. */
 void session_box_ask_usage(const struct session_box *box, bool is_idle);
 
-/* Takes the next event: 1 with *ret, 0 when none is there now, -EPIPE when the box is gone. */
-int session_box_event(const struct session_box *box, struct spawn_event *ret);
+/* Takes the next event: 1 with *ret, 0 when none is there now, -EPIPE when the box is gone.
+ * Only a place sends words; they are not checked yet. */
+int session_box_event(const struct session_box *box, struct place_event *ret);
 
 /* Closes all descriptors. The spawner then kills everything in the box. */
 void session_box_close(struct session_box *box);

@@ -88,7 +88,7 @@ static void add_lineage(json_t *json, const struct session *s)
 }
 
 /* The lock is held. */
-static json_t *to_json(const struct session *s)
+static json_t *to_json(struct session *s)
 {
     bool is_gone = s->state == SESSION_DEAD || s->state == SESSION_EXPIRED;
     const struct spawn_reply *seal = engine_report(s->all->state->engine);

@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+enum { SESSION_MESSAGE = 640 }; /* bytes: an error's message, and where it happened */
+
 /* TOOL_CALLS_PENDING calls can be unanswered at one time. TOOL_ID_MAX and TOOL_INPUT_MAX are in
  * bytes. */
 enum { TOOL_CALLS_PENDING = 32, TOOL_ID_MAX = 64, TOOL_INPUT_MAX = 1 << 20 };
@@ -76,7 +78,7 @@ struct session {
     pthread_cond_t changed;
     enum session_state state;
     const char *reason; /* why it is dead or expired: one word */
-    char message[200];
+    char message[SESSION_MESSAGE];
     struct session_waiter *waiters;
     bool is_deleted;
     /* It belonged to an earlier server process and only answers that it is dead. */
@@ -116,17 +118,19 @@ struct session {
     struct purse purse; /* counts the memory of the channel and of tool answers */
     struct session_tools tools;
     struct session_place place;
-    atomic_uint place_state; /* enum place_state */
-    atomic_uint place_bits;  /* limits that its place enforces (enum place_limit) */
-    atomic_uint host_access; /* bits of enum host_access: approved for the session */
-    bool host_marked;        /* its shell may have integers or references (approval/shell.h) */
-    json_t *approvals;       /* of the exec that begins, or NULL */
-    bool told_pids;          /* HIT_PROCESSES was reported once for this box */
-    unsigned interrupts;     /* requested, but not sent by the holder yet */
-    unsigned transfers;      /* file transfers in progress */
-    unsigned terminals;      /* open */
-    int install_fd;          /* wakes the thread that installs packages when the box ends; or
-                              * -1 */
+    pthread_mutex_t cause_lock; /* of the next two; nothing else is taken under it */
+    unsigned place_state;       /* enum place_state */
+    char cause[PLACE_SAYS];     /* why it is not ready: fit for people */
+    atomic_uint place_bits;     /* limits that its place enforces (enum place_limit) */
+    atomic_uint host_access;    /* bits of enum host_access: approved for the session */
+    bool host_marked;    /* its shell may have integers or references (approval/shell.h) */
+    json_t *approvals;   /* of the exec that begins, or NULL */
+    bool told_pids;      /* HIT_PROCESSES was reported once for this box */
+    unsigned interrupts; /* requested, but not sent by the holder yet */
+    unsigned transfers;  /* file transfers in progress */
+    unsigned terminals;  /* open */
+    int install_fd;      /* wakes the thread that installs packages when the box ends; or
+                          * -1 */
     struct session_install *install; /* the installation of the running exec; only the holder
                                       * uses it */
     uint64_t uploading;              /* bytes that uploads of known size have not sent yet */

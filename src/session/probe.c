@@ -11,7 +11,6 @@
 #include "base/os/fdpass.h"
 #include "base/os/fs.h"
 #include "base/str.h"
-#include "base/utf8.h"
 #include "proto/spawn.h"
 #include "state/state.h"
 
@@ -32,22 +31,19 @@ static void close_pair(int (*pair)[2])
 }
 
 /* Waits for the event; `words` gets the text of the place. */
-static enum place_error await(int socket, int said, char *words, size_t size)
+static enum place_error await(int socket, char *words, size_t size)
 {
-    struct spawn_event event = {0};
+    struct place_event event = {0};
     struct pollfd ready = {socket, POLLIN, 0};
     if (poll(&ready, 1, WAIT_MS) != 1 ||
-        recv(socket, &event, sizeof(event), MSG_DONTWAIT) != (ssize_t)sizeof(event)) {
+        recv(socket, &event, sizeof(event), MSG_DONTWAIT) < (ssize_t)sizeof(event.event)) {
         (void)snprintf(words, size, "hermes-places does not answer");
         return PLACE_UNREACHABLE;
     }
-    if (event.kind == EVENT_STARTED)
+    if (event.event.kind == EVENT_STARTED)
         return PLACE_FINE;
-    ssize_t n = read(said, words, size - 1);
-    words[n > 0 ? n : 0] = '\0';
-    words[strcspn(words, "\n")] = '\0';
-    words[utf8_floor(words, strlen(words))] = '\0';
-    return event.flags < PLACE_ERRORS ? (enum place_error)event.flags : PLACE_LOST;
+    (void)place_words(words, size, event.words, strnlen(event.words, sizeof(event.words)));
+    return event.event.flags < PLACE_ERRORS ? (enum place_error)event.event.flags : PLACE_LOST;
 }
 
 static enum place_error ask(
@@ -75,7 +71,7 @@ static enum place_error ask(
         (void)snprintf(words, size, "hermes-places does not answer");
         return PLACE_UNREACHABLE;
     }
-    return await(socket[0], said[0], words, size);
+    return await(socket[0], words, size);
 }
 
 void session_backend_probe(const struct state *state, uint32_t number)

@@ -6,7 +6,7 @@
  * No thread waits on idle sessions. The tick, and every caller that looks at a session, checks
  * the spawner's socket to see whether the interpreter still lives. */
 
-#include "session/internal.h"
+#include "session/backend.h"
 
 #include "approval/shell_cache.h"
 #include "base/alloc.h"
@@ -62,6 +62,7 @@ static void session_free(struct session *s)
     free(s->cwd);
     json_decref(s->approvals);
     (void)pthread_mutex_destroy(&s->lock);
+    (void)pthread_mutex_destroy(&s->cause_lock);
     (void)pthread_cond_destroy(&s->changed);
     free(s);
 }
@@ -200,10 +201,7 @@ static void note_end(struct session *s, const struct spawn_event *event)
             run_signal_name(WTERMSIG(event->wait_status)));
     } else if (s->spec.place) {
         s->reason = "lost";
-        s->place_state = PLACE_GONE;
-        (void)snprintf(s->message, sizeof(s->message),
-            "backend %s: lost: the connection ended and its shell could not be joined again",
-            s->spec.place->name);
+        session_backend_end(s);
     } else if (event->kind == EVENT_ENDED && event->flags & ENDED_OOM) {
         s->reason = "memory_limit";
         (void)snprintf(s->message, sizeof(s->message),
@@ -246,14 +244,19 @@ void session_discard_output(const struct session *s)
 
 int session_event(struct session *s, struct spawn_event *ret)
 {
+    struct place_event event;
     int r;
-    while ((r = session_box_event(&s->box, ret)) == 1 &&
-           (ret->kind == EVENT_NETWORK || ret->kind == EVENT_PLACE)) {
-        if (ret->kind == EVENT_NETWORK)
-            session_network_answered(s->network, ret);
-        else if (ret->flags <= PLACE_GONE)
-            s->place_state = ret->flags;
+    while ((r = session_box_event(&s->box, &event)) == 1 &&
+           (event.event.kind == EVENT_NETWORK || event.event.kind == EVENT_PLACE)) {
+        if (event.event.kind == EVENT_NETWORK)
+            session_network_answered(s->network, &event.event);
+        else
+            session_backend_take(s, &event);
     }
+    if (r == 1 && event.event.kind == EVENT_FAILED)
+        session_backend_take(s, &event);
+    if (r == 1)
+        *ret = event.event;
     return r;
 }
 

@@ -226,7 +226,7 @@ struct exec_result {
     enum run_status status;
     bool exited; /* exit_code is valid */
     int exit_code;
-    char message[256];
+    char message[768];
     struct capture out, err;
     const char *out_file; /* file in the box with the whole output, or NULL */
     const char *err_file;

@@ -73,7 +73,7 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
             strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
             line);
     if (s->spec.place)
-        return session_backend_failed(s, event, line, err);
+        return session_backend_failed(s, event, err);
     if (event->kind == EVENT_FAILED)
         return err_set(err,
             event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),
@@ -216,7 +216,7 @@ static int open_box(struct session *s, int cancel_fd, struct err *err)
     s->promised = promised;
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
-    s->place_state = PLACE_READY;
+    session_backend_begin(s);
     r = await_kernel(s, r, cancel_fd, err);
     session_backend_note(s, r, clock_ms() - begin_ms, err);
     return r;
@@ -266,6 +266,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     channel_init(&s->channel, -1, &s->purse.counts);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_mutex_init(&s->cause_lock, NULL);
     (void)pthread_cond_init(&s->changed, NULL);
     return s;
 }
@@ -433,7 +434,7 @@ int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, struct
     r = *ret_files_kept ? restart(s, cancel_fd, err) : open_box(s, cancel_fd, err);
     if (r < 0)
         session_lose(
-            s, "start_failed", "a new interpreter could not be started: %.180s", err->message);
+            s, "start_failed", "a new interpreter could not be started: %s", err->message);
     session_give(s);
     return r;
 }

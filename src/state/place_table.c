@@ -430,10 +430,10 @@ int place_table_write(const struct place_table *table, struct buf *to)
     for (uint32_t i = 0; r == 0 && i < table->count; i++) {
         const struct place_row *row = &table->rows[i];
         r = buf_printf(to,
-            "[backend %s]\nkind = %s\nkeys = %s\nreconnect_s = %u\nopen_s = %u\nisolated = %s\n"
-            "container_persistent = %s\n",
+            "[backend %s]\nkind = %s\nkeys = %s\nreconnect_s = %u\nopen_s = %u\nlifetime_s = "
+            "%u\nisolated = %s\ncontainer_persistent = %s\n",
             row->name, place_kind_name(row->kind), row->keys, row->reconnect_s, row->open_s,
-            row->is_open ? "no" : "yes", row->keeps ? "yes" : "no");
+            row->lifetime_s, row->is_open ? "no" : "yes", row->keeps ? "yes" : "no");
         if (r == 0 && row->cwd[0])
             r = buf_printf(to, "cwd = %s\n", row->cwd);
         if (r == 0 && row->network[0])

@@ -57,6 +57,8 @@ class Scripted(hermes_plugin.Plugin):
         note("open " + json.dumps(request))
         if mode().startswith("error "):
             raise hermes_plugin.Error(mode().split()[1], "the vendor said: " + mode())
+        if mode().startswith("limit"):
+            raise hermes_plugin.Error("limit", "the vendor has less", *mode().split()[1:])
         if mode() == "crash":
             print("the last words", file=sys.stderr)
             sys.stderr.flush()

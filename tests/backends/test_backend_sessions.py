@@ -141,8 +141,8 @@ def test_a_name_with_separators_is_refused(places, name):
 
 def test_native_is_a_box(places):
     with Session(places, "native") as s:
-        assert s.json["backend"] == {"name": "native", "kind": "native", "id": s.json["id"], "state": "ready",
-                                     "isolation": "box", "limits": {}}
+        assert s.json["backend"] == {"name": "native", "kind": "native", "id": s.json["id"], "state": "ready", "detail": None,
+                                     "isolation": "box", "scope": "session", "limits": {}}
         assert s.exec("id -u")["exit_code"] == 0
 
 

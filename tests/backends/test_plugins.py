@@ -152,7 +152,7 @@ def test_every_error_has_its_kind(plugins, kind):
     plugins.be("error " + kind)
     reply = plugins.new()
     assert reply.status == 502 and reply.json()["error"]["detail"] == {"kind": kind}, reply
-    assert "backend plug: %s: the vendor said: error %s" % (kind, kind) in reply.json()["error"]["message"]
+    assert 'backend plug: %s: "the vendor said: error %s"' % (kind, kind) in reply.json()["error"]["message"]
     assert plugins.rows()["plug"]["state"] == kind
 
 
@@ -166,6 +166,17 @@ def test_limits_that_it_does_not_declare_are_refused_by_name(plugins):
     assert s["backend"]["limits"]["memory_mb"] == 70 and s["backend"]["limits"]["disk_mb"] == "not_enforced"
     assert s["backend"]["limits"]["processes"] == "not_enforced"  # a text is no promise
     plugins.end(s)
+
+
+@pytest.mark.parametrize("named,field", [("memory_mb", "limits.memory_mb"), ("disk_mb", "limits.disk_mb"), ("", "limits"), ("wishes", "limits")])
+def test_a_limit_that_the_plugin_refuses_is_named(plugins, named, field):
+    """A plug-in that names none, or one that there is not, does not make another limit the culprit."""
+    plugins.be("limit " + named)
+    reply = plugins.new(limits={"memory_mb": 70})
+    error = reply.json()["error"]
+    assert (reply.status, error["code"], error["field"]) == (422, "unsupported_limit", field), reply
+    what = named if field != "limits" else "a limit, and does not say which"
+    assert error["message"].startswith("backend plug cannot enforce %s; " % what) and error["message"].endswith(': "the vendor has less"')
 
 
 def test_isolation_must_be_declared_by_both(plugins):
@@ -183,7 +194,7 @@ def test_a_network_that_cannot_be_cut_is_refused(plugins):
     assert reply.status == 502 and "cannot keep a place without a network" in reply.json()["error"]["message"], reply
 
 
-@pytest.mark.parametrize("mode,words", [("crash", "the plug-in ended: the last words"), ("no stream", "no program runs there")])
+@pytest.mark.parametrize("mode,words", [("crash", 'the plug-in ended: "the last words"'), ("no stream", "no program runs there")])
 def test_what_ends_before_the_far_shell(plugins, mode, words):
     plugins.be(mode)
     reply = plugins.new()

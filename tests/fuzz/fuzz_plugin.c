@@ -27,8 +27,9 @@ static void parse(const struct plugin_reader *r, enum plugin_kind kind)
     if (kind == PLUGIN_OPENED && plugin_parse_opened(&r->json, &is_resumed, words) < 0)
         check(words[0]);
     if (kind == PLUGIN_ERROR) {
-        enum place_error error = plugin_parse_error(&r->json, words);
-        check(error > PLACE_FINE && error < PLACE_ERRORS && words[0]);
+        enum place_limit limit;
+        enum place_error error = plugin_parse_error(&r->json, words, &limit);
+        check(error > PLACE_FINE && error < PLACE_ERRORS && words[0] && limit <= PLACE_LIMITS);
         check(strlen(words) < PLUGIN_WORDS && !strchr(words, '\n'));
     }
 }

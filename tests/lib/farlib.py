@@ -275,8 +275,9 @@ class Sshd:
         if os.geteuid() != 0:
             return []
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-        script = '(cat /etc/passwd; echo sshd:x:74:65534::/run/sshd:/usr/sbin/nologin) >"$0" && mount --bind "$0" /etc/passwd && exec "$@"'
-        return ["unshare", "--mount", "sh", "-c", script, str(self.dir / "passwd")]
+        passwd = self.dir / "passwd"
+        passwd.write_text(pathlib.Path("/etc/passwd").read_text() + "sshd:x:74:65534::/run/sshd:/usr/sbin/nologin\n")
+        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(passwd)]
 
     def start(self):
         self.process = subprocess.Popen(

@@ -110,12 +110,44 @@ static void the_socket_makes_a_row(void **state)
     assert_string_equal(table.rows[0].socket, "/run/x.sock");
 }
 
+static void words_are_fit_for_people(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } rows[] = {
+        {"plain \xc3\xa9", "plain \xc3\xa9"},
+        {"a\nb\tc\x7f", "a b c "},
+        {"\033[31mred\033[0m \033x", "red  x"},
+        {"\033[", ""},
+        {"\xff\xc3", "??"},
+        {"a\xe2\x80\xae"
+         "b\xe2\x80\xa8",
+            "a b "}, /* U+202E, U+2028 */
+        {"\xc2\x9b", " "},
+    };
+    char to[64], small[8], same[] = "x\033[1my\n";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(place_words(to, sizeof(to), rows[i].from, strlen(rows[i].from)),
+            strlen(rows[i].to));
+        assert_string_equal(to, rows[i].to);
+    }
+    (void)place_words(same, sizeof(same), same, strlen(same));
+    assert_string_equal(same, "xy ");
+    (void)place_words(small, sizeof(small), "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 8);
+    assert_string_equal(small, "\xc3\xa9\xc3\xa9\xc3\xa9"); /* never half of a letter */
+    place_quote(to, sizeof(to), "a\" and more\n");
+    assert_string_equal(to, "\"a' and more \"");
+    place_quote(small, sizeof(small), "a long text");
+    assert_string_equal(small, "\"a lon\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_knows_what_is_a_box),
         cmocka_unit_test(a_limit_is_for_kinds_that_may_enforce_it),
         cmocka_unit_test(the_socket_makes_a_row),
+        cmocka_unit_test(words_are_fit_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

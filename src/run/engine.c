@@ -389,9 +389,9 @@ static int execute_at(
     int r =
         stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
     if (r == 0 && result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
-        !asked->image && stage->exec == 0 && str_eq(run->runtime->name, "python"))
-        hint_missing_module(result->run.err.data, result->run.err.len, result->run.message,
-            sizeof(result->run.message));
+        !asked->image && stage->exec == 0)
+        hint_missing_module(&run->runtime->run.missing, result->run.err.data,
+            result->run.err.len, result->run.message, sizeof(result->run.message));
     if (r == 0 && result->run.is_warm)
         result->run.usage.memory_peak_kb +=
             run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];

@@ -68,7 +68,7 @@ static int write_words(const struct session_box_spec *spec, const struct run_fil
     for (size_t i = 0; i < spec->env->count; i++)
         plan_set_env(&env, spec->env->items[i]);
     ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 && !spec->mount_count &&
-                        !warmth_words_problem(&argv, &env, spec->env);
+                        !warmth_words_problem(&rt->run, &argv, &env, spec->env);
     return job_write(
         &(struct job_spec){.argv = &argv, .env = &env, .files = {files}}, &ends->job, err);
 }

@@ -141,8 +141,9 @@ struct runtime {
     struct root_spec run_root;
     struct run_limits limits; /* 0 where runtime.json names no limit */
     struct run_limits compile_limits;
-    char *dir;  /* runtimes/NAME on the host */
-    char *text; /* of runtime.json */
+    char *dir;       /* runtimes/NAME on the host */
+    char *user_home; /* what ~ stands for, or NULL */
+    char *text;      /* of runtime.json */
     size_t text_len;
     uint8_t digest[32]; /* SHA-256 of runtime.json; compiled languages only */
 };

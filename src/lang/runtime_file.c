@@ -69,6 +69,7 @@ void runtime_done(struct runtime *rt)
     free(rt->missing);
     free(rt->version);
     free(rt->home);
+    free(rt->user_home);
     free(rt->home_box);
     strv_done(&rt->version_argv);
     free(rt->compiler);
@@ -141,9 +142,9 @@ void runtime_check_parts(struct runtime *rt)
 }
 
 /* Returns the first directory that matches the pattern and contains the program. */
-static char *find_home(const char *pattern, const char *program)
+static char *find_home(const struct runtime *rt, const char *pattern, const char *program)
 {
-    cleanup_free char *expanded = hostpath_expand(pattern);
+    cleanup_free char *expanded = hostpath_expand(pattern, rt->user_home);
     CLEANUP(strv_done) struct strv homes = {0};
 
     if (expanded == NULL)
@@ -178,7 +179,7 @@ static int try_candidate(struct json_at at, const char *given, struct runtime *r
         (r = json_at_string(at, "box", false, &box)) < 0 ||
         (r = json_at_strv(at, "requires", &requires)) < 0)
         return r;
-    cleanup_free char *home = given != NULL ? xstrdup(given) : find_home(pattern, program);
+    cleanup_free char *home = given != NULL ? xstrdup(given) : find_home(rt, pattern, program);
     const char *lacking = given != NULL ? NULL : missing_file(&requires);
     if (home != NULL && lacking != NULL)
         lack(rt, lacking);
@@ -496,12 +497,12 @@ static int read_all(struct json_at at, const struct runtime_found *found, struct
     return r;
 }
 
-int runtime_file_read(const char *dir, const char *text, size_t len,
+int runtime_file_read(const char *dir, const char *home, const char *text, size_t len,
     const struct runtime_found *found, struct runtime *ret, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/runtime.json", dir);
     struct json_file file;
-    struct runtime rt = {.dir = xstrdup(dir)};
+    struct runtime rt = {.dir = xstrdup(dir), .user_home = home ? xstrdup(home) : NULL};
     int r = json_file_parse(&file, path, text, len, err);
 
     if (r == 0) {

@@ -330,17 +330,16 @@ static const struct template_keeper *keeper_for(const struct running *run, bool 
 }
 
 /* has_zygote: something may be started ahead with this root. */
-static int execute_at(
-    struct running *run, unsigned root_number, bool has_zygote, struct err *err)
+static struct stage_spec stage_for(
+    const struct running *run, unsigned root_number, bool has_zygote)
 {
     const struct run_stage *stage = &run->plan->run;
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
-    struct run_result *result = run->result;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     const struct template_keeper *templates = keeper_for(run, has_zygote);
-    struct stage_spec spec = {.job = run_job(run),
+    return (struct stage_spec){.job = run_job(run),
         .root = root_number,
         .exec = (unsigned)stage->exec,
         .exec_path = stage->exec < root->execs.count ? root->execs.items[stage->exec]
@@ -375,33 +374,46 @@ static int execute_at(
         .box_stdout_fd = variant->box_stdout_fd,
         .stdout_max = variant->stdout_max,
         .watch = run->watch};
+}
+
+/* The run box has ended: completes the result, and takes the files that were read. */
+static void take_end(struct running *run, struct collect_reader *reader)
+{
+    struct run_result *result = run->result;
+    if (result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
+        !run->spec->image && run->plan->run.exec == 0)
+        hint_missing_module(&run->runtime->run.missing, result->run.err.data,
+            result->run.err.len, result->run.message, sizeof(result->run.message));
+    if (result->run.is_warm)
+        result->run.usage.memory_peak_kb +=
+            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
+    run_files_done(&result->files);
+    result->files = reader->files;
+    reader->files = (struct run_files){0};
+    if (run->spec->trust)
+        run_files_remove(&result->files, run->spec->trust);
+}
+
+static int execute_at(
+    struct running *run, unsigned root_number, bool has_zygote, struct err *err)
+{
+    const struct run_stage *stage = &run->plan->run;
+    struct run_result *result = run->result;
+    struct stage_spec spec = stage_for(run, root_number, has_zygote);
     CLEANUP(strv_done) struct strv seeded_env = {0};
-    if (stage->in_toolchain && use_seed(run, stage, &asked->env, &seeded_env))
+    if (stage->in_toolchain && use_seed(run, stage, &run->spec->env, &seeded_env))
         spec.job.env = &seeded_env;
     struct collect_reader reader;
-    bool collects = spec.job.globs;
     collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
     stage_result_done(&result->run);
     stage_result_init(&result->run, stage->limits.output_kb << 10);
     note_network(run);
-    if (variant->stdout_max)
-        result->run.out.max = variant->stdout_kept;
-    int r =
-        stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
-    if (r == 0 && result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
-        !asked->image && stage->exec == 0)
-        hint_missing_module(&run->runtime->run.missing, result->run.err.data,
-            result->run.err.len, result->run.message, sizeof(result->run.message));
-    if (r == 0 && result->run.is_warm)
-        result->run.usage.memory_peak_kb +=
-            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
-    if (r == 0) {
-        run_files_done(&result->files);
-        result->files = reader.files;
-        reader.files = (struct run_files){0};
-        if (asked->trust)
-            run_files_remove(&result->files, asked->trust);
-    }
+    if (run->variant->stdout_max)
+        result->run.out.max = run->variant->stdout_kept;
+    int r = stage_run(
+        &run->engine->spawner, &spec, &result->run, spec.job.globs ? &reader : NULL, err);
+    if (r == 0)
+        take_end(run, &reader);
     collect_reader_done(&reader);
     return r;
 }

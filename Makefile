@@ -69,7 +69,8 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps.sh build test
 	@tools/fuzz.sh build-fuzz
 
-bench: build ## measure against the bare interpreter and bwrap
+bench: build ## measure against the bare interpreter, bwrap, docker exec and ssh
+	@tools/install-deps.sh build test engines
 	@HERMES_BUILD_DIR=$(BUILD) $(PYTHON) tests/bench/run.py
 
 soak: build ## run for a long time and look for leaks

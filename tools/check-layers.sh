@@ -13,7 +13,7 @@ cd "${1:-$(dirname "$0")/..}"
 find src -name '*.[ch]' | LC_ALL=C sort | xargs -r awk '
 BEGIN {
     # Each row: a folder below src/, and the folders that it may include beside itself. The rows of
-    # a group stand on those of the groups above it.
+    # a group stand on the rows of the groups above it.
     row("base", "")
     row("proto", "base")                       # what two processes agree on
     row("json", "base")
@@ -32,7 +32,8 @@ BEGIN {
     row("layer", "base")
     row("inject", "seccomp proto base")
     row("backend", "layer json proto base")
-    row("reach", "backend json seccomp proto base")
+    row("reach", "seccomp proto base")
+    row("places", "backend seccomp proto base")
 
     # by responsibility, without privilege
     row("lang", "json proto base")

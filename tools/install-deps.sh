@@ -41,7 +41,7 @@ if [ "$packages" ] && ! command -v dpkg-query >/dev/null; then
     packages=
 fi
 
-# One query for all: the packages that are installed, taken away from those wanted.
+# One query for all: the wanted packages without the installed ones.
 missing=
 if [ "$packages" ]; then
     installed=" $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null |

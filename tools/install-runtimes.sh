@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the toolchains of runtimes/ on Debian 12: Debian's packages by apt, and the three
-# programs that Debian lacks (deno, bun, esbuild) from the npm registry. Those come as pinned
+# programs that Debian lacks (deno, bun, esbuild) from the npm registry. They come as pinned
 # tarballs with pinned SHA-512 sums: no install script runs and npm itself is not needed. uv, which
 # installs Python packages in build boxes, comes from PyPI in the same way.
 # Quick when nothing is missing. `--check` installs nothing and only prints what is missing.

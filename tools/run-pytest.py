@@ -83,7 +83,7 @@ def repeat():
 
 
 def stop(number, _):
-    """pytest ends what its tests have started, then itself; a second signal is for the impatient."""
+    """Interrupts pytest, which ends the processes of its tests and then itself. Then ends this script by the signal."""
     for process in started:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

@@ -47,7 +47,7 @@ set_uv() {
 }
 
 # With a file `squash` the new layer has everything that the layers below have. Otherwise it has
-# what differs, and installers see the layers below as they need to.
+# the differences only, and installers see the layers below in the form that they need.
 copy_base() {
     say "copying the layers below"
     cp -a "$@" /opt/
@@ -96,7 +96,7 @@ locked_uv() {
     uv pip install --require-hashes --no-deps -r "$1"
 }
 
-# The lock comes first. uv keeps the versions of a lock that is there: those of the layers below.
+# The lock comes first. uv keeps the versions of a lock that is there: here, of the layers below.
 wanted_uv() {
     cp base_lock /tmp/lock.txt
     uv pip compile --quiet --generate-hashes --no-header --no-annotate -o /tmp/lock.txt requirements.txt
@@ -227,7 +227,7 @@ finish_python() {
     fi
 }
 
-# Which modules a warm interpreter of this image imports ahead. The file `preload` has those that the recipe names.
+# Which modules a warm interpreter of this image imports ahead. The file `preload` has the modules that the recipe names.
 # Runs after the layer was packed, so that files of an import do not become part of it.
 measure_python() {
     [ ! -d /base/venv ] || return 0 # its parts lie in two places here
@@ -261,7 +261,7 @@ finish_other() {
     : >lock.out
 }
 
-# Images of bun and deno are made as those of Node.
+# Images of bun and deno are made like images of Node.
 language=$1
 kind=$language
 case $language in

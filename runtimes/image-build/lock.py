@@ -26,7 +26,7 @@ def name_of(line):
 
 
 def add_base(lock, base):
-    """What the layers below have, unless it was replaced."""
+    """Adds the packages of the layers below, unless they were replaced."""
     new = {name_of(line) for line in lock.splitlines()}
     kept = [line for line in base.splitlines() if name_of(line) not in new]
     return "".join(line + "\n" for line in sorted(kept + lock.splitlines(), key=str.lower))
@@ -57,7 +57,7 @@ def pin_of(line):
 
 
 def missing(lock, base):
-    """The lines of a lock whose package or version is not in the other one."""
+    """The lines of a lock whose package or version is not in `base`."""
     known = {pin_of(line) for line in base.splitlines()}
     return "".join(line + "\n" for line in lock.splitlines() if pin_of(line) not in known)
 

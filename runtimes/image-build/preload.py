@@ -21,7 +21,7 @@ MOST_MB = 400  # of all together
 MOST_MODULES = 64
 PATIENCE_S = 60  # for one import
 TRIAL_S = 30  # for the copy of a process that has imported all
-WHOLE_S = 240  # for everything; what was not looked at by then is not loaded ahead
+WHOLE_S = 240  # for all modules; a module that was not measured by then is not loaded ahead
 
 # The module that programs mean by a distribution, where its top is cheap or hollow.
 MEANT = {"matplotlib": ["matplotlib.pyplot"], "PIL": ["PIL.Image"], "lxml": ["lxml.etree"], "scipy": ["scipy.stats"],
@@ -143,7 +143,7 @@ def normal(name):
 
 
 def asked_for(path):
-    """Distributions that were asked for by name; with a lock, those that no other one needs."""
+    """Distributions that were asked for by name; with a lock, distributions that no other one needs."""
     if path != "-":
         with open(path, encoding="utf-8") as file:
             names = [re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line) for line in file]
@@ -167,7 +167,7 @@ def import_names(dists):
 
 
 def alone(names):
-    """Those that may be loaded ahead, each with milliseconds and MiB."""
+    """The modules that may be loaded ahead, each with milliseconds and MiB."""
     good = []
     deadline = time.monotonic() + WHOLE_S
     for name in names:

@@ -95,7 +95,7 @@ const state = {
   offered: [], tools: {}, calls: new Map(), generation: 0, callCount: 0,
 };
 
-// Loads what console.log() needs at its first call: an interrupt during that call would break it for good.
+// Loads the modules that console.log() needs at its first call: an interrupt during that call would break it for good.
 new console.Console(new Writable({ write(data, encoding, done) { done(); } })).log({});
 
 // Frames.
@@ -426,7 +426,7 @@ function describe(problem) {
   return { name, value, stack: trim(stack) };
 }
 
-// Removes our own stack frames and those of our callers.
+// Removes the stack frames of the kernel and of its callers.
 function trim(stack) {
   const kept = [];
   for (const line of stack.split('\n')) {

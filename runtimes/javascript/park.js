@@ -75,5 +75,5 @@ function rehearse(runMain, library) {
   delete require.cache[program];
   delete process.mainModule;
   import('data:text/javascript,export default 1');
-  process._tickCallback?.(); // runs what the lines above have queued
+  process._tickCallback?.(); // runs the callbacks that the lines above have queued
 }

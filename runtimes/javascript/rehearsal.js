@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses once what most programs use. Node runs this as a program before it is parked (park.js).
+// Uses each feature that most programs use once. Node runs this as a program before it is parked (park.js).
 'use strict';
 const fs = require('fs');
 const net = require('net');

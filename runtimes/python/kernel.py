@@ -141,7 +141,7 @@ class Kernel:
         self.streams = [sys.stdin, sys.stdout, sys.stderr]
         builtins.exit, builtins.quit = Quitter("exit"), Quitter("quit")
         self.rich.begin()
-        self.given = dict(self.main.__dict__)  # what is not the user's own
+        self.given = dict(self.main.__dict__)  # names that are not the user's own
 
     def be_child(self):
         """After a fork by user code: the channel is the parent's."""
@@ -289,7 +289,7 @@ class Kernel:
         return value
 
     def rehearse(self):
-        """Does what an exec does and leaves no trace. This fills caches. In a fork it also copies, ahead of time,
+        """Takes the steps of an exec and leaves no trace. This fills caches. In a fork it also copies, ahead of time,
         the pages that an exec writes to."""
         main = self.main
         self.main = types.ModuleType("__main__")

@@ -27,7 +27,7 @@ class TooDeep(ValueError):
 
 
 def to_text(make):
-    """Returns what make() returns as text; make() is user code and may fail."""
+    """Returns the result of make() as text; make() is user code and may fail."""
     try:
         text = make()
         return text if type(text) is str else "<unprintable>"
@@ -124,7 +124,7 @@ class Channel:
             self.fill()
 
     def fill(self, timeout_ms=None):
-        """Waits for bytes and reads what has arrived."""
+        """Waits for bytes and reads the bytes that have arrived."""
         waiting = poll()
         waiting.register(self.fd, POLLIN)
         if not waiting.poll(timeout_ms):

@@ -51,7 +51,7 @@ PARSE_ONLY = 0x400  # ast.PyCF_ONLY_AST
 
 
 class Plain:
-    """Without IPython."""
+    """Shows values without IPython."""
     remember_results = True
 
     def __init__(self, kernel):
@@ -354,7 +354,7 @@ def make_loop():
                 try:
                     self.run_until_complete(asyncio.wait([task], timeout=0.5))
                 except Exception:
-                    pass  # it was about to stop: the interrupt is what counts
+                    pass  # the task was about to stop; the interrupt is raised in any case
                 raise
             finally:
                 self.park()

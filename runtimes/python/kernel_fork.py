@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 def clone():
-    """fork(), but the copy is not our child: os.wait() of user code must not find it."""
+    """fork(), but the copy is no child of this process: os.wait() of user code must not find it."""
     api.PyOS_BeforeFork()
     pid = api.syscall(CLONE, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
@@ -220,7 +220,7 @@ class Forker:
         try:
             addaudithook(Lookout(self.kernel).see)
         except Exception:
-            pass  # a hook of the code refuses ours
+            pass  # an audit hook of the code refuses this one
 
     def be_copy(self, fds, files, pipes, where):
         kernel, hello = self.kernel, fds[3]

@@ -121,7 +121,7 @@ class Shell(InteractiveShell):
         del self.history_manager.input_hist_parsed[1:], self.history_manager.input_hist_raw[1:]
 
     def after_cell(self):
-        """For extensions; the event does not carry the result of the cell."""
+        """Sends the event to extensions. It does not carry the result of the cell."""
         self.events.trigger("post_execute")
         self.events.trigger("post_run_cell", SimpleNamespace(
             info=self.info, execution_count=self.execution_count, result=None, error_before_exec=None,

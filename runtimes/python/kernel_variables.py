@@ -37,7 +37,7 @@ def describe(names, given):
 
 
 def shape(value):
-    """Of an array or a table of numpy and pandas; None for everything else."""
+    """The shape of an array or a table of numpy and pandas; None for other values."""
     for module, name in (("numpy", "ndarray"), ("pandas", "DataFrame"), ("pandas", "Series")):
         module = sys.modules.get(module)
         if type(module) is types.ModuleType and type(value) is module.__dict__.get(name):
@@ -46,7 +46,7 @@ def shape(value):
 
 
 def size(value):
-    """The number of elements; None for what has none."""
+    """The number of elements; None for a value without elements."""
     if type(value) in BRACKETS or type(value) in (str, bytes, bytearray, range):
         return len(value)
     try:

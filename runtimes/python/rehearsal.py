@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What warm boxes run before they get a job (zygote.py): a little of what most programs do."""
+"""Warm boxes run this before they get a job (zygote.py): a few steps that most programs take."""
 import json, os, sys  # noqa: E401,F401
 
 

@@ -30,7 +30,7 @@ def has_child():
 
 
 def state():
-    """What a module must leave as it is. preload.py compares the same when the image is built."""
+    """The state that a module must not change. preload.py compares the same state when the image is built."""
     mask = umask(0)
     umask(mask)
     return {"starts a thread": len(listdir("/proc/self/task")),
@@ -57,7 +57,7 @@ def empty_places():
 
 
 class Template:
-    """Has what kernel_fork.Forker expects of the interpreter of a session and of its channel."""
+    """Has the members that kernel_fork.Forker expects of the interpreter of a session and of its channel."""
     name = "template"
 
     def __init__(self, adopt):

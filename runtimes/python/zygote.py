@@ -35,7 +35,7 @@ import traceback, typing, unicodedata, urllib.parse, warnings, weakref  # noqa: 
 LIBRARY = "/usr/lib/hermes/libhermes-warm.so"
 
 # A box pays for every page that it writes to. A running Python function writes to several: it counts
-# references and adapts its code. So the zygote makes what boxes need ahead of time, and uses built-in
+# references and adapts its code. So the zygote makes the things that boxes need ahead of time, and uses built-in
 # functions where possible.
 ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 MAIN_THREAD = threading.main_thread()
@@ -54,7 +54,7 @@ def text(word):
 
 
 def open_stream(fd, mode, errors, line_buffering):
-    """As the interpreter does at its start."""
+    """Does the same as the interpreter at its start."""
     raw = io.FileIO(fd, mode, closefd=False)
     buffer = (io.BufferedReader if "r" in mode else io.BufferedWriter)(raw, raw._blksize)
     text = io.TextIOWrapper(buffer, "utf-8", errors, "\n", line_buffering=line_buffering)
@@ -218,7 +218,7 @@ def flush_all():
 
 
 def wind_up(main):
-    """Does what the interpreter does at its end, but only for what belongs to the program: taking apart
+    """Takes the steps of the interpreter at its end, but only for objects of the program: taking apart
     what the zygote loaded would write to every page of it. Returns the reason why stdout could not be
     written, or None."""
     atexit._run_exitfuncs()
@@ -300,7 +300,7 @@ def find_blas():
 
 
 def import_ahead(names, library):
-    """Imports modules of an image, which the build has found fit for it. Returns what a box must do before it
+    """Imports modules of an image that the build has found fit for that. Returns the calls of a box before it
     runs a program: new random numbers, and as many threads as it has processors. A template (no library) has
     directories of its own."""
     if library and library.scratch() != 0:

@@ -47,8 +47,8 @@ struct approval_verdict {
     char reason[512];
 };
 
-/* Asks the reviewer. `request` is the JSON object of what it sees. Runs on a thread of
- * approvals and may take until the reviewer's timeout. */
+/* Asks the reviewer. `request` is the JSON object that it sees. Runs on a thread of approvals
+ * and may take until the reviewer's timeout. */
 typedef void approval_review(
     void *context, const json_t *request, struct approval_verdict *ret);
 
@@ -122,16 +122,16 @@ int approvals_ask(struct approvals *approvals, const struct effect *effect,
 enum ruling_kind approvals_ruling(struct approvals *approvals, const struct effect *effect,
     const struct approval_asker *asker);
 
-/* Whether the reviewer waits for a preview of the asker, and the preview: what happens after
- * the effect, or why that is not known. It is taken. It informs the reviewer and decides
- * nothing. */
+/* approval_awaits_preview(): whether the reviewer waits for a preview from the asker.
+ * approval_preview() takes the preview: what the code does after the effect, or why that is not
+ * known. The preview informs the reviewer and decides nothing. */
 bool approval_awaits_preview(struct approval *approval);
 void approval_preview(struct approval *approval, json_t *preview);
 
 const char *approval_id(const struct approval *approval);
 const struct effect *approval_effect(const struct approval *approval);
 
-/* Becomes readable, and stays so, when the approval is no longer pending. */
+/* Becomes and stays readable when the approval is no longer pending. */
 int approval_fd(const struct approval *approval);
 
 /* 0 when the effect may happen, -EAGAIN while it is pending, else -EPERM with ERR_DENIED or
@@ -179,7 +179,7 @@ int approvals_get(struct approvals *approvals, const char *id,
  * their memory: -ENOMEM when it may not. The caller owns *ret. */
 struct purse;
 
-/* Those that the viewer may see, the newest first. `state` of -1: all. */
+/* The approvals that the viewer may see, the newest first. `state` of -1: in any state. */
 int approvals_list(struct approvals *approvals, const struct approval_viewer *viewer, int state,
     size_t limit, struct purse *purse, json_t **ret);
 
@@ -189,14 +189,14 @@ int approvals_list(struct approvals *approvals, const struct approval_viewer *vi
 struct approval_listener {
     struct approval_listener *next;
     struct approval_viewer viewer;
-    bool has_begun; /* false: the first news are what is pending */
+    bool has_begun; /* false: the first news are the pending approvals */
     uint64_t seen;  /* the last change that approvals_news() gave */
 };
 int approvals_listen(
     struct approvals *approvals, struct approval_listener *listener, struct err *err);
 void approvals_unlisten(struct approvals *approvals, struct approval_listener *listener);
 
-/* How many questions are pending, and how many listen. */
+/* The number of pending questions, and of listeners. */
 void approvals_count(struct approvals *approvals, size_t *ret_pending, size_t *ret_listeners);
 
 /* What has changed since the last call, the oldest first; NULL when nothing has. `change` of
@@ -225,7 +225,7 @@ int approvals_log(struct approvals *approvals, const struct approval_viewer *vie
 bool approvals_sees_all(
     const struct approvals *approvals, const struct approval_viewer *viewer);
 
-/* Whether the viewer may decide about what belongs to `owner`; whether it may see it. */
+/* Whether the viewer may decide about the approvals of `owner`; whether it may see them. */
 bool approvals_may_decide(
     const struct approvals *approvals, const struct approval_viewer *viewer, const char *owner);
 bool approvals_may_see(

@@ -178,7 +178,7 @@ static void *serve(void *context)
             answer(ask, reason_of(r, &err));
             remove_open(asks, ask);
         }
-        serve_news(asks); /* last: it ends some of those above */
+        serve_news(asks); /* last: it ends some of the questions above */
     }
 }
 

@@ -13,5 +13,6 @@ struct connect_asks;
 /* Answers the questions of the hub from now on. */
 struct connect_asks *connect_asks_open(struct approvals *approvals, struct network_hub *hub);
 
-/* Ends the thread. What is pending is lost, and its attempts are not answered. Accepts NULL. */
+/* Ends the thread. Pending questions are lost, and their attempts get no answer. Accepts
+ * NULL. */
 void connect_asks_close(struct connect_asks *asks);

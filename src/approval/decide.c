@@ -178,7 +178,7 @@ static int not_found(struct err *err, const char *id)
     return err_set(err, ERR_NOT_FOUND, ENOENT, "there is no approval `%.64s`", id);
 }
 
-/* It is decided already: the same decision again is fine. */
+/* The approval is decided already. The same decision again is no error. */
 static int compare(
     const struct approval_row *row, const struct approval_decision *d, struct err *err)
 {

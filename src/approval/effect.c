@@ -85,7 +85,7 @@ static bool has_type(const json_t *value, enum effect_match match)
     case MATCH_GLOB:
     case MATCH_HOST:
     case MATCH_ADDRESS:
-        /* A NUL would end the text for the rules, but not for the person who reads it. */
+        /* A NUL would end the text for the rules, but a person would read on. */
         return json_is_string(value) &&
                strlen(json_string_value(value)) == json_string_length(value);
     case MATCH_NUMBER:
@@ -273,7 +273,7 @@ static const char *word(const struct effect *e, const char *name)
     return text ? text : "";
 }
 
-/* What the actions of host_exec are called in a sentence. */
+/* The words for the actions of host_exec in a sentence. */
 static void describe_host(const struct effect *e, struct err *line)
 {
     static const char *const names[][2] = {{"text", "run this text"},

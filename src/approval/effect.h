@@ -38,8 +38,8 @@ struct effect_field {
     const char *name;
     enum effect_match match;
     bool is_required;
-    bool is_bound; /* a grant binds it; others are shown only, since they change between two
-                      attempts at the same thing */
+    bool is_bound; /* a grant binds it; other fields are only shown, because they differ between
+                      two attempts at the same effect */
 };
 
 enum { EFFECT_FIELDS_MAX = 12, EFFECT_TEXT_MAX = 64 << 10, EFFECT_DIGEST = 65 };
@@ -61,7 +61,7 @@ struct effect {
     enum effect_kind kind;
     json_t *json;               /* the canonical form */
     char *text;                 /* its bytes */
-    char digest[EFFECT_DIGEST]; /* SHA-256 of the bound fields, hexadecimal: what a grant has */
+    char digest[EFFECT_DIGEST]; /* SHA-256 of the bound fields in hexadecimal, for grants */
 };
 
 /* Makes an effect from its fields (borrowed). An unknown, missing or wrong field is

@@ -174,7 +174,8 @@ static bool has_exact_keys(const json_t *object)
     return json_object_size(object) == sizeof(keys) / sizeof(keys[0]);
 }
 
-/* Makes an approval an escalation when it is beyond what configuration cannot raise. */
+/* Turns an approval above a ceiling into an escalation. Settings can only make the ceilings
+ * stricter. */
 static void apply_ceilings(
     const struct gate_settings *settings, int risk, struct approval_verdict *v)
 {
@@ -188,7 +189,7 @@ static void apply_ceilings(
         v->decision = VERDICT_ESCALATE;
 }
 
-/* A text without NUL: what stands behind one would be read by nobody. */
+/* A text without NUL: nobody would read the part after a NUL. */
 static const char *text_of(const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);

@@ -9,7 +9,7 @@
 enum gate_api { GATE_CHAT, GATE_RESPONSES };
 
 enum {
-    GATE_CONTEXT_MIN = 1000, /* characters; settings beyond are moved to the nearer end */
+    GATE_CONTEXT_MIN = 1000, /* characters; settings outside the range become the nearer end */
     GATE_CONTEXT_MAX = 50000,
     GATE_TOKENS_MAX = 220,
 };
@@ -18,8 +18,8 @@ struct gate_settings {
     enum gate_api api;
     const char *model;
     uint64_t max_context_chars;
-    double min_confidence; /* at least 0.75, whatever is set */
-    const char *max_risk;  /* "low" or "medium"; never more, whatever is set */
+    double min_confidence; /* at least 0.75; a lower setting has no effect */
+    const char *max_risk;  /* "low" or "medium"; a higher setting counts as "medium" */
 };
 
 /* The body of the call. `request` is what review_request() made. *ret is NULL when the

@@ -17,10 +17,10 @@ enum {
     PENDING_MAX = 1024,
     LISTENERS_PER_KEY = 16,
     SO_FAR = 12,            /* last effects that the reviewer sees */
-    SO_FAR_BYTES = 1 << 20, /* rows of the log that are looked at for them */
+    SO_FAR_BYTES = 1 << 20, /* bytes of the log that are searched for them */
     LOG_PAGE = 1000,
     REVIEWERS = 4,                 /* threads that ask the reviewer */
-    LOG_BYTES_PER_HOUR = 64 << 20, /* that effects of one key may add to the log */
+    LOG_BYTES_PER_HOUR = 64 << 20, /* bytes that effects of one key may add to the log */
 };
 
 enum approval_phase {
@@ -57,7 +57,8 @@ struct approval {
     int fd;               /* eventfd */
 };
 
-/* What a key has added to the log, which is never shortened. It sinks with time. */
+/* The bytes that a key has added to the log, which is never shortened. The number falls with
+ * time. */
 struct log_share {
     struct log_share *next;
     uint64_t bytes;
@@ -118,7 +119,7 @@ json_t *approval_view(struct approvals *all, const char *id);
 int review_start(struct approvals *all);
 void review_stop(struct approvals *all); /* without the lock */
 
-/* What the reviewer sees of a question; the caller owns it. */
+/* The request for the reviewer about a question; the caller owns it. */
 json_t *review_request(struct approval *p);
 
 /* Gives a message to the webhook, if there is one. `approval` is taken. Without the lock. */

@@ -67,7 +67,7 @@ static size_t value_length(const char *text)
     return strcspn(text, " \t\r\n,;&\"'");
 }
 
-/* "bearer" and what follows it, or 0. */
+/* The length of "bearer" and of the token after it, or 0. */
 static size_t bearer_length(const char *text)
 {
     static const char bearer[] = "bearer";

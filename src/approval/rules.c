@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See rules.h. Patterns are JSON values, so there is no language to parse: a string is a glob,
- * a number is itself, a list of patterns for a single value means "one of these". Whatever does
- * not fit does not match, and a pattern that could never match is refused when it is loaded. */
+ * a number is itself, a list of patterns for a single value means "one of these". A value of
+ * another type does not match. A pattern that could never match is refused when it is
+ * loaded. */
 
 #include "approval/rules.h"
 
@@ -31,7 +32,7 @@ const char *rule_decision_name(enum rule_decision decision)
 static bool matches(
     const json_t *pattern, const json_t *value, enum effect_match match, bool is_wary);
 
-/* Both texts with `/` for `.`, so that `*` stops at either. */
+/* Matches both texts with `/` for `.`, so that `*` stops at `/` and at `.`. */
 static bool glob_matches(const char *pattern, const char *text)
 {
     cleanup_free char *p = xstrdup(pattern);
@@ -43,7 +44,7 @@ static bool glob_matches(const char *pattern, const char *text)
     return str_eq(pattern, "**") || str_glob_match(p, t);
 }
 
-/* Both in their one spelling. */
+/* Compares both hosts in their one spelling. */
 static bool host_matches(const char *pattern_text, const char *host_text)
 {
     char pattern[EFFECT_HOST];

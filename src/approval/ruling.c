@@ -71,8 +71,8 @@ static bool is_hardline(const struct effect *effect, struct ruling *ret)
     return false;
 }
 
-/* Whom to ask. A rule that asks, and a kind that asks without a mode, ask a person even when
- * the mode is off. */
+/* Chooses a person or the reviewer. A rule that asks, and a kind that asks without a mode, ask
+ * a person even when the mode is off. */
 static enum ruling_kind whom(enum approval_mode mode, bool require_human)
 {
     bool has_reviewer = mode == APPROVAL_SMART || mode == APPROVAL_GATED;

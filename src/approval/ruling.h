@@ -30,7 +30,7 @@ struct ruling {
     char reason[256]; /* why, for the person, the reviewer and the log */
 };
 
-/* What the pipeline knows beside the effect. A grant that a model relayed does not answer for a
+/* Facts of the pipeline beside the effect. A grant that a model relayed does not answer for a
  * rule with require_human. */
 struct ruling_facts {
     const struct rules *rules;

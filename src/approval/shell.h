@@ -16,22 +16,35 @@
 
 enum { SHELL_TEXT_MAX = 64 << 10, SHELL_TREE_MAX = 8 << 20 };
 
+/* Whether a command assigns variables. Once a variable was declared as an integer or as a
+ * reference (`declare -i n`), bash runs code in what is assigned to it. The reader knows one
+ * text and no variables: its caller remembers shell_forms.marks for the shell. In such a shell
+ * each assignment is asked, and no approval of one lasts. */
+enum shell_assigning {
+    SHELL_ASSIGNS_NOT,
+    SHELL_ASSIGNS,      /* it is asked in every shell */
+    SHELL_ASSIGNS_ONLY, /* it is asked only in a shell that was marked, or by a text that marks
+                         */
+};
+
 /* A word is a string, or {"dynamic": SOURCE} when its value is known only at run time. */
 struct shell_command {
     json_t *argv;
     json_t *grant;        /* what a lasting approval covers: argv, or "*" for words that vary */
     json_t *redirections; /* of files: ">out" */
-    json_t *files;        /* that it writes, as far as the words tell */
+    json_t *files;        /* that it writes, as far as its words name them */
     char *cwd;            /* the `cd` commands before it, "" for none */
     const char *danger;   /* category (shell_danger.c), or NULL */
     bool is_once;         /* no approval of it can last */
     bool is_ordinary;     /* it only reads; which files it reads may vary */
+    enum shell_assigning assigning;
 };
 
 struct shell_forms {
     struct shell_command *items;
     size_t count;
     bool reads_code; /* a shell or interpreter in it takes its program from stdin */
+    bool marks;      /* it may declare integers or references */
 };
 void shell_forms_done(struct shell_forms *forms);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One simple command. Wrappers (sudo, env, timeout, xargs) are peeled by a table, texts for
- * shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. A command that cannot
- * be followed is shown as it is and asked each time. */
+/* One simple command. Wrappers (sudo, env, timeout, xargs) are peeled (shell_wrapper.c), texts
+ * for shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. A command that
+ * cannot be followed is shown as it is and asked each time. */
 
 #include "approval/shell_internal.h"
 
@@ -14,64 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMANDS_MAX = 256, PEELS_MAX = 16 };
+enum { PEELS_MAX = 16 };
 
-#define SHELLS "sh bash dash zsh ksh ksh93 mksh ash fish rbash busybox-sh"
+#define SHELLS                                                                                 \
+    "sh bash bash[0-9]* dash zsh zsh-[0-9]* ksh ksh[0-9]* mksh lksh oksh pdksh ash fish "      \
+    "rbash rksh csh tcsh yash busybox-sh"
 #define INTERPRETERS                                                                           \
-    "python python2 python3 python3.* pypy pypy3 node nodejs perl ruby php lua lua5.* bun "    \
-    "deno Rscript R tclsh osascript pwsh powershell ipython irb gdb expect"
-#define INLINE_OPTIONS "-c -e -E -p -r -x -ex --eval --print --command --run -pe -ne -Command"
-
-/* Programs that run the command behind their own words. */
-static const struct wrapper {
-    const char *name;
-    const char *valued;   /* options that take the next word */
-    const char *flags;    /* options without one; anything else is not understood */
-    unsigned operands;    /* words of its own between options and command */
-    bool has_assignments; /* NAME=value may stand before the command */
-    bool is_plain;        /* the command runs with the same rights, in the same place */
-} wrappers[] = {
-    {"sudo", "-u -g -h -p -C -r -t -T -U -D -R --user --group", "-n -E -H -b -k -P", 0, true,
-        false},
-    {"doas", "-u -C", "-n", 0, false, false},
-    {"env", "-u -C --unset --chdir", "-i - -0 --ignore-environment", 0, true, false},
-    {"nohup", "", "", 0, false, true},
-    {"setsid", "", "-c -f -w --fork --wait --ctty", 0, false, true},
-    {"timeout", "-k -s --kill-after --signal", "-v --foreground --preserve-status --verbose", 1,
-        false, true},
-    {"nice", "-n --adjustment", "-0* -1* -2* -3* -4* -5* -6* -7* -8* -9*", 0, false, true},
-    {"ionice", "-c -n --class --classdata", "-t --ignore", 0, false, true},
-    {"chrt", "", "-f -r -o -b -i -d -R", 1, false, true},
-    {"taskset", "", "-a -c", 1, false, true},
-    {"stdbuf", "-i -o -e --input --output --error", "", 0, false, true},
-    {"time", "-f -o --format --output", "-p -v -a --portability --verbose", 0, false, true},
-    {"command", "", "-p", 0, false, true},
-    {"builtin", "", "", 0, false, true},
-    {"exec", "-a", "-c -l", 0, false, true},
-    {"busybox", "", "", 0, false, true},
-    {"toybox", "", "", 0, false, true},
-    {"chroot", "", "--userspec=* --groups=* --skip-chdir", 1, false, false},
-    {"unshare", "", "-m -u -i -n -p -U -C -f -r --fork --mount --net --pid --user", 0, false,
-        false},
-    {"nsenter", "-t --target", "-a -m -u -i -n -p -U -C --mount --net --pid --all", 0, false,
-        false},
-    {"strace", "-e -o -p -s", "-f -ff -c -v -q -y -tt", 0, false, true},
-    {"ltrace", "-e -o", "-f -c", 0, false, true},
-    {"setarch", "", "-R -3", 1, false, true},
-    {"fakeroot", "", "--", 0, false, true},
-    {"xargs", "-I -n -P -L -d -a -s -E --max-args --max-procs --delimiter --arg-file --replace",
-        "-0 -r -t -p -x --null --no-run-if-empty --verbose -i --max-args=* --max-procs=*", 0,
-        false, false},
-    {"parallel", "-j --jobs", "-0 -k --keep-order", 0, false, false},
-    {"watch", "-n -d --interval", "-t -e -g -x -c", 0, false, false},
-    {"flock", "-w --timeout", "-n -x -s -e -u", 1, false, true},
-    {"runuser", "-u", "--", 0, false, false},
-    {"systemd-run", "-p --property --unit", "--user --scope --pty --wait -t -q", 0, false,
-        false},
-    {"proxychains", "-f", "-q", 0, false, true},
-    {"unbuffer", "", "-p", 0, false, true},
-    {"coproc", "", "", 0, false, true},
-};
+    "python python[0-9]* pypy pypy[0-9]* node nodejs node[0-9]* perl perl[0-9]* ruby "         \
+    "ruby[0-9]* jruby php php[0-9]* lua lua[0-9]* luajit* bun deno Rscript R julia julia-* "   \
+    "tclsh tclsh[0-9]* guile guile-* ghci raku elixir osascript pwsh powershell ipython "      \
+    "ipython3 irb gdb expect"
+#define INLINE_OPTIONS                                                                         \
+    "-c -e -E -p -r -R -x -ex --eval --print --command --run -pe -ne -Command"
 
 struct taking {
     struct shell_walk *w;
@@ -82,18 +36,10 @@ struct taking {
     bool is_wrapped;
     bool is_done; /* texts in it have been read instead */
     bool is_once;
-    bool is_fed; /* words of the command come from an input */
+    bool is_fed;  /* words of the command come from an input */
+    bool assigns; /* variables of this shell */
     const char *danger;
 };
-
-static const struct wrapper *find_wrapper(const char *name)
-{
-    for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
-        if (str_eq(wrappers[i].name, name))
-            return &wrappers[i];
-    }
-    return NULL;
-}
 
 /* A command that is not followed: it is asked each time. */
 static void give_up(struct taking *t, const char *danger)
@@ -103,58 +49,10 @@ static void give_up(struct taking *t, const char *danger)
     t->is_done = false;
 }
 
-static bool is_assignment(const char *word)
-{
-    size_t len = strcspn(word, "=");
-    return len && word[len] == '=' &&
-           word[strspn(
-               word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] == '=';
-}
-
 static void check_variable(struct taking *t, const char *word)
 {
     if (shell_variable_is_special(word, strcspn(word, "+=")))
         t->danger = t->danger ? t->danger : "environment";
-}
-
-/* Goes to the command of a wrapper. False when it is not clear which one that is; t->at is the
- * end when there is none. */
-static bool peel(struct taking *t, const struct wrapper *row)
-{
-    size_t at = t->at + 1;
-    unsigned operands = row->operands;
-    bool is_open = true;
-    for (; at < t->all.count; at++) {
-        const struct shell_word *word = &t->all.items[at];
-        if (!word->is_literal && !(operands && word->is_single))
-            return false;
-        if (is_open && str_eq(word->shape, "--")) {
-            is_open = false;
-        } else if (is_open && word->shape[0] == '-') {
-            size_t name = strcspn(word->shape, "=");
-            bool is_valued = shell_name_is(word->shape, row->valued);
-            cleanup_free char *head = xstrndup(word->shape, name);
-            bool has_value = word->shape[1] != '-' ? word->shape[2] != '\0' : word->shape[name];
-            cleanup_free char *letter = xstrndup(word->shape, 2);
-            if (is_valued)
-                at++;
-            else if (!shell_name_is(word->shape, row->flags) &&
-                     !(has_value &&
-                         shell_name_is(word->shape[1] == '-' ? head : letter, row->valued)))
-                return false;
-        } else if (row->has_assignments && is_assignment(word->shape)) {
-            check_variable(t, word->shape);
-        } else if (operands) {
-            operands--;
-        } else {
-            break;
-        }
-    }
-    if (shell_name_is(row->name, "xargs parallel"))
-        t->is_once = t->is_fed = true; /* its input adds words that are not known */
-    t->at = at < t->all.count ? at : t->all.count;
-    t->is_wrapped = t->is_wrapped || !row->is_plain;
-    return true;
 }
 
 /* --- texts */
@@ -198,11 +96,12 @@ static int take_joined(struct taking *t, size_t from, enum shell_inside inside)
     cleanup_free char *text = join(t, from);
     if (text)
         return read_text(t, text, from, inside);
+    t->w->forms->marks = t->w->forms->marks || inside == SHELL_SAME;
     give_up(t, "shell.evaluate");
     return 0;
 }
 
-/* A program from the standard input: what is there is known for a literal here-document. */
+/* A program from the standard input. Its text is known only for a literal here-document. */
 static int take_input(struct taking *t, bool is_shell)
 {
     t->w->forms->reads_code = true;
@@ -270,10 +169,12 @@ static int take_interpreter(struct taking *t)
     }
     while (first < count && words[first].shape[0] == '-' && words[first].shape[1])
         first++;
-    if (first >= count || is_stdin(&words[first]))
-        return shell_has_option(words, count, "--version -V --help -v -h")
-                   ? 0
-                   : take_input(t, false);
+    bool is_shown =
+        count == 2 &&
+        (shell_name_is(words[1].shape, "--version --help -h -V") ||
+            (str_eq(words[1].shape, "-v") && !shell_name_is(shell_program(words), "py*")));
+    if (!is_shown && (first >= count || is_stdin(&words[first])))
+        return take_input(t, false);
     return 0;
 }
 
@@ -288,6 +189,7 @@ static int take_trap(struct taking *t)
         return 0;
     }
     if (!t->all.items[at].is_literal) {
+        t->w->forms->marks = true;
         give_up(t, "shell.evaluate");
         return 0;
     }
@@ -297,15 +199,14 @@ static int take_trap(struct taking *t)
 /* ssh [options] host [words]: the far shell gets the words as one text. */
 static int take_ssh(struct taking *t)
 {
-    static const struct wrapper row = {"ssh",
+    static const struct shell_wrapper row = {"ssh",
         "-p -i -l -F -J -L -R -D -b -c -e -m -o -w -B -E -I -Q -S -W",
-        "-t -tt -T -n -N -q -v -4 -6 -A -a -C -f -g -K -k -M -s -X -x -Y -y", 1, false, false};
-    size_t program = t->at;
-    bool is_clear = peel(t, &row);
+        "-t -tt -T -n -N -q -v -4 -6 -A -a -C -f -g -K -k -M -s -X -x -Y -y", 1, false, false,
+        NULL, false};
     size_t from = t->at;
-    t->at = program;
-    if (!is_clear ||
-        shell_has_option(&t->all.items[program], t->all.count - program, "-o -F -R -L -D -W"))
+    bool unused = false;
+    bool is_clear = shell_peel(&row, &t->all, &from, &unused) == SHELL_PEEL_RUNS;
+    if (!is_clear || shell_has_option(&t->all.items[t->at], from - t->at, "-o -F -R -L -D -W"))
         give_up(t, "remote.unclear");
     else if (from < t->all.count)
         return take_joined(t, from, SHELL_WRAPPED);
@@ -314,17 +215,116 @@ static int take_ssh(struct taking *t)
     return 0;
 }
 
-/* A text behind an option: su -c TEXT, script -c TEXT. */
+/* A text behind an option: su -c TEXT, script -c TEXT, --command=TEXT. */
 static int take_option_text(struct taking *t)
 {
-    for (size_t i = t->at + 1; i + 1 < t->all.count; i++) {
-        if (!shell_name_is(t->all.items[i].shape, "-c --command -lc"))
-            continue;
-        t->is_wrapped = true;
-        if (t->all.items[i + 1].is_literal)
-            return read_text(t, t->all.items[i + 1].shape, i + 1, SHELL_WRAPPED);
+    for (size_t i = t->at + 1; i < t->all.count; i++) {
+        const struct shell_word *word = &t->all.items[i];
+        const char *text = shell_name_is(word->shape, "--command=* --session-command=*")
+                               ? strchr(word->shape, '=') + 1
+                               : NULL;
+        bool is_next = shell_name_is(word->shape, "-c -[!-]*c --command --session-command");
+        if (is_next && i + 1 < t->all.count)
+            word = &t->all.items[++i];
+        text = is_next ? word->shape : text;
+        t->is_wrapped = t->is_wrapped || text;
+        if (text && word->is_literal)
+            return read_text(t, text, i, SHELL_WRAPPED);
     }
     give_up(t, "shell.unclear");
+    return 0;
+}
+
+/* env -S TEXT splits the text as a shell does, as long as it has plain characters only. */
+static int take_split(struct taking *t)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                " /._-+:,@%=";
+    for (size_t i = t->at + 1; i < t->all.count; i++) {
+        const char *text = t->all.items[i].shape;
+        bool is_next = shell_name_is(text, "-S --split-string") && i + 1 < t->all.count;
+        text = is_next                                   ? t->all.items[i + 1].shape
+               : str_has_prefix(text, "--split-string=") ? strchr(text, '=') + 1
+               : str_has_prefix(text, "-S")              ? text + 2
+                                                         : NULL;
+        if (text && text[strspn(text, plain)] == '\0' && i + is_next + 1 == t->all.count) {
+            t->is_wrapped = true;
+            return read_text(t, text, i + is_next, SHELL_WRAPPED);
+        }
+    }
+    give_up(t, "shell.unclear");
+    return 0;
+}
+
+/* capsh ... -- WORDS: the words are those of a shell. */
+static int take_capsh(struct taking *t)
+{
+    size_t own = t->at;
+    while (own < t->all.count && !shell_name_is(t->all.items[own].shape, "-- =="))
+        own++;
+    if (own == t->all.count)
+        return 0;
+    size_t program = t->at;
+    t->is_wrapped = true;
+    t->at = own;
+    int r = take_shell(t);
+    t->at = program;
+    return r;
+}
+
+/* start-stop-daemon --exec PROGRAM -- WORDS. */
+static int take_daemon(struct taking *t)
+{
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    bool is_behind = false;
+    for (size_t i = t->at + 1; i < t->all.count; i++) {
+        const struct shell_word *word = &t->all.items[i];
+        const char *value = strchr(word->shape, '=');
+        struct shell_word program = *word;
+        bool is_name = shell_name_is(word->shape, "-x -a --exec --startas");
+        if (is_behind)
+            shell_words_add(&words, word);
+        else if (is_name && i + 1 < t->all.count)
+            shell_words_add(&words, &t->all.items[i + 1]);
+        else if (value && shell_name_is(word->shape, "--exec=* --startas=*")) {
+            program.shape = (char *)value + 1;
+            shell_words_add(&words, &program);
+        }
+        is_behind = is_behind || str_eq(word->shape, "--");
+    }
+    const char *danger = words.count ? shell_danger(words.items, words.count) : NULL;
+    give_up(t, "shell.unclear");
+    t->danger = shell_stronger(t->danger, danger);
+    return 0;
+}
+
+/* Builtins that take names of variables. A name may be an element of an array, whose subscript
+ * is evaluated, and `mapfile -C` runs a text. */
+static int take_names(struct taking *t)
+{
+    const struct shell_word *words = &t->all.items[t->at];
+    size_t count = t->all.count - t->at;
+    const char *name = shell_program(&words[0]);
+    bool is_test = shell_name_is(name, "test \\[");
+    bool only_v = str_eq(name, "printf") || is_test;
+    bool is_run =
+        shell_name_is(name, "mapfile readarray") && shell_has_option(words, count, "-C");
+    bool has_v = false;
+    bool is_suspect = false;
+    for (size_t i = 1; i < count; i++) {
+        bool is_unknown =
+            !words[i].is_literal &&
+            (is_test ? !words[i].is_single
+                     : shell_name_is(name, "read mapfile readarray unset printf"));
+        has_v = has_v || str_has_prefix(words[i].shape, "-v") ||
+                (is_test && (str_eq(words[i].shape, "-R") || is_unknown)) ||
+                (i == 1 && words[i].shape[0] == SHELL_UNKNOWN && !words[i].is_single);
+        is_suspect = is_suspect || is_unknown || shell_is_element(&words[i]) ||
+                     (is_test && !words[i].is_literal);
+    }
+    t->assigns = !is_test && !str_eq(name, "unset") && (!only_v || has_v);
+    if (is_run || (is_suspect && (!only_v || has_v)))
+        give_up(t, "shell.evaluate");
     return 0;
 }
 
@@ -343,6 +343,15 @@ static int take_define(struct taking *t)
     return 0;
 }
 
+/* `builtin declare -i x`, `\\let x`: shfmt takes these for commands like others. */
+static int take_declare(struct taking *t)
+{
+    t->w->forms->marks = true;
+    t->assigns = true;
+    give_up(t, "shell.evaluate");
+    return 0;
+}
+
 static int take_source(struct taking *t)
 {
     give_up(t, "shell.source");
@@ -358,7 +367,12 @@ static const struct {
     {"eval", take_eval},
     {"trap", take_trap},
     {"ssh", take_ssh},
-    {"su script", take_option_text},
+    {"su script runuser flock", take_option_text},
+    {"env", take_split},
+    {"capsh", take_capsh},
+    {"start-stop-daemon", take_daemon},
+    {"declare typeset local readonly export let", take_declare},
+    {"read mapfile readarray unset getopts wait printf test \\[", take_names},
     {"source .", take_source},
     {"alias hash enable shopt bind complete compgen compopt unalias fc history", take_define},
 };
@@ -375,46 +389,97 @@ static void take_find(struct taking *t)
         size_t from = i + 1;
         const char *danger = from < end ? shell_danger(&t->all.items[from], end - from) : NULL;
         const char *name = from < end ? shell_program(&t->all.items[from]) : "";
-        if (from < end && (!t->all.items[from].is_literal || find_wrapper(name) ||
+        if (from < end && (!t->all.items[from].is_literal || shell_find_wrapper(name) ||
                               shell_name_is(name, SHELLS " " INTERPRETERS)))
             give_up(t, "shell.unclear");
         t->danger = danger ? danger : t->danger;
     }
 }
 
+static int take_special(struct taking *t, const char *name)
+{
+    for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++) {
+        if (!shell_name_is(name, specials[i].names))
+            continue;
+        if (t->is_fed)
+            give_up(t, "shell.input");
+        return t->is_fed ? 0 : specials[i].take(t);
+    }
+    if (str_eq(name, "find"))
+        take_find(t);
+    return 0;
+}
+
+/* A wrapper with options that the table does not have. What nothing permits is still seen when
+ * it is one of the first words that are no options. */
+static int take_unclear(struct taking *t, const char *name)
+{
+    unsigned seen = 0;
+    if (shell_name_is(name, "flock runuser"))
+        return take_special(t, name);
+    if (str_eq(name, "env") && shell_has_option(&t->all.items[t->at], 2, "-S --split-string"))
+        return take_special(t, name);
+    give_up(t, "shell.unclear");
+    for (size_t i = t->at + 1; i < t->all.count && seen < 3; i++) {
+        const struct shell_word *word = &t->all.items[i];
+        const char *found = shell_danger(word, t->all.count - i);
+        seen += word->shape[0] != '-';
+        if (found && str_has_prefix(found, "never."))
+            t->danger = found;
+    }
+    return 0;
+}
+
+/* Goes to the command of a wrapper. *ret_is_over: there is nothing more to look at. */
+static int unwrap(
+    struct taking *t, const struct shell_wrapper *row, const char *name, bool *ret_is_over)
+{
+    size_t at = t->at;
+    bool sets_special = false;
+    enum shell_peel result = shell_peel(row, &t->all, &at, &sets_special);
+    *ret_is_over = result != SHELL_PEEL_RUNS;
+    if (result == SHELL_PEEL_UNCLEAR)
+        return take_unclear(t, name);
+    if (result == SHELL_PEEL_SHOWS)
+        return 0;
+    if (sets_special)
+        t->danger = t->danger ? t->danger : "environment";
+    if (shell_name_is(name, "xargs parallel"))
+        t->is_once = t->is_fed = true; /* its input adds words that are not known */
+    t->is_wrapped = t->is_wrapped || !row->is_plain;
+    bool is_joined = row->joins && at < t->all.count &&
+                     !shell_has_option(&t->all.items[t->at], at - t->at, "-x --exec");
+    t->at = at;
+    *ret_is_over = is_joined;
+    return is_joined ? take_joined(t, at, SHELL_WRAPPED) : 0;
+}
+
+/* runuser without -u is as su: its words are a user and a text. */
+static bool is_login(const struct taking *t, const char *name)
+{
+    const char *next = t->at + 1 < t->all.count ? t->all.items[t->at + 1].shape : "";
+    return str_eq(name, "runuser") && !shell_name_is(next, "-u* --user*");
+}
+
 static int look(struct taking *t)
 {
-    for (unsigned peels = 0; t->at < t->all.count; peels++) {
+    int r = 0;
+    bool is_over = false;
+    for (unsigned peels = 0; r == 0 && !is_over && t->at < t->all.count; peels++) {
         const struct shell_word *word = &t->all.items[t->at];
         const char *name = shell_program(word);
-        const struct wrapper *row = find_wrapper(name);
+        const struct shell_wrapper *row = shell_find_wrapper(name);
         if (!word->is_literal || peels > PEELS_MAX) {
+            t->w->forms->marks = true; /* it may be `declare` */
             give_up(t, "shell.dynamic");
             return 0;
         }
-        if (row && shell_has_option(word, t->all.count - t->at, "-v -V --version --help -S") &&
-            (str_eq(name, "command") || str_eq(name, "env")))
-            return str_eq(name, "env") ? (give_up(t, "shell.unclear"), 0) : 0;
-        if (!row) {
-            for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++) {
-                if (!shell_name_is(name, specials[i].names))
-                    continue;
-                if (t->is_fed)
-                    give_up(t, "shell.input");
-                return t->is_fed ? 0 : specials[i].take(t);
-            }
-            if (str_eq(name, "find"))
-                take_find(t);
-            return 0;
-        }
-        const char *own = shell_danger(word, t->all.count - t->at);
-        t->danger = t->danger ? t->danger : own;
-        if (!peel(t, row)) {
-            give_up(t, "shell.unclear");
-            return 0;
-        }
+        if (!row || is_login(t, name))
+            return take_special(t, name);
+        t->danger = shell_stronger(t->danger, shell_danger(word, t->all.count - t->at));
+        r = unwrap(t, row, name, &is_over);
     }
-    return 0;
+    return r;
 }
 
 static void note_directory(struct shell_walk *w, const struct taking *t)
@@ -426,6 +491,12 @@ static void note_directory(struct shell_walk *w, const struct taking *t)
     bool is_stack = !shell_name_is(words[0].shape, "cd pushd");
     bool is_clear = count <= 2 && (count < 2 || shell_is_steady_path(&words[1]));
     w->is_lost = w->is_lost || is_stack || !is_clear;
+    if (count > 1 && !is_stack) {
+        cleanup_free char *inside = xasprintf("%s/x", words[1].shape);
+        const struct shell_word file = {inside, inside, true, true, false};
+        bool is_far = strchr("/~", words[1].shape[0]) != NULL;
+        w->is_sensitive = (w->is_sensitive && !is_far) || shell_danger_of_write(&file);
+    }
     char *longer = xasprintf("%s%s%s %s", w->cwd, w->cwd[0] ? "; " : "", words[0].shape,
         count > 1 ? words[1].source : "");
     free(w->cwd);
@@ -447,10 +518,14 @@ static bool reads_program(const struct shell_word *words, size_t count)
     return is_fed;
 }
 
-/* A category that nothing permits is worth more than another. */
-static const char *stronger(const char *a, const char *b)
+static int emit_taken(struct taking *t)
 {
-    return b && (!a || str_has_prefix(b, "never.")) ? b : a;
+    struct shell_forms *forms = t->w->forms;
+    int r = shell_emit(t->w, &t->all, t->is_wrapped ? t->all.count + t->at : t->at, t->redirs,
+        t->danger, t->is_once);
+    if (r == 0 && t->assigns)
+        forms->items[forms->count - 1].assigning = SHELL_ASSIGNS;
+    return r;
 }
 
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
@@ -466,12 +541,14 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     }
     t.at = t.all.count;
     t.is_wrapped = t.is_wrapped || assigns->count > 0;
+    t.assigns = assigns->count > 0;
     for (size_t i = 0; i < words->count; i++)
         shell_words_add(&t.all, &words->items[i]);
     int r = look(&t);
     if (r == 0 && !t.is_done && t.at < t.all.count)
-        t.danger = stronger(t.danger, shell_danger(&t.all.items[t.at], t.all.count - t.at));
-    t.danger = stronger(t.danger, w->danger);
+        t.danger =
+            shell_stronger(t.danger, shell_danger(&t.all.items[t.at], t.all.count - t.at));
+    t.danger = shell_stronger(t.danger, w->danger);
     bool is_free = !t.danger && !w->is_deferred && !t.is_once && !t.is_wrapped &&
                    !json_array_size(redirs->list) && t.at < t.all.count &&
                    shell_is_free(&t.all.items[t.at], t.all.count - t.at);
@@ -480,88 +557,7 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     t.is_once = t.is_once ||
                 (t.at < t.all.count && reads_program(&t.all.items[t.at], t.all.count - t.at));
     if (r == 0 && !is_free && !is_read)
-        r = shell_emit(
-            w, &t.all, t.is_wrapped ? t.all.count + t.at : t.at, redirs, t.danger, t.is_once);
+        r = emit_taken(&t);
     shell_words_done(&t.all);
     return r;
-}
-
-/* --- emitting */
-
-static json_t *words_json(const struct shell_words *words)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < words->count; i++)
-        (void)json_array_append_new(list, shell_word_json(&words->items[i]));
-    return list;
-}
-
-static json_t *grant_of(
-    const struct shell_words *words, size_t program, json_t *argv, bool *ret_is_ordinary)
-{
-    json_t *form = program < words->count
-                       ? shell_ordinary(&words->items[program], words->count - program)
-                       : NULL;
-    *ret_is_ordinary =
-        form || (program < words->count &&
-                    shell_is_filter(&words->items[program], words->count - program));
-    if (!form)
-        return json_incref(argv);
-    for (size_t i = program; i-- > 0;)
-        (void)json_array_insert(form, 0, json_array_get(argv, i));
-    return form;
-}
-
-static bool has_open(const struct shell_words *words, const struct shell_redirs *redirs)
-{
-    bool is_open = redirs && redirs->is_open;
-    for (size_t i = 0; i < words->count; i++)
-        is_open = is_open || words->items[i].is_open;
-    return is_open;
-}
-
-static bool has_dynamic(const json_t *list)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (json_is_object(json_array_get(list, i)))
-            return true;
-    }
-    return false;
-}
-
-/* `program` is where an ordinary command begins; behind the words when it is none. Without
- * words only files are opened, as `: >file` does. */
-int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
-    const struct shell_redirs *redirs, const char *danger, bool is_once)
-{
-    struct shell_forms *forms = w->forms;
-    if (forms->count == COMMANDS_MAX)
-        return -E2BIG;
-    json_t *files = redirs ? json_copy(redirs->files) : json_array();
-    const char *written = NULL;
-    for (size_t i = 0; redirs && i < redirs->targets.count; i++)
-        written = stronger(written, shell_danger_of_write(&redirs->targets.items[i]));
-    is_once = is_once || w->is_lost || has_open(words, redirs);
-    size_t from = program > words->count ? program - words->count : program;
-    if (from < words->count)
-        shell_written(&words->items[from], words->count - from, files, &written);
-    danger = stronger(danger, written);
-    struct shell_command c = {.argv = words->count ? words_json(words) : json_pack("[s]", ":"),
-        .redirections = redirs ? json_incref(redirs->list) : json_array(),
-        .files = files,
-        .cwd = xstrdup(w->cwd),
-        .danger = danger,
-        .is_once = is_once};
-    for (size_t i = 0; !words->count && i < w->prefix.count; i++)
-        (void)json_array_insert_new(c.argv, i, shell_word_json(&w->prefix.items[i]));
-    c.is_once = is_once || (danger && (has_dynamic(c.argv) || has_dynamic(c.redirections)));
-    c.grant = danger || is_once ? json_incref(c.argv)
-                                : grant_of(words, program, c.argv, &c.is_ordinary);
-    /* Words do not say what such a command does with an input of the text. */
-    bool has_text = w->is_fed || (redirs && redirs->has_text);
-    c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
-    c.is_once = c.is_once || (has_text && !c.is_ordinary);
-    forms->items = xreallocarray(forms->items, forms->count + 1, sizeof(c));
-    forms->items[forms->count++] = c;
-    return 0;
 }

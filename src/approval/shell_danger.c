@@ -64,14 +64,17 @@ const struct shell_danger_row shell_dangers[] = {
     {"delete.recursive", "rsync", NULL,
         "--delete --delete-after --delete-before --remove-source-files", NULL,
         "rsync -a --delete a b", "rsync -a a b"},
+    {"delete.move", "mv", NULL, NULL, "/ ~ " SYSTEM_DIRS, "mv / x", "mv a x"},
     {"delete.truncate", "truncate shred srm wipe", NULL, NULL, NULL, "truncate -s 0 x",
         "cat x"},
-    {"permissions", "chmod", "777 0777 666 0666 a+w o+w +w ugo+* a+rw* o+rw* a=rw* o=rw*", NULL,
-        NULL, "chmod 777 x", "chmod 644 x"},
+    {"permissions", "chmod",
+        "777 0777 666 0666 *[ao+]+*w* +*w* [+=]*w* ugo+* *[ao]=*w* *,=*w* *,+*w*", NULL, NULL,
+        "chmod =rwx x", "chmod 644 x"},
     {"permissions", "chown chgrp", NULL, "-R --recursive", NULL, "chown -R root .",
         "chown me x"},
     {"permissions", "chmod", NULL, "-R --recursive", NULL, "chmod -R o-r x", "chmod 600 x"},
-    {"permissions", "chmod", "+s u+s g+s 4* 2*", NULL, NULL, "chmod u+s x", "chmod u+x x"},
+    {"permissions", "chmod", "*+*s* *=*s* [2-7]??? 0[2-7]???", NULL, NULL, "chmod 06755 x",
+        "chmod u+x x"},
     {"permissions", "setcap setfacl chattr", NULL, NULL, NULL, "setcap cap_sys_admin+ep x",
         "getcap x"},
     {"disk", "dd", NULL, NULL, NULL, "dd if=/dev/zero of=x", "ddx"},
@@ -107,17 +110,30 @@ const struct shell_danger_row shell_dangers[] = {
         "--checkpoint-action --to-command --use-compress-program -I --info-script "
         "--new-volume-script -F --rsh-command",
         NULL, "tar xf a --to-command=x", "tar xf a"},
-    {"runs_program", "awk gawk mawk nawk ed ex vi vim nvim emacs nano less more", NULL, NULL,
-        NULL, "awk x y", "cat y"},
+    {"write.sensitive", "tar bsdtar", NULL, "-P --absolute-names", NULL, "tar -xPf a",
+        "tar xf a"},
+    {"write.sensitive", "tar bsdtar unzip cpio 7z", "-C/ -d/ -C/[a-z]* --directory=/*", NULL,
+        NULL, "tar xf a --directory=/", "tar xf a"},
+    {"write.sensitive", "tar bsdtar unzip cpio 7z", NULL, NULL, "/ ~ " SYSTEM_DIRS,
+        "tar xf a -C /", "tar xf a -C x"},
+    {"runs_program", "cmake", NULL, "-P -E", NULL, "cmake -P x", "cmake -S x"},
+    {"runs_program", "make gmake remake", NULL, "-E --eval", NULL, "make --eval=x", "make x"},
+    {"runs_program", "git", "difftool mergetool", NULL, NULL, "git difftool -x a",
+        "git diff a"},
+    {"runs_program",
+        "awk original-awk busybox-awk gawk mawk nawk ed ex vi vim nvim emacs nano less more",
+        NULL, NULL, NULL, "awk x y", "cat y"},
     {"runs_program", "sed", NULL, "-i -e -f --in-place --expression --file -s", NULL,
-        "sed -i x y", "sed x y"},
+        "sed -i p y", "sed p y"},
     {"runs_program", "zip", NULL, "-T -TT --unzip-command", NULL, "zip -TT x a b", "zip a b"},
     {"runs_program", "git", "bisect filter-branch submodule rebase", NULL, NULL,
         "git bisect run x", "git status"},
     {"git.config", "git", "config alias.* core.* *.sshCommand*", NULL, NULL, "git config a b",
         "git log"},
+    {"git.config", "git", "ext::** fd::**", NULL, NULL, "git clone ext::x", "git clone x"},
     {"git.config", "git", NULL,
-        "-c --exec-path --config-env --upload-pack --receive-pack --ext-diff "
+        "-c --git-dir --work-tree --exec-path --config-env --upload-pack --receive-pack "
+        "--ext-diff "
         "--open-files-in-pager -O --output --textconv",
         NULL, "git -c core.pager=x log", "git log"},
     {"git.force", "git", "reset", "--hard --merge --keep", NULL, "git reset --hard",
@@ -125,7 +141,7 @@ const struct shell_danger_row shell_dangers[] = {
     {"git.force", "git", "push",
         "-f -d --force --force-with-lease --force-if-includes --delete --mirror", NULL,
         "git push -f", "git push"},
-    {"git.force", "git", "push", NULL, "+**", "git push o +a", "git push o a"},
+    {"git.force", "git", "push", NULL, "+** :**", "git push o :a", "git push o a"},
     {"git.force", "git", "clean", NULL, NULL, "git clean -fd", "git log"},
     {"git.force", "git", "branch", "-D -d -f -M --delete --force", NULL, "git branch -D x",
         "git branch x"},
@@ -144,7 +160,8 @@ const struct shell_danger_row shell_dangers[] = {
         "npm test"},
     {"packages", "apt apt-get dnf yum pacman apk dpkg rpm snap brew", NULL, NULL, NULL,
         "apt install x", "npm test"},
-    {"sudo", "sudo doas su", NULL, NULL, NULL, "sudo -S ls", "ls"},
+    {"sudo", "sudo doas su pkexec runuser gosu su-exec setpriv start-stop-daemon", NULL, NULL,
+        NULL, "sudo -S ls", "ls"},
     {"hermes", "hermes hermes-*", NULL, NULL, NULL, "hermes update", "ls hermes"},
     {"windows",
         "cmd cmd.exe powershell powershell.exe pwsh reg reg.exe sc sc.exe icacls vssadmin "
@@ -152,10 +169,22 @@ const struct shell_danger_row shell_dangers[] = {
         "diskpart format cipher taskkill del erase rd iex Remove-Item Format-Volume Clear-Disk",
         NULL, NULL, NULL, "cmd /c x", "ls"},
     {"fetch", "curl wget", NULL,
-        "-o -O -T -d -F -X -K --output --output-dir --output-document --upload-file --data "
-        "--data-binary --form --request "
+        "-o -O -T -d -D -c -b -F -X -K -J --output --output-dir --output-document "
+        "--upload-file "
+        "--data --data-ascii --data-binary --data-raw --data-urlencode --json --url-query "
+        "--dump-header --cookie --cookie-jar --form --form-string --request --netrc-file "
+        "--cert "
+        "--key --hsts --alt-svc --libcurl --trace --trace-ascii --stderr --etag-save "
+        "--remote-name --remote-name-all --remote-header-name --unix-socket --variable "
         "--config --post-file --post-data --body-file --use-askpass --execute -e",
         NULL, "curl -d @x http://example.com", "curl http://example.com"},
+    {"fetch", "curl wget", "file:** FILE:** scp:** sftp:** dict:** gopher:** telnet:**", NULL,
+        NULL, "curl file:///x", "curl http://example.com"},
+    {"read.secret", "ps",
+        "e ae axe aex aux[ew]* auwxe axuwe ax[ew]* ew eww ewww we wwe aew aeww xe xew xeww ge "
+        "eu ef "
+        "fe uxe uxew ue",
+        NULL, NULL, "ps auxe", "ps aux"},
 };
 const size_t shell_danger_count = sizeof(shell_dangers) / sizeof(shell_dangers[0]);
 
@@ -172,7 +201,10 @@ static const char sensitive_writes[] =
     ".profile **/authorized_keys authorized_keys **/sudoers **/sudoers.d/** **/crontab "
     "**/cron.*/**";
 const char shell_secrets[] =
-    "/etc/shadow /etc/gshadow /etc/sudoers /etc/sudoers.d/** ~/.ssh/** **/.ssh/** .ssh/** "
+    "/etc/shadow /etc/gshadow /etc/shadow- /etc/gshadow- /etc/sudoers /etc/sudoers.d/** "
+    "/etc/ssh/ssh_host_*_key /proc/*/root/** /proc/*/cwd/** /proc/*/task/*/environ "
+    "~/.my.cnf **/.my.cnf .my.cnf ~/.vault-token **/.vault-token .vault-token ~/.hermes/** "
+    "**/.hermes/** .hermes/** ~/.ssh/** **/.ssh/** .ssh/** "
     "**/.env .env **/.env.* .env.* "
     "~/.aws/** **/.aws/** ~/.netrc **/.netrc .netrc ~/.pgpass **/.pgpass **/.npmrc "
     "**/.pypirc ~/.config/** ~/.kube/** "
@@ -184,8 +216,14 @@ const char shell_secrets[] =
 
 /* Variables that decide what programs do. */
 static const char variables[] =
-    "PATH LD_* DYLD_* BASH_* BASHOPTS SHELLOPTS ENV IFS PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND "
+    "PATH LD_* DYLD_* BASH_* BASH BASHPID BASHOPTS SHELLOPTS ENV IFS PS0 PS1 PS2 PS3 PS4 "
+    "PROMPT_COMMAND "
     "CDPATH "
+    /* those that bash gives a meaning: an assignment to some of them evaluates the value */
+    "RANDOM SRANDOM SECONDS OPTIND OPTERR OPTARG HIST* LINENO EPOCH* COMP_* COMPREPLY TMOUT "
+    "FUNCNEST FUNCNAME GROUPS DIRSTACK PIPESTATUS MAPFILE COPROC* READLINE_* CHILD_MAX "
+    "MAILCHECK IGNOREEOF ignoreeof FIGNORE HOSTFILE PROMPT_DIRTRIM TIMEFORMAT INSIDE_EMACS "
+    "EMACS GLOBSORT TEXTDOMAIN* auto_resume histchars "
     "HOME SHELL GLOBIGNORE EXECIGNORE ZDOTDIR INPUTRC FCEDIT HISTFILE POSIXLY_CORRECT "
     "GIT_* PYTHON* PERL* RUBY* NODE_OPTIONS NODE_PATH LUA_* PHPRC PHP_INI_SCAN_DIR JAVA_HOME "
     "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
@@ -300,9 +338,11 @@ static bool is_option(const char *word, const char *options)
     return false;
 }
 
+/* Looks behind `--`, too: it may be the value of an option (`sort -t -- -o x`), and find goes
+ * on behind it. What looks like an option there counts as one. */
 bool shell_has_option(const struct shell_word *words, size_t count, const char *options)
 {
-    for (size_t i = 1; i < count && !str_eq(words[i].shape, "--"); i++) {
+    for (size_t i = 1; i < count; i++) {
         if (words[i].shape[0] == '-' && words[i].shape[1] && is_option(words[i].shape, options))
             return true;
     }
@@ -339,7 +379,9 @@ static bool some_unknown(const struct shell_word *words, size_t count)
 static bool row_matches(
     const struct shell_danger_row *row, const struct shell_word *words, size_t count)
 {
-    bool is_sure = str_has_prefix(row->category, "never.");
+    /* Builds compute their words: make -j$(nproc). */
+    bool is_sure = str_has_prefix(row->category, "never.") ||
+                   shell_name_is(shell_program(&words[0]), "make gmake remake cmake");
     bool may_be = !is_sure && !str_eq(row->programs, "*") && some_unknown(words, count);
     if (!shell_name_is(shell_program(&words[0]), row->programs))
         return false;
@@ -364,6 +406,16 @@ static bool kills_all(const struct shell_word *words, size_t count)
     return false;
 }
 
+/* sed SCRIPT FILES: rows have those with the script in an option. */
+static bool edits_only(const struct shell_word *words, size_t count)
+{
+    size_t script = 1;
+    while (script < count && words[script].shape[0] == '-')
+        script++;
+    return script == count ||
+           (words[script].is_literal && shell_script_is_plain(words[script].shape));
+}
+
 const char *shell_danger(const struct shell_word *words, size_t count)
 {
     if (str_eq(shell_program(&words[0]), "kill") && kills_all(words, count))
@@ -376,7 +428,8 @@ const char *shell_danger(const struct shell_word *words, size_t count)
         if (shell_is_secret(&words[i]))
             return "read.secret";
     }
-    return NULL;
+    bool is_sed = shell_name_is(shell_program(&words[0]), "sed gsed ssed");
+    return is_sed && !edits_only(words, count) ? "runs_program" : NULL;
 }
 
 const char *shell_danger_of_write(const struct shell_word *target)

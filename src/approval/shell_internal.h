@@ -8,13 +8,16 @@
  *   shell_value.c    arithmetic, parameters, assignments, tests
  *   shell_known.c    words that only the text decides
  *   shell_redirect.c redirections and here-documents
- *   shell_command.c  one simple command: wrappers, shells, what is emitted
+ *   shell_command.c  one simple command: shells and other special ones
+ *   shell_emit.c     what is emitted for a command
+ *   shell_wrapper.c  table: programs that run the command behind their own words
+ *   shell_script.c   which scripts of sed only edit
  *   shell_danger.c   tables: dangerous commands, variables, paths
  *   shell_ordinary.c tables: ordinary and free commands */
 
 #include "approval/shell.h"
 
-/* Stands for text in a shape that only the run shows. */
+/* Stands in a shape for text that is known only when the command runs. */
 #define SHELL_UNKNOWN '\x01'
 
 enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
@@ -35,14 +38,15 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word); 
 void shell_words_done(struct shell_words *words);
 json_t *shell_word_json(const struct shell_word *word);
 
-/* What is redirected by one statement. */
+/* The redirections of one statement. */
 struct shell_redirs {
     json_t *list;
     json_t *files;
     struct shell_words targets; /* of files that are written */
     bool is_open;               /* one of them has a word that is */
     bool has_text;              /* a here-document or here-string */
-    char *input;                /* the literal text that becomes stdin, or NULL */
+    bool reads_secret;
+    char *input; /* the literal text that becomes stdin, or NULL */
 };
 
 /* A `for` loop over words of the text. */
@@ -63,26 +67,27 @@ struct shell_walk {
     const char *danger;            /* of these commands, or NULL */
     const struct shell_loop *loop; /* the innermost, or NULL */
     char *cwd;
-    bool is_fed;      /* the input is text, or what any ordinary command reads */
-    bool is_lost;     /* the directory is not clear, so no approval lasts */
-    bool is_deferred; /* the text runs later: nothing in it is only about now */
+    bool is_fed;       /* the input is text, or what any ordinary command reads */
+    bool is_sensitive; /* the directory has files that decide about rights */
+    bool is_lost;      /* the directory is not clear, so no approval lasts */
+    bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
     size_t nodes;     /* visited, so far */
 };
 
-/* The bytes of the text that a node covers; NULL when it lies about them. */
+/* The bytes of the text that a node covers; NULL when its positions are not valid. */
 const char *shell_source(const struct shell_walk *w, const json_t *node, size_t *ret_len);
 /* A position in the text, or -1. */
 long shell_offset(const struct shell_walk *w, const json_t *node, const char *which);
 
 /* Fills in a word; -EBADMSG when it is not understood. */
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret);
-/* A word of ours, which is literal. */
+/* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
-/* Reads a text inside of a text: for this shell, now or later, another one, or one that a
- * wrapper starts. The walk goes on in it with the given prefix. */
+/* Walks a text inside of a text, with the given prefix. `inside` says which shell runs it: this
+ * one, this one later, another one, or one that a wrapper starts. */
 enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);
@@ -106,15 +111,17 @@ int shell_visit_binary_test(struct shell_walk *w, const json_t *node, unsigned l
 int shell_visit_unary_test(struct shell_walk *w, const json_t *node, unsigned level);
 /* An assignment, also of an array, its elements, or of a name that a loop sets. */
 int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned level);
+/* Whether a word is an element of an array whose subscript bash evaluates: a[x]. */
+bool shell_is_element(const struct shell_word *word);
 /* Adds a value that bash evaluates. */
 int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 
 /* Whether a variable below the node may have been set by an earlier text. */
 bool shell_is_open(const struct shell_walk *w, const json_t *node);
-/* A `for` clause: its variable is known until the end. */
+/* Enters a `for` clause. The value of its variable is known until shell_loop_end(). */
 int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
-/* Takes the source of a word, and adds the loops that its variables are from. */
+/* Takes the source of a word, and adds the loops that set variables of the word. */
 char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
 
 /* Reads the redirections of a statement. */
@@ -125,14 +132,36 @@ void shell_redirs_done(struct shell_redirs *r);
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     const struct shell_words *words, const struct shell_redirs *redirs);
 
+/* A category that nothing permits is worth more than another. */
+const char *shell_stronger(const char *a, const char *b);
+
 /* Adds a command. `danger` may be NULL. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
     const struct shell_redirs *redirs, const char *danger, bool is_once);
 
+/* --- wrappers */
+
+struct shell_wrapper {
+    const char *names;
+    const char *valued;   /* options that take the next word */
+    const char *flags;    /* options without one; anything else is not understood */
+    unsigned operands;    /* words of its own between options and command */
+    bool has_assignments; /* NAME=value may stand before the command */
+    bool is_plain;        /* the command runs with the same rights, in the same place */
+    const char *shows;    /* NULL, or letters of options with which it runs nothing */
+    bool joins;           /* a shell gets the command, its words joined */
+};
+const struct shell_wrapper *shell_find_wrapper(const char *name);
+
+/* Goes from the wrapper at *at to its command; the end when there is none. */
+enum shell_peel { SHELL_PEEL_UNCLEAR, SHELL_PEEL_RUNS, SHELL_PEEL_SHOWS };
+enum shell_peel shell_peel(const struct shell_wrapper *row, const struct shell_words *words,
+    size_t *at, bool *ret_sets_special);
+
 /* --- tables. `words` begin with the program. */
 
 struct shell_danger_row {
-    const char *category; /* "never." begins those that nothing permits */
+    const char *category; /* "never." begins the categories that nothing permits */
     const char *programs; /* names, with * for any text */
     const char *operands; /* NULL, or patterns one of which an operand must match */
     const char *options;  /* NULL, or options one of which must be there */
@@ -169,6 +198,8 @@ bool shell_is_free(const struct shell_word *words, size_t count);
 json_t *shell_ordinary(const struct shell_word *words, size_t count);
 /* A command that only passes its input on, in another form. */
 bool shell_is_filter(const struct shell_word *words, size_t count);
+/* Whether a script of sed only edits: it runs no command and opens no file. */
+bool shell_script_is_plain(const char *script);
 /* Adds the files that a command writes. */
 void shell_written(
     const struct shell_word *words, size_t count, json_t *files, const char **danger);

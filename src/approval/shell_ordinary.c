@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Ordinary commands, whose approval covers other files, and free ones, which nobody is asked
- * about. */
+/* Ordinary commands and free commands. The approval of an ordinary command covers other files,
+ * too. Nobody is asked about a free command. */
 
 #include "approval/shell_internal.h"
 
@@ -23,7 +23,7 @@ static const struct {
     const char *sub; /* the first word, or NULL */
     const char *exact;
 } ordinary[] = {
-    {"ls cat head tail wc stat file du df ps id whoami uname which basename dirname realpath "
+    {"ls cat head tail wc stat file du df id whoami uname which basename dirname realpath "
      "readlink diff cmp cut nl tac "
      "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
      "seq sleep uptime free nproc arch "

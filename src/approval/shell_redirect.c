@@ -122,6 +122,7 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     (void)json_array_append_new(
         to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
     to->is_open = to->is_open || file->is_open;
+    to->reads_secret = to->reads_secret || (op[0] == '<' && shell_is_secret(file));
     if (op[0] != '<' || op[1] == '>') {
         shell_words_add(&to->targets, file);
         (void)json_array_append_new(to->files, shell_word_json(file));
@@ -129,9 +130,8 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     return 0;
 }
 
-/* What a shell reads is known when one here-document is all that is connected to its stdin.
- * With
- * <<- the shell takes tabs away, which would change the text. */
+/* The input of a shell is known when its stdin is one here-document and nothing else. With <<-
+ * the shell removes tabs, which would change the text. */
 int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to)
 {
     unsigned inputs = 0;

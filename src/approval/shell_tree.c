@@ -68,11 +68,12 @@ int shell_emit_source(
 struct place {
     char *cwd;
     bool is_lost;
+    bool is_sensitive;
 };
 
 static struct place keep_place(const struct shell_walk *w)
 {
-    return (struct place){xstrdup(w->cwd), w->is_lost};
+    return (struct place){xstrdup(w->cwd), w->is_lost, w->is_sensitive};
 }
 
 static void return_to(struct shell_walk *w, struct place *place)
@@ -80,9 +81,10 @@ static void return_to(struct shell_walk *w, struct place *place)
     free(w->cwd);
     w->cwd = place->cwd;
     w->is_lost = place->is_lost;
+    w->is_sensitive = place->is_sensitive;
 }
 
-/* What runs in a shell of its own, so that a `cd` in it ends with it. */
+/* Visits a part that runs in a shell of its own: a `cd` in it has no effect after it. */
 static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct place before = keep_place(w);
@@ -91,7 +93,8 @@ static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
     return r;
 }
 
-/* In backquotes a backslash means something else, also for a here-document. */
+/* In backquotes a backslash has another meaning, and so has a here-document: a substitution in
+ * backquotes with either is refused. */
 static int visit_substitution(struct shell_walk *w, const json_t *node, unsigned level)
 {
     size_t len = 0;
@@ -131,7 +134,8 @@ static bool all_ordinary(const struct shell_forms *forms, size_t first)
 {
     bool is_all = true;
     for (size_t i = first; i < forms->count; i++)
-        is_all = is_all && forms->items[i].is_ordinary;
+        is_all = is_all && (forms->items[i].is_ordinary ||
+                               forms->items[i].assigning == SHELL_ASSIGNS_ONLY);
     return is_all;
 }
 
@@ -176,7 +180,7 @@ static int visit_coproc(struct shell_walk *w, const json_t *node, unsigned level
     return json_object_get(node, "Name") ? -EBADMSG : visit_aside(w, node, level);
 }
 
-/* shfmt takes what is in @(..) for text, and bash expands it. */
+/* shfmt takes the inside of @(..) for text, and bash expands it. */
 static int visit_pattern(struct shell_walk *w, const json_t *node, unsigned level)
 {
     size_t len = 0;
@@ -513,6 +517,7 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
         free(w->cwd);
         w->cwd = take_ptr(inner.cwd);
         w->is_lost = inner.is_lost;
+        w->is_sensitive = inner.is_sensitive;
     }
     free(inner.cwd);
     shell_words_done(&inner.prefix);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Values. Bash also runs what stands in data: an arithmetic expression evaluates the values of
- * the names in it, which may hold a[$(command)]. Such places count as commands that are not
- * known. */
+/* Values. Bash also runs commands in data: an arithmetic expression evaluates the values of its
+ * names, and a value may be a[$(command)]. Such places count as unknown commands. */
 
 #include "approval/shell_internal.h"
 
@@ -64,14 +63,62 @@ int shell_visit_let(struct shell_walk *w, const json_t *node, unsigned level)
 
 /* --- parameters and assignments */
 
-static int emit_variable(struct shell_walk *w, const json_t *node)
+static bool is_letter(char c)
 {
-    return shell_emit_source(w, "assign", node, "environment");
+    return isalnum((unsigned char)c) || c == '_';
 }
 
-static bool is_special(const char *name)
+bool shell_is_element(const struct shell_word *word)
 {
-    return name && shell_variable_is_special(name, strlen(name));
+    size_t name = 0;
+    while (is_letter(word->shape[name]))
+        name++;
+    const char *index = word->shape + name + (word->shape[name] == '[');
+    size_t digits = strspn(index, "0123456789");
+    return name && word->shape[name] == '[' && !(digits && str_eq(index + digits, "]"));
+}
+
+/* Whether a value runs a command when an integer or a reference gets it: a[$(command)]. */
+static bool is_hot(const struct shell_walk *w, const json_t *value)
+{
+    struct shell_word word = {0};
+    bool found = false;
+    if (!value)
+        return false;
+    if (shell_word_read(w, value, &word) < 0)
+        return true;
+    for (const char *at = word.shape; (at = strchr(at, '[')); at++) {
+        bool is_index = at > word.shape && (is_letter(at[-1]) || at[-1] == SHELL_UNKNOWN);
+        found =
+            found || (is_index && (strstr(at, "$(") || strstr(at, "${") || strchr(at, '`')));
+    }
+    free(word.shape);
+    free(word.source);
+    return found;
+}
+
+static bool some_hot(const struct shell_walk *w, const json_t *values, const char *member)
+{
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *one = json_array_get(values, i);
+        found = found || is_hot(w, member ? json_object_get(one, member) : one);
+    }
+    return found;
+}
+
+/* An assignment to a name. It is asked when the name is special for bash or for programs, and
+ * when the value is hot. Other ones are asked in a marked shell only (shell.h). */
+static int emit_assignment(
+    struct shell_walk *w, const json_t *node, const char *name, bool has_hot)
+{
+    bool is_special = name && shell_variable_is_special(name, strlen(name));
+    const char *danger = is_special && !has_hot ? "environment" : "shell.evaluate";
+    int r = shell_emit_source(w, "assign", node, danger);
+    if (r == 0)
+        w->forms->items[w->forms->count - 1].assigning =
+            is_special || has_hot ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
+    return r;
 }
 
 /* Whether something in a parameter hides a command. shfmt takes <(y) in ${x:-<(y)} for text. In
@@ -121,68 +168,114 @@ int shell_visit_parameter(struct shell_walk *w, const json_t *node, unsigned lev
     }
     if (is_run || before == '@')
         r = shell_emit_evaluation(w, node);
-    if (r == 0 && before == '=' && is_special(shell_text_of(node, "Param")))
-        r = emit_variable(w, node);
+    if (r == 0 && before == '=')
+        r = emit_assignment(w, node, shell_text_of(node, "Param"), is_hot(w, word));
     return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
-/* An assignment, also of an array, its elements, or of a name that a loop sets. */
+/* An assignment, also of an array or its elements. */
 int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *index = json_object_get(node, "Index");
+    const json_t *value = json_object_get(node, "Value");
+    const json_t *array = json_object_get(node, "Array");
+    const char *name = shell_text_of(node, "Name");
     if (index && !is_constant(index, level))
         return shell_emit_evaluation(w, node);
-    return is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    if (!name || (!value && !array && !shell_variable_is_special(name, strlen(name))))
+        return 0;
+    return emit_assignment(w, node, name,
+        is_hot(w, value) || some_hot(w, json_object_get(array, "Elems"), "Value"));
 }
 
 int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    int r = is_special(shell_text_of(node, "Name")) ? emit_variable(w, node) : 0;
+    const json_t *items = json_object_get(node, "Items");
+    int r = emit_assignment(w, node, shell_text_of(node, "Name"), some_hot(w, items, NULL));
     return r < 0 ? r : shell_visit_members(w, node, level);
 }
 
-/* `declare` and its relatives. -i evaluates what is assigned, -n makes a name of a value. What
- * is exported reaches every program, so it counts as a command. */
+/* --- declarations */
+
+struct declaration {
+    const char *variant; /* declare, export ... */
+    struct shell_words words;
+    bool is_plain;     /* its options are known, and none makes an integer or a reference */
+    bool is_exported;  /* reaches every program, so it counts as a command */
+    bool is_array;     /* has -a or -A */
+    bool has_compound; /* a value may be '(...)', of which bash makes an array: it runs $(..) */
+    bool has_dynamic;  /* likewise, but only the run shows it */
+    bool has_special;
+};
+
+static void take_option(struct declaration *d, const struct shell_word *word)
+{
+    d->is_plain = d->is_plain && word->is_literal && word->shape[0] &&
+                  strchr("-+", word->shape[0]) &&
+                  word->shape[1 + strspn(word->shape + 1, "aAgrxplut")] == '\0';
+    d->is_exported = d->is_exported || strchr(word->shape, 'x');
+    d->is_array = d->is_array || strpbrk(word->shape, "aA");
+}
+
+static int take_declared(struct shell_walk *w, struct declaration *d, const json_t *one)
+{
+    const json_t *value = json_object_get(one, "Value");
+    const char *name = shell_text_of(one, "Name");
+    bool is_special = name && shell_variable_is_special(name, strlen(name));
+    struct shell_word word = {0};
+    if (value && shell_word_read(w, value, &word) < 0)
+        return -EBADMSG;
+    if (!name && value)
+        take_option(d, &word);
+    else if (value && !is_special) {
+        d->has_compound = d->has_compound || word.shape[0] == '(';
+        d->has_dynamic =
+            d->has_dynamic ||
+            (!word.is_literal && (!word.shape[0] || word.shape[0] == SHELL_UNKNOWN));
+    }
+    d->has_special = d->has_special || is_special;
+    cleanup_free char *shape = xasprintf(
+        "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
+    cleanup_free char *source = xasprintf(
+        "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
+    const struct shell_word made = {shape, source,
+        (!value || word.is_literal) && !json_object_get(one, "Array"), true,
+        shell_is_open(w, one)};
+    shell_words_add(&d->words, &made);
+    free(word.shape);
+    free(word.source);
+    return 0;
+}
+
+/* Whether bash may evaluate a value. export and readonly take '(..)' for an array with -a only.
+ * A function is asked with its body, so a local variable of its argument is not asked again. */
+static bool is_evaluated(const struct declaration *d)
+{
+    bool by_name = shell_name_is(d->variant, "declare typeset");
+    bool is_local = str_eq(d->variant, "local");
+    return !d->is_plain || (d->has_compound && (by_name || is_local || d->is_array)) ||
+           (d->has_dynamic && (by_name || d->is_array));
+}
+
+/* `declare` and similar commands. -i evaluates the assigned value, -n makes a name of it. */
 int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned level)
 {
     const json_t *args = json_object_get(node, "Args");
-    CLEANUP(shell_words_done) struct shell_words words = {0};
     const char *variant = shell_text_of(node, "Variant");
-    bool is_plain = variant != NULL;
-    bool is_exported = str_eq(variant, "export");
-    bool has_special = false;
-    const struct shell_word first = {(char *)variant, (char *)variant, true, true, false};
-    if (variant)
-        shell_words_add(&words, &first);
-    for (size_t i = 0; i < json_array_size(args); i++) {
-        const json_t *one = json_array_get(args, i);
-        const json_t *value = json_object_get(one, "Value");
-        const char *name = shell_text_of(one, "Name");
-        struct shell_word word = {0};
-        has_special = has_special || is_special(name);
-        if (value && shell_word_read(w, value, &word) < 0)
-            return -EBADMSG;
-        if (!name && value) {
-            is_plain = is_plain && word.is_literal && word.shape[0] &&
-                       strchr("-+", word.shape[0]) &&
-                       word.shape[1 + strspn(word.shape + 1, "aAgrxplut")] == '\0';
-            is_exported = is_exported || strchr(word.shape, 'x');
-        }
-        cleanup_free char *shape = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.shape : "");
-        cleanup_free char *source = xasprintf(
-            "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
-        const struct shell_word made = {shape, source,
-            (!value || word.is_literal) && !json_object_get(one, "Array"), true,
-            shell_is_open(w, one)};
-        shell_words_add(&words, &made);
-        free(word.shape);
-        free(word.source);
-    }
-    int r = !is_plain ? shell_emit_evaluation(w, node)
-            : is_exported && !has_special
-                ? shell_emit(w, &words, words.count, NULL, NULL, false)
-                : 0;
+    struct declaration d = {.variant = variant ? variant : "",
+        .is_plain = variant != NULL,
+        .is_exported = str_eq(variant, "export")};
+    const struct shell_word first = {(char *)d.variant, (char *)d.variant, true, true, false};
+    int r = 0;
+    shell_words_add(&d.words, &first);
+    for (size_t i = 0; r == 0 && i < json_array_size(args); i++)
+        r = take_declared(w, &d, json_array_get(args, i));
+    w->forms->marks = w->forms->marks || !d.is_plain;
+    if (r == 0 && is_evaluated(&d))
+        r = shell_emit_evaluation(w, node);
+    else if (r == 0 && d.is_exported && !d.has_special)
+        r = shell_emit(w, &d.words, d.words.count, NULL, NULL, false);
+    shell_words_done(&d.words);
     return r < 0 ? r : shell_visit_members(w, node, level);
 }
 

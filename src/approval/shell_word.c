@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Words of the tree. Backslashes, quotes and $'...' are undone, so that `r\m`, "r"m and
- * $'\x72m' are the same word. What the shell expands makes a word dynamic. */
+ * $'\x72m' are the same word. A word that the shell expands is dynamic. */
 
 #include "approval/shell_internal.h"
 
@@ -203,7 +203,7 @@ static int add_dollar_single(struct reading *r, const char *text, size_t len)
 
 static int add_parts(struct reading *r, const json_t *parts, unsigned quotes);
 
-/* $HOME is shown as ~, as it is known what it stands for. "$@" may be any number of words. */
+/* A word that begins with $HOME is shown with ~ instead. "$@" may be any number of words. */
 static int add_parameter(struct reading *r, const json_t *part, bool is_quoted)
 {
     const char *name =

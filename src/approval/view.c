@@ -167,7 +167,7 @@ static void add_row(void *context, const struct approval_row *row)
     l->last = row->changed > l->last ? row->changed : l->last;
 }
 
-/* Whose approvals a viewer sees; NULL: all. */
+/* The key whose approvals a viewer sees; NULL: the approvals of all keys. */
 static const char *whose(const struct approvals *all, const struct approval_viewer *viewer)
 {
     bool sees_all = viewer->is_operator ||

@@ -38,6 +38,6 @@ struct canary {
 int canary_plant(struct canary *c, const struct canary_home *home, struct err *err);
 /* Adds CANARY_FILE, CANARY_DIR, CANARY_PORT, CANARY_ABSTRACT, CANARY_SHM. */
 void canary_env(const struct canary *c, struct strv *env);
-/* False when something was touched; `why` then says what. */
+/* False when the canary was touched; `why` then tells which part of it. */
 bool canary_check(struct canary *c, char *why, size_t why_size);
 void canary_remove(struct canary *c);

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-/* What all cases share. Read-only while they run. */
+/* The data that all cases share. Read-only while they run. */
 struct attack_bench {
     bool warm; /* cases (not controls) must run in a box of a zygote */
     struct engine *engine;

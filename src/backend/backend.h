@@ -35,12 +35,12 @@ struct backend {
     size_t shell_len;
     const char *hash;     /* of these bytes, in hex */
     const char *instance; /* of this installation */
-    int starter_fd;       /* for rows that permit sudo (reach/starter.c) */
+    int starter_fd;       /* for rows that permit sudo (places/starter.c) */
     int watch_fd;         /* the session's socket: opening is given up when it closes */
     struct place_head request;
     uint32_t in_force;        /* limits of the request, as bits: set by open() */
-    enum place_limit refused; /* the limit of PLACE_LIMIT */
-    void *own;                /* of the kind */
+    enum place_limit refused; /* the limit that a PLACE_LIMIT is about */
+    void *own;                /* data of this kind of backend */
     bool takes_stream;        /* the far shell comes by the stream, although there is put() */
     bool was_joined;          /* a far shell has answered */
     char id[33];              /* of this session, in hex */
@@ -78,7 +78,8 @@ const struct backend_ops *backend_ops_of(uint32_t kind); /* NULL: there is none 
 enum place_error backend_fail(struct backend *b, enum place_error error, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 
-/* Clamps the limits of a request to those of the row: the server is not asked. */
+/* Lowers the limits of a request to the limits of the row. The server is not trusted with
+ * that. */
 void backend_take_request(struct backend *b, const struct place_head *head);
 
 /* Where put() puts the far shell. */
@@ -107,11 +108,11 @@ _Noreturn void backend_become(const struct backend_program *program, int in, int
 /* Asks the starter to start `sh -c SCRIPT`: a packet with the text, three standard files and a
  * socket, on which one packet with a pidfd comes back. */
 enum { BACKEND_ASK_REPLY = 3, BACKEND_ASK_FDS, BACKEND_ASK_MAX = 16 << 10 /* bytes */ };
-int backend_ask(int starter_fd, const char *script, struct backend_stream *ret);
-/* The same with a function of ours instead of a program. It does not return. */
+int backend_ask(const struct backend *b, const char *script, struct backend_stream *ret);
+/* The same with a function instead of a program. The function does not return. */
 typedef void backend_run(const void *context, int in, int out, int err);
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret);
-enum place_error backend_spawned(struct backend *b, int r); /* says what its failure was */
+enum place_error backend_spawned(struct backend *b, int r); /* reports a failed start */
 void backend_stream_init(struct backend_stream *s);         /* as closed */
 /* Like read(2), from the program's stdout. */
 ssize_t backend_read(struct backend_stream *s, void *data, size_t size);

@@ -247,7 +247,7 @@ static enum place_error make_exec(struct backend *b, struct docker *d, const cha
     const char *id = json_string_value(json_object_get(a.json, "Id"));
     size_t len = id ? strspn(id, "0123456789abcdef") : 0;
     if (!error && (!len || id[len] || len >= sizeof(d->exec)))
-        error = backend_fail(b, PLACE_REFUSED, "the engine names no exec");
+        error = backend_fail(b, PLACE_REFUSED, "the engine sent no id for the exec");
     if (!error)
         (void)snprintf(d->exec, sizeof(d->exec), "%s", id);
     engine_answer_done(&a);

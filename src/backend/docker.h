@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of the backend `docker` share: containers of an engine that speaks Docker's
+/* Shared by the files of the backend `docker`: containers of an engine that speaks Docker's
  * API. A container carries labels that say whose it is; none without them is ever changed. */
 
 #include "backend/engine.h"
@@ -27,13 +27,13 @@ void docker_names(const struct backend *b, struct docker *d);
 json_t *docker_config(const struct backend *b, const struct docker *d, enum docker_disk disk);
 /* Which of the limits the engine has taken over, by what it says of the container. */
 uint32_t docker_in_force(const struct backend *b, const json_t *container);
-/* It has the runtime and the network that were asked for. */
+/* Whether the container has the runtime and the network of the row, and is not privileged. */
 bool docker_is_isolated(const struct backend *b, const json_t *container);
 int docker_archive(const struct backend *b, struct buf *to); /* a tar with the far shell */
 
-/* What a label says, "" without it. `labels` is the engine's object. */
+/* The value of a label, "" without the label. `labels` is the engine's object. */
 const char *docker_label(const json_t *labels, const char *name);
-/* It is ours: made by this installation for this row. */
+/* Whether this installation made the container, for this row. */
 bool docker_is_ours(const struct backend *b, const json_t *labels);
 
 /* docker_tidy.c: removes containers of sessions that are gone and stops idle ones. Never

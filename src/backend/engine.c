@@ -111,7 +111,8 @@ static int send_request(const struct talk *t, const char *method, const char *pa
     return r < 0 ? r : send_all(t, body, len);
 }
 
-/* Byte by byte: what follows is not ours. An answer 100 is skipped. */
+/* Reads byte by byte, because the bytes after the head belong to the caller. An answer 100 is
+ * skipped. */
 static int read_head(const struct talk *t, struct wire_head *ret)
 {
     char head[WIRE_HEAD_MAX];
@@ -279,7 +280,7 @@ enum place_error engine_failed(const struct engine *e, struct backend *b, int r)
         return backend_fail(b, PLACE_AUTH,
             "no access to %s: backends_user must be in the group of this socket", e->socket);
     if (r == -EREMOTEIO)
-        return backend_fail(b, PLACE_REFUSED, "the engine gives no stream");
+        return backend_fail(b, PLACE_REFUSED, "the engine refused to open a stream");
     return backend_fail(b, PLACE_UNREACHABLE, "the engine at %s does not answer: %s", e->socket,
         r == -EPROTO ? "it does not speak HTTP" : strerror(-r));
 }

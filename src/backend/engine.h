@@ -40,8 +40,8 @@ enum place_error engine_hello(struct engine *e, struct backend *b);
 /* Starts an exec: from the head of its answer on, the socket is the program's stream. */
 int engine_upgrade(struct engine *e, const char *path, const char *body, int *ret_fd);
 
-/* What a failed engine_ask() means. */
+/* Turns a failed engine_ask() into an error of the place. */
 enum place_error engine_failed(const struct engine *e, struct backend *b, int r);
-/* What an answer other than success means. */
+/* Turns an answer that is no success into an error of the place. */
 enum place_error engine_refused(
     struct backend *b, const char *what, const struct engine_answer *a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* This machine, as the user of hermes-reach, without any isolation. */
+/* This machine, as the user of hermes-places, without any isolation. */
 
 #include "backend/backend.h"
 
@@ -8,7 +8,7 @@ static enum place_error local_stream(
     struct backend *b, const char *script, struct backend_stream *ret)
 {
     if (b->row->may_gain)
-        return backend_spawned(b, backend_ask(b->starter_fd, script, ret));
+        return backend_spawned(b, backend_ask(b, script, ret));
     char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
     return backend_spawned(b, backend_spawn(argv, NULL, ret));
 }

@@ -200,7 +200,8 @@ static enum place_error upload(struct opening *o, const char *machine)
             own.machine);
     o->has_shell = true;
     if (backend_send(o->b, o->stream, o->b->shell, o->b->shell_len, o->until_ms) == -ETIMEDOUT)
-        return backend_fail(o->b, PLACE_UNREACHABLE, "the place does not take the far shell");
+        return backend_fail(
+            o->b, PLACE_UNREACHABLE, "the place did not read the far shell in time");
     return PLACE_FINE; /* another failure shows when the answer is read */
 }
 
@@ -242,7 +243,7 @@ static enum place_error converse(
             (!ops->put || o->b->takes_stream) && !o->has_shell && str_has_prefix(line, "need ")
                 ? upload(o, line + strlen("need "))
                 : backend_fail(o->b, PLACE_REFUSED,
-                      "the place does not answer as a far shell does: %.40s", line);
+                      "the place sent an answer that no far shell sends: %.40s", line);
         if (error)
             return error;
     }

@@ -310,7 +310,7 @@ static enum place_error plugin_open(struct backend *b, bool is_again)
         process_await(own->pid, 0);
     own->pid = -1;
     backend_stream_close(&own->stream);
-    if (is_again && own->verdict->error == PLACE_LOST) /* it is not talked to again */
+    if (is_again && own->verdict->error == PLACE_LOST) /* no process is started to ask again */
         return backend_fail(b, PLACE_LOST, "%s", own->verdict->words);
     *own->verdict = (struct plugin_verdict){0};
     int r = start(b, own, is_again);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of plug-ins share. */
+/* Shared by the files of plug-ins. */
 
 #include "backend/backend.h"
 #include "backend/plugin_frame.h"
@@ -22,7 +22,7 @@ struct plugin_verdict {
     enum place_limit limit; /* of PLACE_LIMIT */
 };
 
-/* What is asked of a plug-in. */
+/* An order to a plug-in. */
 struct plugin_order {
     const struct backend *b;
     struct plugin_verdict *verdict;
@@ -30,7 +30,7 @@ struct plugin_order {
     bool destroys; /* at the end of the session */
     uint64_t open_ms;
     int lock_fd; /* of all sessions in this place */
-    /* Compares what the plug-in declares with what is asked of it; fills in the verdict. */
+    /* Compares the features that the plug-in declares with the order; fills in the verdict. */
     enum place_error (*check)(
         const struct plugin_order *order, const struct plugin_ready *ready);
     json_t *(*request)(const struct plugin_order *order); /* for `open` */

@@ -59,7 +59,8 @@ static int begin(struct plugin_reader *r)
         return -EPROTO;
     }
     if (!is_in_order(r, kind)) {
-        (void)snprintf(r->problem, sizeof(r->problem), "it sent `%s` at a wrong time", text);
+        (void)snprintf(
+            r->problem, sizeof(r->problem), "it sent `%s` when that is not allowed", text);
         return -EPROTO;
     }
     if (len > (kind == PLUGIN_DATA ? PLUGIN_FRAME_MAX : PLUGIN_JSON_MAX)) {
@@ -71,7 +72,7 @@ static int begin(struct plugin_reader *r)
     return 0;
 }
 
-/* An answer was taken whole: what may come next. */
+/* After a whole answer: notes which frames may come next. */
 static void end(struct plugin_reader *r, enum plugin_kind kind)
 {
     if (kind == r->awaited || kind == PLUGIN_ERROR)

@@ -52,7 +52,7 @@ void plugin_reader_done(struct plugin_reader *r);
 ssize_t plugin_read(struct plugin_reader *r, const char *data, size_t len,
     enum plugin_kind *ret_kind, const char **ret_piece, size_t *ret_len);
 
-/* What `ready` says. */
+/* The content of the frame `ready`. */
 struct plugin_ready {
     char name[65];
     bool is_isolated;

@@ -158,7 +158,7 @@ static enum place_error take_frames(struct talk *t, enum plugin_kind *ret)
 
 enum { W_PLUGIN_IN, W_PLUGIN_OUT, W_PLUGIN_ERR, W_RELAY_IN, W_RELAY_OUT, W_TERM, W_COUNT };
 
-/* Waits for one thing and does it. *ret: a frame that is whole. */
+/* Waits for one event and handles it. *ret: the kind of a whole frame, if one has come. */
 static enum place_error turn(
     struct talk *t, uint64_t until_ms, bool is_pumping, enum plugin_kind *ret)
 {
@@ -246,7 +246,7 @@ static enum place_error open_place(struct talk *t)
     return PLACE_FINE;
 }
 
-/* The first line of the relay. False: it came to nothing. */
+/* Takes the script, which is the first line of the relay. False when there is no whole line. */
 static bool take_script(struct talk *t, struct buf *script)
 {
     for (;;) {

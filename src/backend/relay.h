@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of the relay share: one session, joined to its place. */
+/* Shared by the files of the relay: one session, joined to its place. */
 
 #include "backend/backend.h"
 #include "proto/spawn.h"

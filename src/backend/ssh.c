@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* A machine that the system's ssh client leads to: its configuration, keys and known hosts are
- * those of the user of hermes-reach, unless the row names others. Nothing is forwarded, nobody
+ * those of the user of hermes-places, unless the row names others. Nothing is forwarded, nobody
  * is asked, and a host that is not known is refused. Sessions of one row share a connection.
  */
 

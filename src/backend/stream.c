@@ -24,9 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STOP_MS = 2000, PIECE = 64 << 10 };
+enum { STOP_MS = 2000, ASK_MS = 10000, PIECE = 64 << 10 };
 
-/* The user's own variables only: a place must not see those of the server. */
+/* Only variables of the user: a place must not see the variables of the server. */
 static void set_environment(void)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -107,25 +107,35 @@ int backend_fork(backend_run *run, const void *context, struct backend_stream *r
     return r;
 }
 
-int backend_ask(int starter_fd, const char *script, struct backend_stream *ret)
+/* The starter has the user of `local` commands, which can stop it: nothing waits for it without
+ * a bound. */
+static int await_reply(const struct backend *b, int fd, int *ret_pidfd)
+{
+    struct pollfd ready[] = {{fd, POLLIN, 0}, {b->watch_fd, 0, 0}};
+    char mark;
+    unsigned count = 0;
+    int n = poll(ready, 2, ASK_MS);
+    if (n <= 0 || ready[1].revents)
+        return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : -ECANCELED;
+    ssize_t len = fdpass_receive_now(fd, &mark, sizeof(mark), ret_pidfd, 1, &count);
+    if (len > 0 && count == 1)
+        return 0;
+    *ret_pidfd = -1;
+    return -EPIPE;
+}
+
+int backend_ask(const struct backend *b, const char *script, struct backend_stream *ret)
 {
     int fds[BACKEND_ASK_FDS];
     int pair[2];
-    char mark;
-    unsigned count = 0;
     int r = make_pipes(fds, ret);
     if (r < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return r < 0 ? r : -errno;
     cleanup_close int ours = pair[0];
     fds[BACKEND_ASK_REPLY] = pair[1];
-    r = fdpass_send(starter_fd, script, strlen(script), fds, BACKEND_ASK_FDS);
+    r = fdpass_send_now(b->starter_fd, script, strlen(script), fds, BACKEND_ASK_FDS);
     close_all(fds, BACKEND_ASK_FDS);
-    if (r < 0 || fdpass_receive(ours, &mark, sizeof(mark), &ret->pidfd, 1, &count) <= 0 ||
-        count != 1) {
-        ret->pidfd = -1;
-        return r < 0 ? r : -EPIPE;
-    }
-    return 0;
+    return r < 0 ? r : await_reply(b, ours, &ret->pidfd);
 }
 
 static void run_program(const void *context, int in, int out, int err)
@@ -204,7 +214,7 @@ void backend_stream_close(struct backend_stream *s)
         process_await(s->pid, STOP_MS);
     s->pid = -1;
     struct pollfd ended = {s->pidfd, POLLIN, 0};
-    if (s->pidfd >= 0 && poll(&ended, 1, STOP_MS) == 0)
+    if (s->pidfd >= 0 && poll(&ended, 1, STOP_MS) != 1) /* or a signal came */
         (void)syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
     close_fd(&s->pidfd);
 }

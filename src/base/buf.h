@@ -32,7 +32,8 @@ int buf_append(struct buf *b, const void *data, size_t len);
 int buf_append_str(struct buf *b, const char *s);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends as many bytes as fit; returns how many those were (fewer than len when full). */
+/* Appends as many bytes as fit, and returns their number (less than len when the buffer is
+ * full). */
 size_t buf_append_some(struct buf *b, const void *data, size_t len);
 
 /* One read(2) of at most `want` (> 0) bytes, never past max. Returns bytes read, 0 at end of

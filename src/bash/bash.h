@@ -51,5 +51,5 @@ int bash_send_state(struct bash *b);
  * status. */
 int bash_read_report(struct bash *b, int *ret_status);
 
-/* Reads what the EXIT trap reports. True once it was a whole state. */
+/* Reads the report of the EXIT trap. True once it holds a whole state. */
 bool bash_read_last_words(struct bash *b);

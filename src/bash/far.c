@@ -46,7 +46,7 @@ static void nap(void)
 static _Noreturn void end(struct far *far, int status)
 {
     uint64_t until_ms = clock_ms() + STOP_MS;
-    close_fd(&far->channel); /* the kernel then kills what it started */
+    close_fd(&far->channel); /* the kernel then kills the processes that it started */
     while (far->kernel > 0 && waitpid(far->kernel, NULL, WNOHANG) == 0 && clock_ms() < until_ms)
         nap();
     tree_kill_since(0, 0);
@@ -172,8 +172,8 @@ static void pay(struct far *far, int *fd, const char *kind, size_t *due)
         *due = 0;
 }
 
-/* Passes the kernel's frames on. `done` comes after everything that the code has printed; what
- * background processes print from then on may come later. */
+/* Passes the kernel's frames on. `done` comes after all output of the code. Later output of
+ * background processes may come after it. */
 static void pass_frames(struct far *far)
 {
     struct frame f;
@@ -297,7 +297,7 @@ static void write_channel(struct far *far)
         far->to_kernel.len -= (size_t)n;
         memmove(far->to_kernel.data, far->to_kernel.data + n, far->to_kernel.len);
     } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        buf_clear(&far->to_kernel); /* it has ended */
+        buf_clear(&far->to_kernel); /* the kernel has ended */
     }
 }
 

@@ -77,7 +77,7 @@ static void set_size(const struct shell *s, uint32_t size)
     (void)ioctl(s->link.bytes_fd, TIOCSWINSZ, &now);
 }
 
-/* A failure is shown as output, because the place is where it has to be cured. */
+/* A failure is shown as output: the user of the place can fix its cause there. */
 static void start(struct shell *s, const struct far *far)
 {
     cleanup_close int slave = -1;

@@ -30,7 +30,7 @@ enum {
     CHANNEL_FD = 3,
     EXIT_PROTOCOL = 70,      /* the server sent an invalid frame */
     EXIT_BROKEN = 72,        /* no bash can be started */
-    KILL_AFTER_MS = 1000,    /* from SIGINT until what the code started is killed */
+    KILL_AFTER_MS = 1000,    /* from SIGINT until the processes of the code are killed */
     REPLACE_AFTER_MS = 400,  /* from then until the shell itself is killed */
     ROUND_MAX_MS = 2500,     /* for a round without code; `set -n` makes a shell deaf */
     START_MAX_MS = 3000,     /* for a new shell to restore its state; after that, a shell

@@ -87,8 +87,8 @@ static int set_capabilities(uint64_t keep, uint64_t inheritable)
     return sys_result(syscall(SYS_capset, &head, data));
 }
 
-/* What box init needs to empty the box and to start the collector, or the next program of a
- * session, under the payload's id. */
+/* The capabilities that box init needs to empty the box and to start the collector, or the next
+ * program of a session, under the payload's id. */
 static const uint64_t INIT_CAPS =
     1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_KILL | 1ull << CAP_SETPCAP;
 

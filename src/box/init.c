@@ -206,8 +206,8 @@ static bool wait_order(struct inside *in)
     return ppoll(&link, 1, NULL, &none) == 1 && follow_order(in);
 }
 
-/* Reaps one child of a session that has ended; 0 when there is none now. Orders come first: the
- * spawner has sent the one to watch a process before that process could begin. */
+/* Reaps one child of a session that has ended; 0 when there is none now. Reads orders first:
+ * the order to watch a process comes before the process begins. */
 static pid_t reap_one(struct inside *in, bool *ret_restarts, int *ret_status)
 {
     struct pollfd link = {.fd = in->link_fd, .events = POLLIN};

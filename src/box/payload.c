@@ -102,7 +102,7 @@ static int connect_stdio(const struct inside *in)
     if (dup2(in->stdin_fd < 0 ? null : in->stdin_fd, 0) < 0 || dup2(in->stdout_fd, 1) < 0 ||
         dup2(in->stderr_fd, 2) < 0)
         return -errno;
-    close_fd(&null); /* its number may be that of the channel */
+    close_fd(&null); /* its number may be the number of the channel */
     unsigned from = 3;
     if (in->channel_fd >= 0) {
         /* Descriptor 3 was taken in the spawner and in the zygote, so the link never has this

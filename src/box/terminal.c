@@ -43,7 +43,7 @@ void terminal_refuse(int fd, int error)
     say(fd, TERMINAL_FAILED, error);
 }
 
-/* A zygote is an interpreter, and those ignore some signals. */
+/* The parent may be a zygote, and interpreters ignore some signals. */
 static void reset_signals(void)
 {
     sigset_t none;

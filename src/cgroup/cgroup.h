@@ -98,11 +98,12 @@ int cgroup_host_open_to(struct cgroup_host *host, gid_t group);
 /* Whether there is a group of our own (setup/cgroups.c makes it). */
 bool cgroup_host_is_nested(const struct cgroup_host *host);
 
-/* How many processes the limit of that group has refused, where the kernel counts that in the
- * group and not in the leaf: v2 since Linux 6.11. Elsewhere 0; see struct cgroup_usage. */
+/* The number of processes that the limit of our own group has refused. v2 since Linux 6.11
+ * counts them in the group; other kernels count them in the leaf, and the result is 0 (struct
+ * cgroup_usage). */
 uint64_t cgroup_host_refusals(const struct cgroup_host *host);
 
-/* Removes that group; -EBUSY while there are leaves in it. */
+/* Removes our own group; -EBUSY while it has leaves. */
 int cgroup_host_unnest(struct cgroup_host *host);
 
 /* Lists the groups in a directory; NULL when it cannot be opened. */
@@ -114,7 +115,7 @@ void cgroup_remove_children(int fd);
 /* Lets processes with this group id move into the group of that directory. */
 int cgroup_give(int fd, gid_t group);
 
-/* Index of the first tree that is used for any of these, or -1. */
+/* Index of the first tree that has one of the uses in `use`, or -1. */
 int cgroup_tree_with(const struct cgroup_host *host, unsigned use);
 
 /* Makes and locks a group with that name where the tree's leaves are made. Returns -EAGAIN when

@@ -12,7 +12,8 @@ void leaves_remove(struct leaves *l, const struct cgroup_host *host, struct cgro
         l->dying[l->dying_count++] = *leaf;
 }
 
-/* Takes the leaf that has waited longest: what its box left has had the most time to go. */
+/* Takes the leaf that has waited longest: the kernel has had the most time to free the memory
+ * of its last box. */
 static struct cgroup_leaf pick_used(struct leaves *l)
 {
     struct cgroup_leaf leaf = l->used[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the boxes of a leaf have used, and whether another box may have the leaf. A table says
+/* The usage of the boxes of a leaf, and whether another box may have the leaf. A table says
  * which file of which tree holds each counter, for v1 and v2. */
 
 #include "cgroup/cgroup.h"
@@ -111,7 +111,8 @@ static bool get_counter(const struct cgroup_host *host, const struct cgroup_leaf
     return get_keyed(host, leaf, which, NULL, ret);
 }
 
-/* 0 when it cannot be read: usage is only reported, and must not fail a run. */
+/* 0 when the counter cannot be read: usage is only reported, so a run must not fail because of
+ * it. */
 static uint64_t read_counter(
     const struct cgroup_host *host, const struct cgroup_leaf *leaf, enum cgroup_counter which)
 {

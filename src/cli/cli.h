@@ -60,7 +60,7 @@ int cmd_man(int argc, char **argv);
 /* The first argument of a `hermes` that cli_delegate() executed: it does not do so again. */
 #define CLI_IN_SCOPE "__in-scope"
 
-/* What the environment variables of the user say. Only the function of a command calls
+/* Settings from the environment variables of the user. Only the function of a command calls
  * these, and passes the result on. */
 struct lang_dirs cli_dirs(void);
 const char *cli_spawner_path(void); /* HERMES_SPAWN, for tests; or NULL */

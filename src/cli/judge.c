@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/os/terminal.h"
 #include "base/str.h"
 #include "cli/color.h"
 #include "cli/judge_folder.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { OPT_JSON = 256, OPT_STOP, OPT_NO_CACHE, OPT_NETWORK, OPT_MIN_LEVEL, PROGRAMS = 3 };
@@ -114,9 +114,8 @@ static unsigned usual_parallel(void)
 /* Columns of the terminal; SIZE_MAX when stdout is something else. */
 static size_t terminal_width(void)
 {
-    struct winsize size;
-    bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
-    return is_known ? size.ws_col : SIZE_MAX;
+    int columns = terminal_columns(STDOUT_FILENO);
+    return columns ? (size_t)columns : SIZE_MAX;
 }
 
 static void print_verdict(enum judge_verdict verdict, int width)

@@ -64,7 +64,7 @@ static void print_commands(FILE *to)
         (void)fprintf(to, "  %-10s %s\n", command->name,
             command->options ? command->options->summary : command->text);
     }
-    (void)fprintf(to, "\nRun `hermes COMMAND --help` for details. "
+    (void)fprintf(to, "\nRun `hermes COMMAND --help` for details.\n"
                       "First try: echo 'print(1+1)' | hermes run -l python -\n");
 }
 

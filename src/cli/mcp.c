@@ -20,13 +20,13 @@ static const struct option_row options[] = {
 };
 
 const struct option_table mcp_options = {
-    .summary = "serve the Model Context Protocol on stdin and stdout; needs no server",
+    .summary = "serve an MCP client on stdin and stdout; needs no server",
     .command = "hermes mcp",
     .operands = "",
     .rows = options,
     .before =
-        "Serves one MCP client, for example an agent that starts this command. Code runs in "
-        "boxes of this machine, which end with the command.",
+        "Serves one client of MCP (the Model Context Protocol), for example an agent that "
+        "starts this command. Code runs in boxes of this machine, which end with the command.",
     .after = "Exit status: 0 when stdin has ended; 2 wrong usage; 125 when Hermes failed.\n\n"
              "Example:\n"
              "  claude mcp add hermes -- hermes mcp",

@@ -4,7 +4,9 @@
 
 #include "cli/options.h"
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/wrap.h"
 #include "cli/color.h"
 #include "version.h"
 
@@ -12,46 +14,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns of the --help text. */
-enum { WIDTH = 79, TEXT_COLUMN = 29 };
+enum {
+    USAGE_COLUMN = sizeof("usage: ") - 1,
+    TEXT_COLUMN = 29,   /* of --help */
+    HELP_MAX = 1 << 16, /* bytes of one text in it */
+};
 
 /* The date of the last change to the form of the man pages. A date of the build would make
  * builds differ. */
 #define MAN_DATE "2026-11-16"
 
-/* Where a line continues: a row of a list ("  word  text") below its text, others at `indent`.
- */
-static int hang_of(const char *line, int indent)
-{
-    int len = (int)strcspn(line, "\n");
-    int at = (int)strspn(line, " ");
-    if (at == 0)
-        return indent;
-    while (at + 1 < len && !(line[at] == ' ' && line[at + 1] == ' '))
-        at++;
-    at += (int)strspn(line + at, " ");
-    return at < len ? at : indent;
-}
-
-/* Breaks lines between words. Newlines of the text stay. */
+/* Prints a text whose first line begins at `column`. */
 static void print_wrapped(const char *text, int column, int indent)
 {
-    int hang = hang_of(text, indent);
-    while (*text) {
-        int word = (int)strcspn(text, " \n");
-        column += printf("%.*s", word, text);
-        text += word;
-        if (*text == ' ' && column + 1 + (int)strcspn(text + 1, " \n") <= WIDTH)
-            column += printf(" ");
-        else if (*text) {
-            bool is_end = *text == '\n';
-            hang = is_end ? hang_of(text + 1, indent) : hang;
-            bool is_empty = is_end && (text[1] == '\n' || !text[1]);
-            column = printf("\n%*s", is_empty ? 0 : is_end ? indent : hang, "") - 1;
-        }
-        text += *text != '\0';
-    }
-    (void)putchar('\n');
+    cleanup_buf struct buf lines;
+    buf_init(&lines, HELP_MAX);
+    (void)wrap_text(&lines, text, column, indent, wrap_width());
+    (void)fputs(lines.data ? lines.data : "", stdout);
 }
 
 static void print_row(const struct option_row *row)
@@ -70,8 +49,11 @@ void options_help(const struct option_table *table)
     size_t count;
     cleanup_free struct option_row *rows = options_rows(table, &count);
     const char *operands = table->operands ? table->operands : "";
-    (void)printf("%susage:%s %s [OPTION...]%s%s\n\n", color_on(stdout, COLOR_STRONG),
-        color_off(stdout), table->command, *operands ? " " : "", operands);
+    cleanup_free char *usage =
+        xasprintf("%s [OPTION...]%s%s", table->command, *operands ? " " : "", operands);
+    (void)printf("%susage:%s ", color_on(stdout, COLOR_STRONG), color_off(stdout));
+    print_wrapped(usage, USAGE_COLUMN, USAGE_COLUMN);
+    (void)putchar('\n');
     print_wrapped(table->before, 0, 0);
     (void)putchar('\n');
     for (size_t i = 0; i < count; i++)

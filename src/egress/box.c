@@ -187,8 +187,8 @@ void box_finish_if_empty(struct box *b)
         finish(b);
 }
 
-/* Takes what the programs left in the listeners. Attempts that nobody waits for any more stay
- * there. */
+/* Takes the connections and datagrams that the programs left in the listeners. Attempts that
+ * nobody waits for any more stay there. */
 static void take_leftovers(struct box *b)
 {
     b->turn_left = TURN_BYTES;

@@ -51,7 +51,7 @@ int dns_parse(struct dns_query *ret, const uint8_t *data, size_t len);
  * addresses and keys past the pins; ANY and the other types of 128 to 255 are not records. */
 bool dns_type_is_empty(uint16_t type);
 
-/* Whether a name stands for an address (1.2.0.192.in-addr.arpa), and for which. */
+/* Whether a name stands for an address (1.2.0.192.in-addr.arpa). *ret gets the address. */
 bool dns_reverse(struct address *ret, const char *name);
 
 /* Writes an answer. With DNS_NO_ERROR it holds the addresses of the family that was asked for,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of hermes-egress share. The program has one thread and one epoll. It holds the
- * sockets of each box (proto/egress.h), and carries bytes between them and sockets of its own
- * outside. Every byte from a box is hostile.
+/* Shared by the files of hermes-egress. The program has one thread and one epoll. It holds
+ * the sockets of each box (proto/egress.h), and carries bytes between them and sockets of
+ * its own outside. Every byte from a box is hostile.
  *
  *   loop.c     waits, and serves the boxes that have something to do in turn
  *   adopt.c    messages of the spawner: a box comes, a box goes
@@ -39,10 +39,10 @@
 enum {
     TURN_BYTES = 256 << 10, /* of a box, before the next box has its turn */
     CHUNK = 64 << 10,       /* moved at once */
-    STEP_COST = 4096,       /* what a report, a datagram, an accepted connection or a question
-                             * counts of a turn */
-    STARVED_MS = 10,        /* how long a box waits when its rate is used up */
-    SWEEP_MS = 500,         /* how often deadlines are looked at */
+    STEP_COST = 4096, /* bytes of a turn that a report, a datagram, an accepted connection or a
+                         question costs */
+    STARVED_MS = 10,  /* how long a box waits when its rate is used up */
+    SWEEP_MS = 500,   /* how often deadlines are looked at */
 
     CONNECT_MS = 10000,      /* until a server answers, and until the box takes the answer */
     HELLO_MS = 10000,        /* from the first byte of a TLS hello to the last */
@@ -50,7 +50,7 @@ enum {
     HALF_CLOSED_MS = 60000,  /* of silence after the box has ended its side */
     SERVER_GONE_MS = 600000, /* ... and after the server has */
     FLOW_MS = 30000,         /* of silence between datagrams */
-    LEAVING_MS = 1000,       /* for what programs wrote just before they ended */
+    LEAVING_MS = 1000,       /* for bytes that programs wrote just before they ended */
     FAREWELL_MS = 10000,     /* until the server has read the last record */
 
     TABLE = 128, /* slots of the hash tables of a box */
@@ -133,7 +133,7 @@ struct conn {
     char *server_name; /* that was permitted, or NULL */
     bool is_by_name;   /* a name permits it: the TLS server name must be permitted too */
     uint32_t possible; /* secrets, if the TLS server name is their host */
-    uint32_t secrets;  /* that it was handed over with; 0: it was not */
+    uint32_t secrets;  /* secrets that it was handed over with; 0: it was not handed over */
     struct lookup *lookup;
     struct question *question; /* while it is held */
     bool is_approved;          /* an approval permits it, for its host and port */
@@ -247,8 +247,8 @@ void box_set_policy(struct box *b, const struct network_policy *policy);
 /* Ends every connection, flow and look-up, and closes the kit. The channel lives on. */
 void box_empty(struct box *b);
 
-/* The box is gone. First what its programs have written goes out, for LEAVING_MS at most. Then
- * all is closed, the server gets the last record, and the channel closes. */
+/* The box is gone. First the bytes that its programs have written are sent, for LEAVING_MS at
+ * most. Then everything is closed, the server gets the last record, and the channel closes. */
 void box_drop(struct box *b);
 void box_finish_if_empty(struct box *b);
 void box_bury(struct box *b);   /* closes all; freed at the end of the turn */
@@ -294,7 +294,7 @@ unsigned box_slot(const struct packet_ends *ends);
 /* --- channel.c */
 
 enum served channel_serve(struct source *s);
-bool channel_read(struct box *b); /* some messages; false when the channel is of no use */
+bool channel_read(struct box *b); /* reads messages; false when the channel must be closed */
 void channel_hello(struct box *b);
 void channel_tried(struct box *b, const struct record_ref *ref);
 void channel_record(struct box *b, uint32_t token);
@@ -310,8 +310,8 @@ enum served tcp_serve_listener(struct source *s);
 enum served tcp_serve_conn(struct source *s);
 void tcp_end(struct conn *c, bool is_reset);
 
-/* Whether closing a socket is a reset. It is until a connection ends as it should: when egress
- * is killed, the peer must not take half of what was sent for the whole. */
+/* Whether closing a socket resets the connection. It does until the connection has ended in the
+ * normal way: when egress is killed, the peer must not take half of the data for all of it. */
 void tcp_set_abrupt(int fd, bool is_abrupt);
 void tcp_expire(struct conn *c); /* for a connection whose deadline has passed */
 
@@ -327,10 +327,11 @@ enum served lookup_serve_conn(struct conn *c);
 void lookup_end(struct lookup *l); /* the answer is not wanted any more */
 void lookup_end_all(struct box *b);
 
-/* The wait of a held one is over: it goes on to an address outside, or is refused. */
+/* The wait of a held connection or flow is over: it goes on to an address outside, or is
+ * refused. */
 void tcp_proceed(struct conn *c, const struct address *to);
 void tcp_refuse(struct conn *c, uint32_t reason);
-void tcp_retry(struct conn *c); /* decides anew, as if its SYN came now */
+void tcp_retry(struct conn *c); /* decides again, as if its SYN came now */
 void udp_proceed(struct flow *f, const struct address *to);
 void udp_refuse(struct flow *f, uint32_t reason);
 
@@ -372,7 +373,8 @@ bool sockaddr_read(
 /* The link is owned from now on; -1: there are no secrets. */
 int secrets_open(struct egress *e, int link_fd);
 
-/* The box's secrets that a connection may get (bits), and those of them for a host. */
+/* The secrets of the box that a connection may get, as bits; and the secrets among `secrets`
+ * that belong to a host. */
 uint32_t secrets_possible(const struct box *b, const struct address *address, uint16_t port);
 uint32_t secrets_of_host(const struct egress *e, uint32_t secrets, const char *host);
 

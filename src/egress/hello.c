@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See hello.h. The hello must stand in one record, as all clients in use send it; a hello in
- * pieces is how one would hide its name. So is a record before it: some servers pass over
- * warnings that come before the hello. */
+/* See hello.h. The hello must stand in one record, as all clients in use send it; a client
+ * could hide the name with a hello in pieces. It could also hide it with a record before the
+ * hello, because some servers ignore warnings there. */
 
 #include "egress/hello.h"
 
@@ -22,8 +22,8 @@ enum {
     NAME_TYPE_HOST = 0,
 };
 
-/* What is left of the bytes. A reader that wants more than there is gets zeros and marks it
- * broken, so that one check at the end is enough. */
+/* The bytes that are not read yet. A read beyond the end gets zeros and sets is_broken, so that
+ * one check at the end is enough. */
 struct rest {
     const uint8_t *data;
     size_t len;

@@ -14,7 +14,7 @@ enum { HELLO_MAX = 5 + 16384 }; /* bytes to peek at: one TLS record */
 
 enum hello_state {
     HELLO_MORE,       /* incomplete: look again when hello.need bytes are there */
-    HELLO_NAMED,      /* hello.name is what the client asks for */
+    HELLO_NAMED,      /* hello.name is the name that the client asks for */
     HELLO_NAMELESS,   /* a hello without a server name */
     HELLO_NOT_TLS,    /* the first bytes are not a TLS record */
     HELLO_UNREADABLE, /* begins like TLS, but is not one complete, well-formed hello in one

@@ -137,7 +137,7 @@ static void serve_box(struct box *b)
         queue_box(b);
 }
 
-/* Serves each box once that is ready now. Those with more to do stand at the end again. */
+/* Serves each box that is ready now once. A box with more to do goes to the end of the list. */
 static void serve_boxes(struct egress *e)
 {
     const struct box *last = TAILQ_LAST(&e->ready_boxes, box_list);

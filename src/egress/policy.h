@@ -35,13 +35,13 @@ bool policy_enforce(struct network_policy *policy, const struct network_ceiling 
 void policy_decide(struct decision *ret, const struct policy_view *view,
     enum network_protocol protocol, const struct address *address, uint16_t port);
 
-/* The same for one that exists, when the policy has changed. `what` is its row in the record:
- * the name that it was made for counts, though the box may have no pin for it any more. */
+/* The same for a connection or flow that exists, when the policy has changed. `what` is its row
+ * in the record: its name counts, even if the box has no pin for the name any more. */
 void policy_decide_again(struct decision *ret, const struct policy_view *view,
     const struct network_row *what, const struct address *address);
 
-/* Whether a name may be asked outside, and for a name that stands for an address ("reverse"),
- * whether that may. */
+/* Whether a name may be asked outside. For a name that stands for an address ("reverse"), the
+ * address must be permitted. */
 uint32_t policy_decide_name(const struct policy_view *view, const char *name);
 
 /* Whether an address may be given to the box as an answer. */

@@ -94,8 +94,8 @@ static bool check_hello(struct conn *c)
 
 /* --- bytes */
 
-/* How many bytes may be looked at now: where the byte limit is reached, one more, which shows
- * that there is more. */
+/* The number of bytes that may be read now. At the byte limit it is one more, to find out
+ * whether more bytes come. */
 static size_t room(struct conn *c, enum direction d)
 {
     struct box *b = c->box;

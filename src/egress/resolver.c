@@ -99,7 +99,7 @@ static void keep(
     memcpy(k->addresses, answer->addresses, answer->count * sizeof(*k->addresses));
 }
 
-/* Fills *ret from what is kept. */
+/* Fills *ret from a kept answer. */
 static bool find_kept(struct resolver *r, const struct key *key, struct resolver_answer *ret)
 {
     const struct kept *k = kept_place(r, key);

@@ -33,7 +33,7 @@ enum resolver_status {
 /* Borrowed during the callback. */
 struct resolver_answer {
     enum resolver_status status;
-    uint32_t ttl_s; /* of the addresses: the shortest; of a kept answer: what is left */
+    uint32_t ttl_s; /* the shortest of the addresses; of a kept answer: the time that is left */
     size_t count;   /* of types A and AAAA */
     struct address addresses[RESOLVER_MAX_ADDRESSES];
     const uint8_t *raw; /* of other types: the whole answer, for dns_copy(), or NULL */

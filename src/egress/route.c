@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Asks the kernel for the route to an address before egress connects to it. Addresses of the
- * host itself are closed to boxes: the kernel calls them local, however they came and go. */
+ * host itself are closed to boxes. The kernel knows them at any moment, also those that were
+ * added after the start, and calls their routes local. */
 
 #include "egress/egress.h"
 

@@ -142,7 +142,7 @@ static enum served ask_upstream(struct conn *c)
     return SERVED_ALL;
 }
 
-/* Takes only the bytes of the proxy's answer: those behind are the server's. */
+/* Takes only the bytes of the proxy's answer: the bytes after it come from the server. */
 static enum served read_upstream(struct conn *c)
 {
     char *buffer = (char *)c->box->egress->buffer;

@@ -30,7 +30,7 @@ struct upstream {
 };
 
 /* Reads the next bytes of the answer. *ret_taken says how many belong to it: with UPSTREAM_OPEN
- * those behind are the server's. Ends after the head of an answer of 200 to 299, and fails with
- * any other. */
+ * the bytes after them come from the server. Ends after the head of an answer of 200 to 299,
+ * and fails with any other. */
 enum upstream_state upstream_feed(
     struct upstream *u, const char *data, size_t len, size_t *ret_taken);

@@ -20,7 +20,7 @@ struct fork_work {
     struct cgroup_leaf parent_leaf; /* the original's */
 
     /* make.c and identify.c only: */
-    pid_t worker;     /* this process: the parent of all its helpers */
+    pid_t worker;     /* this process, the parent of all helpers */
     pid_t init_pid;   /* box init of the family */
     pid_t parent_pid; /* a process in the namespaces of the original */
     int users_fd;     /* max_user_namespaces of the box, see copy_limit_users() */

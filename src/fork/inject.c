@@ -220,8 +220,8 @@ static int look_at_memory(int proc_fd, uint64_t scratch, uint64_t rseq, struct m
     return r < 0 ? r : ret->vdso.to ? 0 : -EFAULT;
 }
 
-/* Its vDSO has the bytes of ours, which is the same kernel's: no line of its map and no page
- * that it wrote can take the place of that. */
+/* Compares the vDSO of the process with our own, which is from the same kernel. So neither a
+ * line of its map nor a page that it wrote can pass for the vDSO. */
 static int find_site(struct tracee *t, const struct mapping *own, const struct mapping *its)
 {
     static unsigned char code[VDSO_MAX];

@@ -21,7 +21,7 @@
 enum tracee_state {
     TRACEE_NONE,
     TRACEE_HELD,  /* stopped in its own system call */
-    TRACEE_READY, /* can make a call of ours */
+    TRACEE_READY, /* can make calls for hermes-fork */
     TRACEE_LOST,
 };
 

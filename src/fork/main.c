@@ -48,7 +48,7 @@ int main(void)
     (void)close(COPY_ORDER_FD);
     /* A program that is executed by descriptor is called by its number. */
     (void)prctl(PR_SET_NAME, "hermes-fork", 0, 0, 0);
-    /* No child of ours executes a program that needs any of them. */
+    /* No program that a child executes needs these descriptors. */
     if (sys_close_range(COPY_LIFE_FD, COPY_END_FD - 1, CLOSE_AT_EXEC) < 0)
         return 1;
     open_groups(&w);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Makes one copy of a session (spawn/copy.h). This process is root outside the box, as the
- * spawner is. Children of it that first enter the box's user namespace do whatever touches
- * names and bytes of the box. It may be killed at any moment: then the copy dies, and the
- * spawner lets the original go on. */
+ * spawner is. Its children work with names and bytes of the box; each enters the user namespace
+ * of the box first. It may be killed at any moment: then the copy dies, and the spawner lets
+ * the original go on. */
 
 #include "fork/fork.h"
 
@@ -181,7 +181,7 @@ static int limit_run(const struct fork_work *w)
     return 0;
 }
 
-/* What a copy that is a run has of its own, beyond other copies. */
+/* Gives a copy that is a run limits of its own, and raises its loopback. */
 static int make_run(const struct fork_work *w)
 {
     if (!w->order.is_run)

@@ -2,8 +2,8 @@
 #pragma once
 
 /* The memory of a process as /proc/PID/maps lists it. The process chooses the names in there,
- * of any length. Nobody else reads that file: a reader that takes the end of a long name for
- * the next line believes whatever the process wrote there. */
+ * of any length. No other code may read that file: a reader that takes the end of a long name
+ * for the next line would believe the process. */
 
 #include <stdint.h>
 #include <stdio.h>

@@ -92,8 +92,8 @@ static int check_page(const struct http_request *req, struct err *err)
     if (r < 0 || !auth_is_foreign(req))
         return r;
     return err_set(err, ERR_FORBIDDEN, EACCES,
-        "pages of other origins may not call this server without a key; add theirs to the "
-        "setting `allowed_origin`");
+        "pages of other origins may not call this server without a key; add the page's origin "
+        "to the setting `allowed_origin`");
 }
 
 int auth_check_page(const struct http_request *req, struct err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What every handler does that runs something for its client: name it, record it, and run it
+/* For handlers that run something for their client: naming it, recording it, and running it
  * until the client leaves. */
 
 #include "http/http.h"

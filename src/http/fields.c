@@ -150,5 +150,5 @@ int http_query_flag(
     *ret = str_eq(value, "true");
     return is_text && (!value || *ret || str_eq(value, "false"))
                ? 0
-               : err_field(err, name, "%s is true or false", name);
+               : err_field(err, name, "%s must be true or false", name);
 }

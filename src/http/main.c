@@ -131,6 +131,7 @@ static int prepare(struct state *s, struct hello *hello, struct err *err)
         .source_count = s->config.mounts.count,
         .cache = {.max_bytes = s->config.cache_mb << 20, .shared = s->config.cache_shared}};
     s->reach_fd = hello->fds[HELLO_REACH];
+    s->places_fd = hello->fds[HELLO_PLACES];
     s->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     s->cases_dir = attack_cases_dir(NULL);
     if ((r = read_certificates(s, err)) < 0)

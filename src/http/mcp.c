@@ -70,7 +70,7 @@ void refuse_mcp(struct http_reply *reply, const struct err *err)
 struct reader {
     struct http_stream http;
     struct mcp_stream *stream;
-    struct mcp_peer *peer; /* whose standing stream this is, or NULL */
+    struct mcp_peer *peer; /* the session that this standing stream belongs to, or NULL */
     uint64_t after;
     int cancel_fd; /* of the call, which ends with the connection; or -1 */
 };
@@ -515,12 +515,14 @@ int handle_mcp_get(struct http_request *req, struct http_reply *reply, struct er
         if (stream)
             reply_stream(reply, stream, after, NULL, -1);
         else
-            (void)refuse(reply, 404, MCP_NO_SESSION, "this stream is not kept any more");
+            (void)refuse(reply, 404, MCP_NO_SESSION,
+                "this stream is not kept any more; open one without Last-Event-ID");
         mcp_peer_unref(peer);
         return 0;
     }
     if (r == 1 && mcp_peer_stand(peer, &stream) < 0)
-        r = refuse(reply, 409, MCP_NO_SESSION, "the standing stream of this session is open");
+        r = refuse(reply, 409, MCP_NO_SESSION,
+            "the standing stream of this session is open already; close it first");
     if (r == 1 && mcp_peer_version(peer) >= MCP_2025_11_25)
         mcp_stream_prime(stream);
     if (r == 1)

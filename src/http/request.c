@@ -80,7 +80,8 @@ static bool has_place(const struct http_request *req)
 static int refuse_full(struct http_reply *reply, struct err *err)
 {
     reply->close = true;
-    return err_set(err, ERR_UNAVAILABLE, EMFILE, "there are too many connections");
+    return err_set(
+        err, ERR_UNAVAILABLE, EMFILE, "there are too many connections; try again later");
 }
 
 /* Every OPTIONS request gets the same answer: the real request is checked anyway. */

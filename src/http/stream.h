@@ -6,7 +6,7 @@
 
 #include "http/http.h"
 
-/* The first member of what a stream of a kind has. */
+/* The first member of the struct of each kind of stream. */
 struct http_stream {
     /* Appends what is new and returns 1, 0 at the end of the stream, or negative errno.
      * -ETIMEDOUT: nothing came for a moment, it will be called again. */

@@ -254,7 +254,7 @@ static int finish_unpacking(struct building *w, struct err *err)
     return w->unpack_result;
 }
 
-/* Where installers begin to say what is wrong, if that is near the end of the log. */
+/* The first line with which an installer reports an error, if it is near the end of the log. */
 static const char *last_error(const char *log, size_t len)
 {
     static const char word[] = "ERROR: ";
@@ -346,7 +346,7 @@ static bool is_empty(const struct building *w)
     return image_recipe_is_upon(w->recipe) && w->entries == 0;
 }
 
-/* Upon a whole root the setup script may have changed the interpreter. */
+/* Looks for the interpreter again: in a whole root the setup script may have changed it. */
 static int add_whole(const struct building *w, json_t *facts, struct err *err)
 {
     struct image_kind kind = {0};
@@ -507,8 +507,8 @@ int image_build_reuse(
         builder->store, builder->owner, recipe->name, digest, max_age_s, ret);
 }
 
-/* The new image has the layers of the one below, so that one is in use until the image is kept.
- * Layers of the operator, which lie in another store, stay anyway. */
+/* Locks the layers of the base image: the new image has them, too, and they must stay until it
+ * is kept. Layers of the operator are in another store and stay in any case. */
 static void hold_below(struct building *w)
 {
     const json_t *layers = json_object_get(w->recipe->base, "layers");

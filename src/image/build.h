@@ -41,7 +41,7 @@ struct image_builder {
 
 enum {
     IMAGE_ENTRIES_MAX = 1000000, /* files and directories of a layer */
-    IMAGE_ENTRY_BYTES = 4096,    /* that each takes on disk beside its bytes, at most */
+    IMAGE_ENTRY_BYTES = 4096,    /* most bytes on disk of an entry, beside its content */
 };
 
 /* The most files and directories of a layer that may take so many bytes on disk. */
@@ -65,17 +65,17 @@ struct run_limits image_unpack_limits(const struct run_limits *build);
  * descriptor; closing it ends the turn. */
 int image_build_turn(struct image_store *store, int cancel_fd, struct err *err);
 
-/* Finds what the same recipe gave before; -ENOENT otherwise. */
+/* Finds the image that the same recipe made before; -ENOENT otherwise. */
 int image_build_reuse(
     const struct image_builder *builder, const struct image_recipe *recipe, struct image *ret);
 
-/* Builds it, or finds what the same recipe gave before (*ret_is_new is false then). The caller
- * has the turn. ERR_BUILD_FAILED with the last lines of the log when the
- * recipe is to blame. */
+/* Builds the image of a recipe, or finds the one that the same recipe made before (*ret_is_new
+ * is false then). The caller has the turn (image_build_turn()). ERR_BUILD_FAILED with the last
+ * lines of the log when the recipe is to blame. */
 int image_build(const struct image_builder *builder, const struct image_recipe *recipe,
     struct image *ret, bool *ret_is_new, struct err *err);
 
-/* What an image is. */
+/* The kind of an image: packages for a language, or a whole root. */
 struct image_kind {
     bool is_whole;
     const struct runtime *runtime;

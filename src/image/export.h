@@ -24,8 +24,8 @@ int image_export_parse(
 int image_export(struct image_store *store, const struct image *image,
     const struct image_export *options, layer_sink *write, void *context, struct err *err);
 
-/* What the label says: {language, version, packages?, lock?}, checked to be of these types;
- * NULL without a label. */
+/* Reads the label: {language, version, packages?, lock?}, checked to be of these types; NULL
+ * without a label. */
 json_t *export_label_read(const json_t *config);
 
 /* Makes an unnamed file for an archive in the store. */

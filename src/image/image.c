@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What an image is to requests and answers (image/store.h). */
+/* Images in requests and answers (image/store.h). */
 
 #include "image/store.h"
 

@@ -53,7 +53,7 @@ struct oci_layer {
 
 struct oci_image {
     enum oci_kind kind;
-    char name[OCI_NAME_MAX + 1];       /* what the archive calls it, or "" */
+    char name[OCI_NAME_MAX + 1];       /* name in the archive, or "" */
     char manifest[OCI_DIGEST_LEN + 1]; /* digest of the manifest, or "" */
     /* {"env": ["K=V"], "entrypoint": [...], "cmd": [...], "working_dir": "/x", "labels":
      * {...}}: those members that the image has, checked to be of these types. */
@@ -63,9 +63,9 @@ struct oci_image {
 };
 void oci_image_done(struct oci_image *image); /* accepts a zeroed one */
 
-/* Finds the image for this machine. `wanted` names one of several, or is NULL. ERR_INVALID says
- * what is wrong, which platforms there are, or which names. An archive without the files of an
- * image gives OCI_ROOT_TAR and no layers. */
+/* Finds the image for this machine. `wanted` names one image of several, or is NULL. The text
+ * of ERR_INVALID names the fault, the platforms or the names that the archive has. An archive
+ * without the files of an image gives OCI_ROOT_TAR and no layers. */
 int oci_import(const struct oci_archive *archive, const char *wanted, struct oci_image *ret,
     struct err *err);
 

@@ -17,7 +17,8 @@ struct oci_member {
 /* The member of that name, links followed once; NULL when there is none. */
 const struct oci_member *oci_member_find(const struct oci_archive *a, const char *name);
 
-/* Reads a JSON member. digest: what its content must have, or NULL. The caller owns *ret. */
+/* Reads a JSON member. `digest`: the digest that its content must have, or NULL. The caller
+ * owns *ret. */
 int oci_member_json(const struct oci_archive *a, const struct oci_member *m, const char *digest,
     json_t **ret, struct err *err);
 

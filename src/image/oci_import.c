@@ -247,7 +247,7 @@ static int read_manifest(
     return r;
 }
 
-/* What a search among manifests has seen. */
+/* The manifests that a search has seen. */
 struct choice {
     const char *wanted;  /* a name, or NULL */
     const json_t *found; /* the descriptor that fits */

@@ -24,7 +24,7 @@ struct image_recipe {
     json_t *env;        /* an object of strings, or NULL */
     /* The image that it builds upon; both NULL: none. */
     struct run_image *below;
-    json_t *base;        /* its facts */
+    json_t *base;        /* facts of that image */
     struct strv preload; /* modules to import ahead; none: they are found by measurement */
 };
 void image_recipe_done(struct image_recipe *recipe); /* accepts a zeroed one */

@@ -62,9 +62,9 @@ int image_store_make(int dir_fd, uid_t uid, gid_t gid);
 /* NULL, or why this is not a valid name for an image. */
 const char *image_name_problem(const char *name);
 
-/* Finds what `owner` calls `name`, or an image for all, or either by its id. ERR_NOT_FOUND
- * otherwise, also for an image of another owner. Counts as a use. owner NULL: by id, of any
- * owner. */
+/* Finds an image of `owner` or an image for all, by its name or its id. ERR_NOT_FOUND
+ * otherwise, also for an image of another owner. Counts as a use of the image. owner NULL:
+ * finds an image of any owner, by its id only. */
 int image_store_find(struct image_store *store, const char *owner, const char *name,
     struct image *ret, struct err *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the two halves of an image store share: store.c finds and adds images, store_remove.c
- * takes them away. No other file includes this. */
+/* Shared by the two files of an image store: store.c finds and adds images, store_remove.c
+ * removes them. No other file includes this. */
 
 #include "base/strv.h"
 #include "image/store.h"
@@ -54,5 +54,5 @@ int store_not_found(struct err *err, const char *name);
  */
 int store_make_room(struct image_store *store, const char *owner);
 
-/* In store_remove.c: removes what a crash left. */
+/* In store_remove.c: removes files that a crash left. */
 void store_sweep(struct image_store *store);

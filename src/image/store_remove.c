@@ -69,7 +69,7 @@ static int note_used(struct image_store *store, struct image *image, void *conte
     return 0;
 }
 
-/* What names lead to. The caller owns it. */
+/* The images that have a name, and their layers. The caller owns the object. */
 static json_t *find_used(struct image_store *store, const char *but)
 {
     struct in_use used = {but, json_object()};
@@ -260,8 +260,8 @@ static void weigh_image(
     (void)json_object_set_new(weights, owner, json_integer(bytes));
 }
 
-/* What the images of each owner take on disk, by owner. It is read from the layers: what an
- * image added to another one says nothing once that one is gone. */
+/* The bytes on disk of the images of each owner, by owner. Counts the layers: the size of an
+ * image is only the part that it added to another image, which may be gone. */
 static json_t *weigh_owners(const struct cleaning *c)
 {
     json_t *noted = json_object();

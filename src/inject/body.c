@@ -8,7 +8,7 @@
 
 enum chunk_state {
     CHUNK_SIZE,      /* hexadecimal digits */
-    CHUNK_EXTENSION, /* what follows them up to the end of the line */
+    CHUNK_EXTENSION, /* the rest of the line after them */
     CHUNK_DATA,
     CHUNK_END,     /* the CR LF behind the data */
     CHUNK_TRAILER, /* lines behind the last chunk, up to an empty one */
@@ -118,7 +118,7 @@ static int take_byte(struct body *b, char c)
     }
 }
 
-/* Gives out what belongs to the content, up to the end of the body or chunk. */
+/* Gives out bytes of the content, up to the end of the body or chunk. */
 static long give(
     struct body *b, const char *data, size_t len, const char **ret_data, size_t *ret_len)
 {

@@ -141,8 +141,8 @@ static int flush(struct side *s)
     return has_sent;
 }
 
-/* Reads a piece behind what is there. Returns its length, 0 when there is none now; has_ended
- * is set at the end, *ret_is_clean when it came with a farewell. */
+/* Appends the next piece. Returns its length, or 0 when no piece is there now. Sets has_ended
+ * at the end of the stream, and *ret_is_clean when the peer sent close_notify. */
 static size_t fill(struct side *s, bool *ret_is_clean)
 {
     char piece[PIECE];
@@ -267,7 +267,8 @@ static void watch(struct side *s, uint32_t events)
         s->watched = events;
 }
 
-/* What a side waits for. A handshake says itself whether it reads or writes. */
+/* The events that a side waits for. During a handshake gnutls knows whether it reads or
+ * writes. */
 static uint32_t events_of(const struct side *s, bool wants_read)
 {
     if (!s->is_open)

@@ -18,10 +18,10 @@ enum { EXCHANGE_SECRETS = 32 };
 struct exchange_secret {
     const char *header; /* its name */
     const char *line;   /* its content, "Bearer ..." */
-    const char *value;  /* what answers must not show: a part of the line */
+    const char *value;  /* the part of the line that answers must not show */
 };
 
-/* What a connection is for. Borrowed as long as the exchange lives. */
+/* The host of a connection, and its secrets. Borrowed as long as the exchange lives. */
 struct exchange_rule {
     const char *host;
     uint16_t port;
@@ -40,9 +40,9 @@ struct exchange {
     bool is_bodiless; /* HEAD: the answer has a head only */
     bool is_last;     /* the connection ends with this exchange */
     bool has_begun;   /* the box has got a part of the answer */
-    bool is_over;     /* nothing more is read: what is written goes out, and then the end */
-    bool is_cut;      /* ends without a clean TLS close, so that the box sees that data is
-                       * missing */
+    bool is_over; /* nothing more is read: written bytes are sent, then the connection closes */
+    bool is_cut;  /* ends without a clean TLS close, so that the box sees that data is
+                   * missing */
     struct scrub scrubs[EXCHANGE_SECRETS];
     struct buf clean[2];
 };
@@ -59,7 +59,7 @@ int exchange_request(struct exchange *x, const char *data, size_t len, struct bu
 int exchange_answer(
     struct exchange *x, char *data, size_t len, struct buf *to_box, size_t *ret_taken);
 
-/* The server has closed; `is_clean`: with a farewell of TLS. */
+/* The server has closed the connection; `is_clean`: after the close_notify of TLS. */
 int exchange_answer_end(struct exchange *x, bool is_clean, struct buf *to_box);
 
 /* The server cannot be reached: tells the box, unless it has an answer already. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of hermes-inject share. The program has one thread and one epoll. It alone
+/* Shared by the files of hermes-inject. The program has one thread and one epoll. It alone
  * holds the values of secrets. Every byte from a box is hostile, and so is a server's.
  *
  *   main.c      the loop, and messages of egress
@@ -73,7 +73,7 @@ struct conn {
     struct exchange exchange;
     uint64_t deadline_ms;
     bool has_more;   /* its turn ended before everything was done */
-    bool is_leaving; /* the box has got all; what it still sends is thrown away */
+    bool is_leaving; /* the box has got everything; bytes that it still sends are thrown away */
     bool is_dead;    /* freed at the end of the turn */
 };
 
@@ -91,7 +91,7 @@ struct inject {
     uint64_t now_ms;
     struct table table;
     struct conn_list conns;
-    unsigned conn_count; /* also those that wait to be freed */
+    unsigned conn_count; /* counts also connections that wait to be freed */
     struct conn_list dead;
 };
 

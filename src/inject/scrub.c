@@ -32,7 +32,7 @@ void scrub_done(struct scrub *s)
     *s = (struct scrub){0};
 }
 
-/* Looks at the bytes of a text from `from` on; those before it were seen. */
+/* Looks at the bytes of a text from `from` on; the bytes before were seen. */
 static void search(struct scrub *s, char *text, size_t from, size_t len)
 {
     for (size_t i = from; i < len; i++) {

@@ -62,7 +62,7 @@ static int check_keys(
     return 0;
 }
 
-/* Decodes a program from those fields of `from` that belong to one. */
+/* Decodes a program from the fields of `from` that belong to a program. */
 static int get_program(
     struct decoding *d, const json_t *from, const char *where, struct run_spec *ret)
 {
@@ -344,7 +344,7 @@ static int take_async(struct decoding *d, const char *field, const json_t *value
     return get_bool(d, field, value, &d->judge->is_async);
 }
 
-/* The fields besides those of the solution. */
+/* The fields besides the fields of the solution. */
 static const struct {
     const char *name;
     int (*take)(struct decoding *d, const char *field, const json_t *value);

@@ -9,7 +9,7 @@
  * alive by its files. */
 enum { FRESH_KNOWN_MAX = 32 };
 
-/* Remembers what the caller's namespace looks like; it must be new. */
+/* Remembers the counters of the caller's namespace, which must be new. */
 int fresh_learn(void);
 
 /* Whether the namespace looks like the fresh one: no socket, not even one in TIME_WAIT, and no

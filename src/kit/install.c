@@ -38,7 +38,7 @@
  * The memory is that of egress, so a box that does not read must not make it grow. */
 enum { BACKLOG = 256, RECEIVE_BYTES = 256 << 10, SEND_BYTES = 512 << 10 };
 
-/* What the kernel says when it has no IPv6, or when it is switched off. */
+/* Whether an error of the kernel means that IPv6 is missing or switched off. */
 static bool lacks_v6(int error)
 {
     return error == -EOPNOTSUPP || error == -EAFNOSUPPORT || error == -EACCES;

@@ -51,7 +51,8 @@ int place_make(enum kit_part *ret_part);
 int place_enter(int fd);
 int place_enter_box(int fd);
 
-/* Goes back: a namespace that we stay in would live as long as we do. */
+/* Returns to the own namespace. Otherwise the namespace of the box would live as long as this
+ * process. */
 int place_leave(void);
 
 /* --- probe.c */

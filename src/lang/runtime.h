@@ -123,8 +123,8 @@ struct runtime {
     bool available;
     char *missing;  /* why the runtime is not available and which package to install, or NULL */
     char *version;  /* NULL until runtime_find_versions() sets it, or unknown */
-    char *compiler; /* name and version of what compiles the language, where `version` is not
-                       its version; else NULL. Set with `version` */
+    char *compiler; /* name and version of the compiler, if `version` is the version of another
+                       program; else NULL. Set with `version` */
     bool compiled;
     char *home;               /* directory of the toolchain found on the host, or NULL */
     char *home_box;           /* the path of home in the box */

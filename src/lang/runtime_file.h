@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "lang/runtime.h"
 
-/* What another process found on the host (runtime_pack()). */
+/* The toolchain that another process found on the host (runtime_pack()). */
 struct runtime_found {
     bool available;
     uint32_t candidate;

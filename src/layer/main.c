@@ -187,7 +187,7 @@ static bool take_option(struct arguments *a, const char *option, const char *val
     return false;
 }
 
-/* What a command is called with beside DIR. */
+/* A command. Its function gets the arguments behind DIR. */
 struct command {
     const char *name;
     bool has_limits;

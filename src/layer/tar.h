@@ -47,6 +47,6 @@ uint32_t tar_sum(const uint8_t block[static TAR_BLOCK]);
  * have ("" for the top), else what is wrong with it. out may be path. */
 const char *tar_clean_path(const char *path, char out[static LAYER_PATH_MAX + 1]);
 
-/* "a/b" with bytes that are not printable ASCII as \xNN, cut to what a message can hold.
- * Returns out. */
+/* "a/b" with bytes that are not printable ASCII as \xNN, cut to the length that fits into a
+ * message. Returns out. */
 const char *layer_show(const char *path, char out[static 256]);

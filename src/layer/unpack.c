@@ -102,7 +102,8 @@ static int enter_dir(struct unpacker *u, int up_fd, const char *name, bool is_co
     return take_fd(&fd);
 }
 
-/* Opens the directory of a clean path; makes what is missing. *ret_name is the last name. */
+/* Opens the directory of a clean path, and makes missing directories. *ret_name is the last
+ * name. */
 static int open_parent(struct unpacker *u, const char *path, const char **ret_name)
 {
     char part[LAYER_PATH_MAX + 1];
@@ -126,7 +127,7 @@ static int open_parent(struct unpacker *u, const char *path, const char **ret_na
     return take_fd(&at);
 }
 
-/* Removes what has this name, to make room for something other than a directory. */
+/* Removes the entry with this name, to make room for an entry that is no directory. */
 static int clear_name(struct unpacker *u, int up_fd, const char *name)
 {
     if (unlinkat(up_fd, name, 0) == 0 || errno == ENOENT)

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The two trees on the way. The dev_t are those of their tops: a directory with another one
- * is a mount. */
+/* A walk through two trees. The dev_t are from their top directories: a directory with another
+ * dev_t is a mount. */
 struct walk {
     dev_t first_dev, second_dev;
     struct err *err;

@@ -71,7 +71,7 @@ static json_t *not_found(const char *path)
     return answer;
 }
 
-/* Whether the word occurs in a text, and what that is worth. */
+/* The worth of a row for a word: the sum of the weights of the texts that have the word. */
 static unsigned worth(const struct catalog_row *row, const char *word)
 {
     const struct {

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* What a call needs before it is made. Built-in tools only read, and need no approval. */
+/* A tool. Built-in tools only read, so their calls need no approval. */
 struct catalog_row {
     const char *path;
     const char *name;

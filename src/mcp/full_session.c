@@ -37,7 +37,7 @@ static void tell(struct mcp_call *call)
     mcp_changed(call->mcp, call->surface, call->owner, "resources", NULL);
 }
 
-/* What a model needs of a session. */
+/* The members of a session that a model needs. */
 static json_t *brief(struct session *s)
 {
     static const char *const names[] = {

@@ -27,7 +27,7 @@ struct work {
     json_t *body; /* of the API */
     struct session *session;
     bool can_elicit; /* the client shows forms */
-    /* Does it: 0 with the answer of the API, or an error. */
+    /* Does the work: 0 with the answer of the API, or an error. */
     int (*run)(struct work *w, struct execution *e, json_t **ret, struct err *err);
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of the core share. */
+/* Shared by the files of the core. */
 
 #include "base/err.h"
 #include "mcp/mcp.h"

@@ -99,7 +99,7 @@ void mcp_on_engine(struct mcp *mcp, int (*open)(struct state *state, struct err 
 
 /* --- one request */
 
-/* Delivers a message of ours that comes before the answer. */
+/* Delivers a message that the server sends before the answer. */
 typedef void mcp_sender(void *context, const json_t *message);
 
 struct mcp_call {
@@ -189,7 +189,7 @@ int mcp_wait(const struct mcp_call *call, int fd, int timeout_ms);
 json_t *mcp_text_result(const char *text, size_t len, json_t *structured, bool is_error);
 json_t *mcp_content_text(const char *text, size_t len);
 
-/* The result of a tool that could not do what it was asked: the text of err. */
+/* The result of a tool that failed: the text of err. */
 json_t *mcp_tool_error(const struct err *err);
 
 /* Opens the engine if that is still to be done. */

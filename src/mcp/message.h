@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Messages of JSON-RPC 2.0, as MCP uses them: reading those of strangers, and making ours. */
+/* Messages of JSON-RPC 2.0, as MCP uses them: reading messages of strangers, and making our
+ * own. */
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -60,8 +61,8 @@ int mcp_message_read(json_t *value, struct mcp_message *ret, struct mcp_error *e
 /* A member that is a string without NUL of at most `max` bytes, else NULL. */
 const char *mcp_text(const json_t *object, const char *name, size_t max);
 
-/* Messages of ours; the caller owns them. mcp_result() takes `result`. An error without an id
- * answers a message whose id could not be read. */
+/* Messages to a client; the caller owns them. mcp_result() takes `result`. An error without an
+ * id answers a message whose id could not be read. */
 json_t *mcp_result(json_t *id, json_t *result);
 json_t *mcp_error_message(json_t *id, const struct mcp_error *error);
 json_t *mcp_notification(const char *method, json_t *params); /* takes params */

@@ -230,7 +230,8 @@ static json_t *brief(const json_t *capabilities)
             if (json_object_get(one, modes[k]))
                 (void)json_object_set_new(copy, modes[k], json_object());
         }
-        if (json_object_size(one) && !json_object_size(copy)) /* {} would mean forms */
+        /* An empty object would say that the client shows forms. */
+        if (json_object_size(one) && !json_object_size(copy))
             (void)json_object_set_new(copy, "other", json_object());
         (void)json_object_set_new(kept, names[i], copy);
     }

@@ -52,9 +52,10 @@ void mcp_peer_take(struct mcp_peer *peer, const struct mcp_message *m);
 /* Cancels everything and waits until no call is left. */
 void mcp_peer_cancel_all(struct mcp_peer *peer);
 
-/* A request of ours to the client. mcp_peer_ask() notes it, mcp_peer_hear() waits for the
+/* A request of the server to the client. mcp_peer_ask() notes it, mcp_peer_hear() waits for the
  * result, which the caller owns, and forgets it. -ECANCELED when cancel_fd becomes readable;
- * -EALREADY when is_moot (or NULL) says so; after ten minutes the client has failed at it. */
+ * -EALREADY when is_moot() (may be NULL) is true. After ten minutes without a result the
+ * request has failed. */
 struct mcp_question {
     char id[ID_MAX];
     int fd; /* eventfd: answered */

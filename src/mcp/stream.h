@@ -29,8 +29,8 @@ void mcp_stream_put(struct mcp_stream *stream, const json_t *message);
 /* Adds an event with an id and without data, from which a client can resume. */
 void mcp_stream_prime(struct mcp_stream *stream);
 
-/* Lets the connection of the reader end after what there is, and tells the client to come back
- * after retry_ms. */
+/* Ends the connection of the reader after the events that are there, and tells the client to
+ * come back after retry_ms. */
 void mcp_stream_hang_up(struct mcp_stream *stream, unsigned retry_ms);
 
 /* Nothing more will come. */

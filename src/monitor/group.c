@@ -123,7 +123,7 @@ static int make_locked(int parent_fd, char name[GROUP_NAME])
     return r < 0 ? r : take_fd(&fd);
 }
 
-/* Makes the group below a directory. On v2 that has to hand on the controller. */
+/* Makes the group below a directory. On v2 the directory must hand on the controller. */
 static int make_below(struct group_dir *g, const char *dir, const struct controller *what,
     bool v2, uint64_t value)
 {

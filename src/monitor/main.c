@@ -42,7 +42,7 @@ int main(void)
     static struct monitor monitor = {.server_group = GROUP_NONE,
         .egress_group = GROUP_NONE,
         .inject_group = GROUP_NONE,
-        .reach_group = GROUP_NONE};
+        .outside_groups = {GROUP_NONE, GROUP_NONE}};
     (void)signal(SIGPIPE, SIG_IGN);
     if (!receive_plan(&monitor)) {
         (void)fprintf(

@@ -37,7 +37,7 @@ struct monitor {
     struct group server_group;
     struct group egress_group;
     struct group inject_group;
-    struct group reach_group;
+    struct group outside_groups[OUTSIDE_COUNT];
 };
 
 /* child.c: starts a program of the monitor's directory, with a socket at HANDOVER_FD. */
@@ -46,8 +46,8 @@ struct child {
     const char *argument; /* or NULL */
     bool no_environment;
     bool own_session;          /* signals of the terminal do not reach it */
-    const struct group *group; /* NULL: it stays in ours, and keeps our user. Else it enters
-                                  this group and becomes this user */
+    const struct group *group; /* NULL: it stays in the group of the monitor, and keeps its
+                                  user. Else it enters this group and becomes this user */
     uid_t uid;
     gid_t gid;
     bool may_gain; /* it may execute setuid programs */
@@ -91,15 +91,17 @@ int inject_link(struct inject *i);
 int inject_start(struct inject *i, const struct monitor *m);
 /* Ends the program, which has no hermes-egress any more, and closes the link. */
 void inject_stop(struct inject *i);
-/* reach.c: hermes-reach. It serves one server after the other. */
-struct reach {
+
+/* outside.c: hermes-reach and hermes-places. Each serves one server after the other. */
+struct outside_program {
     pid_t pid;    /* -1: it does not run */
-    int socket;   /* hermes-reach ends when this closes */
-    int calls[2]; /* the ends for the servers and for hermes-reach; -1 without one */
+    int socket;   /* the program ends when this closes */
+    int calls[2]; /* the ends for the servers and for the program; -1 without one */
 };
-int reach_open(struct reach *r); /* makes the socket for calls */
-int reach_start(struct reach *r, const struct monitor *m);
-void reach_stop(struct reach *r);
+const char *outside_name(enum outside which);
+int outside_open(struct outside_program *o); /* makes the socket for calls */
+int outside_start(struct outside_program *o, const struct monitor *m, enum outside which);
+void outside_stop(struct outside_program *o);
 
 /* notify.c: sends a state such as "READY=1" to the service manager, if there is one. */
 void notify_send(const char *state);

@@ -73,8 +73,8 @@ struct supervisor {
     uint64_t kill_ms; /* when a server that does not stop gets SIGKILL */
     int status;       /* exit status of the monitor */
     struct backoff server_backoff;
-    struct reach reach;
-    struct backoff reach_backoff;
+    struct outside_program outside[OUTSIDE_COUNT];
+    struct backoff outside_backoff[OUTSIDE_COUNT];
 };
 
 static void backoff_began(struct backoff *b)
@@ -99,7 +99,8 @@ static void close_all(int *fds, unsigned count)
         close_fd(&fds[i]);
 }
 
-/* Forgets a hermes-prepare. One that is still at work is killed: what it works for is gone. */
+/* Forgets a hermes-prepare. Kills one that still works: the spawner that it works for is
+ * gone. */
 static void end_preparing(struct spawner *p)
 {
     if (p->preparing > 0) {
@@ -135,7 +136,7 @@ static void stop_spawner(struct spawner *p)
     leave_spawner(p);
 }
 
-/* Sends hermes-prepare what it works on. */
+/* Sends hermes-prepare its input. */
 static int send_spawned(struct supervisor *s)
 {
     cleanup_close int egress = egress_link(&s->spawner.egress);
@@ -196,16 +197,18 @@ static void start_inject(struct supervisor *s)
     backoff_died(&p->inject_backoff);
 }
 
-/* Without hermes-reach there is no reviewer, webhook or backend; everything else works. */
-static void start_reach(struct supervisor *s)
+/* Without hermes-reach there is no reviewer and no webhook, without hermes-places no backend;
+ * everything else works. */
+static void start_outside(struct supervisor *s, enum outside which)
 {
-    int r = reach_start(&s->reach, s->monitor);
+    int r = outside_start(&s->outside[which], s->monitor, which);
     if (r == 0) {
-        backoff_began(&s->reach_backoff);
+        backoff_began(&s->outside_backoff[which]);
         return;
     }
-    log_event(LOG_ERROR, "cannot start hermes-reach", "reason", strerror(-r), (char *)NULL);
-    backoff_died(&s->reach_backoff);
+    log_event(LOG_ERROR, "cannot start a program", "program", outside_name(which), "reason",
+        strerror(-r), (char *)NULL);
+    backoff_died(&s->outside_backoff[which]);
 }
 
 /* hermes-prepare has ended without a sealed table. At the first start a second attempt would
@@ -236,17 +239,22 @@ static void open_groups(struct monitor *m)
         .with = "memory limit of hermes-egress",
         .without = "hermes-egress has no control group of its own: the limits of connections "
                    "alone bound its memory"};
-    const struct group_limits reach = {.memory_mb = m->plan.reach_memory_mb,
-        .with = "memory limit of hermes-reach",
-        .without = "hermes-reach has no control group of its own"};
+    const struct group_limits outside[] = {
+        [OUTSIDE_REACH] = {.memory_mb = m->plan.outside[OUTSIDE_REACH].memory_mb,
+            .with = "memory limit of hermes-reach",
+            .without = "hermes-reach has no control group of its own"},
+        [OUTSIDE_PLACES] = {.memory_mb = m->plan.outside[OUTSIDE_PLACES].memory_mb,
+            .with = "memory limit of hermes-places",
+            .without = "hermes-places has no control group of its own"}};
     group_open(&m->server_group, &server);
     const struct group_limits inject = {.memory_mb = m->plan.egress_memory_mb,
         .cpu_milli = m->plan.egress_cpu_milli,
         .with = "memory limit of hermes-inject",
         .without = "hermes-inject has no control group of its own: the limits of connections "
                    "alone bound its memory"};
-    if (m->plan.has_reach)
-        group_open(&m->reach_group, &reach);
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
+        if (m->plan.outside[i].is_wanted)
+            group_open(&m->outside_groups[i], &outside[i]);
     if (m->plan.has_egress)
         group_open(&m->egress_group, &egress);
     if (m->plan.has_secrets)
@@ -302,7 +310,8 @@ static int send_hello(const struct supervisor *s)
         [HELLO_TABLE] = s->sealed[SEALED_TABLE],
         [HELLO_CONTROL] = s->spawner.control,
         [HELLO_TRUST] = m->fds[PLAN_TRUST],
-        [HELLO_REACH] = s->reach.calls[0]};
+        [HELLO_REACH] = s->outside[OUTSIDE_REACH].calls[0],
+        [HELLO_PLACES] = s->outside[OUTSIDE_PLACES].calls[0]};
     if (listen_count > HANDOVER_MAX_LISTEN)
         return -E2BIG;
     memcpy(fds + HELLO_LISTEN, m->fds + PLAN_LISTEN, listen_count * sizeof(*fds));
@@ -402,33 +411,40 @@ static void on_inject_end(struct supervisor *s, int status)
     backoff_died(&s->spawner.inject_backoff);
 }
 
-static void on_reach_end(struct supervisor *s, int status)
+static void on_outside_end(struct supervisor *s, enum outside which, int status)
 {
-    s->reach.pid = -1;
+    static const char *const died[] = {
+        [OUTSIDE_REACH] = "hermes-reach died", [OUTSIDE_PLACES] = "hermes-places died"};
+    s->outside[which].pid = -1;
     if (s->is_stopping)
         return;
-    log_death("hermes-reach died", status);
-    backoff_died(&s->reach_backoff);
+    log_death(died[which], status);
+    backoff_died(&s->outside_backoff[which]);
+}
+
+static void on_end(struct supervisor *s, pid_t pid, int status)
+{
+    if (pid == s->server)
+        on_server_end(s, status);
+    else if (pid == s->spawner.pid)
+        on_spawner_end(s);
+    else if (pid == s->spawner.preparing)
+        s->spawner.preparing = -1;
+    else if (pid == s->spawner.egress.pid)
+        on_egress_end(s, status);
+    else if (pid == s->spawner.inject.pid)
+        on_inject_end(s, status);
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
+        if (pid == s->outside[i].pid)
+            on_outside_end(s, i, status);
 }
 
 static void reap(struct supervisor *s)
 {
     int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (pid == s->server)
-            on_server_end(s, status);
-        else if (pid == s->spawner.pid)
-            on_spawner_end(s);
-        else if (pid == s->spawner.preparing)
-            s->spawner.preparing = -1;
-        else if (pid == s->spawner.egress.pid)
-            on_egress_end(s, status);
-        else if (pid == s->spawner.inject.pid)
-            on_inject_end(s, status);
-        else if (pid == s->reach.pid)
-            on_reach_end(s, status);
-    }
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        on_end(s, pid, status);
 }
 
 static void on_signal(struct supervisor *s)
@@ -476,9 +492,10 @@ static bool lacks_inject(const struct supervisor *s)
            s->spawner.inject.pid <= 0;
 }
 
-static bool lacks_reach(const struct supervisor *s)
+static bool lacks_outside(const struct supervisor *s, enum outside which)
 {
-    return s->monitor->plan.has_reach && s->sealed[SEALED_TABLE] >= 0 && s->reach.pid <= 0;
+    return s->monitor->plan.outside[which].is_wanted && s->sealed[SEALED_TABLE] >= 0 &&
+           s->outside[which].pid <= 0;
 }
 
 /* Starts the programs whose restart is due. */
@@ -493,8 +510,9 @@ static void restart(struct supervisor *s)
         start_egress(s);
     if (lacks_inject(s) && now >= s->spawner.inject_backoff.due_ms)
         start_inject(s);
-    if (lacks_reach(s) && now >= s->reach_backoff.due_ms)
-        start_reach(s);
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
+        if (lacks_outside(s, i) && now >= s->outside_backoff[i].due_ms)
+            start_outside(s, i);
     if (s->spawner.is_sealed && s->server <= 0 && now >= s->server_backoff.due_ms)
         start_server(s);
 }
@@ -513,8 +531,9 @@ static int next_timeout(const struct supervisor *s)
         due = s->spawner.egress_backoff.due_ms;
     if (!s->is_stopping && lacks_inject(s) && s->spawner.inject_backoff.due_ms < due)
         due = s->spawner.inject_backoff.due_ms;
-    if (!s->is_stopping && lacks_reach(s) && s->reach_backoff.due_ms < due)
-        due = s->reach_backoff.due_ms;
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
+        if (!s->is_stopping && lacks_outside(s, i) && s->outside_backoff[i].due_ms < due)
+            due = s->outside_backoff[i].due_ms;
     if (due == UINT64_MAX)
         return -1;
     return due <= now ? 0 : due - now > 60000 ? 60000 : (int)(due - now);
@@ -535,7 +554,8 @@ static int block_signals(void)
 
 int supervise(struct monitor *m)
 {
-    struct supervisor s = {.monitor = m,
+    struct supervisor s = {
+        .monitor = m,
         .signal_fd = block_signals(),
         .spawner = {.pid = -1,
             .control = -1,
@@ -546,11 +566,16 @@ int supervise(struct monitor *m)
         .sealed = {-1, -1},
         .channel = -1,
         .server = -1,
-        .reach = {.pid = -1, .socket = -1, .calls = {-1, -1}}};
-    int r = reach_open(&s.reach);
+    };
+    int r = 0;
+    for (int i = 0; i < OUTSIDE_COUNT; i++) {
+        s.outside[i] = (struct outside_program){.pid = -1, .socket = -1, .calls = {-1, -1}};
+        if (r == 0)
+            r = outside_open(&s.outside[i]);
+    }
     if (r < 0) {
-        log_event(
-            LOG_ERROR, "no socket for hermes-reach", "reason", strerror(-r), (char *)NULL);
+        log_event(LOG_ERROR, "cannot make the sockets of the programs that call outside",
+            "reason", strerror(-r), (char *)NULL);
         s.status = EXIT_FAILED;
         s.is_stopping = true;
     }
@@ -575,8 +600,10 @@ int supervise(struct monitor *m)
     group_close(&m->server_group);
     group_close(&m->egress_group);
     group_close(&m->inject_group);
-    reach_stop(&s.reach);
-    group_close(&m->reach_group);
+    for (int i = 0; i < OUTSIDE_COUNT; i++) {
+        outside_stop(&s.outside[i]);
+        group_close(&m->outside_groups[i]);
+    }
     close_all(s.sealed, SEALED_COUNT);
     close_fd(&s.channel);
     close_fd(&s.signal_fd);

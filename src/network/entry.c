@@ -176,8 +176,8 @@ static int parse_ports(
     return 0;
 }
 
-/* Cuts the target out of the rest: what stands in brackets, or what stands before the first
- * colon. *ret_ports is NULL when there are none. */
+/* Cuts the target out of the rest: the text in brackets, or the text before the first colon.
+ * *ret_ports is NULL when there are none. */
 static int split_target(
     char *rest, char **ret_target, char **ret_ports, const char *text, struct err *err)
 {

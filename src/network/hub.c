@@ -80,8 +80,8 @@ int link_send(struct network_link *link, const void *message, size_t size)
     return send(link->fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-/* The egress before this one died: what it had not reported is lost. (The first egress finds a
- * policy in the channel and says no hello.) */
+/* The egress before this one died. Attempts that it had not reported are lost. (The first
+ * egress finds a policy in the channel and says no hello.) */
 static bool on_hello(struct network_link *link)
 {
     drop_rows(link);

@@ -64,7 +64,7 @@ struct network_hub {
     struct network_totals totals;
     struct network_answerer answerer; /* without functions: no question is asked */
     uint64_t last_question;           /* its number */
-    struct network_rows packet;       /* what the thread reads into */
+    struct network_rows packet;       /* the buffer that the thread reads into */
 };
 
 /* Sets the functions that answer questions. Call before the first link. */
@@ -126,8 +126,8 @@ uint64_t network_tally_waited(struct network_tally *tally, bool *ret_is_waiting)
  * `is_over`: the box is gone, so the record is on its way; otherwise egress is asked for it. */
 void network_tally_finish(struct network_tally *tally, bool is_over);
 
-/* After that: frees the tally and returns its report, which the caller owns. Without the record
- * the report is incomplete. */
+/* Frees the tally and returns its report, which the caller owns. Without the record the report
+ * is incomplete. */
 struct network_report *network_tally_end(struct network_tally *tally);
 
 /* Ends the tally without a report. Accepts NULL. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of the hub share: hub.c has the thread and the links, question.c the questions
+/* Shared by the files of the hub: hub.c has the thread and the links, question.c the questions
  * of boxes, tally.c the tallies. These functions are called with the hub's lock held. */
 
 #include "network/hub.h"
 
-/* A question has a number of the hub: the next egress counts its tokens anew, and an answer
- * that comes late must not be taken for that of another question. */
+/* A question has a number of the hub: the next egress counts its tokens from the beginning, and
+ * a late answer must not be taken for the answer to another question. */
 struct link_question {
     uint64_t number; /* 0: free */
     uint64_t token;  /* of egress */
@@ -28,7 +28,7 @@ struct network_link {
     struct link_question questions[NETWORK_MAX_QUESTIONS];
     unsigned question_count;
     uint64_t wait_begin_ns;
-    uint64_t waited_ns; /* before that */
+    uint64_t waited_ns; /* in waits that ended before wait_begin_ns */
 };
 
 /* --- hub.c */
@@ -57,7 +57,7 @@ void tally_tried(struct network_link *link, const struct network_row *row);
 void tally_record(struct network_link *link, const struct network_record *record);
 void tally_approval(struct network_link *link, json_t *approval);
 
-/* Another egress has taken over: what the last one had not reported is lost. */
+/* Another egress has taken over. Attempts that the last one had not reported are lost. */
 void tally_new_egress(struct network_link *link);
 
 /* Nothing more will come over the link. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See network_report.h. */
+/* See report.h. */
 
 #include "network/report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tallies: what is tried over a link between two moments. A record of egress says what happened
- * since the record before it, so a tally begins and ends with a record that it asks for. */
+/* Tallies: what is tried over a link between two moments. A record of egress covers the time
+ * since the record before it. So a tally begins and ends with a record that it asks for. */
 
 #include "network/link.h"
 
@@ -17,7 +17,7 @@
 
 enum {
     RECORD_MS = 2000,   /* for a record, after it was asked for or the box has ended */
-    CONFIRM_MS = 10000, /* for one that shows that a policy is in force */
+    CONFIRM_MS = 10000, /* for a record that shows that a policy is in force */
     CONFIRM_RETRY_S = 1,
     TRIED_MAX = 32, /* attempts that wait for network_tally_next(); more are not events */
 };
@@ -25,7 +25,7 @@ enum {
 struct network_tally {
     struct network_link *link; /* a reference */
     struct network_tally *next;
-    uint32_t begin_token; /* counts what comes after the record of this number; 0: everything */
+    uint32_t begin_token; /* counts the records after the one of this number; 0: all records */
     uint32_t end_token;   /* the record that ends it; 0: none was asked for */
     bool is_done;
     int wake_fd; /* eventfd */

@@ -42,7 +42,7 @@ static void pair_done(struct pair *p)
     *p = (struct pair){0};
 }
 
-/* What the authority and the certificates of hosts have in common. */
+/* Fills in the fields that the authority and the certificates of hosts have in common. */
 static int pair_init(struct pair *p, const char *name)
 {
     unsigned char serial[SERIAL];

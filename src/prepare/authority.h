@@ -23,6 +23,7 @@ int authority_make(const char *const *hosts, size_t count, struct authority_leaf
 void authority_leaf_done(struct authority_leaf *leaf);
 
 /* Turns certificates from PEM into a Java key store (JKS), the only form that every version of
- * Java reads. Returns how many there are in *ret_count; what is not readable is left out. */
+ * Java reads. Returns their number in *ret_count; certificates that cannot be read are left
+ * out. */
 int authority_write_jks(
     const struct buf *pem, struct buf *to, unsigned *ret_count, struct err *err);

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { REACH_MEMORY_MB = 256 }; /* of hermes-reach without backends */
+enum { REACH_MEMORY_MB = 256 }; /* of hermes-reach */
 
 extern char **environ;
 
@@ -64,26 +64,30 @@ static int write_facts(const struct prepare *p)
         .has_secrets = p->secrets.len > 0,
         .inject_uid = p->inject_uid,
         .inject_gid = p->inject_gid,
-        .has_reach = p->reach.rows[REACH_REVIEWER].url[0] ||
-                     p->reach.rows[REACH_WEBHOOK].url[0] || p->reach.places.count,
-        .reach_memory_mb = p->reach.places.count ? c->backends_memory_mb : REACH_MEMORY_MB,
-        .reach_uid = p->reach_uid,
-        .reach_gid = p->reach_gid,
-        .reach_may_gain = place_table_may_gain(&p->reach.places)};
+        .outside = {[OUTSIDE_REACH] = {.is_wanted = p->reach.rows[REACH_REVIEWER].url[0] ||
+                                                    p->reach.rows[REACH_WEBHOOK].url[0],
+                        .memory_mb = REACH_MEMORY_MB,
+                        .uid = p->reach_uid,
+                        .gid = p->reach_gid},
+            [OUTSIDE_PLACES] = {.is_wanted = p->places.count > 0,
+                .memory_mb = c->backends_memory_mb,
+                .uid = p->places_uid,
+                .gid = p->places_gid,
+                .may_gain = place_table_may_gain(&p->places)}}};
     (void)snprintf(plan.log_level, sizeof(plan.log_level), "%s", c->log_level);
     if (p->made_unix) /* listen.c has checked its length */
         (void)snprintf(plan.unix_path, sizeof(plan.unix_path), "%.107s", c->unix_path);
     return fs_memfd_sealed("plan", &plan, sizeof(plan));
 }
 
-static int write_reach(const struct prepare *p)
+static int write_places(const struct prepare *p)
 {
     cleanup_buf struct buf table;
-    buf_init(&table, sizeof(p->reach) + p->shell.len);
-    if (buf_append(&table, &p->reach, sizeof(p->reach)) < 0 ||
+    buf_init(&table, sizeof(p->places) + p->shell.len);
+    if (buf_append(&table, &p->places, sizeof(p->places)) < 0 ||
         (p->shell.len && buf_append(&table, p->shell.data, p->shell.len) < 0))
         return -ENOMEM;
-    return fs_memfd_sealed("reach", table.data, table.len);
+    return fs_memfd_sealed("places", table.data, table.len);
 }
 
 /* Puts the plan into the socket; it stays there until the monitor reads it. */
@@ -105,9 +109,10 @@ static int send_plan(const struct prepare *p, int socket)
     cleanup_close int ceiling_fd = fs_memfd_sealed("ceiling", &p->ceiling, sizeof(p->ceiling));
     cleanup_close int secrets_fd = handover_write_text("secrets", &p->secrets);
     cleanup_close int trust_fd = handover_write_text("trust", &p->trust);
-    cleanup_close int reach_fd = write_reach(p);
+    cleanup_close int reach_fd = fs_memfd_sealed("reach", &p->reach, sizeof(p->reach));
+    cleanup_close int places_fd = write_places(p);
     if (facts_fd < 0 || settings_fd < 0 || keys_fd < 0 || ceiling_fd < 0 || secrets_fd < 0 ||
-        trust_fd < 0 || reach_fd < 0)
+        trust_fd < 0 || reach_fd < 0 || places_fd < 0)
         return -ENOMEM;
     fds[PLAN_FACTS] = facts_fd;
     fds[PLAN_SETTINGS] = settings_fd;
@@ -116,6 +121,7 @@ static int send_plan(const struct prepare *p, int socket)
     fds[PLAN_SECRETS] = secrets_fd;
     fds[PLAN_TRUST] = trust_fd;
     fds[PLAN_REACH] = reach_fd;
+    fds[PLAN_PLACES] = places_fd;
     fds[PLAN_LOCK] = p->lock_fd;
     memcpy(fds + PLAN_LISTEN, p->listen_fds, p->listen_count * sizeof(*fds));
     return handover_send(socket, HANDOVER_PLAN, fds, PLAN_LISTEN + p->listen_count);
@@ -132,7 +138,8 @@ int become_monitor(struct prepare *p, struct err *err)
     if (r < 0)
         return err_set(
             err, ERR_INTERNAL, -r, "cannot hand over the settings: %s", strerror(-r));
-    /* dup2 onto itself would keep close-on-exec. The descriptor may have been one of ours. */
+    /* dup2 onto itself would keep close-on-exec. The descriptor may already have the number
+     * HANDOVER_FD. */
     if (pair[1] == HANDOVER_FD ? fcntl(HANDOVER_FD, F_SETFD, 0) < 0
                                : dup2(pair[1], HANDOVER_FD) < 0)
         return err_set(err, ERR_INTERNAL, errno, "cannot move a socket: %s", strerror(errno));

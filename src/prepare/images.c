@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beside what its modules need an interpreter has a few MiB of its own, and there may be one
- * for runs and one for sessions. */
+/* OWN_MB: memory of an interpreter beside the memory of its modules. ZYGOTES: one interpreter
+ * for runs, one for sessions. */
 enum { OWN_MB = 40, ZYGOTES = 2 };
 
 static void tell(const char *where, const char *why)

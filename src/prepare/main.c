@@ -12,6 +12,7 @@
 #include "base/os/fs.h"
 #include "base/os/machine.h"
 #include "base/str.h"
+#include "base/wrap.h"
 #include "image/store.h"
 #include "lang/seed.h"
 #include "lang/state_dir.h"
@@ -35,12 +36,24 @@ enum {
     HELP_MAX = 1 << 20,   /* bytes of the help text */
 };
 
-static void print_text(int (*write_text)(struct buf *to), const char *before)
+static int write_help(struct buf *to)
+{
+    int width = wrap_width();
+    int r = wrap_text(to,
+        "usage: hermes serve [--SETTING VALUE]...\n\n"
+        "Serves the HTTP API on 127.0.0.1:8000.\n\n"
+        "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; 125 when Hermes itself "
+        "failed.\n",
+        0, 0, width);
+    return r < 0 ? r : config_help(to, width);
+}
+
+static void print_text(int (*write_text)(struct buf *to))
 {
     cleanup_buf struct buf text;
     buf_init(&text, HELP_MAX);
     (void)write_text(&text);
-    (void)printf("%s%s", before, text.data ? text.data : "");
+    (void)fputs(text.data ? text.data : "", stdout);
 }
 
 /* Answers `--help` and `--settings` (the table of docs/configuration.md). */
@@ -48,15 +61,11 @@ static bool answer_only(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h")) {
-            print_text(config_help,
-                "usage: hermes serve [--SETTING VALUE]...\n\n"
-                "Serves the HTTP API on 127.0.0.1:8000.\n\n"
-                "Exit status: 0 after SIGTERM or Ctrl-C; 2 invalid settings; "
-                "125 when Hermes itself failed.\n\n");
+            print_text(write_help);
             return true;
         }
         if (str_eq(argv[i], "--settings")) {
-            print_text(config_document, "");
+            print_text(config_document);
             return true;
         }
     }
@@ -98,7 +107,7 @@ static int make_images(int state_fd, uid_t uid, gid_t gid)
  * too. */
 static int name_instance(struct prepare *p, int state_fd)
 {
-    struct place_table *places = &p->reach.places;
+    struct place_table *places = &p->places;
     enum { LEN = sizeof(places->instance) - 1 };
     cleanup_buf struct buf text;
     unsigned char noise[LEN / 2];

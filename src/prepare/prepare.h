@@ -11,6 +11,7 @@
  *   builds their root trees, fills and seals the spawner's table, hands over the result. */
 
 #include "proto/handover.h"
+#include "proto/place.h"
 #include "proto/reach.h"
 #include "state/config.h"
 #include "state/keys.h"
@@ -36,7 +37,10 @@ struct prepare {
     struct buf trust;   /* authorities for boxes with a secret; empty without secrets */
     uid_t reach_uid;    /* of hermes-reach; without root: the same */
     gid_t reach_gid;
+    uid_t places_uid; /* of hermes-places; without root: the same */
+    gid_t places_gid;
     struct reach_table reach;
+    struct place_table places;
     struct buf shell; /* the far shell, behind that table; empty without backends */
 };
 

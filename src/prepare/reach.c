@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of hermes-reach, from the settings. The key of the reviewer is read here and goes
- * into that table only: the server never has it. */
+/* The tables of hermes-reach and hermes-places, from the settings. The key of the reviewer is
+ * read here and goes into the first only: no other program has it. */
 
 #include "prepare/prepare.h"
 
@@ -96,13 +96,13 @@ static void forward(struct place_row *row, struct strv *problems)
     }
 }
 
-/* hermes-reach gets the group of the socket, and no other right to it. */
+/* hermes-places gets the group of the socket, and no other right to it. */
 static void take_group(struct prepare *p, struct strv *problems)
 {
-    const struct place_table *places = &p->reach.places;
+    const struct place_table *places = &p->places;
     const struct group *docker = getgrnam("docker");
     bool has_local = false, has_group = false;
-    gid_t gid = p->reach_gid;
+    gid_t gid = p->places_gid;
     for (uint32_t i = 0; i < places->count; i++) {
         const struct place_row *row = &places->rows[i];
         struct stat st;
@@ -125,13 +125,13 @@ static void take_group(struct prepare *p, struct strv *problems)
         strv_add(problems, "settings: backends of the kinds local and docker on one server: "
                            "local commands could use the engine's socket, which is as good as "
                            "root; use two servers");
-    p->reach_gid = gid;
+    p->places_gid = gid;
 }
 
-/* Adds the far shell to the table: hermes-reach may be unable to read the file. */
+/* Adds the far shell to the table: hermes-places may be unable to read the file. */
 static void take_places(struct prepare *p, struct strv *problems)
 {
-    struct place_table *places = &p->reach.places;
+    struct place_table *places = &p->places;
     struct sha256_ctx hash;
     uint8_t digest[SHA256_DIGEST_SIZE];
     *places = p->config.places;

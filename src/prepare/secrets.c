@@ -22,7 +22,8 @@
 #include <sys/stat.h>
 
 enum {
-    VALUE_MIN = 16, /* shorter ones could be guessed: what is like the value becomes stars */
+    VALUE_MIN = 16, /* a shorter value could be guessed: a box sees which bytes of an answer
+                       become stars */
     VALUE_MAX = 4096,
     TRUST_MAX = 4 << 20,
 };
@@ -31,9 +32,9 @@ struct work {
     struct prepare *prepare;
     struct strv *problems;
     struct inject_table table;
-    struct buf texts;               /* behind the table */
-    struct buf system;              /* PEM: authorities of the system, then ours */
-    struct inject_text system_text; /* those of the system, in `texts` */
+    struct buf texts;  /* behind the table */
+    struct buf system; /* PEM: authorities of the system, then the authority for boxes */
+    struct inject_text system_text; /* authorities of the system, in `texts` */
 };
 
 static void complain(struct work *w, const struct secret_def *def, const char *why)
@@ -152,7 +153,7 @@ static void check_key(void *context, const char *key)
         complain(check->work, check->def, why);
 }
 
-/* A secret whose host no box may reach would be of no use. */
+/* Complains about a secret whose host no box may reach: it would have no use. */
 static void check_ceiling(struct work *w, const struct secret_def *def)
 {
     cleanup_free struct network_policy *policy = network_policy_new(NETWORK_ALLOW);
@@ -208,7 +209,7 @@ static int make_certificates(struct work *w, struct err *err)
     return r;
 }
 
-/* Writes what hermes-inject gets, and what boxes get. */
+/* Writes the table of hermes-inject, and the authorities for boxes. */
 static int write_results(struct work *w, struct err *err)
 {
     struct prepare *p = w->prepare;

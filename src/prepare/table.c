@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* `hermes-prepare table`: see prepare.h. The monitor gives the settings and the control socket
- * of a new spawner, and, after the first time, what it got the time before. Nothing is handed
- * over before the spawner has answered the seal. */
+/* `hermes-prepare table`: see prepare.h. The monitor gives the settings, the control socket of
+ * a new spawner and, after the first time, the table of the time before. Nothing is handed over
+ * before the spawner has answered the seal. */
 
 #include "prepare/prepare.h"
 
@@ -61,8 +61,8 @@ static struct lang_dirs dirs_of(const struct config *c)
 }
 
 /* Images need root that may reach the server's files: layers are mounted by the spawner, and
- * unpacked through id-mapped mounts. What lies there belongs to the server; the spawner follows
- * no link in it. */
+ * unpacked through id-mapped mounts. The files there belong to the server; the spawner follows
+ * no link in them. */
 static void take_images(struct task *t, struct engine_options *options)
 {
     const struct config *c = &t->config;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The users of the server, of hermes-egress, hermes-inject and hermes-reach. The name service
- * runs here, in a process that does not stay. */
+/* The users of the server, of hermes-egress, hermes-inject, hermes-reach and hermes-places. The
+ * name service runs here, in a process that does not stay. */
 
 #include "prepare/prepare.h"
 
@@ -24,9 +24,9 @@ void choose_users(struct prepare *p, struct strv *problems)
 {
     const char *named = p->config.user;
     const char *egress = p->config.network_user;
-    uid_t taken[4] = {0};
-    p->uid = p->egress_uid = p->inject_uid = p->reach_uid = geteuid();
-    p->gid = p->egress_gid = p->inject_gid = p->reach_gid = getegid();
+    uid_t taken[5] = {0};
+    p->uid = p->egress_uid = p->inject_uid = p->reach_uid = p->places_uid = geteuid();
+    p->gid = p->egress_gid = p->inject_gid = p->reach_gid = p->places_gid = getegid();
     if (p->uid != 0)
         return;
     if (user_choose(named, "hermes", taken, &p->uid, &p->gid) < 0)
@@ -54,9 +54,13 @@ void choose_users(struct prepare *p, struct strv *problems)
         strv_add(problems,
             "backends_user is missing: backends need a user of their own, with a "
             "home directory; name one");
-    if (user_choose(
-            p->config.backends_user, "hermes-reach", taken, &p->reach_uid, &p->reach_gid) < 0)
+    if (user_choose("", "hermes-reach", taken, &p->reach_uid, &p->reach_gid) < 0)
+        strv_add(problems, "there is no user for hermes-reach; run: useradd --system "
+                           "--no-create-home hermes-reach");
+    taken[3] = p->reach_uid;
+    if (user_choose(p->config.backends_user, "hermes-places", taken, &p->places_uid,
+            &p->places_gid) < 0)
         strv_add(problems,
-            "hermes-reach needs a user of its own: backends_user is root, unknown or the user "
-            "of another program; run: useradd --system --create-home hermes-reach");
+            "hermes-places needs a user of its own: backends_user is root, unknown or the user "
+            "of another program; run: useradd --system --create-home hermes-places");
 }

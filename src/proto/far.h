@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What both ends of a far shell's stream know (docs/internals/far-shell.md). */
+/* Constants for both ends of a far shell's stream (docs/internals/far-shell.md). */
 
 #include <stdint.h>
 

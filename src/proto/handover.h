@@ -33,7 +33,8 @@ enum handover_kind {
 /* PLAN_CEILING: a struct network_ceiling for hermes-egress (egress.h); it may have a secret.
  * PLAN_SECRETS: the table of hermes-inject (inject.h), or empty. PLAN_TRUST: struct
  * handover_trust and two files, or empty. PLAN_REACH: a struct reach_table for hermes-reach
- * (reach.h); it has secrets. */
+ * (reach.h). PLAN_PLACES: a struct place_table for hermes-places (place.h). Both have secrets.
+ */
 enum {
     PLAN_FACTS,
     PLAN_SETTINGS,
@@ -42,6 +43,7 @@ enum {
     PLAN_SECRETS,
     PLAN_TRUST,
     PLAN_REACH,
+    PLAN_PLACES,
     PLAN_LOCK,
     PLAN_LISTEN
 };
@@ -56,8 +58,20 @@ enum {
     HELLO_TABLE,
     HELLO_CONTROL,
     HELLO_TRUST,
-    HELLO_REACH, /* the socket for calls to hermes-reach */
-    HELLO_LISTEN /* the first of the listening sockets */
+    HELLO_REACH,  /* the socket for calls to hermes-reach */
+    HELLO_PLACES, /* the socket for requests to hermes-places */
+    HELLO_LISTEN  /* the first of the listening sockets */
+};
+
+/* The programs that call outside. PLAN_REACH + X and HELLO_REACH + X are the descriptors of X.
+ */
+enum outside { OUTSIDE_REACH, OUTSIDE_PLACES, OUTSIDE_COUNT };
+
+struct handover_outside {
+    uint32_t is_wanted;
+    uint32_t uid, gid;
+    uint32_t may_gain;  /* it may execute setuid programs: a row of `local` permits sudo */
+    uint64_t memory_mb; /* of its control group */
 };
 
 /* The settings that the monitor itself needs. */
@@ -71,10 +85,7 @@ struct handover_plan {
     uint64_t egress_memory_mb;
     uint32_t has_secrets; /* start hermes-inject */
     uint32_t inject_uid, inject_gid;
-    uint32_t has_reach; /* a target is configured: start hermes-reach */
-    uint32_t reach_uid, reach_gid;
-    uint32_t reach_may_gain; /* a row of `local` permits sudo (reach/starter.c) */
-    uint64_t reach_memory_mb;
+    struct handover_outside outside[OUTSIDE_COUNT];
     char log_level[16];
     char unix_path[108]; /* socket file to remove at the end; "" for none */
 };

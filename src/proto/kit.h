@@ -18,11 +18,11 @@ enum kit_order_kind {
                  descriptor */
     KIT_MAKE_READY, /* the same with a kit in it; then comes the kit */
     KIT_LOOK,       /* with the descriptor of a used namespace that never had a kit: is_fresh */
-    KIT_FORGET,     /* with the descriptor of a namespace that is used no more: hermes-network
-                       closes what it has open of it. is_fresh is 0 */
-    KIT_INSTALL,    /* with the descriptor of a namespace, or a pidfd of a process in it: puts a
-                       kit into it. The answer has the kit */
-    KIT_PROBE,      /* tries the kit in a namespace of its own: `missing` */
+    KIT_FORGET,  /* with the descriptor of a namespace that nobody uses any more: hermes-network
+                    closes its files of it. is_fresh is 0 */
+    KIT_INSTALL, /* with the descriptor of a namespace, or a pidfd of a process in it: puts a
+                    kit into it. The answer has the kit */
+    KIT_PROBE,   /* tries the kit in a namespace of its own: `missing` */
 };
 
 struct kit_order {
@@ -30,8 +30,8 @@ struct kit_order {
     uint32_t reserved;
 };
 
-/* What a kit consists of. A part is named to the operator, who can load a module of the kernel
- * or grant a right. */
+/* The parts of a kit. When a part is missing, its name tells the operator which kernel module
+ * to load or which right to grant. */
 #define KIT_PARTS(X)                                                                           \
     X(PART_NAMESPACE, "a network namespace")                                                   \
     X(PART_LOOPBACK, "the loopback device")                                                    \

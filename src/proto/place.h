@@ -2,14 +2,17 @@
 #pragma once
 
 /* A place is where commands of a session run outside of boxes: a row of the operator's table of
- * backends. hermes-prepare reads the table, hermes-reach has it sealed. The server has the rows
- * without addresses and keys, and names a row by its number.
+ * backends. hermes-prepare reads the table, hermes-places has it sealed. The server has the
+ * rows without addresses and keys, and names a row by its number.
  *
- * To open a place the server sends a struct reach_call with REACH_PLACE, the number of the row
- * as body_len, and PLACE_FDS descriptors: a sealed memfd with a struct place_head and words
- * (the directory, then NAME=VALUE for each variable, each ended by a NUL), the box's socket,
- * stdout, stderr and the channel. From then on they are what the spawner's are (spawn.h), with
- * these differences:
+ * The monitor starts hermes-places with a socket at PLACES_FD and sends one packet with
+ * PLACES_FDS descriptors: the sealed table, behind it the far shell, and the socket on which
+ * requests come. It keeps both ends of that socket, as it does for hermes-reach (reach.h).
+ *
+ * To open a place the server sends a struct place_request and PLACE_FDS descriptors: a sealed
+ * memfd with a struct place_head and words (the directory, then NAME=VALUE for each variable,
+ * each ended by a NUL), the box's socket, stdout, stderr and the channel. From then on they are
+ * what the spawner's are (spawn.h), with these differences:
  *
  *   EVENT_STARTED  `flags` has a bit for each enum place_limit that is in force
  *   EVENT_FAILED   `flags` is an enum place_error, and the last line of stderr says why; with
@@ -61,6 +64,13 @@ enum place_error {
 
 enum place_state { PLACE_READY, PLACE_DEGRADED, PLACE_GONE };
 
+enum { PLACES_FD = 3 };
+enum { PLACES_TABLE, PLACES_REQUESTS, PLACES_FDS };
+struct place_request {
+    uint32_t row;
+    uint32_t reserved;
+};
+
 enum { PLACE_WORDS, PLACE_SOCKET, PLACE_OUT, PLACE_ERR, PLACE_CHANNEL, PLACE_FDS };
 
 enum {
@@ -91,7 +101,7 @@ struct place_row {
     uint32_t may_gain; /* local: setuid programs such as sudo work */
     uint32_t idle_s;   /* a kept place is stopped after this time without a session */
     uint32_t open_s;   /* for finding, resuming or making a place */
-    struct place_limits limits; /* maxima; what a request leaves out */
+    struct place_limits limits; /* maxima, and values of limits that a request lacks */
     char keys[PLACE_TEXT];      /* names of API keys with commas between, or * */
     char cwd[PLACE_TEXT];
     /* From here on: empty in a server. */
@@ -108,7 +118,8 @@ struct place_row {
     char network[PLACE_TEXT];
     char volumes[PLACE_LIST];     /* SOURCE:TARGET[:ro] with commas between */
     char forward_env[PLACE_LIST]; /* names with commas between */
-    /* NAME=VALUE for those, each ended by a NUL: filled in by hermes-prepare. */
+    /* NAME=VALUE for the names in forward_env, each ended by a NUL. hermes-prepare fills it
+     * in. */
     char forwarded[4 * PLACE_LIST];
     uint32_t forwarded_len;
     /* plug-in */
@@ -123,7 +134,7 @@ struct place_table {
     struct place_row rows[PLACES_MAX];
     uint32_t count;
     uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
-    char shell_hash[65]; /* of these bytes: SHA-256 in hex */
+    char shell_hash[65]; /* SHA-256 of the far shell in hex */
     char instance[33];   /* of this installation: servers of two installations never share a
                           * place */
 };
@@ -133,23 +144,23 @@ const char *place_kind_name(uint32_t kind);
 const char *place_error_name(uint32_t error);
 const char *place_limit_name(uint32_t limit); /* as in lang/limits.h: "cpus" ... */
 
-/* It can be asked whether a place of this kind is there: by a request whose session is "". */
+/* Whether places of this kind answer a probe: a request whose session is "". */
 bool place_has_probe(uint32_t kind);
 
 /* Which limits places of a kind enforce, as bits: always, and on some machines. */
 uint32_t place_enforces(uint32_t kind);
 uint32_t place_may_enforce(uint32_t kind);
 
-/* What a limit is when neither the request nor the settings name it; 0: none. */
+/* The value of a limit that neither the request nor the settings name; 0: no limit. */
 uint32_t place_default_limit(uint32_t kind, uint32_t limit);
 
-/* What a place keeps apart from the machine it is on: one word for answers. */
+/* How a place is isolated from its machine: one word for answers. */
 const char *place_isolation(const struct place_row *row);
 
 /* For opening a place, before the far shell is started in it. */
 uint64_t place_open_ms(const struct place_row *row);
 
-/* "none", or "full": what a place reaches is otherwise not for Hermes to bound. */
+/* "none" if the place has no network; else "full", because Hermes does not bound it. */
 const char *place_network(const struct place_row *row);
 
 /* True only if nothing that runs there reaches the machine it is on. Elsewhere commands are

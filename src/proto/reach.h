@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* hermes-reach makes the calls of Hermes itself to the outside. The monitor starts it with a
- * socket at REACH_FD and sends one packet with REACH_FDS descriptors: the sealed table, and the
- * socket on which calls come. The monitor keeps both ends of that socket, gives the other one
- * to each server, and so neither program notices when the other is replaced.
+/* hermes-reach makes the HTTP calls of Hermes itself to the outside. The monitor starts it with
+ * a socket at REACH_FD and sends one packet with REACH_FDS descriptors: the sealed table, and
+ * the socket on which calls come. The monitor keeps both ends of that socket, gives the other
+ * one to each server, and so neither program notices when the other is replaced.
  *
  * A call is a struct reach_call with two descriptors: a sealed memfd that holds the body, and a
  * stream socket for the answer: a struct reach_answer, the body of the HTTP answer, and the
  * end. A caller that sees the end without a whole answer knows that there is none. The server
  * names a target of the table; it has neither the address nor the key. */
-
-#include "proto/place.h"
 
 #include <stdint.h>
 
@@ -19,7 +17,6 @@ enum { REACH_FD = 3 };
 enum { REACH_TABLE, REACH_CALLS, REACH_FDS };
 
 enum reach_target { REACH_REVIEWER, REACH_WEBHOOK, REACH_TARGETS };
-enum { REACH_PLACE = REACH_TARGETS }; /* a call of another kind: it opens a place (place.h) */
 
 enum {
     REACH_URL = 1024,
@@ -39,7 +36,6 @@ struct reach_table {
         uint32_t timeout_ms;
         uint32_t reserved;
     } rows[REACH_TARGETS];
-    struct place_table places; /* the far shell follows the table */
 };
 
 enum { REACH_CALL_BODY, REACH_CALL_ANSWER, REACH_CALL_FDS };

@@ -18,7 +18,7 @@ _Static_assert((int)SETUP_MAX_FDS >= 1 + 2 * (int)CGROUP_MAX_TREES, "those of SE
 
 /* Values that enum spawn_kind does not have. */
 enum setup_kind {
-    /* tries what boxes need, for `hermes doctor` */
+    /* tries the features that boxes need, for `hermes doctor` */
     SETUP_PROBE = 100,
     /* maps the subordinate ids of a rootless spawner into its user namespace; the answer has
      * the lock file of the ids (spawn/ids.h) */
@@ -27,8 +27,8 @@ enum setup_kind {
      * lock file of the ids, unless the spawner is rootless; then the directory of each tree;
      * then, if the spawner's own group has a name, its directory in each tree */
     SETUP_HOST,
-    /* removes what dead spawners left. The last order, after SETUP_HOST; no program reads
-     * the answer */
+    /* removes files and control groups of dead spawners. The last order, after SETUP_HOST; no
+     * program reads the answer */
     SETUP_SWEEP,
     /* struct setup_image_order: makes a copy of the mount namespace of a root, which comes
      * along, and mounts layers in it. Comes after the seal; a hermes-setup of its own takes
@@ -53,7 +53,7 @@ struct setup_order {
     int32_t pid;       /* SETUP_MAP_IDS: the spawner, and its ids outside the namespace */
     uint32_t uid;
     uint32_t gid;
-    uint32_t is_rootless; /* SETUP_HOST, and what follows */
+    uint32_t is_rootless; /* SETUP_HOST and later orders */
     uint32_t has_ids;     /* boxes have ids of their own */
     uint32_t uid_base;    /* as in struct spawn_setup */
     uint32_t uid_count;

@@ -179,9 +179,10 @@ struct spawn_pool {
     uint32_t min; /* ready boxes to keep, with these limits */
     uint32_t max; /* most ready boxes, while `min` are not enough */
     uint32_t reserved;
-    uint64_t base_bytes; /* memory that the program holds in a cold box before it does anything.
-                          * It is counted instead of what the program holds when it gets its
-                          * package. 0: no fixed value; count the memory at that moment */
+    /* memory that the program holds in a cold box before it does anything. It is counted
+     * instead of the memory that the program holds when it gets its package. 0: no fixed value;
+     * count the memory at that moment */
+    uint64_t base_bytes;
     struct spawn_limits limits;
 };
 

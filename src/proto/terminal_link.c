@@ -13,7 +13,7 @@ enum {
     HEAD = 4,
     NUMBER = 4,
     PIECE = 16 << 10,
-    OUT_MAX = 4 * TERMINAL_WINDOW, /* our bytes, and words about those of the other end */
+    OUT_MAX = 4 * TERMINAL_WINDOW, /* our bytes, and messages about bytes of the other end */
 };
 
 void terminal_link_init(struct terminal_link *l, int talk_fd, int bytes_fd)

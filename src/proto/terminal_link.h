@@ -3,7 +3,7 @@
 
 /* A terminal of a session on a backend: what its two ends say to each other over a stream. One
  * end is in the place and has the terminal (bash/far_terminal.c). The other end is in
- * hermes-reach and has a socket of the server (backend/terminal.c). Each end sends at most
+ * hermes-places and has a socket of the server (backend/terminal.c). Each end sends at most
  * TERMINAL_WINDOW bytes that the other one has not passed on, so a terminal that nobody reads
  * holds up nothing but itself.
  *
@@ -34,7 +34,7 @@ struct terminal_link {
 
 void terminal_link_init(struct terminal_link *l, int talk_fd, int bytes_fd);
 
-/* What poll() is to watch for. */
+/* The events for poll(). */
 short terminal_link_talk_events(const struct terminal_link *l);
 short terminal_link_bytes_events(const struct terminal_link *l);
 
@@ -46,8 +46,8 @@ void terminal_link_send(struct terminal_link *l, const char *data, size_t len);
 int terminal_link_read_talk(struct terminal_link *l);
 int terminal_link_read_bytes(struct terminal_link *l);
 
-/* Handles messages up to one that is for the caller. Returns 1 and that one, 0 when there is
- * none, -EPROTO when the other end broke the rules. */
+/* Handles messages up to the next one for the caller. Returns 1 with that message, 0 when there
+ * is none, -EPROTO when the other end broke the rules. */
 int terminal_link_next(struct terminal_link *l, char *ret_kind, uint32_t *ret_value);
 
 /* Sends and passes on what the descriptors take now. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-reach: the reviewer and the webhook, and places of sessions (places.c). One thread and
- * one libcurl multi handle. It holds the addresses and the keys of its targets; an attacker who
- * takes over the server can send bodies to these targets and nothing else. Answers are a
- * stranger's: they are bounded and passed on. */
+/* hermes-reach: the reviewer and the webhook. One thread and one libcurl multi handle. It holds
+ * the addresses and the keys of its targets; an attacker who takes over the server can send
+ * bodies to these targets and nothing else. Answers are a stranger's: they are bounded and
+ * passed on. */
 
 #include "reach/reach.h"
 
@@ -46,7 +46,6 @@ static int receive_table(struct reach *reach)
         reach->table.rows[i].url[REACH_URL - 1] = '\0';
         reach->table.rows[i].key[REACH_KEY - 1] = '\0';
     }
-    reach->table_fd = take_fd(&table);
     return 0;
 }
 
@@ -56,22 +55,16 @@ static bool take_calls(struct reach *reach)
 {
     while (reach->count < REACH_CALLS_MAX) {
         struct reach_call message;
-        int fds[PLACE_FDS];
+        int fds[REACH_CALL_FDS];
         unsigned count = 0;
         ssize_t n = fdpass_receive_now(
-            reach->calls_fd, &message, sizeof(message), fds, PLACE_FDS, &count);
+            reach->calls_fd, &message, sizeof(message), fds, REACH_CALL_FDS, &count);
         if (n == -EAGAIN)
             return true;
         if (n == 0 || (n < 0 && n != -EMSGSIZE))
             return false;
-        bool is_whole = n == (ssize_t)sizeof(message);
-        bool is_place = is_whole && message.target == REACH_PLACE;
-        if (is_whole && !is_place && count == REACH_CALL_FDS) {
+        if (n == (ssize_t)sizeof(message) && count == REACH_CALL_FDS) {
             call_begin(reach, &message, fds);
-            continue;
-        }
-        if (is_place && count == PLACE_FDS && reach->places_fd >= 0) {
-            places_pass(reach, &message, fds);
             continue;
         }
         for (unsigned i = 0; n > 0 && i < count; i++)
@@ -100,20 +93,14 @@ int main(void)
     static struct reach reach;
     int r = sys_close_range(REACH_FD + 1, ~0u, 0);
     if (r == 0)
-        r = receive_table(&reach);
+        r = confine_identity();
     if (r < 0)
-        return fail("hermes-reach is started by hermes-monitor; run `hermes serve`", r);
-    if ((r = starter_start(&reach)) < 0)
-        return fail("cannot start local commands", r);
-    if ((r = confine_identity()) < 0)
         return fail("cannot give up privileges", r);
-    if ((r = places_start(&reach)) < 0)
-        return fail("cannot start the half that opens places", r);
+    if ((r = receive_table(&reach)) < 0)
+        return fail("hermes-reach is started by hermes-monitor; run `hermes serve`", r);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(reach.multi = curl_multi_init()))
         return fail("cannot start libcurl", -ENOMEM);
     if ((r = confine_rest()) < 0)
         return fail("cannot confine hermes-reach", r);
-    r = serve(&reach);
-    places_stop(&reach);
-    return r;
+    return serve(&reach);
 }

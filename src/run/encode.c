@@ -185,7 +185,8 @@ static bool is_warm(const struct run_result *r)
     return (!compiled || r->compile.is_warm) && (!ran || r->run.is_warm);
 }
 
-/* A stage whose program began was warm or has the reason why not. */
+/* Whether the program of the stage began: then the stage was warm, or has a reason for the cold
+ * start. */
 static bool has_started(const struct stage_result *stage)
 {
     return stage->is_warm || stage->cold_reason;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What to do about a module that is missing, if an image has it: `missing_module` of the
- * language's runtime.json names the image and its modules. */
+/* A hint about a missing module that an image has: `missing_module` of the language's
+ * runtime.json names the image and its modules. */
 
 #include "lang/runtime.h"
 

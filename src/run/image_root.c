@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See image_root.h. A root of a spawner that has died is noticed by its socket and made
- * anew. */
+/* See image_root.h. When the spawner has died, the sockets of its roots tell so, and the roots
+ * are made again. */
 
 #include "run/image_root.h"
 
@@ -22,7 +22,7 @@ struct image_root {
     struct image_roots *all;
     struct spawn_image key; /* which root and layers */
     uint32_t number;
-    uint32_t owner; /* whose box was the first; 0: no key */
+    uint32_t owner; /* owner of the first box; 0: no key */
     int socket;     /* -1: this place is free */
     unsigned users;
     uint64_t used_at; /* larger: later */
@@ -193,7 +193,8 @@ int image_root_take(struct engine *engine, const struct image_use *use, struct i
     int base = base_of(engine, use);
     if (base < 0)
         return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-            "the image %s is a whole root, which this server cannot use for %s; start it anew",
+            "the image %s is a whole root, which this server can use for %s only after a "
+            "restart",
             image->id, use->runtime->name);
     struct spawn_image key;
     image_root_key(&key, (unsigned)base, image);

@@ -140,7 +140,7 @@ static int append_strings(struct buf *b, const struct strv *v)
     return 0;
 }
 
-/* Puts the header and the strings into b; the caller writes b, whatever its size. */
+/* Puts the header, the strings and padding into b. The caller writes b to the package. */
 static int make_head(const struct job_spec *spec, struct buf *b)
 {
     struct weight w = {0};

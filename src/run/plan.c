@@ -249,7 +249,8 @@ static int plan_run(struct plan_draft *draft, struct err *err)
     return r;
 }
 
-/* A command line finds the programs of the toolchain; those of an image come before them. */
+/* Sets PATH, so that a command line finds the programs of the image first, then the programs of
+ * the toolchain. */
 static void add_home(const struct runtime *rt, bool has_image, struct strv *env)
 {
     static const char usual[] = "/usr/local/bin:/usr/bin:/bin";

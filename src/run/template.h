@@ -35,8 +35,8 @@ struct template_keeper {
     void (*give)(void *context, void *held);
 };
 
-/* What templates answer on their channel, and what `copy` returns for a run that none fits. */
+/* Answers of templates on their channel, and of `copy` when no template fits the run. */
 #define TEMPLATE_NONE "image"      /* the image has nothing to import ahead, or none is kept */
-#define TEMPLATE_FAILED "template" /* there was one, but it did not do its part */
+#define TEMPLATE_FAILED "template" /* there was a template, but it failed */
 #define TEMPLATE_FULL "busy"       /* the template has its maximum of copies */
 #define TEMPLATE_LIMITS "limits"   /* a copy cannot have the limits of the run */

@@ -80,7 +80,7 @@ static const struct instead {
 #include "policy.h"
 };
 
-/* The filters that are made: of ordinary boxes, and of those with BOX_ROOT. */
+/* The filters that are made: for ordinary boxes, and for boxes with BOX_ROOT. */
 static const struct filter {
     const char *name;
     bool is_root;

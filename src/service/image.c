@@ -161,7 +161,7 @@ static int check_registry(const struct state *state, struct err *err)
                  : state_network_check(state, policy, "registry_hosts", err);
 }
 
-/* The limits of a build: those of the settings, bounded by what one key may have. */
+/* The limits of a build: from the settings, and at most the need that one key may have. */
 static struct run_limits build_limits(const struct state *state)
 {
     const struct config *c = &state->config;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Images of a server: whose they are, and building them within admission. A key sees its own
+/* Images of a server: their owners, and builds that wait for admission. A key sees its own
  * images and those for all; images that an operator makes are for all. */
 
 #include "image/build.h"
@@ -48,8 +48,8 @@ int service_image_build(struct state *state, int owner, const struct image_recip
 int service_image_base(
     struct state *state, int owner, struct image_recipe *recipe, struct err *err);
 
-/* For service/image_transfer.c: a builder for the caller, its place among all work, and making
- * room for the new image. `what` is the build or the import, for an error. */
+/* For service/image_transfer.c: a builder for the caller, its admission, and room for the new
+ * image. `what` names the build or the import in an error. */
 int service_image_admit(struct state *state, int owner, const struct box_need *boxes,
     int cancel_fd, const char *what, struct admit_ticket *ret, struct err *err);
 int service_image_check_tool(const struct image_builder *builder, struct err *err);

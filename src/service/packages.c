@@ -87,7 +87,7 @@ static json_t *difference(const struct image *image, const json_t *base)
     return installed;
 }
 
-/* Finds the image that a recipe builds upon; "": none. */
+/* Finds the image that is the base of a recipe; "": none. */
 static int take_base(struct state *state, int owner, const char *id,
     struct image_recipe *recipe, struct err *err)
 {
@@ -102,8 +102,8 @@ static int take_base(struct state *state, int owner, const char *id,
     return r < 0 ? r : image_recipe_build_on(recipe, &base, err);
 }
 
-/* Builds a recipe upon the image with the id `below`. *ret_layers stays NULL when that image
- * has all packages. */
+/* Builds a recipe with the image `below` (an id) as its base. *ret_layers stays NULL when that
+ * image has all packages. */
 static int build_upon(struct state *state, int owner, const char *below,
     struct image_recipe *recipe, const struct service_log *log, struct run_image **ret_layers,
     json_t **ret_installed, struct err *err)

@@ -25,7 +25,7 @@ int service_packages_install(struct state *state, struct session *s,
 int service_packages_commit(struct state *state, struct session *s, const char *name,
     struct image *ret, struct err *err);
 
-/* Builds what requirements.txt or package.json of a run's files ask for, and gives the run that
- * image. */
+/* Builds the packages of requirements.txt or package.json among the files of a run, and gives
+ * the run that image. */
 int service_packages_for_run(
     struct state *state, int owner, struct run_spec *spec, int cancel_fd, struct err *err);

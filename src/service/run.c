@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See service.h. A run is planned, waits for its place, waits for the spawner if that is just
- * being replaced, and then gets a box. */
+/* See service.h. A run is planned, waits for its place, waits for the spawner if it is being
+ * replaced, and then gets a box. */
 
 #include "service/service.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See service.h. Opening and closing what a server keeps, and what happens twice a second. */
+/* See service.h. Opens and closes the parts of a server, and does its work of twice a
+ * second. */
 
 #include "service/service.h"
 
@@ -85,8 +86,8 @@ static void free_calibration(struct later *later)
     free(later);
 }
 
-/* Its memory is not counted in the ledger: no client asked for it. Without a thread, warm runs
- * report a little less memory; the server works. */
+/* Calibrates on a thread of its own. The memory of the calibration is not counted in the
+ * ledger: no client asked for it. Without the thread, warm runs report a little less memory. */
 static void start_calibration(struct state *s)
 {
     struct err err = {0};

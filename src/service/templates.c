@@ -22,12 +22,12 @@
 #include <string.h>
 
 enum {
-    TEMPLATES_MAX = 8, /* that live; each holds one of the roots of images (proto/spawn.h) */
+    TEMPLATES_MAX = 8, /* each holds one of the roots of images (proto/spawn.h) */
     TEMPLATES_PER_KEY = 4,
     ENTRIES_MAX = 64,
-    COPIES_MAX = 24,   /* of one template; the spawner can have SPAWN_MAX_FORKS of a box */
-    WAITING_MAX = 8,   /* runs that wait for their turn to be copied; others start cold */
-    OWN_MB = 96,       /* memory of the interpreter; the build measured that of the modules */
+    COPIES_MAX = 24, /* of one template; the spawner can have SPAWN_MAX_FORKS of a box */
+    WAITING_MAX = 8, /* runs that wait for their turn to be copied; others start cold */
+    OWN_MB = 96, /* memory of the interpreter; the build measured the memory of the modules */
     STEADY_MS = 10000, /* a template that was used more recently makes no room for another */
     PAUSE_MS = 10000,  /* after the first failure; twice as long after each further one */
     PAUSES_MAX = 6,
@@ -38,7 +38,7 @@ enum {
 
 enum entry_state { ENTRY_FREE, ENTRY_WANTED, ENTRY_STARTING, ENTRY_READY, ENTRY_FAILED };
 
-/* A template that lives, or whose copies do. */
+/* A template box that lives, or has live copies. */
 struct live {
     struct template_keeping *all;
     struct template_box box;
@@ -59,7 +59,7 @@ struct entry {
     const struct runtime *runtime;
     struct run_image *image;
     struct live *live;
-    uint64_t memory_mb; /* that it may have */
+    uint64_t memory_mb; /* memory that the template may have */
     uint64_t used_ms;   /* clock_ms() */
     uint64_t retry_ms;
     unsigned failures;
@@ -236,8 +236,8 @@ static const char *copy(
     if (r == 0)
         live->copies++;
     e = find(all, use->owner, use->image->id, use->runtime);
-    /* Those that wait must not find a box that another thread has closed: the last one drops
-     * it. Until then each of them fails as this one did. */
+    /* Threads that wait for their turn must not find a closed box: the last thread drops it.
+     * Until then each of them fails as this one did. */
     if (r < 0 && r != -EAGAIN && e && e->live == live && !live->waiting)
         fail(e, why[0] ? why : "its box has ended");
     if (r < 0)
@@ -487,7 +487,8 @@ bool service_templates_has(struct state *state, int owner, const char *image)
     return has;
 }
 
-/* True when one of them is still being started. */
+/* Drops idle templates of the owner and the image. True when one of these templates is still
+ * being started. */
 static bool drop_idle(struct template_keeping *all, int owner, const char *image)
 {
     bool is_left = false;

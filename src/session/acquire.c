@@ -75,7 +75,7 @@ int session_reach(struct session *s, bool also_dead, struct err *err)
     if (s->state == SESSION_DEAD && !has_box)
         return err_set(err, ERR_CONFLICT, ESTALE,
             "the session has no box any more (%s), and no files; POST /v1/sessions/%s/reset "
-            "gives it another one",
+            "gives it a new box",
             s->message, s->id);
     if (s->state == SESSION_STARTING || !has_box || !(also_dead || s->has_kernel))
         return err_set(err, ERR_CONFLICT, EBUSY,

@@ -36,9 +36,9 @@ int session_asked(struct session *s, int asked, struct err *err)
 {
     if (asked < 0) {
         session_stop_kernel(s);
-        session_lose(s, "protocol", "the interpreter did not answer as it should");
+        session_lose(s, "protocol", "the interpreter sent an invalid answer");
         asked = err_set(err, ERR_CONFLICT, ESTALE,
-            "the interpreter did not answer as it should and was ended; its state is lost");
+            "the interpreter sent an invalid answer and was ended; its state is lost");
     }
     channel_rest(&s->channel);
     session_give(s);

@@ -40,7 +40,7 @@ static int refuse_limit(const char *backend, const char *limit, struct err *err)
     return -ENOTSUP;
 }
 
-/* Fills in the limits of the place: those of the request, otherwise those of its row. */
+/* Fills in the limits of the place: from the request, otherwise from its row. */
 static int take_limits(struct session_spec *spec, struct err *err)
 {
     const struct place_row *row = spec->place;
@@ -85,10 +85,10 @@ int session_backend_check(
     int number = place_table_find(places, spec->backend, key);
     if (number < 0)
         return err_set(err, ERR_NOT_FOUND, ENOENT,
-            "there is no backend `%.32s` for you; GET /v1/backends lists those that are",
-            spec->backend);
+            "you have no backend `%.32s`; GET /v1/backends lists your backends", spec->backend);
     if (!str_eq(spec->runtime->name, "bash"))
-        return err_field(err, "language", "a session on a backend is a bash session");
+        return err_field(
+            err, "language", "sessions on backends run bash only; set language to bash");
     if (spec->mount_count || spec->network || spec->secrets.count || spec->image)
         return err_field(err,
             spec->mount_count     ? "mounts"
@@ -131,7 +131,7 @@ int session_backend_failed(
         return -ENOTSUP;
     }
     (void)err_set(err, ERR_BACKEND, EHOSTUNREACH, "backend %s: %s: %s", s->spec.place->name,
-        name, line[0] ? line : "hermes-reach is not there; try again");
+        name, line[0] ? line : "hermes-places does not run now; try again in a moment");
     err->kind = name;
     return -EHOSTUNREACH;
 }
@@ -141,11 +141,11 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
     if (!s->spec.place)
         return 0;
     return err_set(err, ERR_UNSUPPORTED, ENOSYS,
-        "backend %s (%s) has no %s; only boxes of Hermes have", s->spec.place->name,
+        "backend %s (%s) has no %s; use a session in a box", s->spec.place->name,
         place_kind_name(s->spec.place->kind), what);
 }
 
-/* The limits that are in force for a session, and those that are not. */
+/* The limits that are in force for a session, and the limits that are not. */
 static json_t *limits_of(const struct session *s)
 {
     json_t *json = json_object();

@@ -7,7 +7,6 @@
 #include "base/cleanup.h"
 #include "base/os/fdpass.h"
 #include "base/str.h"
-#include "proto/reach.h"
 #include "run/engine_state.h"
 #include "run/image_root.h"
 #include "run/package.h"
@@ -113,11 +112,11 @@ static void fill_mounts(const struct session_box_spec *spec, struct spawn_box *r
     }
 }
 
-/* Asks hermes-reach for a place. The events are those of the spawner. */
+/* Asks hermes-places for a place. The events are those of the spawner. */
 static int open_place(const struct session_box_spec *spec, struct session_box *box,
     struct ends *ends, struct err *err)
 {
-    const struct reach_call call = {.target = REACH_PLACE, .body_len = spec->place_number};
+    const struct place_request request = {.row = spec->place_number};
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return failed(err, "make a socket");
@@ -126,11 +125,11 @@ static int open_place(const struct session_box_spec *spec, struct session_box *b
         [PLACE_OUT] = ends->out[1],
         [PLACE_ERR] = ends->err[1],
         [PLACE_CHANNEL] = ends->channel[1]};
-    int r = fdpass_send_now(spec->reach_fd, &call, sizeof(call), fds, PLACE_FDS);
+    int r = fdpass_send_now(spec->places_fd, &request, sizeof(request), fds, PLACE_FDS);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);
-        return err_set(err, ERR_UNAVAILABLE, -r, "hermes-reach does not answer; try again");
+        return err_set(err, ERR_UNAVAILABLE, -r, "hermes-places does not answer; try again");
     }
     box->socket = pair[0];
     take_ends(box, ends);

@@ -22,7 +22,7 @@ struct session_box_spec {
     const struct place_row *place; /* the place of the session; NULL: a box */
     uint32_t place_number;
     struct place_head place_request;
-    int reach_fd; /* to hermes-reach */
+    int places_fd; /* to hermes-places */
 };
 
 /* All descriptors are -1 while the session has no box. All are non-blocking. */

@@ -100,12 +100,11 @@ static int refused(const struct spawn_event *event, struct err *err)
             "as root, with CAP_SYS_PTRACE, control groups v2 and Landlock ABI 6"},
         {ENOSYS, ERR_UNSUPPORTED, "live sessions can be copied on x86-64 only"},
         {EMLINK, ERR_CONFLICT,
-            "this session is a copy of a copy, and so on, at the greatest depth; copy a "
-            "session "
-            "that is nearer to the first"},
+            "too many copies lie between this session and the original; copy a session that is "
+            "nearer to the original"},
         {EAGAIN, ERR_BUSY,
-            "the session and its copies have the most copies that can live at one time; delete "
-            "one that you do not need"},
+            "no more copies of this session and of its copies can live at one time; delete a "
+            "copy that you do not need"},
     };
     int error = event->kind == EVENT_FAILED ? -event->error : EPIPE;
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
@@ -155,7 +154,7 @@ static struct session *new_copy(struct session *s, const char *checkpoint, bool 
     spec.image = run_image_copy(s->spec.image);
     struct session *copy = session_new(s->all, &spec, s->owner_index);
     copy->is_preview = is_preview;
-    if (!is_preview) { /* they share a network namespace */
+    if (!is_preview) { /* the copy shares the network namespace of the original */
         session_network_unref(copy->network);
         copy->network = session_network_ref(s->network);
     }
@@ -217,9 +216,9 @@ static int fill_copy(struct session *s, struct session *copy, int cancel_fd, str
         r = fork_kernel(s, copy, err);
     if (r < 0 && err->code == ERR_NONE) {
         session_stop_kernel(s);
-        session_lose(s, "protocol", "the interpreter did not answer as it should");
+        session_lose(s, "protocol", "the interpreter sent an invalid answer");
         return err_set(err, ERR_CONFLICT, ESTALE,
-            "the interpreter did not answer as it should and was ended; its state is lost");
+            "the interpreter sent an invalid answer and was ended; its state is lost");
     }
     return r < 0 ? r : session_wait_ready(copy, cancel_fd, err);
 }

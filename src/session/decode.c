@@ -82,7 +82,8 @@ static int get_backend(const json_t *body, struct session_spec *ret, struct err 
     return 0;
 }
 
-/* They are kept for as long as the session is remembered. */
+/* The bytes of the variables. They are bounded, because they are kept as long as the session is
+ * remembered. */
 static size_t words_size(const struct strv *words)
 {
     size_t size = 0;

@@ -36,6 +36,7 @@ struct asking {
     struct effect effects[EFFECTS_ROOM];
     bool is_once[EFFECTS_ROOM];
     size_t count;
+    bool marks; /* the text may declare integers or references */
     struct approval *approvals[QUESTIONS_MAX];
     size_t approval_count;
 };
@@ -104,13 +105,16 @@ static json_t *directory(const struct session *s, const char *changes)
 
 static int add_command(struct asking *a, const struct shell_command *c, struct err *err)
 {
+    bool is_marked = a->marks || a->s->host_marked;
+    if (c->assigning == SHELL_ASSIGNS_ONLY && !is_marked)
+        return 0;
     json_t *fields = json_pack("{s:s, s:o, s:O, s:O, s:O, s:O, s:s?}", "action", "command",
         "cwd", directory(a->s, c->cwd), "argv", c->argv, "grant", c->grant, "redirections",
         c->redirections, "files", c->files, "danger", c->danger);
-    return add_effect(a, fields, c->is_once, err);
+    return add_effect(a, fields, c->is_once || (c->assigning && is_marked), err);
 }
 
-/* A text as a person can read it: what is too long is cut, and its digest names it. */
+/* A text as a person can read it. A long text is cut, and its digest is added. */
 static char *shown(const char *text, size_t len)
 {
     char digest[EFFECT_DIGEST];
@@ -159,8 +163,8 @@ static int ask_one(struct asking *a, size_t i, const char *code, struct err *err
     return r;
 }
 
-/* Asks about what must be asked, what is denied first. *ret_questions instead of asking when
- * there are too many. */
+/* Asks about the effects that need an approval; denied effects come first. *ret_questions
+ * instead of asking when there are too many. */
 static int ask_all(struct asking *a, const char *code, bool *ret_too_many, struct err *err)
 {
     struct approvals *approvals = a->s->all->state->approvals;
@@ -227,6 +231,7 @@ static int read_text(struct asking *a, const struct exec_spec *spec, int cancel_
         return parser.failed;
     }
     *ret_reads_code = r < 0 || forms.reads_code;
+    a->marks = r < 0 || forms.marks;
     if (r == 0) {
         for (size_t i = 0; r == 0 && i < forms.count; i++)
             r = add_command(a, &forms.items[i], &large);
@@ -268,6 +273,7 @@ int host_approve_exec(
     CLEANUP(asking_done) struct asking *a = xcalloc(1, sizeof(*a));
     a->s = s;
     int r = approve(a, spec, cancel_fd, err);
+    s->host_marked = s->host_marked || (r == 0 && a->marks);
     json_decref(s->approvals);
     s->approvals = list_of(a);
     return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Approvals of what a session does in a place other than a box (place_is_box()): effects of the
- * kind host_exec. The approval comes before anything reaches the place. Sessions in boxes need
- * none. */
+/* Approvals of the actions of a session in a place other than a box (place_is_box()): effects
+ * of the kind host_exec. The approval comes before anything reaches the place. Sessions in
+ * boxes need none. */
 
 #include "approval/shell.h"
 #include "session/internal.h"

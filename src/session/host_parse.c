@@ -88,7 +88,8 @@ static int parse_in_box(struct host_parser *p, const struct runtime *tool, const
         return -EBADMSG;
     }
     if (r < 0)
-        log_event(LOG_WARN, "a shell text could not be parsed, so it is asked", "reason",
+        log_event(LOG_WARN,
+            "a shell text could not be parsed; approval is asked for the whole text", "reason",
             err.message, (char *)NULL);
     if (r < 0 || result.run.status != RUN_OK || !result.run.out.len)
         return -EBADMSG;

@@ -88,9 +88,9 @@ struct session {
     struct admit_need promised;
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
     bool is_fork;
-    bool has_foreign_text;   /* a tool has answered its code: what follows may be a stranger's
-                                will */
-    bool is_preview;         /* it lives for a moment and is in no list that a caller sees */
+    bool has_foreign_text; /* a tool has answered its code: from then on the code may do what a
+                              stranger wants */
+    bool is_preview;       /* it lives for a moment and is in no list that a caller sees */
     struct preview *preview; /* the preview that is being made; only the holder uses it */
     char origin[ID_MAX];     /* id of the session that it is a copy of */
     /* Its name if it is a checkpoint, else "". A checkpoint belongs to `origin` and is in no
@@ -103,7 +103,7 @@ struct session {
     int64_t rolled_back_s;                        /* when, since 1970 */
     uint64_t charged_ns; /* CPU time of the box that its key was charged for */
     uint64_t asked_ms;   /* when the tick last asked for that CPU time */
-    /* What the spawner said last about the box; the holder writes it without the lock. */
+    /* The last report of the spawner about the box; the holder writes it without the lock. */
     atomic_bool is_measured;
     atomic_ullong seen_cpu_ns;
     atomic_ullong seen_memory;
@@ -118,7 +118,8 @@ struct session {
     struct session_place place;
     atomic_uint place_state; /* enum place_state */
     atomic_uint place_bits;  /* limits that its place enforces (enum place_limit) */
-    atomic_uint host_access; /* what was approved for the session, by enum host_access */
+    atomic_uint host_access; /* bits of enum host_access: approved for the session */
+    bool host_marked;        /* its shell may have integers or references (approval/shell.h) */
     json_t *approvals;       /* of the exec that begins, or NULL */
     bool told_pids;          /* HIT_PROCESSES was reported once for this box */
     unsigned interrupts;     /* requested, but not sent by the holder yet */
@@ -233,11 +234,11 @@ int session_join(struct session *s, struct run_image *image, struct err *err);
 /* Tells the interpreter that packages have come. The caller holds the session. */
 void session_tell_packages(struct session *s);
 
-/* evict.c: reserves what a box of this session needs; ERR_BUSY when there is no room. It may
+/* evict.c: reserves the need of a box of this session; ERR_BUSY when there is no room. It may
  * end idle sessions of other keys. */
 int session_reserve(struct session *s, struct admit_need *ret, struct err *err);
 
-/* Throws away what background processes printed between execs. Each call drains a limited
+/* Throws away the output of background processes between execs. Each call drains a limited
  * number of bytes: a quiet process never blocks on a full pipe, a noisy one has to wait. */
 void session_discard_output(const struct session *s);
 
@@ -275,8 +276,8 @@ void session_drop_checkpoints(struct session *s);
  * Takes spec->env. */
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);
 
-/* remembered.c: what outlives the server process. session_recall() makes a dead session from
- * the stored record of an earlier server process. The caller lists it. */
+/* remembered.c: records that outlive the server process. session_recall() makes a dead session
+ * from the stored record of an earlier server process. The caller lists it. */
 void session_remember(struct session *s);
 void session_forget(struct session *s);
 struct session *session_recall(struct sessions *all, const char *id, int owner);

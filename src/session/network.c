@@ -91,7 +91,7 @@ static int open_link(const struct session *s, const struct network_policy *polic
         .mounts = s->spec.mounts,
         .mount_count = s->spec.mount_count,
         .network = limited};
-    /* Its mode may become "ask" while it lives. */
+    /* Always has an asker: the mode may become "ask" while the session lives. */
     struct network_asker *asker =
         network_asker_new(s->owner, NULL, s->id, effects_box(s->all->state, &request));
     int r = network_link_open(
@@ -259,7 +259,7 @@ static int change(struct session *s, bool is_held, struct session_network *n,
             policy ? network_policy_copy(policy) : network_policy_new(NETWORK_NONE);
         network_policy_limit(limited, &s->spec.limits);
         r = network_link_change(link, limited, err);
-        if (r == 0) /* who takes a network away relies on the answer */
+        if (r == 0) /* the caller that takes a network away relies on the answer */
             r = network_link_confirm(link, err);
     }
     network_link_unref(link);

@@ -31,7 +31,8 @@ struct network_tally *session_network_follow(struct session_network *network);
 /* Takes the spawner's EVENT_NETWORK. */
 void session_network_answered(struct session_network *network, const struct spawn_event *event);
 
-/* Makes `policy` the one in force, whatever it was. Takes the policy (NULL: none), also after
- * an error. `s` is any session of the network; `is_held` says whether the caller holds it. */
+/* Puts `policy` in force, in place of the policy before. Takes the policy (NULL: none), also
+ * after an error. `s` is any session of the network; `is_held` says whether the caller holds
+ * it. */
 int session_network_apply(
     struct session *s, bool is_held, struct network_policy *policy, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Asks hermes-reach whether a place is there: a request without a session (proto/place.h). The
+/* Asks hermes-places whether a place is there: a request without a session (proto/place.h). The
  * server itself never connects to one. The answer holds for a moment; while one thread asks,
  * others take the last answer. */
 
@@ -12,7 +12,6 @@
 #include "base/os/fs.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "proto/reach.h"
 #include "proto/spawn.h"
 #include "state/state.h"
 
@@ -32,14 +31,14 @@ static void close_pair(int (*pair)[2])
     close_fd(&(*pair)[1]);
 }
 
-/* Waits for the event; `words` gets what the place said. */
+/* Waits for the event; `words` gets the text of the place. */
 static enum place_error await(int socket, int said, char *words, size_t size)
 {
     struct spawn_event event = {0};
     struct pollfd ready = {socket, POLLIN, 0};
     if (poll(&ready, 1, WAIT_MS) != 1 ||
         recv(socket, &event, sizeof(event), MSG_DONTWAIT) != (ssize_t)sizeof(event)) {
-        (void)snprintf(words, size, "hermes-reach does not answer");
+        (void)snprintf(words, size, "hermes-places does not answer");
         return PLACE_UNREACHABLE;
     }
     if (event.kind == EVENT_STARTED)
@@ -55,7 +54,7 @@ static enum place_error ask(
     const struct state *state, uint32_t number, char *words, size_t size)
 {
     static const char request[sizeof(struct place_head) + 1]; /* no session, no words */
-    const struct reach_call call = {.target = REACH_PLACE, .body_len = number};
+    const struct place_request place = {.row = number};
     CLEANUP(close_pair) int socket[2] = {-1, -1};
     CLEANUP(close_pair) int said[2] = {-1, -1};
     cleanup_close int head = fs_memfd_sealed("words", request, sizeof(request));
@@ -68,12 +67,12 @@ static enum place_error ask(
             [PLACE_OUT] = said[1],
             [PLACE_ERR] = said[1],
             [PLACE_CHANNEL] = said[1]};
-        r = fdpass_send_now(state->reach_fd, &call, sizeof(call), fds, PLACE_FDS);
+        r = fdpass_send_now(state->places_fd, &place, sizeof(place), fds, PLACE_FDS);
         close_fd(&socket[1]);
         close_fd(&said[1]);
     }
     if (r < 0) {
-        (void)snprintf(words, size, "hermes-reach does not answer");
+        (void)snprintf(words, size, "hermes-places does not answer");
         return PLACE_UNREACHABLE;
     }
     return await(socket[0], said[0], words, size);

@@ -67,7 +67,7 @@ struct session_build {
     void (*log)(void *context, const char *data, size_t len);
     void *context;
     int cancel_fd;            /* an eventfd */
-    struct run_image *layers; /* result: what to mount; NULL: the session has all of it */
+    struct run_image *layers; /* result: to mount; NULL: the session has all packages */
     json_t *installed;        /* result: a list of {name, version} */
 };
 typedef int session_builder(
@@ -142,8 +142,8 @@ void session_delete(struct session *s);
  * policy (NULL: none), also after an error. */
 int session_set_network(struct session *s, struct network_policy *policy, struct err *err);
 
-/* What packages are installed for: the language, the key, and the id of the image that the
- * session has now. False without one. */
+/* The target of an installation of packages: the language, the key, and the id of the image
+ * that the session has now. False without an image. */
 const struct runtime *session_runtime(const struct session *s);
 int session_owner(const struct session *s);
 bool session_image(struct session *s, char *to, size_t size);
@@ -206,7 +206,8 @@ struct exec_spec {
     uint64_t timeout_ms; /* 0: wall_ms of the session */
     bool wait;           /* wait for the running exec instead of ERR_CONFLICT */
     json_t *tools;       /* checked list of {name, ...}, or NULL */
-    bool is_catalog; /* its one tool calls those of a catalog: the input names one (`path`) */
+    bool is_catalog; /* its one tool calls the tools of a catalog: the input names one of them
+                        (`path`) */
     unsigned max_tool_calls;
     uint64_t tool_timeout_ms;
     struct preview_record *preview; /* set by preview.c only: the rest of an exec, in a copy */

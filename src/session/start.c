@@ -86,12 +86,12 @@ static int no_kernel(struct session *s, const struct spawn_event *event, struct 
     if (event->flags & ENDED_CROWDED)
         return err_set(err, ERR_UNAVAILABLE, EAGAIN,
             "the interpreter of %s was refused a process because all programs together have as "
-            "many as they may (processes_total)",
+            "many as the setting processes_total allows; try again later",
             rt->name);
     (void)err_field(err, "limits",
         "the interpreter of %s ended before it was ready; limits or env may not be fit for it: "
         "%s",
-        rt->name, line[0] ? line : "it said nothing");
+        rt->name, line[0] ? line : "it printed nothing");
     if (s->is_plain)
         err->code = ERR_INTERNAL;
     return -ECHILD;
@@ -249,7 +249,7 @@ struct session *session_new(struct sessions *all, struct session_spec *spec, int
     s->spec.place_request.limits = spec->place_limits;
     (void)snprintf(s->spec.place_request.owner, PLACE_ID, "%s", s->owner);
     (void)snprintf(s->spec.place_request.session, PLACE_ID, "%s", s->id);
-    s->spec.reach_fd = all->state->reach_fd;
+    s->spec.places_fd = all->state->places_fd;
     s->created_s = (int64_t)time(NULL);
     s->idle_ms = (spec->idle_timeout_s ? spec->idle_timeout_s : config->session_idle_s) * 1000;
     s->used_ms = clock_ms();
@@ -315,7 +315,10 @@ static int check_spec(
         return err_set(err, ERR_UNSUPPORTED, ENOSYS,
             "this server has no sessions: its operator set max_sessions to 0");
     if (!rt->run.session.count)
-        return err_field(err, "language", "there are no sessions of %s", rt->name);
+        return err_field(err, "language",
+            "there is no interpreter for sessions of %s; GET /v1/runtimes tells which "
+            "languages have one",
+            rt->name);
     if (spec->idle_timeout_s > config->session_lifetime_s)
         return err_field(err, "idle_timeout_s", "idle_timeout_s is at most %llu here",
             (unsigned long long)config->session_lifetime_s);

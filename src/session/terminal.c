@@ -36,8 +36,8 @@ enum {
     STATUS_KILLED = 137, /* 128 + SIGKILL */
 };
 
-/* Writes the package of the shell: the interpreter's environment and what a shell at a terminal
- * needs. The caller's variables come last. */
+/* Writes the package of the shell: the environment of the interpreter, with variables for a
+ * shell at a terminal. The caller's variables come last. */
 static int write_job(struct session *s, int *ret_fd, struct err *err)
 {
     static const char *const more[] = {
@@ -71,7 +71,7 @@ static int take_place(struct terminal *t, struct err *err)
     if (atomic_fetch_add(&all->terminals, 1) >= all->state->terminals_max) {
         (void)atomic_fetch_sub(&all->terminals, 1);
         return err_set(
-            err, ERR_BUSY, EAGAIN, "the server has as many terminals as it may; try later");
+            err, ERR_BUSY, EAGAIN, "all terminals of the server are in use; try again later");
     }
     t->s->terminals++;
     t->is_counted = true;
@@ -95,7 +95,8 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
         r = take_place(t, err);
     if (r == 0 && (r = fdpass_send(
                        s->box.socket, &command, sizeof(command), fds, job_fd < 0 ? 1 : 2)) < 0)
-        (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
+        (void)err_set(err, ERR_UNAVAILABLE, -r,
+            "the box of the session cannot be reached; try again, or reset the session");
     if (r == 0)
         s->used_ms = clock_ms();
     (void)pthread_mutex_unlock(&s->lock);
@@ -175,7 +176,7 @@ int session_terminal_open(
     const struct state *state = s->all->state;
     if (state->terminals_max == 0)
         return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
-            "this server has no terminals (session_terminals); use exec, or ask who runs it");
+            "this server has no terminals; use exec, or ask its operator (session_terminals)");
     int r = host_approve_access(s, HOST_TERMINAL, "", -1, err);
     if (r == 0)
         r = admit_check(state->admit, s->owner_index, err);

@@ -268,7 +268,8 @@ static int add_tree(
     return 0;
 }
 
-/* Uses a mounted tree if it adds a use; `self` is the text of /proc/self/cgroup. */
+/* Adds a mounted tree if it has a use that no tree before it has; `self` is the text of
+ * /proc/self/cgroup. */
 static void consider(struct cgroup_host *host, const struct mount_line *m, const char *self)
 {
     char own[4096];

@@ -35,7 +35,7 @@ static int open_first(const char *const *places, unsigned count)
 }
 
 /* The tree is ROOT_TREE of the mount, or its top (proto/spawn.h). In build boxes IMAGE_PLACE is
- * a link to what is being built, and the layers below it are elsewhere. */
+ * a link to the new layer, and the layers of its base are at IMAGE_BASE. */
 static int open_place(void)
 {
     static const char *const places[] = {"r/" ROOT_TREE "/" IMAGE_PLACE, "r/" IMAGE_PLACE,
@@ -59,7 +59,7 @@ static int mount_layers(int place, const int *layers, unsigned count)
         mount("overlay", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options));
 }
 
-/* Opens and locks a finished layer. What lies there belongs to the server's user, so no link is
+/* Opens and locks a finished layer. Its files belong to the server's user, so no link is
  * followed. */
 static int open_layer(int all_fd, const uint8_t digest[SPAWN_DIGEST])
 {

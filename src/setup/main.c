@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hermes-setup: does for the spawner what has to be done before the first box (proto/setup.h).
- */
+/* hermes-setup: does the work of the spawner before the first box (proto/setup.h). */
 
 #include "setup/setup.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Removes what killed spawners left in the cgroup trees. cgroup.h says how a dead leaf is
+/* Removes control groups that killed spawners left. cgroup.h says how a dead leaf is
  * recognized. */
 
 #include "setup/setup.h"

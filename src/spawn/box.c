@@ -116,7 +116,7 @@ static void keep_network(const struct spawner *s, struct box *box, int proc_fd)
     if (s->egress.source < 0 || !box->kind->is_session || box->network >= 0)
         return;
     box->network = openat(proc_fd, "ns/net", O_RDONLY | O_CLOEXEC);
-    box->egress.is_spoilt = true; /* it belongs to the box */
+    box->egress.is_spoilt = true; /* no other box may get the namespace of a session */
 }
 
 static int map_ids(const struct spawner *s, struct box *box, int pid)

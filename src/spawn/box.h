@@ -82,9 +82,9 @@ struct box {
     unsigned next_fork;
     struct box *copy; /* the copy that is being made, or NULL */
     /* Fields of a copy: */
-    bool is_paused;  /* COMMAND_PAUSE */
-    int root;        /* the box whose init it has; of any other box: itself */
-    int parent;      /* the box it was copied from, as long as that has this `copy` */
+    bool is_paused; /* COMMAND_PAUSE */
+    int root;       /* the box whose init is its init, too; of a box that is no copy: itself */
+    int parent;     /* the box it was copied from; valid while `copy` of that box is this one */
     int fork_number; /* its uid, above the root's payload's */
     uint32_t pid; /* of a run: its number in the box; 0: not known, or box init has reported */
     uint32_t lineage; /* bits of its own number and those of its ancestors */

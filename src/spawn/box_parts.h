@@ -43,7 +43,7 @@ void box_kill(struct spawner *s, struct box *box);
  * whether there were any; if so, trying again can help. */
 bool box_give_way(struct spawner *s, int error);
 
-/* Fills in what a box has used since its start. */
+/* Fills in the usage of a box since its start. */
 void box_fill_usage(const struct spawner *s, const struct box *box,
     const struct cgroup_usage *usage, struct spawn_event *event);
 uint64_t box_above(uint64_t value, uint64_t base);

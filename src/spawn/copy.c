@@ -374,7 +374,7 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
         close_fd(&box->places[i]);
         box->places[i] = take_fd(&fds[i]);
     }
-    if (!is_fine) /* that process ended without a report, or no descriptor is free */
+    if (!is_fine) /* hermes-fork ended without a report, or no descriptor is free */
         *ret = (struct link_record){.kind = LINK_FAILED, .step = STEP_COPY_STOP, .error = -EIO};
     for (unsigned i = 0; i < COPY_PLACES; i++)
         close_fd(&fds[i]);

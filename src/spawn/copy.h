@@ -61,5 +61,6 @@ int fork_pause(const struct spawner *s, struct box *box, bool is_paused);
  * with the descriptors of the command. Returns 0 or negative errno. */
 int fork_serve(struct spawner *s, struct box *box, enum copy_job job, const int *fds);
 
-/* Reaps those that have ended; if is_over, kills and reaps all. Only copies have any. */
+/* Reaps the servers of a copy that have ended; if is_over, kills and reaps all. Only copies
+ * have servers. */
 void fork_reap_helpers(struct box *box, bool is_over);

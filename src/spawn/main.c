@@ -338,8 +338,8 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* Replaces stdio inherited from our parent, because boxes inherit ours. The parent has reset
- * the signals. */
+/* Replaces the stdio of the parent, because boxes inherit the stdio of the spawner. The parent
+ * has reset the signals. */
 static int start_clean(void)
 {
     (void)setsid();
@@ -385,8 +385,8 @@ static void watch_parent(void)
         note_problem(STEP_SPAWNER, fd < 0 ? fd : -errno, "to watch the parent process");
 }
 
-/* Called when no request waits: makes one thing that boxes will need. Returns whether it did.
- */
+/* Called when no request waits: makes one part that later boxes will need. Returns whether it
+ * made one. */
 static bool tend(void)
 {
     bool is_server = spawner.setup.networks && spawner.cgroups.count;

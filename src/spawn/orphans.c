@@ -24,7 +24,7 @@ static bool is_child(int pidfd, pid_t pid)
            info.si_pid == pid;
 }
 
-/* Whether a dead child of ours is one that will be waited for. */
+/* Whether other code will wait for this dead child. */
 static bool is_awaited(const struct spawner *s, pid_t pid)
 {
     bool found =

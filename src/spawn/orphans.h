@@ -11,5 +11,5 @@
 /* A child may be left from now on. */
 void orphans_expect(void);
 
-/* Reaps those that have ended. Returns whether to call again soon. */
+/* Reaps orphans that have ended. Returns whether to call again soon. */
 bool orphans_reap(struct spawner *s);

@@ -53,8 +53,8 @@ static bool fits(
     return box->state == STATE_READY && serves(&s->pools[box->maker], request);
 }
 
-/* The memory of the program counts, because a cold box has it, too; only the memory that the
- * rehearsal left is subtracted. */
+/* Subtracts the memory that the rehearsal left. The memory of the program stays in the count: a
+ * cold box has it as well. */
 static void note_base(struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;

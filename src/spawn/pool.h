@@ -2,10 +2,10 @@
 #pragma once
 
 /* Pools: ready boxes whose program has started and waits for its package. They are for
- * interpreters that cannot be forked (Node, a JVM); the others have zygotes (zygote.h). Such a
- * box is a cold box in everything but one: its program begins with code of ours (warm/warm.c),
- * which takes the package from a socket and becomes what a cold box would have executed. Each
- * box serves one run.
+ * interpreters that cannot be forked (Node, a JVM); the others have zygotes (zygote.h). Such
+ * a box differs from a cold box in one point: its program begins with code of Hermes
+ * (warm/warm.c), which takes the package from a socket and becomes the program that a cold
+ * box would have executed. Each box serves one run.
  *
  * A pool keeps `min` boxes, more up to `max` for a while after a request found none, and none
  * while the host is short of memory. It starts one box at a time, with a small CPU weight, when
@@ -40,7 +40,8 @@ int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd);
 /* Notes that a request starts cold which a pool could have served: the pool grows. */
 void pool_miss(struct spawner *s, const struct spawn_box *request);
 
-/* Called when the spawner is idle: does one thing, returns whether there may be more to do. */
+/* Called when the spawner is idle: starts or ends one box. Returns whether there may be more to
+ * do. */
 bool pool_tend(struct spawner *s);
 
 /* Milliseconds until pool_tend() must be called again even if nothing happens, or -1. */

@@ -12,8 +12,8 @@
 int program_open(const char *name);
 
 /* In a child that will execute a program: moves fds[i] to descriptor 3 + i, a negative one as
- * /dev/null, and closes all others from 3 on. They stay open over exec, but not those from
- * number `cloexec_from` of the list on. */
+ * /dev/null, and closes all others from 3 on. The first `cloexec_from` of the list stay open
+ * over exec, the others do not. */
 int program_arrange_fds(const int *fds, unsigned count, unsigned cloexec_from);
 
 /* In a child: executes the program with these descriptors from 3 on, no arguments and an empty

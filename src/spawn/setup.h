@@ -31,7 +31,7 @@ int setup_call_with(struct setup *setup, const void *order, size_t size, const i
 /* Ends hermes-setup, if it runs, and waits for it. */
 void setup_end(struct setup *setup);
 
-/* Has hermes-setup remove what dead spawners left, and end. Does not wait for that:
+/* Has hermes-setup remove the remains of dead spawners, and end. Does not wait for that:
  * setup_reap() does, or only looks; it returns whether it goes on. */
 void setup_finish(struct setup *setup);
 bool setup_reap(struct setup *setup, bool waits);

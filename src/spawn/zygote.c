@@ -252,7 +252,7 @@ static int hear(const struct spawner *s, const struct zygote_process *p, int wai
     return -EPIPE;
 }
 
-/* There is no place for the box, which is a child of ours: it ends here. */
+/* There is no slot for the box. It is a child of this process, so it is ended here. */
 static int refuse_birth(int fds[2])
 {
     (void)sys_pidfd_send_signal(fds[0], SIGKILL);
@@ -429,7 +429,8 @@ static bool listen_to(struct spawner *s, struct zygote_process *p, int wait_ms)
     return true;
 }
 
-/* One that never comes up, because of a module that it imports, must not start all the time. */
+/* Delays the next start: a zygote that never comes up, because of a module that it imports,
+ * must not start all the time. */
 static void retry_later(struct zygote *z)
 {
     z->retry_ms = clock_ms() + ((uint64_t)RETRY_MS << z->failures);

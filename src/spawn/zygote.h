@@ -41,12 +41,12 @@ struct zygote_process {
 struct zygote {
     uint32_t root;
     uint32_t flags;    /* BOX_CHANNEL: for sessions; BOX_FORKS: sessions that can be copied */
-    bool is_wanted;    /* to be started: always, or since a request needed it */
+    bool is_wanted;    /* it is started: always, or because a request has needed it */
     uint64_t idle_ms;  /* as idle_s of struct spawn_zygote */
     uint64_t used_ms;  /* the last request */
-    unsigned failures; /* starts in a row that came to nothing */
+    unsigned failures; /* failed starts in a row */
     uint32_t park;     /* ready boxes to keep */
-    uint32_t parked;   /* ready boxes that exist, without those of `kits` */
+    uint32_t parked;   /* ready boxes that exist, without the boxes in `kits` */
     uint32_t kits;     /* ready boxes that have a kit, or wait for it */
     bool wants_kits;   /* the last box with a network found a kit, or could have one */
     struct spawn_limits limits;
@@ -77,8 +77,8 @@ int zygote_ask(struct zygote *z, const struct zygote_request *request, const int
 /* Gives up zygotes that have not answered in time. Returns whether one owes an answer. */
 bool zygote_check(struct spawner *s);
 
-/* Called when the spawner is idle: starts zygotes and makes ready boxes, one thing at a time.
- * Returns whether there may be more to do. */
+/* Called when the spawner is idle: starts one zygote or makes one ready box. Returns whether
+ * there may be more to do. */
 bool zygote_tend(struct spawner *s);
 
 /* The socket of a zygote is readable: a message, or its end. */

@@ -92,7 +92,7 @@ struct box_need admit_largest_box(const struct admit *admit);
 /* Gives the place back. cpu_ms is charged to the CPU budget of the key. */
 void admit_leave(struct admit *admit, const struct admit_ticket *ticket, double cpu_ms);
 
-/* Gives up whatever the ticket has: its place, its place in the queue, or nothing. */
+/* Gives up the place of the ticket, or its place in the queue. It may have neither. */
 void admit_drop(struct admit *admit, struct admit_ticket *ticket);
 
 /* Puts the ticket back into the queue after admit_drop(), before the other waiters of its key,
@@ -139,7 +139,7 @@ struct admit_state {
 };
 void admit_get_state(struct admit *admit, struct admit_state *ret);
 
-/* What one key holds now. */
+/* The budgets that one key holds now. */
 struct admit_use {
     uint32_t running; /* places */
     uint32_t waiting;

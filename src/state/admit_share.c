@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See admit_share.h. All budgets follow the same rule: a need fits when the key stays below the
- * most that one key may have, and all keys together stay below the total. A share is the total
- * divided by the number of active keys (those that hold or want something), and by two at
- * least.
+/* See admit_share.h. All budgets follow the same rule: a need fits when the key stays below
+ * the most that one key may have, and all keys together stay below the total. A share is the
+ * total divided by the number of active keys (keys that hold or want something), and by two
+ * at least.
  *
  * A key may hold more than its share while no other key wants it. Once a waiter within its
  * share does not fit, keys above their share get nothing more of the budget that it lacks. The
@@ -23,7 +23,7 @@
 enum {
     HOLD_MS = 3000, /* how long a large run holds back the smaller ones behind it */
     HOLD_EVERY_MS = 4 * HOLD_MS, /* and how often it may do so */
-    OVER_COMMIT = 8, /* promised processes for each real one: few boxes use all of theirs */
+    OVER_COMMIT = 8,      /* promised processes for each real one: few boxes use all theirs */
     EXCESS_ONE = 1 << 16, /* the whole budget, in units of admit_find_excess() */
 };
 

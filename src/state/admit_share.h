@@ -47,8 +47,8 @@ struct admit {
 /* Computes the budgets and the most that each key may have, from the options. */
 void share_open(struct admit *a);
 
-/* Every change of what a key holds, or of how many of its runs wait, goes through these
- * functions. */
+/* Every change of the budgets of a key, or of the number of its waiting runs, goes through
+ * these functions. */
 void share_take(struct admit *a, struct tenant *t, const struct admit_need *need);
 void share_return(struct admit *a, struct tenant *t, const struct admit_need *need);
 void share_count_waiter(struct admit *a, struct tenant *t, int change);
@@ -56,7 +56,7 @@ void share_count_waiter(struct admit *a, struct tenant *t, int change);
 /* The state of all shares at one moment. */
 struct shares {
     uint64_t divisor;     /* a share is the budget divided by this */
-    uint64_t places_lent; /* places in use, without those that keys hold above their share */
+    uint64_t places_lent; /* places in use, without places above the share of a key */
     unsigned saved;       /* one bit per budget: kept for a waiter that is within its share */
 };
 

@@ -96,7 +96,7 @@ struct config {
     char *network_user;
     char *backends;
     char *backends_user;
-    uint64_t backends_memory_mb; /* of hermes-reach with all its places */
+    uint64_t backends_memory_mb; /* of hermes-places with all its places */
     uint64_t network_memory_mb;  /* of the control group of hermes-egress */
     uint64_t network_cpus;
 
@@ -207,6 +207,7 @@ void config_network(const struct config *config, struct network_settings *ret);
 /* Collects the keys that the settings name. */
 void config_keys(const struct config *config, struct keys *ret, struct strv *problems);
 
-/* The table as Markdown for docs/configuration.md, and as help for a terminal. */
+/* The table as Markdown for docs/configuration.md, and as the rows of --help with lines of at
+ * most `width` columns. */
 int config_document(struct buf *to);
-int config_help(struct buf *to);
+int config_help(struct buf *to, int width);

@@ -7,7 +7,12 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/wrap.h"
 #include "run/cache/cache.h"
+
+#include <string.h>
+
+enum { HELP_TEXT_COLUMN = 29 };
 
 #define AT(member) offsetof(struct config, member)
 #define TEXT(key, member, dflt, says, ...)                                                     \
@@ -341,8 +346,8 @@ const struct config_row config_table[] = {
         "not root and not the server's user",
         "HERMES_BACKENDS_USER"),
     VALUE(CONFIG_NUMBER, "backends_memory_mb", backends_memory_mb, "2048", 64, 1 << 24,
-        "memory of hermes-reach with all commands of local backends, as a limit of its control "
-        "group",
+        "memory of hermes-places with all commands of local backends, as a limit of its "
+        "control group",
         "HERMES_BACKENDS_MEMORY_MB"),
 
     VALUE(CONFIG_APPROVALS, "approval_mode", approval_mode, "off", 0, 0,
@@ -457,7 +462,7 @@ int config_document(struct buf *to)
     return r;
 }
 
-int config_help(struct buf *to)
+int config_help(struct buf *to, int width)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < config_count; i++) {
@@ -465,8 +470,12 @@ int config_help(struct buf *to)
         cleanup_free char *flag = xstrdup(row->key);
         for (char *p = flag; *p; p++)
             *p = *p == '_' ? '-' : *p;
-        r = buf_printf(to, "  --%-24s %s%s%s%s\n", flag, row->text,
-            row->fallback[0] ? " (" : "", row->fallback, row->fallback[0] ? ")" : "");
+        cleanup_free char *head = xasprintf("  --%-23s  ", flag);
+        cleanup_free char *text = xasprintf("%s%s%s%s", row->text, row->fallback[0] ? " (" : "",
+            row->fallback, row->fallback[0] ? ")" : "");
+        r = buf_append_str(to, head);
+        if (r == 0)
+            r = wrap_text(to, text, (int)strlen(head), HELP_TEXT_COLUMN, width);
     }
     return r;
 }

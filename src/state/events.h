@@ -50,6 +50,6 @@ void run_events_drop(struct run_events *events);
 char *run_events_output(struct run_events *events, enum result_encoding encoding,
     enum run_stream stream, const char *data, size_t len);
 
-/* Copies events after *after_id, at most EVENTS_READ_MAX bytes. Returns 0 when those were all,
- * 1 when there are more, or -EMSGSIZE. */
+/* Copies events after *after_id, at most EVENTS_READ_MAX bytes. Returns 0 when no event is
+ * left, 1 when there are more, or -EMSGSIZE. */
 int run_events_copy(const struct run_events *events, uint64_t *after_id, struct buf *to);

@@ -8,7 +8,7 @@
 #include "state/memory_plan.h"
 
 enum {
-    HELD_SHARE = 8,              /* an eighth of what boxes are promised */
+    HELD_SHARE = 8,              /* an eighth of the memory that boxes are promised */
     BODIES_HELD = 8,             /* at least this many of the largest bodies */
     STORED_IN_MEMORY = 64 << 20, /* bytes of answers kept beside the store */
     BASE_BYTES = 384 << 20,      /* the program, and the store's writing */

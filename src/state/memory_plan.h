@@ -7,7 +7,8 @@
 
 #include "state/config.h"
 
-/* What the kernel may keep in each direction for one connection; it doubles the number. */
+/* Bytes that the kernel may keep in each direction for one connection; the kernel doubles the
+ * number. */
 enum { SOCKET_BUFFER = 64 << 10 };
 
 struct memory_plan {

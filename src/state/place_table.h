@@ -18,7 +18,7 @@ const char *place_table_add_docker(struct place_table *table, const char *socket
 /* Completes the rows. Adds a line to `problems` for each that lacks something. */
 void place_table_check(struct place_table *table, struct strv *problems);
 
-/* Writes the sections as a server needs them: without what opens a place. */
+/* Writes the sections as a server needs them: without the addresses and keys of places. */
 int place_table_write(const struct place_table *table, struct buf *to);
 
 /* The number of a row that the key of this name ("": no key) may use; -1 when there is none,

@@ -41,6 +41,7 @@ struct state {
     struct approvals *approvals;
     struct connect_asks *asks; /* about connections of boxes */
     int reach_fd;              /* to hermes-reach */
+    int places_fd;             /* to hermes-places */
     int meminfo_fd;            /* /proc/meminfo, opened before the server was confined */
     struct sessions *sessions;
     struct image_store *images; /* or NULL: this server has none */

@@ -238,7 +238,14 @@ void terminal_take_document(struct reading *r)
 
 bool terminal_is_true(const char *value)
 {
-    return str_eq(value, "true") || str_eq(value, "yes") || str_eq(value, "on");
+    return str_eq(value, "true") || str_eq(value, "yes") || str_eq(value, "on") ||
+           str_eq(value, "1");
+}
+
+bool terminal_is_bool(const char *value)
+{
+    return terminal_is_true(value) || str_eq(value, "false") || str_eq(value, "no") ||
+           str_eq(value, "off") || str_eq(value, "0");
 }
 
 /* The value as a line of a section has it; NULL: there is no such line. */
@@ -303,14 +310,14 @@ static void check_values(struct reading *r)
 {
     for (size_t i = 0; i < ROWS; i++) {
         const char *value = r->values[i];
-        bool is_set = value && (terminal_is_true(value) || str_eq(value, "false"));
         if (!value || !value[0])
             continue;
         if (r->own && (terminal_rows[i].form == NOT_TRUE || terminal_rows[i].form == SHELL)) {
-            own_check(r, terminal_rows[i].key, value, is_set);
+            own_check(r, terminal_rows[i].key, value);
             continue;
         }
-        if ((terminal_rows[i].form == NOT_TRUE && (!is_set || terminal_is_true(value))))
+        if (terminal_rows[i].form == NOT_TRUE &&
+            (!terminal_is_bool(value) || terminal_is_true(value)))
             strv_add_owned(r->problems,
                 xasprintf(
                     "terminal: %s: a server cannot use the directory or the user of its caller",

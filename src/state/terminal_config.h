@@ -12,23 +12,24 @@
 
 enum { TERMINAL_CONFIG_MAX = 256 << 10 };
 
-/* Adds a backend for each place that the text sets up. `problems` gets what is wrong with it,
+/* Adds a backend for each place that the text sets up. `problems` gets the errors of the text,
  * `notes` the keys that are unknown or have no meaning here. */
 void terminal_config_read(const char *text, size_t len, struct place_table *table,
     struct strv *problems, struct strv *notes);
 
 /* The same section in the file of a caller, whose command starts a server of its own. The
- * variables TERMINAL_* come before what the file says. */
+ * variables TERMINAL_* win over the file. */
 struct terminal_caller {
     const char *(*variable)(const char *name); /* getenv(), or that of a test */
     const char *home, *cwd;                    /* absolute paths, or NULL */
     const char *no_mount;                      /* why cwd cannot be mounted, or NULL */
-    const char *backend;                       /* that the command names, or NULL */
+    const char *backend;                       /* backend that the command names, or NULL */
     bool lists_all;                            /* all places, not only that of the command */
 };
 struct terminal_own {
     struct buf sections; /* for the setting `backends` of that server */
     char backend[64];    /* where the command runs */
+    bool wants_fresh;    /* persistent_shell is no: each command has a new shell */
     char *forward_env;   /* variables that this server needs, with commas between */
 };
 

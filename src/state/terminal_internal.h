@@ -18,10 +18,10 @@ enum form {
     TEXT,
     LIST,     /* items are joined with commas */
     PATH,     /* ~ and relative ones have no meaning for a server */
-    LIMIT,    /* 0: what Hermes has by default */
+    LIMIT,    /* 0: the default of Hermes */
     NETWORK,  /* true: bridge */
     NOT_TRUE, /* exists for a caller's own directory only */
-    SHELL,    /* makes no difference for a caller's one command */
+    SHELL,    /* yes or no; variables of the caller name it for one place */
     UNUSED,
 };
 
@@ -69,6 +69,7 @@ void terminal_add_places(struct reading *r, struct place_table *table);
 void terminal_reading_done(struct reading *r);
 
 bool terminal_is_true(const char *value);
+bool terminal_is_bool(const char *value); /* whether it says yes or no */
 const char *terminal_value(const struct reading *r, const char *key);
 size_t terminal_find_place(const char *name); /* PLACES: there is none of this name */
 
@@ -77,7 +78,7 @@ bool terminal_set_line(struct reading *r, struct place_table *table, size_t plac
     const char *key, const char *line, const char *value);
 
 /* terminal_own.c, for readings with a caller. */
-bool own_sets(const char *line); /* own_add_lines() does it, whatever the file says */
+bool own_sets(const char *line); /* own_add_lines() sets it; the line of the file is void */
 void own_add_lines(struct reading *r, struct place_table *table, size_t place);
-void own_check(struct reading *r, const char *key, const char *value, bool is_set);
+void own_check(struct reading *r, const char *key, const char *value);
 unsigned own_choose(struct reading *r, unsigned wanted); /* of the places that the file names */

@@ -69,11 +69,39 @@ static char *own_volumes(struct reading *r)
         r->caller->cwd ? r->caller->cwd : "");
 }
 
-/* Adds the lines that depend on the caller. A place lives as long as its one command. */
+/* The variable of a key: TERMINAL_SSH_HOST for ssh_host. */
+static const char *variable_of(const struct reading *r, const char *key)
+{
+    char name[64];
+    int len = snprintf(name, sizeof(name), "TERMINAL_%s", key);
+    for (int i = 0; i < len && i < (int)sizeof(name); i++)
+        name[i] = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 'a' + 'A') : name[i];
+    const char *value = r->caller->variable(name);
+    return value && value[0] ? value : NULL;
+}
+
+/* Variables that say for one place what persistent_shell says for all. */
+static const struct {
+    unsigned bit;
+    const char *key;
+} persistent[] = {{LOCAL, "local_persistent"}, {SSH, "ssh_persistent"}};
+
+/* Whether the shell of this place is kept between commands, as the caller says it; or NULL. */
+static const char *own_persistent(const struct reading *r, unsigned bit)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < sizeof(persistent) / sizeof(persistent[0]); i++)
+        if (persistent[i].bit == bit)
+            value = variable_of(r, persistent[i].key);
+    return value ? value : terminal_value(r, "persistent_shell");
+}
+
+/* Adds the lines that depend on the caller. A place lives as long as the command. */
 void own_add_lines(struct reading *r, struct place_table *table, size_t place)
 {
     unsigned bit = terminal_places[place].bit;
     const char *keeps = terminal_value(r, "container_persistent");
+    const char *shell = own_persistent(r, bit);
     const char *socket = r->caller->variable("DOCKER_SOCKET");
     cleanup_free char *cwd = own_cwd(r, place);
     cleanup_free char *volumes = bit == DOCKER ? own_volumes(r) : NULL;
@@ -85,6 +113,9 @@ void own_add_lines(struct reading *r, struct place_table *table, size_t place)
             terminal_set_line(r, table, place, "docker_volumes", "docker_volumes", volumes);
     if (is_right && bit == DOCKER && socket && socket[0])
         is_right = terminal_set_line(r, table, place, "DOCKER_SOCKET", "docker_socket", socket);
+    if (is_right && shell && shell[0])
+        is_right =
+            terminal_set_line(r, table, place, "persistent_shell", "persistent_shell", shell);
     if (is_right && bit & CONTAINERS)
         (void)terminal_set_line(
             r, table, place, "container_persistent", "container_persistent", "no");
@@ -93,15 +124,13 @@ void own_add_lines(struct reading *r, struct place_table *table, size_t place)
             "terminal.container_persistent is not used: the place ends with the command");
 }
 
-/* Booleans that mean something else, or nothing, for one command of a caller. */
-void own_check(struct reading *r, const char *key, const char *value, bool is_set)
+/* Booleans, some of which a caller can have and a server cannot. */
+void own_check(struct reading *r, const char *key, const char *value)
 {
-    if (!is_set)
+    bool is_had = strstr(key, "persistent") || str_eq(key, "docker_mount_cwd_to_workspace");
+    if (!terminal_is_bool(value))
         strv_add_owned(r->problems, xasprintf("terminal: %s is true or false", key));
-    else if (strstr(key, "persistent"))
-        strv_add_owned(r->notes,
-            xasprintf("terminal.%s makes no difference: one command has one shell", key));
-    else if (terminal_is_true(value) && !str_eq(key, "docker_mount_cwd_to_workspace"))
+    else if (terminal_is_true(value) && !is_had)
         strv_add_owned(r->problems, xasprintf("terminal: %s: Hermes does not have this", key));
 }
 
@@ -131,17 +160,6 @@ static void take_flow(struct reading *r)
             return;
     if (!r->is_bad)
         r->flow = terminal_take_list(r, "the variable");
-}
-
-/* The variable of a key: TERMINAL_SSH_HOST for ssh_host. */
-static const char *variable_of(const struct reading *r, const char *key)
-{
-    char name[64];
-    int len = snprintf(name, sizeof(name), "TERMINAL_%s", key);
-    for (int i = 0; i < len && i < (int)sizeof(name); i++)
-        name[i] = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 'a' + 'A') : name[i];
-    const char *value = r->caller->variable(name);
-    return value && value[0] ? value : NULL;
 }
 
 static void take_variable(struct reading *r, const char *key, bool is_list, char **to)
@@ -180,7 +198,6 @@ static void take_home(struct reading *r)
 
 static void take_variables(struct reading *r)
 {
-    static const char *const persistent[] = {"local_persistent", "ssh_persistent"};
     for (size_t i = 0; i < ROWS && !r->is_bad; i++)
         if (terminal_rows[i].form != UNUSED && i != KEYS_ROW)
             take_variable(
@@ -188,10 +205,9 @@ static void take_variables(struct reading *r)
     if (!r->is_bad)
         take_variable(r, "env", false, &r->backend);
     for (size_t i = 0; i < sizeof(persistent) / sizeof(persistent[0]); i++) {
-        const char *value = variable_of(r, persistent[i]);
+        const char *value = variable_of(r, persistent[i].key);
         if (value)
-            own_check(
-                r, persistent[i], value, terminal_is_true(value) || str_eq(value, "false"));
+            own_check(r, persistent[i].key, value);
     }
 }
 
@@ -210,6 +226,8 @@ void terminal_config_read_own(const char *text, size_t len,
     take_home(&r);
     if (!r.is_bad)
         terminal_add_places(&r, table);
+    const char *shell = terminal_value(&r, "persistent_shell");
+    ret->wants_fresh = shell && shell[0] && !terminal_is_true(shell);
     const char *forward = terminal_value(&r, "docker_forward_env");
     ret->forward_env = xstrdup(forward ? forward : "");
     free(table);

@@ -64,7 +64,7 @@ int approval_store_insert(struct approval_store *store, const struct approval_ro
 int approval_store_decide(struct approval_store *store, const struct approval_row *row,
     const struct grant_row *grant, struct log_row *log, struct err *err);
 
-/* Notes what the reviewer said about a pending approval. */
+/* Notes the verdict of the reviewer about a pending approval. */
 int approval_store_review(struct approval_store *store, const char *id, const char *reviewer,
     struct log_row *log, struct err *err);
 int approval_store_log(struct approval_store *store, struct log_row *log, struct err *err);
@@ -89,7 +89,7 @@ int approval_store_list(struct approval_store *store, const struct approval_quer
 
 struct log_query {
     const char *owner; /* NULL: anybody's */
-    const char *place; /* NULL: any; else the newest first */
+    const char *place; /* NULL: any place; with a place the newest rows come first */
     int64_t after;
     size_t limit;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Reads rows: those that are written, and those that wait for the writer. */
+/* Reads rows: written rows, and rows that wait for the writer. */
 
 #include "store/internal.h"
 

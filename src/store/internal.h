@@ -45,7 +45,7 @@ struct run_store {
     struct pending *first, *last;
     size_t pending_count; /* includes the batch being written */
     size_t pending_bytes;
-    bool is_hasty;           /* one of the list was promised, or there are enough */
+    bool is_hasty;           /* a row of the list was promised, or the list is long enough */
     struct pending *writing; /* the batch that the writer is at */
     struct expiry expiry;
     bool closing;
@@ -55,8 +55,8 @@ struct run_store {
     char why[128];
 };
 
-/* Commits what went well so far, or takes it back. The database's lock is held. */
+/* Commits the transaction, or rolls it back after an error. The database's lock is held. */
 void store_end_transaction(struct run_store *s, int *r);
 
-/* expire.c: does what run_store_expire() asked for. */
+/* expire.c: removes the rows that run_store_expire() asked for. */
 void store_expire(struct run_store *s, const struct expiry *expiry);

@@ -267,7 +267,8 @@ static int read_version(struct run_store *s, size_t *ret)
     return r;
 }
 
-/* Each step is one transaction. Closing the database takes a step back that did not end. */
+/* Each step is one transaction. SQLite undoes an unfinished step when the database is
+ * closed. */
 static int migrate(struct run_store *s)
 {
     size_t version = 0;

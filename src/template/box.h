@@ -29,8 +29,8 @@ struct template_box {
     int text_fd; /* its stdout and stderr until it serves */
     struct image_root *image;
     struct run_limits limits;
-    uint64_t memory_bytes; /* that its interpreter holds, which its copies share */
-    uint64_t cpu_ns;       /* that it has used */
+    uint64_t memory_bytes; /* memory of its interpreter, which its copies share */
+    uint64_t cpu_ns;       /* CPU time that it has used */
 };
 
 void template_box_init(struct template_box *box);
@@ -44,11 +44,11 @@ int template_box_open(
     const struct template_spec *spec, struct template_box *ret, char reason[TEMPLATE_REASON]);
 
 /* Makes a copy with the limits of `use`; one at a time. 0; -EAGAIN: it has as many copies as it
- * can; another negative errno: it did not do its part, and `reason` says what. */
+ * can; another negative errno: it failed, and `reason` says why. */
 int template_box_copy(struct template_box *box, const struct template_use *use,
     struct template_copy *ret, char reason[TEMPLATE_REASON]);
 
-/* Asks what it has used. template_box_lives() takes the answer. */
+/* Asks for the usage of the box. template_box_lives() takes the answer. */
 void template_box_ask(const struct template_box *box);
 
 /* Whether the box still lives. */

@@ -31,7 +31,7 @@
 enum {
     MAX_OPTIONS = 64,
     VERSION_1_6 = 0x00010006,
-    LAUNCH_CLASS = 1, /* LauncherHelper's numbers for what to launch */
+    LAUNCH_CLASS = 1, /* numbers of LauncherHelper for the thing to launch */
     LAUNCH_MODULE = 3,
     STACK_BYTES = 1 << 20, /* bytes; HotSpot's default */
     REHEARSALS = 3,        /* compilations before the box is ready */

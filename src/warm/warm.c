@@ -351,9 +351,9 @@ static void take_limits(void)
     }
 }
 
-/* Closes what exec would close: everything but stdio and the channel. The program of a pool
- * closes only what belonged to the waiting, because its interpreter has descriptors of its
- * own. */
+/* Closes the descriptors that exec would close: all but stdio and the channel. The program of a
+ * pool closes only the descriptors that it waited with, because its interpreter has descriptors
+ * of its own. */
 static void close_rest(void)
 {
     if (!is_program) {

@@ -146,7 +146,7 @@ def copy_programs(place, **replaced):
     folder = place / "bin"
     folder.mkdir()
     for name in ("hermes-prepare", "hermes-monitor", "hermes-spawn", "hermes-setup", "hermes-network", "hermes-egress",
-                 "hermes-reach", "hermes-server"):
+                 "hermes-reach", "hermes-places", "hermes-server"):
         if name not in replaced:
             shutil.copy(BUILD / name, folder / name)
     for name, text in replaced.items():

@@ -50,15 +50,18 @@ static void print(const char *text)
     struct shell_forms forms;
     int r = shell_read(text, strlen(text), parse, NULL, &forms);
     json_t *list = json_array();
+    json_t *silent = json_array(); /* asked in a marked shell only */
     for (size_t i = 0; r == 0 && i < forms.count; i++) {
         const struct shell_command *c = &forms.items[i];
-        (void)json_array_append_new(
-            list, json_pack("{s:O, s:O, s:O, s:O, s:s, s:s?, s:b}", "argv", c->argv, "grant",
-                      c->grant, "redirections", c->redirections, "files", c->files, "cwd",
-                      c->cwd, "danger", c->danger, "once", c->is_once));
+        bool is_silent = c->assigning == SHELL_ASSIGNS_ONLY && !forms.marks;
+        (void)json_array_append_new(is_silent ? silent : list,
+            json_pack("{s:O, s:O, s:O, s:O, s:s, s:s?, s:b}", "argv", c->argv, "grant",
+                c->grant, "redirections", c->redirections, "files", c->files, "cwd", c->cwd,
+                "danger", c->danger, "once", c->is_once));
     }
-    json_t *answer = json_pack("{s:b, s:o, s:b}", "parsed", r == 0, "commands", list,
-        "reads_code", r == 0 && forms.reads_code);
+    json_t *answer =
+        json_pack("{s:b, s:o, s:o, s:b, s:b}", "parsed", r == 0, "commands", list, "silent",
+            silent, "reads_code", r == 0 && forms.reads_code, "marks", r == 0 && forms.marks);
     char *line = json_dumps(answer, JSON_COMPACT);
     (void)puts(line ? line : "null");
     free(line);

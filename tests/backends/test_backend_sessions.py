@@ -130,7 +130,7 @@ def test_a_backend_of_others_is_like_one_that_does_not_exist(places, name):
     reply = places("POST", "/v1/sessions", {"language": "bash", "backend": name})
     assert reply.status == 404
     assert reply.json()["error"]["message"].replace(name, "X") == \
-        "there is no backend `X` for you; GET /v1/backends lists those that are"
+        "you have no backend `X`; GET /v1/backends lists your backends"
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "x" * 33, 5, "a\u0000b"])
@@ -153,7 +153,7 @@ def words_of(pid):
 def ssh_clients(places):
     """Pids of the ssh clients of this server's sessions."""
     found = []
-    for pid in below(places.child("hermes-reach")):
+    for pid in below(places.child("hermes-places")):
         try:
             found += [pid] if words_of(pid)[0] == "ssh" else []
         except OSError:
@@ -206,11 +206,12 @@ def test_a_cut_connection_loses_nothing(places, sshd, killed):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_a_full_disk_is_an_error_of_the_command(places, backend):
+def test_a_full_disk_is_an_error_of_the_command(places, sshd, backend):
     """What is full is said, and the session goes on. The control: there is room after a file is removed."""
     full = places.place_dir / uuid.uuid4().hex
     full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs", full], check=True)
+    inside = [] if backend == "here" else ["nsenter", "--mount=/proc/%d/ns/mnt" % sshd.process.pid]
+    subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs", full], check=True)
     try:
         with Session(places, backend) as s:
             found = s.exec("kept=yes; head -c 1000000 /dev/zero >%s/big; echo $?" % full)
@@ -219,7 +220,7 @@ def test_a_full_disk_is_an_error_of_the_command(places, backend):
             assert s.exec("head -c 100000 /dev/zero >%s/small" % full)["exit_code"] == 0
             assert s.look()["backend"]["state"] == "ready"
     finally:
-        subprocess.run(["umount", "-l", full], check=True)
+        subprocess.run([*inside, "umount", "-l", full], check=True)
 
 
 def test_a_connection_without_reconnect_is_lost_and_says_so(places, sshd):
@@ -235,9 +236,9 @@ def test_a_connection_without_reconnect_is_lost_and_says_so(places, sshd):
 
 
 def test_an_older_server_of_reach_ends_its_sessions(places):
-    """Kills hermes-reach: its sessions are lost, and new ones work when the next one runs."""
+    """Kills hermes-places: its sessions are lost, and new ones work when the next one runs."""
     with Session(places, "here") as s:
-        os.kill(places.child("hermes-reach"), 9)
+        os.kill(places.child("hermes-places"), 9)
         wait_until(lambda: places("GET", s.path).json()["state"] == "dead", "the session is lost")
 
     def works():
@@ -245,7 +246,7 @@ def test_an_older_server_of_reach_ends_its_sessions(places):
         if reply.status == 201:
             places("DELETE", "/v1/sessions/" + reply.json()["id"])
         return reply.status == 201
-    wait_until(works, "hermes-reach is back")
+    wait_until(works, "hermes-places is back")
 
 
 def test_the_shell_of_mcp_uses_a_place(places):

@@ -127,5 +127,5 @@ def test_a_place_that_ends_ends_its_terminals(places):
     with Session(places, "here") as s:
         s.id = s.json["id"]
         with Terminal(s) as t:
-            os.kill(places.child("hermes-reach"), 9)
+            os.kill(places.child("hermes-places"), 9)
             assert t.end()[0] == 137

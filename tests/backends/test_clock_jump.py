@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock jumps by a day in the middle of a command. A library shifts it for every program of the test: the server, hermes-reach,
+"""The wall clock jumps by a day in the middle of a command. A library shifts it for every program of the test: the server, hermes-places,
 ssh, sshd and the far shell, which is linked again so that it loads libraries. Their mount namespace has an /etc of its own that names it."""
 import json
 import mmap
@@ -156,7 +156,7 @@ def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock
             assert poked == "poked" and abs(int(moved) - jump) < 1000
             shells = [pid for pid in processes_with("--stay" if backend == "far" else "--stdio")
                       if os.readlink("/proc/%d/ns/mnt" % pid) == os.readlink("/proc/%d/ns/mnt" % clock.namespace.keeper.pid)]
-            for pid in [places.child("hermes-server"), places.child("hermes-reach"), *shells]:
+            for pid in [places.child("hermes-server"), places.child("hermes-places"), *shells]:
                 assert "shift.so" in pathlib.Path("/proc/%d/maps" % pid).read_text(), pid
             assert shells
             slow = begin(places, waits, "touch %s.slow; sleep 1000" % mark, timeout_ms=3000)

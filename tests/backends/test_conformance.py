@@ -195,7 +195,7 @@ def test_what_only_boxes_have_is_refused(place, s):
         pytest.skip("a box has them")
     for path in ("fork", "checkpoints"):
         reply = place.server("POST", s.path + "/" + path, {})
-        assert reply.status == 501 and "only boxes of Hermes have" in reply.json()["error"]["message"], reply
+        assert reply.status == 501 and "use a session in a box" in reply.json()["error"]["message"], reply
 
 
 def test_the_end_of_a_session_leaves_nothing(place):

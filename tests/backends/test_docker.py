@@ -265,13 +265,13 @@ def test_a_killed_far_shell_is_lost(server, engine):
             assert server("POST", s.path + "/reset").status in (200, 502)
 
 
-def test_hermes_reach_killed_leaves_no_container(server, engine):
+def test_hermes_places_killed_leaves_no_container(server, engine):
     with Session(server, "once") as s:
         mine = container_of(engine, "once")["Id"]
-        os.kill(server.child("hermes-reach"), 9)
+        os.kill(server.child("hermes-places"), 9)
         wait_until(lambda: s.look()["state"] == "dead", "the session is lost")
         wait_until(lambda: engine("GET", "/v1.41/containers/%s/json" % mine)[0] == 404, "its container is removed")
-    wait_until(lambda: failure_status(server, "once") == 201, "hermes-reach is back")
+    wait_until(lambda: failure_status(server, "once") == 201, "hermes-places is back")
 
 
 def test_two_servers_on_one_engine_do_not_meet(server, engine, serve_engine):
@@ -295,7 +295,7 @@ def test_only_the_group_of_the_socket_is_needed(engine, serve_engine):
         server = serve_engine(engine_row("grouped", engine, container_persistent="no"))
         with Session(server, "grouped") as s:
             assert s.out("echo in") == "in\n"
-        status = open("/proc/%d/status" % server.child("hermes-reach")).read()
+        status = open("/proc/%d/status" % server.child("hermes-places")).read()
         assert "Gid:\t23457" in status and "Uid:\t0" not in status and "Groups:\t \n" in status
         server.stop()
         engine.socket.chmod(0o600)

@@ -79,13 +79,13 @@ def hostile(places, sshd):
 
 def relays(places):
     """Pids of the processes that serve sessions on backends."""
-    reach = places.child("hermes-reach")
+    reach = places.child("hermes-places")
 
     def children(parent):
         tasks = pathlib.Path("/proc/%d/task/%d/children" % (parent, parent))
         return [int(pid) for pid in tasks.read_text().split()]
     return [pid for half in children(reach) for pid in children(half)
-            if pathlib.Path("/proc/%d/comm" % pid).read_text().strip() == "hermes-reach"]
+            if pathlib.Path("/proc/%d/comm" % pid).read_text().strip() == "hermes-places"]
 
 
 def nothing_stays(places):
@@ -105,7 +105,7 @@ def opened(places):
 def test_a_place_that_wants_the_far_shell_again_is_refused(places, hostile, mode):
     hostile(mode)
     reply = opened(places)
-    word = "does not answer as a far shell"
+    word = "sent an answer that no far shell sends"
     assert reply.status == 502 and word in reply.json()["error"]["message"], reply
     nothing_stays(places)
     rows = places("GET", "/v1/backends").json()["backends"]

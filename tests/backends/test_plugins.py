@@ -251,9 +251,9 @@ def test_a_place_that_is_gone_is_never_made_anew(plugins):
     plugins.end(s)
 
 
-def test_the_end_of_hermes_reach_closes_the_place(plugins):
+def test_the_end_of_hermes_places_closes_the_place(plugins):
     s = plugins.session("plug")
-    os.kill(plugins.server.child("hermes-reach"), 9)
+    os.kill(plugins.server.child("hermes-places"), 9)
     wait_until(lambda: any(line.startswith("close ") for line in plugins.log()), "the place is closed")
     wait_until(lambda: plugins.server("GET", "/v1/sessions/" + s["id"]).json()["state"] == "dead", "the session is lost")
-    wait_until(lambda: plugins.new().status == 201, "hermes-reach is back")
+    wait_until(lambda: plugins.new().status == 201, "hermes-places is back")

@@ -182,13 +182,13 @@ def test_sudo_can_be_switched_off(places):
 
 
 def test_only_the_starter_can_execute_setuid_programs(places):
-    """All other processes of hermes-reach, which talk to the server and to far machines, have no_new_privs."""
+    """All other processes of hermes-places, which talk to the server and to far machines, have no_new_privs."""
     with Session(places, "here"), Session(places, "far"):
         seen = {}
         for pid in apilib.descendants(places.process.pid):
             status = pathlib.Path("/proc/%d/status" % pid).read_text()
             fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-            if fields["Name"] == "hermes-reach":
+            if fields["Name"] == "hermes-places":
                 seen.setdefault(fields["NoNewPrivs"], []).append((pid, fields["Seccomp"]))
         assert len(seen["0"]) == 1 and len(seen["1"]) >= 3, seen
         assert all(filtered == "2" for _, filtered in seen["1"]), seen
@@ -198,7 +198,7 @@ def test_the_starter_is_replaced_when_it_dies(places):
     def starter():
         for pid in apilib.descendants(places.process.pid):
             status = pathlib.Path("/proc/%d/status" % pid).read_text()
-            if "Name:\thermes-reach\n" in status and "NoNewPrivs:\t0\n" in status:
+            if "Name:\thermes-places\n" in status and "NoNewPrivs:\t0\n" in status:
                 return pid
         return None
     first = starter()

@@ -47,10 +47,10 @@ class Kept:
         self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=180)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def post(self, body):
-        """Milliseconds until the whole answer to a run was there, and the answer."""
-        taken, answer = self.ask(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    def post(self, body, path="/v1/runs"):
+        """Milliseconds until the whole answer was there, and the answer."""
+        taken, answer = self.ask(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                 b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body)
         return taken, json.loads(answer)
 
     def get(self, path):

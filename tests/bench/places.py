@@ -7,7 +7,7 @@ import time
 
 import enginelib
 import farlib
-from over_http import Serving
+from over_http import Kept, Serving
 from placelib import allow_commands, engine_row
 
 
@@ -25,18 +25,20 @@ def request(server, method, path, body=None, status=200):
 
 
 class Live:
-    """A session that stays, and its commands."""
+    """A session that stays, and its commands over a connection that is kept."""
 
     def __init__(self, server, backend):
-        self.server, self.backend = server, backend
+        self.server, self.kept = server, Kept(server)
         self.id = request(server, "POST", "/v1/sessions", {"language": "bash", "backend": backend}, 201)["id"]
 
     def true(self):
-        answer = request(self.server, "POST", "/v1/sessions/%s/exec" % self.id, {"code": "/bin/true"})
+        taken, answer = self.kept.post(b'{"code": "/bin/true"}', "/v1/sessions/%s/exec" % self.id)
         if answer["exit_code"] != 0:
             raise RuntimeError(repr(answer))
+        return taken
 
     def close(self):
+        self.kept.close()
         self.server("DELETE", "/v1/sessions/" + self.id)
 
 
@@ -69,10 +71,9 @@ def serving(settings):
 
 def docker_places(bench):
     """`true` in a container through a live session against `docker exec`; a new session against `docker run`."""
-    from run import interleave, row
+    from run import NotMeasured, interleave, row
     if problem := enginelib.problem("docker"):
-        print("  skipped: " + problem)
-        return
+        raise NotMeasured(problem)
     engine = enginelib.Docker()
     try:
         engine.start()
@@ -81,7 +82,7 @@ def docker_places(bench):
         with world as server:
             live = Live(server, "box")
             container = engine.containers()[0]["Id"]
-            yield row("docker: true", *interleave(bench.rounds, lambda: clock(live.true), lambda: clock(lambda: engine_exec(engine, container))), 0.1)
+            yield row("docker: true", *interleave(bench.rounds, live.true, lambda: clock(lambda: engine_exec(engine, container))), 0.1)
             yield row("docker: session, kept", *interleave(bench.rounds, lambda: clock(lambda: session(server, "box")),
                                                            lambda: clock(lambda: engine_run(engine))), 1.0)
             yield row("docker: session, its own", *interleave(max(3, bench.rounds // 4), lambda: clock(lambda: session(server, "once")),
@@ -94,11 +95,10 @@ def docker_places(bench):
 
 def ssh_places(bench):
     """`true` over ssh through a live session against a command over ControlMaster; a new session against a new connection."""
-    from run import interleave, row
+    from run import NotMeasured, interleave, row
     if problem := farlib.sshd_problem():
-        print("  skipped: " + problem)
-        return
-    sshd = farlib.Sshd()
+        raise NotMeasured(problem)
+    sshd = farlib.Sshd(bare_home=True)
     try:
         sshd.dir.chmod(0o755)
         (sshd.dir / "user").chmod(0o600)
@@ -116,7 +116,7 @@ def ssh_places(bench):
         with world as server:
             allow_commands(server, "far")
             live = Live(server, "far")
-            yield row("ssh: true", *interleave(bench.rounds, lambda: clock(live.true), lambda: clock(lambda: command(master))), 0.3)
+            yield row("ssh: true", *interleave(bench.rounds, live.true, lambda: clock(lambda: command(master))), 0.3)
             yield row("ssh: session", *interleave(bench.rounds, lambda: clock(lambda: session(server, "far")), lambda: clock(lambda: command([]))), 2.0)
             live.close()
         pathlib.Path(path).unlink()

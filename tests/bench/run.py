@@ -66,6 +66,10 @@ def interleave(rounds, *sides):
     return times
 
 
+class NotMeasured(Exception):
+    """Something that a measurement needs is not there. It counts as missed."""
+
+
 def row(name, ours, theirs, factor, extra_ms=0.0, note=""):
     ours_ms, theirs_ms = statistics.median(ours), statistics.median(theirs)
     return {"name": name, "ms": round(ours_ms, 3), "than_ms": round(theirs_ms, 3),
@@ -248,21 +252,26 @@ def main():
         for measurement in chosen:
             print("%-20s %s" % (measurement.__name__, measurement.__doc__.splitlines()[0]))
         return 0
-    rows = []
+    rows, not_measured = [], []
     print("     %-26s %12s %12s %9s   (load %s)" % ("", "hermes", "other", "ratio", os.getloadavg()[0]))
     with tempfile.TemporaryDirectory(prefix="hermes-bench-", dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         bench = Bench(options.rounds, folder)
         subprocess.run([HERMES, "seed"], env=bench.env, check=False)  # without them compilers are slower
         for measurement in chosen:
-            for r in measurement(bench):
-                rows.append(r)
-                show(r)
+            try:
+                for r in measurement(bench):
+                    rows.append(r)
+                    show(r)
+            except NotMeasured as problem:
+                not_measured.append(measurement.__name__)
+                print("MISS %s: %s" % (measurement.__name__, problem), flush=True)
     report = {"time": time.strftime("%FT%TZ", time.gmtime()), "load": os.getloadavg(), "rows": rows}
     (BUILD / "bench.json").write_text(json.dumps(report, indent=2) + "\n")
     (BUILD / "bench.svg").write_text(draw(report))
-    missed = [r["name"] for r in rows if not r["met"]]
-    print("%d of %d targets met%s; %s" % (len(rows) - len(missed), len(rows),
+    missed = [r["name"] for r in rows if not r["met"]] + not_measured
+    total = len(rows) + len(not_measured)
+    print("%d of %d targets met%s; %s" % (total - len(missed), total,
                                          ", missed: " + ", ".join(missed) if missed else "",
                                          BUILD / "bench.json"))
     return 0

@@ -187,9 +187,10 @@ def test_help(hermes):
 def test_help_is_laid_out(hermes):
     """Lines end within 80 columns and without spaces. What continues a row stands below the text of the row."""
     rows = 0
-    for words in ([], ["session"], ["session", "new"], ["session", "files"], ["approvals"], ["run"], ["mcp"], ["backends"]):
+    for words in ([], ["session"], ["session", "new"], ["session", "files"], ["approvals"], ["run"], ["mcp"], ["backends"], ["serve"],
+                  ["image"]):
         lines = hermes(*words, "--help").stdout.split("\n")
-        assert not [line for line in lines if len(line) > 110 or line != line.rstrip()], words
+        assert not [line for line in lines if len(line) > 79 or line != line.rstrip()], words
         for row, after in zip(lines, lines[1:]):
             text = re.match(r" +\S.*?  +(?=\S)", row)
             if text and after and not re.match(r"  \S|      --", after):

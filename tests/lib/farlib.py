@@ -240,16 +240,20 @@ def sshd_problem():
 
 
 class Sshd:
-    """A real sshd that lets its own user in by one key. `enter`: the words that start programs in its network namespace."""
+    """A real sshd that lets its own user in by one key. `enter`: the words that start programs in its network namespace.
+    `bare_home`: the home directory of its logins is empty, so no start-up file of the account is read."""
 
-    def __init__(self, address="127.0.0.1", enter=()):
-        self.address, self.enter = address, list(enter)
+    def __init__(self, address="127.0.0.1", enter=(), bare_home=False):
+        self.address, self.enter, self.options = address, list(enter), []
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hermes-sshd-"))
         for name in ("host", "user", "wrong", "hostile"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.dir / name)], check=True)
         forced = 'command="%s/far-end" %s' % (self.dir, (self.dir / "hostile.pub").read_text())
         (self.dir / "authorized").write_text((self.dir / "user.pub").read_text() + forced)
         self.enter += self.with_sshd_user()
+        if bare_home:
+            (self.dir / "home").mkdir()
+            self.options += ["-o", "SetEnv=HOME=%s" % (self.dir / "home")]
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -273,7 +277,7 @@ class Sshd:
             [*self.enter, SSHD, "-D", "-f", "/dev/null", "-p", str(self.port), "-o", "ListenAddress=" + self.address,
              "-h", str(self.dir / "host"), "-o", "AuthorizedKeysFile=" + str(self.dir / "authorized"),
              "-o", "PidFile=" + str(self.dir / "pid"), "-o", "StrictModes=no", "-o", "UsePAM=no",
-             "-o", "PermitRootLogin=prohibit-password", "-E", str(self.dir / "log")],
+             "-o", "PermitRootLogin=prohibit-password", *self.options, "-E", str(self.dir / "log")],
             env={**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, TOOLS.glob("lib/*-linux-gnu")))})
 
         def is_up():

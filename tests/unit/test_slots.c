@@ -2,7 +2,7 @@
 
 /* One key cannot take all places of sessions on backends. */
 
-#include "reach/slots.h"
+#include "places/slots.h"
 
 #include "test.h"
 

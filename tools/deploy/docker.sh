@@ -164,7 +164,7 @@ serve() { # FLAGS... : a container that serves, until it says so
     docker logs "$name"
     return 1
 }
-ask() { # STATUS LIMITS CODE: what becomes of a run over HTTP, asked for inside the container
+ask() { # STATUS LIMITS CODE: a run over HTTP, from inside the container, ends with this status
     docker exec -i "$name" python3 - "$@" <<'PYTHON'
 import json, sys, urllib.request
 status, limits, code = sys.argv[1:]
@@ -184,13 +184,13 @@ refuses() {
     run serve --listen 0.0.0.0:8000
     [ $? -eq 2 ]
 }
-confined() { # the server has no rights, the monitor those of the command line and no more
+confined() { # the server has no rights, the monitor has the rights of the command line and no more
     docker exec "$name" grep -h -E '^(Name|CapBnd|Uid)' /proc/1/status
     docker exec "$name" sh -c 'for p in /proc/[0-9]*; do
         grep -q hermes-server $p/comm && grep -q "CapBnd:.0000000000000000" $p/status && exit 0
     done; exit 1'
 }
-limited() { # --memory of the container bounds what runs are promised
+limited() { # --memory of the container bounds the memory that runs are promised
     docker exec -i "$name" python3 - <<'PYTHON'
 import json, urllib.error, urllib.request
 body = json.dumps({"language": "python", "code": "1", "limits": {"memory_mb": 900}}).encode()

@@ -91,7 +91,7 @@ with_key() {
     systemctl stop hermes
     return $status
 }
-memory_max() { # MemoryMax= of the unit bounds what runs are promised
+memory_max() { # MemoryMax= of the unit bounds the memory that runs are promised
     mkdir -p /run/systemd/system/hermes.service.d
     printf '[Service]\nMemoryMax=1G\n' >/run/systemd/system/hermes.service.d/memory.conf
     systemctl daemon-reload && systemctl start hermes || return 1

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# base.sh DIR [PACKAGES [SIZE]]: makes what does not change from run to run. PACKAGES is a file of
-# package names beside those of packages.txt, SIZE that of the file system.
+# base.sh DIR [PACKAGES [SIZE]]: makes the files that do not change from run to run. PACKAGES is a file of
+# package names beside packages.txt, SIZE is the size of the file system.
 #
 #   DIR/vmlinuz      Debian's cloud kernel, unpacked from its package, not installed
 #   DIR/root.ext4    a small Debian with that kernel's modules and the user `tester`

@@ -19,7 +19,7 @@ loglevel=3
 
 say() { printf 'test-vm: %s\n' "$*"; }
 
-# fail_run WHY: the closing line is printed whatever happens.
+# fail_run WHY: the closing line is printed in any case.
 fail_run() {
     say "$1" >&2
     echo "0 passed, 1 failed"

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 /* The most descriptors in one packet. The kernel allows 253. */
-enum { FDPASS_MAX = 40 };
+enum { FDPASS_MAX = 48 };
 
 /* Sends one packet. The sender keeps its descriptors. Returns 0 or negative errno.
  * fdpass_send_now() returns -EAGAIN instead of waiting for room. */

@@ -34,7 +34,8 @@ int fs_read_trusted(const char *path, struct buf *b, struct err *err);
  * bytes, or 0 when it is unknown. -EMSGSIZE when it does not fit. */
 int fs_read_to_end(int fd, size_t size, struct buf *b);
 
-/* Writes all bytes, whatever write(2) accepts at once; waits where a descriptor would block. */
+/* Writes all bytes, with as many calls of write(2) as it takes; waits where a descriptor would
+ * block. */
 int fs_write_all(int fd, const void *data, size_t len);
 
 /* One write(2) of a short string to an existing kernel file such as a cgroup or map file. */

@@ -101,7 +101,7 @@ int process_become(const struct process_image *image)
     if (r < 0)
         return -errno;
     (void)execve(path, image->argv, image->env);
-    /* That user may not be allowed to walk to the program (a build below /root). */
+    /* The new user may have no access to the directory of the program (a build below /root). */
     if (errno == EACCES)
         (void)syscall(SYS_execveat, program, "", image->argv, image->env, AT_EMPTY_PATH);
     return -errno;

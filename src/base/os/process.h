@@ -25,9 +25,9 @@ int process_give_up(void);
 /* Raises the limit of open descriptors to its maximum. */
 void process_raise_descriptors(void);
 
-/* What a child becomes: a program from the directory of ours, with a socket at a descriptor of
- * its choice. `before` may be NULL; it runs between the opening of the program and its start,
- * and gives up rights. Returns only on failure, with negative errno. */
+/* Executes a program from the directory of the running program, and gives it `socket` as
+ * descriptor `at`. `before` may be NULL; it gives up rights, after the program is opened and
+ * before it starts. Returns only on failure, with negative errno. */
 struct process_image {
     const char *program;
     char *const *argv;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See run_input.h. */
+/* See input.h. */
 
 #include "cli/run/input.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See run_options.h. */
+/* See options.h. */
 
 #include "cli/run/options.h"
 

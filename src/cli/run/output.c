@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See run_output.h. */
+/* See output.h. */
 
 #include "cli/run/output.h"
 

@@ -11,10 +11,8 @@
 #include "cli/backend_options.h"
 #include "cli/input.h"
 #include "cli/output.h"
-#include "cli/session/approvals.h"
 #include "cli/session/command.h"
-#include "cli/session/consent.h"
-#include "cli/session/own_server.h"
+#include "cli/session/own_command.h"
 #include "cli/session/repl.h"
 #include "cli/session/show.h"
 
@@ -26,11 +24,8 @@
 enum { STDIN_MAX = 16 << 20, CODE_MAX = 16 << 20 };
 
 struct request {
-    struct client client;
+    struct own_command own;
     bool json;
-    bool wants_own; /* a server for this command alone */
-    bool is_given;  /* --yes */
-    const char *rules, *backend;
     const char *stdin_path;
     json_t *session;
     json_t *exec;
@@ -67,29 +62,29 @@ static void take(void *to, int key, char *value)
     uint64_t ms = 0;
     switch (key) {
     case BACKEND_URL:
-        r->client.url = value;
-        r->client.unix_path = NULL;
-        r->client.is_default = false;
+        r->own.client.url = value;
+        r->own.client.unix_path = NULL;
+        r->own.client.is_default = false;
         break;
     case BACKEND_UNIX:
-        r->client.unix_path = value;
-        r->client.is_default = false;
+        r->own.client.unix_path = value;
+        r->own.client.is_default = false;
         break;
     case BACKEND_OWN:
-        r->wants_own = true;
+        r->own.is_wanted = true;
         break;
     case BACKEND_YES:
-        r->is_given = true;
+        r->own.is_given = true;
         break;
     case BACKEND_RULES:
-        r->rules = value;
+        r->own.rules = value;
         break;
     case BACKEND_JSON:
         r->json = true;
         break;
     case BACKEND_NAME:
         (void)json_object_set_new(r->session, "backend", session_text_json("--backend", value));
-        r->backend = value;
+        r->own.wish.backend = value;
         break;
     case BACKEND_STDIN:
         r->stdin_path = value;
@@ -126,8 +121,8 @@ static int exec_in(struct request *r, const char *id, struct err *err)
     json_t *answer = NULL;
     if (!path)
         return -EINVAL;
-    int result = r->json ? client_call(&r->client, "POST", path, r->exec, &answer, err)
-                         : repl_exec(&r->client, id, r->exec, &show, err);
+    int result = r->json ? client_call(&r->own.client, "POST", path, r->exec, &answer, err)
+                         : repl_exec(&r->own.client, id, r->exec, &show, err);
     if (answer) {
         show_json(answer);
         show.exit_status = show_exit_status(answer);
@@ -136,11 +131,12 @@ static int exec_in(struct request *r, const char *id, struct err *err)
     return result < 0 ? result : show.exit_status;
 }
 
-static int exec_once(struct request *r, struct err *err)
+static int exec_once(void *context, struct consent *consent, struct err *err)
 {
+    struct request *r = context;
     json_t *session = NULL;
     struct err ignored = {0};
-    int result = client_call(&r->client, "POST", "/v1/sessions", r->session, &session, err);
+    int result = client_call(&r->own.client, "POST", "/v1/sessions", r->session, &session, err);
     if (result < 0)
         return result;
     const char *id = json_string_value(json_object_get(session, "id"));
@@ -148,51 +144,21 @@ static int exec_once(struct request *r, struct err *err)
     result = path ? exec_in(r, id, err) : -EINVAL;
     json_t *answer = NULL;
     if (path)
-        (void)client_call(&r->client, "DELETE", path, NULL, &answer, &ignored);
+        (void)client_call(&r->own.client, "DELETE", path, NULL, &answer, &ignored);
     json_decref(answer);
     json_decref(session);
     return result;
 }
 
-/* Calls `run` with a server that only this command has. */
-static int with_own_server(struct request *r, bool lists_all,
-    int (*run)(struct request *r, struct err *err), struct err *err)
-{
-    struct own_server own;
-    struct consent consent;
-    int result = own_server_start(&own, r->backend, lists_all, err);
-    if (result < 0)
-        return result;
-    r->client = (struct client){.url = "http://localhost", .unix_path = own.unix_path};
-    if (r->session)
-        (void)json_object_set_new(r->session, "backend", json_string(own.backend));
-    result = r->rules ? approvals_set_rules(&r->client, r->rules, false, err) : 0;
-    if (result == 0 && (result = consent_start(&consent, &r->client, r->is_given, err)) == 0) {
-        result = run(r, err);
-        own_server_stop(&own);
-        consent_stop(&consent);
-    }
-    own_server_stop(&own);
-    consent_explain(err);
-    return result;
-}
-
-static int choose_server(struct request *r, bool lists_all,
-    int (*run)(struct request *r, struct err *err), struct err *err)
-{
-    if (r->wants_own || own_server_is_needed(&r->client))
-        return with_own_server(r, lists_all, run, err);
-    if (r->is_given || r->rules)
-        return err_set(err, ERR_INVALID, EINVAL,
-            "--yes and --rules are for a command without a server; this one asks its own "
-            "approvers: `hermes approvals watch`, or add --own-server");
-    return run(r, err);
-}
-
 int backend_exec_run(const struct client *client, int argc, char **argv, struct err *err)
 {
-    struct request r = {.client = *client, .exec = json_object()};
+    struct request r = {.exec = json_object()};
     r.session = json_pack("{s:s}", "language", "bash");
+    r.own = (struct own_command){.name = exec_options.command,
+        .client = *client,
+        .session = r.session,
+        .run = exec_once,
+        .context = &r};
     buf_init(&r.code, CODE_MAX);
     options_parse(&exec_options, argc, argv, take, &r);
     if (!r.code.len)
@@ -200,7 +166,7 @@ int backend_exec_run(const struct client *client, int argc, char **argv, struct 
     (void)json_object_set_new(r.exec, "code", session_text_json("the command", r.code.data));
     int result = r.stdin_path ? add_stdin(&r, err) : 0;
     if (result == 0)
-        result = choose_server(&r, false, exec_once, err);
+        result = own_command_run(&r.own, err);
     buf_done(&r.code);
     json_decref(r.exec);
     json_decref(r.session);
@@ -235,10 +201,11 @@ static void take_listing(void *to, int key, char *value)
     take(to, key, value);
 }
 
-static int list_once(struct request *r, struct err *err)
+static int list_once(void *context, struct consent *consent, struct err *err)
 {
+    struct request *r = context;
     json_t *answer = NULL;
-    int result = client_call(&r->client, "GET", "/v1/backends", NULL, &answer, err);
+    int result = client_call(&r->own.client, "GET", "/v1/backends", NULL, &answer, err);
     const json_t *list = json_object_get(answer, "backends");
     if (result == 0 && r->json)
         show_json(answer);
@@ -250,7 +217,11 @@ static int list_once(struct request *r, struct err *err)
 
 int backend_list_run(const struct client *client, int argc, char **argv, struct err *err)
 {
-    struct request r = {.client = *client};
+    struct request r = {.own = {.name = backends_options.command,
+                            .client = *client,
+                            .wish.lists_all = true,
+                            .run = list_once}};
+    r.own.context = &r;
     options_parse(&backends_options, argc, argv, take_listing, &r);
-    return choose_server(&r, true, list_once, err);
+    return own_command_run(&r.own, err);
 }

@@ -171,7 +171,8 @@ static int perform(
     if (code == CURLE_COULDNT_CONNECT && client->is_default)
         return err_set(err, ERR_UNAVAILABLE, EIO,
             "%s: no server is there; start one with `hermes serve`, or with your places: "
-            "`hermes serve --backends ~/.hermes/config.yaml`",
+            "`hermes serve --backends ~/.hermes/config.yaml`. `hermes session repl` and "
+            "`hermes exec` need none",
             client->url);
     if (code != CURLE_OK && !t->has_ended)
         return err_set(err, ERR_UNAVAILABLE, EIO, "%s: %s; is `hermes serve` running there?",

@@ -11,7 +11,7 @@
 
 enum { SESSION_WORDS_MAX = 64 };
 
-/* What the command line says. */
+/* The parsed command line. */
 struct args {
     struct client client;
     bool json;
@@ -24,6 +24,9 @@ struct args {
     json_t *exec;    /* body of POST /v1/sessions/ID/exec */
     struct run_limits limits;
     bool keep;
+    bool wants_own;    /* a server for this command alone */
+    bool is_given;     /* --yes */
+    const char *rules; /* or NULL */
     bool recursive;
     uint64_t copies;
 };

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/input.h"
 #include "cli/session/files.h"
+#include "cli/session/own_command.h"
 #include "cli/session/packages.h"
 #include "cli/session/repl.h"
 #include "cli/session/show.h"
@@ -102,23 +103,66 @@ static int command_exec(const struct args *args, struct err *err)
     return r < 0 ? r : show.exit_status;
 }
 
-static int command_repl(const struct args *args, struct err *err)
+/* A prompt in a session that exists. */
+static int join(const struct args *args, struct err *err)
 {
     json_t *session = NULL;
-    bool is_own = args->count == 0;
-    cleanup_free char *path = is_own ? xstrdup(SESSIONS) : client_path(args->words[0], "", err);
-    int r = path ? client_call(&args->client, is_own ? "POST" : "GET", path,
-                       is_own ? args->session : NULL, &session, err)
-                 : -EINVAL;
+    cleanup_free char *path = client_path(args->words[0], "", err);
+    int r = path ? client_call(&args->client, "GET", path, NULL, &session, err) : -EINVAL;
     if (r == 0)
-        r = repl_run(&args->client, session, args->exec, is_own && !args->keep, err);
-    if (session && is_own && !args->keep) {
-        const char *id = json_string_value(json_object_get(session, "id"));
-        struct err ignored = {0};
-        (void)call(args, "DELETE", client_path(id, "", &ignored), NULL, NULL, &ignored);
-    }
+        r = repl_run(&args->client, session, args->exec, false, NULL, err);
     json_decref(session);
     return r;
+}
+
+/* A command with a session of its own, on a server that may be its own, too. */
+struct prompt {
+    const struct args *args;
+    struct own_command own;
+};
+
+/* A prompt in a new session. */
+static int converse(void *context, struct consent *consent, struct err *err)
+{
+    const struct prompt *p = context;
+    const struct client *client = &p->own.client;
+    json_t *session = NULL, *answer = NULL;
+    int r = client_call(client, "POST", SESSIONS, p->args->session, &session, err);
+    if (r < 0)
+        return r;
+    r = repl_run(client, session, p->args->exec, !p->args->keep, consent, err);
+    const char *id = json_string_value(json_object_get(session, "id"));
+    struct err ignored = {0};
+    cleanup_free char *path = id && !p->args->keep ? client_path(id, "", &ignored) : NULL;
+    if (path)
+        (void)client_call(client, "DELETE", path, NULL, &answer, &ignored);
+    json_decref(answer);
+    json_decref(session);
+    return r;
+}
+
+static int command_repl(const struct args *args, struct err *err)
+{
+    const struct own_wish wish = {
+        .backend = json_string_value(json_object_get(args->session, "backend")),
+        .language = json_string_value(json_object_get(args->session, "language"))};
+    struct prompt p = {.args = args,
+        .own = {.name = SESSION_COMMAND " repl",
+            .wish = wish,
+            .is_wanted = args->wants_own,
+            .is_given = args->is_given,
+            .rules = args->rules,
+            .refusal = args->keep ? "--keep needs a server that stays: `hermes serve`" : NULL,
+            .client = args->client,
+            .session = args->session,
+            .run = converse}};
+    p.own.context = &p;
+    if (args->count == 0)
+        return own_command_run(&p.own, err);
+    if (args->wants_own || args->is_given || args->rules)
+        return err_set(err, ERR_INVALID, EINVAL,
+            "--own-server, --yes and --rules are for a new session; leave out the ID");
+    return join(args, err);
 }
 
 static int command_interrupt(const struct args *args, struct err *err)
@@ -254,8 +298,9 @@ const struct session_command session_commands[] = {
     {"exec", NULL, "ID [FILE|-]", 1, 2, command_exec, "code timeout stdin",
         "run code from a file, -e or stdin"},
     {"repl", NULL, "[ID]", 0, 1, command_repl,
-        "language name env idle lifetime image backend network secret timeout keep limits",
-        "type code at a prompt; without ID: a new session"},
+        "language name env idle lifetime image backend network secret timeout keep own-server "
+        "yes rules limits",
+        "type code at a prompt; without ID: a new session, also without a server"},
     {"terminal", NULL, "ID", 1, 1, command_terminal, "",
         "a shell in the box, on this terminal; Ctrl-] leaves"},
     {"interrupt", NULL, "ID", 1, 1, command_interrupt, "",

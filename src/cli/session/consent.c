@@ -15,14 +15,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <termios.h>
 #include <unistd.h>
 
-enum { SHOWN_MAX = 4000, LINE_MAX_BYTES = 256 };
+enum { SHOWN_MAX = 4000, LINE_MAX_BYTES = 256, END_OF_FILE = 4 };
 
 /* Answers of a person. Anything else is no. */
 static const struct {
@@ -55,28 +57,31 @@ static void show_question(const struct consent *c, const json_t *approval)
     FILE *to = fdopen(dup(c->terminal), "w");
     if (!to)
         return;
-    (void)fprintf(to, "hermes exec: this runs outside of a box: ");
+    (void)fprintf(to, "%s: this runs outside of a box: ", c->command);
     output_clean_to(to, summary ? summary : "?", SHOWN_MAX);
     show_text(to, approval);
     (void)fprintf(to, "\nAllow it? [y] once  [s] for this session  [n] no: ");
     (void)fclose(to);
 }
 
-/* One line of the terminal; false when it or the command ends before. */
+/* One line of the terminal; false when it, the command or the asker ends before. */
 static bool read_line(const struct consent *c, char *line, size_t size)
 {
     size_t len = 0;
     (void)tcflush(
         c->terminal, TCIFLUSH); /* discards keys that were typed before the question */
     for (;;) {
-        struct pollfd fds[] = {{c->terminal, POLLIN, 0}, {c->over[0], POLLIN, 0}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        struct pollfd fds[] = {
+            {c->terminal, POLLIN, 0}, {c->over[0], POLLIN, 0}, {c->settled, POLLIN, 0}};
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
             return false;
-        if (fds[1].revents)
+        if (fds[1].revents || fds[2].revents)
             return false;
         char byte;
         ssize_t n = fds[0].revents ? read(c->terminal, &byte, 1) : -1;
         if (n == 0 || (n < 0 && fds[0].revents && errno != EINTR && errno != EAGAIN))
+            return false;
+        if (n > 0 && byte == END_OF_FILE)
             return false;
         if (n > 0 && byte == '\n') {
             line[len] = '\0';
@@ -99,21 +104,62 @@ static size_t ask(const struct consent *c, const json_t *approval)
     return NO;
 }
 
-static void decide(struct consent *c, const json_t *approval)
+/* Whether the asker still waits. Otherwise the terminal belongs to the command. */
+static bool is_pending(const struct consent *c, const char *path)
 {
-    const char *id = json_string_value(json_object_get(approval, "id"));
-    struct err ignored = {0}; /* the answer was too late: the command's own error says so */
+    struct err ignored = {0};
+    json_t *now = NULL;
+    (void)client_call(c->client, "GET", path, NULL, &now, &ignored);
+    bool is = str_eq(json_string_value(json_object_get(now, "state")), "pending");
+    json_decref(now);
+    return is;
+}
+
+static void begin_asking(struct consent *c)
+{
+    uint64_t old;
+    (void)pthread_mutex_lock(&c->lock);
+    ssize_t n = read(c->settled, &old, sizeof(old));
+    (void)n;
+    c->is_asking = true;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+static void end_asking(struct consent *c)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    c->is_asking = false;
+    (void)pthread_cond_broadcast(&c->change);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+static void send_decision(struct consent *c, const char *path, size_t i)
+{
+    struct err ignored = {0}; /* not shown: if the answer came too late, the command fails and
+                                 prints its own error */
     json_t *answer = NULL;
-    if (!id)
-        return;
-    size_t i = c->is_given ? YES : ask(c, approval);
-    cleanup_free char *escaped = client_escape(id);
-    cleanup_free char *path = xasprintf("/v1/approvals/%s", escaped);
     json_t *body = json_pack("{s:s,s:s,s:s}", "decision", answers[i].decision, "scope",
         answers[i].scope, "comment", c->is_given ? "--yes" : "at the terminal");
     (void)client_call(c->client, "POST", path, body, &answer, &ignored);
     json_decref(answer);
     json_decref(body);
+}
+
+static void decide(struct consent *c, const json_t *approval)
+{
+    const char *id = json_string_value(json_object_get(approval, "id"));
+    if (!id)
+        return;
+    cleanup_free char *escaped = client_escape(id);
+    cleanup_free char *path = xasprintf("/v1/approvals/%s", escaped);
+    if (c->is_given) {
+        send_decision(c, path, YES);
+        return;
+    }
+    begin_asking(c);
+    if (is_pending(c, path))
+        send_decision(c, path, ask(c, approval));
+    end_asking(c);
 }
 
 static void note(struct consent *c, bool *what)
@@ -142,16 +188,31 @@ static void *follow(void *arg)
     return NULL;
 }
 
-int consent_start(
-    struct consent *c, const struct client *client, bool is_given, struct err *err)
+/* Signals are for the command's own threads. */
+static int start_thread(struct consent *c)
 {
-    *c = (struct consent){.client = client, .is_given = is_given, .over = {-1, -1}};
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = thread_start(&c->thread, follow, c);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
+int consent_start(struct consent *c, const struct client *client, const char *command,
+    bool is_given, struct err *err)
+{
+    *c = (struct consent){.client = client,
+        .command = command,
+        .is_given = is_given,
+        .over = {-1, -1},
+        .settled = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_cond_init(&c->change, NULL);
     c->terminal = is_given ? -1 : open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     if (c->terminal < 0 && !is_given)
         return 0;
-    int r = pipe2(c->over, O_CLOEXEC) < 0 ? -errno : thread_start(&c->thread, follow, c);
+    int r = c->settled < 0 || pipe2(c->over, O_CLOEXEC) < 0 ? -errno : start_thread(c);
     if (r < 0)
         return err_set(err, err_code_of(-r), -r, "no thread: %s", strerror(-r));
     c->has_thread = true;
@@ -162,6 +223,17 @@ int consent_start(
     return 0;
 }
 
+void consent_settle(struct consent *c)
+{
+    const uint64_t one = 1;
+    (void)pthread_mutex_lock(&c->lock);
+    ssize_t n = c->is_asking ? write(c->settled, &one, sizeof(one)) : 0;
+    (void)n;
+    while (c->is_asking)
+        (void)pthread_cond_wait(&c->change, &c->lock);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
 void consent_stop(struct consent *c)
 {
     close_fd(&c->over[1]);
@@ -169,6 +241,7 @@ void consent_stop(struct consent *c)
         (void)pthread_join(c->thread, NULL);
     close_fd(&c->over[0]);
     close_fd(&c->terminal);
+    close_fd(&c->settled);
     (void)pthread_cond_destroy(&c->change);
     (void)pthread_mutex_destroy(&c->lock);
 }

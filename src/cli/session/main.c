@@ -42,6 +42,9 @@ enum {
     OPT_SECRET,
     OPT_IMAGE,
     OPT_BACKEND,
+    OPT_OWN,
+    OPT_YES,
+    OPT_RULES,
 };
 enum { GLOBAL_COUNT = 3, HELP_MAX = 1 << 16, NAME_LEN = 64 };
 
@@ -66,6 +69,12 @@ static const struct option_row all_rows[] = {
     {"stdin", OPT_STDIN, "FILE", "standard input of the code"},
     {"kill", OPT_KILL, "JOB", "end this job"},
     {"keep", OPT_KEEP, NULL, "keep the new session when the prompt ends"},
+    {"own-server", OPT_OWN, NULL,
+        "start a server for this prompt alone, also when another one runs; the session runs "
+        "where --backend, $TERMINAL_ENV or ~/.hermes/config.yaml says"},
+    {"yes", OPT_YES, NULL,
+        "without a server: you allow commands outside of a box, and are not asked"},
+    {"rules", OPT_RULES, "FILE", "without a server: rules of approvals, as JSON"},
     {"count", OPT_COUNT, "N", "number of copies (default: 1)"},
     {"recursive", 'r', NULL, "also the files in directories"},
 };
@@ -125,6 +134,9 @@ static const struct option_member members[] = {
     {OPT_STDIN, OPTION_TEXT, offsetof(struct args, stdin_path)},
     {OPT_KILL, OPTION_TEXT, offsetof(struct args, kill_job)},
     {OPT_KEEP, OPTION_FLAG, offsetof(struct args, keep)},
+    {OPT_OWN, OPTION_FLAG, offsetof(struct args, wants_own)},
+    {OPT_YES, OPTION_FLAG, offsetof(struct args, is_given)},
+    {OPT_RULES, OPTION_TEXT, offsetof(struct args, rules)},
     {'r', OPTION_FLAG, offsetof(struct args, recursive)},
 };
 

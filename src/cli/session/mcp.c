@@ -350,7 +350,7 @@ static void take_line(const char *line, size_t len)
     struct post *p = post_new(message);
     if (str_eq(method, "notifications/cancelled"))
         cancel(message);
-    /* A handshake is over before the next message is sent: that needs its session. */
+    /* Waits for the answer to a handshake: the next message needs its session id. */
     if (p->is_initialize || !is_request(p))
         (void)perform(p);
     else

@@ -13,7 +13,6 @@
 #include "base/os/process.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/session/own_settings.h"
 #include "lang/runtime.h"
 
 #include <errno.h>
@@ -59,6 +58,23 @@ static const char *temporary_directory(void)
     return is_plain ? dir : "/tmp";
 }
 
+/* Links the language of a session in the directory of languages. */
+static int link_language(int dir_fd, const char *language, struct err *err)
+{
+    CLEANUP(runtime_registry_done) struct runtime_registry found = {0};
+    const struct lang_dirs dirs = {.runtimes = getenv("HERMES_RUNTIMES")};
+    int r = runtime_load(&found, &dirs, language, err);
+    const struct runtime *rt = r < 0 ? NULL : runtime_find(&found, language);
+    if (r < 0)
+        return r;
+    if (!rt || !rt->run.session.count)
+        return err_field(err, "language", "there are no sessions of %.32s", language);
+    cleanup_free char *name = xasprintf("runtimes/%s", rt->name);
+    if (symlinkat(rt->dir, dir_fd, name) < 0 && errno != EEXIST)
+        return err_set(err, err_code_of(errno), errno, "%s: %s", name, strerror(errno));
+    return 0;
+}
+
 /* Links only the shell and the parser of commands: a start that builds the roots of all
  * languages takes ten seconds. */
 static int link_runtimes(int dir_fd)
@@ -96,14 +112,16 @@ static int make_directory(struct own_server *s, struct err *err)
     return 0;
 }
 
-static int fill_directory(
-    const struct own_server *s, const struct own_settings *settings, struct err *err)
+static int fill_directory(const struct own_server *s, const struct own_settings *settings,
+    const char *language, struct err *err)
 {
     cleanup_close int fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = fd < 0 ? -errno : link_runtimes(fd);
     if (r == 0)
         r = write_settings(fd, settings);
-    return r < 0 ? err_set(err, ERR_UNAVAILABLE, -r, "%s: %s", s->dir, strerror(-r)) : 0;
+    if (r < 0)
+        return err_set(err, ERR_UNAVAILABLE, -r, "%s: %s", s->dir, strerror(-r));
+    return language ? link_language(fd, language, err) : 0;
 }
 
 static void remove_directory(const struct own_server *s)
@@ -262,7 +280,7 @@ static int start_keeper(struct own_server *s, char *const *env, struct err *err)
                : 0;
 }
 
-int own_server_start(struct own_server *s, const char *backend, bool lists_all, struct err *err)
+int own_server_start(struct own_server *s, const struct own_wish *wish, struct err *err)
 {
     CLEANUP(own_settings_done) struct own_settings settings = {0};
     *s = (struct own_server){.keeper = -1, .link = -1};
@@ -271,12 +289,14 @@ int own_server_start(struct own_server *s, const char *backend, bool lists_all, 
         s->dir[0] = '\0';
         return r;
     }
-    r = own_settings_make(s->dir, backend, lists_all, &settings, err);
+    r = own_settings_make(s->dir, wish, &settings, err);
     (void)snprintf(s->backend, sizeof(s->backend), "%s", settings.backend);
-    for (size_t i = 0; r == 0 && lists_all && i < settings.notes.count; i++)
+    for (size_t i = 0; r == 0 && wish->lists_all && i < settings.notes.count; i++)
         (void)fprintf(stderr, "%s\n", settings.notes.items[i]);
+    if (r == 0 && settings.warning)
+        (void)fprintf(stderr, "hermes: %s\n", settings.warning);
     if (r == 0)
-        r = fill_directory(s, &settings, err);
+        r = fill_directory(s, &settings, wish->language, err);
     if (r == 0)
         r = start_keeper(s, settings.env.items, err);
     if (r == 0)

@@ -2,11 +2,13 @@
 #pragma once
 
 /* A `hermes serve` for one command, when there is no other: on a unix socket in a new directory
- * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. It
- * ends with the command, however that ends, and leaves nothing behind. */
+ * that only this user can enter, with the backends of the caller's ~/.hermes/config.yaml. The
+ * server ends when the command ends, also when the command is killed, and leaves nothing
+ * behind. */
 
 #include "base/err.h"
 #include "cli/session/client.h"
+#include "cli/session/own_settings.h"
 
 #include <sys/types.h>
 
@@ -21,8 +23,7 @@ struct own_server {
 /* Whether nothing answers at the default address. */
 bool own_server_is_needed(const struct client *client);
 
-/* `backend` is what the command line names, or NULL. With lists_all the server has all places
- * of the file, and the parts of the file that it does not use are printed to stderr. */
-int own_server_start(
-    struct own_server *s, const char *backend, bool lists_all, struct err *err);
+/* With lists_all the parts of the caller's file that the server does not use are printed to
+ * stderr. */
+int own_server_start(struct own_server *s, const struct own_wish *wish, struct err *err);
 void own_server_stop(struct own_server *s);

@@ -21,7 +21,7 @@
 
 enum { PATH_ROOM = 4096, SETTINGS_MAX = 1 << 20 };
 
-/* One command needs no parked interpreter, no history and no time to reconnect. */
+/* One command needs no parked interpreter and no history. Its session lives as long as it. */
 static const char settings_format[] = "unix = %s/socket\n"
                                       "state_dir = %s/state\n"
                                       "seed_dir = %s/seeds\n"
@@ -34,6 +34,8 @@ static const char settings_format[] = "unix = %s/socket\n"
                                       "cache_mb = 0\n"
                                       "network_max = none\n"
                                       "grace_s = 0\n"
+                                      "session_idle_s = 31536000\n"
+                                      "session_lifetime_s = 31536000\n"
                                       "log_level = warn\n";
 
 static const char *variable(const char *name)
@@ -125,16 +127,28 @@ static int check_user(const struct own_settings *s, struct err *err)
         s->backend);
 }
 
-int own_settings_make(const char *dir, const char *backend, bool lists_all,
-    struct own_settings *ret, struct err *err)
+/* Other places have the shell of bash sessions and no other interpreter. */
+static int check_language(
+    const struct own_settings *s, const struct own_wish *wish, struct err *err)
+{
+    if (!wish->language || str_eq(s->backend, "native") || str_eq(wish->language, "bash"))
+        return 0;
+    return err_set(err, ERR_INVALID, EINVAL,
+        "backend %s: only bash sessions run there; say -l bash, or --backend native for a "
+        "session of %s in a box",
+        s->backend, wish->language);
+}
+
+int own_settings_make(
+    const char *dir, const struct own_wish *wish, struct own_settings *ret, struct err *err)
 {
     char cwd[PATH_ROOM];
     const char *home = getenv("HOME");
     struct terminal_caller caller = {.variable = variable,
         .home = home && home[0] == '/' ? home : NULL,
         .cwd = getcwd(cwd, sizeof(cwd)),
-        .backend = backend,
-        .lists_all = lists_all};
+        .backend = wish->backend,
+        .lists_all = wish->lists_all};
     CLEANUP(terminal_own_done) struct terminal_own own = {0};
     CLEANUP(strv_done) struct strv problems = {0};
     cleanup_buf struct buf file;
@@ -149,8 +163,11 @@ int own_settings_make(const char *dir, const char *backend, bool lists_all,
     (void)snprintf(ret->backend, sizeof(ret->backend), "%s", own.backend);
     if (problems.count)
         return refuse(&problems, err);
-    if (!lists_all && (r = check_user(ret, err)) < 0)
+    if (!wish->lists_all &&
+        ((r = check_language(ret, wish, err)) < 0 || (r = check_user(ret, err)) < 0))
         return r;
+    if (own.wants_fresh && str_eq(ret->backend, "native") && str_eq(wish->language, "bash"))
+        ret->warning = "persistent_shell is for backends: a box keeps its shell";
     make_environment(ret, dir, &own);
     /* sections come last in such a file */
     if (buf_printf(&ret->text, settings_format, dir, dir, dir, dir) < 0 ||

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 /* CODE_MAX is in bytes, the server's limit. */
-enum { CODE_MAX = 16 << 20, HISTORY_LINES = 2000, PATH_ROOM = 4096 };
+enum { CODE_MAX = 16 << 20, HISTORY_LINES = 2000, PATH_ROOM = 4096, END_OF_FILE = 4 };
 
 static const struct {
     const char *language;
@@ -40,6 +40,7 @@ struct repl {
     const json_t *session;
     const json_t *exec; /* fields of every request */
     const char *language;
+    struct consent *consent; /* of the caller, at this terminal; or NULL */
     char *exec_path, *interrupt_path;
     char *end_path; /* of the session, when it ends with the prompt; else NULL */
     struct termios before;
@@ -143,6 +144,10 @@ static int run_piece(
     json_t *body = json_copy((json_t *)repl->exec);
     (void)json_object_set_new(body, "code", text);
     int r = run_body(repl, body, show, err);
+    if (repl->consent) {
+        consent_settle(repl->consent);
+        consent_explain(err);
+    }
     json_decref(body);
     return r;
 }
@@ -162,14 +167,16 @@ static int run_input(struct repl *repl, struct err *err)
     return r < 0 ? r : show.exit_status;
 }
 
-/* Keeps a Ctrl-D that is typed while code runs for the next prompt. Otherwise the terminal
- * turns it into an end of file, which libedit reads as a NUL. */
+/* Keeps a Ctrl-D that is typed while code runs for the next prompt, or for a question, which it
+ * ends like a line. Otherwise the terminal turns it into an end of file, which libedit reads as
+ * a NUL. */
 static bool keep_end_of_file(struct termios *ret_before)
 {
     if (tcgetattr(STDIN_FILENO, ret_before) < 0)
         return false;
     struct termios plain = *ret_before;
     plain.c_cc[VEOF] = _POSIX_VDISABLE;
+    plain.c_cc[VEOL] = END_OF_FILE;
     return tcsetattr(STDIN_FILENO, TCSADRAIN, &plain) == 0;
 }
 
@@ -211,12 +218,23 @@ static bool is_farewell(const struct buf *code)
     return false;
 }
 
-/* Runs one piece. A conflict (the session is busy or dead) does not end the conversation. */
+/* Whether the piece was refused and the session is as before. */
+static bool is_refusal(enum err_code code)
+{
+    static const enum err_code codes[] = {
+        ERR_CONFLICT, ERR_INVALID, ERR_DENIED, ERR_APPROVAL_UNAVAILABLE};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i] == code)
+            return true;
+    return false;
+}
+
+/* Runs one piece. One that is refused does not end the conversation. */
 static int run_typed(struct repl *repl, const struct buf *code, struct err *err)
 {
     struct show show = {0};
     int r = run_piece(repl, code, &show, err);
-    if (r < 0 && err->code == ERR_CONFLICT) {
+    if (r < 0 && is_refusal(err->code)) {
         output_error_line("hermes", err);
         *err = (struct err){0};
         return 0;
@@ -285,12 +303,15 @@ int repl_exec(const struct client *client, const char *id, const json_t *exec,
 }
 
 int repl_run(const struct client *client, const json_t *session, const json_t *exec,
-    bool ends_session, struct err *err)
+    bool ends_session, struct consent *consent, struct err *err)
 {
     const char *id = json_string_value(json_object_get(session, "id"));
     const char *language = json_string_value(json_object_get(session, "language"));
     CLEANUP(repl_done)
-    struct repl repl = {.session = session, .exec = exec, .language = language ? language : ""};
+    struct repl repl = {.session = session,
+        .exec = exec,
+        .language = language ? language : "",
+        .consent = consent};
     if (ends_session)
         repl.end_path = client_path(id ? id : "", "", err);
     int r = repl_begin(&repl, client, id ? id : "", err);

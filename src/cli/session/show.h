@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What hermes-session prints. */
+/* The output of hermes-session. */
 
 #include <jansson.h>
 #include <stdbool.h>

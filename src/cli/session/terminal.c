@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See terminal.h. The caller's terminal is in raw mode, so every key goes to the shell. It is
- * restored however the program ends. */
+ * restored at every end of the program. */
 
 #include "cli/session/terminal.h"
 

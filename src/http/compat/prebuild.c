@@ -29,7 +29,7 @@ static const struct field prebuild_fields[PREBUILD_FIELDS] = {
     [PREBUILD_SCRIPT] = {.name = "setup_script", .kind = FIELD_TEXT, .required = true},
 };
 
-/* What is to be built. */
+/* The parameters of a build. */
 struct prebuild {
     char *name; /* prebuilt-TAG */
     const struct runner_image *base;

@@ -24,7 +24,7 @@ struct reader {
     bool has_greeted;
 };
 
-/* Appends what is new. 1 when there was something. */
+/* Appends new events. 1 when there were some. */
 static int tell_news(struct reader *reader, struct buf *to)
 {
     json_t *news = approvals_news(reader->approvals, &reader->listener);
@@ -66,7 +66,7 @@ int handle_approval_events(struct http_request *req, struct http_reply *reply, s
     const char *last = http_header(req, "Last-Event-ID");
     uint64_t seen = 0;
     if (last && last[0] && str_parse_u64(last, &seen) < 0)
-        return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
+        return err_field(err, "Last-Event-ID", "Last-Event-ID must be the number of an event");
     struct reader *reader = xcalloc(1, sizeof(*reader));
     reader->stream = (struct http_stream){.next = next_news, .done = end_reading};
     reader->approvals = req->state->approvals;

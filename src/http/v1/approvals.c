@@ -29,7 +29,7 @@ static int read_limit(const struct http_request *req, size_t *ret, struct err *e
     if (text && str_parse_u64(text, &limit) < 0)
         limit = 0;
     if (limit < 1 || limit > PAGE_MAX)
-        return err_field(err, "limit", "limit is a whole number from 1 to %d", PAGE_MAX);
+        return err_field(err, "limit", "limit must be a whole number from 1 to %d", PAGE_MAX);
     *ret = (size_t)limit;
     return 0;
 }
@@ -41,7 +41,8 @@ int handle_approval_list(struct http_request *req, struct http_reply *reply, str
     int state = name ? approval_state_find(name) : -1;
     size_t limit = 0;
     if (name && state < 0)
-        return err_field(err, "state", "state is pending, approved, denied, expired or lost");
+        return err_field(
+            err, "state", "state must be pending, approved, denied, expired or lost");
     int r = read_limit(req, &limit, err);
     json_t *list = NULL;
     if (r == 0 &&
@@ -163,7 +164,7 @@ int handle_approval_log(struct http_request *req, struct http_reply *reply, stru
     uint64_t after = 0;
     size_t limit = 0;
     if (text && (str_parse_u64(text, &after) < 0 || after > INT64_MAX))
-        return err_field(err, "after", "after is the `seq` of a row");
+        return err_field(err, "after", "after must be the `seq` of a row of the log");
     struct approvals *all = req->state->approvals;
     json_t *list = NULL;
     int r = read_limit(req, &limit, err);

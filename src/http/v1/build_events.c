@@ -24,7 +24,7 @@
  * of one step. */
 enum { LOG_MAX = 1 << 20, PAUSE_S = 15, STEP_MAX = 200 };
 
-/* How build.sh begins a line that says what it does next. */
+/* Begins a line of build.sh that tells its next step. */
 static const char step_mark[] = "hermes: ";
 
 struct stream {

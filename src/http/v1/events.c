@@ -91,7 +91,7 @@ int handle_run_events(struct http_request *req, struct http_reply *reply, struct
     const char *last = http_header(req, "Last-Event-ID");
     uint64_t after_id = 0;
     if (last && last[0] && str_parse_u64(last, &after_id) < 0)
-        return err_field(err, "Last-Event-ID", "Last-Event-ID is the number of an event");
+        return err_field(err, "Last-Event-ID", "Last-Event-ID must be the number of an event");
     struct history_run *run;
     int r = find_run(req, &run, err);
     if (r < 0)

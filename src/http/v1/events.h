@@ -20,7 +20,8 @@ enum run_mode events_mode(const struct http_request *req, bool is_async);
 typedef int events_start(
     struct http_request *req, void *context, struct history_run *record, struct err *err);
 
-/* Starts what goes on without this thread. Replies with its events if the entry's mode is
- * RUN_STREAMED, else with 202 and its address, which is `path` and the id. */
+/* Starts a run, a judgement or an exec that goes on without this thread. Replies with its
+ * events if the entry's mode is RUN_STREAMED, else with 202 and its address, which is `path`
+ * and the id. */
 int events_later(struct http_request *req, const struct history_entry *entry, const char *path,
     events_start *start, void *context, struct http_reply *reply, struct err *err);

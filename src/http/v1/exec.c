@@ -56,7 +56,7 @@ static int exec_now(struct http_request *req, struct session *s, const struct ex
     return reply_result(reply, &result, r, err);
 }
 
-/* What start_exec() needs. */
+/* The arguments of start_exec(). */
 struct exec_start {
     struct session *s;
     struct exec_spec *spec;

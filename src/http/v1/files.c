@@ -207,7 +207,7 @@ int handle_file_archive(struct http_request *req, struct http_reply *reply, stru
         return -ENOENT;
     int r = dir_of(req, &dir, err);
     if (r == 0 && format && !is_zip && !str_eq(format, "tar"))
-        r = err_field(err, "format", "format is tar or zip");
+        r = err_field(err, "format", "format must be tar or zip");
     if (r == 0)
         r = session_archive_open(s, dir, is_zip ? ARCHIVE_ZIP : ARCHIVE_TAR, &archive, err);
     session_unref(s);

@@ -134,12 +134,12 @@ static double resident_bytes(void)
     return (double)strtoul(rest, NULL, 10) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* What boxes tried to reach. A reason that never came is left out. */
+/* The attempts of boxes to reach something. A reason without an attempt is left out. */
 static int write_network(struct engine *engine, struct buf *out)
 {
     struct network_totals totals;
     engine_network_totals(engine, &totals);
-    /* Both have the name "reserved". */
+    /* Both reasons have the name "reserved". */
     totals.denied[ADDRESS_RESERVED] += totals.denied[ADDRESS_PROTOCOL];
     totals.denied[ADDRESS_PROTOCOL] = 0;
     int r = buf_printf(out,

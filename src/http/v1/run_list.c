@@ -37,7 +37,8 @@ static int read_limit(const struct http_request *req, struct page *page, struct 
     if (text && (!ok || str_parse_u64(text, &limit) < 0))
         limit = 0;
     if (limit < 1 || limit > RUN_PAGE_MAX)
-        return err_field(err, "limit", "limit is a whole number from 1 to %d", RUN_PAGE_MAX);
+        return err_field(
+            err, "limit", "limit must be a whole number from 1 to %d", RUN_PAGE_MAX);
     page->query.limit = limit + 1; /* the extra row shows whether there is a next page */
     return 0;
 }
@@ -63,7 +64,7 @@ static int read_before(const struct http_request *req, struct page *page, struct
     if (len > 0 && len < sizeof(number))
         memcpy(number, text, len);
     if (!ok || !dash || str_parse_u64(number, &ms) < 0 || ms > INT64_MAX || !is_id(dash + 1))
-        return err_field(err, "before", "before is the value `next` of another page");
+        return err_field(err, "before", "before must be the value `next` of another page");
     page->query.before_ms = (int64_t)ms;
     (void)snprintf(page->before_id, sizeof(page->before_id), "%s", dash + 1);
     return 0;
@@ -77,7 +78,8 @@ static int read_filters(const struct http_request *req, struct page *page, struc
     for (unsigned i = 0; status && i < RUN_STATUS_COUNT; i++)
         is_known = is_known || str_eq(status, run_status_name(i));
     if (status && (!status_ok || !is_known))
-        return err_field(err, "status", "status is not the status of a run");
+        return err_field(
+            err, "status", "status must be the status of a run, such as ok or running");
     if (!language_ok)
         return err_field(err, "language", "language contains a NUL");
     const struct runtime *runtime =

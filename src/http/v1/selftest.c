@@ -66,7 +66,7 @@ static int check_ids(const json_t *ids, struct err *err)
                strlen(json_string_value(id)) == len;
     }
     return fits ? 0
-                : err_field(err, "ids", "ids is a list of 1 to %d texts of 1 to %d bytes",
+                : err_field(err, "ids", "ids must be a list of 1 to %d texts of 1 to %d bytes",
                       SELFTEST_IDS_MAX, SELFTEST_ID_MAX);
 }
 

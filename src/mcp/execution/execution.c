@@ -153,7 +153,7 @@ static struct execution *enlist(struct executions *all, int owner, struct err *e
     return NULL;
 }
 
-/* Takes an execution whose thread did not start off the list. */
+/* Removes an execution from the list after its thread failed to start. */
 static void unlist(struct executions *all, struct execution *e)
 {
     executions_lock(all);

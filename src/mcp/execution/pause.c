@@ -75,7 +75,7 @@ static char *whole_effect(const json_t *effect)
     return text ? text : xstrdup("");
 }
 
-/* What the client is shown. The effect is data of a stranger. */
+/* The question as the client sees it. The effect is data of a stranger. */
 static json_t *interaction_of(const json_t *question)
 {
     const json_t *effect = json_object_get(question, "effect");

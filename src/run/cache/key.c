@@ -58,7 +58,7 @@ static void add_files(struct sha256_ctx *ctx, const struct run_files *files)
     }
 }
 
-/* What the compiler can see of an image; variables of it do not reach the compiler. */
+/* Adds the layers of an image. The compiler does not get the variables of the image. */
 static void add_image(struct sha256_ctx *ctx, const struct run_image *image)
 {
     add_number(ctx, image ? image->count : 0);

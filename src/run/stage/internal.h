@@ -21,7 +21,7 @@ struct stage {
     struct pump_out sinks[2]; /* by enum run_stream */
     int collect_fd;
     int channel; /* of a copy of a template box; else -1 */
-    void *held;  /* that template */
+    void *held;  /* the hold on that template box */
     const char *cold_reason;
     struct network_link *link; /* NULL: no network */
     struct network_tally *tally;
@@ -29,7 +29,7 @@ struct stage {
     bool collect_broken;
     enum kill_reason kill;
     uint64_t wall_deadline_ns; /* without the time that it waits for approvals */
-    uint64_t waited_ns;        /* for them */
+    uint64_t waited_ns;        /* time that it waited for approvals */
     bool is_waiting;
     uint64_t cpu_check_ns;
     bool cpu_asked;

@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What the box will hold. -1: it has none. */
+/* The descriptors that the box will hold; -1: none. */
 struct box_ends {
     int socket;
     int package; /* -1: the caller of the stage has written it */
@@ -138,7 +138,7 @@ void stage_hear_copy(struct stage *st)
         .error = record.error < 0 && record.error > -4096 ? record.error : -EIO};
 }
 
-/* Opens what the box needs in any case; both ends of each. */
+/* Opens the sockets and pipes that every box needs, with both ends. */
 static int open_ends(struct stage *st, struct box_ends *ends, struct err *err)
 {
     int pair[2];

@@ -300,7 +300,7 @@ static void fill_usage(struct stage *st)
     st->result->ended_ns = end->end_ns;
 }
 
-/* The box is gone: takes the record of what it tried to reach. */
+/* The box is gone: takes the record of its network attempts. */
 static void fill_network(struct stage *st)
 {
     if (!st->tally)

@@ -159,7 +159,8 @@ static int check_end(const struct stage *st, struct err *err)
     bool explained = st->kill || (end->flags & (ENDED_EXITED | ENDED_OOM)) ||
                      (st->result->limits_hit & HIT_OUTPUT);
     if (!explained)
-        return err_set(err, ERR_INTERNAL, ECHILD, "the box's init died");
+        return err_set(err, ERR_INTERNAL, ECHILD,
+            "box init died, so the result is not known; run the program again");
     if (st->kill == KILL_LATE && !st->started)
         return err_set(err, ERR_UNAVAILABLE, ETIMEDOUT,
             "the box was not ready after %d s; the machine is overloaded",
@@ -185,6 +186,6 @@ int stage_judge(struct stage *st, struct err *err)
     if (st->end.flags & ENDED_CROWDED && is_own_end)
         return err_set(err, ERR_UNAVAILABLE, EAGAIN,
             "the program was refused a process because all programs together have as many as "
-            "they may (processes_total), and it failed");
+            "the setting processes_total allows, and it failed; try again later");
     return 0;
 }

@@ -374,7 +374,7 @@ static int lost_error(const struct session *s, struct err *err)
     return -ECHILD;
 }
 
-/* What the caller of an exec gets; `sent` is how sending the code went. */
+/* The result for the caller of an exec; `sent` is 0, or the error of sending the code. */
 static int outcome(const struct exec *e, int sent, struct err *err)
 {
     if (e->is_failure)

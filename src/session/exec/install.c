@@ -108,7 +108,7 @@ static void conclude(struct session_install *in)
         in->result = session_join(in->s, layers, &in->err);
     else
         run_image_free(layers);
-    const char *why = in->err.message; /* it can quote any bytes of a build */
+    const char *why = in->err.message; /* the message can quote any bytes of a build */
     in->answer = in->result < 0
                      ? json_pack("{s:I, s:o}", "id", in->id, "error",
                            result_text_json(why, strlen(why), ENCODE_UTF8))

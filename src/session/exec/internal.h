@@ -43,7 +43,7 @@ uint64_t tools_paused_ms(const struct session *s);
 /* The earliest deadline of an open call, by clock_ms(); UINT64_MAX without one. */
 uint64_t tools_deadline_ms(const struct session *s);
 
-/* preview.c: what the reviewer of a waiting call sees of the code that follows. */
+/* preview.c: runs the rest of the code in a copy, for the reviewer of a waiting call. */
 enum { PREVIEW_OUTPUT = 1024 }; /* bytes of stdout, and of stderr */
 struct preview_record {
     char call[TOOL_ID_MAX + 1]; /* the waiting call, which fails in the copy */
@@ -115,10 +115,10 @@ struct exec {
     struct network_tally *tally; /* NULL: no network */
     uint64_t waited_ms;          /* for approvals of connections, so far */
     uint64_t asked_ms;           /* for approvals of tool calls, so far */
-    uint64_t asked_until_ms;     /* they are counted up to this time */
+    uint64_t asked_until_ms;     /* asked_ms counts up to this time */
     uint64_t installed_ms;       /* for packages that the code asked for, so far */
-    uint64_t install_from_ms;    /* they are counted up to this time; 0: none is open */
-    struct spill spills[2];      /* stdout, stderr */
+    uint64_t install_from_ms; /* installed_ms counts up to this time; 0: no installation runs */
+    struct spill spills[2];   /* stdout, stderr */
     uint64_t begin_ns;
     uint64_t deadline_ms;
     uint64_t grace_ms;     /* end of the grace period, once stopped */
@@ -162,5 +162,5 @@ void exec_report(struct exec *e);
 /* Takes `files_changed` before the report, from a box that is about to end. */
 void exec_take_changes(struct exec *e);
 
-/* Passes on what the code has tried to reach since the last call. */
+/* Passes on the network attempts of the code since the last call. */
 void exec_tell_attempts(struct exec *e);

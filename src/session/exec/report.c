@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The result of an exec that has ended: its usage, the files that it changed, what it tried to
- * reach, the file with its whole output, and the verdict about code that was stopped. */
+/* The result of an exec that has ended: its usage, the files that it changed, its network
+ * attempts, the file with its whole output, and the verdict about code that was stopped. */
 
 #include "session/exec/internal.h"
 
@@ -48,7 +48,7 @@ static void fill_usage(struct exec *e)
         e->result->limits_hit |= HIT_OUTPUT;
 }
 
-/* Takes the record of what was tried since the exec began. */
+/* Takes the record of network attempts since the exec began. */
 static void fill_network(struct exec *e)
 {
     struct exec_result *result = e->result;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lists files below /box: for callers, and to find out what an exec changed. */
+/* Lists files below /box: for callers, and to find the files that an exec changed. */
 
 #include "session/files/transfer.h"
 

@@ -56,11 +56,12 @@ int transfer_open(struct session *s, struct transfer **ret, struct err *err)
         r = state_full(err);
     if (r == 0 && s->transfers >= TRANSFERS_MAX)
         r = err_set(err, ERR_BUSY, EAGAIN,
-            "this session has %d file transfers in progress, which is the most; try again "
+            "this session has %d file transfers in progress and can have no more; try again "
             "later",
             TRANSFERS_MAX);
     if (r == 0 && (r = transfer_connect(t)) < 0)
-        (void)err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is not in reach");
+        (void)err_set(err, ERR_UNAVAILABLE, -r,
+            "the box of the session cannot be reached; try again, or reset the session");
     if (r == 0) {
         s->used_ms = clock_ms();
         s->transfers++;
@@ -210,14 +211,14 @@ static const struct {
     const char *text;
 } errors[] = {
     {ENOENT, ERR_NOT_FOUND, "there is no such file"},
-    {ENOTDIR, ERR_CONFLICT, "it is no directory, or a part of the path is none"},
+    {ENOTDIR, ERR_CONFLICT, "the path, or a part of it, is not a directory"},
     {EISDIR, ERR_CONFLICT, "it is a directory; GET .../files?path= lists it"},
     {ELOOP, ERR_CONFLICT, "it is a link or lies behind one, and links are not followed"},
-    {EINVAL, ERR_CONFLICT, "it is no regular file"},
+    {EINVAL, ERR_CONFLICT, "it is not a regular file"},
     {EXDEV, ERR_CONFLICT, "it lies on another file system"},
     {ENOTEMPTY, ERR_CONFLICT,
-        "the directory is not empty, or does not stay so; add ?recursive=true"},
-    {E2BIG, ERR_CONFLICT, "there is too much in it, or too deep"},
+        "the directory is not empty, or new entries keep appearing; add ?recursive=true"},
+    {E2BIG, ERR_CONFLICT, "it has too many entries, or directories that lie too deep"},
     {EACCES, ERR_CONFLICT, "its permissions, set by the session's code, do not allow it"},
     {EPERM, ERR_CONFLICT, "its permissions, set by the session's code, do not allow it"},
     {EAGAIN, ERR_CONFLICT, "the session's code has locked it"},
@@ -234,8 +235,8 @@ static const struct {
         "the box did not answer in time; its code may keep it busy: try again, interrupt it or "
         "reset the session"},
     {EPIPE, ERR_CONFLICT,
-        "what serves the box's files ended: the box was ended or reset, has no memory or "
-        "process to spare, or its code killed it"},
+        "the process that serves the files of the box ended: the box was ended or reset, has "
+        "no memory or process to spare, or its code killed the process"},
     {EBADMSG, ERR_CONFLICT, "the file helper of the box sent an invalid record"},
 };
 
@@ -245,7 +246,8 @@ int transfer_error(const struct transfer *t, int error, struct err *err)
         if (errors[i].error == -error)
             return err_set(err, errors[i].code, -error, "%.128s: %s", t->name, errors[i].text);
     }
-    return err_set(err, ERR_CONFLICT, EIO, "%.128s: the box could not do it", t->name);
+    return err_set(
+        err, ERR_CONFLICT, EIO, "%.128s: the box refused: %s", t->name, strerror(-error));
 }
 
 /* Takes the record that ends an answer. Any other record is -EBADMSG. */

@@ -41,8 +41,8 @@ int transfer_peek(struct transfer *t, struct files_record *ret);
 /* Receives exactly `len` bytes of content. */
 int transfer_receive(struct transfer *t, void *to, size_t len);
 
-/* What an exec changed below /box. Only the holder of the session uses it. `since_ns` is the
- * beginning of the exec. */
+/* The files below /box that an exec changed. Only the holder of the session uses it. `since_ns`
+ * is the beginning of the exec. */
 struct session_changes {
     int64_t since_ns;
     bool is_asked;

@@ -48,8 +48,8 @@ struct box_egress {
     uint64_t number;    /* for hermes-egress; 0: not adopted yet */
     bool is_spoilt;     /* its network namespace has a kit, or a part of one */
     egress_then *then;  /* its kit was ordered; NULL: it was not, or is there */
-    struct box *asker;  /* whose COMMAND_NETWORK is being followed; NULL: none */
-    enum kit_part part; /* that failed */
+    struct box *asker;  /* the box whose COMMAND_NETWORK is being followed; NULL: none */
+    enum kit_part part; /* the part that failed */
 };
 
 void egress_init(struct egress *e);
@@ -58,7 +58,7 @@ void egress_init(struct egress *e);
 void egress_expect(struct spawner *s, int socket);
 void egress_arrived(struct spawner *s);
 
-/* Tries a kit and tells what this host lacks. */
+/* Tries a kit and names the part that this host lacks. */
 void egress_probe(struct spawner *s, struct spawn_reply *reply);
 
 /* For a box of the spawner's own that will have a network: takes a namespace with a kit that

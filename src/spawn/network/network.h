@@ -45,7 +45,7 @@ struct network_list {
 struct network_kit {
     int ns;
     int fds[KIT_COUNT];
-    unsigned count; /* of `fds`: all, or those of IPv4 */
+    unsigned count; /* of `fds`: all, or only the part for IPv4 */
 };
 
 /* How many descriptors the kit has that comes with an answer. */

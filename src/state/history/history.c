@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See history.h. Adding, finding and finishing runs, and what happens twice a second. */
+/* See history.h. Adding, finding and finishing runs, and the work of twice a second. */
 
 #include "state/history/internal.h"
 

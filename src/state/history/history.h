@@ -45,7 +45,7 @@ struct history_owner {
 struct history *history_new(const struct history_options *options);
 void history_free(struct history *history); /* no run may be referenced any more */
 
-/* What is known of a run before it begins. */
+/* The facts of a run before it begins. */
 struct history_entry {
     enum run_mode mode;
     enum result_encoding encoding; /* of its output in events */

@@ -41,7 +41,7 @@ struct history_run {
     bool is_listed;
     bool is_over;
     bool from_store;
-    bool is_large;          /* this run is a user of its answer, not a keeper */
+    bool is_large;          /* the answer is large: this run is a user of it, not a keeper */
     bool is_stored;         /* the store has the answer, or will have it */
     bool is_shed;           /* its events and answer were dropped */
     const char *language;   /* borrowed; "" for none */
@@ -81,7 +81,7 @@ struct history {
 /* kept.c: which runs are kept in memory. Runs are in a hash table by id and in a list by age;
  * finished runs are also in a list of their owner. The lock is held, except for kept_new(). */
 struct history_run *kept_new(struct history *h, const char *id, const char *owner);
-void kept_free(struct history_run *run); /* one that was never listed */
+void kept_free(struct history_run *run); /* a run that was never listed */
 void kept_unref(struct history_run *run);
 void kept_drop_answer(struct history_run *run);
 void kept_drop_request(struct history_run *run);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See history_internal.h. */
+/* See internal.h. */
 
 #include "state/history/internal.h"
 
@@ -175,7 +175,7 @@ static struct history_run *oldest_over(const struct share *s, const struct histo
     return s->oldest && s->oldest == latest ? s->oldest->share_newer : s->oldest;
 }
 
-/* The owner that has most, among those that can give something. */
+/* The owner with the most, among the owners that can give something. */
 static struct share *largest_share(struct history *h, const struct history_run *latest)
 {
     bool by_count = h->count > RUNS_MAX;

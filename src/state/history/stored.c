@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See history_internal.h. */
+/* See internal.h. */
 
 #include "state/history/internal.h"
 

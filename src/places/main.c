@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The half of hermes-reach that opens places (proto/place.h): a process of its own, because it
- * executes programs, which the other half may not. It has the sealed rows; a request names one
- * by its number. Each session has a process. */
+/* hermes-places opens places (proto/place.h). It has the sealed rows; a request names one by
+ * its number. Each session has a process. The keys of hermes-reach are elsewhere: this program
+ * has the user of `local` commands, which can read its memory. */
 
-#include "reach/reach.h"
+#include "places/places.h"
 
 #include "backend/docker.h"
 #include "base/alloc.h"
@@ -14,8 +14,8 @@
 #include "base/os/fs.h"
 #include "base/os/process.h"
 #include "base/os/sys.h"
+#include "places/slots.h"
 #include "proto/spawn.h"
-#include "reach/slots.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,23 +38,23 @@ struct places {
     const struct place_table *table;
     const char *shell;
     char control_dir[32];
-    int socket;
-    int starter_fd;
+    int requests;
+    int starter_fd; /* -1: no row permits sudo */
     struct slots slots;
 };
 
-static bool are_right(const struct places *p, const struct reach_call *call, int words_fd)
+static bool are_right(const struct places *p, const struct place_request *request, int words_fd)
 {
     struct stat st;
     int seals = fcntl(words_fd, F_GET_SEALS);
-    return call->body_len < p->table->count && seals >= 0 && (seals & F_SEAL_WRITE) &&
+    return request->row < p->table->count && seals >= 0 && (seals & F_SEAL_WRITE) &&
            fstat(words_fd, &st) == 0 && st.st_size > (off_t)sizeof(struct place_head) &&
            st.st_size <= PLACE_WORDS_MAX;
 }
 
 static int ended_fd;
 
-/* hermes-reach is gone: the session ends as if the server had ended it, and its place with it.
+/* hermes-places is gone: the session ends as if the server had ended it, and its place with it.
  */
 static void on_end(int number)
 {
@@ -79,9 +79,14 @@ static bool has_apptainer(const struct place_table *table)
     return has;
 }
 
+/* In the child. What only the parent needs is closed. */
 static _Noreturn void serve_session(
-    const struct places *p, uint32_t row, int fds[PLACE_FDS], pid_t parent)
+    struct places *p, uint32_t row, int fds[PLACE_FDS], pid_t parent)
 {
+    (void)close(PLACES_FD);
+    close_fd(&p->requests);
+    if (!p->table->rows[row].may_gain)
+        close_fd(&p->starter_fd);
     struct backend backend = {.row = &p->table->rows[row],
         .number = row,
         .control_dir = p->control_dir,
@@ -95,7 +100,7 @@ static _Noreturn void serve_session(
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)signal(SIGPIPE, SIG_IGN);
     if (getppid() != parent || (backend.row->kind != PLACE_APPTAINER &&
-                                   has_apptainer(p->table) && confine_places(false) < 0))
+                                   has_apptainer(p->table) && confine_clients(false) < 0))
         _exit(0);
     if (backend.row->kind == PLACE_DOCKER && confine_engine(p->control_dir) < 0)
         _exit(0);
@@ -144,16 +149,17 @@ static void start_session(struct places *p, uint32_t row, int fds[PLACE_FDS])
 /* A refused request is closed: the server sees the end of its socket. */
 static bool take_request(struct places *p)
 {
-    struct reach_call call;
+    struct place_request request;
     int fds[PLACE_FDS];
     unsigned count = 0;
-    ssize_t n = fdpass_receive(p->socket, &call, sizeof(call), fds, PLACE_FDS, &count);
+    ssize_t n =
+        fdpass_receive_now(p->requests, &request, sizeof(request), fds, PLACE_FDS, &count);
     if (n <= 0)
-        return n == -EMSGSIZE;
+        return n == -EMSGSIZE || n == -EAGAIN;
     reap(p);
-    if (n == (ssize_t)sizeof(call) && count == PLACE_FDS &&
-        are_right(p, &call, fds[PLACE_WORDS]))
-        start_session(p, call.body_len, fds);
+    if (n == (ssize_t)sizeof(request) && count == PLACE_FDS &&
+        are_right(p, &request, fds[PLACE_WORDS]))
+        start_session(p, request.row, fds);
     for (unsigned i = 0; i < count; i++)
         (void)close(fds[i]);
     return true;
@@ -181,7 +187,7 @@ static void close_connections(const struct places *p)
     (void)fs_remove_tree(AT_FDCWD, p->control_dir);
 }
 
-static void start_tidy(const struct places *p)
+static void start_tidy(struct places *p)
 {
     bool has_docker = false;
     for (uint32_t i = 0; i < p->table->count; i++)
@@ -191,82 +197,79 @@ static void start_tidy(const struct places *p)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)close(p->socket);
+    (void)close(PLACES_FD);
+    close_fd(&p->requests);
+    close_fd(&p->starter_fd);
     if (getppid() == parent && confine_engine(p->control_dir) == 0)
         docker_tidy(p->table, p->control_dir);
     _exit(0);
 }
 
-static _Noreturn void serve(struct places *p)
+static int make_control_dir(struct places *p)
 {
     (void)snprintf(p->control_dir, sizeof(p->control_dir), "/tmp/hermes-ssh-XXXXXX");
-    if (!mkdtemp(p->control_dir)) {
-        log_event(LOG_ERROR, "no directory for connections of ssh", "reason", strerror(errno),
-            (char *)NULL);
-        _exit(1);
-    }
-    (void)signal(SIGTERM, SIG_DFL);
-    start_tidy(p);
+    return mkdtemp(p->control_dir) ? 0 : -errno;
+}
+
+/* Ends when the monitor is gone or stops the program. Without the starter nothing works on
+ * `local`: the monitor then starts all of hermes-places again. */
+static int serve(struct places *p)
+{
     for (;;) {
-        struct pollfd ready[] = {{p->socket, POLLIN, 0}, {p->starter_fd, 0, 0}};
-        (void)poll(ready, 2, REAP_MS);
+        struct pollfd ready[] = {
+            {PLACES_FD, POLLIN, 0}, {p->requests, POLLIN, 0}, {p->starter_fd, 0, 0}};
+        (void)poll(ready, 3, REAP_MS);
         reap(p);
-        /* without the starter nothing works on `local`: all of hermes-reach starts again */
-        if (ready[1].revents || (ready[0].revents && !take_request(p)))
-            break;
+        if (ready[0].revents || (ready[1].revents && !take_request(p)))
+            return 0;
+        if (ready[2].revents)
+            return 1;
     }
-    close_connections(p);
-    _exit(0);
 }
 
-int places_start(struct reach *reach)
+/* The monitor's packet: the table with the far shell behind it, and the socket of requests. */
+static int receive_table(struct places *p)
 {
-    const struct place_table *table = &reach->table.places;
-    cleanup_close int table_fd = take_fd(&reach->table_fd);
-    int pair[2];
-    reach->places_fd = -1;
-    if (!table->count)
-        return 0;
-    size_t size = sizeof(reach->table) + table->shell_len;
-    const char *all = mmap(NULL, size, PROT_READ, MAP_PRIVATE, table_fd, 0);
-    if (all == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    char mark;
+    int fds[PLACES_FDS];
+    unsigned count = 0;
+    struct stat st;
+    ssize_t n = fdpass_receive(PLACES_FD, &mark, sizeof(mark), fds, PLACES_FDS, &count);
+    if (n <= 0 || count != PLACES_FDS)
+        return n < 0 ? (int)n : -EPROTO;
+    cleanup_close int table = fds[PLACES_TABLE];
+    p->requests = fds[PLACES_REQUESTS];
+    if (fstat(table, &st) < 0 || st.st_size < (off_t)sizeof(*p->table))
+        return -EPROTO;
+    p->table = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, table, 0);
+    if (p->table == MAP_FAILED)
         return -errno;
-    pid_t pid = fork();
-    if (pid < 0)
-        return -errno;
-    if (pid == 0) {
-        static struct places p;
-        p = (struct places){.table = table,
-            .shell = all + sizeof(reach->table),
-            .socket = pair[1],
-            .starter_fd = reach->starter_fd};
-        /* The keys of the reviewer are the other half's. */
-        explicit_bzero(reach->table.rows, sizeof(reach->table.rows));
-        (void)close(REACH_FD);
-        (void)close(reach->calls_fd);
-        (void)close(pair[0]);
-        if (confine_places(has_apptainer(table)) < 0)
-            _exit(1);
-        serve(&p);
-    }
-    (void)munmap((void *)all, size);
-    (void)close(pair[1]);
-    close_fd(&reach->starter_fd);
-    reach->places_fd = pair[0];
-    reach->places_pid = pid;
-    return 0;
+    p->shell = (const char *)(p->table + 1);
+    return (off_t)(sizeof(*p->table) + p->table->shell_len) == st.st_size ? 0 : -EPROTO;
 }
 
-void places_pass(const struct reach *reach, const struct reach_call *call, const int *fds)
+static int fail(const char *what, int error)
 {
-    (void)fdpass_send_now(reach->places_fd, call, sizeof(*call), fds, PLACE_FDS);
-    for (int i = 0; i < PLACE_FDS; i++)
-        (void)close(fds[i]);
+    log_event(LOG_ERROR, what, "error", strerror(-error), (char *)NULL);
+    return 1;
 }
 
-void places_stop(struct reach *reach)
+int main(void)
 {
-    if (reach->places_fd < 0)
-        return;
-    close_fd(&reach->places_fd);
+    static struct places p;
+    int r = sys_close_range(PLACES_FD + 1, ~0u, 0);
+    if (r == 0)
+        r = receive_table(&p);
+    if (r < 0)
+        return fail("hermes-places is started by hermes-monitor; run `hermes serve`", r);
+    if ((r = starter_start(p.table, &p.starter_fd)) < 0)
+        return fail("cannot start the process that starts local commands", r);
+    if ((r = process_give_up()) < 0 || (r = confine_clients(has_apptainer(p.table))) < 0)
+        return fail("cannot give up privileges", r);
+    if ((r = make_control_dir(&p)) < 0)
+        return fail("cannot make a directory for connections of ssh", r);
+    start_tidy(&p);
+    r = serve(&p);
+    close_connections(&p);
+    return r;
 }

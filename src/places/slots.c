@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "reach/slots.h"
+#include "places/slots.h"
 
 #include "base/str.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starts the shells of `local` sessions whose row permits sudo. The rest of hermes-reach has
+/* Starts the shells of `local` sessions whose row permits sudo. The rest of hermes-places has
  * no_new_privs, which its children inherit, so a setuid program gains nothing there. This
  * process is forked before that. It has the same user, no capability, and reads one text from
- * the half that opens places, nothing from the server. */
+ * the processes of sessions, nothing from the server. */
 
-#include "reach/reach.h"
+#include "places/places.h"
 
 #include "backend/backend.h"
 #include "base/os/fdpass.h"
@@ -14,7 +14,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -30,7 +32,7 @@ static void start(char *script, const int fds[BACKEND_ASK_FDS])
     if (pid == 0)
         backend_become(&program, fds[0], fds[1], fds[2]);
     if (pid < 0)
-        return; /* the one who asked sees the end of its socket */
+        return; /* the asking process sees the end of its socket */
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     const char mark = 's';
     (void)fdpass_send_now(fds[BACKEND_ASK_REPLY], &mark, sizeof(mark), &pidfd, pidfd >= 0);
@@ -67,25 +69,30 @@ static _Noreturn void serve(int socket)
     }
 }
 
-int starter_start(struct reach *reach)
+int starter_start(const struct place_table *table, int *ret_fd)
 {
     int pair[2];
-    reach->starter_fd = -1;
-    if (!place_table_may_gain(&reach->table.places))
+    *ret_fd = -1;
+    if (!place_table_may_gain(table))
         return 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
+    pid_t parent = getpid();
     pid_t pid = fork();
     if (pid < 0)
         return -errno;
     if (pid == 0) {
-        explicit_bzero(reach, sizeof(*reach)); /* the keys of the reviewer */
-        if (dup2(pair[1], REACH_FD) < 0 || sys_close_range(REACH_FD + 1, ~0u, 0) < 0)
+        /* A `local` command of another row has the same user: it must not write to this memory,
+         * and a process that it has stopped must end with hermes-places. */
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+            getppid() != parent)
             _exit(1);
-        (void)fcntl(REACH_FD, F_SETFD, FD_CLOEXEC);
-        serve(REACH_FD);
+        if (dup2(pair[1], PLACES_FD) < 0 || sys_close_range(PLACES_FD + 1, ~0u, 0) < 0)
+            _exit(1);
+        (void)fcntl(PLACES_FD, F_SETFD, FD_CLOEXEC);
+        serve(PLACES_FD);
     }
     (void)close(pair[1]);
-    reach->starter_fd = pair[0];
+    *ret_fd = pair[0];
     return 0;
 }

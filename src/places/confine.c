@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Gives up the rights that places do not need. The program executes clients of places, which
+ * are ordinary programs, so its filter is a list of refused calls; a process that talks to an
+ * engine of containers executes nothing, and its filter is a list of permitted ones. */
+
+#include "places/places.h"
+
+#include "base/os/landlock.h"
+#include "seccomp/program.h"
+
+#include <errno.h>
+#include <seccomp.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* The filter for processes that execute clients of places, or `local` commands. These are
+ * ordinary programs, so only calls that serve to attack other processes or the kernel are
+ * refused. Apptainer makes namespaces; processes of other rows may not. */
+int confine_clients(bool with_namespaces)
+{
+    static const int namespaces[] = {SCMP_SYS(mount), SCMP_SYS(move_mount), SCMP_SYS(open_tree),
+        SCMP_SYS(pivot_root), SCMP_SYS(setns), SCMP_SYS(umount2), SCMP_SYS(unshare)};
+    static const int refused[] = {SCMP_SYS(add_key), SCMP_SYS(bpf), SCMP_SYS(delete_module),
+        SCMP_SYS(finit_module), SCMP_SYS(init_module), SCMP_SYS(io_uring_setup),
+        SCMP_SYS(kexec_file_load), SCMP_SYS(kexec_load), SCMP_SYS(keyctl),
+        SCMP_SYS(open_by_handle_at), SCMP_SYS(perf_event_open), SCMP_SYS(process_vm_readv),
+        SCMP_SYS(process_vm_writev), SCMP_SYS(ptrace), SCMP_SYS(reboot), SCMP_SYS(request_key),
+        SCMP_SYS(swapoff), SCMP_SYS(swapon), SCMP_SYS(userfaultfd)};
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    int r = filter ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < sizeof(refused) / sizeof(refused[0]); i++)
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
+    for (size_t i = 0;
+         !with_namespaces && r == 0 && i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), namespaces[i], 0);
+    if (r == 0)
+        r = seccomp_load(filter);
+    seccomp_release(filter);
+    return r;
+}
+
+static const int engine_calls[] = {SCMP_SYS(access), SCMP_SYS(brk), SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep), SCMP_SYS(close), SCMP_SYS(connect), SCMP_SYS(exit),
+    SCMP_SYS(exit_group), SCMP_SYS(faccessat2), SCMP_SYS(fcntl), SCMP_SYS(fstat),
+    SCMP_SYS(futex), SCMP_SYS(getdents64), SCMP_SYS(getegid), SCMP_SYS(geteuid),
+    SCMP_SYS(getgid), SCMP_SYS(getpeername), SCMP_SYS(getpid), SCMP_SYS(getrandom),
+    SCMP_SYS(getsockname), SCMP_SYS(getsockopt), SCMP_SYS(gettid), SCMP_SYS(gettimeofday),
+    SCMP_SYS(getuid), SCMP_SYS(ioctl), SCMP_SYS(lseek), SCMP_SYS(madvise), SCMP_SYS(membarrier),
+    SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(newfstatat), SCMP_SYS(openat), SCMP_SYS(pipe2),
+    SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(pread64), SCMP_SYS(prlimit64), SCMP_SYS(read),
+    SCMP_SYS(readlink), SCMP_SYS(recvfrom), SCMP_SYS(recvmmsg), SCMP_SYS(recvmsg),
+    SCMP_SYS(restart_syscall), SCMP_SYS(rseq), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn), SCMP_SYS(sched_yield), SCMP_SYS(sendmmsg), SCMP_SYS(sendmsg),
+    SCMP_SYS(sendto), SCMP_SYS(set_robust_list), SCMP_SYS(setsockopt), SCMP_SYS(shutdown),
+    SCMP_SYS(sigaltstack), SCMP_SYS(socketpair), SCMP_SYS(stat), SCMP_SYS(statx),
+    SCMP_SYS(sysinfo), SCMP_SYS(tgkill), SCMP_SYS(uname), SCMP_SYS(write), SCMP_SYS(writev),
+    SCMP_SYS(eventfd2), SCMP_SYS(open), SCMP_SYS(getppid)};
+
+/* For the process of a session in a container: of all that the program may do, it talks to the
+ * engine's socket and takes the lock in `dir`. It executes nothing. */
+static int add_for_engine(scmp_filter_ctx filter)
+{
+    const uint64_t write = 2; /* PROT_WRITE */
+    int r = program_filter_no_exec(filter);
+    if (r == 0)
+        r = seccomp_rule_add(
+            filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, write, 0));
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(flock), 0);
+    if (r == 0)
+        r = seccomp_rule_add(
+            filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+    return r;
+}
+
+int confine_engine(const char *dir)
+{
+    const char *const list[] = {dir, NULL};
+    int r = landlock_leave(list,
+        LANDLOCK_READ | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG, false);
+#ifndef HERMES_SANITIZED
+    if (r == 0)
+        r = program_filter_load(
+            engine_calls, sizeof(engine_calls) / sizeof(engine_calls[0]), add_for_engine);
+#endif
+    return r;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Shared by the files of hermes-places. */
+
+#include "proto/place.h"
+
+#include <stdbool.h>
+
+/* confine.c. confine_clients() is for the program and the processes that it executes.
+ * confine_engine() is for a child of it that needs the socket of a container engine and a lock
+ * in `dir`. */
+int confine_clients(bool with_namespaces);
+int confine_engine(const char *dir);
+
+/* starter.c: starts a process that still can execute setuid programs, if a row of `local`
+ * permits sudo. Call it before process_give_up(). It ends with the last process that has
+ * *ret_fd, which is -1 without such a process. Returns 0 or negative errno. */
+int starter_start(const struct place_table *table, int *ret_fd);

@@ -179,18 +179,18 @@ static void on_source(const struct spawn_source *source)
     close_fd(&fd);
 }
 
-static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
+static void on_zygote(const struct spawn_zygote *zygote, int package_fd)
 {
-    int r = zygote_add(&spawner, zygote, job_fd);
+    int r = zygote_add(&spawner, zygote, package_fd);
     if (r < 0)
         note_problem(STEP_ROOT, r,
             r == -E2BIG ? "too many `warm` and `session_warm` in the runtime.json of languages"
                         : "zygote");
 }
 
-static void on_pool(const struct spawn_pool *pool, int job_fd)
+static void on_pool(const struct spawn_pool *pool, int package_fd)
 {
-    int r = pool_add(&spawner, pool, job_fd);
+    int r = pool_add(&spawner, pool, package_fd);
     if (r < 0)
         note_problem(STEP_ROOT, r, "pool");
 }

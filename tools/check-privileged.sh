@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Counts the lines of the .c files that are linked into the programs that stay resident as root,
-# without base/, and compares them with a budget. The list of files comes from the debug
-# information of the program itself, so a file that a library brings along counts, too.
+# without base/, and compares them with a budget. tools/linked-sources.sh lists the files.
 #
 #   tools/check-privileged.sh BUILD_DIR
 set -u
@@ -16,13 +15,8 @@ failed=0
 budgets=(
     "hermes-spawn 5800 box=2500"
     "hermes-monitor 3000"
+    "hermes-network 1300"
 )
-
-sources() # PROGRAM
-{
-    readelf --debug-dump=info --dwarf-depth=1 "$build/$1" 2>/dev/null |
-        grep -oE '(^|[^a-z])src/[a-z_0-9/]+\.c' | grep -oE 'src/.*' | sort -u
-}
 
 lines() # FILE...
 {
@@ -44,7 +38,7 @@ for row in "${budgets[@]}"; do
         echo "check-privileged: $build/$program does not exist: run make build"
         exit 2
     fi
-    mapfile -t files < <(sources "$program" | grep -v '^src/base/')
+    mapfile -t files < <(tools/linked-sources.sh "$build" "$program" | grep -v '^src/base/')
     if [ ${#files[@]} -eq 0 ]; then
         echo "check-privileged: $build/$program has no debug information, so its files are not known: build it with -g and do not strip it"
         exit 2

@@ -6,8 +6,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static const uint8_t v4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -212,4 +214,16 @@ enum address_class address_classify(const struct address *a)
 const char *address_class_name(enum address_class c)
 {
     return class_names[c];
+}
+
+bool address_is_loopback(const struct sockaddr *socket)
+{
+    struct address a = {0};
+    if (socket->sa_family == AF_INET)
+        a = address_v4((const uint8_t *)&((const struct sockaddr_in *)socket)->sin_addr);
+    else if (socket->sa_family == AF_INET6)
+        memcpy(a.bytes, &((const struct sockaddr_in6 *)socket)->sin6_addr, sizeof(a.bytes));
+    else
+        return socket->sa_family == AF_UNIX;
+    return address_classify(&a) == ADDRESS_LOOPBACK;
 }

@@ -65,3 +65,8 @@ bool address_range_covers(const struct address_range *outer, const struct addres
 enum address_class address_classify(const struct address *a);
 enum address_class address_range_classify(const struct address_range *range);
 const char *address_class_name(enum address_class c);
+
+/* Whether a socket with this address reaches this host only: 127.0.0.0/8, also as IPv6, ::1, or
+ * a unix socket. */
+struct sockaddr;
+bool address_is_loopback(const struct sockaddr *socket);

@@ -179,6 +179,18 @@ static int compare_ascii_case(const char *a, const char *b)
     }
 }
 
+int str_parse_bool(const char *s, bool *ret_value)
+{
+    static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
+    for (size_t i = 0; s && i < sizeof(words) / sizeof(words[0]); i++) {
+        if (compare_ascii_case(s, words[i]) == 0) {
+            *ret_value = i % 2;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 int str_parse_size(const char *s, uint64_t *ret_bytes)
 {
     return parse_quantity(s, size_units, compare_ascii_case, ret_bytes);

@@ -12,6 +12,9 @@ int str_parse_u64(const char *s, uint64_t *ret_value);
 int str_parse_i64(const char *s, int64_t *ret_value);
 int str_parse_u32(const char *s, uint32_t *ret_value);
 
+/* true, 1, yes, on, or their opposites; capitals are the same as small letters. */
+int str_parse_bool(const char *s, bool *ret_value);
+
 /* "256m", "64k", "1g", "1.5g", "2t", "1048576", optional b or ib ("64MiB"); case-insensitive,
  * powers of 1024. Parts of a byte are rounded up. */
 int str_parse_size(const char *s, uint64_t *ret_bytes);

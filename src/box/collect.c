@@ -25,7 +25,7 @@ enum { MAX_SEEN = 100000, CHUNK = 65536 };
 
 struct collection {
     int out_fd;
-    const char *globs[JOB_MAX_GLOBS];
+    const char *globs[PACKAGE_MAX_GLOBS];
     uint32_t glob_count;
     uint32_t files_left;
     uint64_t bytes_left;
@@ -118,19 +118,19 @@ static int walk_box(struct collection *c)
 void collect_run(const struct inside *in)
 {
     static struct collection c;
-    struct job job;
+    struct package package;
     if (drop_to_payload(in) < 0 || landlock_restrict(in->landlock_abi, NULL, 0) < 0 ||
-        job_open(in->job_fd, &job) < 0)
+        package_open(in->package_fd, &package) < 0)
         _exit(1);
     c.out_fd = in->collect_fd;
-    c.glob_count = job.head.globc;
-    c.files_left = job.head.collect_max_files;
-    c.bytes_left = job.head.collect_max_bytes;
+    c.glob_count = package.head.globc;
+    c.files_left = package.head.collect_max_files;
+    c.bytes_left = package.head.collect_max_bytes;
     size_t at = 0;
-    for (uint32_t i = 0; i < job.head.argc + job.head.envc; i++)
-        (void)job_string(&job, &at);
+    for (uint32_t i = 0; i < package.head.argc + package.head.envc; i++)
+        (void)package_string(&package, &at);
     for (uint32_t i = 0; i < c.glob_count; i++)
-        c.globs[i] = job_string(&job, &at);
+        c.globs[i] = package_string(&package, &at);
     int r = walk_box(&c);
     (void)send_record(&c,
         (struct collect_record){.kind = COLLECT_END,

@@ -145,7 +145,7 @@ static void fork_files(
 /* Starts a terminal. It ends with the program, so there is none without a program. */
 static void fork_terminal(const struct inside *in, const int *fds, unsigned count)
 {
-    struct terminal_order order = {.fd = fds[0], .job_fd = fds[1], .join_count = count - 2};
+    struct terminal_order order = {.fd = fds[0], .package_fd = fds[1], .join_count = count - 2};
     memcpy(order.joins, fds + 2, sizeof(fds[0]) * order.join_count);
     int pid = has_program ? fork_quietly(NULL) : -ESRCH;
     if (pid == 0)
@@ -157,8 +157,8 @@ static void fork_terminal(const struct inside *in, const int *fds, unsigned coun
 /* Takes the descriptors for the next program of a session. */
 static bool take_restart(struct inside *in, const int fds[4])
 {
-    close_fd(&in->job_fd);
-    in->job_fd = fds[0];
+    close_fd(&in->package_fd);
+    in->package_fd = fds[0];
     in->stdout_fd = fds[1];
     in->stderr_fd = fds[2];
     in->channel_fd = fds[3];
@@ -282,7 +282,7 @@ static void take_collect(struct inside *in)
     unsigned count;
     if (poll(&link, 1, 0) == 1 && fdpass_receive(in->link_fd, &kind, 1, fds, 2, &count) == 1 &&
         count == 2) {
-        in->job_fd = fds[0];
+        in->package_fd = fds[0];
         in->collect_fd = fds[1];
     }
 }
@@ -356,7 +356,7 @@ int init_exec(const struct inside *in, int payload, int gate)
     const int values[INIT_ARGC] = {[INIT_LINK] = in->link_fd,
         [INIT_GATE] = gate,
         [INIT_PAYLOAD] = payload,
-        [INIT_JOB] = collects ? in->job_fd : -1,
+        [INIT_JOB] = collects ? in->package_fd : -1,
         [INIT_COLLECT] = in->collect_fd,
         [INIT_LANDLOCK] = in->landlock_abi,
         [INIT_PARKED] = is_parked};

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
         .is_warm = true,
         .landlock_abi = (int)values[INIT_LANDLOCK],
         .link_fd = (int)values[INIT_LINK],
-        .job_fd = (int)values[INIT_JOB],
+        .package_fd = (int)values[INIT_JOB],
         .stdin_fd = -1,
         .stdout_fd = -1,
         .stderr_fd = -1,

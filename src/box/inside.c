@@ -103,8 +103,9 @@ int inside_close_others(int *keep, size_t count)
  * spawner must not stay open in a box. */
 static int close_foreign(const struct inside *in)
 {
-    int keep[9 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->life_fd, in->job_fd, in->stdin_fd,
-        in->stdout_fd, in->stderr_fd, in->collect_fd, in->hand_fd, in->channel_fd};
+    int keep[9 + SPAWN_MAX_BOX_MOUNTS] = {in->link_fd, in->life_fd, in->package_fd,
+        in->stdin_fd, in->stdout_fd, in->stderr_fd, in->collect_fd, in->hand_fd,
+        in->channel_fd};
     memcpy(keep + 9, in->mount_fds, sizeof(in->mount_fds));
     return inside_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 }

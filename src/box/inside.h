@@ -26,7 +26,7 @@ struct inside {
     int join_count;
     int link_fd; /* init link: SOCK_SEQPACKET to the spawner */
     int life_fd; /* life file of the spawner, for inside_follow() */
-    int job_fd;
+    int package_fd;
     int stdin_fd;
     int stdout_fd;
     int stderr_fd;
@@ -50,7 +50,7 @@ enum {
                         SECBIT_NO_SETUID_FIXUP_LOCKED
 };
 
-/* Arguments and environment of the program; they lie in the mapped job. */
+/* Arguments and environment of the program; they lie in the mapped package. */
 struct payload_words {
     char **argv;
     char **env;
@@ -91,7 +91,7 @@ void payload_park(const struct inside *in, struct payload_words *ret);
 /* Parts of these that terminal.c uses. */
 int payload_fence(const struct inside *in);
 int payload_limit_files(const struct inside *in);
-int payload_read_words(int job_fd, struct payload_words *ret);
+int payload_read_words(int package_fd, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in); /* collect.c */
 
@@ -106,7 +106,7 @@ void files_refuse(int fd, int error);
  * `joins` first. */
 struct terminal_order {
     int fd;
-    int job_fd; /* package with arguments and environment of the shell */
+    int package_fd; /* package with arguments and environment of the shell */
     int joins[CGROUP_MAX_TREES];
     unsigned join_count;
 };

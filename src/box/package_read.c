@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See package_read.h. Pure functions over bytes, except job_open(), so that tests/fuzz can feed
- * them anything. */
+/* See package_read.h. Pure functions over bytes, except package_open(), so that tests/fuzz can
+ * feed them anything. */
 
 #include "box/package_read.h"
 
@@ -25,30 +25,30 @@ static size_t count_strings(const char *s, size_t len)
     return count;
 }
 
-int job_parse(const void *data, size_t size, struct job *ret)
+int package_parse(const void *data, size_t size, struct package *ret)
 {
-    struct job job = {.data = data, .size = size};
-    if (size < sizeof(job.head))
+    struct package package = {.data = data, .size = size};
+    if (size < sizeof(package.head))
         return -EBADMSG;
-    memcpy(&job.head, data, sizeof(job.head));
-    const struct job_header *h = &job.head;
-    if (h->magic != JOB_MAGIC || h->argc == 0 || h->argc > JOB_MAX_ARGS ||
-        h->envc > JOB_MAX_ENV || h->globc > JOB_MAX_GLOBS || h->filec > JOB_MAX_FILES ||
-        h->strings_len > size - sizeof(*h))
+    memcpy(&package.head, data, sizeof(package.head));
+    const struct package_header *h = &package.head;
+    if (h->magic != PACKAGE_MAGIC || h->argc == 0 || h->argc > PACKAGE_MAX_ARGS ||
+        h->envc > PACKAGE_MAX_ENV || h->globc > PACKAGE_MAX_GLOBS ||
+        h->filec > PACKAGE_MAX_FILES || h->strings_len > size - sizeof(*h))
         return -EBADMSG;
-    job.strings = job.data + sizeof(*h);
+    package.strings = package.data + sizeof(*h);
     size_t want = (size_t)h->argc + h->envc + h->globc;
-    if (h->strings_len == 0 || job.strings[h->strings_len - 1] != '\0' ||
-        count_strings(job.strings, h->strings_len) != want)
+    if (h->strings_len == 0 || package.strings[h->strings_len - 1] != '\0' ||
+        count_strings(package.strings, h->strings_len) != want)
         return -EBADMSG;
-    job.files_at = pad8(sizeof(*h) + h->strings_len);
-    if (h->filec && job.files_at > size)
+    package.files_at = pad8(sizeof(*h) + h->strings_len);
+    if (h->filec && package.files_at > size)
         return -EBADMSG;
-    *ret = job;
+    *ret = package;
     return 0;
 }
 
-int job_open(int fd, struct job *ret)
+int package_open(int fd, struct package *ret)
 {
     const int wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     struct stat st;
@@ -56,30 +56,30 @@ int job_open(int fd, struct job *ret)
     if (seals < 0 || (seals & wanted) != wanted || fstat(fd, &st) < 0 || st.st_size <= 0)
         return -EBADMSG;
     void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
-    return data == MAP_FAILED ? -errno : job_parse(data, (size_t)st.st_size, ret);
+    return data == MAP_FAILED ? -errno : package_parse(data, (size_t)st.st_size, ret);
 }
 
-const char *job_string(const struct job *job, size_t *at)
+const char *package_string(const struct package *package, size_t *at)
 {
-    if (*at >= job->head.strings_len)
+    if (*at >= package->head.strings_len)
         return NULL;
-    const char *s = job->strings + *at;
+    const char *s = package->strings + *at;
     *at += strlen(s) + 1;
     return s;
 }
 
-int job_next_file(const struct job *job, size_t *at, struct job_file *ret,
+int package_next_file(const struct package *package, size_t *at, struct package_file *ret,
     const char **ret_name, const void **ret_content)
 {
-    if (*at >= job->size)
+    if (*at >= package->size)
         return 0;
-    struct job_file f;
-    size_t left = job->size - *at;
+    struct package_file f;
+    size_t left = package->size - *at;
     if (left < sizeof(f))
         return -EBADMSG;
-    memcpy(&f, job->data + *at, sizeof(f));
+    memcpy(&f, package->data + *at, sizeof(f));
     left -= sizeof(f);
-    const char *name = job->data + *at + sizeof(f);
+    const char *name = package->data + *at + sizeof(f);
     size_t name_room = pad8(f.name_len);
     if (f.name_len < 2 || f.name_len > 4097 || name_room > left ||
         memchr(name, 0, f.name_len) != name + f.name_len - 1)

@@ -57,7 +57,7 @@ static int make_parents(const char *name)
     return 0;
 }
 
-static int write_file(const char *name, const struct job_file *file, const void *content)
+static int write_file(const char *name, const struct package_file *file, const void *content)
 {
     int r = strchr(name, '/') ? make_parents(name) : 0;
     if (r < 0)
@@ -67,14 +67,14 @@ static int write_file(const char *name, const struct job_file *file, const void 
     return fd < 0 ? -errno : fs_write_all(fd, content, file->size);
 }
 
-static int write_files(const struct job *job)
+static int write_files(const struct package *package)
 {
-    size_t at = job->files_at;
-    for (uint32_t i = 0; i < job->head.filec; i++) {
-        struct job_file file;
+    size_t at = package->files_at;
+    for (uint32_t i = 0; i < package->head.filec; i++) {
+        struct package_file file;
         const char *name;
         const void *content;
-        int r = job_next_file(job, &at, &file, &name, &content);
+        int r = package_next_file(package, &at, &file, &name, &content);
         if (r <= 0)
             return r < 0 ? r : -EBADMSG;
         if ((r = write_file(name, &file, content)) < 0)
@@ -119,24 +119,24 @@ static int connect_stdio(const struct inside *in)
     return sys_close_range(from, ~0u, CLOSE_AT_EXEC);
 }
 
-static void split_strings(const struct job *job, struct payload_words *ret)
+static void split_strings(const struct package *package, struct payload_words *ret)
 {
-    static char *argv[JOB_MAX_ARGS + 1];
-    static char *env[JOB_MAX_ENV + 1];
+    static char *argv[PACKAGE_MAX_ARGS + 1];
+    static char *env[PACKAGE_MAX_ENV + 1];
     size_t at = 0;
-    for (uint32_t i = 0; i < job->head.argc; i++)
-        argv[i] = (char *)job_string(job, &at);
-    for (uint32_t i = 0; i < job->head.envc; i++)
-        env[i] = (char *)job_string(job, &at);
+    for (uint32_t i = 0; i < package->head.argc; i++)
+        argv[i] = (char *)package_string(package, &at);
+    for (uint32_t i = 0; i < package->head.envc; i++)
+        env[i] = (char *)package_string(package, &at);
     *ret = (struct payload_words){argv, env};
 }
 
-int payload_read_words(int job_fd, struct payload_words *ret)
+int payload_read_words(int package_fd, struct payload_words *ret)
 {
-    struct job job;
-    int r = job_open(job_fd, &job);
+    struct package package;
+    int r = package_open(package_fd, &package);
     if (r == 0)
-        split_strings(&job, ret);
+        split_strings(&package, ret);
     return r;
 }
 
@@ -154,15 +154,15 @@ void payload_enter(const struct inside *in)
 
 void payload_begin(const struct inside *in, struct payload_words *ret)
 {
-    struct job job;
+    struct package package;
     int r;
-    if ((r = job_open(in->job_fd, &job)) < 0 || (r = write_files(&job)) < 0)
+    if ((r = package_open(in->package_fd, &package)) < 0 || (r = write_files(&package)) < 0)
         inside_fail(in, STEP_FILES, r);
     if ((r = payload_limit_files(in)) < 0)
         inside_fail(in, STEP_RLIMITS, r);
     if ((r = connect_stdio(in)) < 0)
         inside_fail(in, STEP_STDIO, r);
-    split_strings(&job, ret);
+    split_strings(&package, ret);
     struct link_record start = {
         .kind = LINK_START, .ns = clock_ns(), .cpu_ns = in->init_cpu_ns + inside_cpu_ns()};
     /* A start that is not reported would have no time limits. */
@@ -186,7 +186,7 @@ void payload_park(const struct inside *in, struct payload_words *ret)
 {
     struct link_record parking = {.kind = LINK_PARKING};
     int r;
-    if ((r = payload_read_words(in->job_fd, ret)) < 0)
+    if ((r = payload_read_words(in->package_fd, ret)) < 0)
         inside_fail(in, STEP_FILES, r);
     if ((r = inside_send(in, &parking)) < 0)
         inside_fail(in, STEP_RELEASE, r);

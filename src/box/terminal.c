@@ -108,7 +108,7 @@ static int become_shell(const struct inside *in, const struct terminal_order *or
     if (setsid() < 0 || chdir("/box") < 0)
         return -errno;
     if ((r = open_terminal(order->fd, &slave)) < 0 || (r = payload_fence(in)) < 0 ||
-        (r = payload_read_words(order->job_fd, &words)) < 0 ||
+        (r = payload_read_words(order->package_fd, &words)) < 0 ||
         (r = connect_terminal(slave)) < 0)
         return r;
     (void)execve(words.argv[0], words.argv, words.env);
@@ -147,7 +147,7 @@ static int watch(int fd, pid_t pid)
 void terminal_run(const struct inside *in, const struct terminal_order *order,
     int (*prepare)(const struct inside *in))
 {
-    int keep[2 + CGROUP_MAX_TREES] = {order->fd, order->job_fd};
+    int keep[2 + CGROUP_MAX_TREES] = {order->fd, order->package_fd};
     memcpy(keep + 2, order->joins, sizeof(order->joins[0]) * order->join_count);
     if (inside_close_others(keep, 2 + order->join_count) < 0)
         _exit(EXIT_FAILED);
@@ -160,7 +160,7 @@ void terminal_run(const struct inside *in, const struct terminal_order *order,
         terminal_refuse(order->fd, pid < 0 ? -EUSERS : -EPERM);
         _exit(EXIT_FAILED);
     }
-    (void)close(order->job_fd);
+    (void)close(order->package_fd);
     for (unsigned i = 0; i < order->join_count; i++)
         (void)close(order->joins[i]);
     int status = watch(order->fd, pid);

@@ -61,9 +61,14 @@ int cmd_man(int argc, char **argv);
 #define CLI_IN_SCOPE "__in-scope"
 
 /* Settings from the environment variables of the user. Only the function of a command calls
- * these two, and passes the result on. */
+ * these, and passes the result on. */
 struct lang_dirs cli_dirs(void);
 const char *cli_spawner_path(void); /* HERMES_SPAWN, for tests; or NULL */
+struct cache_settings;
+int cli_cache(struct cache_settings *ret, struct err *err);
+/* The ceiling of a command that needs no server: its user is the operator. */
+struct network_ceiling;
+int cli_network_ceiling(struct network_ceiling *ret, struct err *err);
 
 /* Becomes a program that lies beside this one. Returns only on failure. */
 int cli_become(const char *command, const char *program, char **argv);
@@ -93,7 +98,6 @@ void cli_network(const char *command, const char *value, struct network_policy *
 
 /* Whether the operator's ceiling, which the environment names, permits a policy (NULL: none).
  * *ceiling is read if it is NULL: the engine starts hermes-egress with it. */
-struct network_ceiling;
 int cli_network_permit(const struct network_policy *policy,
     const struct network_ceiling **ceiling, struct err *err);
 

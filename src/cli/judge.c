@@ -195,7 +195,7 @@ static int load(struct judge_args *args)
     struct judge_spec *spec = &args->problem.judge.spec;
     int r = problem_load(&args->problem, args->dir, args->solution, args->language, &args->err);
     if (r == 0 && !args->no_cache)
-        r = cache_settings_read(&args->engine.cache, &args->err);
+        r = cli_cache(&args->engine.cache, &args->err);
     if (r < 0)
         return r;
     if (args->has_network) {

@@ -11,12 +11,14 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run/options.h"
+#include "run/cache/cache.h"
 #include "version.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -150,12 +152,19 @@ struct lang_dirs cli_dirs(void)
     return (struct lang_dirs){.runtimes = getenv("HERMES_RUNTIMES"),
         .more = getenv("RUNTIME_DIR"),
         .state = getenv("HERMES_STATE_DIR"),
-        .seeds = getenv("HERMES_SEED_DIR")};
+        .seeds = getenv("HERMES_SEED_DIR"),
+        .home = getenv("HOME")};
 }
 
 const char *cli_spawner_path(void)
 {
     return getenv("HERMES_SPAWN");
+}
+
+int cli_cache(struct cache_settings *ret, struct err *err)
+{
+    return cache_settings_parse(
+        getenv("HERMES_CACHE_MB"), getenv("HERMES_CACHE_SHARED"), ret, err);
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/nearest.h"
 #include "base/str.h"
+#include "base/strv.h"
 #include "cli/cli.h"
 #include "cli/color.h"
 #include "cli/output.h"
@@ -56,6 +57,29 @@ void options_wrong(const char *command, const char *option, const char *value, c
 void options_refuse(const char *command, const struct err *err)
 {
     exit(output_error(command, err));
+}
+
+bool options_store(
+    const struct option_member *members, size_t count, void *to, int key, const char *value)
+{
+    size_t i = 0;
+    while (i < count && members[i].key != key)
+        i++;
+    if (i == count)
+        return false;
+    void *member = (char *)to + members[i].offset;
+    switch (members[i].kind) {
+    case OPTION_FLAG:
+        *(bool *)member = true;
+        break;
+    case OPTION_TEXT:
+        *(const char **)member = value;
+        break;
+    case OPTION_TEXTS:
+        strv_add(member, value);
+        break;
+    }
+    return true;
 }
 
 uint32_t options_number(

@@ -43,6 +43,17 @@ const struct option_row *options_find(
 void options_parse(const struct option_table *table, int argc, char **argv,
     void (*take)(void *to, int key, char *value), void *to);
 
+/* Options that only set a member of the struct that `to` of options_parse() points to. */
+struct option_member {
+    int key;
+    enum { OPTION_FLAG, OPTION_TEXT, OPTION_TEXTS } kind; /* bool, const char *, struct strv */
+    size_t offset;
+};
+
+/* Whether the table has the key; if so, sets its member. A text is borrowed. */
+bool options_store(
+    const struct option_member *members, size_t count, void *to, int key, const char *value);
+
 /* Prints one line that an option's value is wrong, and ends the program. */
 _Noreturn void options_wrong(
     const char *command, const char *option, const char *value, const char *why);

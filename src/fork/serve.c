@@ -70,7 +70,7 @@ void fork_serve_terminal(const struct fork_work *w)
         .has_memory = true,
         .landlock_abi = (int)w->order.landlock_abi,
         .hand_fd = -1};
-    const struct terminal_order order = {.fd = COPY_SOCKET_FD, .job_fd = COPY_PACKAGE_FD};
+    const struct terminal_order order = {.fd = COPY_SOCKET_FD, .package_fd = COPY_PACKAGE_FD};
     int r = enter_copy(w);
     if (r < 0) {
         terminal_refuse(COPY_SOCKET_FD, r);

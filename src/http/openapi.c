@@ -41,12 +41,12 @@ static const struct {
     const char *name;
     json_int_t value;
 } numbers[] = {
-    {"ARGS_MAX", JOB_MAX_ARGS},
-    {"ENV_MAX", JOB_MAX_ENV},
+    {"ARGS_MAX", PACKAGE_MAX_ARGS},
+    {"ENV_MAX", PACKAGE_MAX_ENV},
     {"RUN_PAGE_DEFAULT", RUN_PAGE_DEFAULT},
     {"RUN_PAGE_MAX", RUN_PAGE_MAX},
-    {"FILES_MAX", JOB_MAX_FILES},
-    {"GLOBS_MAX", JOB_MAX_GLOBS},
+    {"FILES_MAX", PACKAGE_MAX_FILES},
+    {"GLOBS_MAX", PACKAGE_MAX_GLOBS},
     {"GLOB_MAX", STR_GLOB_MAX},
     {"WORD_MAX", RUN_WORD_MAX},
     {"NETWORK_ENTRIES_MAX", NETWORK_MAX_ENTRIES},

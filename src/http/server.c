@@ -5,6 +5,7 @@
 
 #include "http/server.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -96,18 +97,6 @@ static void prepare_listener(int fd)
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* Whether the client comes from 127.0.0.0/8, ::1 or a unix socket. */
-static bool is_local(const struct sockaddr *from)
-{
-    if (from->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)from)->sin_addr.s_addr) >> 24 == 127;
-    const struct in6_addr *six = &((const struct sockaddr_in6 *)from)->sin6_addr;
-    return from->sa_family == AF_UNIX ||
-           (from->sa_family == AF_INET6 &&
-               (IN6_IS_ADDR_LOOPBACK(six) ||
-                   (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127)));
-}
-
 static ssize_t receive(void *context, char *to, size_t max)
 {
     const struct client *c = context;
@@ -169,7 +158,7 @@ static void begin_client(struct server *server, int fd, const struct sockaddr *f
         c->connection = connection;
         c->fd = fd;
         c->is_unix = from->sa_family == AF_UNIX;
-        c->is_local = is_local(from);
+        c->is_local = address_is_loopback(from);
         wire_init(&c->wire, receive, c);
         if (start_thread(&thread, talk, c, true) == 0)
             return;

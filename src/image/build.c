@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/os/fs.h"
 #include "base/str.h"
+#include "image/build_facts.h"
 #include "image/store_files.h"
 #include "network/policy.h"
 #include "network/report.h"
@@ -30,11 +31,9 @@
 #include <unistd.h>
 
 enum {
-    TAIL = 4096,            /* bytes of the log that an error can quote */
-    QUOTE = 400,            /* bytes of them that it does */
-    WAIT_MS = 100,          /* between two looks whether another build has ended */
-    PACKAGES_MAX = 4 << 20, /* bytes of packages.json */
-    PRELOAD_MB_MAX = 65536, /* of modules that are imported ahead */
+    TAIL = 4096,   /* bytes of the log that an error can quote */
+    QUOTE = 400,   /* bytes of them that it does */
+    WAIT_MS = 100, /* between two looks whether another build has ended */
 };
 
 struct building {
@@ -341,84 +340,10 @@ static int check_registry(const struct image_builder *b, const struct image_reci
     return network_policy_parse(text, ret, err);
 }
 
-static json_t *collected_json(const struct run_result *result, const char *name)
-{
-    const struct run_file *file = run_files_find(&result->files, name);
-    const char *problem;
-    json_t *json = file && !file->error && file->size <= PACKAGES_MAX
-                       ? json_read_bounded(file->content, file->size, &problem)
-                       : NULL;
-    return json ? json : json_array();
-}
-
-static json_t *collected_text(const struct run_result *result, const char *name)
-{
-    const struct run_file *file = run_files_find(&result->files, name);
-    json_t *json = file && !file->error && file->size && file->size <= RECIPE_TEXT_MAX
-                       ? json_stringn(file->content, file->size)
-                       : NULL;
-    return json ? json : json_null();
-}
-
-static json_t *packages_of(const struct run_result *result)
-{
-    json_t *found = collected_json(result, "packages.json");
-    json_t *packages = image_packages_read(found);
-    json_decref(found);
-    return packages;
-}
-
-/* The modules to import ahead, and how many MiB an interpreter with them has. Lines that are
- * not a module's name come from a package, and are left out. */
-static json_t *preload_of(const struct run_result *result, json_int_t *ret_mb)
-{
-    json_t *found = collected_json(result, "preload.json");
-    const json_t *names = json_object_get(found, "preload");
-    json_t *list = json_array();
-    for (size_t i = 0; i < json_array_size(names) && i < RECIPE_PRELOAD_MAX; i++) {
-        json_t *name = json_array_get(names, i);
-        if (image_is_module(json_string_value(name)))
-            (void)json_array_append(list, name);
-    }
-    json_int_t mb = json_integer_value(json_object_get(found, "mb"));
-    *ret_mb = mb < 0 || mb > PRELOAD_MB_MAX ? PRELOAD_MB_MAX : mb;
-    json_decref(found);
-    return list;
-}
-
-/* Makes a member of the facts that the image below has, too. */
-static json_t *copied_fact(const struct image_recipe *recipe, const char *name, bool is_list)
-{
-    json_t *value = json_copy(json_object_get(recipe->base, name));
-    return value ? value : is_list ? json_array() : json_object();
-}
-
 /* A layer that changes nothing is none. */
 static bool is_empty(const struct building *w)
 {
     return image_recipe_is_upon(w->recipe) && w->entries == 0;
-}
-
-static json_t *make_facts(
-    const struct building *w, const struct run_result *result, const char *layer)
-{
-    const struct image_recipe *recipe = w->recipe;
-    json_int_t mb;
-    json_t *preload = preload_of(result, &mb);
-    bool is_alone = image_recipe_is_squashed(recipe);
-    json_t *layers = is_alone ? json_array() : copied_fact(recipe, "layers", true);
-    json_t *env = copied_fact(recipe, "env", false);
-    json_int_t below = json_integer_value(json_object_get(recipe->base, "size_bytes"));
-    if (!is_empty(w))
-        (void)json_array_insert_new(layers, 0, json_string(layer));
-    if (recipe->env)
-        (void)json_object_update(env, recipe->env);
-    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:s, s:o, s:I}", "language",
-        recipe->runtime->name, "version",
-        recipe->runtime->version ? recipe->runtime->version : "", "layers", layers,
-        "size_bytes", (json_int_t)w->bytes + (is_alone ? 0 : below), "packages",
-        packages_of(result), "lock", collected_text(result, "lock.out"), "env", env, "recipe",
-        w->digest, "preload", preload, "preload_mb", mb);
 }
 
 /* Looks for the interpreter again: in a whole root the setup script may have changed it. */
@@ -464,7 +389,11 @@ static int keep(
         is_empty(w) ? -1 : image_store_keep_layer(w->b->store, hex, w->bytes, err);
     if (layer < 0 && !is_empty(w))
         return layer;
-    json_t *facts = make_facts(w, result, hex);
+    json_t *facts = image_build_facts(&(struct image_built){.recipe = w->recipe,
+                                          .digest = w->digest,
+                                          .layer = is_empty(w) ? NULL : hex,
+                                          .bytes = w->bytes},
+        result);
     int r = facts ? image_facts_check(
                         json_object_get(facts, "env"), json_object_get(facts, "packages"), err)
                   : err_set(err, ERR_INTERNAL, ENOMEM, "out of memory");

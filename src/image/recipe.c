@@ -195,9 +195,9 @@ static int get_env(const json_t *body, struct image_recipe *to, struct err *err)
     json_t *value;
     if (!env)
         return 0;
-    if (!json_is_object(env) || json_object_size(env) > JOB_MAX_ENV)
+    if (!json_is_object(env) || json_object_size(env) > PACKAGE_MAX_ENV)
         return err_field(
-            err, "env", "env must be an object of at most %d strings", JOB_MAX_ENV);
+            err, "env", "env must be an object of at most %d strings", PACKAGE_MAX_ENV);
     json_object_foreach(env, key, value)
     {
         char field[96];

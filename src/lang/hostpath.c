@@ -26,15 +26,13 @@
 
 static const char multiarch_word[] = "{multiarch}";
 
-char *hostpath_expand(const char *path)
+char *hostpath_expand(const char *path, const char *home)
 {
     cleanup_free char *full = NULL;
 
     if (str_has_prefix(path, "{bin}/")) /* the directory of the other Hermes programs */
         return fs_beside_self(path + strlen("{bin}/"));
     if (path[0] == '~' && path[1] == '/') {
-        const char *home = getenv("HOME");
-
         if (home == NULL || home[0] != '/')
             home = geteuid() == 0 ? "/root" : NULL;
         if (home == NULL)

@@ -7,10 +7,11 @@
 
 #include <stdbool.h>
 
-/* Returns a copy with placeholders replaced: a leading "~/" by $HOME (/root when root has no
- * HOME), a leading "{bin}/" by the directory of the running program, and {multiarch} by the
- * name of this machine's library directory (x86_64-linux-gnu). NULL when there is no home. */
-char *hostpath_expand(const char *path);
+/* Returns a copy with placeholders replaced: a leading "~/" by `home` (by /root when root has
+ * none, NULL or no absolute path), a leading "{bin}/" by the directory of the running program,
+ * and {multiarch} by the name of this machine's library directory (x86_64-linux-gnu). NULL when
+ * there is no home. */
+char *hostpath_expand(const char *path, const char *home);
 
 /* Adds every existing path that the absolute pattern matches: `*`, `?` and `[...]` within one
  * component, names with a leading dot only when the pattern's component has one. Newest version

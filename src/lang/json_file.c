@@ -187,7 +187,7 @@ static char *expand_place(const char *text, const struct runtime *rt, bool in_bo
         skip = strlen("{dir}");
         value = rt == NULL ? NULL : rt->dir;
     } else {
-        return hostpath_expand(text);
+        return hostpath_expand(text, rt ? rt->user_home : NULL);
     }
     return value == NULL ? NULL : xasprintf("%s%s", value, text + skip);
 }

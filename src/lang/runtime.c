@@ -29,6 +29,7 @@ enum { RUNTIME_FILE_MAX = 64 * 1024, SDK_FILE_MAX = 64 * 1024, NAME_LEN_MAX = 64
 struct wanted {
     const char *word;      /* a name or alias */
     const char *extension; /* ".py", or NULL */
+    const char *home;      /* of struct lang_dirs */
 };
 
 void runtime_registry_done(struct runtime_registry *reg)
@@ -163,7 +164,7 @@ static int load_one(struct runtime_registry *reg, int dir_fd, const char *dir, c
             err, ERR_INVALID, -r, "%s/runtime.json: cannot be read: %s", full, strerror(-r));
     if (!may_match(&text, wanted))
         return 0;
-    if ((r = runtime_file_read(full, text.data, text.len, NULL, &rt, err)) < 0)
+    if ((r = runtime_file_read(full, wanted->home, text.data, text.len, NULL, &rt, err)) < 0)
         return r;
     if (!matches(&rt, wanted)) {
         runtime_done(&rt);
@@ -235,7 +236,7 @@ int runtime_load(struct runtime_registry *ret, const struct lang_dirs *dirs, con
     struct err *err)
 {
     CLEANUP(runtime_registry_done) struct runtime_registry reg = {0};
-    struct wanted wanted = {.word = only};
+    struct wanted wanted = {.word = only, .home = dirs->home};
 
     if (only != NULL) {
         const char *slash = strrchr(only, '/');

@@ -50,6 +50,14 @@ struct seed_def {
     struct run_limits limits; /* of the box that makes it; 0: as the compile stage */
 };
 
+/* How an interpreter reports a module that is missing, and the image that has it
+ * (run/hint.h). */
+struct missing_module {
+    char *words; /* what stands before the name in quotes; NULL: there are no hints */
+    char *image;
+    struct strv modules; /* of the image */
+};
+
 /* How the program of a stage is started ahead, to wait for its package (spawn/pool.h). */
 struct park_def {
     size_t exec;      /* the program that waits: index into the root's programs */
@@ -76,6 +84,9 @@ struct stage_def {
     struct strv image_env;      /* "KEY=value", more variables in a box with an image */
     struct strv image_programs; /* where a whole root may have the interpreter */
     bool has_images;            /* there can be images of this language */
+    struct strv early_env;      /* prefixes of variables that the interpreter reads when it
+                                   starts: a request that sets one starts cold */
+    struct missing_module missing;
     struct park_def park;
     struct seed_def seed;     /* of the compile stage */
     char *project_file;       /* a file whose presence selects project_argv, or NULL */
@@ -130,8 +141,9 @@ struct runtime {
     struct root_spec run_root;
     struct run_limits limits; /* 0 where runtime.json names no limit */
     struct run_limits compile_limits;
-    char *dir;  /* runtimes/NAME on the host */
-    char *text; /* of runtime.json */
+    char *dir;       /* runtimes/NAME on the host */
+    char *user_home; /* what ~ stands for, or NULL */
+    char *text;      /* of runtime.json */
     size_t text_len;
     uint8_t digest[32]; /* SHA-256 of runtime.json; compiled languages only */
 };

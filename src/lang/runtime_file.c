@@ -48,6 +48,10 @@ static void stage_def_done(struct stage_def *stage)
     free(stage->image_program);
     strv_done(&stage->image_env);
     strv_done(&stage->image_programs);
+    strv_done(&stage->early_env);
+    free(stage->missing.words);
+    free(stage->missing.image);
+    strv_done(&stage->missing.modules);
     strv_done(&stage->park.args);
     free(stage->project_file);
     strv_done(&stage->project_argv);
@@ -65,6 +69,7 @@ void runtime_done(struct runtime *rt)
     free(rt->missing);
     free(rt->version);
     free(rt->home);
+    free(rt->user_home);
     free(rt->home_box);
     strv_done(&rt->version_argv);
     free(rt->compiler);
@@ -137,9 +142,9 @@ void runtime_check_parts(struct runtime *rt)
 }
 
 /* Returns the first directory that matches the pattern and contains the program. */
-static char *find_home(const char *pattern, const char *program)
+static char *find_home(const struct runtime *rt, const char *pattern, const char *program)
 {
-    cleanup_free char *expanded = hostpath_expand(pattern);
+    cleanup_free char *expanded = hostpath_expand(pattern, rt->user_home);
     CLEANUP(strv_done) struct strv homes = {0};
 
     if (expanded == NULL)
@@ -174,7 +179,7 @@ static int try_candidate(struct json_at at, const char *given, struct runtime *r
         (r = json_at_string(at, "box", false, &box)) < 0 ||
         (r = json_at_strv(at, "requires", &requires)) < 0)
         return r;
-    cleanup_free char *home = given != NULL ? xstrdup(given) : find_home(pattern, program);
+    cleanup_free char *home = given != NULL ? xstrdup(given) : find_home(rt, pattern, program);
     const char *lacking = given != NULL ? NULL : missing_file(&requires);
     if (home != NULL && lacking != NULL)
         lack(rt, lacking);
@@ -335,12 +340,29 @@ static int read_image(struct json_at at, struct stage_def *stage)
     return json_at_map(def, "env", &stage->image_env);
 }
 
+/* Reads `missing_module`: a hint for programs that lack a module of an image. */
+static int read_missing(struct json_at at, struct missing_module *ret)
+{
+    static const char *const keys[] = {"words", "image", "modules", NULL};
+    char name[96];
+    struct json_at def;
+    int r = json_at_object(at, "missing_module", name, &def);
+
+    if (r < 0 || def.object == NULL)
+        return r;
+    if ((r = json_at_keys(def, keys)) < 0 ||
+        (r = json_at_string(def, "words", true, &ret->words)) < 0 ||
+        (r = json_at_string(def, "image", true, &ret->image)) < 0)
+        return r;
+    return json_at_strv(def, "modules", &ret->modules);
+}
+
 static int read_stage(struct json_at at, const struct runtime *rt, struct stage_def *stage,
     struct root_spec *root)
 {
     static const char *const keys[] = {"argv", "env", "paths", "tools", "sources", "allow",
         "artefacts", "warm", "park", "session", "session_warm", "session_fork", "project",
-        "links", "image", "seed", NULL};
+        "links", "image", "seed", "early_env", "missing_module", NULL};
     char *fork = NULL;
     int r;
 
@@ -355,6 +377,8 @@ static int read_stage(struct json_at at, const struct runtime *rt, struct stage_
         (r = json_at_string(at, "session_fork", false, &fork)) < 0 ||
         (r = json_at_strv(at, "tools", &root->tools)) < 0 ||
         (r = json_at_map(at, "links", &root->links)) < 0 || (r = read_image(at, stage)) < 0 ||
+        (r = json_at_strv(at, "early_env", &stage->early_env)) < 0 ||
+        (r = read_missing(at, &stage->missing)) < 0 ||
         (r = seed_def_read(at, &stage->seed)) < 0)
         return r;
     root->has_seed = stage->seed.recipe;
@@ -473,12 +497,12 @@ static int read_all(struct json_at at, const struct runtime_found *found, struct
     return r;
 }
 
-int runtime_file_read(const char *dir, const char *text, size_t len,
+int runtime_file_read(const char *dir, const char *home, const char *text, size_t len,
     const struct runtime_found *found, struct runtime *ret, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/runtime.json", dir);
     struct json_file file;
-    struct runtime rt = {.dir = xstrdup(dir)};
+    struct runtime rt = {.dir = xstrdup(dir), .user_home = home ? xstrdup(home) : NULL};
     int r = json_file_parse(&file, path, text, len, err);
 
     if (r == 0) {

@@ -13,9 +13,9 @@ struct runtime_found {
     const char *home; /* "" for none */
 };
 
-/* Reads the text (len bytes) of dir/runtime.json. Looks for the toolchain on this host, unless
- * `found` is given. *ret owns everything in it. */
-int runtime_file_read(const char *dir, const char *text, size_t len,
+/* Reads the text (len bytes) of dir/runtime.json, where ~ stands for `home` (or NULL). Looks
+ * for the toolchain on this host, unless `found` is given. *ret owns everything in it. */
+int runtime_file_read(const char *dir, const char *home, const char *text, size_t len,
     const struct runtime_found *found, struct runtime *ret, struct err *err);
 void runtime_done(struct runtime *rt);
 

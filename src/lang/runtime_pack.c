@@ -41,6 +41,8 @@ static int pack_one(const struct runtime *rt, struct buf *to)
     if (r == 0)
         r = put_text(to, rt->home);
     if (r == 0)
+        r = put_text(to, rt->user_home);
+    if (r == 0)
         r = put_text(to, rt->missing);
     if (r == 0)
         r = put_text(to, rt->version);
@@ -116,6 +118,7 @@ static int unpack_one(struct reader *r, struct runtime *ret, struct err *err)
     cleanup_free char *dir = take_field(r, NULL);
     cleanup_free char *text = take_field(r, &text_len);
     cleanup_free char *home = take_field(r, NULL);
+    cleanup_free char *user_home = take_optional(r);
     cleanup_free char *missing = take_optional(r);
     cleanup_free char *version = take_optional(r);
     cleanup_free char *compiler = take_optional(r);
@@ -123,7 +126,7 @@ static int unpack_one(struct reader *r, struct runtime *ret, struct err *err)
         return -EPROTO;
     const struct runtime_found found = {
         .available = numbers[0] != 0, .candidate = numbers[1], .home = home};
-    int result = runtime_file_read(dir, text, text_len, &found, ret, err);
+    int result = runtime_file_read(dir, user_home, text, text_len, &found, ret, err);
     if (result < 0)
         return result;
     free(ret->missing);

@@ -13,6 +13,7 @@ struct lang_dirs {
     const char *more;  /* RUNTIME_DIR: directories with more languages, separated by colons */
     const char *state; /* HERMES_STATE_DIR: the `named` of state_dir_open() */
     const char *seeds; /* HERMES_SEED_DIR: the `named` of seed_dir_open() */
+    const char *home;  /* HOME: what ~ stands for in runtime.json */
 };
 
 /* Opens the directory `named`; when that is NULL or "", /var/lib/hermes as root, else

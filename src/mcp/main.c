@@ -44,7 +44,8 @@ static int open_engine(struct state *s, struct err *err)
     const struct lang_dirs dirs = {.runtimes = getenv("HERMES_RUNTIMES"),
         .more = getenv("RUNTIME_DIR"),
         .state = getenv("HERMES_STATE_DIR"),
-        .seeds = getenv("HERMES_SEED_DIR")};
+        .seeds = getenv("HERMES_SEED_DIR"),
+        .home = getenv("HOME")};
     struct engine_options options = {.runtimes = &s->runtimes,
         .dirs = dirs,
         .spawner_path = getenv("HERMES_SPAWN"),

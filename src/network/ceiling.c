@@ -261,25 +261,3 @@ int network_ceiling_make(const struct network_settings *s, struct network_ceilin
     take_upstream(&m);
     return m.is_wrong ? -EINVAL : 0;
 }
-
-static const char *text_of(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value ? value : "";
-}
-
-int network_ceiling_from_environment(
-    struct network_ceiling *ret, network_complain *complain, void *context)
-{
-    const struct network_settings settings = {.max = NETWORK_FULL,
-        .open = text_of("HERMES_NETWORK_OPEN"),
-        .closed = text_of("HERMES_NETWORK_CLOSED"),
-        .closed_names = text_of("HERMES_NETWORK_CLOSED_NAMES"),
-        .allowed = "",
-        .resolvers = text_of("HERMES_NETWORK_RESOLVERS"),
-        .upstream = "",
-        .credentials = "",
-        .box_max = network_no_limits,
-        .key_max = network_no_limits};
-    return network_ceiling_make(&settings, ret, complain, context);
-}

@@ -38,8 +38,3 @@ int network_upstream_split(const char *text, char host[NETWORK_NAME], uint16_t *
 /* Fills in *ret. Returns 0, or -EINVAL after at least one complaint. */
 int network_ceiling_make(const struct network_settings *settings, struct network_ceiling *ret,
     network_complain *complain, void *context);
-
-/* The ceiling of `hermes run`, where the user is the operator: the environment says
- * HERMES_NETWORK_OPEN and so on, as for `hermes serve`. */
-int network_ceiling_from_environment(
-    struct network_ceiling *ret, network_complain *complain, void *context);

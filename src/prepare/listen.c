@@ -5,12 +5,12 @@
 
 #include "prepare/prepare.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -61,16 +61,6 @@ static int resolve(const char *text, struct addrinfo **ret)
     return getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, ret);
 }
 
-static bool is_loopback(const struct sockaddr *addr)
-{
-    if (addr->sa_family == AF_UNIX)
-        return true;
-    if (addr->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
-    return addr->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
-}
-
 #define NEEDS_KEY                                                                              \
     "is not loopback and there is no key: set API_TOKEN or keys_file, or "                     \
     "HERMES_ALLOW_UNAUTHENTICATED=1 to serve everybody"
@@ -79,7 +69,7 @@ static bool is_loopback(const struct sockaddr *addr)
  * allow_unauthenticated. */
 static bool may_serve(const struct prepare *p, const struct sockaddr *addr)
 {
-    return p->keys.count || p->config.allow_unauthenticated || is_loopback(addr);
+    return p->keys.count || p->config.allow_unauthenticated || address_is_loopback(addr);
 }
 
 struct check {

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,7 +56,8 @@ static struct lang_dirs dirs_of(const struct config *c)
     return (struct lang_dirs){.runtimes = c->runtimes,
         .more = c->runtime_dir,
         .state = c->state_dir,
-        .seeds = c->seed_dir};
+        .seeds = c->seed_dir,
+        .home = getenv("HOME")};
 }
 
 /* Images need root that may reach the server's files: layers are mounted by the spawner, and

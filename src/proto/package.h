@@ -6,21 +6,21 @@
  * capability parse it (box/payload.c, box/collect.c). run/package.c writes it. A zygote has a
  * package too, written by the trusted side.
  *
- * Layout, all integers native: struct job_header; argc + envc + globc strings, each ending in
- * NUL, in that order (strings_len bytes in all); padding to 8; then for each file struct
- * job_file, its name with NUL, padding to 8, its bytes, padding to 8. */
+ * Layout, all integers native: struct package_header; argc + envc + globc strings, each ending
+ * in NUL, in that order (strings_len bytes in all); padding to 8; then for each file struct
+ * package_file, its name with NUL, padding to 8, its bytes, padding to 8. */
 
 #include <stdint.h>
 
 enum {
-    JOB_MAGIC = 0x484a4f42, /* "HJOB" */
-    JOB_MAX_ARGS = 4096,
-    JOB_MAX_ENV = 1024,
-    JOB_MAX_GLOBS = 64,
-    JOB_MAX_FILES = 4096,
+    PACKAGE_MAGIC = 0x484a4f42, /* "HJOB" */
+    PACKAGE_MAX_ARGS = 4096,
+    PACKAGE_MAX_ENV = 1024,
+    PACKAGE_MAX_GLOBS = 64,
+    PACKAGE_MAX_FILES = 4096,
 };
 
-struct job_header {
+struct package_header {
     uint32_t magic;
     uint32_t argc;
     uint32_t envc; /* each "KEY=value" */
@@ -31,7 +31,7 @@ struct job_header {
     uint64_t strings_len;
 };
 
-struct job_file {
+struct package_file {
     uint32_t name_len; /* with its NUL */
     uint32_t executable;
     uint64_t size;

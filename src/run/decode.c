@@ -168,8 +168,8 @@ static int take_files(struct decoding *d, const char *field, const json_t *value
 {
     if (!json_is_array(value))
         return wrong_type(d, field, "a list of objects with name and content");
-    if (json_array_size(value) > JOB_MAX_FILES)
-        return err_field(d->err, field, "there are more than %d files", JOB_MAX_FILES);
+    if (json_array_size(value) > PACKAGE_MAX_FILES)
+        return err_field(d->err, field, "there are more than %d files", PACKAGE_MAX_FILES);
     for (size_t i = 0; i < json_array_size(value); i++) {
         int r = take_file(d, i, json_array_get(value, i));
         if (r < 0)
@@ -208,17 +208,17 @@ static int take_code(struct decoding *d, const char *field, const json_t *value)
 
 static int take_args(struct decoding *d, const char *field, const json_t *value)
 {
-    return get_list(d, field, value, JOB_MAX_ARGS, &d->run->spec.args);
+    return get_list(d, field, value, PACKAGE_MAX_ARGS, &d->run->spec.args);
 }
 
 static int take_compile_args(struct decoding *d, const char *field, const json_t *value)
 {
-    return get_list(d, field, value, JOB_MAX_ARGS, &d->run->spec.compile_args);
+    return get_list(d, field, value, PACKAGE_MAX_ARGS, &d->run->spec.compile_args);
 }
 
 static int take_collect(struct decoding *d, const char *field, const json_t *value)
 {
-    int r = get_list(d, field, value, JOB_MAX_GLOBS, &d->run->spec.collect);
+    int r = get_list(d, field, value, PACKAGE_MAX_GLOBS, &d->run->spec.collect);
     for (size_t i = 0; r == 0 && i < d->run->spec.collect.count; i++) {
         size_t len = strlen(d->run->spec.collect.items[i]);
         if (len == 0 || len > STR_GLOB_MAX)
@@ -233,8 +233,8 @@ static int take_env(struct decoding *d, const char *field, const json_t *value)
     json_t *item;
     if (!json_is_object(value))
         return wrong_type(d, field, "an object of strings");
-    if (json_object_size(value) > JOB_MAX_ENV)
-        return err_field(d->err, field, "there are more than %d variables", JOB_MAX_ENV);
+    if (json_object_size(value) > PACKAGE_MAX_ENV)
+        return err_field(d->err, field, "there are more than %d variables", PACKAGE_MAX_ENV);
     json_object_foreach((json_t *)value, key, item)
     {
         char name[96];

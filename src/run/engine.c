@@ -41,7 +41,7 @@ struct running {
     struct run_result *result;
     const struct run_variant *variant;
     bool is_program; /* belongs to an engine_program and is run many times */
-    int job_fd;      /* its package, or -1 */
+    int package_fd;  /* its package, or -1 */
 };
 
 static unsigned pick_root(const struct running *run, bool compile)
@@ -152,7 +152,7 @@ static int compile_at(struct running *run, unsigned root_number, struct err *err
     run->result->compile_seeded = use_seed(run, stage, NULL, &seeded_env);
     struct run_watch quiet = {.cancel_fd = run->watch->cancel_fd, .purse = run->watch->purse};
     struct stage_spec spec = {
-        .job = {.argv = &stage->argv,
+        .package = {.argv = &stage->argv,
             .env = run->result->compile_seeded ? &seeded_env : &stage->env,
             .globs = &stage->artefacts,
             .files = {&run->spec->files, &stage->files},
@@ -166,12 +166,12 @@ static int compile_at(struct running *run, unsigned root_number, struct err *err
         .owner = run->spec->owner,
         .limits = stage->limits,
         .stdin_fd = -1,
-        .job_fd = -1,
+        .package_fd = -1,
         .box_stdin_fd = -1,
         .box_stdout_fd = -1,
         .watch = &quiet};
     collect_reader_init(
-        &run->artefacts, spec.job.collect_max_files, spec.job.collect_max_bytes);
+        &run->artefacts, spec.package.collect_max_files, spec.package.collect_max_bytes);
     int r =
         stage_run(&run->engine->spawner, &spec, &run->result->compile, &run->artefacts, err);
     return r < 0 ? err_wrap(err, r, "compile stage") : 0;
@@ -272,12 +272,12 @@ static int compile(struct running *run, bool *ret_go_on, struct err *err)
     return 0;
 }
 
-static struct job_spec run_job(const struct running *run)
+static struct package_spec run_package(const struct running *run)
 {
     const struct run_stage *stage = &run->plan->run;
     const struct run_variant *variant = run->variant;
     const struct strv *collect = variant->collect;
-    return (struct job_spec){.argv = &stage->argv,
+    return (struct package_spec){.argv = &stage->argv,
         .env = &stage->env,
         .globs = collect && collect->count ? collect : NULL,
         .files = {&run->spec->files, &run->artefacts.files, &stage->files, variant->files,
@@ -330,17 +330,16 @@ static const struct template_keeper *keeper_for(const struct running *run, bool 
 }
 
 /* has_zygote: something may be started ahead with this root. */
-static int execute_at(
-    struct running *run, unsigned root_number, bool has_zygote, struct err *err)
+static struct stage_spec stage_for(
+    const struct running *run, unsigned root_number, bool has_zygote)
 {
     const struct run_stage *stage = &run->plan->run;
     const struct run_spec *asked = run->spec;
     const struct run_variant *variant = run->variant;
-    struct run_result *result = run->result;
     const struct root_spec *root =
         stage->in_toolchain ? &run->runtime->compile_root : &run->runtime->run_root;
     const struct template_keeper *templates = keeper_for(run, has_zygote);
-    struct stage_spec spec = {.job = run_job(run),
+    return (struct stage_spec){.package = run_package(run),
         .root = root_number,
         .exec = (unsigned)stage->exec,
         .exec_path = stage->exec < root->execs.count ? root->execs.items[stage->exec]
@@ -370,38 +369,51 @@ static int execute_at(
         .stdin_data = variant->stdin_data,
         .stdin_size = variant->stdin_size,
         .stdin_fd = variant->stdin_fd,
-        .job_fd = run->job_fd,
+        .package_fd = run->package_fd,
         .box_stdin_fd = variant->box_stdin_fd,
         .box_stdout_fd = variant->box_stdout_fd,
         .stdout_max = variant->stdout_max,
         .watch = run->watch};
+}
+
+/* The run box has ended: completes the result, and takes the files that were read. */
+static void take_end(struct running *run, struct collect_reader *reader)
+{
+    struct run_result *result = run->result;
+    if (result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
+        !run->spec->image && run->plan->run.exec == 0)
+        hint_missing_module(&run->runtime->run.missing, result->run.err.data,
+            result->run.err.len, result->run.message, sizeof(result->run.message));
+    if (result->run.is_warm)
+        result->run.usage.memory_peak_kb +=
+            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
+    run_files_done(&result->files);
+    result->files = reader->files;
+    reader->files = (struct run_files){0};
+    if (run->spec->trust)
+        run_files_remove(&result->files, run->spec->trust);
+}
+
+static int execute_at(
+    struct running *run, unsigned root_number, bool has_zygote, struct err *err)
+{
+    const struct run_stage *stage = &run->plan->run;
+    struct run_result *result = run->result;
+    struct stage_spec spec = stage_for(run, root_number, has_zygote);
     CLEANUP(strv_done) struct strv seeded_env = {0};
-    if (stage->in_toolchain && use_seed(run, stage, &asked->env, &seeded_env))
-        spec.job.env = &seeded_env;
+    if (stage->in_toolchain && use_seed(run, stage, &run->spec->env, &seeded_env))
+        spec.package.env = &seeded_env;
     struct collect_reader reader;
-    bool collects = spec.job.globs;
     collect_reader_init(&reader, COLLECT_MAX_FILES, COLLECT_MAX_BYTES);
     stage_result_done(&result->run);
     stage_result_init(&result->run, stage->limits.output_kb << 10);
     note_network(run);
-    if (variant->stdout_max)
-        result->run.out.max = variant->stdout_kept;
-    int r =
-        stage_run(&run->engine->spawner, &spec, &result->run, collects ? &reader : NULL, err);
-    if (r == 0 && result->run.status == RUN_RUNTIME_ERROR && !result->run.message[0] &&
-        !asked->image && stage->exec == 0 && str_eq(run->runtime->name, "python"))
-        hint_missing_module(result->run.err.data, result->run.err.len, result->run.message,
-            sizeof(result->run.message));
-    if (r == 0 && result->run.is_warm)
-        result->run.usage.memory_peak_kb +=
-            run->engine->warm_base_kb[run->runtime - run->engine->runtimes->items];
-    if (r == 0) {
-        run_files_done(&result->files);
-        result->files = reader.files;
-        reader.files = (struct run_files){0};
-        if (asked->trust)
-            run_files_remove(&result->files, asked->trust);
-    }
+    if (run->variant->stdout_max)
+        result->run.out.max = run->variant->stdout_kept;
+    int r = stage_run(
+        &run->engine->spawner, &spec, &result->run, spec.package.globs ? &reader : NULL, err);
+    if (r == 0)
+        take_end(run, &reader);
     collect_reader_done(&reader);
     return r;
 }
@@ -460,7 +472,7 @@ static void begin(struct running *run, struct engine *engine, const struct run_p
         .runtime = rt,
         .roots = engine->roots[rt - engine->runtimes->items],
         .result = result,
-        .job_fd = -1};
+        .package_fd = -1};
     if (!result->id[0])
         id_make("run_", result->id);
 }
@@ -505,7 +517,7 @@ void engine_program_free(struct engine_program *program)
     if (!program)
         return;
     collect_reader_done(&program->run.artefacts);
-    close_fd(&program->run.job_fd);
+    close_fd(&program->run.package_fd);
     free(program);
 }
 
@@ -529,8 +541,8 @@ int engine_prepare(struct engine *engine, const struct run_plan *plan,
     if (r == 0)
         r = make_ready(&program->run, &go_on, err);
     if (r == 0 && go_on) {
-        struct job_spec job = run_job(&program->run);
-        r = job_write(&job, &program->run.job_fd, err);
+        struct package_spec package = run_package(&program->run);
+        r = package_write(&package, &program->run.package_fd, err);
     }
     tell_isolation(engine, result);
     if (r < 0 || !go_on) {
@@ -551,7 +563,7 @@ int engine_execute(const struct engine_program *program, const struct run_varian
     run.result = result;
     run.variant = variant;
     if (variant->args || variant->files || variant->collect)
-        run.job_fd = -1;
+        run.package_fd = -1;
     if (variant->args) {
         spec.args = *variant->args;
         int r = run_plan_make(&spec, &run.engine->maxima, &own, err);

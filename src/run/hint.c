@@ -4,32 +4,19 @@
 
 #include "run/hint.h"
 
-#include "base/str.h"
-
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 /* How far from the end of stderr the line may be. */
 enum { LOOK = 1024, NAME_MAX_LEN = 64 };
 
-/* The names by which programs import what images/data/requirements.in lists. */
-static const char *const modules[] = {"PIL", "bs4", "dateutil", "joblib", "lxml", "matplotlib",
-    "networkx", "numpy", "openpyxl", "pandas", "pylab", "requests", "scipy", "seaborn",
-    "sklearn", "statsmodels", "sympy", "tabulate", "xlsxwriter", "yaml"};
-
-static bool has_module(const char *name)
+void hint_missing_module(const struct missing_module *missing, const char *text, size_t len,
+    char *message, size_t size)
 {
-    bool found = false;
-    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
-        found = found || str_eq(name, modules[i]);
-    return found;
-}
-
-void hint_missing_module(const char *text, size_t len, char *message, size_t size)
-{
-    static const char words[] = "No module named '";
-    const size_t words_len = sizeof(words) - 1;
+    if (!missing->words)
+        return;
+    const char *words = missing->words;
+    const size_t words_len = strlen(words);
     char name[NAME_MAX_LEN + 1];
     size_t least = len > LOOK ? len - LOOK : 0;
     size_t at = len >= words_len ? len - words_len + 1 : 0;
@@ -44,9 +31,9 @@ void hint_missing_module(const char *text, size_t len, char *message, size_t siz
         used++;
     memcpy(name, from, used);
     name[used] = '\0';
-    if (used < rest && from[used] == '\'' && has_module(name))
+    if (used < rest && from[used] == '\'' && strv_has(&missing->modules, name))
         (void)snprintf(message, size,
-            "the image `data` has %s: name it in `image`. If it is not there, the operator "
-            "gets it with `hermes image build --operator data`",
-            name);
+            "the image `%s` has %s: name it in `image`. If it is not there, the operator "
+            "gets it with `hermes image build --operator %s`",
+            missing->image, name, missing->image);
 }

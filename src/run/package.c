@@ -28,11 +28,11 @@ static size_t padding(size_t n)
 }
 
 /* Whether another file takes this name: one of a later list, or the program. */
-static bool is_replaced(const struct job_spec *spec, size_t list, const char *name)
+static bool is_replaced(const struct package_spec *spec, size_t list, const char *name)
 {
     if (spec->program && str_eq(name, "main") && !str_eq(spec->program, "main"))
         return true;
-    for (size_t i = list + 1; i < JOB_FILE_LISTS; i++) {
+    for (size_t i = list + 1; i < PACKAGE_FILE_LISTS; i++) {
         if (spec->files[i] && run_files_find(spec->files[i], name))
             return true;
     }
@@ -40,10 +40,10 @@ static bool is_replaced(const struct job_spec *spec, size_t list, const char *na
 }
 
 /* Calls fn for every file that goes into the box. */
-static int each_file(const struct job_spec *spec,
+static int each_file(const struct package_spec *spec,
     int (*fn)(void *context, const struct run_file *file), void *context)
 {
-    for (size_t i = 0; i < JOB_FILE_LISTS; i++) {
+    for (size_t i = 0; i < PACKAGE_FILE_LISTS; i++) {
         if (!spec->files[i])
             continue;
         for (size_t k = 0; k < spec->files[i]->count; k++) {
@@ -74,7 +74,7 @@ static int weigh_file(void *context, const struct run_file *file)
     return 0;
 }
 
-void job_weigh(const struct job_spec *spec, uint64_t *ret_bytes, uint64_t *ret_inodes)
+void package_weigh(const struct package_spec *spec, uint64_t *ret_bytes, uint64_t *ret_inodes)
 {
     struct weight w = {0};
     (void)each_file(spec, weigh_file, &w);
@@ -112,7 +112,7 @@ static int write_file(void *context, const struct run_file *file)
     struct writer *w = context;
     bool program = w->program && str_eq(file->name, w->program);
     const char *name = program ? "main" : file->name;
-    struct job_file head = {.name_len = (uint32_t)strlen(name) + 1,
+    struct package_file head = {.name_len = (uint32_t)strlen(name) + 1,
         .executable = file->executable || program,
         .size = file->size};
     struct iovec parts[] = {
@@ -141,19 +141,19 @@ static int append_strings(struct buf *b, const struct strv *v)
 }
 
 /* Puts the header, the strings and padding into b. The caller writes b to the package. */
-static int make_head(const struct job_spec *spec, struct buf *b)
+static int make_head(const struct package_spec *spec, struct buf *b)
 {
     struct weight w = {0};
     (void)each_file(spec, weigh_file, &w);
-    struct job_header head = {.magic = JOB_MAGIC,
+    struct package_header head = {.magic = PACKAGE_MAGIC,
         .argc = (uint32_t)spec->argv->count,
         .envc = (uint32_t)spec->env->count,
         .globc = spec->globs ? (uint32_t)spec->globs->count : 0,
         .filec = w.files,
         .collect_max_files = spec->collect_max_files,
         .collect_max_bytes = spec->collect_max_bytes};
-    if (head.argc > JOB_MAX_ARGS || head.envc > JOB_MAX_ENV || head.globc > JOB_MAX_GLOBS ||
-        head.filec > JOB_MAX_FILES)
+    if (head.argc > PACKAGE_MAX_ARGS || head.envc > PACKAGE_MAX_ENV ||
+        head.globc > PACKAGE_MAX_GLOBS || head.filec > PACKAGE_MAX_FILES)
         return -E2BIG;
     int r = buf_append(b, &head, sizeof(head));
     if (r < 0 || (r = append_strings(b, spec->argv)) < 0 ||
@@ -165,9 +165,9 @@ static int make_head(const struct job_spec *spec, struct buf *b)
     return 0;
 }
 
-int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
+int package_write(const struct package_spec *spec, int *ret_fd, struct err *err)
 {
-    cleanup_close int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cleanup_close int fd = memfd_create("package", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return err_set(
             err, err_code_of(errno), errno, "cannot make a memfd: %s", strerror(errno));
@@ -183,9 +183,10 @@ int job_write(const struct job_spec *spec, int *ret_fd, struct err *err)
     if (r == 0)
         r = flush_small(&writer);
     if (r < 0)
-        return err_set(err, ERR_NO_SPACE, -r, "cannot write the job: %s", strerror(-r));
+        return err_set(err, ERR_NO_SPACE, -r, "cannot write the package: %s", strerror(-r));
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot seal the job: %s", strerror(errno));
+        return err_set(
+            err, ERR_INTERNAL, errno, "cannot seal the package: %s", strerror(errno));
     *ret_fd = take_fd(&fd);
     return 0;
 }

@@ -2,30 +2,30 @@
 #pragma once
 
 /* Writes a package (proto/package.h) and reads the records that the collector of a box sends
- * back. In identifiers a package is called `job`. */
+ * back. */
 
 #include "base/err.h"
 #include "run/run.h"
 
-enum { JOB_FILE_LISTS = 5 };
+enum { PACKAGE_FILE_LISTS = 5 };
 
 /* The content of a package. A file of a later list replaces files of the same name in earlier
  * lists. */
-struct job_spec {
+struct package_spec {
     const struct strv *argv;
     const struct strv *env;
-    const struct strv *globs;                      /* or NULL */
-    const struct run_files *files[JOB_FILE_LISTS]; /* each may be NULL */
+    const struct strv *globs;                          /* or NULL */
+    const struct run_files *files[PACKAGE_FILE_LISTS]; /* each may be NULL */
     uint32_t collect_max_files;
     uint64_t collect_max_bytes;
     const char *program; /* name of the file that becomes the executable "main", or NULL */
 };
 
 /* Writes the package into a sealed memfd and returns it in *ret_fd. */
-int job_write(const struct job_spec *spec, int *ret_fd, struct err *err);
+int package_write(const struct package_spec *spec, int *ret_fd, struct err *err);
 
 /* Computes the bytes and inodes that the files need in the box. */
-void job_weigh(const struct job_spec *spec, uint64_t *ret_bytes, uint64_t *ret_inodes);
+void package_weigh(const struct package_spec *spec, uint64_t *ret_bytes, uint64_t *ret_inodes);
 
 /* Parses the collector's records as they arrive. The records are hostile: every length is
  * bounded by the caps. */

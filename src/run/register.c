@@ -309,14 +309,14 @@ static int register_pool(
     struct run_limits limits = {0};
     CLEANUP(strv_done) struct strv argv = {0};
     CLEANUP(strv_done) struct strv env = {0};
-    cleanup_close int job = -1;
+    cleanup_close int package = -1;
     limits_fill(&limits, compile ? &rt->compile_limits : &rt->limits);
     limits_cap(&limits, &e->maxima);
     limits_to_spawn(&limits, &pool.limits);
     plan_parked(rt, def, &limits, &argv, &env);
-    const struct job_spec spec = {.argv = &argv, .env = &env};
-    int r = job_write(&spec, &job, err);
-    return r < 0 ? r : spawner_add_pool(&e->spawner, &pool, job, err);
+    const struct package_spec spec = {.argv = &argv, .env = &env};
+    int r = package_write(&spec, &package, err);
+    return r < 0 ? r : spawner_add_pool(&e->spawner, &pool, package, err);
 }
 
 void engine_session_limits(const struct run_limits *from, struct spawn_limits *to)
@@ -349,7 +349,7 @@ int engine_register_zygote(struct engine *e, size_t index, const struct engine_o
     struct run_limits limits = {0};
     CLEANUP(strv_done) struct strv argv = {0};
     CLEANUP(strv_done) struct strv env = {0};
-    cleanup_close int job = -1;
+    cleanup_close int package = -1;
     limits_fill(&limits, &rt->limits);
     limits_cap(&limits, &e->maxima);
     if (is_session)
@@ -362,9 +362,9 @@ int engine_register_zygote(struct engine *e, size_t index, const struct engine_o
     plan_environment(&rt->run, &limits, &env);
     if (image)
         engine_zygote_words(image, &argv, &env);
-    const struct job_spec spec = {.argv = &argv, .env = &env};
-    int r = job_write(&spec, &job, err);
-    return r < 0 ? r : spawner_add_zygote(&e->spawner, &zygote, job, err);
+    const struct package_spec spec = {.argv = &argv, .env = &env};
+    int r = package_write(&spec, &package, err);
+    return r < 0 ? r : spawner_add_zygote(&e->spawner, &zygote, package, err);
 }
 
 /* Without a cache everything works, only slower. */

@@ -258,17 +258,17 @@ int spawner_add_root(
     return r < 0 ? lost(c, err, r) : 0;
 }
 
-int spawner_add_zygote(
-    struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err)
+int spawner_add_zygote(struct spawner_client *c, const struct spawn_zygote *zygote,
+    int package_fd, struct err *err)
 {
-    int r = fdpass_send(c->control_fd, zygote, sizeof(*zygote), &job_fd, 1);
+    int r = fdpass_send(c->control_fd, zygote, sizeof(*zygote), &package_fd, 1);
     return r < 0 ? lost(c, err, r) : 0;
 }
 
 int spawner_add_pool(
-    struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err)
+    struct spawner_client *c, const struct spawn_pool *pool, int package_fd, struct err *err)
 {
-    int r = fdpass_send(c->control_fd, pool, sizeof(*pool), &job_fd, 1);
+    int r = fdpass_send(c->control_fd, pool, sizeof(*pool), &package_fd, 1);
     return r < 0 ? lost(c, err, r) : 0;
 }
 

@@ -42,13 +42,13 @@ int spawner_add_source(
 int spawner_add_root(
     struct spawner_client *c, const struct spawn_entry *entries, size_t count, struct err *err);
 
-/* Registers a zygote for a root that was added before. The caller keeps job_fd. */
-int spawner_add_zygote(
-    struct spawner_client *c, const struct spawn_zygote *zygote, int job_fd, struct err *err);
+/* Registers a zygote for a root that was added before. The caller keeps package_fd. */
+int spawner_add_zygote(struct spawner_client *c, const struct spawn_zygote *zygote,
+    int package_fd, struct err *err);
 
 /* The same for a pool. */
 int spawner_add_pool(
-    struct spawner_client *c, const struct spawn_pool *pool, int job_fd, struct err *err);
+    struct spawner_client *c, const struct spawn_pool *pool, int package_fd, struct err *err);
 
 /* Promises a network namespace for the first box. spawner_ready() makes it, while the spawner
  * is busy with the rest, and moves the caller into it too. */

@@ -20,25 +20,33 @@ static size_t words_size(const struct strv *words)
     return size;
 }
 
-/* Interpreters and the C library read variables with these prefixes when they start. */
-static bool is_read_early(const char *assignment)
+static bool has_prefix_of(
+    const char *assignment, const char *const *prefixes, size_t prefix_count)
 {
-    static const char *const prefixes[] = {"PYTHON", "NODE_", "UV_", "JAVA", "JDK_", "_JAVA",
-        "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "SSL", "OPENSSL_"};
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+    for (size_t i = 0; i < prefix_count; i++) {
         if (str_has_prefix(assignment, prefixes[i]))
             return true;
     }
     return false;
 }
 
-const char *warmth_words_problem(
-    const struct strv *argv, const struct strv *env, const struct strv *asked)
+/* Programs of every language read variables with these prefixes when they start: the dynamic
+ * loader and the C library do. Those of the interpreter are in runtime.json. */
+static bool is_read_early(const struct stage_def *def, const char *assignment)
+{
+    static const char *const all[] = {"LD_", "LC_", "LANG", "GLIBC_", "MALLOC_"};
+    return has_prefix_of(assignment, all, sizeof(all) / sizeof(all[0])) ||
+           has_prefix_of(
+               assignment, (const char *const *)def->early_env.items, def->early_env.count);
+}
+
+const char *warmth_words_problem(const struct stage_def *def, const struct strv *argv,
+    const struct strv *env, const struct strv *asked)
 {
     if (words_size(argv) + words_size(env) > WORDS_MAX)
         return "long_words";
     for (size_t i = 0; asked && i < asked->count; i++) {
-        if (is_read_early(asked->items[i]))
+        if (is_read_early(def, asked->items[i]))
             return "environment";
     }
     return NULL;
@@ -61,5 +69,5 @@ const char *warmth_problem(const struct warmth_question *q)
     /* A pool would serve only the first few of them, and their times would differ. */
     if (q->is_compared && q->def->park.max)
         return "compared";
-    return warmth_words_problem(&q->stage->argv, &q->stage->env, q->asked);
+    return warmth_words_problem(q->def, &q->stage->argv, &q->stage->env, q->asked);
 }

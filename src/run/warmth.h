@@ -10,10 +10,11 @@
 
 #define WARMTH_NOT_READY "not_ready"
 
-/* For any interpreter: it has already read its environment, so variables in `asked` (of the
- * request, or NULL) that matter at its start need a cold box. So do very long words. */
-const char *warmth_words_problem(
-    const struct strv *argv, const struct strv *env, const struct strv *asked);
+/* An interpreter that was started ahead has already read its environment, so variables in
+ * `asked` (of the request, or NULL) that matter at its start (early_env) need a cold box. So do
+ * very long words. */
+const char *warmth_words_problem(const struct stage_def *def, const struct strv *argv,
+    const struct strv *env, const struct strv *asked);
 
 struct warmth_question {
     const struct stage_def *def;

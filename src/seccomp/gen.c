@@ -315,7 +315,7 @@ static void print_answer(FILE *out, const struct call *call)
         fprintf(out, " %s |\n", call->answer == ALLOW ? "allowed" : call->answer_text);
 }
 
-static void print_markdown(FILE *out)
+static void print_intro(FILE *out)
 {
     size_t allowed = 0, refused = 0, ruled = 0;
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
@@ -346,6 +346,10 @@ static void print_markdown(FILE *out)
           "- io_uring and kernel AIO are absent; libraries that use them fall back. Go listens "
           "by TCP, not MPTCP.\n",
         out);
+}
+
+static void print_calls(FILE *out)
+{
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         const struct call *call = &calls[i];
         if (!call->name) {
@@ -359,6 +363,10 @@ static void print_markdown(FILE *out)
         print_number(out, call->numbers[ARCH_AARCH64]);
         print_answer(out, call);
     }
+}
+
+static void print_insteads(FILE *out)
+{
     fputs(
         "\n## Builds upon a whole root\n\n"
         "The box that builds an image upon a whole root ([images.md](images.md)) has the same "
@@ -369,6 +377,10 @@ static void print_markdown(FILE *out)
         fprintf(out, "| `%s` | %s | %s |\n", insteads[i].name,
             insteads[i].answer == ALLOW ? "allowed" : "0, and nothing is done",
             insteads[i].reason);
+}
+
+static void print_rules(FILE *out)
+{
     fputs(
         "\n## Rules about arguments\n\nThe first line whose tests all hold decides; if none "
         "does, the call is allowed. `IS(0, A)` means: argument 0\nis A. Arguments are compared "
@@ -381,6 +393,14 @@ static void print_markdown(FILE *out)
                 fprintf(out, "- `%s`: %s\n", whens[i].tests_text,
                     whens[i].answer == ALLOW ? "allowed" : whens[i].answer_text);
     }
+}
+
+static void print_markdown(FILE *out)
+{
+    print_intro(out);
+    print_calls(out);
+    print_insteads(out);
+    print_rules(out);
 }
 
 /* 0 when the file holds exactly what --markdown prints. */

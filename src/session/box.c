@@ -22,7 +22,7 @@
 
 /* The package and both ends of the pipes and the channel of one payload. */
 struct ends {
-    int job;
+    int package;
     int out[2]; /* the server's end, the box's end */
     int err[2];
     int channel[2];
@@ -37,7 +37,7 @@ void session_box_init(struct session_box *box)
 
 static void ends_done(struct ends *e)
 {
-    close_fd(&e->job);
+    close_fd(&e->package);
     for (int i = 0; i < 2; i++) {
         close_fd(&e->out[i]);
         close_fd(&e->err[i]);
@@ -55,7 +55,7 @@ static int write_words(const struct session_box_spec *spec, const struct run_fil
 {
     const struct runtime *rt = spec->runtime;
     if (spec->place)
-        return session_backend_words(spec, &ends->job, err);
+        return session_backend_words(spec, &ends->package, err);
     CLEANUP(strv_done) struct strv argv = {0};
     CLEANUP(strv_done) struct strv env = {0};
     strv_add_all(&argv, &rt->run.session);
@@ -67,9 +67,9 @@ static int write_words(const struct session_box_spec *spec, const struct run_fil
     for (size_t i = 0; i < spec->env->count; i++)
         plan_set_env(&env, spec->env->items[i]);
     ends->may_be_warm = rt->run.session_warm.count && ends->exec == 0 && !spec->mount_count &&
-                        !warmth_words_problem(&argv, &env, spec->env);
-    return job_write(
-        &(struct job_spec){.argv = &argv, .env = &env, .files = {files}}, &ends->job, err);
+                        !warmth_words_problem(&rt->run, &argv, &env, spec->env);
+    return package_write(&(struct package_spec){.argv = &argv, .env = &env, .files = {files}},
+        &ends->package, err);
 }
 
 /* Without a spec no package is written: a copy needs none. The files are for a new box: later
@@ -120,7 +120,7 @@ static int open_place(const struct session_box_spec *spec, struct session_box *b
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return failed(err, "make a socket");
-    const int fds[PLACE_FDS] = {[PLACE_WORDS] = ends->job,
+    const int fds[PLACE_FDS] = {[PLACE_WORDS] = ends->package,
         [PLACE_SOCKET] = pair[1],
         [PLACE_OUT] = ends->out[1],
         [PLACE_ERR] = ends->err[1],
@@ -172,7 +172,7 @@ int session_box_open(struct engine *engine, const struct session_box_spec *spec,
                  (network_fd >= 0 ? BOX_NETWORK : 0u)};
     fill_mounts(spec, &request);
     engine_session_limits(&spec->limits, &request.limits);
-    int fds[] = {pair[1], ends.job, ends.out[1], ends.err[1], ends.channel[1], network_fd};
+    int fds[] = {pair[1], ends.package, ends.out[1], ends.err[1], ends.channel[1], network_fd};
     r = spawner_box(&engine->spawner, &request, fds, network_fd >= 0 ? 6 : 5, err);
     (void)close(pair[1]);
     if (r < 0) {
@@ -192,7 +192,7 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
     int r = open_ends(spec, NULL, &ends, err);
     if (r < 0)
         return r;
-    int fds[] = {ends.job, ends.out[1], ends.err[1], ends.channel[1]};
+    int fds[] = {ends.package, ends.out[1], ends.err[1], ends.channel[1]};
     r = fdpass_send(box->socket, &command, sizeof(command), fds, 4);
     if (r < 0)
         return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");

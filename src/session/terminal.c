@@ -38,7 +38,7 @@ enum {
 
 /* Writes the package of the shell: the environment of the interpreter, with variables for a
  * shell at a terminal. The caller's variables come last. */
-static int write_job(struct session *s, int *ret_fd, struct err *err)
+static int write_package(struct session *s, int *ret_fd, struct err *err)
 {
     static const char *const more[] = {
         "TERM=xterm-256color", "PS1=\\u@\\h:\\w\\$ ", "HISTFILE=/tmp/.bash_history"};
@@ -56,7 +56,7 @@ static int write_job(struct session *s, int *ret_fd, struct err *err)
         plan_set_env(&env, more[i]);
     for (size_t i = 0; i < s->env.count; i++)
         plan_set_env(&env, s->env.items[i]);
-    return job_write(&(struct job_spec){.argv = &argv, .env = &env}, ret_fd, err);
+    return package_write(&(struct package_spec){.argv = &argv, .env = &env}, ret_fd, err);
 }
 
 /* Counts a terminal in the session, whose lock is held, and in the server. Other sessions
@@ -79,7 +79,7 @@ static int take_place(struct terminal *t, struct err *err)
 }
 
 /* Sends COMMAND_TERMINAL. session_terminal_close() takes back the count of take_place(). */
-static int ask(struct terminal *t, int job_fd, struct err *err)
+static int ask(struct terminal *t, int package_fd, struct err *err)
 {
     const struct spawn_command command = {.kind = COMMAND_TERMINAL};
     struct session *s = t->s;
@@ -88,13 +88,13 @@ static int ask(struct terminal *t, int job_fd, struct err *err)
         return err_set(err, ERR_UNAVAILABLE, errno,
             "the server has no descriptor left for a terminal; try again later");
     t->socket = pair[0];
-    const int fds[] = {pair[1], job_fd}; /* a place needs no package */
+    const int fds[] = {pair[1], package_fd}; /* a place needs no package */
     (void)pthread_mutex_lock(&s->lock);
     int r = session_reach(s, false, err);
     if (r == 0)
         r = take_place(t, err);
-    if (r == 0 && (r = fdpass_send(
-                       s->box.socket, &command, sizeof(command), fds, job_fd < 0 ? 1 : 2)) < 0)
+    if (r == 0 && (r = fdpass_send(s->box.socket, &command, sizeof(command), fds,
+                       package_fd < 0 ? 1 : 2)) < 0)
         (void)err_set(err, ERR_UNAVAILABLE, -r,
             "the box of the session cannot be reached; try again, or reset the session");
     if (r == 0)
@@ -172,7 +172,7 @@ int session_terminal_open(
     struct session *s, struct terminal_size size, struct terminal **ret, struct err *err)
 {
     const char go = TERMINAL_GO;
-    cleanup_close int job = -1;
+    cleanup_close int package = -1;
     const struct state *state = s->all->state;
     if (state->terminals_max == 0)
         return err_set(err, ERR_UNSUPPORTED, EOPNOTSUPP,
@@ -180,11 +180,11 @@ int session_terminal_open(
     int r = host_approve_access(s, HOST_TERMINAL, "", -1, err);
     if (r == 0)
         r = admit_check(state->admit, s->owner_index, err);
-    if (r < 0 || (!s->spec.place && (r = write_job(s, &job, err)) < 0))
+    if (r < 0 || (!s->spec.place && (r = write_package(s, &package, err)) < 0))
         return r;
     struct terminal *t = xcalloc(1, sizeof(*t));
     *t = (struct terminal){.s = session_ref(s), .master = -1, .socket = -1};
-    r = ask(t, job, err);
+    r = ask(t, package, err);
     if (r == 0 && (r = receive(t)) < 0)
         r = refused(r, err);
     if (r < 0) {

@@ -234,7 +234,7 @@ int box_make_cold(struct spawner *s, struct box *box, const struct spawn_box *re
         .landlock_abi = s->landlock_abi,
         .link_fd = link_fd,
         .life_fd = s->life_fd,
-        .job_fd = fds ? fds[1] : s->pools[box->maker].job_fd,
+        .package_fd = fds ? fds[1] : s->pools[box->maker].package_fd,
         .stdout_fd = fds ? fds[2] : -1,
         .stderr_fd = fds ? fds[3] : -1,
         .stdin_fd = flags & BOX_STDIN ? fds[4] : -1,

@@ -86,7 +86,6 @@ struct box {
     int root;       /* the box whose init is its init, too; of a box that is no copy: itself */
     int parent;     /* the box it was copied from; valid while `copy` of that box is this one */
     int fork_number; /* its uid, above the root's payload's */
-    bool is_run;     /* it ends as a run does: box init reports how */
     uint32_t pid; /* of a run: its number in the box; 0: not known, or box init has reported */
     uint32_t lineage; /* bits of its own number and those of its ancestors */
     unsigned depth;
@@ -208,6 +207,9 @@ struct box *box_new(
 int box_watch(struct spawner *s, struct box *box, int fd, enum box_tag tag);
 void box_tell(int socket, const struct spawn_event *event);
 void box_fail(struct spawner *s, struct box *box, uint32_t step, int error);
+
+/* The box serves a request of that owner from here on. Takes the socket. */
+void box_own(struct spawner *s, struct box *box, uint32_t owner, int socket);
 
 /* Kills every box and waits until they are gone, at most 5 s. */
 void box_kill_all(struct spawner *s);

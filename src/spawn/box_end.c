@@ -108,12 +108,12 @@ void box_tell_end(struct spawner *s, struct box *box)
     close_fd(&box->socket);
 }
 
-/* Whether another box may use this leaf: only if its run ended by itself.
+/* Whether another box may use this leaf: only if its run ended by itself, and was not a copy.
  * cgroup_leaf_renew() checks the rest later. */
 static bool can_keep_leaf(const struct spawner *s, const struct box *box)
 {
     return s->setup.networks && s->leaves.used_max && box->end_ns && !box->killed &&
-           !box->error && !box->oom_event && !box->is_run && box->leaf.is_limited;
+           !box->error && !box->oom_event && box->kind->make && box->leaf.is_limited;
 }
 
 static void release_leaf(struct spawner *s, struct box *box)

@@ -48,7 +48,7 @@ static void on_start(struct spawner *s, struct box *box, const struct link_recor
 {
     box->base_memory = base_memory(s, box);
     if (!box->base_cpu_ns) /* else a hand-over or an earlier start has set it */
-        box->base_cpu_ns = box->is_run ? fork_cpu_ns(s, box) : record->cpu_ns;
+        box->base_cpu_ns = record->cpu_ns;
     box->start_ns = record->ns;
     box_enter(s, box, STATE_RUNNING);
     if (box->is_aside)

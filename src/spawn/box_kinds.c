@@ -16,6 +16,7 @@ const struct box_kind box_kinds[] = {
     [KIND_ZYGOTE_SESSION] = {true, &zygote_ahead, box_make_by_zygote, box_obey_session,
         box_on_link, box_on_end},
     [KIND_COPY] = {true, NULL, NULL, box_obey_copy, box_on_copy_link, box_on_copy_end},
+    [KIND_COPY_RUN] = {false, NULL, NULL, NULL, box_on_copy_link, box_on_copy_end},
 };
 
 enum box_kind_name box_kind_for(uint32_t flags, int zygote)

@@ -33,7 +33,8 @@ enum box_kind_name {
     KIND_POOL,           /* a run, its program started ahead in a box of a pool */
     KIND_SESSION,        /* a session */
     KIND_ZYGOTE_SESSION, /* a session, cloned by a zygote */
-    KIND_COPY,           /* a copy of a session (copy.h) */
+    KIND_COPY,           /* a session, copied from another one (copy.h) */
+    KIND_COPY_RUN,       /* a run, copied from a template box: box init reports its end */
 };
 
 /* How boxes of a kind are made ahead. */

@@ -54,8 +54,5 @@ bool box_hit_memory(struct box *box, const struct cgroup_usage *usage);
 /* Sends the last event and closes the box's socket. */
 void box_tell_end(struct spawner *s, struct box *box);
 
-/* The box serves a request of that owner from here on. Takes the socket. */
-void box_own(struct spawner *s, struct box *box, uint32_t owner, int socket);
-
 /* Gives back everything that a box holds; its processes are dead and reaped. */
 void box_release(struct spawner *s, struct box *box);

@@ -136,8 +136,8 @@ static int prepare(struct spawner *s, struct box *box, int *fds, unsigned fd_cou
     struct spawn_limits limits = box->limits;
     uint32_t step;
     int r;
-    limits.processes -=
-        box->is_run; /* a leaf has room for box init, which is not in this one */
+    if (!box->kind->is_session) /* a leaf has room for box init, which is not in this one */
+        limits.processes--;
     if ((r = give_pipes(s, root, box->fork_number, fds, fd_count)) < 0 ||
         (r = note_ends(box, fds)) < 0 || (r = set_aside(s, root)) < 0 ||
         (r = cgroup_leaf_make(&s->cgroups, &limits, 0, &box->leaf, &step)) < 0 ||
@@ -220,7 +220,7 @@ static int start_work(
     order.lineage = box->lineage;
     order.uid = ids_payload(&s->ids, root->slot) + order.number;
     order.is_alone = is_alone;
-    order.is_run = box->is_run;
+    order.is_run = !box->kind->is_session;
     memcpy(order.ends, box->ends, sizeof(order.ends));
     fill_fds(s, box, fds);
     fds[COPY_SOCKET_FD - COPY_ORDER_FD] = box->hand;
@@ -253,22 +253,21 @@ bool fork_begin(struct spawner *s, struct box *parent, const struct spawn_comman
     int r = box_fds_spare(s, fds, fd_count) ? -EMFILE
             : is_forkable(parent)           ? find_place(s, root, parent)
                                             : -EBUSY;
-    struct box *box = r < 0 ? NULL : box_new(s, STATE_STARTING, KIND_COPY, -1);
+    struct box *box =
+        r < 0 ? NULL : box_new(s, STATE_STARTING, is_run ? KIND_COPY_RUN : KIND_COPY, -1);
     if (!box) {
         box_tell(fds[0],
             &(struct spawn_event){
                 .kind = EVENT_FAILED, .step = STEP_REQUEST, .error = r < 0 ? r : -EAGAIN});
         return true;
     }
-    box->socket = take_fd(&fds[0]);
+    box_own(s, box, root->owner, take_fd(&fds[0]));
     box->root = parent->root;
     box->parent = (int)(parent - s->boxes);
     box->fork_number = r;
     box->lineage = parent->lineage | 1u << r;
     box->depth = parent->depth + 1;
     box->limits = is_run ? command->limits : root->limits;
-    box->is_run = is_run;
-    shares_enter(s, box, root->owner);
     root->fork_ids |= 1u << r;
     root->next_fork = (unsigned)r;
     root->forks++;
@@ -298,14 +297,15 @@ static bool on_known(struct spawner *s, struct box *box, uint32_t pid, int *pidf
         return false;
     box->pidfd = take_fd(pidfd);
     box->watched = box_watch(s, box, box->pidfd, TAG_PIDFD) == 0;
-    if (box->is_run &&
+    if (!box->kind->is_session &&
         fdpass_send_now(s->boxes[box->root].link, &order, sizeof(order), NULL, 0) < 0)
         return false;
-    box->pid = box->is_run ? pid : 0;
+    box->pid = box->kind->is_session ? 0 : pid;
     return box->watched;
 }
 
-uint64_t fork_cpu_ns(const struct spawner *s, struct box *box)
+/* CPU time that making a copy took, as far as its control group has counted it. */
+static uint64_t making_cpu_ns(const struct spawner *s, struct box *box)
 {
     struct cgroup_usage usage;
     cgroup_leaf_usage(&s->cgroups, &box->leaf, &usage);
@@ -368,6 +368,8 @@ bool fork_hear(struct spawner *s, struct box *box, struct link_record *ret)
     /* Even a spare one is kept: the limit may have to be lowered. */
     if (n == (ssize_t)sizeof(*ret) && ret->kind == LINK_LIMIT && box->users_fd < 0)
         box->users_fd = take_fd(&fds[0]);
+    if (ret->kind == LINK_START && !box->kind->is_session) /* a run is not charged for it */
+        ret->cpu_ns = making_cpu_ns(s, box);
     for (unsigned i = 0; is_fine && ret->kind == LINK_START && i < COPY_PLACES; i++) {
         close_fd(&box->places[i]);
         box->places[i] = take_fd(&fds[i]);

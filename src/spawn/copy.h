@@ -32,9 +32,6 @@
 bool fork_begin(struct spawner *s, struct box *parent, const struct spawn_command *command,
     int *fds, unsigned fd_count);
 
-/* CPU time that making a copy took, as far as its control group has counted it. */
-uint64_t fork_cpu_ns(const struct spawner *s, struct box *box);
-
 /* Box init has reaped a copy of `root` that is a run, and reports its end. */
 void fork_reaped(struct spawner *s, struct box *root, const struct link_record *record);
 

@@ -179,18 +179,18 @@ static void on_source(const struct spawn_source *source)
     close_fd(&fd);
 }
 
-static void on_zygote(const struct spawn_zygote *zygote, int job_fd)
+static void on_zygote(const struct spawn_zygote *zygote, int package_fd)
 {
-    int r = zygote_add(&spawner, zygote, job_fd);
+    int r = zygote_add(&spawner, zygote, package_fd);
     if (r < 0)
         note_problem(STEP_ROOT, r,
             r == -E2BIG ? "too many `warm` and `session_warm` in the runtime.json of languages"
                         : "zygote");
 }
 
-static void on_pool(const struct spawn_pool *pool, int job_fd)
+static void on_pool(const struct spawn_pool *pool, int package_fd)
 {
-    int r = pool_add(&spawner, pool, job_fd);
+    int r = pool_add(&spawner, pool, package_fd);
     if (r < 0)
         note_problem(STEP_ROOT, r, "pool");
 }
@@ -394,10 +394,10 @@ static bool tend(void)
            zygote_tend(&spawner) || pool_tend(&spawner);
 }
 
-int main(int argc, char **argv)
+static int start(void)
 {
     if (start_clean() < 0)
-        return 1;
+        return -1;
     spawner.current_ns = -1;
     spawner.life_fd = open_life();
     /* now, while /proc and paths are the host's */
@@ -411,8 +411,34 @@ int main(int argc, char **argv)
     struct epoll_event control = {.events = EPOLLIN, .data.u64 = TAG_CONTROL};
     if (spawner.epoll_fd < 0 || spawner.life_fd < 0 ||
         epoll_ctl(spawner.epoll_fd, EPOLL_CTL_ADD, SPAWN_CONTROL_FD, &control) < 0)
-        return 1;
+        return -1;
     watch_parent();
+    return 0;
+}
+
+static void dispatch(uint64_t data)
+{
+    struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
+    if (data == EVENT_PARENT)
+        finish(0);
+    else if (data == EVENT_EGRESS)
+        egress_arrived(&spawner);
+    else if (data == EVENT_KIT)
+        egress_answered(&spawner);
+    else if (data == TAG_CONTROL)
+        on_control();
+    else if (data % TAG_COUNT == TAG_ZYGOTE)
+        zygote_event(&spawner, (int)(data / TAG_COUNT));
+    else if (data % TAG_COUNT == TAG_IMAGE)
+        image_check(&spawner, (uint32_t)(data / TAG_COUNT));
+    else if (box->state)
+        box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
+}
+
+int main(int argc, char **argv)
+{
+    if (start() < 0)
+        return 1;
     for (bool more = false;;) {
         struct epoll_event events[64];
         bool could_tidy = !is_tidy && spawner.sealed && !spawner.box_end;
@@ -437,24 +463,8 @@ int main(int argc, char **argv)
             more = tend();
         else
             more = spawner.setup.networks + spawner.zygote_count + spawner.pool_count > 0;
-        for (int i = 0; i < n; i++) {
-            uint64_t data = events[i].data.u64;
-            struct box *box = &spawner.boxes[data / TAG_COUNT % MAX_BOXES];
-            if (data == EVENT_PARENT)
-                finish(0);
-            else if (data == EVENT_EGRESS)
-                egress_arrived(&spawner);
-            else if (data == EVENT_KIT)
-                egress_answered(&spawner);
-            else if (data == TAG_CONTROL)
-                on_control();
-            else if (data % TAG_COUNT == TAG_ZYGOTE)
-                zygote_event(&spawner, (int)(data / TAG_COUNT));
-            else if (data % TAG_COUNT == TAG_IMAGE)
-                image_check(&spawner, (uint32_t)(data / TAG_COUNT));
-            else if (box->state)
-                box_event(&spawner, box, (enum box_tag)(data % TAG_COUNT));
-        }
+        for (int i = 0; i < n; i++)
+            dispatch(events[i].data.u64);
         if (spawner.is_lost)
             finish(1);
         if (spawner.leaves.dying_count)

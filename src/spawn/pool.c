@@ -23,9 +23,9 @@ enum {
     PATIENCE_MS = 60000, /* time for a program to become ready */
 };
 
-int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
+int pool_add(struct spawner *s, const struct spawn_pool *p, int package_fd)
 {
-    cleanup_close int owned = job_fd;
+    cleanup_close int owned = package_fd;
     if (s->pool_count == SPAWN_MAX_POOLS || p->root >= s->root_count ||
         p->exec >= s->roots[p->root].exec_count || p->max < p->min)
         return -EINVAL;
@@ -36,7 +36,7 @@ int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd)
         .want = p->min,
         .base_bytes = p->base_bytes,
         .limits = p->limits,
-        .job_fd = take_fd(&owned)};
+        .package_fd = take_fd(&owned)};
     return 0;
 }
 

@@ -26,7 +26,7 @@ struct pool {
     uint32_t parked; /* boxes that exist, ready or still starting */
     uint64_t base_bytes;
     struct spawn_limits limits;
-    int job_fd;          /* package with arguments and environment of the waiting program */
+    int package_fd;      /* package with arguments and environment of the waiting program */
     uint64_t missed_ms;  /* when a request last found no box */
     uint64_t started_ms; /* start of the box that is not ready yet */
     uint64_t retry_ms;
@@ -34,8 +34,8 @@ struct pool {
     bool is_starting;  /* one box is still starting */
 };
 
-/* Adds a pool of the sealed table; takes job_fd. */
-int pool_add(struct spawner *s, const struct spawn_pool *p, int job_fd);
+/* Adds a pool of the sealed table; takes package_fd. */
+int pool_add(struct spawner *s, const struct spawn_pool *p, int package_fd);
 
 /* Notes that a request starts cold which a pool could have served: the pool grows. */
 void pool_miss(struct spawner *s, const struct spawn_box *request);

@@ -57,7 +57,7 @@ static const uint64_t ZYGOTE_MEMORY = 4ull << 30;
 /* Flags that a box of a zygote has from its birth. */
 enum { SESSION_FLAGS = BOX_CHANNEL | BOX_FORKS };
 
-static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
+static void add(struct spawner *s, const struct spawn_zygote *z, int package_fd)
 {
     s->zygotes[s->zygote_count++] = (struct zygote){.root = z->root,
         .flags = z->flags & SESSION_FLAGS,
@@ -66,7 +66,7 @@ static void add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
         .used_ms = clock_ms(),
         .park = z->park,
         .limits = z->limits,
-        .job_fd = job_fd,
+        .package_fd = package_fd,
         .now = {.socket = -1, .pidfd = -1, .slot = -1},
         .next = {.socket = -1, .pidfd = -1, .slot = -1}};
 }
@@ -84,9 +84,9 @@ int zygote_open_groups(struct spawner *s)
 
 /* A zygote makes one box at a time. A zygote for runs gets a twin, which is started when the
  * first one is busy. */
-int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
+int zygote_add(struct spawner *s, const struct spawn_zygote *z, int package_fd)
 {
-    cleanup_close int owned = job_fd;
+    cleanup_close int owned = package_fd;
     bool has_twin = !(z->flags & BOX_CHANNEL) && !z->idle_s;
     if (z->root >= s->root_count || !s->roots[z->root].exec_count)
         return -EINVAL;
@@ -96,7 +96,7 @@ int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd)
     struct spawn_zygote twin = *z;
     twin.on_demand = true;
     twin.park = 0;
-    if (has_twin && (owned = fcntl(job_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+    if (has_twin && (owned = fcntl(package_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         add(s, &twin, take_fd(&owned));
     return 0;
 }
@@ -201,16 +201,16 @@ static int map_ids(const struct spawner *s, const struct zygote_process *p, int 
     return write_map(s, fd, "gid_map", s->zygote_gid ? s->zygote_gid : own);
 }
 
-enum { JOB_FD = ZYGOTE_LIFE_FD + 1, ZYGOTE_FDS = 4 };
+enum { PACKAGE_FD = ZYGOTE_LIFE_FD + 1, ZYGOTE_FDS = 4 };
 
 /* The child: joins its groups, enters its tree and becomes the interpreter. It keeps the
  * capabilities in its own user namespace: making boxes needs them. */
 static _Noreturn void be_zygote(
     const struct spawner *s, const struct zygote *z, int socket, const int *joins, int count)
 {
-    static char *argv[JOB_MAX_ARGS + 1];
-    static char *env[JOB_MAX_ENV + 1];
-    struct job job;
+    static char *argv[PACKAGE_MAX_ARGS + 1];
+    static char *env[PACKAGE_MAX_ENV + 1];
+    struct package package;
     size_t at = 0;
     char go;
     for (int i = 0; i < count; i++) {
@@ -220,18 +220,18 @@ static _Noreturn void be_zygote(
     /* The zygote must not hold the spawner's end of its own socket, or it would never see the
      * socket close. */
     const int fds[ZYGOTE_FDS] = {
-        socket, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), s->life_fd, z->job_fd};
+        socket, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), s->life_fd, z->package_fd};
     if (fds[1] < 0 || inside_die_first() < 0 ||
-        program_arrange_fds(fds, ZYGOTE_FDS, JOB_FD - ZYGOTE_SOCKET_FD) < 0 ||
+        program_arrange_fds(fds, ZYGOTE_FDS, PACKAGE_FD - ZYGOTE_SOCKET_FD) < 0 ||
         inside_follow(ZYGOTE_LIFE_FD) < 0 || recv(ZYGOTE_SOCKET_FD, &go, 1, 0) != 1 ||
         setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || inside_follow(ZYGOTE_LIFE_FD) < 0 ||
         setsid() < 0 || chdir(z->flags & BOX_FORKS ? "/r" : "/r/" ROOT_TREE) < 0 ||
-        chroot(".") < 0 || chdir("/") < 0 || job_open(JOB_FD, &job) < 0)
+        chroot(".") < 0 || chdir("/") < 0 || package_open(PACKAGE_FD, &package) < 0)
         _exit(3);
-    for (uint32_t i = 0; i < job.head.argc; i++)
-        argv[i] = (char *)job_string(&job, &at);
-    for (uint32_t i = 0; i < job.head.envc; i++)
-        env[i] = (char *)job_string(&job, &at);
+    for (uint32_t i = 0; i < package.head.argc; i++)
+        argv[i] = (char *)package_string(&package, &at);
+    for (uint32_t i = 0; i < package.head.envc; i++)
+        env[i] = (char *)package_string(&package, &at);
     (void)execve(s->roots[z->root].execs[0], argv, env);
     _exit(4);
 }

@@ -50,15 +50,15 @@ struct zygote {
     uint32_t kits;     /* ready boxes that have a kit, or wait for it */
     bool wants_kits;   /* the last box with a network found a kit, or could have one */
     struct spawn_limits limits;
-    int job_fd; /* package with arguments and environment of the zygote itself */
+    int package_fd; /* package with arguments and environment of the zygote itself */
     struct zygote_process now;
     struct zygote_process next; /* replaces `now` once it is up */
     uint64_t base_memory; /* memory that the last ready box held when it got its package */
     uint64_t retry_ms;
 };
 
-/* Adds a zygote of the sealed table; takes job_fd. One for runs also gets a twin. */
-int zygote_add(struct spawner *s, const struct spawn_zygote *z, int job_fd);
+/* Adds a zygote of the sealed table; takes package_fd. One for runs also gets a twin. */
+int zygote_add(struct spawner *s, const struct spawn_zygote *z, int package_fd);
 
 /* Lets zygotes clone boxes into the control groups of this spawner. For that they need a group
  * id that owns these groups and belongs to zygotes only. Where the spawner has no group of its

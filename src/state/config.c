@@ -69,26 +69,17 @@ static void complain_unknown(struct loading *l, const char *word, const char *na
     complain(l, word, why);
 }
 
-static int parse_bool(const char *text, uint64_t *ret)
-{
-    static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcasecmp(text, words[i]) == 0) {
-            *ret = i % 2;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
-
 /* Parses a value of any kind to a number. -EINVAL: wrong form; -ERANGE: out of range. */
 static int parse_value(const struct config_row *row, const char *text, uint64_t *ret)
 {
     unsigned level;
     int r;
+    bool is_on = false;
     switch (row->kind) {
     case CONFIG_BOOL:
-        return parse_bool(text, ret);
+        r = str_parse_bool(text, &is_on);
+        *ret = is_on;
+        return r;
     case CONFIG_SIZE:
         r = str_parse_size(text, ret);
         break;

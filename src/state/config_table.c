@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/wrap.h"
+#include "run/cache/cache.h"
 
 #include <string.h>
 
@@ -142,7 +143,7 @@ const struct config_row config_table[] = {
         "history_max and max_connections ask for",
         "HERMES_SERVER_MEMORY_MB"),
 
-    VALUE(CONFIG_NUMBER, "cache_mb", cache_mb, "1024", 0, 1 << 24,
+    VALUE(CONFIG_NUMBER, "cache_mb", cache_mb, CACHE_MB_DEFAULT, 0, CACHE_MB_MAX,
         "MiB of compiled programs that are kept; 0: none", "HERMES_CACHE_MB"),
     VALUE(CONFIG_BOOL, "cache_shared", cache_shared, "false", 0, 1,
         "keys share compiled programs; otherwise each key has its own", "HERMES_CACHE_SHARED"),

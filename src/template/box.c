@@ -119,19 +119,19 @@ static int write_words(const struct template_spec *spec, int *ret_job, struct er
     plan_environment(&rt->run, &limits, &env);
     image.preload = spec->image->preload; /* borrowed */
     engine_zygote_words(&image, &argv, &env);
-    return job_write(&(struct job_spec){.argv = &argv, .env = &env}, ret_job, err);
+    return package_write(&(struct package_spec){.argv = &argv, .env = &env}, ret_job, err);
 }
 
 static int request(const struct template_spec *spec, struct template_box *box, struct err *err)
 {
     struct engine *e = spec->engine;
     size_t index = (size_t)(spec->runtime - e->runtimes->items);
-    cleanup_close int job = -1;
+    cleanup_close int package = -1;
     cleanup_close int theirs = -1;
     cleanup_close int text = -1;
     cleanup_close int channel = -1;
     int pair[2];
-    int r = write_words(spec, &job, err);
+    int r = write_words(spec, &package, err);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -159,7 +159,7 @@ static int request(const struct template_spec *spec, struct template_box *box, s
         .flags = engine_session_flags(spec->runtime)};
     box->limits = template_limits(e, spec->runtime, spec->memory_mb);
     engine_session_limits(&box->limits, &message.limits);
-    const int fds[] = {theirs, job, text, text, channel};
+    const int fds[] = {theirs, package, text, text, channel};
     return spawner_box(&e->spawner, &message, fds, 5, err);
 }
 

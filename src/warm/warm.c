@@ -100,7 +100,7 @@ static int fill_inside(const int *fds, unsigned count)
         .landlock_abi = (int)request.landlock_abi,
         .link_fd = take_next(fds, count, &at),
         .life_fd = ZYGOTE_LIFE_FD,
-        .job_fd = -1,
+        .package_fd = -1,
         .stdin_fd = -1,
         .stdout_fd = -1,
         .stderr_fd = -1,
@@ -122,7 +122,7 @@ static int fill_inside(const int *fds, unsigned count)
         in.hand_fd = take_next(fds, count, &at);
         return r;
     }
-    in.job_fd = take_next(fds, count, &at);
+    in.package_fd = take_next(fds, count, &at);
     in.stdout_fd = take_next(fds, count, &at);
     in.stderr_fd = take_next(fds, count, &at);
     if (flags & BOX_STDIN)
@@ -279,7 +279,7 @@ static void wait_for_job(void)
     ssize_t n = fdpass_receive(in.hand_fd, &hand, sizeof(hand), fds, 5, &count);
     if (n != (ssize_t)sizeof(hand) || count < 3)
         _exit(0); /* never used: the spawner has gone or has ended this box */
-    in.job_fd = fds[0];
+    in.package_fd = fds[0];
     in.stdout_fd = fds[1];
     in.stderr_fd = fds[2];
     if (hand.flags & BOX_STDIN)
@@ -297,7 +297,7 @@ static void be_program(int link_fd, int hand_fd)
     in = (struct inside){.box = &request.box,
         .link_fd = link_fd,
         .hand_fd = hand_fd,
-        .job_fd = -1,
+        .package_fd = -1,
         .stdin_fd = -1,
         .stdout_fd = -1,
         .stderr_fd = -1,
@@ -361,7 +361,7 @@ static void close_rest(void)
         return;
     }
     int *own[] = {
-        &in.hand_fd, &in.link_fd, &in.job_fd, &in.stdin_fd, &in.stdout_fd, &in.stderr_fd};
+        &in.hand_fd, &in.link_fd, &in.package_fd, &in.stdin_fd, &in.stdout_fd, &in.stderr_fd};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         close_fd(own[i]);
 }

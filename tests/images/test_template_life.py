@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose template boxes are, how many there are, and how they end."""
+import contextlib
 import os
 import signal
 
 import pytest
 
-from apilib import Server, borrow_dir, boxes_below, return_dir, wait_until
+from apilib import Server, borrow_dir, boxes_below, return_dir, wait_until, wait_until_still
 from indexlib import image_settings
 from pressure import choose_percent, short_of_memory
 from templatelib import build, command_line, has_template, is_warm, run_warm, templates
@@ -188,3 +189,31 @@ def test_copies_outlive_their_template(make):
     assert server("DELETE", path, key=ANN).status < 300
     assert wait_until(lambda: server("DELETE", "/v1/images/own", key=ANN).status == 204, 20)
     assert wait_until(lambda: not boxes_below(server.child("hermes-spawn")), 30)
+
+
+def test_copies_count_as_running(make):
+    """Making a ready box takes processor time from the runs of that moment, so it waits for runs that are copies, too."""
+    server = make(HERMES_PARKED="4")
+    spawner = server.child("hermes-spawn")
+    module(server, "own", ANN)
+    marks(server, "own", ANN)
+
+    def ready():
+        """Boxes of the zygote; each is a pid namespace."""
+        found = set()
+        for pid in boxes_below(spawner):
+            if command_line(pid).endswith(b"zygote.py\0"):
+                with contextlib.suppress(FileNotFoundError):
+                    found.add(os.readlink("/proc/%d/ns/pid" % pid))
+        return len(found)
+    assert wait_until(lambda: ready() == 4, 30)
+    running = ["/v1/runs/" + server.run("python", "import time\ntime.sleep(600)", key=ANN, image="own",
+                                        limits={"wall_ms": 600000}, **{"async": True}).json()["id"] for _ in range(2)]
+    assert wait_until(lambda: all(server("GET", path, key=ANN).json()["status"] == "running" for path in running), 30)
+    for _ in range(4):
+        assert is_warm(server.run("python", "pass", key=ANN).json())
+    wait_until_still(spawner)
+    assert ready() == 0
+    for path in running:  # control: nothing else kept it from making them
+        assert server("DELETE", path, key=ANN).status < 300
+    assert wait_until(lambda: ready() == 4, 30)

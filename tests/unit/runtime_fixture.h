@@ -23,6 +23,7 @@ static inline const struct lang_dirs *fixture_dirs(void)
     static char path[4096];
     static struct lang_dirs dirs = {.runtimes = path};
     const char *named = getenv("HERMES_RUNTIMES");
+    dirs.home = getenv("HOME");
 
     if (named != NULL)
         (void)snprintf(path, sizeof(path), "%s", named);

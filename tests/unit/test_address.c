@@ -5,6 +5,10 @@
 #include "base/address.h"
 #include "test.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 static const struct {
     const char *text;
     enum address_class class;
@@ -99,12 +103,37 @@ static void test_a_range_around_a_closed_one_is_closed(void **state)
     assert_int_equal(address_range_classify(&r), ADDRESS_PUBLIC);
 }
 
+static void test_loopback(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_loopback;
+    } rows[] = {{"127.0.0.1", true}, {"127.255.255.254", true}, {"128.0.0.1", false},
+        {"126.255.255.255", false}, {"0.0.0.0", false}, {"10.0.0.1", false}, {"::1", true},
+        {"::", false}, {"::2", false}, {"::7f00:1", false}, {"fe80::1", false},
+        {"::ffff:127.0.0.1", true}, {"::ffff:127.9.9.9", true}, {"::ffff:128.0.0.1", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sockaddr_in four = {.sin_family = AF_INET};
+        struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+        bool is_four = inet_pton(AF_INET, rows[i].text, &four.sin_addr) == 1;
+        assert_true(is_four || inet_pton(AF_INET6, rows[i].text, &six.sin6_addr) == 1);
+        const struct sockaddr *socket =
+            is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six;
+        if (address_is_loopback(socket) != rows[i].is_loopback)
+            fail_msg("%s", rows[i].text);
+    }
+    assert_true(address_is_loopback(&(struct sockaddr){.sa_family = AF_UNIX}));
+    assert_false(address_is_loopback(&(struct sockaddr){.sa_family = AF_NETLINK}));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_a_range_around_a_closed_one_is_closed),
+        cmocka_unit_test(test_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

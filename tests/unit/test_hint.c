@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Facts about the hint for a Python module that is missing. */
+/* Facts about the hint for a module that is missing. */
 
 #include "test.h"
 
 #include <string.h>
 
 #include "run/hint.h"
+#include "runtime_fixture.h"
 
-static const char *hint(const char *text)
+static struct runtime_registry shipped;
+
+static const char *hint_of(const struct missing_module *missing, const char *text)
 {
     static char message[256];
     message[0] = '\0';
-    hint_missing_module(text, strlen(text), message, sizeof(message));
+    hint_missing_module(missing, text, strlen(text), message, sizeof(message));
     return message;
+}
+
+static const char *hint(const char *text)
+{
+    return hint_of(&runtime_find(&shipped, "python")->run.missing, text);
 }
 
 static void modules_of_the_data_image_have_a_hint(void **state)
@@ -33,6 +41,9 @@ static void everything_else_has_none(void **state)
     assert_string_equal(hint("No module named 'pandas.nothing'"), ""); /* pandas is there */
     assert_string_equal(hint("No module named 'pandas"), "");
     assert_string_equal(hint("No module named '"), "");
+    /* a language without such words */
+    assert_string_equal(
+        hint_of(&runtime_find(&shipped, "ruby")->run.missing, "No module named 'pandas'"), "");
 }
 
 static void only_the_end_of_the_text_counts(void **state)
@@ -44,10 +55,22 @@ static void only_the_end_of_the_text_counts(void **state)
     assert_string_equal(hint(text), "");
 }
 
+static int load(void **state)
+{
+    struct err err = {0};
+    return runtime_load(&shipped, fixture_dirs(), NULL, &err);
+}
+
+static int forget(void **state)
+{
+    runtime_registry_done(&shipped);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(modules_of_the_data_image_have_a_hint),
         cmocka_unit_test(everything_else_has_none),
         cmocka_unit_test(only_the_end_of_the_text_counts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, load, forget);
 }

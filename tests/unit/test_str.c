@@ -62,6 +62,15 @@ static void narrow_and_signed_numbers_have_their_ranges(void **state)
     assert_int_equal(str_parse_u32("4294967296", &u), -ERANGE);
     assert_int_equal(str_parse_u32("-1", &u), -EINVAL);
     assert_int_equal(str_parse_u32(NULL, &u), -EINVAL);
+
+    bool is_on = false;
+    assert_int_equal(str_parse_bool("Yes", &is_on), 0);
+    assert_true(is_on);
+    assert_int_equal(str_parse_bool("0", &is_on), 0);
+    assert_false(is_on);
+    assert_int_equal(str_parse_bool("2", &is_on), -EINVAL);
+    assert_int_equal(str_parse_bool("", &is_on), -EINVAL);
+    assert_int_equal(str_parse_bool(NULL, &is_on), -EINVAL);
     assert_int_equal(u, UNTOUCHED);
     assert_int_equal(str_parse_u32("4294967295", &u), 0);
     assert_int_equal(u, UINT32_MAX);

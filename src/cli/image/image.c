@@ -159,11 +159,6 @@ static void on_log(void *context, const char *data, size_t len)
     (void)fwrite(data, 1, len, stderr);
 }
 
-static void complain(void *context, const char *key, const char *why)
-{
-    (void)err_set(context, ERR_INVALID, EINVAL, "%s: %s", key, why);
-}
-
 /* Loads the language and the tool that builds. */
 int image_runtimes_load(
     const struct lang_dirs *dirs, struct runtime_registry *ret, struct err *err)
@@ -197,7 +192,7 @@ int image_engine_open(struct image_place *place, struct runtime_registry *runtim
     limits_maxima(&options.maxima);
     int r = 0;
     if (variable("HERMES_REGISTRY_HOSTS")[0]) {
-        r = network_ceiling_from_environment(&ceiling, complain, err);
+        r = cli_network_ceiling(&ceiling, err);
         options.network = &ceiling;
     }
     return r < 0 ? r : engine_open(ret, &options, err);

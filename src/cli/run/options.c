@@ -107,13 +107,34 @@ static void complain(void *context, const char *key, const char *why)
     (void)err_set(context, ERR_INVALID, EINVAL, "%s: %s", key, why);
 }
 
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? value : "";
+}
+
+int cli_network_ceiling(struct network_ceiling *ret, struct err *err)
+{
+    const struct network_settings settings = {.max = NETWORK_FULL,
+        .open = variable("HERMES_NETWORK_OPEN"),
+        .closed = variable("HERMES_NETWORK_CLOSED"),
+        .closed_names = variable("HERMES_NETWORK_CLOSED_NAMES"),
+        .allowed = "",
+        .resolvers = variable("HERMES_NETWORK_RESOLVERS"),
+        .upstream = "",
+        .credentials = "",
+        .box_max = network_no_limits,
+        .key_max = network_no_limits};
+    return network_ceiling_make(&settings, ret, complain, err);
+}
+
 int cli_network_permit(const struct network_policy *policy,
     const struct network_ceiling **ceiling, struct err *err)
 {
     static struct network_ceiling read;
     if (!policy)
         return 0;
-    int r = *ceiling ? 0 : network_ceiling_from_environment(&read, complain, err);
+    int r = *ceiling ? 0 : cli_network_ceiling(&read, err);
     if (r < 0)
         return r;
     *ceiling = *ceiling ? *ceiling : &read;
@@ -142,79 +163,65 @@ static void warn_of_late_option(const char *word)
             run_options.command, name);
 }
 
+static const struct option_member members[] = {
+    {'l', OPTION_TEXT, offsetof(struct run_args, language)},
+    {'f', OPTION_TEXTS, offsetof(struct run_args, files)},
+    {OPT_ENTRY, OPTION_TEXT, offsetof(struct run_args, entry)},
+    {OPT_IMAGE, OPTION_TEXT, offsetof(struct run_args, image)},
+    {OPT_INSTALL, OPTION_FLAG, offsetof(struct run_args, install)},
+    {OPT_COMPILE_ARG, OPTION_TEXTS, offsetof(struct run_args, compile_args)},
+    {OPT_SECRET, OPTION_TEXTS, offsetof(struct run_args, secrets)},
+    {OPT_URL, OPTION_TEXT, offsetof(struct run_args, url)},
+    {OPT_UNIX, OPTION_TEXT, offsetof(struct run_args, unix_path)},
+    {OPT_JSON, OPTION_FLAG, offsetof(struct run_args, json)},
+    {OPT_NO_CACHE, OPTION_FLAG, offsetof(struct run_args, no_cache)},
+    {OPT_BASE64, OPTION_FLAG, offsetof(struct run_args, base64)},
+    {OPT_COLLECT, OPTION_TEXTS, offsetof(struct run_args, collect)},
+    {OPT_OUT, OPTION_TEXT, offsetof(struct run_args, out_dir)},
+};
+
+static void add_share(struct run_args *args, const char *dir, bool writable)
+{
+    if (args->share_count == RUN_SHARES_MAX)
+        options_wrong(
+            run_options.command, writable ? "rw" : "ro", dir, "at most 8 directories");
+    args->shares[args->share_count++] = (struct run_share){dir, writable};
+}
+
+static void take_operand(struct run_args *args, const char *word)
+{
+    if (args->file)
+        strv_add(&args->args, word);
+    else
+        args->file = word;
+    if (args->args.count == 1 || args->args.count == 2)
+        warn_of_late_option(word);
+}
+
 static void take_option(void *to, int key, char *arg)
 {
     struct run_args *args = to;
-    if (limit_options_take(run_options.command, key, arg, &args->limits))
+    if (limit_options_take(run_options.command, key, arg, &args->limits) ||
+        options_store(members, sizeof(members) / sizeof(members[0]), args, key, arg))
         return;
     switch (key) {
-    case 'l':
-        args->language = arg;
-        break;
-    case 'f':
-        strv_add(&args->files, arg);
-        break;
     case 'e':
         if (!strchr(arg, '='))
             options_wrong(run_options.command, "env", arg, "not KEY=VALUE");
         strv_add(&args->env, arg);
         break;
-    case OPT_ENTRY:
-        args->entry = arg;
-        break;
-    case OPT_IMAGE:
-        args->image = arg;
-        break;
-    case OPT_INSTALL:
-        args->install = true;
-        break;
-    case OPT_COMPILE_ARG:
-        strv_add(&args->compile_args, arg);
-        break;
     case OPT_RO:
     case OPT_RW:
-        if (args->share_count == RUN_SHARES_MAX)
-            options_wrong(
-                run_options.command, key == OPT_RW ? "rw" : "ro", arg, "at most 8 directories");
-        args->shares[args->share_count++] = (struct run_share){arg, key == OPT_RW};
+        add_share(args, arg, key == OPT_RW);
         break;
     case OPT_NETWORK:
         cli_network(run_options.command, arg, &args->network);
         break;
-    case OPT_SECRET:
-        strv_add(&args->secrets, arg);
-        break;
     case OPT_MIN_LEVEL:
         args->min_level = cli_min_level(run_options.command, arg);
         break;
-    case OPT_URL:
-        args->url = arg;
-        break;
-    case OPT_UNIX:
-        args->unix_path = arg;
-        break;
-    case OPT_JSON:
-        args->json = true;
-        break;
-    case OPT_NO_CACHE:
-        args->no_cache = true;
-        break;
-    case OPT_BASE64:
-        args->base64 = true;
-        break;
-    case OPT_COLLECT:
-        strv_add(&args->collect, arg);
-        break;
-    case OPT_OUT:
-        args->out_dir = arg;
-        break;
     case OPTION_NONE:
-        if (args->file)
-            strv_add(&args->args, arg);
-        else
-            args->file = arg;
-        if (args->args.count == 1 || args->args.count == 2)
-            warn_of_late_option(arg);
+        take_operand(args, arg);
         break;
     default:
         break;

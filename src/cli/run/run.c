@@ -277,8 +277,7 @@ static int run_here(struct local_run *run, struct err *err)
     run->engine.runtimes = &run->registry;
     if (r == 0 && (run->args->image || run->args->install))
         r = take_image(run, err);
-    if (r == 0 && !run->args->no_cache &&
-        (r = cache_settings_read(&run->engine.cache, err)) == 0)
+    if (r == 0 && !run->args->no_cache && (r = cli_cache(&run->engine.cache, err)) == 0)
         run->spec.cache_scope = xasprintf("uid %u", geteuid());
     if (r == 0) {
         bool is_compiled = run->spec.runtime->compiled;

@@ -128,10 +128,62 @@ static void add_env(struct args *args, const char *arg)
     (void)json_object_set_new(env, key, json_string(equals + 1));
 }
 
+static const struct option_member members[] = {
+    {OPT_JSON, OPTION_FLAG, offsetof(struct args, json)},
+    {'e', OPTION_TEXT, offsetof(struct args, code)},
+    {OPT_STDIN, OPTION_TEXT, offsetof(struct args, stdin_path)},
+    {OPT_KILL, OPTION_TEXT, offsetof(struct args, kill_job)},
+    {OPT_KEEP, OPTION_FLAG, offsetof(struct args, keep)},
+    {OPT_OWN, OPTION_FLAG, offsetof(struct args, wants_own)},
+    {OPT_YES, OPTION_FLAG, offsetof(struct args, is_given)},
+    {OPT_RULES, OPTION_TEXT, offsetof(struct args, rules)},
+    {'r', OPTION_FLAG, offsetof(struct args, recursive)},
+};
+
+/* Options that are a field of a request. Whether the key is one. */
+static bool take_field(struct args *args, int key, const char *arg)
+{
+    const struct {
+        int key;
+        json_t *to;
+        const char *field;
+        const char *option;
+        uint64_t ms_per_unit; /* 0: a text */
+    } fields[] = {{'l', args->session, "language", "--language", 0},
+        {OPT_NAME, args->session, "name", "--name", 0},
+        {OPT_IMAGE, args->session, "image", "--image", 0},
+        {OPT_BACKEND, args->session, "backend", "--backend", 0},
+        {OPT_IDLE, args->session, "idle_timeout_s", "--idle", 1000},
+        {OPT_LIFETIME, args->session, "max_lifetime_s", "--lifetime", 1000},
+        {'t', args->exec, "timeout_ms", "--timeout", 1}};
+    size_t i = 0;
+    while (i < sizeof(fields) / sizeof(fields[0]) && fields[i].key != key)
+        i++;
+    if (i == sizeof(fields) / sizeof(fields[0]))
+        return false;
+    const char *name = fields[i].option + 2;
+    if (fields[i].ms_per_unit)
+        set_number(fields[i].to, fields[i].field, parse_ms(name, arg) / fields[i].ms_per_unit,
+            name, arg);
+    else
+        (void)json_object_set_new(
+            fields[i].to, fields[i].field, session_text_json(fields[i].option, arg));
+    return true;
+}
+
+static void take_network(struct args *args, const char *arg)
+{
+    cleanup_free struct network_policy *policy = NULL;
+    cli_network(SESSION_COMMAND, arg, &policy);
+    (void)json_object_set_new(args->session, "network", network_policy_json(policy));
+}
+
 static void take_option(void *to, int key, char *arg)
 {
     struct args *args = to;
-    if (limit_options_take(SESSION_COMMAND, key, arg, &args->limits))
+    if (limit_options_take(SESSION_COMMAND, key, arg, &args->limits) ||
+        options_store(members, sizeof(members) / sizeof(members[0]), args, key, arg) ||
+        take_field(args, key, arg))
         return;
     switch (key) {
     case OPT_URL:
@@ -143,72 +195,18 @@ static void take_option(void *to, int key, char *arg)
         args->client.unix_path = arg;
         args->client.is_default = false;
         break;
-    case OPT_JSON:
-        args->json = true;
-        break;
-    case 'l':
-        (void)json_object_set_new(
-            args->session, "language", session_text_json("--language", arg));
-        break;
-    case OPT_NAME:
-        (void)json_object_set_new(args->session, "name", session_text_json("--name", arg));
-        break;
     case 'E':
         add_env(args, arg);
         break;
-    case OPT_IMAGE:
-        (void)json_object_set_new(args->session, "image", session_text_json("--image", arg));
+    case OPT_NETWORK:
+        take_network(args, arg);
         break;
-    case OPT_BACKEND:
-        (void)json_object_set_new(
-            args->session, "backend", session_text_json("--backend", arg));
-        break;
-    case OPT_NETWORK: {
-        cleanup_free struct network_policy *policy = NULL;
-        cli_network(SESSION_COMMAND, arg, &policy);
-        (void)json_object_set_new(args->session, "network", network_policy_json(policy));
-        break;
-    }
     case OPT_SECRET:
         add_secret(args, arg);
-        break;
-    case OPT_IDLE:
-        set_number(args->session, "idle_timeout_s", parse_ms("idle", arg) / 1000, "idle", arg);
-        break;
-    case OPT_LIFETIME:
-        set_number(
-            args->session, "max_lifetime_s", parse_ms("lifetime", arg) / 1000, "lifetime", arg);
-        break;
-    case 't':
-        set_number(args->exec, "timeout_ms", parse_ms("timeout", arg), "timeout", arg);
-        break;
-    case 'e':
-        args->code = arg;
-        break;
-    case OPT_STDIN:
-        args->stdin_path = arg;
-        break;
-    case OPT_KILL:
-        args->kill_job = arg;
-        break;
-    case OPT_KEEP:
-        args->keep = true;
-        break;
-    case OPT_OWN:
-        args->wants_own = true;
-        break;
-    case OPT_YES:
-        args->is_given = true;
-        break;
-    case OPT_RULES:
-        args->rules = arg;
         break;
     case OPT_COUNT:
         if (str_parse_u64(arg, &args->copies) < 0 || args->copies == 0)
             options_wrong(SESSION_COMMAND, "count", arg, "not a number above zero");
-        break;
-    case 'r':
-        args->recursive = true;
         break;
     case OPTION_NONE:
         if (args->count == SESSION_WORDS_MAX)

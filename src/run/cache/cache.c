@@ -31,9 +31,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Default of HERMES_CACHE_MB; seconds after which a file in tmp/ is left over from a killed
- * writer; hexadecimal digits of a key. */
-enum { DEFAULT_MB = 1024, STALE_TEMPORARY_S = 60, HEX_LEN = 2 * CACHE_KEY_SIZE };
+/* Seconds after which a file in tmp/ is left over from a killed writer; hexadecimal digits of a
+ * key. */
+enum { STALE_TEMPORARY_S = 60, HEX_LEN = 2 * CACHE_KEY_SIZE };
 
 struct cache {
     uint64_t max_bytes;
@@ -41,21 +41,19 @@ struct cache {
     uint8_t secret[CACHE_SECRET_SIZE];
 };
 
-int cache_settings_read(struct cache_settings *ret, struct err *err)
+int cache_settings_parse(
+    const char *mb, const char *shared, struct cache_settings *ret, struct err *err)
 {
-    const char *mb_text = getenv("HERMES_CACHE_MB");
-    const char *shared = getenv("HERMES_CACHE_SHARED");
-    uint64_t mb = DEFAULT_MB;
-
-    if (mb_text != NULL && mb_text[0] != '\0' &&
-        (str_parse_u64(mb_text, &mb) < 0 || mb > UINT64_MAX >> 21))
+    uint64_t size_mb;
+    bool is_shared = false;
+    if (str_parse_u64(mb && mb[0] ? mb : CACHE_MB_DEFAULT, &size_mb) < 0 ||
+        size_mb > CACHE_MB_MAX)
         return err_field(err, "HERMES_CACHE_MB",
-            "HERMES_CACHE_MB is \"%.32s\"; it must be a number of MiB, 0 for no cache",
-            mb_text);
-    if (shared != NULL && shared[0] != '\0' && !str_eq(shared, "0") && !str_eq(shared, "1"))
+            "HERMES_CACHE_MB is \"%.32s\"; it must be a number of MiB, 0 for no cache", mb);
+    if (shared && shared[0] && str_parse_bool(shared, &is_shared) < 0)
         return err_field(err, "HERMES_CACHE_SHARED",
-            "HERMES_CACHE_SHARED is \"%.32s\"; it must be 0 or 1", shared);
-    *ret = (struct cache_settings){.max_bytes = mb << 20, .shared = str_eq(shared, "1")};
+            "HERMES_CACHE_SHARED is \"%.32s\"; it must be true or false", shared);
+    *ret = (struct cache_settings){.max_bytes = size_mb << 20, .shared = is_shared};
     return 0;
 }
 

@@ -20,9 +20,14 @@ struct cache_settings {
     bool shared;        /* every key may use the entries of every other key */
 };
 
-/* Reads the environment variables HERMES_CACHE_MB (default 1024) and HERMES_CACHE_SHARED
- * (default 0), for commands that run without a server. A server reads its own settings. */
-int cache_settings_read(struct cache_settings *ret, struct err *err);
+/* Default and largest value of the setting cache_mb. */
+#define CACHE_MB_DEFAULT "1024"
+enum { CACHE_MB_MAX = 1 << 24 };
+
+/* From the values of HERMES_CACHE_MB and HERMES_CACHE_SHARED, for commands that run without a
+ * server; NULL or "" stands for the default. A server has settings with the same values. */
+int cache_settings_parse(
+    const char *mb, const char *shared, struct cache_settings *ret, struct err *err);
 
 /* Everything that the result of a compile stage depends on. Its hash is the entry's KEY. */
 struct cache_question {

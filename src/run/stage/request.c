@@ -40,7 +40,7 @@ static void ends_close(struct box_ends *ends)
 
 static int package_fd(const struct stage *st, const struct box_ends *ends)
 {
-    return ends->package < 0 ? st->spec->job_fd : ends->package;
+    return ends->package < 0 ? st->spec->package_fd : ends->package;
 }
 
 /* Makes a pipe. Only the box will hold its end. Our end does not block. */
@@ -71,7 +71,7 @@ static int check_room(const struct stage_spec *spec, struct err *err)
 {
     uint64_t bytes;
     uint64_t inodes;
-    job_weigh(&spec->job, &bytes, &inodes);
+    package_weigh(&spec->package, &bytes, &inodes);
     if (bytes > spec->limits.disk_mb << 20 || inodes + 2 > limits_inodes(spec->limits.disk_mb))
         return err_set(err, ERR_TOO_LARGE, ENOSPC,
             "the files of the run do not fit into disk_mb=%llu; raise that limit",
@@ -142,7 +142,8 @@ void stage_hear_copy(struct stage *st)
 static int open_ends(struct stage *st, struct box_ends *ends, struct err *err)
 {
     int pair[2];
-    int r = st->spec->job_fd < 0 ? job_write(&st->spec->job, &ends->package, err) : 0;
+    int r =
+        st->spec->package_fd < 0 ? package_write(&st->spec->package, &ends->package, err) : 0;
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

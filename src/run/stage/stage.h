@@ -9,7 +9,7 @@
 #include "run/template.h"
 
 struct stage_spec {
-    struct job_spec job;
+    struct package_spec package;
     unsigned root;
     unsigned exec;
     const char *exec_path;
@@ -27,10 +27,11 @@ struct stage_spec {
     struct network_hub *hub;              /* of its channel */
     const char *stdin_data;               /* whole stdin, or NULL */
     size_t stdin_size;
-    int stdin_fd; /* >= 0: copied into the box as it comes */
-    int job_fd;   /* the package, written before by job_write(); borrowed; -1: write it now */
-    int box_stdin_fd;    /* ends of pipes that the box gets; taken; -1: make them. The */
-    int box_stdout_fd;   /* output limit does not apply to these pipes */
+    int stdin_fd;      /* >= 0: copied into the box as it comes */
+    int package_fd;    /* the package, written before by package_write(); borrowed; -1: write it
+                          now */
+    int box_stdin_fd;  /* ends of pipes that the box gets; taken; -1: make them. The */
+    int box_stdout_fd; /* output limit does not apply to these pipes */
     uint64_t stdout_max; /* bytes; the result keeps as many as fit. 0: output_kb, and all are
                             kept */
     const struct run_watch *watch;

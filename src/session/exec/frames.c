@@ -87,8 +87,8 @@ static int take_error(struct exec_frames *f, json_t *error)
     f->is_kept = true;
     f->result->error = json_incref(error);
     if (!f->s->spec.image && str_eq(name, "ModuleNotFoundError"))
-        hint_missing_module(
-            value, strlen(value), f->result->message, sizeof(f->result->message));
+        hint_missing_module(&f->s->spec.runtime->run.missing, value, strlen(value),
+            f->result->message, sizeof(f->result->message));
     tell(f, "error", error);
     return 0;
 }

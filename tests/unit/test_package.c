@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A job as run/package.c writes it is what box/package_read.c reads, and the collector's
+/* A package as run/package.c writes it is what box/package_read.c reads, and the collector's
  * records are believed in nothing. */
 
 #include "test.h"
@@ -50,9 +50,9 @@ static void done(struct fixture *f)
     run_files_done(&f->artefacts);
 }
 
-static struct job_spec spec_of(const struct fixture *f)
+static struct package_spec spec_of(const struct fixture *f)
 {
-    return (struct job_spec){.argv = &f->argv,
+    return (struct package_spec){.argv = &f->argv,
         .env = &f->env,
         .globs = &f->globs,
         .files = {&f->files, &f->artefacts},
@@ -64,33 +64,33 @@ static struct job_spec spec_of(const struct fixture *f)
 static void what_is_written_is_read(void **state)
 {
     struct fixture f;
-    struct job job;
+    struct package package;
     struct err err = {0};
     fill(&f);
-    struct job_spec spec = spec_of(&f);
+    struct package_spec spec = spec_of(&f);
     cleanup_close int fd = -1;
-    assert_int_equal(job_write(&spec, &fd, &err), 0);
-    assert_int_equal(job_open(fd, &job), 0);
-    assert_int_equal(job.head.argc, 2);
-    assert_int_equal(job.head.filec, 3);
+    assert_int_equal(package_write(&spec, &fd, &err), 0);
+    assert_int_equal(package_open(fd, &package), 0);
+    assert_int_equal(package.head.argc, 2);
+    assert_int_equal(package.head.filec, 3);
     size_t at = 0;
-    assert_string_equal(job_string(&job, &at), "/usr/bin/python3");
-    assert_string_equal(job_string(&job, &at), "main.py");
-    assert_string_equal(job_string(&job, &at), "A=1");
-    assert_string_equal(job_string(&job, &at), "*.txt");
-    assert_null(job_string(&job, &at));
+    assert_string_equal(package_string(&package, &at), "/usr/bin/python3");
+    assert_string_equal(package_string(&package, &at), "main.py");
+    assert_string_equal(package_string(&package, &at), "A=1");
+    assert_string_equal(package_string(&package, &at), "*.txt");
+    assert_null(package_string(&package, &at));
 
     static const struct {
         const char *name, *content;
         bool executable;
     } want[] = {
         {"main.py", "print(1)", false}, {"dir/data", "newer", false}, {"main", "ELF", true}};
-    at = job.files_at;
+    at = package.files_at;
     for (size_t i = 0; i < 3; i++) {
-        struct job_file file;
+        struct package_file file;
         const char *name;
         const void *content;
-        assert_int_equal(job_next_file(&job, &at, &file, &name, &content), 1);
+        assert_int_equal(package_next_file(&package, &at, &file, &name, &content), 1);
         assert_string_equal(name, want[i].name);
         assert_int_equal(file.size, strlen(want[i].content));
         assert_memory_equal(content, want[i].content, file.size);
@@ -104,9 +104,9 @@ static void a_job_is_sealed(void **state)
     struct fixture f;
     struct err err = {0};
     fill(&f);
-    struct job_spec spec = spec_of(&f);
+    struct package_spec spec = spec_of(&f);
     cleanup_close int fd = -1;
-    assert_int_equal(job_write(&spec, &fd, &err), 0);
+    assert_int_equal(package_write(&spec, &fd, &err), 0);
     assert_int_equal(pwrite(fd, "x", 1, 0), -1);
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
@@ -115,10 +115,10 @@ static void a_job_is_sealed(void **state)
 
 static void an_unsealed_job_is_refused(void **state)
 {
-    struct job job;
-    cleanup_close int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct package package;
+    cleanup_close int fd = memfd_create("package", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, 4096), 0);
-    assert_int_equal(job_open(fd, &job), -EBADMSG);
+    assert_int_equal(package_open(fd, &package), -EBADMSG);
 }
 
 /* Every single-byte change and every truncation ends in an error or in something well-formed.
@@ -128,10 +128,10 @@ static void damaged_jobs_do_no_harm(void **state)
     struct fixture f;
     struct err err = {0};
     fill(&f);
-    struct job_spec spec = spec_of(&f);
+    struct package_spec spec = spec_of(&f);
     cleanup_close int fd = -1;
     char bytes[1024];
-    assert_int_equal(job_write(&spec, &fd, &err), 0);
+    assert_int_equal(package_write(&spec, &fd, &err), 0);
     ssize_t size = pread(fd, bytes, sizeof(bytes), 0);
     assert_true(size > 0 && size < 1024);
     for (ssize_t i = 0; i < size * 4; i++) {
@@ -140,17 +140,17 @@ static void damaged_jobs_do_no_harm(void **state)
         memcpy(damaged, bytes, len);
         if (i >= size)
             damaged[i % size] ^= (char)(1 << (i / size));
-        struct job job;
-        if (job_parse(damaged, len, &job) < 0)
+        struct package package;
+        if (package_parse(damaged, len, &package) < 0)
             continue;
         size_t at = 0;
-        while (job_string(&job, &at))
+        while (package_string(&package, &at))
             ;
-        at = job.files_at;
-        struct job_file file;
+        at = package.files_at;
+        struct package_file file;
         const char *name;
         const void *content;
-        while (job_next_file(&job, &at, &file, &name, &content) == 1)
+        while (package_next_file(&package, &at, &file, &name, &content) == 1)
             assert_true((const char *)content + file.size <= damaged + len);
     }
     done(&f);

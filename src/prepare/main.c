@@ -109,10 +109,10 @@ static int name_instance(struct prepare *p, int state_fd)
 {
     struct place_table *places = &p->places;
     enum { LEN = sizeof(places->instance) - 1 };
-    cleanup_buf struct buf text;
     unsigned char noise[LEN / 2];
     if (!places->count)
         return 0;
+    cleanup_buf struct buf text;
     buf_init(&text, LEN + 1);
     if (fs_read_file(state_fd, "instance", &text) < 0 || text.len != LEN ||
         strspn(text.data, "0123456789abcdef") < LEN) {

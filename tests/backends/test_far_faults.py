@@ -53,12 +53,14 @@ def server(sshd):
 
 
 class Command:
-    """Says that it runs, waits for a file, and ends with 9. `word` is in the command line of a process that it leaves its session with."""
+    """Says that it runs, waits for a file, and ends with 9. `word` is in the command line of a process that it leaves its session with.
+    `then` comes after the file."""
 
-    def __init__(self, server, session, marks):
+    def __init__(self, server, session, marks, then=":"):
         self.word, self.mark = "6%d" % (uuid.uuid4().int % 10**8), marks / uuid.uuid4().hex
         self.stream = begin(server, session, "setsid sleep {word} & echo ran >>{mark}.ran; echo before; touch {mark}.half; "
-                            "until [ -e {mark}.go ]; do sleep 0.05; done; kill $!; kept=yes; (exit 9)".format(word=self.word, mark=self.mark))
+                            "until [ -e {mark}.go ]; do sleep 0.05; done; {then}; kill $!; kept=yes; (exit 9)".format(
+                                word=self.word, mark=self.mark, then=then))
         wait_until(lambda: self.path("half").exists() and self.runs(), "it runs")
 
     def path(self, what):
@@ -124,30 +126,34 @@ def test_hermes_reach_is_killed_while_a_command_runs(server, marks, killed):
     assert command.times() == 1
 
 
-@pytest.mark.parametrize("continued", [True, False], ids=["continued", "never continued"])
+@pytest.mark.parametrize("continued", ["at once", "after it shows", "never"])
 def test_a_server_of_ssh_that_is_stopped(server, sshd, marks, continued):
-    """What serves the connection neither answers nor ends. It shows; the session goes on over that connection or over another one."""
-    wait_until(lambda: not processes_with("--stay"), "those before have ended")
+    """What serves the connection neither answers nor ends. It shows; the session goes on over that connection or over another one, and what
+    was printed meanwhile comes whole and once."""
     with Session(server, "patient") as s:
-        command = Command(server, s, marks)
+        command = Command(server, s, marks, then="seq 30000")
         stopped = sshd.children()
         assert stopped
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         try:
-            if continued:
+            if continued != "at once":
+                command.path("go").touch()
+                wait_until(lambda: not command.runs(), "it has printed all")
+                wait_until(lambda: s.look()["backend"]["state"] == "degraded", "it shows", 180)
+            if continued != "never":
                 for pid in stopped:
                     os.kill(pid, signal.SIGCONT)
-            else:
-                wait_until(lambda: s.look()["backend"]["state"] == "degraded", "it shows", 180)
-                wait_until(lambda: s.look()["backend"]["state"] == "ready", "joined again", 180)
-                assert set(sshd.children()) - set(stopped)
             command.path("go").touch()
             found = end(command.stream)
-            assert (found["stdout"], found["exit_code"], found["state_lost"]) == ("before\n", 9, False), found
+            assert found["stdout"] == "before\n" + "".join("%d\n" % i for i in range(1, 30001))
+            assert (found["exit_code"], found["state_lost"]) == (9, False), found
+            wait_until(lambda: s.look()["backend"]["state"] == "ready", "joined again", 180)
+            if continued == "never":
+                assert set(sshd.children()) - set(stopped)
             assert s.out("echo $kept") == "yes\n" and command.times() == 1
         finally:
-            for pid in stopped if not continued else ():
+            for pid in stopped if continued == "never" else ():
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -114,7 +114,8 @@ static int on_event(struct session *s, struct err *err)
     return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
 }
 
-/* Takes the frame `ready`: 1 when it has come. */
+/* Takes the frame `ready`: 1 when it has come. What stands behind it was said unasked, and
+ * would be taken as the answer to the first exec. */
 static int on_channel(struct session *s, struct err *err)
 {
     struct channel_frame frame;
@@ -126,7 +127,7 @@ static int on_channel(struct session *s, struct err *err)
     if (n < 0)
         return 0; /* the spawner's event says why */
     int r = channel_next(&s->channel, &frame);
-    if (r == 1 && (frame.kind != FRAME_READY ||
+    if (r == 1 && (frame.kind != FRAME_READY || !channel_is_clean(&s->channel) ||
                       json_run_parse(frame.data, frame.len, &ready, &ignored) < 0))
         r = -EBADMSG;
     if (r == 1)

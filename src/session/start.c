@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "run/decode.h"
 #include "state/effects.h"
 #include "state/network.h"
@@ -56,7 +57,8 @@ static void last_words(const struct session *s, char *out, size_t size)
         len--;
     text[len] = '\0';
     const char *line = strrchr(text, '\n');
-    (void)snprintf(out, size, "%.160s", line ? line + 1 : text);
+    line = line ? line + 1 : text;
+    (void)snprintf(out, size, "%.*s", (int)utf8_floor(line, strnlen(line, size - 1)), line);
 }
 
 /* Explains why the interpreter never became ready. It is the caller's fault (limits, env)
@@ -64,7 +66,7 @@ static void last_words(const struct session *s, char *out, size_t size)
 static int no_kernel(struct session *s, const struct spawn_event *event, struct err *err)
 {
     const struct runtime *rt = s->spec.runtime;
-    char line[176];
+    char line[320]; /* all that an engine says: its reason comes last */
     last_words(s, line, sizeof(line));
     if (s->is_fork)
         return err_set(err, ERR_CONFLICT, EBUSY,
@@ -112,7 +114,8 @@ static int on_event(struct session *s, struct err *err)
     return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
 }
 
-/* Takes the frame `ready`: 1 when it has come. */
+/* Takes the frame `ready`: 1 when it has come. What stands behind it was said unasked, and
+ * would be taken as the answer to the first exec. */
 static int on_channel(struct session *s, struct err *err)
 {
     struct channel_frame frame;
@@ -124,7 +127,7 @@ static int on_channel(struct session *s, struct err *err)
     if (n < 0)
         return 0; /* the spawner's event says why */
     int r = channel_next(&s->channel, &frame);
-    if (r == 1 && (frame.kind != FRAME_READY ||
+    if (r == 1 && (frame.kind != FRAME_READY || !channel_is_clean(&s->channel) ||
                       json_run_parse(frame.data, frame.len, &ready, &ignored) < 0))
         r = -EBADMSG;
     if (r == 1)

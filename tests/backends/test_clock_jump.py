@@ -6,6 +6,7 @@ import mmap
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -16,9 +17,10 @@ import pytest
 import apilib
 import farlib
 import placelib
-from farlib import BUILD, ROOT, processes_with, wait_until
+from conftest import WHOLE
+from farlib import BUILD, ROOT, below, processes_with, wait_until
 from netlib import Namespace
-from placelib import Session
+from placelib import Session, engine_row
 
 DAY = 86400
 
@@ -77,12 +79,26 @@ class Clock:
         with open(shift, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 8)
 
+    def with_true_shell(self):
+        """Puts back the far shell as it was built: one for containers, which have no libraries. They have the machine's clock."""
+        self.namespace.run("umount", BUILD.resolve() / "hermes-shell")
+        return self
+
     def jump(self, seconds):
         struct.pack_into("<q", self.memory, 0, seconds)
 
     def end(self):
         self.namespace.end()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+@pytest.fixture
+def engine_clock():
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the test mounts")
+    clock = Clock().with_true_shell()
+    yield clock
+    clock.end()
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +149,7 @@ def end(stream):
 def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock, backend, jump):
     mark = clock.dir / "marks" / uuid.uuid4().hex
     clock.jump(0)
+    spaces = {os.readlink("/proc/%d/ns/mnt" % pid) for pid in (clock.namespace.keeper.pid, places.sshd.process.pid)}  # sshd has one more
     try:
         with Session(places, backend) as s, Session(places, backend) as waits:
             code = ("echo ran >>%s.ran; before=$(date +%%s); touch %s.half; until [ -e %s.poke ]; do sleep 0.05; done; echo poked; touch %s.poked; until [ -e %s.go ]; do sleep 0.05; done; "
@@ -155,7 +172,7 @@ def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock
             poked, moved = found["stdout"].split()
             assert poked == "poked" and abs(int(moved) - jump) < 1000
             shells = [pid for pid in processes_with("--stay" if backend == "far" else "--stdio")
-                      if os.readlink("/proc/%d/ns/mnt" % pid) == os.readlink("/proc/%d/ns/mnt" % clock.namespace.keeper.pid)]
+                      if os.readlink("/proc/%d/ns/mnt" % pid) in spaces]
             for pid in [places.child("hermes-server"), places.child("hermes-places"), *shells]:
                 assert "shift.so" in pathlib.Path("/proc/%d/maps" % pid).read_text(), pid
             assert shells
@@ -169,3 +186,33 @@ def test_a_jump_of_the_wall_clock_ends_nothing_and_repeats_nothing(places, clock
             assert pathlib.Path("%s.ran" % mark).read_text() == "ran\n"
     finally:
         clock.jump(0)
+
+
+@pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
+@pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forward", "back"])
+def test_an_orphan_is_removed_and_a_container_in_use_stays_when_the_clock_has_jumped(engine_clock, engine_of, serve_engine, jump):
+    """The process of a session is killed, so nothing closes its container. What is removed is counted by no wall clock: that of the server and
+    hermes-places jumps, that of the engine does not."""
+    clock, engine = engine_clock, engine_of("docker")
+    server = serve_engine(engine_row("once", engine, container_persistent="no", container_idle_s=8, reconnect_s=1), tcp=False,
+                          command=[*clock.namespace.enter(), apilib.MONITOR])
+
+    def containers():
+        return {one["Id"] for one in engine.containers() if one["Labels"]["hermes-backend"] == "once"}
+    places = server.child("hermes-places")
+    before = set(below(places))
+    with Session(server, "once") as orphan:
+        [mine], process = containers(), set(below(places)) - before
+        with Session(server, "once") as used:
+            used.exec("kept=yes")
+            [other] = containers() - {mine}
+            for pid in [places, *below(places)]:
+                assert "shift.so" in pathlib.Path("/proc/%d/maps" % pid).read_text(), pid  # the control
+            [pid] = process
+            os.kill(pid, signal.SIGKILL)
+            clock.jump(jump)
+            wait_until(lambda: orphan.look()["state"] == "dead", "the session is lost")
+            assert containers() == {mine, other}  # nothing has closed it
+            wait_until(lambda: containers() == {other}, "the orphan is removed", 180)
+            assert used.out("echo $kept") == "yes\n" and used.look()["backend"]["state"] == "ready"
+    wait_until(lambda: not containers(), "nothing is left")

@@ -187,12 +187,17 @@ class Engine:
 class Docker(Engine):
     kind, group = "docker", "docker"
 
-    def __init__(self, live_restore=False):
+    def __init__(self, live_restore=False, storage_mb=0):
+        """`storage_mb`: images and containers are in a file system of their own, of this size."""
         super().__init__()
         self.live_restore = live_restore
+        self.data = self.dir / "data"
+        self.data.mkdir()
+        if storage_mb:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % storage_mb, "hermes-engine", self.data], check=True)
 
     def argv(self):
-        return [program("dockerd"), "--host", "unix://%s" % self.socket, "--data-root", str(self.dir / "data"),
+        return [program("dockerd"), "--host", "unix://%s" % self.socket, "--data-root", str(self.data),
                 "--exec-root", str(self.dir / "exec"), "--pidfile", str(self.dir / "dockerd.pid"), "--bridge", "none",
                 "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver",
                 "overlay2", "--init-path", program("tini-static")] + (["--live-restore"] if self.live_restore else [])

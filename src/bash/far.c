@@ -84,7 +84,7 @@ static _Noreturn void be_kernel(struct far *far, int fds[3], const char *dir)
     for (int i = 0; i < 3; i++) /* out of the way of 0 to 3 */
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, CHANNEL_FD + 1);
     if (dup2(null, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0 ||
-        dup2(fds[2], CHANNEL_FD) < 0 || sys_close_range(CHANNEL_FD + 1, ~0u, 0) < 0)
+        dup2(fds[2], CHANNEL_FD) < 0 || sys_close_range(CHANNEL_FD + 1, FAR_LAST_FD, 0) < 0)
         _exit(EXIT_PROTOCOL);
     if (dir[0] && chdir(dir) < 0) {
         (void)dprintf(2, "cannot enter the directory %s: %s\n", dir, strerror(errno));

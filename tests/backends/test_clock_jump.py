@@ -16,6 +16,7 @@ import pytest
 import apilib
 import farlib
 import placelib
+from conftest import need
 from farlib import BUILD, ROOT, processes_with, wait_until
 from netlib import Namespace
 from placelib import Session
@@ -89,8 +90,7 @@ class Clock:
 def clock():
     if os.geteuid() != 0:
         pytest.skip("needs root: the test mounts")
-    if problem := farlib.sshd_problem():
-        pytest.skip(problem)
+    need(farlib.sshd_problem())
     clock = Clock()
     yield clock
     clock.end()

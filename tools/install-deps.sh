@@ -90,13 +90,16 @@ unpack sshd openssh-server libwrap0
 # Engines of containers, which tests start with directories of their own. Their packages would start them, too.
 engines='docker.io containerd runc tini podman conmon catatonit golang-github-containers-common
 golang-github-containers-image libgpgme11 libassuan0 libdevmapper1.02.1 libsubid4 busybox-static bash-static'
-if $with_engines && ! [ -e "$tools/engines/installed" ]; then
-    say "unpacking Docker and Podman into build-tools/engines"
+if $with_engines && apt-cache policy runsc 2>/dev/null | grep -q 'Candidate: [0-9]'; then
+    engines="$engines runsc"
+fi
+if $with_engines && [ "$(cat "$tools/engines/installed" 2>/dev/null)" != "$engines" ]; then
+    say "unpacking Docker, Podman and gVisor into build-tools/engines"
     rm -rf "$tools/engines"
     mkdir -p "$tools/engines/deb"
     (cd "$tools/engines/deb" && apt-get -q -o APT::Sandbox::User=root download $engines &&
         for package in *.deb; do dpkg-deb -x "$package" .. || exit; done) >"$tools/engines/log" 2>&1 &&
-        rm -r "$tools/engines/deb" && touch "$tools/engines/installed" ||
+        rm -r "$tools/engines/deb" && printf '%s\n' "$engines" >"$tools/engines/installed" ||
         say "no engines of containers: $(tail -n 1 "$tools/engines/log"); their tests are skipped"
 fi
 

@@ -50,6 +50,9 @@ def resources(request):
     disk = math.ceil(request["disk_mb"] / 1024)
     if disk > DISK_MAX_GIB and "disk_mb" in request["asked"]:
         raise Error("limit", "Daytona has disks of at most %d GiB; container_disk asks for %d MiB" % (DISK_MAX_GIB, request["disk_mb"]), "disk_mb")
+    for name, one, unit in ("cpus", request["cpu"], "CPUs"), ("memory_mb", request["memory_mb"] / 1024, "GiB of memory"):
+        if one != math.ceil(one) and name in request["asked"]:
+            raise Error("limit", "Daytona has whole %s; %s asks for %s" % (unit, name, one), name)
     return sdk.Resources(cpu=max(1, math.ceil(request["cpu"])) if request["cpu"] else None,
                          memory=math.ceil(request["memory_mb"] / 1024) or None, disk=min(disk, DISK_MAX_GIB) or None)
 

@@ -84,7 +84,7 @@ static _Noreturn void be_kernel(struct far *far, int fds[3], const char *dir)
     for (int i = 0; i < 3; i++) /* out of the way of 0 to 3 */
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, CHANNEL_FD + 1);
     if (dup2(null, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0 ||
-        dup2(fds[2], CHANNEL_FD) < 0 || sys_close_range(CHANNEL_FD + 1, ~0u, 0) < 0)
+        dup2(fds[2], CHANNEL_FD) < 0 || sys_close_range(CHANNEL_FD + 1, FAR_LAST_FD, 0) < 0)
         _exit(EXIT_PROTOCOL);
     if (dir[0] && chdir(dir) < 0) {
         (void)dprintf(2, "cannot enter the directory %s: %s\n", dir, strerror(errno));
@@ -240,6 +240,20 @@ static bool frame_number(const struct frame *f, uint64_t *ret)
     return str_parse_u64(text, ret) == 0;
 }
 
+static void write_channel(struct far *far)
+{
+    if (far->channel < 0 || !far->to_kernel.len)
+        return;
+    ssize_t n = send(
+        far->channel, far->to_kernel.data, far->to_kernel.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+        far->to_kernel.len -= (size_t)n;
+        memmove(far->to_kernel.data, far->to_kernel.data + n, far->to_kernel.len);
+    } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        buf_clear(&far->to_kernel); /* the kernel has ended */
+    }
+}
+
 /* Handles frames for the far shell itself; false for frames of the interpreter. */
 static bool on_own_frame(struct far *far, const struct frame *f)
 {
@@ -250,6 +264,7 @@ static bool on_own_frame(struct far *far, const struct frame *f)
     } else if (str_eq(f->kind, "signal")) {
         if (!frame_number(f, &number) || number == 0 || number >= NSIG)
             end(far, EXIT_PROTOCOL);
+        write_channel(far); /* the signal may be for a command that came with it */
         if (far->kernel > 0)
             (void)kill(-far->kernel, (int)number);
     } else if (str_eq(f->kind, "stop")) {
@@ -285,20 +300,6 @@ static void take_frames(struct far *far)
     }
     if (r < 0)
         end(far, EXIT_PROTOCOL);
-}
-
-static void write_channel(struct far *far)
-{
-    if (far->channel < 0 || !far->to_kernel.len)
-        return;
-    ssize_t n = send(
-        far->channel, far->to_kernel.data, far->to_kernel.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) {
-        far->to_kernel.len -= (size_t)n;
-        memmove(far->to_kernel.data, far->to_kernel.data + n, far->to_kernel.len);
-    } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        buf_clear(&far->to_kernel); /* the kernel has ended */
-    }
 }
 
 static void read_channel(struct far *far)

@@ -6,6 +6,7 @@
  * to it as it speaks to a server, and carries its channel, its output and its files as frames
  * of one stream. One thread, one poll(); neither the kernel nor a file helper runs in it. */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -13,7 +14,8 @@
 #include "bash/frame.h"
 #include "bash/link.h"
 
-enum { FAR_HELPERS = 8 };
+/* FAR_LAST_FD: the end of all descriptors for close_range. gVisor refuses a larger number. */
+enum { FAR_HELPERS = 8, FAR_LAST_FD = INT_MAX };
 
 struct far {
     struct link link;

@@ -46,7 +46,7 @@ static void tell_closed(struct far *far, uint32_t id)
 static _Noreturn void serve_files(const struct far *far, int fd)
 {
     (void)dup2(fd, 0);
-    (void)sys_close_range(1, ~0u, 0);
+    (void)sys_close_range(1, FAR_LAST_FD, 0);
     files_serve(0, far->root, UINT64_MAX);
 }
 

@@ -59,7 +59,8 @@ static _Noreturn void be_shell(const struct far *far, int slave)
     for (int i = 1; i < NSIG; i++)
         (void)signal(i, SIG_DFL);
     if (setsid() < 0 || ioctl(slave, TIOCSCTTY, 0) < 0 || dup2(slave, 0) < 0 ||
-        dup2(slave, 1) < 0 || dup2(slave, 2) < 0 || sys_close_range(TALK_FD, ~0u, 0) < 0)
+        dup2(slave, 1) < 0 || dup2(slave, 2) < 0 ||
+        sys_close_range(TALK_FD, FAR_LAST_FD, 0) < 0)
         _exit(EXIT_FAILED);
     if (far->root[0] && chdir(far->root) < 0)
         (void)dprintf(2, "cannot enter the directory %s: %s\r\n", far->root, strerror(errno));
@@ -176,7 +177,7 @@ void far_terminal(const struct far *far, int fd)
     static struct shell s;
     sigset_t set;
     (void)dup2(fd, TALK_FD);
-    (void)sys_close_range(TALK_FD + 1, ~0u, 0);
+    (void)sys_close_range(TALK_FD + 1, FAR_LAST_FD, 0);
     (void)fcntl(TALK_FD, F_SETFD, FD_CLOEXEC);
     (void)fcntl(TALK_FD, F_SETFL, O_NONBLOCK);
     (void)setpgid(0, 0);

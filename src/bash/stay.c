@@ -44,7 +44,7 @@ static _Noreturn void be_far(
         (void)dup2(null, i);
     if (listen_fd != LISTEN_FD && dup3(listen_fd, LISTEN_FD, O_CLOEXEC) < 0)
         _exit(1);
-    (void)sys_close_range(LISTEN_FD + 1, ~0u, 0);
+    (void)sys_close_range(LISTEN_FD + 1, FAR_LAST_FD, 0);
     link_init(&far.link);
     far.link.listen_fd = LISTEN_FD;
     far.grace_ms = grace_ms;

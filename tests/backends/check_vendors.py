@@ -7,15 +7,16 @@ import re
 import shutil
 import subprocess
 import tempfile
-import uuid
 
 import pytest
 
 import apilib
 from apilib import ROOT
+from conftest import need
 from farlib import processes_with, wait_until
 
 PYTHON = pathlib.Path(os.environ.get("HERMES_BACKENDS_VENV", ROOT / "build-tools/backends")) / "bin/python"
+# reconnect_s: longer than tests wait, so that nothing ends because it was left alone.
 SECTION = """
 [backend {name}]
 kind = plugin
@@ -23,6 +24,7 @@ keys = *
 command = {python} {dir}/{vendor}.py
 env_file = {dir}/{vendor}.env
 isolated = yes
+reconnect_s = 600
 {lines}
 """
 SECTIONS = [("modal", "modal", "cwd = /"), ("daytona", "daytona", "cwd = /"),
@@ -34,6 +36,7 @@ SECTIONS = [("modal", "modal", "cwd = /"), ("daytona", "daytona", "cwd = /"),
 
 class Vendors:
     def __init__(self):
+        need(None if PYTHON.exists() else "the vendors' packages are not installed: tools/backends/install.sh build-tools/backends")
         self.work, self.dir = apilib.borrow_dir(), pathlib.Path(tempfile.mkdtemp(prefix="hermes-vendors-"))
         self.dir.chmod(0o777)
         self.standins, env = [], {}
@@ -88,8 +91,6 @@ class Vendors:
 
 @pytest.fixture(scope="module")
 def vendors():
-    if not PYTHON.exists():
-        pytest.skip("the vendors' packages are not installed: make test-backends")
     made = Vendors()
     yield made
     made.close()
@@ -102,27 +103,13 @@ def opened(vendors, backend, **fields):
 
 
 @pytest.mark.parametrize("vendor,brief", [("modal", "terminate"), ("daytona", "delete")])
-def test_a_session_is_one_as_everywhere(vendors, vendor, brief):
-    s = opened(vendors, vendor + "-brief", env={"TOKEN": "it's"})
-    assert s["backend"]["isolation"] == "declared" and s["backend"]["limits"]["memory_mb"] == 5120
-    assert s["backend"]["limits"]["processes"] == "not_enforced"
-    found = vendors.exec(s, "x=5; cd /; echo $TOKEN; echo err >&2; (exit 7)")
-    assert (found["stdout"], found["stderr"], found["exit_code"]) == ("it's\n", "err\n", 7)
-    assert vendors.exec(s, "echo $x $PWD; cat", stdin="a\r\n\x03\x04b")["stdout"] == "5 /\na\r\n\x03\x04b"
-    for code, status in (("/etc/passwd", 126), ("no-such-program-x", 127), ("timeout 0.1 sleep 9", 124)):
-        assert vendors.exec(s, code)["exit_code"] == status
-    found = vendors.exec(s, "head -c 900000 /dev/zero | tr '\\0' x")
-    assert found["stdout_bytes"] == 900000 and found["stdout"] == "x" * 900000
-    found = vendors.exec(s, "sleep 1000", timeout_ms=500)
-    assert found["status"] == "time_limit" and not found["state_lost"]
-    name, data = uuid.uuid4().hex, bytes(range(256)) * 2000
-    assert vendors.exec(s, "mkdir -p $HOME/d; cd $HOME/d; pwd")["exit_code"] == 0
-    assert vendors.server("PUT", "/v1/sessions/%s/files/%s" % (s["id"], name), data).status == 201
-    assert vendors.server("GET", "/v1/sessions/%s/files/%s" % (s["id"], name)).body == data
-    assert vendors.exec(s, "echo $x")["stdout"] == "5\n"
+def test_the_adapter_uses_what_the_vendor_declares(vendors, vendor, brief):
+    """What a session is has test_conformance.py."""
+    s = opened(vendors, vendor + "-brief")
+    assert s["backend"]["limits"]["memory_mb"] == 5120 and s["backend"]["limits"]["processes"] == "not_enforced"
+    assert not processes_with("as-s3cret")
     vendors.end(s, vendor, brief)
     assert not [line for line in vendors.calls(vendor) if line.startswith("UN")], vendors.calls(vendor)
-    assert not processes_with("as-s3cret")
 
 
 def test_limits_and_network_reach_the_vendor(vendors):
@@ -138,6 +125,14 @@ def test_limits_that_a_vendor_cannot_enforce_are_refused(vendors):
     for backend, words in (("modal-disk", "the plug-in modal cannot enforce disk_mb"), ("daytona-large", "disks of at most 10 GiB")):
         reply = vendors.new(backend)
         assert reply.status == 422 and reply.json()["error"]["field"] == "limits.disk_mb" and words in reply.json()["error"]["message"], reply
+
+
+def test_daytona_rounds_no_limit_that_was_asked_for(vendors):
+    """The control is a size that Daytona has."""
+    for limit, value, words in ("memory_mb", 600, "whole GiB of memory"), ("cpus", 0.5, "whole CPUs"):
+        reply = vendors.new("daytona-brief", limits={limit: value})
+        assert reply.status == 422 and reply.json()["error"]["field"] == "limits." + limit and words in reply.json()["error"]["message"], reply
+    vendors.end(opened(vendors, "daytona-brief", limits={"memory_mb": 2048, "cpus": 1}), "daytona", "delete")
 
 
 def test_a_kept_sandbox_of_modal_is_a_snapshot_between_sessions(vendors):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -13,10 +14,17 @@ import farlib
 import placelib
 
 
+def need(problem):
+    """For a program or an engine that is not there: `make test` skips, `make test-backends` has installed it and fails."""
+    if problem and os.environ.get("HERMES_BACKENDS"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+
+
 @pytest.fixture(scope="module")
 def sshd():
-    if problem := farlib.sshd_problem():
-        pytest.skip(problem)
+    need(farlib.sshd_problem())
     server = farlib.Sshd()
     yield server
     server.close()
@@ -39,11 +47,16 @@ def far(tmp_path):
         client.close()
 
 
-SETTINGS = """
+HERE = """
 [backend here]
 kind = local
 keys = *
 cwd = {cwd}
+[backend secret]
+kind = local
+keys = nobody-has-this-name
+"""
+FAR = """
 [backend far]
 kind = ssh
 keys = *
@@ -93,32 +106,41 @@ port = {port}
 user = {user}
 key_file = {dir}/hostile
 known_hosts = {dir}/known_hosts
-[backend secret]
-kind = local
-keys = nobody-has-this-name
 """
 
 
-@pytest.fixture(scope="module")
-def places(sshd):
+@contextlib.contextmanager
+def served(settings, *allowed, **words):
     """A server with backends, and the directory in which their commands start."""
     work = apilib.borrow_dir()
     cwd = pathlib.Path(tempfile.mkdtemp(prefix="hermes-place-"))
-    for path in (cwd, sshd.dir):
-        path.chmod(0o755)
     cwd.chmod(0o777)
-    for name in ("user", "wrong", "hostile"):
-        (sshd.dir / name).chmod(0o644 if os.geteuid() == 0 else 0o600)  # ssh refuses open ones of its own user
-    settings = work / "backends.conf"
-    settings.write_text(SETTINGS.format(cwd=cwd, port=sshd.port, user=sshd.user, dir=sshd.dir))
-    args = ["--backends", str(settings)] + (["--backends-user", "nobody"] if os.geteuid() == 0 else [])
-    server = apilib.Server(work, args=args)
+    path = work / "backends.conf"
+    path.write_text(settings.format(cwd=cwd, **words))
+    server = apilib.Server(work, args=["--backends", str(path)] + (["--backends-user", "nobody"] if os.geteuid() == 0 else []))
     server.place_dir = cwd
-    placelib.allow_commands(server, "here", "far", "brief", "hostile")
+    placelib.allow_commands(server, *allowed)
     yield server
     server.stop()
     apilib.return_dir(work)
     shutil.rmtree(cwd, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def near():
+    """Places that need no other program."""
+    with served(HERE, "here") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def places(sshd):
+    """Places here and behind ssh."""
+    sshd.dir.chmod(0o755)
+    for name in ("user", "wrong", "hostile"):
+        (sshd.dir / name).chmod(0o644 if os.geteuid() == 0 else 0o600)  # ssh refuses open ones of its own user
+    with served(HERE + FAR, "here", "far", "brief", "hostile", port=sshd.port, user=sshd.user, dir=sshd.dir) as server:
+        yield server
 
 
 # Daemons are heavy: `make test-backends` runs everything with them, `make test` one short case.
@@ -127,12 +149,11 @@ WHOLE = bool(os.environ.get("HERMES_BACKENDS") or os.environ.get("HERMES_FULL"))
 
 @pytest.fixture(scope="session")
 def engine_of():
-    """Starts an engine of containers when it is first asked for: engine_of("docker"), engine_of("podman")."""
+    """Starts an engine of containers when it is first asked for: engine_of("docker"), or another of enginelib.KINDS."""
     running = {}
 
     def get(kind):
-        if problem := enginelib.problem(kind):
-            pytest.skip(problem)
+        need(enginelib.problem(kind))
         if kind not in running:
             engine = enginelib.KINDS[kind]()
             running[kind] = engine

@@ -13,6 +13,8 @@ import sys
 
 from aiohttp import WSMsgType, web
 
+from standin_place import end_all
+
 DIR = pathlib.Path(sys.argv[1])
 BOXES, PROGRAMS = {}, {}
 
@@ -65,18 +67,10 @@ async def start(request):
     return answer(box)
 
 
-def end_programs(box):
-    for pid in PROGRAMS.pop(box["id"], []):
-        try:
-            os.killpg(pid, 9)
-        except OSError:
-            pass
-
-
 async def stop(request):
     box = find(request)
     note("stop", box["name"])
-    end_programs(box)
+    end_all(DIR / "boxes" / box["id"])
     box["state"] = "stopped"
     return answer(box)
 
@@ -84,7 +78,7 @@ async def stop(request):
 async def delete(request):
     box = find(request)
     note("delete", box["name"])
-    end_programs(box)
+    end_all(DIR / "boxes" / box["id"])
     shutil.rmtree(DIR / "boxes" / box["id"], ignore_errors=True)
     return answer({**BOXES.pop(box["id"]), "state": "destroyed"})
 
@@ -129,7 +123,11 @@ async def terminal(request):
 
 
 async def kill(request):
-    end_programs(find(request))
+    for pid in PROGRAMS.pop(find(request)["id"], []):
+        try:
+            os.killpg(pid, 9)
+        except OSError:
+            pass
     return web.json_response({"message": "killed"})
 
 

@@ -7,7 +7,6 @@ import asyncio
 import base64
 import inspect
 import json
-import os
 import pathlib
 import shutil
 import sys
@@ -16,6 +15,8 @@ import time
 import grpclib
 from grpclib.server import Server
 from modal_proto import api_grpc, api_pb2, task_command_router_grpc, task_command_router_pb2 as router
+
+from standin_place import end_all
 
 DIR = pathlib.Path(sys.argv[1])
 RUNNING, PROGRAMS, OPENED = {}, {}, [0]  # sandbox id -> definition; exec id -> program
@@ -91,9 +92,7 @@ def wait(request):
 
 def terminate(request):
     note("terminate", RUNNING.pop(request.sandbox_id).definition.name)
-    for program in PROGRAMS.values():
-        if program.box == box_of(request.sandbox_id):
-            program.kill()
+    end_all(box_of(request.sandbox_id))
     shutil.rmtree(box_of(request.sandbox_id), ignore_errors=True)
     return api_pb2.SandboxTerminateResponse()
 
@@ -145,12 +144,6 @@ class Program:
         async with self.changed:
             self.ended = True
             self.changed.notify_all()
-
-    def kill(self):
-        try:
-            os.killpg(self.process.pid, 9)
-        except OSError:
-            pass
 
     async def write(self, offset, data, eof):
         data = data[max(0, self.written - offset):]

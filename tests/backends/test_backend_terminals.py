@@ -19,17 +19,21 @@ class Terminal(ptylib.Terminal):
 
 
 @pytest.fixture(params=["here", "far"])
-def session(places, request):
-    with Session(places, request.param, env={"COLOUR": "blue", "HISTFILE": "/dev/null"}) as s:
-        s.id = s.json["id"]
+def server(request):
+    return request.getfixturevalue({"here": "near", "far": "places"}[request.param])
+
+
+@pytest.fixture
+def session(server, request):
+    with Session(server, request.node.callspec.params["server"], env={"COLOUR": "blue", "HISTFILE": "/dev/null"}) as s:
         yield s
 
 
-def test_a_shell_beside_the_interpreter(session, places):
+def test_a_shell_beside_the_interpreter(session, server):
     session.exec("x=5")
     with Terminal(session, "?rows=33&cols=99") as t:
         assert t.run("stty size") == "33 99\n"
-        assert t.run("echo $COLOUR $TERM [$x]; pwd") == "blue xterm-256color []\n%s\n" % places.place_dir
+        assert t.run("echo $COLOUR $TERM [$x]; pwd") == "blue xterm-256color []\n%s\n" % server.place_dir
         t.resize(50, 132)
         t.send("until [ \"$(stty size)\" = '50 132' ]; do :; done; echo si''zed\n")
         t.until("sized\r\n")
@@ -91,12 +95,12 @@ def test_a_client_that_leaves_hangs_up(session):
     assert session.exec("echo still")["stdout"] == "still\n"
 
 
-def test_the_end_of_the_session_is_its_end(session, places):
+def test_the_end_of_the_session_is_its_end(session, server):
     word = "9%d" % (uuid.uuid4().int % 10**8)
     with Terminal(session) as t:
         t.send("nohup setsid sleep %s >/dev/null &\nsleep %s\n" % (word, word))
         wait_until(lambda: len(processes_with(word)) >= 2, "both run")
-        places("DELETE", session.path)
+        server("DELETE", session.path)
         t.end()
     wait_until(lambda: not processes_with(word), "nothing is left")
 
@@ -113,7 +117,6 @@ def test_as_many_as_the_server_allows(session):
 def test_a_cut_connection_loses_no_byte(places, sshd):
     mark = places.place_dir / uuid.uuid4().hex
     with Session(places, "far") as s:
-        s.id = s.json["id"]
         with Terminal(s) as t:
             t.send("stty -onlcr; seq 1 5000; touch %s.half; until [ -e %s.go ]; do sleep 0.02; done; seq 5001 9999\n" % (mark, mark))
             wait_until(lambda: os.path.exists("%s.half" % mark), "half of the output")
@@ -123,9 +126,8 @@ def test_a_cut_connection_loses_no_byte(places, sshd):
             t.until("".join("%d\n" % i for i in range(1, 10000)), 60)
 
 
-def test_a_place_that_ends_ends_its_terminals(places):
-    with Session(places, "here") as s:
-        s.id = s.json["id"]
+def test_a_place_that_ends_ends_its_terminals(near):
+    with Session(near, "here") as s:
         with Terminal(s) as t:
-            os.kill(places.child("hermes-places"), 9)
+            os.kill(near.child("hermes-places"), 9)
             assert t.end()[0] == 137

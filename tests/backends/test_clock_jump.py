@@ -17,7 +17,7 @@ import pytest
 import apilib
 import farlib
 import placelib
-from conftest import WHOLE
+from conftest import WHOLE, need
 from farlib import BUILD, ROOT, below, processes_with, wait_until
 from netlib import Namespace
 from placelib import Session, engine_row
@@ -105,8 +105,7 @@ def engine_clock():
 def clock():
     if os.geteuid() != 0:
         pytest.skip("needs root: the test mounts")
-    if problem := farlib.sshd_problem():
-        pytest.skip(problem)
+    need(farlib.sshd_problem())
     clock = Clock()
     yield clock
     clock.end()

@@ -13,6 +13,7 @@ import apilib
 import farlib
 import placelib
 import ptylib
+from conftest import need
 from netlib import Namespace
 from placelib import Session
 
@@ -80,12 +81,15 @@ printf '%s\\n' 'auth required pam_unix.so nodelay' 'account required pam_permit.
 ip link set lo up"""
 
 
+def sudo_problem():
+    return None if os.access("/usr/bin/sudo", os.X_OK) else "the package sudo is not installed: make install-deps"
+
+
 @pytest.fixture(scope="module")
 def places():
     if os.geteuid() != 0:
         pytest.skip("needs root: the test mounts, and has a user of its own")
-    if problem := farlib.sshd_problem():
-        pytest.skip(problem)
+    need(farlib.sshd_problem())
     top = pathlib.Path(tempfile.mkdtemp(prefix="hermes-sudo-"))
     top.chmod(0o755)
     for name in ("etc", "home", "bin"):
@@ -120,8 +124,8 @@ def places():
 
 @pytest.fixture(params=["real", "stand-in"])
 def kind(request):
-    if request.param == "real" and not os.access("/usr/bin/sudo", os.X_OK):
-        pytest.skip("the package sudo is not installed: make install-deps")
+    if request.param == "real":
+        need(sudo_problem())
     return request.param
 
 
@@ -170,8 +174,7 @@ def test_sudo_asks_at_a_terminal(session):
 
 def test_sudo_can_be_switched_off(places):
     """The control is the same user in the backend beside it, where sudo comes as far as its question for the password."""
-    if not os.access("/usr/bin/sudo", os.X_OK):
-        pytest.skip("the package sudo is not installed: make install-deps")
+    need(sudo_problem())
     with Session(places, "plain") as s, Session(places, "here") as control:
         assert '"no new privileges" flag is set' in s.exec("sudo -n id")["stderr"]
         assert "a password is required" in control.exec("sudo -n id")["stderr"]

@@ -12,8 +12,8 @@ import pytest
 
 import apilib
 from apilib import ROOT
-from conftest import need
 from farlib import processes_with, wait_until
+from placelib import need
 
 PYTHON = pathlib.Path(os.environ.get("HERMES_BACKENDS_VENV", ROOT / "build-tools/backends")) / "bin/python"
 # reconnect_s: longer than tests wait, so that nothing ends because it was left alone.

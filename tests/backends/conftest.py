@@ -14,17 +14,9 @@ import farlib
 import placelib
 
 
-def need(problem):
-    """For a program or an engine that is not there: `make test` skips, `make test-backends` has installed it and fails."""
-    if problem and os.environ.get("HERMES_BACKENDS"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
-
-
 @pytest.fixture(scope="module")
 def sshd():
-    need(farlib.sshd_problem())
+    placelib.need(farlib.sshd_problem())
     server = farlib.Sshd()
     yield server
     server.close()
@@ -143,17 +135,13 @@ def places(sshd):
         yield server
 
 
-# Daemons are heavy: `make test-backends` runs everything with them, `make test` one short case.
-WHOLE = bool(os.environ.get("HERMES_BACKENDS") or os.environ.get("HERMES_FULL"))
-
-
 @pytest.fixture(scope="session")
 def engine_of():
     """Starts an engine of containers when it is first asked for: engine_of("docker"), or another of enginelib.KINDS."""
     running = {}
 
     def get(kind):
-        need(enginelib.problem(kind))
+        placelib.need(enginelib.problem(kind))
         if kind not in running:
             engine = enginelib.KINDS[kind]()
             running[kind] = engine

@@ -12,9 +12,8 @@ import pytest
 
 import apilib
 import farlib
-from conftest import WHOLE
 from farlib import wait_until
-from placelib import Session, allow_commands, engine_row
+from placelib import Session, WHOLE, allow_commands, engine_row
 from test_apptainer import all_instances, instances  # noqa: F401
 from test_plugins import all_plugins, plugins  # noqa: F401
 

@@ -17,10 +17,9 @@ import pytest
 import apilib
 import farlib
 import placelib
-from conftest import WHOLE, need
 from farlib import BUILD, ROOT, below, processes_with, wait_until
 from netlib import Namespace
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row, need
 
 DAY = 86400
 

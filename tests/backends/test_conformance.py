@@ -14,9 +14,8 @@ import pytest
 from websockets.exceptions import InvalidStatusCode
 
 from check_vendors import Vendors
-from conftest import WHOLE
 from farlib import processes_with, wait_until
-from placelib import Place, Session, engine_row
+from placelib import Place, Session, WHOLE, engine_row
 from test_apptainer import Instances
 from test_backend_terminals import PROMPT, Terminal
 from test_plugins import Plugins

@@ -14,7 +14,7 @@ import farlib
 import placelib
 from farlib import processes_with, wait_until
 from netlib import Namespace
-from placelib import Session
+from placelib import Session, need
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
 
@@ -64,8 +64,7 @@ class Wire:
 def wire():
     if os.geteuid() != 0:
         pytest.skip("needs root: the test makes network namespaces")
-    if problem := farlib.sshd_problem():
-        pytest.skip(problem)
+    need(farlib.sshd_problem())
     wire = Wire()
     yield wire
     wire.end()

@@ -8,10 +8,9 @@ import uuid
 import pytest
 
 import enginelib
-from conftest import WHOLE
 from farlib import processes_with, wait_until
 from faultlib import begin, end, is_lost, run_in
-from placelib import Session, allow_commands, engine_row
+from placelib import Session, WHOLE, allow_commands, engine_row
 
 FORWARDED = "value-of-the-operator"
 

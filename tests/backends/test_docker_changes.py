@@ -4,9 +4,8 @@ in another place."""
 import pytest
 
 import enginelib
-from conftest import WHOLE
 from farlib import wait_until
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row
 
 pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
 

@@ -13,9 +13,8 @@ import uuid
 import pytest
 
 import enginelib
-from conftest import WHOLE
 from farlib import processes_with, wait_until
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row, need
 
 pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
 
@@ -23,8 +22,7 @@ pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this"
 @pytest.fixture(params=[True, False], ids=["live-restore", "plain"])
 def mortal(request):
     """A dockerd that may be killed."""
-    if problem := enginelib.problem("docker"):
-        pytest.skip(problem)
+    need(enginelib.problem("docker"))
     engine = enginelib.Docker(live_restore=request.param)
     try:
         engine.start()
@@ -80,8 +78,7 @@ def test_a_session_that_ends_while_the_daemon_is_dead(mortal, serve_engine):
 
 def test_nothing_is_left_behind(serve_engine):
     """Containers, mounts, processes, control groups of an engine of this test's own."""
-    if problem := enginelib.problem("docker"):
-        pytest.skip(problem)
+    need(enginelib.problem("docker"))
     engine = enginelib.Docker()
     word = "7%d" % (uuid.uuid4().int % 10**8)
     try:

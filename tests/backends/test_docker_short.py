@@ -5,9 +5,8 @@ import subprocess
 
 import pytest
 
-from conftest import WHOLE
 from farlib import BUILD, wait_until
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,9 @@
 import pytest
 
 import enginelib
-from conftest import WHOLE
 from farlib import wait_until
 from faultlib import begin, end, run_in
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row, need
 
 pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
 
@@ -14,8 +13,7 @@ pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this"
 @pytest.fixture
 def small():
     """A dockerd with 64 MiB for images and containers."""
-    if problem := enginelib.problem("docker"):
-        pytest.skip(problem)
+    need(enginelib.problem("docker"))
     engine = enginelib.Docker(storage_mb=64)
     try:
         engine.start()

@@ -16,8 +16,8 @@ import pytest
 
 import enginelib
 from apilib import SLOW, UnixConnection, descendants, name_of, wait_until
-from conftest import WHOLE
 from test_own_server import AS_ROOT, HERMES, caller, is_busy, is_gone  # noqa: F401 (caller is a fixture)
+from placelib import WHOLE
 
 PROMPTS = {"bash": "$ ", "python": ">>> ", "javascript": "> "}
 

@@ -2,9 +2,8 @@
 """A far shell in a container that was replaced by a program that knows how one begins: it loses its own session, and no other."""
 import pytest
 
-from conftest import WHOLE
 from farlib import wait_until
-from placelib import Session, engine_row
+from placelib import Session, WHOLE, engine_row
 
 pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
 

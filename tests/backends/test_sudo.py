@@ -13,9 +13,8 @@ import apilib
 import farlib
 import placelib
 import ptylib
-from conftest import need
 from netlib import Namespace
-from placelib import Session
+from placelib import Session, need
 
 USER, UID = "hermes-sudo", 20031
 PASSWORD = "right word"

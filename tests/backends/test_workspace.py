@@ -5,8 +5,8 @@ import pytest
 
 import enginelib
 from apilib import wait_until
-from conftest import WHOLE
 from test_own_server import caller  # noqa: F401 (a fixture)
+from placelib import WHOLE
 
 pytestmark = pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
 

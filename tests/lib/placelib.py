@@ -2,9 +2,23 @@
 """Sessions on backends, for tests: what a test of every place needs to know of one."""
 import contextlib
 import json
+import os
+
+import pytest
 
 import enginelib
 from farlib import processes_with
+
+# Daemons are heavy: `make test-backends` runs everything with them, `make test` one short case.
+WHOLE = bool(os.environ.get("HERMES_BACKENDS") or os.environ.get("HERMES_FULL"))
+
+
+def need(problem):
+    """For a program or an engine that is not there: `make test` skips, `make test-backends` has installed it and fails."""
+    if problem and os.environ.get("HERMES_BACKENDS"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
 
 
 class Session:

@@ -36,7 +36,7 @@ def open_together(sessions, count):
 def assert_full(opened, refused, places):
     assert len(opened) == places, (len(opened), refused)
     for e in refused:
-        assert e.status == 429 and b"as many terminals as it may" in e.body and "Retry-After" in e.headers, e
+        assert e.status == 429 and b"all terminals of the server are in use" in e.body and "Retry-After" in e.headers, e
 
 
 def test_the_last_place_is_given_once(make_server):

@@ -138,7 +138,7 @@ def test_depth_is_limited_clearly(session):
             break
         parent, last = last, attach(last, reply.json()["sessions"][0])
         parent.delete()
-    assert depth == 14 and reply.status == 409 and "depth" in reply.json()["error"]["message"]
+    assert depth == 14 and reply.status == 409 and "too many copies" in reply.json()["error"]["message"]
     assert last.out("print(n)") == "0\n"
 
 

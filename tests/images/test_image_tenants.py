@@ -77,7 +77,7 @@ def test_what_is_built_upon_is_in_use_until_the_image_is_there(keyed):
         replies, statuses = [], set()
 
         def build():
-            script = "python3 -c 'import os; open(\"/etc/data\", \"wb\").write(os.urandom(60000000))'"
+            script = "sleep 1; python3 -c 'import os; open(\"/etc/data\", \"wb\").write(os.urandom(60000000))'"
             replies.append(server("POST", "/v1/images", {
                 "language": "python", "base": "root", "name": name, "setup_script": script}, key=ANN))
 

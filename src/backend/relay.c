@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/os/fs.h"
 #include "base/str.h"
 #include "proto/far.h"
+#include "proto/place_ends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -304,6 +304,18 @@ void backend_answer_probe(struct backend *b, int fds[PLACE_FDS])
         relay_event(&r, (struct spawn_event){.kind = EVENT_STARTED});
 }
 
+/* The server has looked at the row's keys too. One that was taken over has not. */
+static enum place_error take_words(struct relay *r, int fd)
+{
+    struct backend *b = r->b;
+    if (place_words_take(fd, &r->words) < 0)
+        return backend_fail(b, PLACE_REFUSED, "the request is not one for a place");
+    backend_take_request(b, (const struct place_head *)r->words.data);
+    return str_list_covers(b->row->keys, b->request.owner)
+               ? PLACE_FINE
+               : backend_fail(b, PLACE_REFUSED, "the backend is not for this key");
+}
+
 void backend_relay(struct backend *b, int fds[PLACE_FDS])
 {
     struct relay *r = xcalloc(1, sizeof(*r));
@@ -320,13 +332,9 @@ void backend_relay(struct backend *b, int fds[PLACE_FDS])
     buf_init(&r->to, TO_MAX);
     buf_init(&r->own, TO_MAX);
     b->watch_fd = r->socket;
-    int words = fs_read_to_end(fds[PLACE_WORDS], 0, &r->words);
-    enum place_error error =
-        backend_fail(b, PLACE_REFUSED, "hermes-places cannot read the request");
-    if (words >= 0 && r->words.len > sizeof(b->request)) {
-        backend_take_request(b, (const struct place_head *)r->words.data);
+    enum place_error error = take_words(r, fds[PLACE_WORDS]);
+    if (error == PLACE_FINE)
         error = backend_open(b, false, &r->stream, &has);
-    }
     if (error == PLACE_FINE && greet(r, has) < 0)
         error = PLACE_UNREACHABLE;
     if (error) {

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/os/fdpass.h"
-#include "base/os/fs.h"
 #include "base/str.h"
+#include "proto/place_ends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +148,7 @@ void relay_complete(struct relay *r)
 static void restart(struct relay *r, int fds[RESTART_FDS])
 {
     buf_clear(&r->words);
-    if (fs_read_to_end(fds[0], 0, &r->words) < 0 || r->words.len <= sizeof(struct place_head))
+    if (place_words_take(fds[0], &r->words) < 0)
         r->is_over = true;
     close_fd(&fds[0]);
     close_fd(&r->out);
@@ -183,6 +183,69 @@ void relay_start(struct relay *r)
     relay_own(r, row->is_fresh ? "start_fresh" : "start", all.data, all.len);
 }
 
+static void kill_session(struct relay *r, int *fds)
+{
+    (void)fds;
+    r->is_over = true;
+}
+
+static void tell_usage(struct relay *r, int *fds)
+{
+    (void)fds;
+    relay_event(r, (struct spawn_event){.kind = EVENT_USAGE});
+}
+
+static void stop(struct relay *r, int *fds)
+{
+    (void)fds;
+    relay_own(r, "stop", NULL, 0);
+}
+
+static void interrupt(struct relay *r, int *fds)
+{
+    (void)fds;
+    relay_own(r, "signal", "2", 1);
+    relay_event(r, (struct spawn_event){.kind = EVENT_INTERRUPTED});
+}
+
+static void open_files(struct relay *r, int *fds)
+{
+    (void)relay_add_helper(r, fds[0], "file_open");
+}
+
+static void open_terminal(struct relay *r, int *fds)
+{
+    relay_terminal(r, fds[0]);
+}
+
+/* What a server may ask for. `fds` are those that come with it, behind the words of a restart;
+ * take() gets them all. */
+static const struct command_row {
+    void (*take)(struct relay *r, int *fds);
+    unsigned words, count;
+    enum place_end fds[RESTART_FDS - 1];
+} rows[] = {
+    [COMMAND_KILL] = {kill_session, 0, 0, {0}},
+    [COMMAND_USAGE] = {tell_usage, 0, 0, {0}},
+    [COMMAND_INTERRUPT] = {interrupt, 0, 0, {0}},
+    [COMMAND_STOP] = {stop, 0, 0, {0}},
+    [COMMAND_FILES] = {open_files, 0, 1, {PLACE_END_STREAM}},
+    [COMMAND_TERMINAL] = {open_terminal, 0, 1, {PLACE_END_STREAM}},
+    [COMMAND_RESTART] = {restart, 1, 3, {PLACE_END_PIPE, PLACE_END_PIPE, PLACE_END_STREAM}},
+};
+
+/* NULL: no such command, or not with these descriptors. */
+static const struct command_row *row_of(uint32_t kind, const int *fds, unsigned count)
+{
+    const struct command_row *row = kind < sizeof(rows) / sizeof(rows[0]) ? &rows[kind] : NULL;
+    if (!row || !row->take || count != row->words + row->count)
+        return NULL;
+    for (unsigned i = 0; i < row->count; i++)
+        if (!place_end_is(row->fds[i], fds[row->words + i]))
+            return NULL;
+    return row;
+}
+
 void relay_command(struct relay *r)
 {
     struct spawn_command command;
@@ -192,29 +255,12 @@ void relay_command(struct relay *r)
         fdpass_receive_now(r->socket, &command, sizeof(command), fds, RESTART_FDS, &count);
     if (n == -EAGAIN)
         return;
-    if (n != (ssize_t)sizeof(command)) {
-        r->is_over = true;
-        return;
-    }
-    if (command.kind == COMMAND_KILL)
-        r->is_over = true;
-    else if (command.kind == COMMAND_USAGE)
-        relay_event(r, (struct spawn_event){.kind = EVENT_USAGE});
-    else if (command.kind == COMMAND_STOP)
-        relay_own(r, "stop", NULL, 0);
-    else if (command.kind == COMMAND_INTERRUPT) {
-        relay_own(r, "signal", "2", 1);
-        relay_event(r, (struct spawn_event){.kind = EVENT_INTERRUPTED});
-    } else if (command.kind == COMMAND_FILES && count == 1) {
-        (void)relay_add_helper(r, fds[0], "file_open");
-        count = 0;
-    } else if (command.kind == COMMAND_TERMINAL && count == 1) {
-        relay_terminal(r, fds[0]);
-        count = 0;
-    } else if (command.kind == COMMAND_RESTART && count == RESTART_FDS) {
-        restart(r, fds);
-        count = 0;
-    }
-    for (unsigned i = 0; i < count; i++)
-        (void)close(fds[i]);
+    const struct command_row *row =
+        n == (ssize_t)sizeof(command) ? row_of(command.kind, fds, count) : NULL;
+    if (row)
+        row->take(r, fds);
+    else
+        r->is_over = true; /* the end of the socket, or no server of ours */
+    if (!row)
+        fdpass_drop(fds, count);
 }

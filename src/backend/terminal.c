@@ -7,6 +7,7 @@
 #include "backend/relay.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/os/fdpass.h"
 #include "base/os/sys.h"
 #include "proto/terminal.h"
@@ -20,6 +21,12 @@
 #include <unistd.h>
 
 enum { TALK_FD = 3, BYTES_FD, CONTROL_FD, END_FDS };
+enum {
+    LAST_MS = 10000, /* for the last bytes, when the session is gone */
+    LOOK_MS = 1000,
+};
+
+static pid_t session; /* the process that serves it */
 
 static void say(int fd, uint32_t kind, int32_t value)
 {
@@ -41,13 +48,17 @@ static bool take_server(struct terminal_link *l)
     return true;
 }
 
-/* The server hears of the end of the shell after its last byte. */
+/* The server hears of the end of the shell after its last byte. When the session is gone,
+ * nothing counts this process any more, so it does not wait for ever. */
 static _Noreturn void finish(struct terminal_link *l, int status)
 {
-    while (l->bytes.len) {
+    uint64_t until_ms = clock_ms() + LAST_MS;
+    while (l->bytes.len && clock_ms() < until_ms) {
         struct pollfd fds[] = {{BYTES_FD, POLLOUT, 0}, {CONTROL_FD, POLLRDHUP, 0}};
-        if (poll(fds, 2, -1) < 0 || fds[1].revents || fds[0].revents & (POLLERR | POLLHUP))
+        if (poll(fds, 2, LOOK_MS) < 0 || fds[1].revents || fds[0].revents & (POLLERR | POLLHUP))
             break;
+        if (getppid() == session)
+            until_ms = clock_ms() + LAST_MS;
         l->out.len = 0; /* the far end needs no words any more */
         terminal_link_write(l);
     }
@@ -128,12 +139,13 @@ static int start(struct relay *r, int control_fd)
         return -EAGAIN;
     }
     int error = relay_add_helper(r, talk[0], "terminal_open");
+    session = getpid();
     pid_t pid = error < 0 ? -1 : fork();
     if (pid == 0)
         be_end(talk[1], bytes[1], control_fd);
     if (pid > 0) {
         *place = pid;
-        error = fdpass_send(control_fd, &word, sizeof(word), &bytes[0], 1);
+        error = fdpass_send_now(control_fd, &word, sizeof(word), &bytes[0], 1);
     } else if (error == 0) {
         error = -EAGAIN;
     }

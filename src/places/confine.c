@@ -10,9 +10,12 @@
 #include "seccomp/program.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <seccomp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* The filter for processes that execute clients of places, or `local` commands. These are
  * ordinary programs, so only calls that serve to attack other processes or the kernel are
@@ -70,6 +73,8 @@ static int add_for_engine(scmp_filter_ctx filter)
             filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, write, 0));
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(flock), 0);
+    if (r == 0) /* of on_end() in main.c */
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(alarm), 0);
     if (r == 0)
         r = seccomp_rule_add(
             filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
@@ -87,4 +92,19 @@ int confine_engine(const char *dir)
             engine_calls, sizeof(engine_calls) / sizeof(engine_calls[0]), add_for_engine);
 #endif
     return r;
+}
+
+/* Landlock forbids mounts, so Apptainer cannot work below it. A shell of `local` may do what
+ * the user may. What clients of ssh and plug-ins read and execute is the user's configuration
+ * and the vendor's package; they need to write below a few directories. */
+int confine_writing(const struct place_row *row, const char *control_dir)
+{
+    char run[32];
+    const struct passwd *user = getpwuid(geteuid());
+    const char *home = user && user->pw_dir[0] == '/' && user->pw_dir[1] ? user->pw_dir : NULL;
+    const char *const writable[] = {control_dir, "/tmp", "/var/tmp", "/dev", "/proc", run,
+        row->scratch_dir[0] ? row->scratch_dir : control_dir, home, NULL};
+    (void)snprintf(run, sizeof(run), "/run/user/%u", geteuid());
+    bool is_client = row->kind == PLACE_SSH || row->kind == PLACE_PLUGIN;
+    return is_client ? landlock_leave_writing(writable) : 0;
 }

@@ -15,6 +15,7 @@
 #include "base/os/process.h"
 #include "base/os/sys.h"
 #include "places/slots.h"
+#include "proto/place_ends.h"
 #include "proto/spawn.h"
 
 #include <dirent.h>
@@ -29,10 +30,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REAP_MS = 1000 };
+enum { REAP_MS = 1000, END_S = 120 };
 
 struct places {
     const struct place_table *table;
@@ -40,25 +42,18 @@ struct places {
     char control_dir[32];
     int requests;
     int starter_fd; /* -1: no row permits sudo */
+    pid_t monitor;
     struct slots slots;
 };
 
-static bool are_right(const struct places *p, const struct place_request *request, int words_fd)
-{
-    struct stat st;
-    int seals = fcntl(words_fd, F_GET_SEALS);
-    return request->row < p->table->count && seals >= 0 && (seals & F_SEAL_WRITE) &&
-           fstat(words_fd, &st) == 0 && st.st_size > (off_t)sizeof(struct place_head) &&
-           st.st_size <= PLACE_WORDS_MAX;
-}
-
 static int ended_fd;
 
-/* hermes-places is gone: the session ends as if the server had ended it, and its place with it.
- */
+/* hermes-places or the server is gone: the session ends as if the server had ended it, and its
+ * place with it. A descriptor of the server that blocks cannot keep it: SIGALRM ends it. */
 static void on_end(int number)
 {
     (void)number;
+    (void)alarm(END_S);
     (void)shutdown(ended_fd, SHUT_RDWR);
 }
 
@@ -69,6 +64,45 @@ static struct place_head head_of(int words_fd)
         head = (struct place_head){0};
     head.owner[PLACE_ID - 1] = head.session[PLACE_ID - 1] = '\0';
     return head;
+}
+
+/* A request without a session only asks whether the place is there. */
+static bool is_probe(int words_fd)
+{
+    return !head_of(words_fd).session[0];
+}
+
+static bool are_right(
+    const struct places *p, const struct place_request *request, const int *fds)
+{
+    static const struct {
+        int fd;
+        enum place_end kind;
+        bool has_probe;
+    } rows[] = {
+        {PLACE_SOCKET, PLACE_END_MESSAGES, true},
+        {PLACE_ERR, PLACE_END_PIPE, true},
+        {PLACE_OUT, PLACE_END_PIPE, false},
+        {PLACE_CHANNEL, PLACE_END_STREAM, false},
+    };
+    bool are = request->row < p->table->count && place_words_are(fds[PLACE_WORDS]);
+    bool probes = are && is_probe(fds[PLACE_WORDS]);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        are = are &&
+              ((probes && !rows[i].has_probe) || place_end_is(rows[i].kind, fds[rows[i].fd]));
+    return are;
+}
+
+/* A pidfd of the process that made the socket. The session ends with it, also if descriptors
+ * that it has passed around would keep the socket open. */
+static int server_of(const struct places *p, int socket)
+{
+    struct ucred made_by;
+    socklen_t len = sizeof(made_by);
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &made_by, &len) < 0 ||
+        made_by.pid == p->monitor)
+        return -EPROTO;
+    return (int)syscall(SYS_pidfd_open, made_by.pid, 0);
 }
 
 static bool has_apptainer(const struct place_table *table)
@@ -85,6 +119,9 @@ static _Noreturn void serve_session(
 {
     (void)close(PLACES_FD);
     close_fd(&p->requests);
+    for (size_t i = 0; i < SLOTS_MAX; i++)
+        if (p->slots.items[i].pid)
+            close_fd(&p->slots.items[i].server_fd);
     if (!p->table->rows[row].may_gain)
         close_fd(&p->starter_fd);
     struct backend backend = {.row = &p->table->rows[row],
@@ -102,10 +139,11 @@ static _Noreturn void serve_session(
     if (getppid() != parent || (backend.row->kind != PLACE_APPTAINER &&
                                    has_apptainer(p->table) && confine_clients(false) < 0))
         _exit(0);
+    if (confine_writing(backend.row, p->control_dir) < 0)
+        _exit(0);
     if (backend.row->kind == PLACE_DOCKER && confine_engine(p->control_dir) < 0)
         _exit(0);
-    /* A request without a session only asks whether the place is there. */
-    if (!head_of(fds[PLACE_WORDS]).session[0])
+    if (is_probe(fds[PLACE_WORDS]))
         backend_answer_probe(&backend, fds);
     else
         backend_relay(&backend, fds);
@@ -117,25 +155,26 @@ static void reap(struct places *p)
     pid_t pid;
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
         slots_leave(&p->slots, pid);
+    slots_end_orphans(&p->slots);
 }
 
-/* Says to the server why there is no place. */
-static void refuse(const int fds[PLACE_FDS])
+static void refuse(int socket)
 {
-    const struct spawn_event event = {.kind = EVENT_FAILED, .flags = PLACE_UNREACHABLE};
-    (void)fcntl(fds[PLACE_ERR], F_SETFL, O_NONBLOCK);
-    ssize_t n =
-        dprintf(fds[PLACE_ERR], "there are too many sessions on backends; try again later\n");
-    (void)n;
-    (void)send(fds[PLACE_SOCKET], &event, sizeof(event), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const struct place_event event = {
+        .event = {.kind = EVENT_FAILED, .flags = PLACE_UNREACHABLE},
+        .words = "there are too many sessions on backends; try again later"};
+    (void)send(socket, &event, sizeof(event), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void start_session(struct places *p, uint32_t row, int fds[PLACE_FDS])
 {
     const struct place_head head = head_of(fds[PLACE_WORDS]);
     struct slot *slot = slots_find(&p->slots, head.owner);
+    cleanup_close int server = server_of(p, fds[PLACE_SOCKET]);
+    if (server < 0)
+        return;
     if (!slot) {
-        refuse(fds);
+        refuse(fds[PLACE_SOCKET]);
         return;
     }
     pid_t parent = getpid();
@@ -143,7 +182,7 @@ static void start_session(struct places *p, uint32_t row, int fds[PLACE_FDS])
     if (pid == 0)
         serve_session(p, row, fds, parent);
     if (pid > 0)
-        slots_take(&p->slots, slot, pid, head.owner);
+        slots_take(&p->slots, slot, pid, head.owner, take_fd(&server));
 }
 
 /* A refused request is closed: the server sees the end of its socket. */
@@ -154,14 +193,12 @@ static bool take_request(struct places *p)
     unsigned count = 0;
     ssize_t n =
         fdpass_receive_now(p->requests, &request, sizeof(request), fds, PLACE_FDS, &count);
-    if (n <= 0)
+    if (n < 0 || (n == 0 && fdpass_is_closed(p->requests)))
         return n == -EMSGSIZE || n == -EAGAIN;
     reap(p);
-    if (n == (ssize_t)sizeof(request) && count == PLACE_FDS &&
-        are_right(p, &request, fds[PLACE_WORDS]))
+    if (n == (ssize_t)sizeof(request) && count == PLACE_FDS && are_right(p, &request, fds))
         start_session(p, request.row, fds);
-    for (unsigned i = 0; i < count; i++)
-        (void)close(fds[i]);
+    fdpass_drop(fds, count);
     return true;
 }
 
@@ -239,7 +276,9 @@ static int receive_table(struct places *p)
         return n < 0 ? (int)n : -EPROTO;
     cleanup_close int table = fds[PLACES_TABLE];
     p->requests = fds[PLACES_REQUESTS];
-    if (fstat(table, &st) < 0 || st.st_size < (off_t)sizeof(*p->table))
+    int seals = fcntl(table, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_WRITE) || fstat(table, &st) < 0 ||
+        st.st_size < (off_t)sizeof(*p->table))
         return -EPROTO;
     p->table = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, table, 0);
     if (p->table == MAP_FAILED)
@@ -257,6 +296,7 @@ static int fail(const char *what, int error)
 int main(void)
 {
     static struct places p;
+    p.monitor = getppid();
     int r = sys_close_range(PLACES_FD + 1, ~0u, 0);
     if (r == 0)
         r = receive_table(&p);

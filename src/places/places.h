@@ -12,6 +12,8 @@
  * in `dir`. */
 int confine_clients(bool with_namespaces);
 int confine_engine(const char *dir);
+/* Bounds where the client of this row can write; nothing for kinds that need more. */
+int confine_writing(const struct place_row *row, const char *control_dir);
 
 /* starter.c: starts a process that still can execute setuid programs, if a row of `local`
  * permits sudo. Call it before process_give_up(). It ends with the last process that has

@@ -10,7 +10,8 @@
 enum { SLOTS_MAX = 256 };
 
 struct slot {
-    pid_t pid; /* 0: free */
+    pid_t pid;     /* 0: free */
+    int server_fd; /* pidfd of the process that asked for it */
     char owner[PLACE_ID];
 };
 
@@ -23,5 +24,9 @@ struct slots {
  * sessions of one key, also those that are slow to end, leave room for others. "" stands for
  * every caller without a key. */
 struct slot *slots_find(struct slots *slots, const char *owner);
-void slots_take(struct slots *slots, struct slot *slot, pid_t pid, const char *owner);
+/* Takes server_fd, a pidfd. */
+void slots_take(
+    struct slots *slots, struct slot *slot, pid_t pid, const char *owner, int server_fd);
 void slots_leave(struct slots *slots, pid_t pid);
+/* Ends the processes whose server is gone. */
+void slots_end_orphans(struct slots *slots);

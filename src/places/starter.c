@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -90,6 +91,9 @@ int starter_start(const struct place_table *table, int *ret_fd)
         if (dup2(pair[1], PLACES_FD) < 0 || sys_close_range(PLACES_FD + 1, ~0u, 0) < 0)
             _exit(1);
         (void)fcntl(PLACES_FD, F_SETFD, FD_CLOEXEC);
+        /* Hosts, tokens and commands of the rows are not for the user of `local`. */
+        if (munmap((void *)table, sizeof(*table) + table->shell_len) < 0)
+            _exit(1);
         serve(PLACES_FD);
     }
     (void)close(pair[1]);

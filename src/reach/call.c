@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/os/fdpass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -146,7 +147,7 @@ static void start_waiting(struct reach *reach)
 
 void call_begin(struct reach *reach, const struct reach_call *message, int fds[REACH_CALL_FDS])
 {
-    cleanup_close int body_fd = fds[REACH_CALL_BODY];
+    int body_fd = fds[REACH_CALL_BODY];
     struct call *call = xcalloc(1, sizeof(*call));
     const struct reach_row *row =
         message->target < REACH_TARGETS ? &reach->table.rows[message->target] : NULL;
@@ -154,6 +155,7 @@ void call_begin(struct reach *reach, const struct reach_call *message, int fds[R
     buf_init(&call->answer, REACH_ANSWER_MAX);
     bool is_right = row && row->url[0] && message->body_len <= REACH_BODY_MAX &&
                     read_body(body_fd, message->body_len, &call->body) == 0;
+    fdpass_drop(&body_fd, 1);
     call->curl = is_right ? curl_easy_init() : NULL;
     if (call->curl)
         set_options(call, row);

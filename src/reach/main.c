@@ -13,6 +13,7 @@
 #include "base/os/fdpass.h"
 #include "base/os/fs.h"
 #include "base/os/sys.h"
+#include "proto/place_ends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,6 +40,9 @@ static int receive_table(struct reach *reach)
         return n < 0 ? (int)n : -EPROTO;
     cleanup_close int table = fds[REACH_TABLE];
     reach->calls_fd = fds[REACH_CALLS];
+    int seals = fcntl(table, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_WRITE))
+        return -EPROTO;
     n = pread(table, &reach->table, sizeof(reach->table), 0);
     if (n != (ssize_t)sizeof(reach->table))
         return -EPROTO;
@@ -49,11 +53,12 @@ static int receive_table(struct reach *reach)
     return 0;
 }
 
-/* Takes the calls that have come, while there is room. False when the server's end is closed.
- */
+/* Takes the calls that have come, while there is room, and no more than REACH_CALLS_MAX: a
+ * flood of them must not hold up those that are under way. False when the server's end is
+ * closed. */
 static bool take_calls(struct reach *reach)
 {
-    while (reach->count < REACH_CALLS_MAX) {
+    for (int taken = 0; taken < REACH_CALLS_MAX && reach->count < REACH_CALLS_MAX; taken++) {
         struct reach_call message;
         int fds[REACH_CALL_FDS];
         unsigned count = 0;
@@ -61,14 +66,13 @@ static bool take_calls(struct reach *reach)
             reach->calls_fd, &message, sizeof(message), fds, REACH_CALL_FDS, &count);
         if (n == -EAGAIN)
             return true;
-        if (n == 0 || (n < 0 && n != -EMSGSIZE))
+        if ((n < 0 && n != -EMSGSIZE) || (n == 0 && fdpass_is_closed(reach->calls_fd)))
             return false;
-        if (n == (ssize_t)sizeof(message) && count == REACH_CALL_FDS) {
+        if (n == (ssize_t)sizeof(message) && count == REACH_CALL_FDS &&
+            place_end_is(PLACE_END_STREAM, fds[REACH_CALL_ANSWER]))
             call_begin(reach, &message, fds);
-            continue;
-        }
-        for (unsigned i = 0; n > 0 && i < count; i++)
-            (void)close(fds[i]);
+        else
+            fdpass_drop(fds, count);
     }
     return true;
 }

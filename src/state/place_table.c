@@ -160,7 +160,7 @@ static const struct {
     TEXT("network", network, WITH_IMAGE, check_reach),
     TEXT("docker_network", network, WITH_IMAGE, check_network),
     TEXT("command", command, KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER), check_command),
-    TEXT("scratch_dir", scratch_dir, KIND(PLACE_APPTAINER), check_path),
+    TEXT("scratch_dir", scratch_dir, KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER), check_path),
     TEXT("env_file", env_file, KIND(PLACE_PLUGIN), check_path),
     TEXT("docker_volumes", volumes, KIND(PLACE_DOCKER), check_volumes),
     TEXT("docker_forward_env", forward_env, KIND(PLACE_DOCKER), check_variables),

@@ -73,3 +73,38 @@ def test_wrong_calls_are_refused_and_nobody_waits(calls):
     for target in (TARGETS - 1, TARGETS, 1 << 31):  # without an address, and beyond the table
         assert call(calls, memfd(b"{}"), target) == REFUSED
     assert call(calls, memfd(b"{}")) == UNREACHABLE  # the control: this one was made
+
+
+def test_packets_that_are_no_calls_end_nothing(calls):
+    for data in (b"", b"x", b"x" * 100):
+        for count in (0, 1, 2, 6):
+            fds = [memfd(b"{}") for _ in range(count)]
+            send(calls, data, *fds) if fds else calls.send(data)
+            for fd in fds:
+                os.close(fd)
+    assert call(calls, memfd(b"{}")) == UNREACHABLE
+
+
+def test_a_socket_whose_end_takes_long_holds_up_nothing(calls):
+    """close() of a TCP socket with SO_LINGER waits for the other machine: as the answer, as the body, and as one descriptor too many."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        for place in (0, 1, 2, 60):
+            sent = socket.create_connection(listener.getsockname())
+            deaf = listener.accept()[0]
+            sent.setblocking(False)
+            try:
+                while True:
+                    sent.send(b"x" * 65536)
+            except BlockingIOError:
+                pass
+            sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10000))
+            fds = [memfd(b"{}") for _ in range(max(place, 1))]
+            send(calls, struct.pack("II", REVIEWER, 2), *fds[:place], sent.fileno(), *fds[place:])
+            for fd in fds:
+                os.close(fd)
+            sent.close()  # what is on its way keeps it open
+            assert call(calls, memfd(b"{}")) == UNREACHABLE
+            deaf.close()

@@ -43,7 +43,11 @@ def processes_with(word):
 
 
 def children(pid):
-    return [int(one) for task in pathlib.Path("/proc/%d/task" % pid).iterdir() for one in (task / "children").read_text().split()]
+    """None of a process that has ended."""
+    try:
+        return [int(one) for task in pathlib.Path("/proc/%d/task" % pid).iterdir() for one in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def below(pid):

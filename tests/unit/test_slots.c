@@ -10,7 +10,7 @@ static unsigned take_all(struct slots *slots, const char *owner, pid_t first)
 {
     unsigned count = 0;
     for (struct slot *slot; (slot = slots_find(slots, owner)); count++)
-        slots_take(slots, slot, first + (pid_t)count, owner);
+        slots_take(slots, slot, first + (pid_t)count, owner, -1);
     return count;
 }
 

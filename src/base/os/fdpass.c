@@ -8,13 +8,17 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* As many as the kernel allows: it would close the others for us, which can block. */
+enum { CONTROL_MAX = 253 };
+
 union control {
-    char bytes[CMSG_SPACE(sizeof(int) * FDPASS_MAX)];
+    char bytes[CMSG_SPACE(sizeof(int) * CONTROL_MAX)];
     struct cmsghdr align;
 };
 
@@ -60,6 +64,24 @@ int fdpass_send_now(
 #define SCM_PIDFD 4
 #endif
 
+void fdpass_drop(int *fds, unsigned count)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    const struct linger off = {0};
+    for (unsigned i = 0; i < count; i++) {
+        /* What was not sent is lost then, and nothing is left to wait for. */
+        if (setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &off, sizeof(off)) == 0)
+            (void)connect(fds[i], &none, sizeof(none));
+        close_fd(&fds[i]);
+    }
+}
+
+bool fdpass_is_closed(int socket)
+{
+    struct pollfd end = {socket, POLLRDHUP, 0};
+    return poll(&end, 1, 0) != 0;
+}
+
 /* Keeps at most `max` descriptors and closes the rest; false when there were more. */
 static bool take_fds(struct msghdr *msg, int *fds, unsigned max, unsigned *ret_count)
 {
@@ -76,7 +98,7 @@ static bool take_fds(struct msghdr *msg, int *fds, unsigned max, unsigned *ret_c
             if (is_wanted && *ret_count < max) {
                 fds[(*ret_count)++] = fd;
             } else {
-                close_fd(&fd);
+                fdpass_drop(&fd, 1);
                 fits = fits && !is_wanted;
             }
         }
@@ -100,8 +122,8 @@ static ssize_t receive_with(
             return -errno;
     }
     if (!take_fds(&msg, fds, max, ret_count)) {
-        while (*ret_count)
-            close_fd(&fds[--*ret_count]);
+        fdpass_drop(fds, *ret_count);
+        *ret_count = 0;
         return -EMSGSIZE;
     }
     return n;

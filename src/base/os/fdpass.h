@@ -3,6 +3,7 @@
 
 /* Sends and receives packets with descriptors over a SOCK_SEQPACKET socket. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -14,6 +15,13 @@ enum { FDPASS_MAX = 48 };
 int fdpass_send(int socket, const void *data, size_t size, const int *fds, unsigned fd_count);
 int fdpass_send_now(
     int socket, const void *data, size_t size, const int *fds, unsigned fd_count);
+
+/* Closes descriptors that a stranger sent and that are not used. close() of a TCP socket can
+ * wait for the other machine, for as long as the stranger has set; this does not. */
+void fdpass_drop(int *fds, unsigned count);
+
+/* Whether the other end is closed. An empty packet looks like that to fdpass_receive(). */
+bool fdpass_is_closed(int socket);
 
 /* Waits for a packet. The caller owns its descriptors, at most `max`. Returns the length of the
  * packet, 0 at the end of the socket, -EMSGSIZE when data or descriptors did not fit (then all

@@ -14,3 +14,7 @@ enum { LANDLOCK_READ = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DI
  * not exist are left out. No port can be bound, and none connected to without `may_connect`.
  * Returns 0, also on Linux without Landlock, or negative errno. */
 int landlock_leave(const char *const *list, uint64_t access, bool may_connect);
+
+/* Leaves writing to what lies below these paths. Reading and executing stay as they are. Where
+ * Linux can, only what the process itself starts can be signalled. */
+int landlock_leave_writing(const char *const *list);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The control groups of the server and of hermes-egress. The server's backs up its own memory
- * count (state/memory_plan.h); that of egress bounds its socket buffers. A group is named and
- * locked like the leaves of boxes (cgroup/cgroup.h): a free lock means that its owner is dead,
- * and the next monitor removes it. If possible the group lies in the monitor's own group, so
- * that limits above apply to the program too. */
+/* The control groups of the programs that the monitor starts. The server's backs up its own
+ * memory count (state/memory_plan.h); that of egress bounds its socket buffers. A group is
+ * named and locked like the leaves of boxes (cgroup/cgroup.h): a free lock means that its owner
+ * is dead, and the next monitor removes it. If possible the group lies in the monitor's own
+ * group, so that limits above apply to the program too. */
 
 #include "monitor/monitor.h"
 
@@ -182,18 +182,53 @@ static int make_cpu(struct group *g, uint64_t milli)
     return r < 0 ? make_group(&g->cpu, &cpu_pair, milli) : r;
 }
 
-void group_open(struct group *g, const struct group_limits *limits)
+/* A program and its limits. */
+struct limited {
+    const char *program;
+    struct group *group;
+    bool is_wanted;
+    uint64_t memory_mb;
+    uint32_t cpu_milli; /* thousandths of a core; 0: no limit */
+};
+
+static void open_group(const struct limited *l)
 {
     char text[32];
-    int r = make_group(&g->memory, &memory, limits->memory_mb << 20);
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)limits->memory_mb);
+    int r = make_group(&l->group->memory, &memory, l->memory_mb << 20);
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)l->memory_mb);
     if (r < 0)
-        log_event(LOG_WARN, limits->without, "reason", strerror(-r), (char *)NULL);
+        log_event(LOG_WARN,
+            "a program has no control group of its own: only its own limits bound its memory",
+            "program", l->program, "reason", strerror(-r), (char *)NULL);
     else
-        log_event(LOG_INFO, limits->with, "mb", text, (char *)NULL);
-    if (limits->cpu_milli && (r = make_cpu(g, limits->cpu_milli)) < 0)
-        log_event(LOG_WARN, "hermes-egress has no limit of processor time", "reason",
-            strerror(-r), (char *)NULL);
+        log_event(LOG_INFO, "memory limit of a program", "program", l->program, "mb", text,
+            (char *)NULL);
+    if (l->cpu_milli && (r = make_cpu(l->group, l->cpu_milli)) < 0)
+        log_event(LOG_WARN, "a program has no limit of processor time", "program", l->program,
+            "reason", strerror(-r), (char *)NULL);
+}
+
+void groups_open(struct monitor *m)
+{
+    const struct handover_plan *p = &m->plan;
+    const struct limited fixed[] = {
+        {"hermes-server", &m->server_group, true, p->server_memory_mb, 0},
+        {"hermes-egress", &m->egress_group, p->has_egress, p->egress_memory_mb,
+            p->egress_cpu_milli},
+        {"hermes-inject", &m->inject_group, p->has_secrets, p->egress_memory_mb,
+            p->egress_cpu_milli},
+    };
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        if (fixed[i].is_wanted)
+            open_group(&fixed[i]);
+    }
+    for (int i = 0; i < OUTSIDE_COUNT; i++) {
+        const struct limited outside = {.program = outside_name(i),
+            .group = &m->outside_groups[i],
+            .memory_mb = p->outside[i].memory_mb};
+        if (p->outside[i].is_wanted)
+            open_group(&outside);
+    }
 }
 
 static int join(const struct group_dir *g)
@@ -215,8 +250,17 @@ static void close_dir(struct group_dir *g)
     close_fd(&g->parent_fd);
 }
 
-void group_close(struct group *g)
+static void close_group(struct group *g)
 {
     close_dir(&g->memory);
     close_dir(&g->cpu);
+}
+
+void groups_close(struct monitor *m)
+{
+    close_group(&m->server_group);
+    close_group(&m->egress_group);
+    close_group(&m->inject_group);
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
+        close_group(&m->outside_groups[i]);
 }

@@ -55,17 +55,11 @@ struct child {
 /* Returns the pid, or negative errno. *ret_socket is our end of the socket. */
 pid_t child_start(const struct child *child, int *ret_socket);
 
-/* group.c: makes a control group with these limits, or logs why there is none. On cgroup v2 the
- * spawner must have started before: it prepares the group above. */
-struct group_limits {
-    uint64_t memory_mb;
-    uint32_t cpu_milli; /* thousandths of a core; 0: no limit */
-    const char *with;   /* for the log: there is a group, and there is none */
-    const char *without;
-};
-void group_open(struct group *g, const struct group_limits *limits);
-int group_join(const struct group *g); /* moves the calling process into it */
-void group_close(struct group *g);     /* no process may be in it any more */
+/* group.c: makes the control groups of the programs that this server has, or logs why there is
+ * none. On cgroup v2 the spawner must have started before: it prepares the group above. */
+void groups_open(struct monitor *m);
+void groups_close(struct monitor *m);  /* no process may be in them any more */
+int group_join(const struct group *g); /* moves the calling process into the group */
 
 /* egress.c: hermes-egress. It belongs to a spawner and ends with it. */
 struct egress {

@@ -227,40 +227,6 @@ static void on_prepare_failed(struct supervisor *s)
     }
 }
 
-/* The spawner has prepared the control group above. */
-static void open_groups(struct monitor *m)
-{
-    const struct group_limits server = {.memory_mb = m->plan.server_memory_mb,
-        .with = "memory limit of the server",
-        .without = "the server has no control group of its own: its memory is bounded by its "
-                   "own count alone"};
-    const struct group_limits egress = {.memory_mb = m->plan.egress_memory_mb,
-        .cpu_milli = m->plan.egress_cpu_milli,
-        .with = "memory limit of hermes-egress",
-        .without = "hermes-egress has no control group of its own: the limits of connections "
-                   "alone bound its memory"};
-    const struct group_limits outside[] = {
-        [OUTSIDE_REACH] = {.memory_mb = m->plan.outside[OUTSIDE_REACH].memory_mb,
-            .with = "memory limit of hermes-reach",
-            .without = "hermes-reach has no control group of its own"},
-        [OUTSIDE_PLACES] = {.memory_mb = m->plan.outside[OUTSIDE_PLACES].memory_mb,
-            .with = "memory limit of hermes-places",
-            .without = "hermes-places has no control group of its own"}};
-    group_open(&m->server_group, &server);
-    const struct group_limits inject = {.memory_mb = m->plan.egress_memory_mb,
-        .cpu_milli = m->plan.egress_cpu_milli,
-        .with = "memory limit of hermes-inject",
-        .without = "hermes-inject has no control group of its own: the limits of connections "
-                   "alone bound its memory"};
-    for (int i = 0; i < OUTSIDE_COUNT; i++)
-        if (m->plan.outside[i].is_wanted)
-            group_open(&m->outside_groups[i], &outside[i]);
-    if (m->plan.has_egress)
-        group_open(&m->egress_group, &egress);
-    if (m->plan.has_secrets)
-        group_open(&m->inject_group, &inject);
-}
-
 static void on_sealed(struct supervisor *s, const int *fds, bool is_new)
 {
     struct monitor *m = s->monitor;
@@ -271,7 +237,7 @@ static void on_sealed(struct supervisor *s, const int *fds, bool is_new)
         memcpy(s->sealed, fds, sizeof(s->sealed));
     }
     if (is_first)
-        open_groups(m);
+        groups_open(m);
     if (s->server > 0 &&
         (is_new || handover_send(s->channel, HANDOVER_SPAWNER, &s->spawner.control, 1) < 0))
         (void)kill(s->server, SIGTERM);
@@ -597,13 +563,9 @@ int supervise(struct monitor *m)
         }
     }
     stop_spawner(&s.spawner);
-    group_close(&m->server_group);
-    group_close(&m->egress_group);
-    group_close(&m->inject_group);
-    for (int i = 0; i < OUTSIDE_COUNT; i++) {
+    for (int i = 0; i < OUTSIDE_COUNT; i++)
         outside_stop(&s.outside[i]);
-        group_close(&m->outside_groups[i]);
-    }
+    groups_close(m);
     close_all(s.sealed, SEALED_COUNT);
     close_fd(&s.channel);
     close_fd(&s.signal_fd);

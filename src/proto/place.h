@@ -143,7 +143,7 @@ struct place_row {
 struct place_table {
     struct place_row rows[PLACES_MAX];
     uint32_t count;
-    uint32_t shell_len;  /* bytes of the far shell, behind the struct reach_table */
+    uint32_t shell_len;  /* bytes of the far shell, behind the struct place_table */
     char shell_hash[65]; /* SHA-256 of the far shell in hex */
     char instance[33];   /* of this installation: servers of two installations never share a
                           * place */

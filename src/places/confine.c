@@ -10,8 +10,10 @@
 #include "seccomp/program.h"
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <pwd.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -62,6 +64,10 @@ static const int engine_calls[] = {SCMP_SYS(access), SCMP_SYS(brk), SCMP_SYS(clo
     SCMP_SYS(sysinfo), SCMP_SYS(tgkill), SCMP_SYS(uname), SCMP_SYS(write), SCMP_SYS(writev),
     SCMP_SYS(eventfd2), SCMP_SYS(open), SCMP_SYS(getppid)};
 
+/* What the near end of a terminal (backend/terminal.c) does before it serves, and its parent
+ * after it has ended. */
+static const int terminal_calls[] = {SCMP_SYS(close_range), SCMP_SYS(dup2), SCMP_SYS(wait4)};
+
 /* For the process of a session in a container: of all that the program may do, it talks to the
  * engine's socket and takes the lock in `dir`. It executes nothing. */
 static int add_for_engine(scmp_filter_ctx filter)
@@ -75,6 +81,11 @@ static int add_for_engine(scmp_filter_ctx filter)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(flock), 0);
     if (r == 0) /* of on_end() in main.c */
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(alarm), 0);
+    if (r == 0) /* fork() for the near end of a terminal; without threads and namespaces */
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+            SCMP_A0(SCMP_CMP_EQ, CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD));
+    for (size_t i = 0; r == 0 && i < sizeof(terminal_calls) / sizeof(terminal_calls[0]); i++)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, terminal_calls[i], 0);
     if (r == 0)
         r = seccomp_rule_add(
             filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, AF_UNIX));

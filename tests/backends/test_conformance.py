@@ -11,7 +11,6 @@ import uuid
 import zipfile
 
 import pytest
-from websockets.exceptions import InvalidStatusCode
 
 from check_vendors import Vendors
 from farlib import processes_with, wait_until
@@ -240,9 +239,7 @@ def test_a_directory_comes_as_an_archive(place, s):
     s.exec("rm -r %s" % name)
 
 
-def test_a_terminal_is_a_shell_in_the_same_place(place, request):
-    if place.kind == "docker":
-        request.applymarker(pytest.mark.xfail(strict=True, raises=InvalidStatusCode, reason="confine_engine() refuses the process of a terminal"))
+def test_a_terminal_is_a_shell_in_the_same_place(place):
     word = "6%d" % (uuid.uuid4().int % 10**8)
     with place.open(env={"COLOUR": "blue"}) as s:
         s.exec("x=5; echo in the place >terminal.txt")

@@ -246,9 +246,11 @@ int effect_make(
 int effect_read(const json_t *object, struct effect *ret, struct err *err)
 {
     const char *name = json_string_value(json_object_get(object, "kind"));
-    int kind = name ? effect_kind_find(name) : -ENOENT;
+    if (!name)
+        return err_field(err, "kind", "kind must be a string: the kind of the effect");
+    int kind = effect_kind_find(name);
     if (kind < 0)
-        return err_field(err, "kind", "unknown kind of effect `%.64s`", name ? name : "");
+        return err_field(err, "kind", "unknown kind of effect `%.64s`", name);
     return effect_make((enum effect_kind)kind, object, ret, err);
 }
 

@@ -47,7 +47,7 @@ int image_place_find(struct image_place *place, const char *name, const struct r
 {
     CLEANUP(image_done) struct image image = {0};
     if (!runtime->run.has_images)
-        return err_field(err, "image", "there are no images of %s", runtime->name);
+        return err_field(err, "image", "language `%s` does not support images", runtime->name);
     int r = image_store_find(place->store, IMAGE_FOR_ALL, name, &image, err);
     return r < 0 ? r : image_for_run(&image, runtime, ret, err);
 }

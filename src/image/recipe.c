@@ -266,7 +266,8 @@ static int get_language(const json_t *body, const struct runtime_registry *runti
         return err_field(
             err, "language", "unknown language `%.64s`; GET /v1/runtimes lists them", name);
     if (!to->runtime->run.has_images)
-        return err_field(err, "language", "there are no images of %s", to->runtime->name);
+        return err_field(
+            err, "language", "language `%s` does not support images", to->runtime->name);
     if (to->base_name && !to->runtime->run.image_programs.count)
         return err_field(
             err, "language", "%s cannot run in a whole root file system", to->runtime->name);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The descriptors that a server sends with a request for a place. hermes-reach looks at each
- * one before it uses it: reading another kind of file could block for ever, and another kind of
- * socket could hold this one's other end, so that the session would outlive its server. */
+/* The descriptors that a server sends with a request for a place. hermes-places checks
+ * each one before it uses it: reading another kind of file could block for ever, and another
+ * kind of socket could hold the other end of the session's own, so that the session would
+ * outlive its server. */
 
 #include <stdbool.h>
 

@@ -354,7 +354,7 @@ static int take_image(struct decoding *d, const char *field, const json_t *value
         return 0;
     if (!d->run->spec.runtime->run.has_images)
         return err_field(
-            d->err, field, "there are no images of %s", d->run->spec.runtime->name);
+            d->err, field, "language `%s` does not support images", d->run->spec.runtime->name);
     d->run->spec.image_name = xstrdup(name);
     return 0;
 }

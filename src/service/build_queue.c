@@ -101,8 +101,9 @@ static int add(struct build_queue *queue, struct build_call *call, struct err *e
     if (!joins && own >= BUILD_QUEUE_KEY_MAX)
         return err_retry(err,
             err_set(err, ERR_BUSY, EBUSY,
-                "%s builds wait already; try again when they have ended",
-                own == SIZE_MAX ? "too many" : "as many of your"),
+                "%u builds wait already, the most %s; try again when one has ended",
+                own == SIZE_MAX ? BUILD_QUEUE_MAX : BUILD_QUEUE_KEY_MAX,
+                own == SIZE_MAX ? "of this server" : "of one key"),
             RETRY_S);
     struct build_call **end = &queue->first;
     while (*end)

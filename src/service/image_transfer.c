@@ -84,9 +84,9 @@ static int find_language(
     if (!*ret)
         return err_field(
             err, "language", "unknown language `%.64s`; GET /v1/runtimes lists them", name);
-    return (*ret)->run.has_images
-               ? 0
-               : err_field(err, "language", "there are no images of %s", (*ret)->name);
+    return (*ret)->run.has_images ? 0
+                                  : err_field(err, "language",
+                                        "language `%s` does not support images", (*ret)->name);
 }
 
 int service_import_begin(struct state *state, int owner, const struct image_import_request *req,

@@ -298,7 +298,8 @@ int host_approve_access(struct session *s, enum host_access access, const char *
     if (r == 0)
         (void)atomic_fetch_or(&s->host_access, 1U << access);
     if (r == -ECANCELED && err->code == ERR_NONE)
-        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+        (void)err_set(err, ERR_CONFLICT, ECANCELED,
+            "the client disconnected before the session could answer");
     return r;
 }
 

@@ -177,7 +177,8 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
         if (session_must_end(s))
             return err_set(err, ERR_CONFLICT, ECANCELED, "the session was deleted");
         if (fds[3].revents)
-            return err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+            return err_set(err, ERR_CONFLICT, ECANCELED,
+                "the client disconnected before the session could answer");
         if (fds[1].revents & (POLLHUP | POLLERR)) /* the spawner's event is on its way */
             (void)poll(fds, 1, WORD_MS);
     }
@@ -361,7 +362,8 @@ static int approve_mounts(struct session *s, int cancel_fd, struct err *err)
     if (r == 0)
         r = effects_wait(s->all->state, &effects, NULL, cancel_fd, err);
     if (r == -ECANCELED)
-        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+        (void)err_set(err, ERR_CONFLICT, ECANCELED,
+            "the client disconnected before the session could answer");
     return r;
 }
 
@@ -395,7 +397,8 @@ int session_create(struct sessions *all, struct session_spec *spec, int owner, i
     session_enlist(all, s);
     r = open_box(s, cancel_fd, err);
     if (r == -ECANCELED && err->code == ERR_NONE)
-        (void)err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+        (void)err_set(err, ERR_CONFLICT, ECANCELED,
+            "the client disconnected before the session could answer");
     session_give(s);
     if (r < 0) {
         session_delete(s);

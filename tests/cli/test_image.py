@@ -100,7 +100,7 @@ def test_gc(hermes, recipe):
 
 def test_what_is_wrong_is_said(hermes, recipe, tmp_path):
     for args, status, text in [(["run", "--image", "nothing", "-l", "python", "-"], 2, "there is no image `nothing`"),
-                               (["run", "--image", "x", "-l", "c", "-"], 2, "there are no images of c"),
+                               (["run", "--image", "x", "-l", "c", "-"], 2, "language `c` does not support images"),
                                (["image", "inspect", "nothing"], 2, "there is no image"),
                                (["image"], 2, "give one of"), (["image", "rm"], 2, "has no argument"),
                                (["image", "build"], 2, "language"),

@@ -43,7 +43,7 @@ static int find_language(struct runtime_registry *runtimes, const char *name,
 {
     *ret = name ? runtime_find(runtimes, name) : NULL;
     if (name && (!*ret || !(*ret)->run.has_images))
-        return err_field(err, "language", "there are no images of `%.64s`", name);
+        return err_field(err, "language", "language `%.64s` does not support images", name);
     for (size_t i = 0; i < runtimes->count; i++) {
         struct runtime *rt = &runtimes->items[i];
         bool is_wanted = *ret ? rt == *ret : rt->run.image_programs.count > 0;

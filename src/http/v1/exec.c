@@ -22,7 +22,8 @@ static int begin(struct http_request *req, struct session *s, const struct exec_
 {
     int r = session_begin(s, spec, cancel_fd, err);
     if (r == -ECANCELED)
-        r = err_set(err, ERR_CONFLICT, ECANCELED, "the caller left");
+        r = err_set(err, ERR_CONFLICT, ECANCELED,
+            "the client disconnected before the session could answer");
     return r;
 }
 

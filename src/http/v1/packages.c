@@ -96,7 +96,8 @@ static int read_name(const json_t *body, const char **ret, struct err *err)
     if (r < 0)
         return r;
     *ret = json_string_value(json_object_get(body, "name"));
-    return *ret ? 0 : err_field(err, "name", "name is missing: what the image is called");
+    return *ret ? 0
+                : err_field(err, "name", "name must be a string: the name of the new image");
 }
 
 int handle_session_commit(struct http_request *req, struct http_reply *reply, struct err *err)

@@ -240,18 +240,28 @@ def test_a_directory_comes_as_an_archive(place, s):
 
 
 def test_a_terminal_is_a_shell_in_the_same_place(place):
-    word = "6%d" % (uuid.uuid4().int % 10**8)
     with place.open(env={"COLOUR": "blue"}) as s:
         s.exec("x=5; echo in the place >terminal.txt")
         with Terminal(s, "?rows=33&cols=99") as t:
             assert t.run("stty size; echo $COLOUR [$x]; cat terminal.txt", 60) == "33 99\nblue []\nin the place\n"
-            t.send("sleep %s\n" % word)
-            wait_until(lambda: place.has_process(word, s), "it runs")
-            t.send("\x03")
-            t.until(PROMPT, 60)
             t.send("exit 7\n")
             assert t.end(60) == (7, 1000)
         assert s.out("echo $x; rm terminal.txt") == "5\n"
+
+
+def test_ctrl_c_in_a_terminal_interrupts_its_program(place):
+    word = "6%d" % (uuid.uuid4().int % 10**8)
+    with place.open() as s, Terminal(s, "?rows=33&cols=99") as t:
+        t.run("true", 60)
+        t.send("sleep %s\n" % word)
+        wait_until(lambda: place.has_process(word, s), "it runs")
+        t.send("\x03")
+        if place.sandboxes:  # Debian's gVisor passes it on as a byte (docs/internals/far-shell.md)
+            assert place.has_process(word, s)
+            s.exec("for d in /proc/[0-9]*; do mapfile -d '' words <$d/cmdline; [ \"${words[*]}\" != 'sleep %s' ] || kill ${d#/proc/}; done" % word)
+        t.until(PROMPT, 60)
+        t.send("exit 7\n")
+        assert t.end(60) == (7, 1000)
 
 
 def test_reset_begins_again_in_the_same_place(place, s):

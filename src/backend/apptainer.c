@@ -151,8 +151,11 @@ static void read_record(int fd, struct record *ret)
     ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     *ret = (struct record){.in_force = 0};
-    if (sscanf(text, "%64[0-9a-f] %u", ret->hash, &ret->in_force) != 2)
-        ret->hash[0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    size_t len = strspn(text, "0123456789abcdef");
+    if (len < sizeof(ret->hash) && text[len] == ' ' &&
+        str_parse_u32(text + len + 1, &ret->in_force) == 0)
+        memcpy(ret->hash, text, len);
 }
 
 static void write_record(int fd, const struct record *record)

@@ -100,7 +100,7 @@ static void close_all(int *fds, size_t count)
 
 int backend_fork(backend_run *run, const void *context, struct backend_stream *ret)
 {
-    int theirs[3];
+    int theirs[3] = {-1, -1, -1};
     int r = make_pipes(theirs, ret);
     if (r < 0)
         return r;
@@ -132,7 +132,7 @@ static int await_reply(const struct backend *b, int fd, int *ret_pidfd)
 
 int backend_ask(const struct backend *b, const char *script, struct backend_stream *ret)
 {
-    int fds[BACKEND_ASK_FDS];
+    int fds[BACKEND_ASK_FDS] = {-1, -1, -1, -1};
     int pair[2];
     int r = make_pipes(fds, ret);
     if (r < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

@@ -2,7 +2,12 @@
 
 /* One simple command. Wrappers (sudo, env, timeout, xargs) are peeled (shell_wrapper.c), texts
  * for shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. A command that
- * cannot be followed is shown as it is and asked each time. */
+ * cannot be followed is shown as it is and asked each time.
+ *
+ * Only bash reads a text as it is read here. Its text stands in place of the command if nothing
+ * is before `bash -c` and its options change nothing. The text of any other shell is read for
+ * dangers only, and the command itself is asked in exactly its words. The same holds for a
+ * program outside of the directories of the system, whatever its name is. */
 
 #include "approval/shell_internal.h"
 
@@ -34,7 +39,10 @@ struct taking {
     size_t own;             /* where the words after the prefix begin */
     size_t at;              /* the program that is looked at */
     bool is_wrapped;
-    bool is_done; /* texts in it have been read instead */
+    bool is_peeled;  /* wrappers stand before it */
+    bool is_foreign; /* what it does may differ from what is read: it is shown in exactly its
+                        words */
+    bool is_done;    /* texts in it have been read instead */
     bool is_once;
     bool is_fed;  /* words of the command come from an input */
     bool assigns; /* variables of this shell */
@@ -111,6 +119,42 @@ static int take_input(struct taking *t, bool is_shell)
     return 0;
 }
 
+/* The program that its name says: it has no directory, or one of the system. */
+static bool is_of_system(const struct shell_word *word)
+{
+    static const char *const directories[] = {"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"};
+    const char *name = shell_program(word);
+    for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++) {
+        size_t len = strlen(directories[i]);
+        if (len == (size_t)(name - word->shape) && str_has_prefix(word->shape, directories[i]))
+            return true;
+    }
+    return false;
+}
+
+static const char *shape_of(const struct taking *t, size_t at)
+{
+    return t->all.items[at].shape;
+}
+
+/* bash with options that change nothing in the meaning of its text. */
+static bool is_plain_bash(const struct taking *t, size_t end)
+{
+    if (!str_eq(shell_program(&t->all.items[t->at]), "bash"))
+        return false;
+    for (size_t i = t->at + 1; i < end; i++) {
+        const char *shape = t->all.items[i].shape;
+        bool is_named = str_eq(shape, "-o") && i + 1 < end &&
+                        shell_name_is(shape_of(t, i + 1), "pipefail errexit nounset xtrace");
+        bool is_letters =
+            shape[0] == '-' && shape[1] && shape[1 + strspn(shape + 1, "celux")] == '\0';
+        if (!is_named && !is_letters)
+            return false;
+        i += is_named;
+    }
+    return true;
+}
+
 static bool is_stdin(const struct shell_word *word)
 {
     return str_eq(word->shape, "-") || str_has_prefix(word->shape, "/dev/stdin") ||
@@ -140,11 +184,14 @@ static int take_shell(struct taking *t)
         if (word->shape[1] != '-' && strchr(word->shape, 'c'))
             has_text = true;
         if (shell_name_is(word->shape, "--rcfile --init-file") ||
-            (word->shape[1] != '-' && strchr(word->shape, 's') && !has_text))
+            (word->shape[1] != '-' && strchr(word->shape, 's') && !has_text)) {
+            t->is_foreign = true;
             return take_input(t, true);
+        }
         if (word->shape[1] != '-' && strpbrk(word->shape, "oO"))
             at++;
     }
+    t->is_foreign = t->is_foreign || !is_plain_bash(t, at);
     if (at >= t->all.count)
         return has_text ? 0 : take_input(t, true);
     const struct shell_word *word = &t->all.items[at];
@@ -162,6 +209,8 @@ static int take_interpreter(struct taking *t)
     const struct shell_word *words = &t->all.items[t->at];
     size_t count = t->all.count - t->at;
     size_t first = 1;
+    if (shell_has_option(words, count, "-i --interactive"))
+        t->w->forms->reads_code = true;
     if (shell_has_option(words, count, INLINE_OPTIONS) ||
         (count > 1 && shell_name_is(words[1].shape, "eval repl"))) {
         t->danger = t->danger ? t->danger : "interpreter.inline";
@@ -205,6 +254,7 @@ static int take_ssh(struct taking *t)
         NULL, false};
     size_t from = t->at;
     bool unused = false;
+    t->is_foreign = true; /* nobody knows the far shell */
     bool is_clear = shell_peel(&row, &t->all, &from, &unused) == SHELL_PEEL_RUNS;
     if (!is_clear || shell_has_option(&t->all.items[t->at], from - t->at, "-o -F -R -L -D -W"))
         give_up(t, "remote.unclear");
@@ -218,6 +268,7 @@ static int take_ssh(struct taking *t)
 /* A text behind an option: su -c TEXT, script -c TEXT, --command=TEXT. */
 static int take_option_text(struct taking *t)
 {
+    t->is_foreign = true; /* the account says which shell */
     for (size_t i = t->at + 1; i < t->all.count; i++) {
         const struct shell_word *word = &t->all.items[i];
         const char *text = shell_name_is(word->shape, "--command=* --session-command=*")
@@ -354,6 +405,8 @@ static int take_declare(struct taking *t)
 
 static int take_source(struct taking *t)
 {
+    for (size_t i = t->at + 1; i < t->all.count; i++)
+        t->w->forms->reads_code = t->w->forms->reads_code || is_stdin(&t->all.items[i]);
     give_up(t, "shell.source");
     return 0;
 }
@@ -361,20 +414,22 @@ static int take_source(struct taking *t)
 static const struct {
     const char *names;
     int (*take)(struct taking *t);
+    bool is_builtin; /* has no directory */
 } specials[] = {
-    {SHELLS, take_shell},
-    {INTERPRETERS, take_interpreter},
-    {"eval", take_eval},
-    {"trap", take_trap},
-    {"ssh", take_ssh},
-    {"su script runuser flock", take_option_text},
-    {"env", take_split},
-    {"capsh", take_capsh},
-    {"start-stop-daemon", take_daemon},
-    {"declare typeset local readonly export let", take_declare},
-    {"read mapfile readarray unset getopts wait printf test \\[", take_names},
-    {"source .", take_source},
-    {"alias hash enable shopt bind complete compgen compopt unalias fc history", take_define},
+    {SHELLS, take_shell, false},
+    {INTERPRETERS, take_interpreter, false},
+    {"eval", take_eval, true},
+    {"trap", take_trap, true},
+    {"ssh", take_ssh, false},
+    {"su script runuser flock", take_option_text, false},
+    {"env", take_split, false},
+    {"capsh", take_capsh, false},
+    {"start-stop-daemon", take_daemon, false},
+    {"declare typeset local readonly export let", take_declare, true},
+    {"read mapfile readarray unset getopts wait printf test \\[", take_names, true},
+    {"source .", take_source, true},
+    {"alias hash enable shopt bind complete compgen compopt unalias fc history", take_define,
+        true},
 };
 
 /* find: each -exec has a command of its own, up to ; or +. */
@@ -399,7 +454,8 @@ static void take_find(struct taking *t)
 static int take_special(struct taking *t, const char *name)
 {
     for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++) {
-        if (!shell_name_is(name, specials[i].names))
+        const char *wanted = specials[i].is_builtin ? shape_of(t, t->at) : name;
+        if (!shell_name_is(wanted, specials[i].names))
             continue;
         if (t->is_fed)
             give_up(t, "shell.input");
@@ -447,9 +503,11 @@ static int unwrap(
     if (shell_name_is(name, "xargs parallel"))
         t->is_once = t->is_fed = true; /* its input adds words that are not known */
     t->is_wrapped = t->is_wrapped || !row->is_plain;
+    t->is_peeled = true;
     bool is_joined = row->joins && at < t->all.count &&
                      !shell_has_option(&t->all.items[t->at], at - t->at, "-x --exec");
     t->at = at;
+    t->is_foreign = t->is_foreign || is_joined;
     *ret_is_over = is_joined;
     return is_joined ? take_joined(t, at, SHELL_WRAPPED) : 0;
 }
@@ -474,6 +532,7 @@ static int look(struct taking *t)
             give_up(t, "shell.dynamic");
             return 0;
         }
+        t->is_foreign = t->is_foreign || !is_of_system(word);
         if (!row || is_login(t, name))
             return take_special(t, name);
         t->danger = shell_stronger(t->danger, shell_danger(word, t->all.count - t->at));
@@ -486,7 +545,7 @@ static void note_directory(struct shell_walk *w, const struct taking *t)
 {
     const struct shell_word *words = &t->all.items[t->at];
     size_t count = t->all.count - t->at;
-    if (!count || !shell_name_is(shell_program(&words[0]), "cd pushd popd"))
+    if (!count || !shell_name_is(words[0].shape, "cd pushd popd"))
         return;
     bool is_stack = !shell_name_is(words[0].shape, "cd pushd");
     bool is_clear = count <= 2 && (count < 2 || shell_is_steady_path(&words[1]));
@@ -521,7 +580,8 @@ static bool reads_program(const struct shell_word *words, size_t count)
 static int emit_taken(struct taking *t)
 {
     struct shell_forms *forms = t->w->forms;
-    int r = shell_emit(t->w, &t->all, t->is_wrapped ? t->all.count + t->at : t->at, t->redirs,
+    bool is_exact = t->is_wrapped || t->is_foreign;
+    int r = shell_emit(t->w, &t->all, is_exact ? t->all.count + t->at : t->at, t->redirs,
         t->danger, t->is_once);
     if (r == 0 && t->assigns)
         forms->items[forms->count - 1].assigning = SHELL_ASSIGNS;
@@ -549,10 +609,11 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
         t.danger =
             shell_stronger(t.danger, shell_danger(&t.all.items[t.at], t.all.count - t.at));
     t.danger = shell_stronger(t.danger, w->danger);
-    bool is_free = !t.danger && !w->is_deferred && !t.is_once && !t.is_wrapped &&
-                   !json_array_size(redirs->list) && t.at < t.all.count &&
+    bool is_bare = !t.danger && !t.is_wrapped && !t.is_peeled && !t.is_foreign &&
+                   !json_array_size(redirs->list);
+    bool is_free = is_bare && !w->is_deferred && !t.is_once && t.at < t.all.count &&
                    shell_is_free(&t.all.items[t.at], t.all.count - t.at);
-    bool is_read = t.is_done && !json_array_size(redirs->list);
+    bool is_read = is_bare && t.is_done;
     note_directory(w, &t);
     t.is_once = t.is_once ||
                 (t.at < t.all.count && reads_program(&t.all.items[t.at], t.all.count - t.at));

@@ -20,7 +20,7 @@
     "/dev/loop* /dev/nbd* /dev/disk* /dev/rdisk* /dev/mapper/* /dev/disk/*/*"
 #define SYSTEM_DIRS                                                                            \
     "/home /root /etc /usr /var /bin /sbin /boot /lib /lib64 /home/\\* /root/\\* /etc/\\* "    \
-    "/usr/\\* /var/\\* /bin/\\* /sbin/\\* /boot/\\* /lib/\\* /lib64/\\*"
+    "/usr/\\* /var/\\* /bin/\\* /sbin/\\* /boot/\\* /lib/\\* /lib64/\\* ~root ~root/\\*"
 #define RECURSIVE "-r -R --recursive"
 
 const struct shell_danger_row shell_dangers[] = {
@@ -229,7 +229,7 @@ static const char variables[] =
     "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
     "CARGO_HOME CARGO_BUILD_* CARGO_TARGET_* RUSTC* RUSTFLAGS RUSTUP_* GOFLAGS GOPATH GOROOT "
     "GOBIN "
-    "GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS MAKEFLAGS "
+    "GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS MAKEFLAGS GNUMAKEFLAGS CCACHE_* "
     "MAKEFILES "
     "MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL "
     "BROWSER "
@@ -392,10 +392,11 @@ static bool row_matches(
     return !row->paths || may_be || some_operand(words, count, row->paths, true);
 }
 
-/* kill with -1 as a process, not as a signal: every process there is. */
+/* kill with -1 as a process, not as a signal: every process there is. Alone it means nothing
+ * else. */
 static bool kills_all(const struct shell_word *words, size_t count)
 {
-    bool has_signal = false;
+    bool has_signal = count == 2;
     for (size_t i = 1; i < count; i++) {
         const char *shape = words[i].shape;
         if (str_eq(shape, "-1") && has_signal)

@@ -426,6 +426,42 @@ TEXTS = [
     "echo `cat <<E\nE\\\\\n\nmark\nE\n`",
 ]
 
+# Another program reads these texts, or has the name of one that Hermes knows.
+FOREIGN = [
+    "sh -c 'echo a &>/dev/null mark'",
+    "sh -c '[[ a || mark ]]'",
+    "sh -c \"echo \\$'a\\\\' ; mark #'\"",
+    "dash -c 'echo a &>/dev/null mark'",
+    "sh <<'E'\necho a &>/dev/null mark\nE\n",
+    "zsh -c 'echo *(e:mark:)'",
+    "fish -c \"echo 'a\\\\' '; mark; echo b #'\"",
+    "env sh -c '[[ a || mark ]]'",
+    "timeout 5 sh -c '[[ a || mark ]]'",
+    "bash -c \"sh -c '[[ a || mark ]]'\"",
+    "evil/bash -c ':'",
+    "./bash -c ':'",
+    "exec ./bash -c :",
+    "./nohup true",
+    "./timeout 5 true",
+    "./busybox echo hi",
+    "./trap - x",
+    "./eval true",
+    "./command true",
+    "./sudo bash -c ''",
+    "./cd /tmp",
+    "$PWD/bin/../bash -c :",
+    "BASH_ENV=./nohup bash -c ''",
+    "BASH_ENV=./nohup bash -c 'x=1'",
+    "PATH=.:evil bash -c 'x=1'",
+    "env BASH_ENV=./nohup bash -c ''",
+    "export BASH_ENV=./nohup; bash -c ''",
+    "bash --rcfile ./nohup -i -c 'x=1'",
+    "bash --rcfile ./nohup -i <<'E'\nx=1\nE\n",
+    "bash --init-file ./nohup -i <<'E'\nx=1\nE\n",
+    "bash -O extglob -c 'echo `mark`'",
+    "/usr/bin/env -S './bash -c :'",
+]
+
 RUNS = [line for line in LINES.split("\n") if line] + TEXTS
 
 # None of these is asked a second time when it was approved for the session.

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from spellings import ORDINARY, RUNS
+from spellings import FOREIGN, ORDINARY, RUNS
 
 FORMS = pathlib.Path(os.environ["HERMES_BUILD_DIR"]) / "tests/shell-forms"
 pytestmark = pytest.mark.skipif(not shutil.which("shfmt"), reason="shfmt is missing")
@@ -28,12 +28,15 @@ def world(tmp_path_factory):
     (base / "bin/mark").write_text("#!/bin/sh\n: >>\"$MARK\"\n")
     (base / "bin/mark").chmod(0o755)
     (base / "bin/name").write_text("mark\n")
+    (base / "evil").mkdir()
+    for name in ("bash", "nohup", "timeout", "busybox", "trap", "eval", "command", "sudo", "cd", "evil/bash"):
+        shutil.copy(base / "bin/mark", base / name)
     return base
 
 
 def runs_mark(world, text, number):
     """The control: plain bash runs the program."""
-    mark = world / ("made-%d" % number)
+    mark = world / ("made-%s" % number)
     subprocess.run(["bash", "-c", text], cwd=world, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    timeout=60, env={"PATH": "%s:/usr/bin:/bin" % (world / "bin"), "MARK": str(mark), "HOME": str(world)})
     return mark.exists()
@@ -50,6 +53,29 @@ def test_a_command_is_asked_however_it_is_written(world):
     assert unseen == []
     named = [one for one in found if one["parsed"] and any("mark" in c["argv"] for c in one["commands"])]
     assert len(named) >= 120  # most of them are seen by their name, not only as something unclear
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_text_for_another_program_does_not_hide_a_command(world, text):
+    """bash alone reads a text as Hermes does, and a name says nothing about a program outside of the system's directories."""
+    assert runs_mark(world, text, "foreign%d" % FOREIGN.index(text))
+    one, = forms([text])
+    assert one["commands"], one
+    # Nothing is approved beyond these words: one of the commands has them, and no part of it varies.
+    assert any(c["once"] or c["danger"] or c["grant"] == c["argv"] for c in one["commands"]), one
+
+
+NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host ''", "ssh host '[[ a || mark ]]'", "su root -c '[[ a || mark ]]'",
+            "chroot /x sh -c '[[ a || mark ]]'", "chroot /x true", "strace -o '|id' true", "strace -o /etc/x true", "/usr/bin/time -o f true",
+            "/lib64/ld-linux-x86-64.so.2 --preload ./x.so true", "proxychains -f ./evil.conf true", "flock /etc/passwd echo hi", "zsh -ic 'echo hi #; mark'",
+            "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
+            "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi"]
+
+
+@pytest.mark.parametrize("text", NOT_FREE)
+def test_a_program_around_a_free_command_is_asked(text):
+    one, = forms([text])
+    assert one["parsed"] and one["commands"], one
 
 
 def test_an_input_that_words_decide_lets_an_approval_last():
@@ -100,7 +126,7 @@ SPELLED = ["r\\m -rf /", "'rm' -rf /", "r''m -rf /", "$'\\x72m' -rf /", "rm -r -
            "rm -rf \"/\"", "rm -rf $'\\x2f'", "rm --recur --force /", "rm -rf --no-preserve-root /", "rm / -rf", "rm -rf ~/", "rm -rf ~", "rm -rf $HOME",
            "rm -rf \"$HOME\"", "rm -rf ${HOME}/", "rm -rf ~/*", "rm -rf /*", "rm -rf / --no-preserve-root x", "/bin/rm -rf /", "rm -rf /etc/", "rm -rf /usr/*",
            "echo x >/dev/sda", "echo x >>/dev/nvme0n1", "echo x >|/dev/vda", "echo x &>/dev/sda", "cat </dev/zero >/dev/mapper/root", ":(){ :|:& };:",
-           "bomb() { bomb | bomb & }; bomb", "function b { b & b; }; b", "/sbin/reboot", "kill -KILL -1", "kill -s KILL -1", "kill -- -1", "kill -9 -- -1",
+           "bomb() { bomb | bomb & }; bomb", "function b { b & b; }; b", "/sbin/reboot", "kill -KILL -1", "kill -s KILL -1", "kill -- -1", "kill -9 -- -1", "kill -1", "rm -rf ~root", "rm -rf ~root/*",
            "command rm -rfv ~", "command bash -vc 'rm -rf /'", "command eval 'rm -rf /' -v", "command tee -a --version /dev/sda", "find -- / -delete",
            "start-stop-daemon --start --exec /bin/rm -- -rf /", "ssh -t host rm -rf / -o"]
 DANGEROUS = ["rm -r x", "rm -rf build", "find . -delete", "find . -name x -exec rm {} +", "ls | xargs rm -rf", "chmod 777 x", "chmod -R a+w x", "chown -R root x",
@@ -110,7 +136,7 @@ DANGEROUS = ["rm -r x", "rm -rf build", "find . -delete", "find . -name x -exec 
              "echo x >.env", "sed -i s/a/b/ /etc/hosts", "perl -i -pe x /etc/hosts", "hermes update", "docker -H x ps", "docker stop x", "docker compose down",
              "podman --remote ps", "DOCKER_HOST=x docker ps", "git reset --hard", "git push --force", "git push -f", "git push origin +main", "git clean -fd",
              "git branch -D x", "git branch --delete --force x", "sudo -S ls", "sudo -s", "npm uninstall x", "pip uninstall x", "source x", ". x", "eval $x",
-             "alias ls=x", "cat ~/.ssh/id_rsa", "cat .env", "LD_PRELOAD=x ls", "PATH=x", "crontab x", "ssh host", "scp a b:", "nc -l 1", "$x", "hash -p x ls",
+             "alias ls=x", "cat ~/.ssh/id_rsa", "cat .env", "LD_PRELOAD=x ls", "PATH=x", "GNUMAKEFLAGS=x make", "CCACHE_PREFIX=x make", "crontab x", "ssh host", "scp a b:", "nc -l 1", "$x", "hash -p x ls",
              "cmd /c del x", "powershell -enc x", "chmod u+s x", "curl -o x http://y", "truncate -s 0 x", "git -c core.pager=x log", "kill -1 5",
              "sed '1e id' x", "sed s/a/b/e x", "sed 's/a/b/w f' x", "sed 'w f' x", "perl5.36.0 -e x", "python3.11 -c x", "original-awk x", "julia -e x", "cmake -P x",
              "make --eval=x", "git clone ext::sh", "git difftool -x id", "git --git-dir=/x log", "mapfile -C id x", "printf -v 'a[$(x)]' y", "unset 'a[$(x)]'",
@@ -130,7 +156,7 @@ def test_what_is_dangerous_is_named():
     for text, one in zip(DANGEROUS, forms(DANGEROUS)):
         assert one["parsed"] and any(dangers(one)) and not any(d.startswith("never.") for d in dangers(one)), (text, one)
     wrapped = [wrap.format(text) for text in DANGEROUS for wrap in ("sudo {}", "true; {}", "( {} )", "echo $({})")
-               if not text.startswith(("DOCKER_HOST", "LD_PRELOAD", "PATH", "eval", ".", "source", "alias", "hash"))]
+               if not text.startswith(("DOCKER_HOST", "LD_PRELOAD", "PATH", "GNUMAKEFLAGS", "CCACHE", "eval", ".", "source", "alias", "hash"))]
     for text, one in zip(wrapped, forms(wrapped)):
         assert one["parsed"] and any(dangers(one)), (text, one)
 

@@ -317,7 +317,8 @@ static int check_deadlines(struct far *far)
     if (far->link.listen_fd >= 0 && link_is_connected(&far->link)) {
         if (is_congested(far))
             far->link.alone_ms = now;
-        next = far->link.alone_ms + (uint64_t)1000 * far_silent_s((uint32_t)(far->grace_ms / 1000));
+        next = far->link.alone_ms +
+               (uint64_t)1000 * far_silent_s((uint32_t)(far->grace_ms / 1000));
         if (now >= next)
             link_disconnect(&far->link);
     }

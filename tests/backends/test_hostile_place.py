@@ -5,11 +5,13 @@
 import json
 import os
 import pathlib
+import signal
 import time
 import uuid
 
 import pytest
 
+import apilib
 import ptylib
 from farlib import below, wait_until
 from placelib import Session
@@ -78,14 +80,32 @@ def hostile(places, sshd):
 
 
 def relays(places):
-    """Pids of the processes that serve sessions on backends."""
-    reach = places.child("hermes-places")
+    """Pids of the processes that serve sessions on backends: children of hermes-places, without the starter of `local`."""
+    def is_relay(pid):
+        words = pathlib.Path("/proc/%d/status" % pid).read_text().split()
+        return words[words.index("Name:") + 1] == "hermes-places" and words[words.index("NoNewPrivs:") + 1] == "1"
+    return [pid for pid in apilib.children(places.child("hermes-places")) if is_relay(pid)]
 
-    def children(parent):
-        tasks = pathlib.Path("/proc/%d/task/%d/children" % (parent, parent))
-        return [int(pid) for pid in tasks.read_text().split()]
-    return [pid for half in children(reach) for pid in children(half)
-            if pathlib.Path("/proc/%d/comm" % pid).read_text().strip() == "hermes-places"]
+
+def test_a_session_has_a_process(places):
+    """The control of nothing_stays()."""
+    with Session(places, "here"):
+        assert len(relays(places)) == 1
+    nothing_stays(places)
+
+
+def test_an_interrupt_waits_for_its_command(places):
+    """The command and its interrupt come to the process of the session at once, from two sockets."""
+    with Session(places, "here") as s:
+        [relay] = relays(places)
+        for _ in range(10):
+            os.kill(relay, signal.SIGSTOP)
+            with s.begin("sleep 1000") as answer:
+                wait_until(lambda: s.look()["state"] == "busy", "it is sent")
+                wait_until(lambda: places("POST", s.path + "/interrupt").status in (200, 202, 204), "the interrupt is taken")
+                os.kill(relay, signal.SIGCONT)
+                found = answer()
+            assert (found["exit_code"], found["status"]) == (130, "runtime_error"), found
 
 
 def nothing_stays(places):
@@ -192,7 +212,9 @@ def test_the_death_of_a_place_shows_while_a_download_waits(places, large, when):
         download, other = stuck_download(places, s, relay, large), places.connect()
 
         def die():
-            for pid in reversed(below(relay)):
+            started = [pid for pid in below(places.child("hermes-places")) if apilib.name_of(pid) != "hermes-places"]
+            assert started, "the far shell and what it has started"
+            for pid in reversed(started):
                 os.kill(pid, 9)
 
         def send():

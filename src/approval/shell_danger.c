@@ -313,8 +313,8 @@ bool shell_is_unknown(const struct shell_word *word)
     return !word->is_literal && strchr(word->shape, SHELL_UNKNOWN);
 }
 
-/* One option word against one of the list: "-r" is found in "-fr", "--recursive" also as
- * "--rec"; "-delete" is a word of its own. */
+/* Compares a word with an option of the list: "-r" is found in "-fr", and "--recursive" also as
+ * "--rec"; "-delete" must be the whole word. */
 static bool option_is(const char *word, const char *option, size_t len)
 {
     if (option[1] != '-' && len == 2)

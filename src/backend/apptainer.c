@@ -139,7 +139,7 @@ static int make_overlay(const struct place_row *row, struct instance *it)
     return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* What a kept place was made with: in NAME.config beside its files. */
+/* The settings that a kept place was made with: in NAME.config beside its files. */
 struct record {
     char hash[BACKEND_HASH]; /* of its settings; "": there is no record */
     uint32_t in_force;       /* limits of its instance */

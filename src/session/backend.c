@@ -198,7 +198,7 @@ static json_t *limits_of(const struct session *s)
     return json;
 }
 
-/* Why the place is not ready, and what works all the same. cause_lock is held. */
+/* Says why the place is not ready, and what waits for it. cause_lock is held. */
 static json_t *detail_json(const struct session *s, unsigned state)
 {
     char text[2 * PLACE_SAYS];

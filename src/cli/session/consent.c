@@ -39,7 +39,7 @@ static const struct {
 };
 enum { YES = 0, NO = 4 };
 
-/* What could not be read as commands is shown whole. */
+/* A text that could not be parsed into commands is shown whole. */
 static void show_text(FILE *to, const json_t *approval)
 {
     const json_t *effect = json_object_get(approval, "effect");

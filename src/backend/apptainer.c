@@ -272,8 +272,9 @@ static enum place_error start(struct backend *b, struct instance *it, const stru
     if (was_there)
         b->in_force = was->in_force;
     if (lacks_limit(b, wanted))
-        return backend_fail(b, PLACE_LIMIT, "the instance %s runs without %s", it->name,
-            place_limit_name(b->refused));
+        return backend_fail(b, PLACE_LIMIT,
+            "the instance %s already runs without %s; leave the limit out, or end its sessions",
+            it->name, place_limit_name(b->refused));
     return PLACE_FINE;
 }
 

@@ -185,8 +185,8 @@ static enum place_error upload(struct opening *o, const char *machine)
             own.machine);
     o->has_shell = true;
     if (backend_send(o->b, o->stream, o->b->shell, o->b->shell_len, o->until_ms) == -ETIMEDOUT)
-        return backend_fail(
-            o->b, PLACE_UNREACHABLE, "the place did not read the far shell in time");
+        return backend_fail(o->b, PLACE_UNREACHABLE,
+            "the place did not receive the far shell in time; try again");
     return PLACE_FINE; /* another failure shows when the answer is read */
 }
 
@@ -274,7 +274,8 @@ enum place_error backend_open(
         new_id(b->id);
     backend_stream_init(ret);
     if (!ops)
-        return backend_fail(b, PLACE_REFUSED, "there is no such kind of backend");
+        return backend_fail(
+            b, PLACE_REFUSED, "hermes-places does not know this kind of backend");
     enum place_error error = ops->open ? ops->open(b, is_again) : PLACE_FINE;
     if (error == PLACE_FINE)
         error = join(b, ops, is_again, ret, ret_received, &lacks);

@@ -309,7 +309,7 @@ static enum place_error take_words(struct relay *r, int fd)
 {
     struct backend *b = r->b;
     if (place_words_take(fd, &r->words) < 0)
-        return backend_fail(b, PLACE_REFUSED, "the request is not one for a place");
+        return backend_fail(b, PLACE_REFUSED, "the request for the place is not valid");
     backend_take_request(b, (const struct place_head *)r->words.data);
     return str_list_covers(b->row->keys, b->request.owner)
                ? PLACE_FINE

@@ -23,7 +23,7 @@ PATIENCE_S = 60  # for one import
 TRIAL_S = 30  # for the copy of a process that has imported all
 WHOLE_S = 240  # for all modules; a module that was not measured by then is not loaded ahead
 
-# The module that programs mean by a distribution, where its top is cheap or hollow.
+# The module that programs import from a distribution whose top module is cheap or empty.
 MEANT = {"matplotlib": ["matplotlib.pyplot"], "PIL": ["PIL.Image"], "lxml": ["lxml.etree"], "scipy": ["scipy.stats"],
          "sklearn": ["sklearn.linear_model", "sklearn.ensemble", "sklearn.model_selection"]}
 
@@ -68,7 +68,7 @@ def state():
 
 
 def load(names, report):
-    """In a child: imports them one after the other and reports after each."""
+    """In a child: imports the modules one after the other and reports after each."""
     before = state()
     for name in names:
         start, kb = time.process_time(), memory_kb()
@@ -108,7 +108,8 @@ def trial():
 
 
 def be_child(names):
-    # Modules may print, and a module that ends the process must not look like one that is done.
+    # Modules may print to descriptor 1, so rows go to a copy of it. Only the last row, of the trial, shows that the
+    # modules did not end the process.
     out = os.dup(1)
     os.dup2(2, 1)
 
@@ -182,7 +183,7 @@ def alone(names):
 
 
 def together(names):
-    """As many of them as one process can have; and their MiB."""
+    """As many of the modules as one process can have, and their MiB."""
     while names:
         rows = measure(names)
         total, fit = 0, 0

@@ -87,7 +87,8 @@ int approvals_open(
     if (r == 0)
         r = load_rules(all, err);
     if (r == 0 && (r = review_start(all)) < 0)
-        (void)err_set(err, ERR_UNAVAILABLE, -r, "no thread for the reviewer");
+        (void)err_set(err, ERR_UNAVAILABLE, -r, "cannot start a thread for the reviewer: %s",
+            strerror(-r));
     if (r < 0) {
         approvals_close(all);
         return r;

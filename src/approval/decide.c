@@ -144,7 +144,7 @@ int approval_settle(struct approval *p, const struct settlement *s, struct err *
         .data = text ? text : "{}"};
     int r = approval_store_decide(p->all->store, &row, has_grant ? &grant : NULL, &log, err);
     if (r < 0 && s->state == APPROVAL_APPROVED)
-        return r; /* an approval that cannot be written is none */
+        return r; /* an approval that cannot be written does not count */
     if (r < 0)
         log_event(LOG_WARN, "the end of an approval could not be written", "id", p->id,
             "reason", err ? err->message : "", (char *)NULL);

@@ -392,7 +392,8 @@ static int read_rule(const json_t *item, const char *at, struct rule *ret, struc
         return err_field(err, field, "%s must be allow, ask or deny", field);
     (void)snprintf(field, sizeof(field), "%s.require_human", at);
     if (human && (!json_is_boolean(human) || (json_is_true(human) && decision != RULE_ASK)))
-        return err_field(err, field, "%s is true or false, and true only with `ask`", field);
+        return err_field(err, field,
+            "%s must be true or false, and true only with the decision `ask`", field);
     (void)snprintf(field, sizeof(field), "%s.reason", at);
     if (reason && !json_is_string(reason))
         return err_field(err, field, "%s must be a string", field);

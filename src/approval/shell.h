@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a text for bash would run, in a form that can be shown, matched by rules and granted:
- * one shell_command for each simple command, also for those in substitutions, functions and
- * texts of texts (`bash -c`, `eval`, `trap`).
+/* The commands of a text for bash, in a form that can be shown, matched by rules and granted:
+ * one shell_command for each simple command, also inside substitutions, functions and texts
+ * within the text (`bash -c`, `eval`, `trap`).
  *
  * The text is parsed by `shfmt --to-json` in a box (session/host_parse.c). This is the reader
- * of its tree. It knows every kind of node: a tree with another one is not understood, and then
- * the whole text is asked. Numbers of operators differ between versions of shfmt; the operators
- * are read from the text. */
+ * of its tree. It knows every kind of node: a tree with an unknown kind is not understood, and
+ * then the text needs approval as a whole. Numbers of operators differ between versions of
+ * shfmt; the operators are read from the text. */
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,11 +19,11 @@ enum { SHELL_TEXT_MAX = 64 << 10, SHELL_TREE_MAX = 8 << 20 };
 /* Whether a command assigns variables. Once a variable was declared as an integer or as a
  * reference (`declare -i n`), bash runs code in what is assigned to it. The reader knows one
  * text and no variables: its caller remembers shell_forms.marks for the shell. In such a shell
- * each assignment is asked, and no approval of one lasts. */
+ * each assignment needs approval, and no approval of an assignment lasts. */
 enum shell_assigning {
     SHELL_ASSIGNS_NOT,
-    SHELL_ASSIGNS,      /* it is asked in every shell */
-    SHELL_ASSIGNS_ONLY, /* it is asked only in a shell that was marked, or by a text that marks
+    SHELL_ASSIGNS,      /* it needs approval in every shell */
+    SHELL_ASSIGNS_ONLY, /* it needs approval only in a marked shell, or in a text that marks it
                          */
 };
 

@@ -2,12 +2,12 @@
 
 /* One simple command. Wrappers (sudo, env, timeout, xargs) are peeled (shell_wrapper.c), texts
  * for shells (`bash -c`, `eval`, `trap`, `ssh host`) are read in their turn. A command that
- * cannot be followed is shown as it is and asked each time.
+ * cannot be followed is shown as it is and needs approval each time.
  *
  * Only bash reads a text as it is read here. Its text stands in place of the command if nothing
  * is before `bash -c` and its options change nothing. The text of any other shell is read for
- * dangers only, and the command itself is asked in exactly its words. The same holds for a
- * program outside of the directories of the system, whatever its name is. */
+ * dangers only, and the command itself needs approval in exactly its words. The same holds for
+ * a program outside of the directories of the system, whatever its name is. */
 
 #include "approval/shell_internal.h"
 
@@ -49,7 +49,7 @@ struct taking {
     const char *danger;
 };
 
-/* A command that is not followed: it is asked each time. */
+/* Stops following the command: it needs approval each time. */
 static void give_up(struct taking *t, const char *danger)
 {
     t->danger = t->danger ? t->danger : danger;

@@ -228,11 +228,9 @@ static const char variables[] =
     "GIT_* PYTHON* PERL* RUBY* NODE_OPTIONS NODE_PATH LUA_* PHPRC PHP_INI_SCAN_DIR JAVA_HOME "
     "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
     "CARGO_HOME CARGO_BUILD_* CARGO_TARGET_* RUSTC* RUSTFLAGS RUSTUP_* GOFLAGS GOPATH GOROOT "
-    "GOBIN "
-    "GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS MAKEFLAGS "
-    "GNUMAKEFLAGS CCACHE_* MAKEFILES "
-    "MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL "
-    "BROWSER "
+    "GOBIN GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS "
+    "MAKEFLAGS GNUMAKEFLAGS CCACHE_* MAKEFILES MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* "
+    "NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL BROWSER "
     "*PAGER LESSOPEN LESSCLOSE *_COMMAND *_ASKPASS SUDO_* XDG_* DISPLAY XAUTHORITY *_PROXY "
     "*_proxy "
     "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG CONTAINER_HOST CONTAINER_CONNECTION KUBECONFIG "
@@ -315,8 +313,8 @@ bool shell_is_unknown(const struct shell_word *word)
     return !word->is_literal && strchr(word->shape, SHELL_UNKNOWN);
 }
 
-/* One option word against one of the list: "-r" is found in "-fr", "--recursive" also as
- * "--rec"; "-delete" is a word of its own. */
+/* Compares a word with an option of the list: "-r" is found in "-fr", and "--recursive" also as
+ * "--rec"; "-delete" must be the whole word. */
 static bool option_is(const char *word, const char *option, size_t len)
 {
     if (option[1] != '-' && len == 2)

@@ -60,8 +60,8 @@ static bool has_dynamic(const json_t *list)
     return false;
 }
 
-/* `program` is where an ordinary command begins; behind the words when it is none. Without
- * words only files are opened, as `: >file` does. */
+/* `program` is where an ordinary command begins; behind the words when the command is not
+ * ordinary. Without words only files are opened, as `: >file` does. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
     const struct shell_redirs *redirs, const char *danger, bool is_once)
 {

@@ -48,7 +48,7 @@ static const struct shell_loop *find_loop(const struct shell_walk *w, const char
     return loop;
 }
 
-/* HOME counts as known: a change of it is asked. */
+/* HOME counts as known: a change of HOME needs approval. */
 static bool is_open_parameter(
     const struct shell_walk *w, const json_t *node, const char *unused)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The walk over the tree of shfmt. Every member of every node is visited, so no statement is
- * missed wherever it stands. Nodes of an unknown type end the walk: what is not understood is
- * asked as a whole.
- */
+ * missed wherever it stands. A node of an unknown type ends the walk: a text that is not
+ * understood needs approval as a whole. */
 
 #include "approval/shell_internal.h"
 

@@ -107,8 +107,8 @@ static bool some_hot(const struct shell_walk *w, const json_t *values, const cha
     return found;
 }
 
-/* An assignment to a name. It is asked when the name is special for bash or for programs, and
- * when the value is hot. Other ones are asked in a marked shell only (shell.h). */
+/* An assignment to a name. It needs approval when the name is special for bash or for programs,
+ * and when the value is hot. Other assignments need it in a marked shell only (shell.h). */
 static int emit_assignment(
     struct shell_walk *w, const json_t *node, const char *name, bool has_hot)
 {
@@ -248,7 +248,8 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
 }
 
 /* Whether bash may evaluate a value. export and readonly take '(..)' for an array with -a only.
- * A function is asked with its body, so a local variable of its argument is not asked again. */
+ * The approval of a function covers its body, so a local variable of its argument needs no
+ * other one. */
 static bool is_evaluated(const struct declaration *d)
 {
     bool by_name = shell_name_is(d->variant, "declare typeset");

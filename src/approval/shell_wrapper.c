@@ -138,7 +138,7 @@ static enum shell_peel take_letters(
     return result;
 }
 
-/* One option word of the wrapper. *ret_has_value: its value is the next word. */
+/* Reads an option word of the wrapper. *ret_has_value: the next word is its value. */
 static enum shell_peel take_option(
     const struct shell_wrapper *row, const char *word, bool *ret_has_value)
 {

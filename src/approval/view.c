@@ -204,7 +204,8 @@ int approvals_listen(struct approvals *all, struct approval_listener *listener, 
                ? 0
                : err_retry(err,
                      err_set(err, ERR_BUSY, EBUSY,
-                         "this key listens to approvals %d times already", LISTENERS_PER_KEY),
+                         "this key listens to approvals %d times already; close a stream first",
+                         LISTENERS_PER_KEY),
                      5);
 }
 

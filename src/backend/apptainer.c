@@ -139,7 +139,7 @@ static int make_overlay(const struct place_row *row, struct instance *it)
     return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* What a kept place was made with: in NAME.config beside its files. */
+/* The settings that a kept place was made with: in NAME.config beside its files. */
 struct record {
     char hash[BACKEND_HASH]; /* of its settings; "": there is no record */
     uint32_t in_force;       /* limits of its instance */
@@ -272,8 +272,9 @@ static enum place_error start(struct backend *b, struct instance *it, const stru
     if (was_there)
         b->in_force = was->in_force;
     if (lacks_limit(b, wanted))
-        return backend_fail(b, PLACE_LIMIT, "the instance %s runs without %s", it->name,
-            place_limit_name(b->refused));
+        return backend_fail(b, PLACE_LIMIT,
+            "the instance %s already runs without %s; leave the limit out, or end its sessions",
+            it->name, place_limit_name(b->refused));
     return PLACE_FINE;
 }
 

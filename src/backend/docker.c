@@ -74,7 +74,8 @@ static enum place_error docker_put(struct backend *b)
     buf_init(&tar, ARCHIVE_MAX);
     (void)docker_path(path, sizeof(path), d->name, "/archive?path=/");
     if (docker_archive(b, &tar) < 0)
-        return backend_fail(b, PLACE_REFUSED, "the far shell is too large");
+        return backend_fail(
+            b, PLACE_REFUSED, "the far shell is too large for an upload into the container");
     int r = engine_ask(&d->engine, "PUT", path, &tar, true, &a);
     enum place_error error = r < 0 ? engine_failed(&d->engine, b, r) : PLACE_FINE;
     if (!error && a.status != 200)
@@ -176,7 +177,8 @@ static enum place_error use(
             "docker rm -f %s",
             d->name, hash, d->hash, d->name);
     if (is_state(container, "Paused"))
-        return backend_fail(b, PLACE_UNREACHABLE, "container %s is paused", d->name);
+        return backend_fail(b, PLACE_UNREACHABLE,
+            "container %s is paused; run: docker unpause %s", d->name, d->name);
     if (!docker_is_isolated(b, container))
         return backend_fail(b, PLACE_REFUSED,
             "the engine made the container with another runtime or network than docker_runtime "

@@ -84,7 +84,7 @@ static bool runs(const json_t *container)
     return json_is_true(json_object_get(json_object_get(container, "State"), "Running"));
 }
 
-/* How long it must have been idle. */
+/* Seconds that a container must have been idle before it is stopped or removed. */
 static uint64_t term_s(const struct place_row *row, bool is_kept)
 {
     uint64_t away_s = row->reconnect_s + (row->idle_s < GRACE_S ? row->idle_s : GRACE_S);

@@ -185,8 +185,8 @@ static enum place_error upload(struct opening *o, const char *machine)
             own.machine);
     o->has_shell = true;
     if (backend_send(o->b, o->stream, o->b->shell, o->b->shell_len, o->until_ms) == -ETIMEDOUT)
-        return backend_fail(
-            o->b, PLACE_UNREACHABLE, "the place did not read the far shell in time");
+        return backend_fail(o->b, PLACE_UNREACHABLE,
+            "the place did not receive the far shell in time; try again");
     return PLACE_FINE; /* another failure shows when the answer is read */
 }
 
@@ -203,8 +203,8 @@ static enum place_error explain(struct opening *o, const struct backend_ops *ops
     return ops->judge(o->b, o->stream->said);
 }
 
-/* A line that says why there is no far shell: a word of the table, and the far system's own
- * words. False: it is none. */
+/* Reads a line that says why there is no far shell: a word of the table, and the far system's
+ * own words. False when the line is something else. */
 static bool take_refusal(struct backend *b, const char *line, enum place_error *ret)
 {
     char quoted[PLACE_SAYS / 2];
@@ -245,7 +245,7 @@ static enum place_error converse(
     }
 }
 
-/* One attempt. *ret_lacks: the far shell is not there. */
+/* Makes one attempt. *ret_lacks: the place does not have the far shell. */
 static enum place_error join(struct backend *b, const struct backend_ops *ops, bool is_again,
     struct backend_stream *ret, uint64_t *ret_received, bool *ret_lacks)
 {
@@ -257,7 +257,7 @@ static enum place_error join(struct backend *b, const struct backend_ops *ops, b
         error = converse(&o, ops, ret_received);
         *ret_lacks = error && o.lacks_shell;
         b->was_joined = b->was_joined || !error;
-        ret->said_len = 0; /* what it said so far is not why it will end */
+        ret->said_len = 0; /* the words so far are not the cause of a later end */
         ret->said[0] = '\0';
     }
     if (error)
@@ -274,7 +274,8 @@ enum place_error backend_open(
         new_id(b->id);
     backend_stream_init(ret);
     if (!ops)
-        return backend_fail(b, PLACE_REFUSED, "there is no such kind of backend");
+        return backend_fail(
+            b, PLACE_REFUSED, "hermes-places does not know this kind of backend");
     enum place_error error = ops->open ? ops->open(b, is_again) : PLACE_FINE;
     if (error == PLACE_FINE)
         error = join(b, ops, is_again, ret, ret_received, &lacks);

@@ -262,7 +262,8 @@ static enum place_error await_open(struct backend *b, struct plugin_own *own)
         if (n == 0)
             return own->verdict->error
                        ? backend_fail(b, own->verdict->error, "%s", own->verdict->words)
-                       : backend_fail(b, PLACE_UNREACHABLE, "the plug-in was ended");
+                       : backend_fail(b, PLACE_UNREACHABLE,
+                             "the plug-in was ended before the place was open");
         if (n > 0) {
             b->in_force = own->verdict->in_force;
             return PLACE_FINE;
@@ -278,7 +279,8 @@ static enum place_error plugin_open(struct backend *b, bool is_again)
 {
     struct plugin_own *own = own_of(b);
     if (!own)
-        return backend_fail(b, PLACE_UNREACHABLE, "there is no memory for a plug-in");
+        return backend_fail(
+            b, PLACE_UNREACHABLE, "there is no memory for a plug-in; try again later");
     if (own->pid > 0) /* the plug-in of a cut connection; the place stays as it is */
         process_await(own->pid, 0);
     own->pid = -1;
@@ -306,7 +308,9 @@ static enum place_error plugin_stream(
     int r = backend_send(b, ret, script, strlen(script), until_ms);
     if (r == 0)
         r = backend_send(b, ret, "\n", 1, until_ms);
-    return r < 0 ? backend_fail(b, PLACE_UNREACHABLE, "the plug-in was ended") : PLACE_FINE;
+    return r < 0 ? backend_fail(
+                       b, PLACE_UNREACHABLE, "the plug-in was ended before the shell began")
+                 : PLACE_FINE;
 }
 
 static enum place_error plugin_judge(struct backend *b, const char *said)

@@ -25,7 +25,7 @@ enum {
     STREAM_MS = 60000,
     END_MS = 2000, /* from the end of its stdin to the end of the plug-in */
     PIECE = 64 << 10,
-    WAITING = 256 << 10, /* bytes from which on a side is not read */
+    WAITING = 256 << 10, /* a side is not read while so many bytes wait */
 };
 
 struct talk {
@@ -35,7 +35,7 @@ struct talk {
     int term_fd;
     bool is_over;   /* SIGTERM came */
     bool is_opened; /* there is a place to close */
-    bool is_gone;   /* the plug-in has ended, or is not to be talked to */
+    bool is_gone;   /* nothing more is sent to the plug-in: it has ended or failed */
     struct plugin_reader reader;
     struct plugin_ready ready;
     struct buf up, down; /* frames for the plug-in, bytes for the relay */
@@ -63,7 +63,7 @@ static enum place_error broken(struct talk *t)
     return fail(t, PLACE_LOST, words);
 }
 
-/* The plug-in has ended without a word: its log may have one. */
+/* The plug-in has ended without a message: its log may have the cause. */
 static enum place_error ended(struct talk *t)
 {
     char *text = t->log.data;
@@ -292,7 +292,7 @@ static void pump(struct talk *t)
     }
 }
 
-/* The relay has seen the end. It says SIGTERM when the session is over, or kills this process
+/* The relay has seen the end. It sends SIGTERM when the session is over, or kills this process
  * and starts another one that joins the place again. */
 static void await_word(struct talk *t)
 {

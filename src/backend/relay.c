@@ -23,7 +23,7 @@
 
 enum {
     CONFIRM_STEP = 64 << 10, /* received bytes after which they are confirmed */
-    END_MS = 2000,           /* for the word that ends the far shell */
+    END_MS = 2000,           /* for the last frame, which ends the far shell */
     GREET_MS = 10000,        /* for one line */
     RETRY_FIRST_MS = 200,
     RETRY_MAX_MS = 3000,
@@ -133,7 +133,7 @@ static bool is_silent(const struct relay *r)
     return r->b->row->reconnect_s && clock_ms() - r->heard_ms >= silent_ms(r);
 }
 
-/* Sets the words to why the stream has ended, as far as that is known. */
+/* Sets the words to the cause of the stream's end, as far as it is known. */
 static void explain_cut(struct relay *r)
 {
     const struct backend_ops *ops = backend_ops_of(r->b->row->kind);
@@ -304,12 +304,12 @@ void backend_answer_probe(struct backend *b, int fds[PLACE_FDS])
         relay_event(&r, (struct spawn_event){.kind = EVENT_STARTED});
 }
 
-/* The server has looked at the row's keys too. One that was taken over has not. */
+/* Checks the key again: a server that was taken over may have left out its own check. */
 static enum place_error take_words(struct relay *r, int fd)
 {
     struct backend *b = r->b;
     if (place_words_take(fd, &r->words) < 0)
-        return backend_fail(b, PLACE_REFUSED, "the request is not one for a place");
+        return backend_fail(b, PLACE_REFUSED, "the request for the place is not valid");
     backend_take_request(b, (const struct place_head *)r->words.data);
     return str_list_covers(b->row->keys, b->request.owner)
                ? PLACE_FINE

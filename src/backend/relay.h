@@ -32,7 +32,7 @@ struct relay {
     size_t server_left; /* bytes of the frame from the server that are to come */
 
     uint64_t ping_ms;  /* when the next `ping` is due */
-    uint64_t heard_ms; /* the last byte of the place */
+    uint64_t heard_ms; /* when the last byte of the place came */
 
     /* From the place. */
     uint64_t received, told;
@@ -57,7 +57,7 @@ struct relay {
 };
 
 /* relay_in.c: reads a line KIND LENGTH with its newline, of at most RELAY_HEAD bytes. Returns
- * `kind`, or NULL when it is none. */
+ * `kind`, or NULL when the line has another form. */
 char *relay_parse_head(
     const char *line, size_t len, char kind[RELAY_HEAD + 1], size_t *ret_len);
 

@@ -218,8 +218,8 @@ static void open_terminal(struct relay *r, int *fds)
     relay_terminal(r, fds[0]);
 }
 
-/* What a server may ask for. `fds` are those that come with it, behind the words of a restart;
- * take() gets them all. */
+/* The commands that a server may send. `fds` are the descriptors of a command, behind the words
+ * of a restart; take() gets them all. */
 static const struct command_row {
     void (*take)(struct relay *r, int *fds);
     unsigned words, count;

@@ -74,7 +74,7 @@ _Noreturn void options_misuse(const char *command, const char *format, ...)
 void options_help(const struct option_table *table);
 void options_man(const struct option_table *table);
 
-/* The parts of a man page, for one that consists of several tables. */
+/* The parts of a man page that is made from several tables. */
 void options_man_begin(const struct option_table *table);
 void options_man_options(const struct option_table *table);
 void options_man_text(const char *text);

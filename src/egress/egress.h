@@ -337,8 +337,8 @@ void udp_refuse(struct flow *f, uint32_t reason);
 
 /* --- ask.c */
 
-/* The question about a destination, perhaps one that others wait for already. Sets *ret and
- * returns 0, or returns the reason why no question is asked. The waiting connection or flow
+/* Joins the question about a destination, or makes a new question. Sets *ret and returns 0, or
+ * returns the reason why no question is asked. The waiting connection or flow
  * calls ask_begin() when it can be called back, and ask_leave() when it ends first. */
 uint32_t ask_hold(struct box *b, const struct network_row *what, struct question **ret);
 void ask_begin(struct question *q);

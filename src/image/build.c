@@ -340,7 +340,7 @@ static int check_registry(const struct image_builder *b, const struct image_reci
     return network_policy_parse(text, ret, err);
 }
 
-/* A layer that changes nothing is none. */
+/* A layer that changes nothing is dropped. */
 static bool is_empty(const struct building *w)
 {
     return image_recipe_is_upon(w->recipe) && w->entries == 0;

@@ -295,7 +295,7 @@ static int keep_image(struct importing *w, struct image *ret, struct err *err)
     if (r == 0)
         r = image_facts_check(
             json_object_get(facts, "env"), json_object_get(facts, "packages"), err);
-    if (r == 0) { /* every import is its own recipe: the same one gives the same image */
+    if (r == 0) { /* the facts take the place of a recipe: equal facts give the same id */
         cleanup_free char *text = json_dumps(facts, JSON_COMPACT | JSON_SORT_KEYS);
         cleanup_free char *whole = xasprintf("import\n%s\n%s", w->b->owner, text ? text : "");
         oci_digest_text(whole, strlen(whole), digest);

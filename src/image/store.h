@@ -144,7 +144,7 @@ json_t *image_packages_read(const json_t *from);
 /* ERR_TOO_LARGE when variables and packages (NULL: none) are more than IMAGE_FACTS_KB. */
 int image_facts_check(const json_t *env, const json_t *packages, struct err *err);
 
-/* Reads a list of digests. -EBADMSG when it is none. */
+/* Reads a list of digests. -EBADMSG when `layers` is not such a list. */
 int image_layers_read(const json_t *layers, struct run_image *to);
 
 /* Finds the interpreter of a whole root among the programs that boxes of the language can

@@ -134,8 +134,8 @@ static void make_signature(const json_t *answer, const char *key, char ret[JUDGE
     (void)json_object_del(json_object_get(copy, "signature"), "value");
     (void)json_object_del(
         copy, "t"); /* the time of the event `end`, if the answer came by one */
-    /* Converts to text and back, because a newly made number has more digits than one that was
-     * read. */
+    /* Converts to text and back, because a newly made number has more digits than a number
+     * that was read. */
     char *text = json_dumps(copy, JSON_COMPACT | RESULT_JSON_FLAGS);
     json_decref(copy);
     copy = text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;

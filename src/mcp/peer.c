@@ -263,7 +263,8 @@ static unsigned count_calls(const struct mcp *mcp, int owner)
 int mcp_peer_begin(struct mcp_peer *peer, struct mcp_call *call)
 {
     lock(peer);
-    /* A handshake, which ends at once, is always taken: its session is in no list yet. */
+    /* A handshake is never refused for its key: it ends at once, and its session is not listed
+     * yet. */
     bool is_full = peer->call_count >= MCP_PEER_CALLS ||
                    (peer->is_listed && count_calls(peer->mcp, peer->owner) >= MCP_CALLS_OF_KEY);
     int r = peer->is_ended || is_full ? -EBUSY : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* See entry.h. An entry has one spelling after it was parsed, so that two programs never read
- * one entry differently: what looks like an address and is none is refused instead of being
- * taken for a name. */
+ * one entry differently: what looks like an address but is not valid is refused instead of
+ * being taken for a name. */
 
 #include "network/entry.h"
 

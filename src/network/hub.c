@@ -139,7 +139,7 @@ static bool take_rows(struct network_link *link, const struct network_rows *rows
     return true;
 }
 
-/* False when the message is none that egress may send, or cannot be answered. */
+/* False when egress may not send such a message, or the message cannot be answered. */
 static bool take_message(struct network_link *link, const void *data, size_t size)
 {
     uint32_t kind = 0;

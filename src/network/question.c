@@ -96,7 +96,7 @@ const struct network_asker *network_link_asker(const struct network_link *link)
     return link->asker;
 }
 
-/* An answer that cannot be sent is none: the attempts wait, until the link ends. */
+/* An answer that cannot be sent does not count: the attempts wait until the link ends. */
 void network_link_answer(struct network_link *link, uint64_t number, uint32_t reason,
     bool is_lasting, json_t *approval)
 {

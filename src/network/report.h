@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The record of what a box tried to reach, as answers show it (`network`), and the same of one
- * attempt as an event. Rows come from hermes-egress, and host names in them from the box:
- * network_row_is_valid() is asked before a row is used. */
+/* The record of the attempts of a box to connect, as answers show it (`network`), and one
+ * attempt as an event. Rows come from hermes-egress, and host names in them from the box: check
+ * a row with network_row_is_valid() before it is used. */
 
 #include "base/buf.h"
 #include "proto/network.h"

@@ -59,7 +59,8 @@ static void take_one(const struct config *c, struct image_store *store, const ch
         json_string_value(json_object_get(r < 0 ? NULL : image.facts, "language"));
     to->runtime = language ? runtime_find(runtimes, language) : NULL;
     if (r == 0 && (!to->runtime || !to->runtime->available))
-        r = err_set(&err, ERR_UNAVAILABLE, ENOENT, "its language is not available");
+        r = err_set(&err, ERR_UNAVAILABLE, ENOENT,
+            "its language is not available; see `hermes runtimes`");
     if (r == 0)
         r = image_for_run(&image, to->runtime, &to->image, &err);
     if (r < 0) {

@@ -182,7 +182,8 @@ static int open_unix(struct prepare *p, struct err *err)
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     const char *path = p->config.unix_path;
     if (strlen(path) >= sizeof(addr.sun_path))
-        return err_set(err, ERR_INVALID, ENAMETOOLONG, "unix: the path is too long");
+        return err_set(err, ERR_INVALID, ENAMETOOLONG, "unix: the path has more than %zu bytes",
+            sizeof(addr.sun_path) - 1);
     memcpy(addr.sun_path, path, strlen(path));
     cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int r = fd < 0 ? -errno : clear_path(&addr);
@@ -230,8 +231,8 @@ static int check_activated(const struct prepare *p, int fd, struct err *err)
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0 || !listens ||
         getsockname(fd, (struct sockaddr *)&addr, &addr_len) < 0)
         return err_set(err, ERR_INVALID, ENOTSOCK,
-            "LISTEN_FDS: descriptor %d is no listening stream socket; the .socket unit needs "
-            "ListenStream= and Accept=no",
+            "LISTEN_FDS: descriptor %d is not a listening stream socket; the .socket unit "
+            "needs ListenStream= and Accept=no",
             fd);
     if (!may_serve(p, (struct sockaddr *)&addr))
         return err_set(

@@ -225,7 +225,9 @@ static int write_results(struct work *w, struct err *err)
         buf_append(&p->trust, &head, sizeof(head)) < 0 ||
         buf_append(&p->trust, w->system.data, w->system.len) < 0 ||
         buf_append(&p->trust, jks.data, jks.len) < 0)
-        return err_set(err, ERR_INTERNAL, EMSGSIZE, "the secrets are too large together");
+        return err_set(err, ERR_INTERNAL, EMSGSIZE,
+            "the secrets and certificates together are too large; remove sections "
+            "[secret NAME]");
     return 0;
 }
 

@@ -119,7 +119,7 @@ struct network_ceiling {
     char upstream_credentials[NETWORK_CREDENTIALS]; /* "user:password" or "" */
 };
 
-/* Why an attempt was denied; beside these an enum address_class (below REASON_FIRST). */
+/* Why an attempt was denied. A reason below REASON_FIRST is an enum address_class. */
 enum network_reason {
     REASON_FIRST = 64,
     REASON_NOT_LISTED = REASON_FIRST,

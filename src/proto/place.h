@@ -149,7 +149,7 @@ struct place_table {
                           * place */
 };
 
-/* "local", "ssh"; NULL for a number that is none. */
+/* "local", "ssh"; NULL for an unknown number. */
 const char *place_kind_name(uint32_t kind);
 const char *place_error_name(uint32_t error);
 const char *place_limit_name(uint32_t limit); /* as in lang/limits.h: "cpus" ... */

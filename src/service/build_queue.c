@@ -123,7 +123,7 @@ static void take_out(struct build_queue *queue, struct build_call *call)
     *at = call->next;
 }
 
-/* The first that joined waits in place of one that goes without a result. */
+/* A call leaves without a result. The first call that joined it waits in its place. */
 static void hand_on(struct build_queue *queue, const struct build_call *call)
 {
     for (struct build_call *c = queue->first; c; c = c->next) {

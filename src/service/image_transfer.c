@@ -202,7 +202,7 @@ static int take_archive(void *context, const void *data, size_t len)
     return fs_write_all(t->fd, data, len);
 }
 
-/* Packing takes a processor: of a key one archive at a time. */
+/* Packing takes a processor, so one archive of a key is packed at a time. */
 static int take_place(struct state *state, int owner, struct err *err)
 {
     int *place = NULL;

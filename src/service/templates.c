@@ -146,7 +146,7 @@ static bool is_idle(const struct entry *e)
     return e->state == ENTRY_READY && !e->live->copies && !e->live->waiting;
 }
 
-/* An entry without a template makes room, the one that was used least recently. */
+/* The least recently used entry without a template makes room. */
 static struct entry *new_entry(struct template_keeping *all)
 {
     struct entry *oldest = NULL;
@@ -359,8 +359,8 @@ static struct room used_by(const struct template_keeping *all, uint32_t owner, b
     return used;
 }
 
-/* The idle template to end next: of the key that has most, the one that was used least
- * recently. owner 0 of `only`: of any key. */
+/* The idle template to end next: the least recently used one of the key that has most. owner 0
+ * of `only`: of any key. */
 static struct entry *choose_victim(
     struct template_keeping *all, const uint32_t *only, uint64_t before_ms)
 {

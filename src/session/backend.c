@@ -114,7 +114,8 @@ int session_backend_words(const struct session_box_spec *spec, int *ret_fd, stru
     for (size_t i = 0; r == 0 && i < spec->env->count; i++)
         r = buf_append(&words, spec->env->items[i], strlen(spec->env->items[i]) + 1);
     if (r < 0)
-        return err_set(err, ERR_TOO_LARGE, E2BIG, "the variables of a session are too large");
+        return err_set(err, ERR_TOO_LARGE, E2BIG,
+            "the variables of a session are too large; give a part as files");
     *ret_fd = fs_memfd_sealed("words", words.data, words.len);
     return *ret_fd < 0 ? err_set(err, ERR_UNAVAILABLE, -*ret_fd, "cannot make a file in memory")
                        : 0;
@@ -198,7 +199,7 @@ static json_t *limits_of(const struct session *s)
     return json;
 }
 
-/* Why the place is not ready, and what works all the same. cause_lock is held. */
+/* Says why the place is not ready, and what waits for it. cause_lock is held. */
 static json_t *detail_json(const struct session *s, unsigned state)
 {
     char text[2 * PLACE_SAYS];

@@ -14,8 +14,9 @@ int session_backend_check(
 /* The words for a new interpreter (proto/place.h), as a sealed memfd. */
 int session_backend_words(const struct session_box_spec *spec, int *ret_fd, struct err *err);
 
-/* What a place says of itself. take(): an event of it. begin(): a new one is asked for. end():
- * it is gone; sets the session's message to why. */
+/* The state of the session's place. take() notes an event that the place sent. begin() is
+ * called when a new shell is asked for. end() is called when the place is gone; it sets the
+ * session's message to the cause. */
 void session_backend_take(struct session *s, const struct place_event *event);
 void session_backend_begin(struct session *s);
 void session_backend_end(struct session *s);
@@ -34,6 +35,6 @@ void session_backend_note(
  * for a box. The lock is held. */
 json_t *session_backend_json(struct session *s);
 
-/* probe.c: asks whether a place is there, if its kind can be asked and it was not asked just
- * now. */
+/* probe.c: asks whether a place is there, unless its kind has no probe or the last answer is
+ * fresh. */
 void session_backend_probe(const struct state *state, uint32_t number);

@@ -195,7 +195,8 @@ int session_box_restart(struct engine *engine, const struct session_box_spec *sp
     int fds[] = {ends.package, ends.out[1], ends.err[1], ends.channel[1]};
     r = fdpass_send(box->socket, &command, sizeof(command), fds, 4);
     if (r < 0)
-        return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
+        return err_set(
+            err, ERR_UNAVAILABLE, -r, "the box of the session has ended; reset the session");
     take_ends(box, &ends);
     return 0;
 }
@@ -218,7 +219,8 @@ int session_box_fork(const struct session_box *original, bool is_alone, struct s
     box->image = image_root_share(original->image);
     take_ends(box, &ends);
     if (r < 0)
-        return err_set(err, ERR_UNAVAILABLE, -r, "the box is gone");
+        return err_set(
+            err, ERR_UNAVAILABLE, -r, "the box of the session has ended; reset the session");
     ret_fds[0] = take_fd(&ends.out[1]);
     ret_fds[1] = take_fd(&ends.err[1]);
     ret_fds[2] = take_fd(&ends.channel[1]);

@@ -185,7 +185,9 @@ static int send_channel(struct session *s, int fd, int *ret_socket, struct err *
     if (r == 0)
         *ret_socket = fcntl(s->box.socket, F_DUPFD_CLOEXEC, 3);
     (void)pthread_mutex_unlock(&s->lock);
-    return r < 0 ? err_set(err, ERR_UNAVAILABLE, -r, "the box of the session is gone") : 0;
+    return r < 0 ? err_set(err, ERR_UNAVAILABLE, -r,
+                       "the box of the session has ended; reset the session")
+                 : 0;
 }
 
 static int await_answer(

@@ -325,10 +325,12 @@ static int check_spec(
             "languages have one",
             rt->name);
     if (spec->idle_timeout_s > config->session_lifetime_s)
-        return err_field(err, "idle_timeout_s", "idle_timeout_s is at most %llu here",
+        return err_field(err, "idle_timeout_s",
+            "idle_timeout_s must be at most %llu, the setting session_lifetime_s",
             (unsigned long long)config->session_lifetime_s);
     if (spec->max_lifetime_s > config->session_lifetime_s)
-        return err_field(err, "max_lifetime_s", "max_lifetime_s is at most %llu here",
+        return err_field(err, "max_lifetime_s",
+            "max_lifetime_s must be at most %llu, the setting session_lifetime_s",
             (unsigned long long)config->session_lifetime_s);
     int r = session_backend_check(all->state, spec, owner, err);
     if (r < 0)

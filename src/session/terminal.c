@@ -165,7 +165,7 @@ static int refused(int error, struct err *err)
             return err_set(err, errors[i].code, -error, "%s", errors[i].text);
     }
     return err_set(err, ERR_CONFLICT, -error,
-        "the box could not start a shell: it was ended or reset, or has nothing to spare");
+        "the box could not start a shell: it was ended or reset, or has reached a limit");
 }
 
 int session_terminal_open(

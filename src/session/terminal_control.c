@@ -29,7 +29,8 @@ int terminal_control_parse(
     const char *text, size_t len, struct terminal_size *ret, struct err *err)
 {
     if (len > TERMINAL_CONTROL_MAX)
-        return err_set(err, ERR_TOO_LARGE, EFBIG, "the message is too long");
+        return err_set(err, ERR_TOO_LARGE, EFBIG, "a text message has at most %d bytes",
+            TERMINAL_CONTROL_MAX);
     json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
     const char *type = json_string_value(json_object_get(object, "type"));
     struct terminal_size size;

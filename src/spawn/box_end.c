@@ -103,7 +103,7 @@ void box_tell_end(struct spawner *s, struct box *box)
     if (box->forks)
         shares_set_idle(s, box); /* only box init goes on, for the copies */
     else
-        egress_drop(s, box); /* now: the answer waits for the record of the network */
+        egress_drop(s, box); /* at once: the answer waits for the record of the network */
     box_tell(box->socket, &event);
     close_fd(&box->socket);
 }

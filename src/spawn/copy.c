@@ -388,8 +388,8 @@ void fork_helped(struct spawner *s, struct box *box)
         (void)kill(box->helper, SIGKILL);
         while (waitpid(box->helper, NULL, 0) < 0 && errno == EINTR)
             ;
-        /* The family must not live with a raised limit. The first record, which has the file,
-         * may not have been read yet. */
+        /* The box and its copies must not live with a raised limit. The first record, which has
+         * the file, may not have been read yet. */
         struct link_record record;
         if (box->users_fd < 0)
             (void)fork_hear(s, box, &record);

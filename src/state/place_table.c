@@ -29,7 +29,7 @@ enum {
 };
 static const char IMAGE[] = "nikolaik/python-nodejs:python3.11-nodejs20";
 
-/* A leading - would be an option of ssh. */
+/* ssh would take a word that begins with - for an option. */
 static const char *check_word(const char *value)
 {
     size_t len = strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -168,7 +168,7 @@ static const struct {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* Numbers. `unit` converts one of the setting to one of the member. */
+/* Numbers. The member gets the number of the setting times `unit`. */
 static const struct {
     const char *key;
     size_t offset;
@@ -328,7 +328,7 @@ const char *place_table_add_docker(struct place_table *table, const char *socket
     return why ? why : place_table_set(table, name, "docker_socket", socket);
 }
 
-/* A line that is for another kind. */
+/* Names a key or a limit that only rows of another kind may have, or returns NULL. */
 static const char *misplaced_in(const struct place_row *row)
 {
     for (size_t i = 0; i < ROWS; i++)

@@ -25,7 +25,7 @@ struct build_queue;
 struct seed_keeper;
 struct template_keeping;
 
-/* Archives of images that are packed at one time; of a key one. */
+/* Archives of images that are packed at one time; at most one of them for a key. */
 enum { STATE_EXPORTS_MAX = 2 };
 
 struct state {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a caller's own file means: its directory, its home, its variables TERMINAL_*. The lines
- * go into sections for a server of the caller's own, which checks them again. */
+/* Adds to a caller's own file what depends on the caller: directory, home, variables
+ * TERMINAL_*. The lines go into sections for a server of the caller's own, which checks them
+ * again. */
 
 #include "state/terminal_internal.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* These lines are not taken as they stand: own_add_lines() sets them. */
+/* own_add_lines() sets these lines; they are not copied from the file. */
 bool own_sets(const char *line)
 {
     static const char *const lines[] = {
@@ -124,7 +125,7 @@ void own_add_lines(struct reading *r, struct place_table *table, size_t place)
             "terminal.container_persistent is not used: the place ends with the command");
 }
 
-/* Booleans, some of which a caller can have and a server cannot. */
+/* Checks a key whose value is a boolean. A command without a server supports some of them. */
 void own_check(struct reading *r, const char *key, const char *value)
 {
     bool is_had = strstr(key, "persistent") || str_eq(key, "docker_mount_cwd_to_workspace");

@@ -45,8 +45,8 @@ struct run_limits template_limits(
     struct run_limits plain = {0};
     limits_fill(&limits, &runtime->limits);
     limits_fill(&plain, &runtime->limits);
-    /* A copy can only have less of these. Threads have stacks of the size that was allowed when
-     * the interpreter started, so that is the usual one. */
+    /* A copy can only lower these limits. Threads get stacks of the size that was allowed when
+     * the interpreter started, so the template has the usual limit of stacks. */
     limits.stack_mb = plain.stack_mb;
     limits.open_files = max->open_files;
     limits.file_size_mb = max->file_size_mb;
@@ -163,7 +163,7 @@ static int request(const struct template_spec *spec, struct template_box *box, s
     return spawner_box(&e->spawner, &message, fds, 5, err);
 }
 
-/* Waits for an event of a kind; others but the two ends are passed over. */
+/* Waits for an event of a kind. Other events are passed over, except the two ends. */
 static int await(int socket, uint32_t kind, int wait_ms, struct spawn_event *ret, int *ret_fd)
 {
     uint64_t until_ms = clock_ms() + (uint64_t)wait_ms;
@@ -243,7 +243,7 @@ int template_box_open(
     return 0;
 }
 
-/* Asks the interpreter; with descriptors: to fork. */
+/* Asks the interpreter; with descriptors it is asked to fork. */
 static int ask(const struct template_box *box, const int *fds, unsigned count, char *reason)
 {
     int r = fdpass_send_now(box->channel, "f", 1, fds, count);

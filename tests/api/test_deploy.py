@@ -212,7 +212,7 @@ def test_a_passed_descriptor_that_cannot_be_served(activated, make):
     with make() as s:
         server = activated(s, wait=False)
         assert server.process.wait(60 * SLOW) == 2
-        assert "descriptor 3 is no listening stream socket" in server.logs()
+        assert "descriptor 3 is not a listening stream socket" in server.logs()
 
 
 def test_more_passed_sockets_than_can_be_served(activated):

@@ -51,8 +51,8 @@ def close(node):
 
 
 def validator(document, schema):
-    """A function that raises fastjsonschema.JsonSchemaException. It knows draft 7, which is what
-    the schemas keep to."""
+    """A function that raises fastjsonschema.JsonSchemaException. It knows draft 7, and the
+    schemas keep to draft 7."""
     return fastjsonschema.compile(dict(schema, components={"schemas": document["components"]["schemas"]}))
 
 

@@ -167,7 +167,7 @@ class Kernel:
         self.channel.sendall(b"%s %d\n" % (kind.encode(), len(payload)) + payload)
 
     def drain(self, answer):
-        """What is in the two pipes now."""
+        """The bytes that are in the two pipes now."""
         for fd, part in ((self.out, answer.parts[1]), (self.err, answer.parts[2])):
             try:
                 while data := os.read(fd, 1 << 20):
@@ -287,7 +287,7 @@ class Kernel:
         return status["State"].split()[0] == "S" and not any(int(status[name], 16) for name in ("SigPnd", "ShdPnd"))
 
     def settle(self):
-        """What the server does after an exec that it signalled."""
+        """Does the same as the server after an exec that it has signalled."""
         self.send("settle")
         assert self.frame(Answer(), 10) == ("settled", b"null")
 

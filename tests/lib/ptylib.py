@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of a session's terminal: one that keeps to the rules (python3-websockets) and one that need not."""
+"""Clients of a session's terminal: one that keeps the rules (python3-websockets) and one that can break them."""
 import asyncio
 import base64
 import json
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 class Terminal:
-    """What a browser would do, but one step at a time."""
+    """A client that acts like a browser, one step at a time."""
     prompt = PROMPT
 
     def __init__(self, session, query="", headers=()):
@@ -180,7 +180,7 @@ def connect(server, tcp=False):
 
 
 class Raw:
-    """A client that says what it likes, byte by byte."""
+    """A client that sends any bytes."""
     def __init__(self, session, query="", tcp=False, **kwargs):
         self.sock = connect(session.server, tcp)
         self.buffer = b""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fixtures of the tests with servers share (tests/api, judge, sessions)."""
+"""Helpers of the fixtures of tests with servers (tests/api, judge, sessions)."""
 import contextlib
 import os
 import shutil
@@ -80,6 +80,6 @@ def boxes(server):
 
 
 def assert_idle(server):
-    """After a test: it lives, and no box is left."""
+    """After a test: the server lives, and no box is left."""
     assert server.process.poll() is None, server.logs()[-3000:]
     assert wait_until(lambda: not boxes(server), 5), "boxes are left"

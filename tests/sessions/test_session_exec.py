@@ -101,7 +101,7 @@ def test_a_late_interrupt_does_not_hit_the_next_exec(session):
         reply = s.post("import time; time.sleep(.01)")
         # On a busy machine code waits for its turn on the processors. An interrupt that comes then ends the request instead.
         if reply.status == 409:
-            assert reply.json()["error"]["message"] == "interrupted before it began", reply
+            assert reply.json()["error"]["message"] == "the code was interrupted before it began", reply
         else:
             assert reply.status == 200 and not reply.json()["state_lost"], reply
             ran += 1

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the vendors' packages under the adapters into a virtual environment: 150 MB, a minute. Quick when it is there.
+# Installs the vendors' packages under the adapters into a virtual environment: 150 MB, one minute. Does nothing
+# when they are there.
 #
 #   tools/backends/install.sh DIR
 set -eu

@@ -16,7 +16,7 @@ def set_metadata(data):
 
 
 def get_metadata():
-    """What was set before, or None."""
+    """The metadata that was set before, or None."""
     try:
         with open(PATH, encoding="utf-8") as f:
             return json.load(f)

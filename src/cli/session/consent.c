@@ -39,7 +39,7 @@ static const struct {
 };
 enum { YES = 0, NO = 4 };
 
-/* What could not be read as commands is shown whole. */
+/* A text that could not be parsed into commands is shown whole. */
 static void show_text(FILE *to, const json_t *approval)
 {
     const json_t *effect = json_object_get(approval, "effect");
@@ -258,7 +258,8 @@ int consent_start(struct consent *c, const struct client *client, const char *co
         return 0;
     int r = c->settled < 0 || pipe2(c->over, O_CLOEXEC) < 0 ? -errno : start_thread(c);
     if (r < 0)
-        return err_set(err, err_code_of(-r), -r, "no thread: %s", strerror(-r));
+        return err_set(
+            err, err_code_of(-r), -r, "cannot start a thread for questions: %s", strerror(-r));
     c->has_thread = true;
     (void)pthread_mutex_lock(&c->lock);
     while (!c->is_listening && !c->has_ended)

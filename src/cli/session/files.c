@@ -52,7 +52,7 @@ int files_put(const struct client *client, const char *id, const char *local, co
     if (fd < 0 || fstat(fd, &st) < 0)
         return local_error(local, err);
     if (S_ISDIR(st.st_mode))
-        return err_field(err, "FILE", "%s is a directory", local);
+        return err_field(err, "FILE", "%s is a directory; name a file", local);
     bool is_file = S_ISREG(st.st_mode);
     bool is_dir = !path || str_has_suffix(path, "/");
     cleanup_free char *name =

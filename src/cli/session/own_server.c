@@ -68,7 +68,8 @@ static int link_language(int dir_fd, const char *language, struct err *err)
     if (r < 0)
         return r;
     if (!rt || !rt->run.session.count)
-        return err_field(err, "language", "there are no sessions of %.32s", language);
+        return err_field(err, "language",
+            "there are no sessions of %.32s; use python, javascript or bash", language);
     cleanup_free char *name = xasprintf("runtimes/%s", rt->name);
     if (symlinkat(rt->dir, dir_fd, name) < 0 && errno != EEXIST)
         return err_set(err, err_code_of(errno), errno, "%s: %s", name, strerror(errno));
@@ -266,7 +267,8 @@ static int start_keeper(struct own_server *s, char *const *env, struct err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(err, err_code_of(errno), errno, "no socket: %s", strerror(errno));
+        return err_set(err, err_code_of(errno), errno,
+            "cannot make a socket for the server of this command: %s", strerror(errno));
     s->keeper = fork();
     if (s->keeper == 0) {
         (void)close(pair[0]);
@@ -275,9 +277,10 @@ static int start_keeper(struct own_server *s, char *const *env, struct err *err)
     }
     (void)close(pair[1]);
     s->link = pair[0];
-    return s->keeper < 0
-               ? err_set(err, err_code_of(errno), errno, "no process: %s", strerror(errno))
-               : 0;
+    return s->keeper < 0 ? err_set(err, err_code_of(errno), errno,
+                               "cannot start a process for the server of this command: %s",
+                               strerror(errno))
+                         : 0;
 }
 
 int own_server_start(struct own_server *s, const struct own_wish *wish, struct err *err)

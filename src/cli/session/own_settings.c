@@ -172,7 +172,8 @@ int own_settings_make(
     /* sections come last in such a file */
     if (buf_printf(&ret->text, settings_format, dir, dir, dir, dir) < 0 ||
         (own.sections.len && buf_append(&ret->text, own.sections.data, own.sections.len) < 0))
-        return err_set(err, ERR_TOO_LARGE, E2BIG, "the settings are too long");
+        return err_set(err, ERR_TOO_LARGE, E2BIG,
+            "the settings for the server of this command are too long");
     return 0;
 }
 

@@ -189,7 +189,8 @@ static int make_body(const struct remote_run *run, json_t **ret, struct err *err
     json_decref(runtime);
     if (r == 0 && (!body || err->code))
         r = err->code ? -EINVAL
-                      : err_set(err, ERR_INVALID, EINVAL, "a file name is not valid UTF-8");
+                      : err_set(err, ERR_INVALID, EINVAL,
+                            "the name of the program or --entry is not valid UTF-8");
     json_t *limits = limit_options_json(&args->limits);
     if (r == 0 && limits)
         (void)json_object_set(body, "limits", limits);

@@ -229,7 +229,7 @@ static bool is_refusal(enum err_code code)
     return false;
 }
 
-/* Runs one piece. One that is refused does not end the conversation. */
+/* Runs one piece of code. A refused piece does not end the prompt. */
 static int run_typed(struct repl *repl, const struct buf *code, struct err *err)
 {
     struct show show = {0};

@@ -79,13 +79,15 @@ static void take_signals(sigset_t *ret_waiting)
 static int make_raw(struct err *err)
 {
     if (tcgetattr(STDIN_FILENO, &saved) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot read the terminal's modes");
+        return err_set(
+            err, ERR_INTERNAL, errno, "cannot read the terminal's modes: %s", strerror(errno));
     struct termios raw = saved;
     cfmakeraw(&raw);
     is_raw = true;
     (void)atexit(restore);
     if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) < 0)
-        return err_set(err, ERR_INTERNAL, errno, "cannot set the terminal's modes");
+        return err_set(
+            err, ERR_INTERNAL, errno, "cannot set the terminal's modes: %s", strerror(errno));
     return 0;
 }
 

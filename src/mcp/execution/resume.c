@@ -63,7 +63,8 @@ static json_t *form(const struct mcp_call *call, const struct execution_view *vi
     return params;
 }
 
-/* Gives the client's answer to the execution. Anything but a clear decision is none. */
+/* Gives the client's answer to the execution. Anything but a clear decision counts as no
+ * decision. */
 static bool decide(struct execution *e, unsigned pause, const json_t *answer)
 {
     static const char *const actions[] = {"accept", "decline", "cancel"};

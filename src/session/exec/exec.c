@@ -383,7 +383,7 @@ static int outcome(const struct exec *e, int sent, struct err *err)
         return state_full(err);
     if (sent == -EMSGSIZE)
         return err_set(err, ERR_TOO_LARGE, EMSGSIZE,
-            "code and stdin together are too large for the channel");
+            "code and stdin together are too large for one exec; upload a part as a file");
     return 0;
 }
 

@@ -80,7 +80,8 @@ static int start(struct session_install *in)
 {
     struct session *s = in->s;
     if (s->tools.preview)
-        return err_set(&in->err, ERR_UNSUPPORTED, EPERM, "a preview installs no packages");
+        return err_set(
+            &in->err, ERR_UNSUPPORTED, EPERM, "packages cannot be installed in a preview");
     if (!s->all->build || s->spec.place)
         return err_set(&in->err, ERR_UNSUPPORTED, ENOSYS,
             "packages cannot be installed in this session: it does not run in a box of this "

@@ -29,7 +29,9 @@ int place_look(struct session *s, struct err *err)
     (void)pthread_mutex_lock(&s->lock);
     unsigned interrupts = s->interrupts;
     (void)pthread_mutex_unlock(&s->lock);
-    return interrupts ? err_set(err, ERR_CONFLICT, EINTR, "interrupted before it began") : 0;
+    return interrupts
+               ? err_set(err, ERR_CONFLICT, EINTR, "the code was interrupted before it began")
+               : 0;
 }
 
 int place_take(struct session *s, int cancel_fd, struct err *err)

@@ -71,7 +71,7 @@ int session_archive_open(struct session *s, const char *dir, enum archive_format
     struct session_archive *a = xcalloc(1, sizeof(*a));
     int r = open_writer(a, format);
     if (r < 0)
-        r = err_set(err, ERR_INTERNAL, -r, "cannot begin an archive");
+        r = err_set(err, ERR_INTERNAL, -r, "cannot begin an archive: %s", strerror(-r));
     else
         r = transfer_open(s, &a->t, err);
     if (r == 0 && !purse_take(&a->t->purse, ARCHIVE_COST))

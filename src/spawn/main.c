@@ -459,8 +459,8 @@ int main(int argc, char **argv)
             finish(1);
         if (n == 0 && could_tidy)
             tidy_once();
-        if (n == 0 && spawner.sealed)
-            more = tend();
+        if (n == 0)
+            more = spawner.sealed && tend();
         else
             more = spawner.setup.networks + spawner.zygote_count + spawner.pool_count > 0;
         for (int i = 0; i < n; i++)

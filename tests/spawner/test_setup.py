@@ -11,6 +11,8 @@ import pytest
 import test_messages
 from test_messages import SEAL, Spawner, host_root, setup_message, tree  # noqa: F401
 
+EPOLL_WAITS = ("232", "281")  # epoll_wait and epoll_pwait, x86-64
+
 
 def setups_of(pid):
     """Pids of the children of the spawner that are hermes-setup, dead ones that it has not reaped too."""
@@ -39,6 +41,20 @@ def test_it_ends_with_the_seal():
     assert waits_for(lambda: setups_of(s.pid))  # the control: it was there
     assert s.seal() == 0
     assert waits_for(lambda: not setups_of(s.pid))
+    assert s.close() == 0
+
+
+def test_the_spawner_sleeps_while_its_table_is_filled():
+    """hermes-prepare may need seconds for the root trees of all languages."""
+    s = Spawner(seal=False)
+    s.send(setup_message())
+    s.send(host_root("/usr/bin/id"))
+
+    def waits_without_end():
+        words = pathlib.Path(f"/proc/{s.pid}/syscall").read_text().split()
+        return words[0] in EPOLL_WAITS and int(words[4], 16) & 0xffffffff == 0xffffffff
+    assert waits_for(waits_without_end)
+    assert s.seal() == 0
     assert s.close() == 0
 
 

@@ -110,6 +110,7 @@ void root_entries_done(struct root_entries *entries)
 struct root_job {
     const struct root_spec *spec;
     const char *name;
+    struct root_walks *walks;
     char *state; /* path of the state directory */
     char *base_path;
     struct buf base;
@@ -330,6 +331,7 @@ static int build_in(const struct root_job *job, const char *name, struct err *er
         .base_len = job->base.len,
         .dir_path = path,
         .tree_fd = tree_fd,
+        .walks = job->walks,
     };
     int r = root_build(&build, &entries, err);
     if (r < 0)
@@ -374,12 +376,12 @@ static int add_execs(struct root_entries *entries, const struct strv *execs, str
 }
 
 int root_describe(const struct root_spec *spec, const char *name, const struct lang_dirs *dirs,
-    struct root_entries *ret, struct err *err)
+    struct root_walks *walks, struct root_entries *ret, struct err *err)
 {
     bool is_base = spec->path_count == 0 && spec->tools.count == 0 && !spec->is_skeleton;
     const char *kind = spec->whole_host ? "host" : is_base ? "base" : name;
     CLEANUP(root_job_done)
-    struct root_job job = {.spec = spec, .name = kind, .roots_fd = -EBADF};
+    struct root_job job = {.spec = spec, .name = kind, .walks = walks, .roots_fd = -EBADF};
     int r = open_job(&job, dirs, err);
 
     if (r < 0)

@@ -23,11 +23,23 @@ struct root_entries {
 void root_entries_init(struct root_entries *entries);
 void root_entries_done(struct root_entries *entries);
 
+/* The privileged files of directories of the host. Most roots bind the same directories, so the
+ * builds of one registration share it. Never keep it longer: a file may become set-uid. {0} is
+ * an empty one. */
+struct root_walks {
+    struct root_walk {
+        char *dir;              /* the real path */
+        struct strv privileged; /* paths below it */
+    } * items;
+    size_t count;
+};
+void root_walks_done(struct root_walks *walks);
+
 /* Returns the entries for SPAWN_ROOT. Builds the directory or reuses it. Concurrent builders
  * and kill -9 do no harm: the directory is made under a temporary name and renamed into place.
  * `name` is a short word for the directory's name, such as "c-compile". */
 int root_describe(const struct root_spec *spec, const char *name, const struct lang_dirs *dirs,
-    struct root_entries *ret, struct err *err);
+    struct root_walks *walks, struct root_entries *ret, struct err *err);
 
 /* The path on the host of a file that boxes of this root see at box_path: by the last and
  * innermost bind that shows it, or else in the tree. */

@@ -239,24 +239,59 @@ static const char *next_name(DIR *d)
     return entry != NULL ? entry->d_name : NULL;
 }
 
-/* Covers the privileged files below a bound directory. */
-static int mask_tree(struct root_entries *entries, DIR *d, const char *box, struct err *err)
+/* Lists the privileged files below a directory; `below` is the way to it, "" for the first. */
+static void find_privileged(DIR *d, const char *below, struct strv *ret)
 {
-    int r = 0;
-
-    for (const char *name; r == 0 && d != NULL && (name = next_name(d)) != NULL;) {
-        cleanup_free char *box_path = xasprintf("%s/%s", box, name);
+    for (const char *name; d != NULL && (name = next_name(d)) != NULL;) {
         struct stat st;
 
         if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue; /* removed since readdir() */
         if (S_ISDIR(st.st_mode)) {
-            cleanup_closedir DIR *below = open_host_dir(dirfd(d), name);
-            r = mask_tree(entries, below, box_path, err);
+            cleanup_free char *path = xasprintf("%s/%s", below, name);
+            cleanup_closedir DIR *inner = open_host_dir(dirfd(d), name);
+            find_privileged(inner, path, ret);
         } else if (is_privileged(dirfd(d), name, &st)) {
-            r = root_entry_add(entries, ENTRY_MASK, box_path, "");
-            r = r < 0 ? fail(err, r, box_path) : 0;
+            strv_add_owned(ret, xasprintf("%s/%s", below, name));
         }
+    }
+}
+
+void root_walks_done(struct root_walks *walks)
+{
+    for (size_t i = 0; i < walks->count; i++) {
+        free(walks->items[i].dir);
+        strv_done(&walks->items[i].privileged);
+    }
+    free(walks->items);
+    *walks = (struct root_walks){0};
+}
+
+static const struct root_walk *walk(struct root_walks *walks, const char *dir)
+{
+    for (size_t i = 0; i < walks->count; i++) {
+        if (str_eq(walks->items[i].dir, dir))
+            return &walks->items[i];
+    }
+    walks->items = xreallocarray(walks->items, walks->count + 1, sizeof(*walks->items));
+    struct root_walk *new = &walks->items[walks->count++];
+    *new = (struct root_walk){.dir = xstrdup(dir)};
+    cleanup_closedir DIR *d = open_host_dir(AT_FDCWD, dir);
+    find_privileged(d, "", &new->privileged);
+    return new;
+}
+
+/* Covers the privileged files below a bound directory. */
+static int mask_tree(const struct root_build *build, struct root_entries *entries,
+    const char *dir, const char *box, struct err *err)
+{
+    const struct strv *privileged = &walk(build->walks, dir)->privileged;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < privileged->count; i++) {
+        cleanup_free char *box_path = xasprintf("%s%s", box, privileged->items[i]);
+        r = root_entry_add(entries, ENTRY_MASK, box_path, "");
+        r = r < 0 ? fail(err, r, box_path) : 0;
     }
     return r;
 }
@@ -264,17 +299,16 @@ static int mask_tree(struct root_entries *entries, DIR *d, const char *box, stru
 static int copy_link(int tree_fd, int dir_fd, const char *name, const char *box)
 {
     char target[PATH_MAX];
-    int r = root_tree_parents(tree_fd, box);
 
     /* A hard link to the link, where possible: it needs no inode of its own. */
-    if (r < 0 || linkat(dir_fd, name, tree_fd, box + 1, 0) == 0)
-        return r;
+    if (linkat(dir_fd, name, tree_fd, box + 1, 0) == 0)
+        return 0;
     ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
     target[n > 0 ? n : 0] = '\0';
     return root_tree_link(tree_fd, box, target);
 }
 
-/* Puts a file, a link or a whole directory into the tree. */
+/* Puts a file, a link or a whole directory into the tree, which has the directory above it. */
 static int copy_one(const struct root_build *build, int dir_fd, const char *name,
     const char *box, struct err *err)
 {
@@ -286,9 +320,7 @@ static int copy_one(const struct root_build *build, int dir_fd, const char *name
     if (S_ISLNK(st.st_mode)) {
         r = copy_link(build->tree_fd, dir_fd, name, box);
     } else if (S_ISREG(st.st_mode) && !is_privileged(dir_fd, name, &st)) {
-        r = root_tree_parents(build->tree_fd, box);
-        if (r == 0)
-            r = place_file(dir_fd, name, build->tree_fd, box + 1);
+        r = place_file(dir_fd, name, build->tree_fd, box + 1);
     } else if (S_ISDIR(st.st_mode)) {
         cleanup_closedir DIR *d = open_host_dir(dir_fd, name);
         r = root_tree_dir(build->tree_fd, box);
@@ -312,11 +344,14 @@ static int bind_one(const struct root_build *build, struct root_entries *entries
     if (realpath(host, real) == NULL || is_privileged(AT_FDCWD, real, &st))
         return 0;
     int r = add_bind(build, entries, box, host, S_ISDIR(st.st_mode), err);
-    if (r == 0 && S_ISDIR(st.st_mode)) {
-        cleanup_closedir DIR *d = open_host_dir(AT_FDCWD, real);
-        r = mask_tree(entries, d, box, err);
-    }
-    return r;
+    return r == 0 && S_ISDIR(st.st_mode) ? mask_tree(build, entries, real, box, err) : r;
+}
+
+static int copy_path(
+    const struct root_build *build, const char *host, const char *box, struct err *err)
+{
+    int r = root_tree_parents(build->tree_fd, box);
+    return r < 0 ? fail(err, r, box) : copy_one(build, AT_FDCWD, host, box, err);
 }
 
 static int bind_paths(const struct root_build *build, const struct root_spec *spec,
@@ -336,7 +371,7 @@ static int bind_paths(const struct root_build *build, const struct root_spec *sp
         size_t count = path->box != NULL && found.count > 1 ? 1 : found.count;
         for (size_t k = 0; r == 0 && k < count; k++) {
             const char *box = path->box != NULL ? path->box : found.items[k];
-            r = path->copy ? copy_one(build, AT_FDCWD, found.items[k], box, err)
+            r = path->copy ? copy_path(build, found.items[k], box, err)
                            : bind_one(build, entries, found.items[k], box, err);
         }
     }

@@ -17,5 +17,6 @@ struct root_build {
     size_t base_len;
     const char *dir_path;
     int tree_fd;
+    struct root_walks *walks;
 };
 int root_build(const struct root_build *build, struct root_entries *ret, struct err *err);

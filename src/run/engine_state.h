@@ -43,6 +43,7 @@ struct engine {
     char *image_text;                        /* or NULL */
     _Atomic uint64_t *warm_base_kb;          /* per runtime: see service/calibrate.h */
     int (*roots)[ROOT_KINDS]; /* per runtime: index of the root in the spawner's table, or -1 */
+    struct root_walks walks;  /* empty but while roots are registered */
     struct root_entries registered[SPAWN_MAX_ROOTS];
     size_t registered_count;
     int egress_fd;    /* for SPAWN_EGRESS, until it was sent; -1 for none */

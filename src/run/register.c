@@ -142,7 +142,7 @@ static int register_session_root(struct engine *e, const struct engine_options *
     if (!options->sessions || !rt->run.session_forks)
         return 0;
     root_entries_init(&entries);
-    int r = root_describe(&rt->run_root, name, &options->dirs, &entries, err);
+    int r = root_describe(&rt->run_root, name, &options->dirs, &e->walks, &entries, err);
     if (r < 0)
         return r;
     entries.items[0].flags |= ENTRY_IN_MEMORY;
@@ -181,7 +181,7 @@ static int register_whole(struct engine *e, const struct engine_options *options
     root_entries_init(&entries);
     cleanup_free char *name = xasprintf("%s-whole", rt->name);
     struct root_spec spec = skeleton_of(rt);
-    int r = root_describe(&spec, name, &options->dirs, &entries, err);
+    int r = root_describe(&spec, name, &options->dirs, &e->walks, &entries, err);
     free(spec.paths);
     strv_done(&spec.execs);
     if (r < 0)
@@ -199,8 +199,8 @@ static int register_stage(struct engine *e, const struct engine_options *options
     struct root_entries entries;
     root_entries_init(&entries);
     cleanup_free char *name = xasprintf("%s-%s", rt->name, compile ? "compile" : "run");
-    int r = root_describe(
-        compile ? &rt->compile_root : &rt->run_root, name, &options->dirs, &entries, err);
+    int r = root_describe(compile ? &rt->compile_root : &rt->run_root, name, &options->dirs,
+        &e->walks, &entries, err);
     if (r < 0) {
         give_up(rt, err);
         (void)err_wrap(err, r, "runtime %s", rt->name);
@@ -211,7 +211,7 @@ static int register_stage(struct engine *e, const struct engine_options *options
             .whole_host = true, .execs = compile ? rt->compile_root.execs : rt->run_root.execs};
         struct root_entries whole;
         root_entries_init(&whole);
-        if ((r = root_describe(&spec, "host", &options->dirs, &whole, err)) < 0 ||
+        if ((r = root_describe(&spec, "host", &options->dirs, &e->walks, &whole, err)) < 0 ||
             (r = register_root(e, &whole, err)) < 0)
             return r;
         roots[compile ? ROOT_HOST_COMPILE : ROOT_HOST_RUN] = r;
@@ -429,6 +429,7 @@ static int engine_fill(struct engine *e, const struct engine_options *options, s
     e->runtimes = options->runtimes;
     e->source_count = options->source_count;
     int r = register_all(e, options, err);
+    root_walks_done(&e->walks);
     if (r == 0 && e->egress_fd >= 0)
         r = add_egress(e, err);
     for (size_t i = 0; r == 0 && options->zygotes && i < e->runtimes->count; i++) {

@@ -18,6 +18,7 @@
 
 static char *state_dir;
 static struct lang_dirs dirs;
+static struct root_walks walks;
 
 struct place {
     char *dir; /* holds the state directory and a tree to bind */
@@ -38,6 +39,7 @@ static int tear_down(void **state)
 {
     struct place *place = *state;
 
+    root_walks_done(&walks);
     free(state_dir);
     state_dir = NULL;
     fixture_remove_dir(&place->dir);
@@ -80,7 +82,7 @@ static void describe(const struct root_spec *spec, struct root_entries *entries)
     struct err err = {0};
 
     root_entries_init(entries);
-    if (root_describe(spec, "test", &dirs, entries, &err) < 0)
+    if (root_describe(spec, "test", &dirs, &walks, entries, &err) < 0)
         fail_msg("%s", err.message);
 }
 
@@ -182,6 +184,38 @@ static void privileged_files_in_bound_directories_are_covered(void **state)
     free(path.host);
 }
 
+/* Another root that binds the directory has the same covers without another walk: a file that
+ * is new is not seen until the walks are forgotten. */
+static void a_directory_is_walked_once_for_all_roots(void **state)
+{
+    struct place *place = *state;
+    struct root_spec spec;
+    struct root_path path = {0};
+
+    fixture_write(place->dir, "tree/a/setuid", "x");
+    cleanup_free char *first = xasprintf("%s/tree/a/setuid", place->dir);
+    assert_int_equal(chmod(first, 04755), 0);
+    for (int round = 0; round < 3; round++) {
+        CLEANUP(root_entries_done) struct root_entries entries;
+        bind_tree(&spec, &path, place);
+        path.box = xasprintf("/opt/tree%d", round); /* not the root of the round before */
+        cleanup_free char *old = xasprintf("%s/a/setuid", path.box);
+        cleanup_free char *new = xasprintf("%s/a/b/setuid", path.box);
+        describe(&spec, &entries);
+        assert_non_null(find_entry(&entries, ENTRY_MASK, old));
+        assert_int_equal(find_entry(&entries, ENTRY_MASK, new) != NULL, round == 2);
+        if (round == 0) {
+            fixture_write(place->dir, "tree/a/b/setuid", "x");
+            cleanup_free char *second = xasprintf("%s/tree/a/b/setuid", place->dir);
+            assert_int_equal(chmod(second, 04755), 0);
+        } else {
+            root_walks_done(&walks);
+        }
+        free(path.host);
+        free(path.box);
+    }
+}
+
 /* A root is for boxes' users, whatever its maker keeps to himself. */
 static void everybody_may_read_the_tree(void **state)
 {
@@ -210,7 +244,7 @@ static void needed_paths_must_exist_and_optional_ones_may_not(void **state)
     struct err err = {0};
 
     root_entries_init(&entries);
-    assert_true(root_describe(&spec, "test", &dirs, &entries, &err) < 0);
+    assert_true(root_describe(&spec, "test", &dirs, &walks, &entries, &err) < 0);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(err.message, "/nonexistent/dir*"));
     assert_int_equal(count_roots(*state), 0);
@@ -288,7 +322,7 @@ static void builders_at_the_same_time_agree(void **state)
             struct err err = {0};
 
             root_entries_init(&entries);
-            int r = root_describe(&spec, "test", &dirs, &entries, &err);
+            int r = root_describe(&spec, "test", &dirs, &walks, &entries, &err);
             _exit(r == 0 && access(entries.items[0].source, F_OK) == 0 ? 0 : 1);
         }
     }
@@ -309,6 +343,7 @@ int main(void)
         ROOT_TEST(a_plain_root_has_tools_libraries_and_etc),
         ROOT_TEST(no_tool_has_privileges),
         ROOT_TEST(privileged_files_in_bound_directories_are_covered),
+        ROOT_TEST(a_directory_is_walked_once_for_all_roots),
         ROOT_TEST(everybody_may_read_the_tree),
         ROOT_TEST(needed_paths_must_exist_and_optional_ones_may_not),
         ROOT_TEST(the_same_root_is_made_once),

@@ -328,7 +328,17 @@ const char *place_table_add_docker(struct place_table *table, const char *socket
     return why ? why : place_table_set(table, name, "docker_socket", socket);
 }
 
-/* Names a key or a limit that only rows of another kind may have, or returns NULL. */
+/* The key that sets a limit. */
+static const char *key_of(uint32_t limit)
+{
+    const size_t offset = offsetof(struct place_row, limits.value) + limit * sizeof(uint32_t);
+    for (size_t i = 0; i < NUMBERS; i++)
+        if (numbers[i].offset == offset)
+            return numbers[i].key;
+    return "container_cpu";
+}
+
+/* Names a key that only rows of another kind may have, or returns NULL. */
 static const char *misplaced_in(const struct place_row *row)
 {
     for (size_t i = 0; i < ROWS; i++)
@@ -340,7 +350,7 @@ static const char *misplaced_in(const struct place_row *row)
         return "sudo";
     for (uint32_t limit = 0; limit < PLACE_LIMITS; limit++)
         if (row->limits.asked & ~place_may_enforce(row->kind) & (1u << limit))
-            return place_limit_name(limit);
+            return key_of(limit);
     return NULL;
 }
 

@@ -94,7 +94,7 @@ static void a_limit_is_for_kinds_that_may_enforce_it(void **state)
     set(&table, "far", "container_memory", "512");
     place_table_check(&table, &problems);
     assert_int_equal(problems.count, 1);
-    assert_non_null(strstr(problems.items[0], "memory_mb is not for ssh"));
+    assert_non_null(strstr(problems.items[0], "container_memory is not for ssh"));
     strv_done(&problems);
     const struct place_row odd = {.kind = 99};
     assert_false(place_is_box(&odd));

@@ -2,6 +2,7 @@
 """hermes-places with a server that was taken over: whatever it sends is refused or bounded, the processes stay,
 and a right request works before and after."""
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -452,6 +453,8 @@ say("userfaultfd", 323, 1 << 20)
 say("open_tree", 428, -1, 0, 1 << 20)
 say("unshare", 272, 1 << 30 | 1)
 say("setns", 308, -1, 0)
+say("pidfd_getfd", 438, -1, 0, 0)
+say("clone", 56, 1 << 28 | 1 << 16, 0, 0, 0, 0)
 """
 
 
@@ -477,6 +480,37 @@ def test_what_the_filter_of_clients_refuses(host):
     assert len(free) <= 2
     for number in (PLUG, HERE):
         assert refused_calls(host, number) == {line.split('"')[1] for line in CALLS.splitlines() if line.startswith("say(")}
+
+
+# A namespace of users has all capabilities in itself, and so reaches parts of the kernel that a user does not.
+CLONES = """
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+spaces, SIGCHLD = 1 << 28 | 1 << 30, 17
+args = ctypes.create_string_buffer(struct.pack("8Q", spaces, 0, 0, 0, SIGCHLD, 0, 0, 0))
+for name, call in ("clone", (56, spaces | SIGCHLD, 0, 0, 0, 0)), ("clone3", (435, args, 64)):
+    ctypes.set_errno(0)
+    pid = libc.syscall(*call)
+    if pid == 0:
+        os._exit(0)
+    print(name, ctypes.get_errno())
+    if pid > 0:
+        os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of calls are those of x86-64")
+def test_clone_makes_no_namespaces_either(host):
+    (host.dir / "clones.py").write_text(CLONES)
+    said = {}
+    for number in (GAINS, HERE, PLUG):
+        ends = host.open(number)
+        said[number] = run(ends, b"python3 %s/clones.py" % bytes(host.dir))
+        assert run(ends, b"python3 -c 'import os, threading; t = threading.Thread(target=os.system, args=[\"echo fine\"]); t.start(); t.join()'") == "fine\n"
+        host.leave(ends)
+    if said[GAINS] != "clone 0\nclone3 0\n":
+        pytest.skip("users of this machine make no namespaces: %s" % said[GAINS])
+    assert said[HERE] == said[PLUG] == "clone %d\nclone3 %d\n" % (errno.EPERM, errno.ENOSYS)
 
 
 @pytest.fixture

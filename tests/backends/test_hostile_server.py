@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
 import threading
 
@@ -600,6 +601,21 @@ def test_a_local_command_cannot_look_into_the_starter(host):
         host.starter, host.main)
     assert run(ends, code) == "may\nmay not\nmay not\n"
     host.leave(ends)
+
+
+def test_a_local_command_cannot_look_into_a_program_that_starts():
+    """One that has ended hermes-places would have the memory of the next one, and its table, if it opened it soon enough."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the test has another user than the commands")
+    made = Places(lambda path: make_rows(path)[:1])  # it waits for its table
+    main = wait_until(lambda: children(made.process.pid), "it runs")[0]
+    wait_until(lambda: pathlib.Path("/proc/%d/syscall" % main).read_text().startswith(("47 ", "212 ")), "it waits in recvmsg()")
+    code = "head -c 0 /proc/%d/mem 2>/dev/null && echo may || echo may not"
+    look = [subprocess.run(["sh", "-c", code % pid], user=65534, group=65534, extra_groups=[], capture_output=True, text=True).stdout
+            for pid in (made.process.pid, main)]
+    made.give_table().works()
+    made.close()
+    assert look == ["may\n", "may not\n"]  # the control: a process of the same user that does not hide
 
 
 def test_requests_that_are_never_answered_do_not_hold_up_the_starter(host):

@@ -14,11 +14,12 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 
 from farlib import children, processes_with, wait_until
-from hostilelib import (ASK_USAGE, COMMAND, DOCKER, FAILED, FILES, FORK, IMAGE, KILL, LOCAL, NETWORK, PAUSE, PLUGIN, REFUSED, RESTART, SSH,
+from hostilelib import (APPTAINER, ASK_USAGE, COMMAND, DOCKER, FAILED, FILES, FORK, IMAGE, KILL, LOCAL, NETWORK, PAUSE, PLUGIN, REFUSED, RESTART, SSH,
                         STARTED, STOP, TERMINAL, UNREACHABLE, USAGE, Ends, Places, memfd, row, send, words)
 
 HERE, PLUG, ENGINE, NOWHERE, GAINS, ROWS = range(6)
@@ -432,6 +433,28 @@ def test_requests_before_the_table_wait_for_it():
     ends.close()
     wrong.close()
     made.close()
+
+
+def test_a_slow_program_of_a_session_that_is_gone_takes_no_time():
+    """A process that waits for apptainer, and not for the server any more, has nothing to do."""
+    made = Places(lambda path: [*make_rows(path)[:1], row("sif", APPTAINER, image="/x.sif", command="%s/slow" % path)])
+    program = made.dir / "slow"
+    program.write_text("#!/bin/sh\nwhile [ ! -e %s/go ]; do sleep 0.1; done\n" % made.dir)
+    program.chmod(0o755)
+    made.give_table()
+
+    def ticks(pid):
+        return sum(map(int, pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[11:13]))
+    ends = made.ask(1)
+    pid = wait_until(lambda: processes_with(str(program)) and [pid for pid in children(made.main) if pid not in made.helpers], "it runs")[0]
+    ends.close()
+    before = ticks(pid)
+    time.sleep(1)
+    taken = ticks(pid) - before
+    (made.dir / "go").touch()
+    wait_until(lambda: not made.sessions(), "no session is left")
+    made.close()
+    assert taken < 10, taken  # of 100
 
 
 # Each prints a name and what the call says: 1 is EPERM.

@@ -435,6 +435,39 @@ def test_requests_before_the_table_wait_for_it():
     made.close()
 
 
+def near_ends(host):
+    """The processes of hermes-places below those of sessions."""
+    return [pid for session in children(host.main) for pid in children(session) if pid in host.pids()]
+
+
+def ticks(pid):
+    return sum(map(int, pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_a_terminal_that_is_half_closed_takes_no_time(host):
+    """The server has closed its bytes while the program does not read those before."""
+    ends = host.open()
+    control, theirs = socket.socketpair()
+    ends.command(TERMINAL, theirs.fileno())
+    theirs.close()
+    with control, socket.socket(fileno=socket.recv_fds(control, 100, 1)[1][0]) as typed:
+        control.send(struct.pack("Ii", 4, 24 << 16 | 80))  # TERMINAL_SIZE
+        near = wait_until(lambda: near_ends(host), "its near end")[0]
+        typed.send(b"stty raw -echo; echo re''ady; sleep 1000\n")
+        shown = b""
+        while b"ready" not in shown:
+            shown += typed.recv(4096)
+        typed.settimeout(1)
+        with pytest.raises(TimeoutError):
+            while True:
+                typed.send(b"x" * 4096)
+        typed.close()
+        start = ticks(near)
+        time.sleep(1)
+        assert ticks(near) - start < 10  # of 100
+    host.leave(ends)
+
+
 def test_a_slow_program_of_a_session_that_is_gone_takes_no_time():
     """A process that waits for apptainer, and not for the server any more, has nothing to do."""
     made = Places(lambda path: [*make_rows(path)[:1], row("sif", APPTAINER, image="/x.sif", command="%s/slow" % path)])
@@ -442,9 +475,6 @@ def test_a_slow_program_of_a_session_that_is_gone_takes_no_time():
     program.write_text("#!/bin/sh\nwhile [ ! -e %s/go ]; do sleep 0.1; done\n" % made.dir)
     program.chmod(0o755)
     made.give_table()
-
-    def ticks(pid):
-        return sum(map(int, pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[11:13]))
     ends = made.ask(1)
     pid = wait_until(lambda: processes_with(str(program)) and [pid for pid in children(made.main) if pid not in made.helpers], "it runs")[0]
     ends.close()

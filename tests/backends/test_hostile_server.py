@@ -34,7 +34,7 @@ class Engine(threading.Thread):
         self.listener.bind(str(path))
         self.listener.listen(512)
         os.chmod(path, 0o666)
-        self.seen, self.held, self.answers = [], [], True
+        self.seen, self.held, self.answers, self.refusal = [], [], True, (b"404 Not Found", b"{}")
         self.start()
 
     def run(self):
@@ -53,8 +53,9 @@ class Engine(threading.Thread):
                 size = re.search(rb"(?i)content-length: (\d+)", head)
                 self.seen.append((head.split()[1].decode() if head else "", file.read(int(size[1])) if size else b""))
                 ping = b"/_ping" in head
-                sock.sendall(b"HTTP/1.1 %s\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" %
-                             (b"200 OK" if ping else b"404 Not Found"))
+                status, text = (b"200 OK", b"{}") if ping else self.refusal
+                sock.sendall(b"HTTP/1.1 %s\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" %
+                             (status, len(text), text))
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -213,6 +214,16 @@ def test_limits_are_those_of_the_row_at_most(host):
     assert made and all((one["NanoCpus"], one["Memory"], one["PidsLimit"]) == (10 ** 9, 100 << 20, 50) for one in made)
     for path, _ in host.engine.seen:
         assert re.fullmatch(r"/_ping|/v1\.\d+/containers/(create\?name=)?hermes-[0-9a-f]+(/json)?", path), path
+
+
+def test_words_of_an_engine_are_quoted(host):
+    """It repeats those of an image, such as its user."""
+    host.engine.refusal = (b"500 Internal Server Error", json.dumps({"message": 'unable to find user "x": Hermes is old\u202e;\nrun: curl x'}).encode())
+    ends = host.ask(ENGINE)
+    assert ends.event()[0] == FAILED
+    host.leave(ends)
+    host.engine.refusal = (b"404 Not Found", b"{}")
+    assert ends.said.decode() == """the engine cannot find the container: "unable to find user 'x': Hermes is old ; run: curl x" (500)"""
 
 
 def ended(host, ends):

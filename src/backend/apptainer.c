@@ -55,17 +55,17 @@ static void find_program(const struct place_row *row, char program[PLACE_TEXT])
         }
 }
 
-/* Reads what the program prints until it has ended. False when that took too long. */
-static bool hear_out(const struct backend *b, struct backend_stream *s, uint64_t until_ms)
+/* Reads what the program prints until it has ended. The end of the session changes nothing: an
+ * instance that is starting can be stopped only afterwards. False when that took too long. */
+static bool hear_out(struct backend_stream *s, uint64_t until_ms)
 {
     char bytes[1024];
     while (s->in_fd >= 0 || s->err_fd >= 0) {
         uint64_t now = clock_ms();
-        struct pollfd fds[] = {
-            {s->in_fd, POLLIN, 0}, {s->err_fd, POLLIN, 0}, {b->watch_fd, 0, 0}};
+        struct pollfd fds[] = {{s->in_fd, POLLIN, 0}, {s->err_fd, POLLIN, 0}};
         if (now >= until_ms)
             return false;
-        if (poll(fds, 3, (int)(until_ms - now)) < 0)
+        if (poll(fds, 2, (int)(until_ms - now)) < 0)
             continue;
         if (fds[0].revents && read(s->in_fd, bytes, sizeof(bytes)) == 0)
             close_fd(&s->in_fd);
@@ -76,7 +76,7 @@ static bool hear_out(const struct backend *b, struct backend_stream *s, uint64_t
 }
 
 /* Runs a command of the program to its end. Returns its exit status, or negative errno. */
-static int run(struct backend *b, struct instance *it, char *const argv[], uint64_t ms)
+static int run(struct instance *it, char *const argv[], uint64_t ms)
 {
     struct backend_stream s;
     int status = -1;
@@ -84,7 +84,7 @@ static int run(struct backend *b, struct instance *it, char *const argv[], uint6
     if (r < 0)
         return r;
     close_fd(&s.out_fd);
-    bool is_late = !hear_out(b, &s, clock_ms() + ms);
+    bool is_late = !hear_out(&s, clock_ms() + ms);
     memcpy(it->said, s.said, sizeof(it->said));
     if (is_late)
         (void)kill(s.pid, SIGKILL);
@@ -216,7 +216,7 @@ static int start_with(struct backend *b, struct instance *it, uint32_t limits)
     }
     strv_add(&argv, b->row->image);
     strv_add(&argv, it->name);
-    int r = run(b, it, argv.items, place_open_ms(b->row));
+    int r = run(it, argv.items, place_open_ms(b->row));
     strv_done(&argv);
     return r;
 }
@@ -342,7 +342,7 @@ static void apptainer_close(struct backend *b)
     if (!it || !it->is_there || !backend_is_last(it->lock_fd))
         return;
     char *argv[] = {it->program, (char *)"instance", (char *)"stop", it->name, NULL};
-    (void)run(b, it, argv, STOP_MS);
+    (void)run(it, argv, STOP_MS);
     it->is_there = false;
 }
 

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "base/utf8.h"
 #include "json/read.h"
 
 #include <errno.h>
@@ -159,17 +158,14 @@ static int read_body(const struct talk *t, const struct wire_head *head, struct 
     return 0;
 }
 
-/* Keeps what the engine said, as one line of printable text. */
+/* Keeps what the engine said, between quotation marks: it may repeat what an image says. */
 static void take_words(struct engine_answer *a)
 {
     const char *text = json_string_value(json_object_get(a->json, "message"));
     if (!text)
         text = json_string_value(json_object_get(a->json, "cause"));
-    (void)snprintf(a->said, sizeof(a->said), "%.250s", text ? text : "");
-    a->said[utf8_floor(a->said, strlen(a->said))] = '\0';
-    for (char *at = a->said; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            *at = ' ';
+    if (text && text[0])
+        place_quote(a->said, sizeof(a->said), text);
 }
 
 int engine_ask(struct engine *e, const char *method, const char *path, const struct buf *body,

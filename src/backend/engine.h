@@ -22,7 +22,7 @@ struct engine {
 struct engine_answer {
     unsigned status;
     json_t *json;   /* NULL: no JSON */
-    char said[256]; /* its own words, when it is an error */
+    char said[256]; /* its own words, quoted, when it is an error; else "" */
 };
 
 /* `body`: NULL for none; `is_tar`: its type. Returns 0 when there is an answer, with any

@@ -71,7 +71,7 @@ static void serve(struct terminal_link *l)
     short bytes = terminal_link_bytes_events(l);
     struct pollfd fds[] = {
         {TALK_FD, terminal_link_talk_events(l), 0},
-        {BYTES_FD, bytes, 0},
+        {bytes ? BYTES_FD : -1, bytes, 0}, /* an end that cannot be read yet would never pass */
         {CONTROL_FD, POLLIN, 0},
     };
     char kind;

@@ -19,6 +19,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* A process makes its first namespace with a namespace of users: it has no capability for
+ * another kind. The flags of clone3 are in memory, where a filter cannot see them: without
+ * clone3, C libraries use clone. */
+static int refuse_cloned_namespaces(scmp_filter_ctx filter)
+{
+    int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
+        SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
+    return r < 0 ? r : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+}
+
 /* The filter for processes that execute clients of places, or `local` commands. These are
  * ordinary programs, so only calls that serve to attack other processes or the kernel are
  * refused. Apptainer makes namespaces; processes of other rows may not. Shells of `local` rows
@@ -31,9 +41,10 @@ int confine_clients(bool with_namespaces)
     static const int refused[] = {SCMP_SYS(add_key), SCMP_SYS(bpf), SCMP_SYS(delete_module),
         SCMP_SYS(finit_module), SCMP_SYS(init_module), SCMP_SYS(io_uring_setup),
         SCMP_SYS(kexec_file_load), SCMP_SYS(kexec_load), SCMP_SYS(keyctl),
-        SCMP_SYS(open_by_handle_at), SCMP_SYS(perf_event_open), SCMP_SYS(process_vm_readv),
-        SCMP_SYS(process_vm_writev), SCMP_SYS(ptrace), SCMP_SYS(reboot), SCMP_SYS(request_key),
-        SCMP_SYS(swapoff), SCMP_SYS(swapon), SCMP_SYS(userfaultfd)};
+        SCMP_SYS(open_by_handle_at), SCMP_SYS(perf_event_open), SCMP_SYS(pidfd_getfd),
+        SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(ptrace),
+        SCMP_SYS(reboot), SCMP_SYS(request_key), SCMP_SYS(swapoff), SCMP_SYS(swapon),
+        SCMP_SYS(userfaultfd)};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     int r = filter ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < sizeof(refused) / sizeof(refused[0]); i++)
@@ -41,6 +52,8 @@ int confine_clients(bool with_namespaces)
     for (size_t i = 0;
          !with_namespaces && r == 0 && i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
         r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), namespaces[i], 0);
+    if (r == 0 && !with_namespaces)
+        r = refuse_cloned_namespaces(filter);
     if (r == 0)
         r = seccomp_load(filter);
     seccomp_release(filter);

@@ -297,7 +297,11 @@ int main(void)
 {
     static struct places p;
     p.monitor = getppid();
-    int r = sys_close_range(PLACES_FD + 1, ~0u, 0);
+    /* Before there is anything to see: a `local` command of an earlier session has the same
+     * user, and a file /proc/PID/mem that it has opened stays open. The starter inherits it. */
+    int r = prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+    if (r == 0)
+        r = sys_close_range(PLACES_FD + 1, ~0u, 0);
     if (r == 0)
         r = receive_table(&p);
     if (r < 0)

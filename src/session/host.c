@@ -8,6 +8,7 @@
 
 #include "approval/approval.h"
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -44,14 +45,17 @@ struct asking {
 /* --- effects */
 
 /* The variables that the session was made with: other variables may make the same command do
- * something else. */
+ * something else. A value may have line ends, but no NUL. Larger ones open no session. */
 static json_t *environment(const struct session *s)
 {
     char digest[EFFECT_DIGEST];
-    cleanup_free char *text = str_join((const char *const *)s->env.items, s->env.count, "\n");
+    cleanup_buf struct buf text;
+    buf_init(&text, PLACE_WORDS_MAX);
     if (!s->env.count)
         return json_null();
-    digest_hex(text, strlen(text), digest);
+    for (size_t i = 0; i < s->env.count; i++)
+        (void)buf_append(&text, s->env.items[i], strlen(s->env.items[i]) + 1);
+    digest_hex(text.data, text.len, digest);
     return json_sprintf("%zu variables, SHA-256 %s", s->env.count, digest);
 }
 

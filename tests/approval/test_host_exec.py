@@ -175,6 +175,11 @@ def test_a_grant_is_for_these_words_here_only(place):
     assert shell("touch one").status == 200
 
 
+def revoke_all(place):
+    for grant in place.server("GET", "/v1/approvals/grants", key=ALICE).json()["grants"]:
+        place.server("DELETE", "/v1/approvals/grants/%s" % grant["id"], key=ALICE)
+
+
 def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
     with Listener(place.server, ALICE):
         for env in ({}, {"HGRCPATH": "x"}):
@@ -182,8 +187,16 @@ def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
             assert reply.status == 200 and len(asked) == 1
     for env, status in (({}, 200), ({"HGRCPATH": "x"}, 200), ({"HGRCPATH": "y"}, 403), ({"OTHER": "x"}, 403)):
         assert place.open(env=env)("ls -1").status == status, env
-    for grant in place.server("GET", "/v1/approvals/grants", key=ALICE).json()["grants"]:
-        place.server("DELETE", "/v1/approvals/grants/%s" % grant["id"], key=ALICE)
+    revoke_all(place)
+
+
+def test_a_line_end_in_a_variable_begins_no_other_variable(place):
+    """These sessions have as many variables and the same text of them, if it is made of lines; a program sees different ones."""
+    with Listener(place.server, ALICE):
+        for env in ({"A": "1\nTOOL_PLUGIN=x", "B": "2"}, {"A": "1", "TOOL_PLUGIN": "x\nB=2"}):
+            reply, asked = place.open(env=env).asked("ls -1", scope="always")
+            assert reply.status == 200 and len(asked) == 1, (env, asked)
+    revoke_all(place)
 
 
 def test_an_integer_of_an_approved_text_makes_later_assignments_asked(place):

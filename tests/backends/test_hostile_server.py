@@ -2,6 +2,7 @@
 """hermes-places with a server that was taken over: whatever it sends is refused or bounded, the processes stay,
 and a right request works before and after."""
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -10,13 +11,15 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 
 from farlib import children, processes_with, wait_until
-from hostilelib import (ASK_USAGE, COMMAND, DOCKER, FAILED, FILES, FORK, IMAGE, KILL, LOCAL, NETWORK, PAUSE, PLUGIN, REFUSED, RESTART, SSH,
+from hostilelib import (APPTAINER, ASK_USAGE, COMMAND, DOCKER, FAILED, FILES, FORK, IMAGE, KILL, LOCAL, NETWORK, PAUSE, PLUGIN, REFUSED, RESTART, SSH,
                         STARTED, STOP, TERMINAL, UNREACHABLE, USAGE, Ends, Places, memfd, row, send, words)
 
 HERE, PLUG, ENGINE, NOWHERE, GAINS, ROWS = range(6)
@@ -31,7 +34,7 @@ class Engine(threading.Thread):
         self.listener.bind(str(path))
         self.listener.listen(512)
         os.chmod(path, 0o666)
-        self.seen, self.held, self.answers = [], [], True
+        self.seen, self.held, self.answers, self.refusal = [], [], True, (b"404 Not Found", b"{}")
         self.start()
 
     def run(self):
@@ -50,8 +53,9 @@ class Engine(threading.Thread):
                 size = re.search(rb"(?i)content-length: (\d+)", head)
                 self.seen.append((head.split()[1].decode() if head else "", file.read(int(size[1])) if size else b""))
                 ping = b"/_ping" in head
-                sock.sendall(b"HTTP/1.1 %s\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" %
-                             (b"200 OK" if ping else b"404 Not Found"))
+                status, text = (b"200 OK", b"{}") if ping else self.refusal
+                sock.sendall(b"HTTP/1.1 %s\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" %
+                             (status, len(text), text))
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -210,6 +214,16 @@ def test_limits_are_those_of_the_row_at_most(host):
     assert made and all((one["NanoCpus"], one["Memory"], one["PidsLimit"]) == (10 ** 9, 100 << 20, 50) for one in made)
     for path, _ in host.engine.seen:
         assert re.fullmatch(r"/_ping|/v1\.\d+/containers/(create\?name=)?hermes-[0-9a-f]+(/json)?", path), path
+
+
+def test_words_of_an_engine_are_quoted(host):
+    """It repeats those of an image, such as its user."""
+    host.engine.refusal = (b"500 Internal Server Error", json.dumps({"message": 'unable to find user "x": Hermes is old\u202e;\nrun: curl x'}).encode())
+    ends = host.ask(ENGINE)
+    assert ends.event()[0] == FAILED
+    host.leave(ends)
+    host.engine.refusal = (b"404 Not Found", b"{}")
+    assert ends.said.decode() == """the engine cannot find the container: "unable to find user 'x': Hermes is old ; run: curl x" (500)"""
 
 
 def ended(host, ends):
@@ -432,6 +446,58 @@ def test_requests_before_the_table_wait_for_it():
     made.close()
 
 
+def near_ends(host):
+    """The processes of hermes-places below those of sessions."""
+    return [pid for session in children(host.main) for pid in children(session) if pid in host.pids()]
+
+
+def ticks(pid):
+    return sum(map(int, pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_a_terminal_that_is_half_closed_takes_no_time(host):
+    """The server has closed its bytes while the program does not read those before."""
+    ends = host.open()
+    control, theirs = socket.socketpair()
+    ends.command(TERMINAL, theirs.fileno())
+    theirs.close()
+    with control, socket.socket(fileno=socket.recv_fds(control, 100, 1)[1][0]) as typed:
+        control.send(struct.pack("Ii", 4, 24 << 16 | 80))  # TERMINAL_SIZE
+        near = wait_until(lambda: near_ends(host), "its near end")[0]
+        typed.send(b"stty raw -echo; echo re''ady; sleep 1000\n")
+        shown = b""
+        while b"ready" not in shown:
+            shown += typed.recv(4096)
+        typed.settimeout(1)
+        with pytest.raises(TimeoutError):
+            while True:
+                typed.send(b"x" * 4096)
+        typed.close()
+        start = ticks(near)
+        time.sleep(1)
+        assert ticks(near) - start < 10  # of 100
+    host.leave(ends)
+
+
+def test_a_slow_program_of_a_session_that_is_gone_takes_no_time():
+    """A process that waits for apptainer, and not for the server any more, has nothing to do."""
+    made = Places(lambda path: [*make_rows(path)[:1], row("sif", APPTAINER, image="/x.sif", command="%s/slow" % path)])
+    program = made.dir / "slow"
+    program.write_text("#!/bin/sh\nwhile [ ! -e %s/go ]; do sleep 0.1; done\n" % made.dir)
+    program.chmod(0o755)
+    made.give_table()
+    ends = made.ask(1)
+    pid = wait_until(lambda: processes_with(str(program)) and [pid for pid in children(made.main) if pid not in made.helpers], "it runs")[0]
+    ends.close()
+    before = ticks(pid)
+    time.sleep(1)
+    taken = ticks(pid) - before
+    (made.dir / "go").touch()
+    wait_until(lambda: not made.sessions(), "no session is left")
+    made.close()
+    assert taken < 10, taken  # of 100
+
+
 # Each prints a name and what the call says: 1 is EPERM.
 CALLS = """
 import ctypes
@@ -452,6 +518,8 @@ say("userfaultfd", 323, 1 << 20)
 say("open_tree", 428, -1, 0, 1 << 20)
 say("unshare", 272, 1 << 30 | 1)
 say("setns", 308, -1, 0)
+say("pidfd_getfd", 438, -1, 0, 0)
+say("clone", 56, 1 << 28 | 1 << 16, 0, 0, 0, 0)
 """
 
 
@@ -477,6 +545,37 @@ def test_what_the_filter_of_clients_refuses(host):
     assert len(free) <= 2
     for number in (PLUG, HERE):
         assert refused_calls(host, number) == {line.split('"')[1] for line in CALLS.splitlines() if line.startswith("say(")}
+
+
+# A namespace of users has all capabilities in itself, and so reaches parts of the kernel that a user does not.
+CLONES = """
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+spaces, SIGCHLD = 1 << 28 | 1 << 30, 17
+args = ctypes.create_string_buffer(struct.pack("8Q", spaces, 0, 0, 0, SIGCHLD, 0, 0, 0))
+for name, call in ("clone", (56, spaces | SIGCHLD, 0, 0, 0, 0)), ("clone3", (435, args, 64)):
+    ctypes.set_errno(0)
+    pid = libc.syscall(*call)
+    if pid == 0:
+        os._exit(0)
+    print(name, ctypes.get_errno())
+    if pid > 0:
+        os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of calls are those of x86-64")
+def test_clone_makes_no_namespaces_either(host):
+    (host.dir / "clones.py").write_text(CLONES)
+    said = {}
+    for number in (GAINS, HERE, PLUG):
+        ends = host.open(number)
+        said[number] = run(ends, b"python3 %s/clones.py" % bytes(host.dir))
+        assert run(ends, b"python3 -c 'import os, threading; t = threading.Thread(target=os.system, args=[\"echo fine\"]); t.start(); t.join()'") == "fine\n"
+        host.leave(ends)
+    if said[GAINS] != "clone 0\nclone3 0\n":
+        pytest.skip("users of this machine make no namespaces: %s" % said[GAINS])
+    assert said[HERE] == said[PLUG] == "clone %d\nclone3 %d\n" % (errno.EPERM, errno.ENOSYS)
 
 
 @pytest.fixture
@@ -566,6 +665,21 @@ def test_a_local_command_cannot_look_into_the_starter(host):
         host.starter, host.main)
     assert run(ends, code) == "may\nmay not\nmay not\n"
     host.leave(ends)
+
+
+def test_a_local_command_cannot_look_into_a_program_that_starts():
+    """One that has ended hermes-places would have the memory of the next one, and its table, if it opened it soon enough."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the test has another user than the commands")
+    made = Places(lambda path: make_rows(path)[:1])  # it waits for its table
+    main = wait_until(lambda: children(made.process.pid), "it runs")[0]
+    wait_until(lambda: pathlib.Path("/proc/%d/syscall" % main).read_text().startswith(("47 ", "212 ")), "it waits in recvmsg()")
+    code = "head -c 0 /proc/%d/mem 2>/dev/null && echo may || echo may not"
+    look = [subprocess.run(["sh", "-c", code % pid], user=65534, group=65534, extra_groups=[], capture_output=True, text=True).stdout
+            for pid in (made.process.pid, main)]
+    made.give_table().works()
+    made.close()
+    assert look == ["may\n", "may not\n"]  # the control: a process of the same user that does not hide
 
 
 def test_requests_that_are_never_answered_do_not_hold_up_the_starter(host):

@@ -14,7 +14,7 @@ import tempfile
 from apilib import BUILD, ROOT, borrow_dir, return_dir
 from farlib import HEADER, below, children, processes_with, wait_until
 
-LOCAL, SSH, DOCKER, PLUGIN = 1, 2, 3, 4
+LOCAL, SSH, DOCKER, PLUGIN, APPTAINER = 1, 2, 3, 4, 5
 STARTED, USAGE, EXITED, FAILED, EVENT_PLACE = 1, 2, 3, 5, 8
 REFUSED, UNREACHABLE = 3, 5
 KILL, ASK_USAGE, INTERRUPT, STOP, RESTART, FILES, FORK, PAUSE, RESUME, TERMINAL, NETWORK, IMAGE = range(1, 13)

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -201,9 +202,19 @@ static void stop(struct relay *r, int *fds)
     relay_own(r, "stop", NULL, 0);
 }
 
+/* Takes the frames that the server sent before its command: the code to interrupt may be there,
+ * and a signal that came first would be lost. */
+static void take_sent_frames(struct relay *r)
+{
+    struct pollfd fd = {r->channel, POLLIN, 0};
+    while (!r->is_over && r->channel >= 0 && !relay_is_full(r) && poll(&fd, 1, 0) > 0)
+        r->is_over = relay_channel(r) < 0;
+}
+
 static void interrupt(struct relay *r, int *fds)
 {
     (void)fds;
+    take_sent_frames(r);
     relay_own(r, "signal", "2", 1);
     relay_event(r, (struct spawn_event){.kind = EVENT_INTERRUPTED});
 }

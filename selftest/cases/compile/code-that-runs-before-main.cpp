@@ -4,7 +4,7 @@
 // priority: 2
 // expect: time_limit
 // expect-hit: processes
-// limits: cpu_ms=2000
+// limits: cpu_ms=2000 memory_mb=512
 // control: mount
 // needs-cgroup: yes
 #include <cstdio>

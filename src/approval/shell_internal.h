@@ -8,7 +8,8 @@
  *   shell_value.c    arithmetic, parameters, assignments, tests
  *   shell_known.c    words that only the text decides
  *   shell_redirect.c redirections and here-documents
- *   shell_command.c  one simple command: shells and other special ones
+ *   shell_command.c  one simple command: its wrappers, its directory
+ *   shell_special.c  shells, builtins, and others with a text in their words
  *   shell_emit.c     what is emitted for a command
  *   shell_wrapper.c  table: programs that run the command behind their own words
  *   shell_script.c   which scripts of sed only edit
@@ -138,6 +139,31 @@ const char *shell_stronger(const char *a, const char *b);
 /* Adds a command. `danger` may be NULL. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
     const struct shell_redirs *redirs, const char *danger, bool is_once);
+
+/* --- a simple command on its way to what is asked about it */
+
+struct shell_taking {
+    struct shell_walk *w;
+    const struct shell_redirs *redirs;
+    struct shell_words all; /* prefix, variables, words */
+    size_t own;             /* where the words after the prefix begin */
+    size_t at;              /* the program that is looked at */
+    bool is_wrapped;
+    bool is_peeled;  /* wrappers stand before it */
+    bool is_foreign; /* what it does may differ from what is read: it is shown in exactly its
+                        words */
+    bool is_done;    /* texts in it have been read instead */
+    bool is_once;
+    bool is_fed;  /* words of the command come from an input */
+    bool assigns; /* variables of this shell */
+    const char *danger;
+};
+/* A command that is not followed: it is asked each time. */
+void shell_give_up(struct shell_taking *t, const char *danger);
+/* Reads the words from `from` on as one text, joined as eval and ssh do. */
+int shell_take_joined(struct shell_taking *t, size_t from, enum shell_inside inside);
+/* Looks at the program at t->at: shells, builtins and others that have more than words. */
+int shell_take_special(struct shell_taking *t, const char *name);
 
 /* --- wrappers */
 

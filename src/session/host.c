@@ -55,7 +55,7 @@ static json_t *environment(const struct session *s)
     return json_sprintf("%zu variables, SHA-256 %s", s->env.count, digest);
 }
 
-/* Takes `fields`. */
+/* Takes `fields`. The same effect again is one question, for once if one of the two is. */
 static int add_effect(struct asking *a, json_t *fields, bool is_once, struct err *err)
 {
     struct effect made = {0};
@@ -67,6 +67,7 @@ static int add_effect(struct asking *a, json_t *fields, bool is_once, struct err
         return r;
     for (size_t i = 0; i < a->count; i++) {
         if (str_eq(a->effects[i].text, made.text)) {
+            a->is_once[i] = a->is_once[i] || is_once;
             effect_done(&made);
             return 0;
         }

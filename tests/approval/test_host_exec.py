@@ -175,6 +175,18 @@ def test_a_grant_is_for_these_words_here_only(place):
     assert shell("touch one").status == 200
 
 
+def test_the_same_command_twice_is_asked_when_one_of_them_is(place):
+    """Both have the same words; only the second one reads what the text says."""
+    shell = place.open()
+    with Listener(place.server, ALICE):
+        reply, asked = shell.asked("tee kept", scope="session")
+        assert reply.status == 200 and len(asked) == 1
+    assert shell("tee kept; tee kept").status == 200  # the control
+    assert shell("tee kept; echo evil | tee kept").status == 403
+    assert shell("echo evil | tee kept; tee kept").status == 403
+    assert (place.cwd / "kept").read_text() == ""
+
+
 def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
     with Listener(place.server, ALICE):
         for env in ({}, {"HGRCPATH": "x"}):

@@ -116,7 +116,8 @@ static void note_directory(struct shell_walk *w, const struct shell_taking *t)
     if (!count || !shell_name_is(words[0].shape, "cd pushd popd"))
         return;
     bool is_stack = !shell_name_is(words[0].shape, "cd pushd");
-    bool is_clear = count <= 2 && (count < 2 || shell_is_steady_path(&words[1]));
+    bool is_clear = count == 1 ? str_eq(words[0].shape, "cd")
+                               : count == 2 && shell_is_steady_path(&words[1]);
     w->is_lost = w->is_lost || is_stack || !is_clear;
     if (count > 1 && !is_stack) {
         cleanup_free char *inside = xasprintf("%s/x", words[1].shape);
@@ -183,6 +184,7 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
                    shell_is_free(&t.all.items[t.at], t.all.count - t.at);
     bool is_read = is_bare && t.is_done;
     note_directory(w, &t);
+    w->outputs += is_free && shell_name_is(t.all.items[t.at].shape, "echo printf pwd dirs");
     t.is_once = t.is_once ||
                 (t.at < t.all.count && reads_program(&t.all.items[t.at], t.all.count - t.at));
     if (r == 0 && !is_free && !is_read)

@@ -444,7 +444,7 @@ const char *shell_danger_of_write(const struct shell_word *target)
 
 bool shell_is_steady_path(const struct shell_word *word)
 {
-    return !shell_is_unknown(word) && !strchr("-+", word->shape[0]) &&
+    return !word->is_open && !shell_is_unknown(word) && !strchr("-+", word->shape[0]) &&
            (word->is_literal || !strpbrk(word->shape, "*?[{"));
 }
 

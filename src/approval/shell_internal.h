@@ -54,7 +54,8 @@ struct shell_redirs {
 struct shell_loop {
     char *name; /* NULL: nothing is known about it */
     char *source;
-    const struct shell_loop *outer;
+    bool is_open; /* a text in its body may set the variable */
+    struct shell_loop *outer;
 };
 
 struct shell_walk {
@@ -63,15 +64,16 @@ struct shell_walk {
     shell_parse *parse;
     void *context;
     struct shell_forms *forms;
-    struct shell_words prefix;     /* words of the commands that run this text */
-    bool is_wrapped;               /* one of them is more than a shell */
-    const char *danger;            /* of these commands, or NULL */
-    const struct shell_loop *loop; /* the innermost, or NULL */
+    struct shell_words prefix; /* words of the commands that run this text */
+    bool is_wrapped;           /* one of them is more than a shell */
+    const char *danger;        /* of these commands, or NULL */
+    struct shell_loop *loop;   /* the innermost, or NULL */
     char *cwd;
     bool is_fed;       /* the input is text, or what any ordinary command reads */
     bool is_sensitive; /* the directory has files that decide about rights */
     bool is_lost;      /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
+    size_t outputs;   /* commands so far that write text of the exec, or what they read */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
     size_t nodes;     /* visited, so far */
@@ -121,6 +123,8 @@ int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 bool shell_is_open(const struct shell_walk *w, const json_t *node);
 /* Enters a `for` clause. The value of its variable is known until shell_loop_end(). */
 int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
+/* A text of the same shell in the body of the loops may set their variables. */
+void shell_loops_are_open(struct shell_walk *w);
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
 /* Takes the source of a word, and adds the loops that set variables of the word. */
 char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);

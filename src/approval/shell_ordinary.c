@@ -99,7 +99,7 @@ static bool may_be_secret(const struct shell_word *word)
  */
 static bool is_steady(const struct shell_word *word)
 {
-    return !may_be_secret(word) &&
+    return !word->is_open && !may_be_secret(word) &&
            (word->is_literal || (!shell_is_unknown(word) && !strchr("-*?[{", word->shape[0])));
 }
 

@@ -44,9 +44,12 @@ static int read_text(
     if (t->is_wrapped && inside != SHELL_SAME && inside != SHELL_LATER)
         inside = SHELL_WRAPPED;
     const char *outer = t->w->danger;
+    const bool was_fed = t->w->is_fed;
     t->w->danger = t->danger ? t->danger : outer;
+    t->w->is_fed = was_fed || t->redirs->has_text; /* a shell shares its input with commands */
     int r = shell_walk_text(t->w, text, t->all.items, prefix, inside);
     t->w->danger = outer;
+    t->w->is_fed = was_fed;
     if (r == -EBADMSG) {
         shell_give_up(t, "shell.unclear");
         return 0;
@@ -194,6 +197,7 @@ static int take_trap(struct shell_taking *t)
         at++;
     if (at >= t->all.count || shell_name_is(t->all.items[at].shape, "-p -l -")) {
         t->is_done = true;
+        t->w->outputs++;
         return 0;
     }
     if (!t->all.items[at].is_literal) {

@@ -123,9 +123,12 @@ static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level
 static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct shell_loop loop;
+    size_t first = w->forms->count;
     int r = shell_loop_begin(w, node, &loop);
     if (r == 0)
         r = visit_branch(w, node, level);
+    for (size_t i = first; loop.is_open && i < w->forms->count; i++)
+        w->forms->items[i].is_once = true;
     shell_loop_end(w, &loop);
     return r;
 }
@@ -150,13 +153,14 @@ static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level
     bool is_pipe = strncmp(w->text + at, "&&", 2) != 0 && strncmp(w->text + at, "||", 2) != 0;
     struct place before = keep_place(w);
     size_t first = w->forms->count;
+    size_t outputs = w->outputs;
     bool was_fed = w->is_fed;
     int r = visit(w, json_object_get(node, "X"), level + 1);
     cleanup_free char *between = xstrdup(w->cwd);
     if (is_pipe) {
         return_to(w, &before);
         before = keep_place(w);
-        w->is_fed = all_ordinary(w->forms, first);
+        w->is_fed = w->outputs > outputs || all_ordinary(w->forms, first);
     }
     if (r == 0)
         r = visit(w, json_object_get(node, "Y"), level + 1);
@@ -267,7 +271,7 @@ static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_w
         cleanup_free char *shown = xstrndup(source, len);
         const struct shell_word made = {shape, shown,
             (!value || word.is_literal) && !json_object_get(node, "Array"), true,
-            shell_is_open(w, node)};
+            word.is_open || shell_is_open(w, node)};
         shell_words_add(ret, &made);
         free(word.shape);
         free(word.source);
@@ -510,9 +514,12 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     inner.loop = inside == SHELL_SAME ? w->loop : NULL;
     inner.depth++;
     inner.cwd = xstrdup(w->cwd);
+    if (inside == SHELL_SAME || inside == SHELL_LATER)
+        shell_loops_are_open(w);
     int r = walk(&inner);
     w->nodes = inner.nodes;
     w->texts = inner.texts;
+    w->outputs = inner.outputs;
     if (inside == SHELL_SAME) {
         free(w->cwd);
         w->cwd = take_ptr(inner.cwd);

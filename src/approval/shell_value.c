@@ -107,8 +107,9 @@ static bool some_hot(const struct shell_walk *w, const json_t *values, const cha
     return found;
 }
 
-/* An assignment to a name. It is asked when the name is special for bash or for programs, and
- * when the value is hot. Other ones are asked in a marked shell only (shell.h). */
+/* An assignment to a name. It is asked when the name is special for bash or for programs, when
+ * the value is hot, and in a text that runs later: `trap 'x=y' DEBUG` changes x before each
+ * command. Other ones are asked in a marked shell only (shell.h). */
 static int emit_assignment(
     struct shell_walk *w, const json_t *node, const char *name, bool has_hot)
 {
@@ -117,7 +118,7 @@ static int emit_assignment(
     int r = shell_emit_source(w, "assign", node, danger);
     if (r == 0)
         w->forms->items[w->forms->count - 1].assigning =
-            is_special || has_hot ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
+            is_special || has_hot || w->is_deferred ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
     return r;
 }
 
@@ -200,9 +201,10 @@ int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned lev
 struct declaration {
     const char *variant; /* declare, export ... */
     struct shell_words words;
-    bool is_plain;     /* its options are known, and none makes an integer or a reference */
+    bool is_plain;     /* its options are known, and none changes what later values become */
     bool is_exported;  /* reaches every program, so it counts as a command */
     bool is_array;     /* has -a or -A */
+    bool is_shown;     /* has -p */
     bool has_compound; /* a value may be '(...)', of which bash makes an array: it runs $(..) */
     bool has_dynamic;  /* likewise, but only the run shows it */
     bool has_special;
@@ -212,9 +214,10 @@ static void take_option(struct declaration *d, const struct shell_word *word)
 {
     d->is_plain = d->is_plain && word->is_literal && word->shape[0] &&
                   strchr("-+", word->shape[0]) &&
-                  word->shape[1 + strspn(word->shape + 1, "aAgrxplut")] == '\0';
+                  word->shape[1 + strspn(word->shape + 1, "aAgrxpt")] == '\0';
     d->is_exported = d->is_exported || strchr(word->shape, 'x');
     d->is_array = d->is_array || strpbrk(word->shape, "aA");
+    d->is_shown = d->is_shown || strchr(word->shape, 'p');
 }
 
 static int take_declared(struct shell_walk *w, struct declaration *d, const json_t *one)
@@ -240,7 +243,7 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
         "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
     const struct shell_word made = {shape, source,
         (!value || word.is_literal) && !json_object_get(one, "Array"), true,
-        shell_is_open(w, one)};
+        word.is_open || (name && !value && d->is_exported) || shell_is_open(w, one)};
     shell_words_add(&d->words, &made);
     free(word.shape);
     free(word.source);
@@ -275,6 +278,7 @@ int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned l
         r = shell_emit_evaluation(w, node);
     else if (r == 0 && d.is_exported && !d.has_special)
         r = shell_emit(w, &d.words, d.words.count, NULL, NULL, false);
+    w->outputs += d.is_shown || d.words.count == 1;
     shell_words_done(&d.words);
     return r < 0 ? r : shell_visit_members(w, node, level);
 }

@@ -462,6 +462,45 @@ FOREIGN = [
     "/usr/bin/env -S './bash -c :'",
 ]
 
+# `act` leaves a file when it sees `evil`: in its words, its input, its directory or x. What brings it there is free, or not
+# in the words of `act`: in other words, what an approval of `act` must not cover.
+CHANGED = [
+    "coproc { echo evil; }; act <&63; wait",
+    "for i in <(echo evil); do act <&63; done",
+    "case <(echo evil) in *) act </dev/fd/63;; esac",
+    "for i in <(echo evil); do act $(cat <&63); done",
+    "for i in <(echo evil); do act $(cat /dev/fd/63); done",
+    "for i in <(echo evil); do act $(</dev/fd/63); done",
+    "bash -c act <<<evil",
+    "bash -c 'act' <<E\nevil\nE\n",
+    "eval act <<<evil",
+    "eval 'true; act' <<<evil",
+    "bash <<'E'\nact\n: evil\nE\n",
+    "{ echo evil; timeout 9 true; } | act",
+    "(timeout 9 true; printf evil) | act",
+    "{ x=evil; declare -p x; timeout 9 true; } | act",
+    "trap 'x=evil' DEBUG; for x in a; do act $x; done",
+    "trap 'cd evil' DEBUG; act",
+    "trap act EXIT; cd evil",
+    "trap 'true; act' EXIT; cd evil",
+    "x=(a evil); for x in a; do act ${x[1]}; done",
+    "for foo in a; do eval 'fo''o=evil'; act $foo; done",
+    "for foo in a; do eval eval 'fo\"\"o=evil'; act $foo; done",
+    "for foo in a; do trap 'fo''o=evil' DEBUG; act $foo; done",
+    "declare -u x; for x in e''vil; do act $x; done",
+    "typeset -l x; for x in EV''IL; do act $x; done",
+    "cd evil; cd ..; cd ~-; act",
+    "cd evil; cd ..; act ~-",
+    "cd evil; cd ..; act a=~-",
+    "cd evil; cd ..; x=~- act",
+    "pushd evil; pushd ..; pushd; act",
+    "pushd evil; pushd ..; act ~1",
+    "pushd evil; pushd ..; act ~+1/x",
+    "pushd evil; pushd ..; act $(dirs +1)",
+    "x=evil; act $(declare -p x)",
+    "x=evil; export x; act",
+]
+
 RUNS = [line for line in LINES.split("\n") if line] + TEXTS
 
 # None of these is asked a second time when it was approved for the session.

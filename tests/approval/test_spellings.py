@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from spellings import FOREIGN, ORDINARY, RUNS
+from spellings import CHANGED, FOREIGN, ORDINARY, RUNS
 
 FORMS = pathlib.Path(os.environ["HERMES_BUILD_DIR"]) / "tests/shell-forms"
 pytestmark = pytest.mark.skipif(not shutil.which("shfmt"), reason="shfmt is missing")
@@ -27,6 +27,8 @@ def world(tmp_path_factory):
     (base / "bin").mkdir()
     (base / "bin/mark").write_text("#!/bin/sh\n: >>\"$MARK\"\n")
     (base / "bin/mark").chmod(0o755)
+    (base / "bin/act").write_text("#!/bin/sh\ncase \"$* $PWD $x $(cat)\" in *evil*|*EVIL*) : >>\"$MARK\";; esac\n")
+    (base / "bin/act").chmod(0o755)
     (base / "bin/name").write_text("mark\n")
     (base / "evil").mkdir()
     for name in ("bash", "nohup", "timeout", "busybox", "trap", "eval", "command", "sudo", "cd", "evil/bash"):
@@ -65,11 +67,20 @@ def test_a_text_for_another_program_does_not_hide_a_command(world, text):
     assert any(c["once"] or c["danger"] or c["grant"] == c["argv"] for c in one["commands"]), one
 
 
+@pytest.mark.parametrize("text", CHANGED)
+def test_an_approval_does_not_cover_what_no_question_shows(world, text):
+    assert runs_mark(world, text, "changed%d" % CHANGED.index(text))
+    assert not runs_mark(world, "act", "act%d" % CHANGED.index(text))
+    one, = forms([text])
+    assert not one["parsed"] or any(c["once"] for c in one["commands"]), one
+
+
 NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host ''", "ssh host '[[ a || mark ]]'", "su root -c '[[ a || mark ]]'",
             "chroot /x sh -c '[[ a || mark ]]'", "chroot /x true", "strace -o '|id' true", "strace -o /etc/x true", "/usr/bin/time -o f true",
             "/lib64/ld-linux-x86-64.so.2 --preload ./x.so true", "proxychains -f ./evil.conf true", "flock /etc/passwd echo hi", "zsh -ic 'echo hi #; mark'",
             "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
-            "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi"]
+            "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi",
+            "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x"]
 
 
 @pytest.mark.parametrize("text", NOT_FREE)

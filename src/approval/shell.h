@@ -53,9 +53,9 @@ typedef int shell_parse(void *context, const char *text, size_t len, json_t **re
 
 /* 0, or -EBADMSG when the text cannot be parsed or its tree is not understood, and -E2BIG when
  * it has too many commands: then the whole text must be asked. `parse` is called for the text
- * and for texts in it. */
-int shell_read(
-    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret);
+ * and for texts in it. `directory` is where the shell is, "" when that is not known. */
+int shell_read(const char *text, size_t len, const char *directory, shell_parse *parse,
+    void *context, struct shell_forms *ret);
 
 /* Whether a variable changes what programs do, such as PATH and LD_PRELOAD. */
 bool shell_variable_is_special(const char *name, size_t len);

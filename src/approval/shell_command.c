@@ -121,10 +121,11 @@ static void note_directory(struct shell_walk *w, const struct shell_taking *t)
     w->is_lost = w->is_lost || is_stack || !is_clear;
     if (count > 1 && !is_stack) {
         cleanup_free char *inside = xasprintf("%s/x", words[1].shape);
-        const struct shell_word file = {inside, inside, true, true, false};
+        const struct shell_word file = {inside, inside, true, true, false, NULL};
         bool is_far = strchr("/~", words[1].shape[0]) != NULL;
         w->is_sensitive = (w->is_sensitive && !is_far) || shell_danger_of_write(&file);
     }
+    w->directory = is_clear ? shell_directory_after(w, count > 1 ? &words[1] : NULL) : NULL;
     char *longer = xasprintf("%s%s%s %s", w->cwd, w->cwd[0] ? "; " : "", words[0].shape,
         count > 1 ? words[1].source : "");
     free(w->cwd);

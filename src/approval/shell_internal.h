@@ -13,7 +13,8 @@
  *   shell_emit.c     what is emitted for a command
  *   shell_wrapper.c  table: programs that run the command behind their own words
  *   shell_script.c   which scripts of sed only edit
- *   shell_danger.c   tables: dangerous commands, variables, paths
+ *   shell_path.c     paths; tables: secrets, files that decide about rights
+ *   shell_danger.c   tables: dangerous commands, variables
  *   shell_ordinary.c tables: ordinary and free commands */
 
 #include "approval/shell.h"
@@ -24,11 +25,12 @@
 enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
 
 struct shell_word {
-    char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
-    char *source;    /* as it is written */
-    bool is_literal; /* shape is the value */
-    bool is_single;  /* it stays one word */
-    bool is_open;    /* a variable in it may have any value */
+    char *shape;           /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
+    char *source;          /* as it is written */
+    bool is_literal;       /* shape is the value */
+    bool is_single;        /* it stays one word */
+    bool is_open;          /* a variable in it may have any value */
+    const char *directory; /* in which it is a path: absolute, below ~, or NULL when unknown */
 };
 
 struct shell_words {
@@ -69,9 +71,11 @@ struct shell_walk {
     const char *danger;        /* of these commands, or NULL */
     struct shell_loop *loop;   /* the innermost, or NULL */
     char *cwd;
-    bool is_fed;       /* the input is text, or what any ordinary command reads */
-    bool is_sensitive; /* the directory has files that decide about rights */
-    bool is_lost;      /* the directory is not clear, so no approval lasts */
+    const char *directory; /* as far as it is known, or NULL; "" is where the text begins */
+    json_t *kept;          /* directories that words point to */
+    bool is_fed;           /* the input is text, or what any ordinary command reads */
+    bool is_sensitive;     /* the directory has files that decide about rights */
+    bool is_lost;          /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
     size_t outputs;   /* commands so far that write text of the exec, or what they read */
     unsigned depth;   /* texts in texts */
@@ -207,15 +211,26 @@ const char *shell_danger(const struct shell_word *words, size_t count);
 /* The category of writing to a file, of reading it, or NULL. */
 const char *shell_danger_of_write(const struct shell_word *target);
 bool shell_is_secret(const struct shell_word *word);
+/* Also for commands that read all of a directory. */
+bool shell_may_be_secret(const struct shell_word *word);
 /* A directory that is the same each time: no variable, no pattern, no option. */
 bool shell_is_steady_path(const struct shell_word *word);
 
-/* Files with secrets, and whether a path is one of a list. */
-extern const char shell_secrets[];
-bool shell_path_is(const char *list, const char *word);
+/* Whether a word is a path of a list. Patterns of the shell count as what they may name, or as
+ * what they surely name; behind `..` and `:` a path goes on as from the root. */
+enum { SHELL_PLACED = 1, SHELL_BEYOND = 2, SHELL_PATTERN = 4, SHELL_SURE_PATTERN = 8 };
+bool shell_path_is(const char *list, const struct shell_word *word, unsigned reach);
 /* Without doubled slashes, `.` and `..`, and without a slash at its end. */
 char *shell_normal_path(const char *path);
 bool shell_is_unknown(const struct shell_word *word);
+/* The directory after a `cd`, without a target to ~. NULL when it is not known. */
+const char *shell_directory_after(struct shell_walk *w, const struct shell_word *target);
+/* Keeps a copy as long as the walk; NULL for NULL. */
+const char *shell_keep(struct shell_walk *w, const char *text);
+
+#define SHELL_DEVICES                                                                          \
+    "/dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* "         \
+    "/dev/loop* /dev/nbd* /dev/disk* /dev/rdisk* /dev/mapper/* /dev/disk/*/*"
 
 /* The name of the program, without its directory. */
 const char *shell_program(const struct shell_word *word);

@@ -112,7 +112,7 @@ static bool is_descriptor(const struct shell_word *word)
 static bool is_open_already(const struct shell_word *word, bool is_copy)
 {
     return is_copy ? !shell_name_is(word->shape, "0 0- -")
-                   : shell_path_is("/dev/stdin /dev/fd/** /proc/*/fd/**", word->shape);
+                   : shell_path_is("/dev/stdin /dev/fd/** /proc/*/fd/**", word, 0);
 }
 
 static int take_target(struct shell_walk *w, const json_t *node, const char *op,

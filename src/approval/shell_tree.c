@@ -56,8 +56,8 @@ int shell_emit_source(
         return -EBADMSG;
     CLEANUP(shell_words_done) struct shell_words words = {0};
     cleanup_free char *copy = xstrndup(source, len);
-    const struct shell_word name = {(char *)what, (char *)what, true, true, false};
-    const struct shell_word rest = {(char *)"\x01", copy, false, false, true};
+    const struct shell_word name = {(char *)what, (char *)what, true, true, false, NULL};
+    const struct shell_word rest = {(char *)"\x01", copy, false, false, true, NULL};
     shell_words_add(&words, &name);
     shell_words_add(&words, &rest);
     return shell_emit(w, &words, 0, NULL, danger, true);
@@ -69,11 +69,12 @@ struct place {
     char *cwd;
     bool is_lost;
     bool is_sensitive;
+    const char *directory;
 };
 
 static struct place keep_place(const struct shell_walk *w)
 {
-    return (struct place){xstrdup(w->cwd), w->is_lost, w->is_sensitive};
+    return (struct place){xstrdup(w->cwd), w->is_lost, w->is_sensitive, w->directory};
 }
 
 static void return_to(struct shell_walk *w, struct place *place)
@@ -82,6 +83,7 @@ static void return_to(struct shell_walk *w, struct place *place)
     w->cwd = place->cwd;
     w->is_lost = place->is_lost;
     w->is_sensitive = place->is_sensitive;
+    w->directory = place->directory;
 }
 
 /* Visits a part that runs in a shell of its own: a `cd` in it has no effect after it. */
@@ -115,6 +117,7 @@ static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level
     if (str_eq(before, w->cwd))
         return r;
     w->is_lost = true;
+    w->directory = NULL;
     for (size_t i = first; i < w->forms->count; i++)
         w->forms->items[i].is_once = true;
     return r;
@@ -271,7 +274,7 @@ static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_w
         cleanup_free char *shown = xstrndup(source, len);
         const struct shell_word made = {shape, shown,
             (!value || word.is_literal) && !json_object_get(node, "Array"), true,
-            word.is_open || shell_is_open(w, node)};
+            word.is_open || shell_is_open(w, node), w->directory};
         shell_words_add(ret, &made);
         free(word.shape);
         free(word.source);
@@ -525,24 +528,28 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
         w->cwd = take_ptr(inner.cwd);
         w->is_lost = inner.is_lost;
         w->is_sensitive = inner.is_sensitive;
+        w->directory = inner.directory;
     }
     free(inner.cwd);
     shell_words_done(&inner.prefix);
     return r;
 }
 
-int shell_read(
-    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret)
+int shell_read(const char *text, size_t len, const char *directory, shell_parse *parse,
+    void *context, struct shell_forms *ret)
 {
     struct shell_walk w = {.text = text,
         .len = len,
         .parse = parse,
         .context = context,
         .forms = ret,
-        .cwd = xstrdup("")};
+        .cwd = xstrdup(""),
+        .directory = directory,
+        .kept = json_array()};
     *ret = (struct shell_forms){0};
     int r = walk(&w);
     free(w.cwd);
+    json_decref(w.kept);
     shell_words_done(&w.prefix);
     if (r < 0)
         shell_forms_done(ret);

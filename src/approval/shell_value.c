@@ -243,7 +243,8 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
         "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
     const struct shell_word made = {shape, source,
         (!value || word.is_literal) && !json_object_get(one, "Array"), true,
-        word.is_open || (name && !value && d->is_exported) || shell_is_open(w, one)};
+        word.is_open || (name && !value && d->is_exported) || shell_is_open(w, one),
+        w->directory};
     shell_words_add(&d->words, &made);
     free(word.shape);
     free(word.source);
@@ -268,7 +269,8 @@ int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned l
     struct declaration d = {.variant = variant ? variant : "",
         .is_plain = variant != NULL,
         .is_exported = str_eq(variant, "export")};
-    const struct shell_word first = {(char *)d.variant, (char *)d.variant, true, true, false};
+    const struct shell_word first = {
+        (char *)d.variant, (char *)d.variant, true, true, false, NULL};
     int r = 0;
     shell_words_add(&d.words, &first);
     for (size_t i = 0; r == 0 && i < json_array_size(args); i++)

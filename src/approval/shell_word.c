@@ -32,7 +32,8 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word)
         .source = xstrdup(word->source),
         .is_literal = word->is_literal,
         .is_single = word->is_single,
-        .is_open = word->is_open};
+        .is_open = word->is_open,
+        .directory = word->directory};
 }
 
 void shell_words_done(struct shell_words *words)
@@ -291,6 +292,7 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
         .source = shell_source_with_loops(w, node, utf8_repair(source, source_len, NULL)),
         .is_literal = r.is_literal && is_text,
         .is_single = r.is_single,
-        .is_open = !r.is_literal && (is_own || shell_is_open(w, node))};
+        .is_open = !r.is_literal && (is_own || shell_is_open(w, node)),
+        .directory = w->directory};
     return 0;
 }

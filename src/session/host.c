@@ -225,7 +225,8 @@ static int read_text(struct asking *a, const struct exec_spec *spec, int cancel_
     struct host_parser parser = {.s = a->s, .cancel_fd = cancel_fd, .err = err};
     struct shell_forms forms;
     struct err large = {0};
-    int r = shell_read(spec->code, spec->code_len, host_parse, &parser, &forms);
+    int r = shell_read(
+        spec->code, spec->code_len, a->s->cwd ? a->s->cwd : "", host_parse, &parser, &forms);
     if (parser.failed) {
         if (r == 0)
             shell_forms_done(&forms);

@@ -501,6 +501,86 @@ CHANGED = [
     "x=evil; export x; act",
 ]
 
+# Ways to a secret, in a directory: an approval of `cat a` there must not cover them.
+SECRET = [
+    ("/home/me/x", "cat ../../../etc/shadow"),
+    ("/x", "cat ../etc/shadow"),
+    ("", "cat ../../../../../etc/shadow"),
+    ("/x", "cat /var/run/../etc/shadow"),
+    ("/x", "cat ~/../../etc/shadow"),
+    ("/x", "cat /{usr/../etc/shadow,x}"),
+    ("/x", "cat a{b,/../../etc/shadow}"),
+    ("/x", "cat /et[c]/shado[w]"),
+    ("/x", "cat ~/.s[s]h/id_[x]"),
+    ("/x", "cat /et[x\"]\"c]/shado[w]"),
+    ("/x", "cat ~-/shadow"),
+    ("/x", "cat ~1/x"),
+    ("/x", "cat ~/{.netrc,b}"),
+    ("/x", "cat /home/me/.config/gh/hosts.yml"),
+    ("/x", "cat ~me/.config/gh/hosts.yml"),
+    ("/x", "cat /root/.kube/config"),
+    ("/etc", "cat shadow"),
+    ("/etc", "cat ./sudoers"),
+    ("/", "cat etc/shadow"),
+    ("/home/me", "cat .config/gh/hosts.yml"),
+    ("/home/me/.ssh", "cat config"),
+    ("/root/.aws", "cat config"),
+    ("/home/me/.config", "cat gh/hosts.yml"),
+    ("/proc/self/root/etc", "cat shadow"),
+    ("/x", "cat credential?"),
+    ("/x", "cat id_ecdsa"),
+    ("/home/me/x", "cat .."),
+    ("/home/me/x/y", "cat ../.."),
+    ("/", "cat etc"),
+]
+# These stay ordinary.
+NO_SECRET = [("/home/me/x", "cat ../a"), ("/home/me/x/y", "cat .."), ("/home/me/x", "cat src/../b"), ("/root/x", "cat b ../y/b"), ("/home/me", "cat b"),
+             ("/usr/src/app", "cat src/b[0-9].c"), ("/home/me/x", "cat ../../me/x/b"), ("/home/me/x", "cat HEAD:b"), ("/home/me", "cat .")]
+
+# What nothing permits, in a directory.
+NEVER_THERE = [
+    ("/", "rm -rf *"),
+    ("/", "rm -rf ./*"),
+    ("/", "rm -rf etc"),
+    ("/x", "rm -rf ../etc"),
+    ("/home/me", "rm -rf *"),
+    ("/home/me/x", "rm -rf ../*"),
+    ("/x", "cd / && rm -rf *"),
+    ("/x", "cd; rm -rf *"),
+    ("/x", "cd ~ && cd .. && rm -rf ./home" "/../../etc"),
+    ("/x", "rm -rf /home/me"),
+    ("/x", "rm -rf ~me/"),
+    ("/x", "rm -rf /{etc,usr}"),
+    ("/x", "rm -rf /{tmp,home}"),
+    ("/x", "rm -rf /e*"),
+    ("/x", "rm -rf /[a-z]*"),
+    ("/x", "rm -rf /?sr"),
+    ("/x", "find ~ -delete"),
+    ("/x", "find /* -delete"),
+    ("/x", "find / -type f -delete"),
+    ("/x", "find / -mindepth 1 -maxdepth 1 -exec rm -rf {} +"),
+    ("/x", "find /etc -execdir /bin/rm -r {} \\;"),
+    ("/", "find . -delete"),
+    ("/", "find -delete"),
+    ("/home/me", "find . -depth -delete"),
+    ("/dev", "dd if=x of=sda"),
+    ("/dev", "echo x >sda"),
+    ("/x", "echo x >/dev/[s]da"),
+    ("/x", "tee /dev/s?a"),
+    ("/x", "kill -9 -01"),
+    ("/x", "kill -9 ' -1'"),
+    ("/x", "kill -s TERM -- -001"),
+    ("/x", "killall5 -9"),
+    ("/x", "loginctl reboot"),
+    ("/x", "systemctl isolate poweroff.target"),
+    ("/x", "firejail rm -rf /"),
+    ("/x", "uv run -- rm -r /etc"),
+    ("/x", "chpst -u x dd of=/dev/sda"),
+]
+NOT_NEVER = [("/home/me/x", "rm -rf *"), ("/home/me/x", "rm -rf build ../y"), ("/x", "rm -rf *~"), ("/x", "rm -rf ~/*.log"), ("/x", "rm -rf /tmp/*"), ("/x", "rm -rf /{tmp,foo}"),
+             ("/x", "rm -rf /{home/me/x,tmp}"), ("/home/me", "rm -rf build"), ("/root", "rm -rf x/*"), ("/root", "find . -name '*.pyc' -delete"), ("/x", "find . -delete"),
+             ("/home/me/x", "find . -name x -exec rm -rf {} +"), ("/x", "kill -9 1"), ("/x", "kill -1 15"), ("/x", "grep rm -r /"), ("/x", "docker run x rm -rf /etc"), ("/dev", "ls sda")]
+
 RUNS = [line for line in LINES.split("\n") if line] + TEXTS
 
 # None of these is asked a second time when it was approved for the session.

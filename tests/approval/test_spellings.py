@@ -9,14 +9,14 @@ import subprocess
 
 import pytest
 
-from spellings import CHANGED, FOREIGN, ORDINARY, RUNS
+from spellings import CHANGED, FOREIGN, NEVER_THERE, NO_SECRET, NOT_NEVER, ORDINARY, RUNS, SECRET
 
 FORMS = pathlib.Path(os.environ["HERMES_BUILD_DIR"]) / "tests/shell-forms"
 pytestmark = pytest.mark.skipif(not shutil.which("shfmt"), reason="shfmt is missing")
 
 
-def forms(texts):
-    done = subprocess.run([str(FORMS)], input=b"".join(t.encode() + b"\0" for t in texts), capture_output=True, timeout=300)
+def forms(texts, directory=""):
+    done = subprocess.run([str(FORMS), directory], input=b"".join(t.encode() + b"\0" for t in texts), capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -204,6 +204,30 @@ def test_a_grant_does_not_cover(granted, other):
     have, want = keys(first), keys(second)
     assert have and not (set(want) <= set(have) and len(want) == len(second["commands"])), (have, want)
     assert keys(forms([granted])[0]) == have  # the control: the same again is covered
+
+
+@pytest.mark.parametrize("directory,text", SECRET)
+def test_a_grant_does_not_cover_a_secret_on_another_way(directory, text):
+    one, = forms([text], directory)
+    assert one["parsed"] and (one["commands"][0]["once"] or one["commands"][0]["grant"] != ["cat", "*"]), one
+
+
+@pytest.mark.parametrize("directory,text", NO_SECRET)
+def test_a_grant_covers_what_is_no_secret(directory, text):
+    one, = forms([text], directory)
+    assert one["commands"][0]["grant"] == ["cat", "*"] and not one["commands"][0]["once"], one
+
+
+@pytest.mark.parametrize("directory,text", NEVER_THERE)
+def test_what_destroys_a_place_is_denied_in_every_directory(directory, text):
+    one, = forms([text], directory)
+    assert any(d.startswith("never.") for d in dangers(one)), one
+
+
+@pytest.mark.parametrize("directory,text", NOT_NEVER)
+def test_what_destroys_no_place_is_not_denied(directory, text):
+    one, = forms([text], directory)
+    assert one["parsed"] and not any(d.startswith("never.") for d in dangers(one)), one
 
 
 def test_a_pattern_that_names_no_secret_is_covered():

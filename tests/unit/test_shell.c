@@ -62,7 +62,7 @@ static int no_tree(void *context, const char *text, size_t len, json_t **ret)
 static void a_text_without_a_tree_is_not_understood(void **state)
 {
     struct shell_forms forms;
-    assert_int_equal(shell_read("ls", 2, no_tree, NULL, &forms), -EBADMSG);
+    assert_int_equal(shell_read("ls", 2, "", no_tree, NULL, &forms), -EBADMSG);
     assert_int_equal(forms.count, 0);
 }
 

@@ -18,7 +18,7 @@ enum { PEELS_MAX = 16 };
 
 static void check_variable(struct shell_taking *t, const char *word)
 {
-    if (shell_variable_is_special(word, strcspn(word, "+=")))
+    if (shell_word_sets_special(word))
         t->danger = t->danger ? t->danger : "environment";
 }
 
@@ -158,6 +158,20 @@ static int emit_taken(struct shell_taking *t)
     return r;
 }
 
+/* After `set -a` each assignment is an export. */
+static bool exports_all(const struct shell_taking *t)
+{
+    bool is_set = t->at < t->all.count && str_eq(t->all.items[t->at].shape, "set");
+    for (size_t i = t->at + 1; is_set && i < t->all.count; i++) {
+        const struct shell_word *word = &t->all.items[i];
+        if (str_eq(word->shape, "--"))
+            return false;
+        if (!word->is_literal || shell_name_is(word->shape, "-*[ak]* allexport keyword"))
+            return true;
+    }
+    return false;
+}
+
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     const struct shell_words *words, const struct shell_redirs *redirs)
 {
@@ -185,6 +199,7 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
                    shell_is_free(&t.all.items[t.at], t.all.count - t.at);
     bool is_read = is_bare && t.is_done;
     note_directory(w, &t);
+    w->forms->marks = w->forms->marks || (!is_free && exports_all(&t));
     w->outputs += is_free && shell_name_is(t.all.items[t.at].shape, "echo printf pwd dirs");
     t.is_once = t.is_once ||
                 (t.at < t.all.count && reads_program(&t.all.items[t.at], t.all.count - t.at));

@@ -203,8 +203,13 @@ static const char variables[] =
     "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
     "CARGO_HOME CARGO_BUILD_* CARGO_TARGET_* RUSTC* RUSTFLAGS RUSTUP_* GOFLAGS GOPATH GOROOT "
     "GOBIN "
-    "GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS MAKEFLAGS GNUMAKEFLAGS CCACHE_* "
-    "MAKEFILES "
+    "GOENV GOPROXY GOTOOLCHAIN GOAUTH GOVCS CGO_*FLAGS* CC CXX LD AR AS CFLAGS CXXFLAGS "
+    "LDFLAGS CPPFLAGS MAKEFLAGS GNUMAKEFLAGS MAKEFILES CCACHE_* SCCACHE_* DISTCC_* RUSTDOC* "
+    "CARGO_ALIAS_* CARGO_REGISTR* TS_NODE_* COREPACK_* COMPOSER_* ERL_* ELIXIR_ERL_OPTIONS "
+    "DOTNET_STARTUP_HOOKS COR_* "
+    "CORECLR_* JULIA_* GHC* OCAML* TCLLIBPATH GUILE_LOAD_* EMACSLOADPATH AWKPATH AWKLIBPATH "
+    "M2_HOME MAVEN_HOME GRADLE_USER_HOME COVERAGE_PROCESS_START ANSIBLE_* TF_CLI_ARGS* "
+    "AWS_CONFIG_FILE HGRCPATH SVN_* FZF_* GREP ZIPOPT UNZIP GTK_MODULES QT_PLUGIN_PATH *EDITOR "
     "MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL "
     "BROWSER "
     "*PAGER LESSOPEN LESSCLOSE *_COMMAND *_ASKPASS SUDO_* XDG_* DISPLAY XAUTHORITY *_PROXY "
@@ -243,10 +248,22 @@ bool shell_name_is(const char *name, const char *list)
     return *name && list_has(list, name);
 }
 
-bool shell_variable_is_special(const char *name, size_t len)
+/* In some character sets a backslash or a quote is the second byte of a character. bash then
+ * reads a text in another way than it is read here. */
+static const char locales[] = "C POSIX *.UTF-8 *.utf8 *.UTF8 *.utf-8";
+
+bool shell_variable_is_special(const char *name, size_t len, const char *value)
 {
     cleanup_free char *copy = xstrndup(name, len);
-    return shell_name_is(copy, variables);
+    bool is_plain = value && (!*value || shell_name_is(value, locales));
+    return shell_name_is(copy, variables) ||
+           (shell_name_is(copy, "LANG LC_ALL LC_CTYPE") && !is_plain);
+}
+
+bool shell_word_sets_special(const char *word)
+{
+    const char *value = strchr(word, '=');
+    return shell_variable_is_special(word, strcspn(word, "+="), value ? value + 1 : "");
 }
 
 bool shell_is_unknown(const struct shell_word *word)

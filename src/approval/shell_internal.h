@@ -74,6 +74,7 @@ struct shell_walk {
     const char *directory; /* as far as it is known, or NULL; "" is where the text begins */
     json_t *kept;          /* directories that words point to */
     bool is_fed;           /* the input is text, or what any ordinary command reads */
+    bool is_export;        /* these are the words of an export */
     bool is_sensitive;     /* the directory has files that decide about rights */
     bool is_lost;          /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */

@@ -90,7 +90,10 @@ static void return_to(struct shell_walk *w, struct place *place)
 static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct place before = keep_place(w);
+    bool was_export = w->is_export;
+    w->is_export = false;
     int r = shell_visit_members(w, node, level);
+    w->is_export = was_export;
     return_to(w, &before);
     return r;
 }
@@ -565,7 +568,9 @@ void shell_forms_done(struct shell_forms *forms)
         json_decref(c->redirections);
         json_decref(c->files);
         free(c->cwd);
+        free(c->name);
     }
     free(forms->items);
+    json_decref(forms->exports);
     *forms = (struct shell_forms){0};
 }

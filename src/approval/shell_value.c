@@ -113,13 +113,23 @@ static bool some_hot(const struct shell_walk *w, const json_t *values, const cha
 static int emit_assignment(
     struct shell_walk *w, const json_t *node, const char *name, bool has_hot)
 {
-    bool is_special = name && shell_variable_is_special(name, strlen(name));
+    struct shell_word value = {0};
+    bool is_known = json_object_get(node, "Value") &&
+                    shell_word_read(w, json_object_get(node, "Value"), &value) == 0;
+    bool is_special = name && shell_variable_is_special(name, strlen(name), value.shape);
+    if (is_known) {
+        free(value.shape);
+        free(value.source);
+    }
     const char *danger = is_special && !has_hot ? "environment" : "shell.evaluate";
     int r = shell_emit_source(w, "assign", node, danger);
-    if (r == 0)
-        w->forms->items[w->forms->count - 1].assigning =
-            is_special || has_hot || w->is_deferred ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
-    return r;
+    if (r < 0)
+        return r;
+    struct shell_command *made = &w->forms->items[w->forms->count - 1];
+    made->name = name && !w->is_export ? xstrdup(name) : NULL;
+    made->assigning =
+        is_special || has_hot || w->is_deferred ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
+    return 0;
 }
 
 /* Whether something in a parameter hides a command. shfmt takes <(y) in ${x:-<(y)} for text. In
@@ -183,7 +193,7 @@ int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned le
     const char *name = shell_text_of(node, "Name");
     if (index && !is_constant(index, level))
         return shell_emit_evaluation(w, node);
-    if (!name || (!value && !array && !shell_variable_is_special(name, strlen(name))))
+    if (!name || (!value && !array && !shell_variable_is_special(name, strlen(name), "")))
         return 0;
     return emit_assignment(w, node, name,
         is_hot(w, value) || some_hot(w, json_object_get(array, "Elems"), "Value"));
@@ -224,10 +234,15 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
 {
     const json_t *value = json_object_get(one, "Value");
     const char *name = shell_text_of(one, "Name");
-    bool is_special = name && shell_variable_is_special(name, strlen(name));
     struct shell_word word = {0};
     if (value && shell_word_read(w, value, &word) < 0)
         return -EBADMSG;
+    bool is_special =
+        name && shell_variable_is_special(name, strlen(name), value ? word.shape : "");
+    if (name && d->is_exported && !w->forms->exports)
+        w->forms->exports = json_array();
+    if (name && d->is_exported)
+        (void)json_array_append_new(w->forms->exports, json_string(name));
     if (!name && value)
         take_option(d, &word);
     else if (value && !is_special) {
@@ -282,7 +297,11 @@ int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned l
         r = shell_emit(w, &d.words, d.words.count, NULL, NULL, false);
     w->outputs += d.is_shown || d.words.count == 1;
     shell_words_done(&d.words);
-    return r < 0 ? r : shell_visit_members(w, node, level);
+    bool was_export = w->is_export;
+    w->is_export = d.is_exported; /* it is asked as a whole */
+    r = r < 0 ? r : shell_visit_members(w, node, level);
+    w->is_export = was_export;
+    return r;
 }
 
 /* --- tests */

@@ -36,7 +36,8 @@ struct asking {
     struct effect effects[EFFECTS_ROOM];
     bool is_once[EFFECTS_ROOM];
     size_t count;
-    bool marks; /* the text may declare integers or references */
+    bool marks;      /* the text may declare integers or references */
+    json_t *exports; /* names of variables that the text exports, or NULL */
     struct approval *approvals[QUESTIONS_MAX];
     size_t approval_count;
 };
@@ -91,6 +92,7 @@ static void forget_effects(struct asking *a)
 static void asking_done(struct asking **a)
 {
     forget_effects(*a);
+    json_decref((*a)->exports);
     for (size_t i = 0; i < (*a)->approval_count; i++)
         approval_drop((*a)->approvals[i]);
     free(*a);
@@ -104,9 +106,29 @@ static json_t *directory(const struct session *s, const char *changes)
     return json_string(text);
 }
 
+static bool list_has(const json_t *list, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        found = found || str_eq(json_string_value(json_array_get(list, i)), name);
+    return found;
+}
+
+/* Whether programs get the variable: the session was made with it, or a text exported it. */
+static bool is_exported(const struct asking *a, const char *name)
+{
+    bool found = list_has(a->exports, name) || list_has(a->s->host_exports, name);
+    for (size_t i = 0; i < a->s->env.count; i++) {
+        size_t len = strlen(name);
+        const char *one = a->s->env.items[i];
+        found = found || (strncmp(one, name, len) == 0 && one[len] == '=');
+    }
+    return found;
+}
+
 static int add_command(struct asking *a, const struct shell_command *c, struct err *err)
 {
-    bool is_marked = a->marks || a->s->host_marked;
+    bool is_marked = a->marks || a->s->host_marked || (c->name && is_exported(a, c->name));
     if (c->assigning == SHELL_ASSIGNS_ONLY && !is_marked)
         return 0;
     json_t *fields = json_pack("{s:s, s:o, s:O, s:O, s:O, s:O, s:s?}", "action", "command",
@@ -234,6 +256,7 @@ static int read_text(struct asking *a, const struct exec_spec *spec, int cancel_
     }
     *ret_reads_code = r < 0 || forms.reads_code;
     a->marks = r < 0 || forms.marks;
+    a->exports = r < 0 ? NULL : json_incref(forms.exports);
     if (r == 0) {
         for (size_t i = 0; r == 0 && i < forms.count; i++)
             r = add_command(a, &forms.items[i], &large);
@@ -276,6 +299,13 @@ int host_approve_exec(
     a->s = s;
     int r = approve(a, spec, cancel_fd, err);
     s->host_marked = s->host_marked || (r == 0 && a->marks);
+    if (r == 0 && a->exports && !s->host_exports)
+        s->host_exports = json_array();
+    for (size_t i = 0; r == 0 && i < json_array_size(a->exports); i++) {
+        json_t *name = json_array_get(a->exports, i);
+        if (!list_has(s->host_exports, json_string_value(name)))
+            (void)json_array_append(s->host_exports, name);
+    }
     json_decref(s->approvals);
     s->approvals = list_of(a);
     return r;
@@ -312,7 +342,7 @@ int host_approve_env(struct session *s, int cancel_fd, struct err *err)
     cleanup_free char *list = xstrdup("");
     for (size_t i = 0; i < s->env.count; i++) {
         const char *one = s->env.items[i];
-        if (!shell_variable_is_special(one, strcspn(one, "=")))
+        if (!shell_word_sets_special(one))
             continue;
         char *longer = xasprintf("%s%s%s", list, list[0] ? "\n" : "", one);
         free(list);

@@ -80,7 +80,8 @@ NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host '
             "/lib64/ld-linux-x86-64.so.2 --preload ./x.so true", "proxychains -f ./evil.conf true", "flock /etc/passwd echo hi", "zsh -ic 'echo hi #; mark'",
             "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
             "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi",
-            "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x"]
+            "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x", "LC_ALL=zh_CN.GBK", "LANG=ja_JP.SJIS",
+            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x"]
 
 
 @pytest.mark.parametrize("text", NOT_FREE)
@@ -98,7 +99,7 @@ def test_an_input_that_words_decide_lets_an_approval_last():
 def test_what_no_command_is_named_for_asks_nobody():
     free = ["echo hi", "x=5", "cd /tmp", "pwd; true", ": $x", "[ -f a ] && echo b", "[ \"$x\" = y ] || echo \"$x\"", "printf '%s\\n' \"$x\"",
             "for i in 1 2; do echo $i; done", "set -euo pipefail", "x=(1 2); echo ${x[@]} ${x[0]} ${#x}", "echo $((1 + 2))", "bash -c 'echo hi'",
-            "if [ -d a ]; then echo b; fi", "echo hi >/dev/null 2>&1", "local x=1", "cat_x=1; echo ${cat_x:-2}"]
+            "if [ -d a ]; then echo b; fi", "echo hi >/dev/null 2>&1", "local x=1", "cat_x=1; echo ${cat_x:-2}", "LC_ALL=C", "LANG=en_US.UTF-8", "LC_ALL="]
     for text, one in zip(free, forms(free)):
         assert one["parsed"] and one["commands"] == [], (text, one)
 

@@ -425,11 +425,10 @@ static const char *danger_behind(const struct shell_word *words, size_t count)
             "grep egrep fgrep rg ag git man echo docker podman nerdctl kubectl"))
         return NULL;
     for (size_t i = 1; i + 1 < count; i++) {
-        const char *found = shell_name_is(shell_program(&words[i]), "rm dd")
-                                ? row_danger(&words[i], count - i)
-                                : NULL;
-        if (found && str_has_prefix(found, "never."))
-            return found;
+        if (!shell_name_is(shell_program(&words[i]), "rm dd"))
+            continue;
+        const char *found = row_danger(&words[i], count - i); /* it has all words behind it */
+        return found && str_has_prefix(found, "never.") ? found : NULL;
     }
     return NULL;
 }

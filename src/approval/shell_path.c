@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN_MAX = 64 }; /* of a path in a table */
+enum {
+    PATTERN_MAX = 64, /* of a path in a table */
+    UPS_MAX = 64,     /* `..` in a path; with more it may be anything */
+};
 
 /* Files that decide who has which rights, or what runs later. */
 static const char sensitive_writes[] =
@@ -111,7 +114,7 @@ static void add_paths(json_t *paths, const char *text, const char *directory, un
     }
     /* Behind a `..` it goes on in a directory that only the place knows. */
     for (const char *at = text; reach & SHELL_BEYOND && (at = strstr(at, "..")); at += 2) {
-        if ((at == text || at[-1] == '/') && at[2] == '/')
+        if ((at == text || at[-1] == '/') && at[2] == '/' && strncmp(at + 3, "../", 3) != 0)
             add_path(paths, at + 2);
     }
 }
@@ -215,9 +218,19 @@ bool shell_path_is(const char *list, const struct shell_word *word, unsigned rea
 
 /* --- what is there */
 
+static bool is_maze(const char *text)
+{
+    size_t ups = 0;
+    while ((text = strstr(text, ".."))) {
+        text += 2;
+        ups++;
+    }
+    return ups > UPS_MAX;
+}
+
 bool shell_is_secret(const struct shell_word *word)
 {
-    return shell_path_is(secrets, word, SHELL_PLACED | SHELL_BEYOND);
+    return is_maze(word->shape) || shell_path_is(secrets, word, SHELL_PLACED | SHELL_BEYOND);
 }
 
 static size_t count_of(const char *text, char c)
@@ -244,7 +257,7 @@ bool shell_may_be_secret(const struct shell_word *word)
     cleanup_free char *shape = xasprintf("%s/x", word->shape);
     cleanup_free char *path = shell_normal_path(word->shape);
     inside.shape = shape;
-    return is_odd_pattern(word) ||
+    return is_maze(word->shape) || is_odd_pattern(word) ||
            shell_path_is(roots, word, str_eq(path, ".") ? 0 : SHELL_PLACED) ||
            shell_path_is(secrets, word, SHELL_PLACED | SHELL_BEYOND | SHELL_PATTERN) ||
            shell_path_is(secrets, &inside, SHELL_PLACED | SHELL_BEYOND);

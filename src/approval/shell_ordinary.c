@@ -52,10 +52,11 @@ json_t *shell_ordinary(const struct shell_word *words, size_t count)
     if (str_has_prefix(name, "/usr/bin/") || str_has_prefix(name, "/bin/"))
         name = shell_program(&words[0]);
     size_t row = 0;
+    size_t sub = count > 1 && str_eq(words[1].shape, "--no-pager") ? 2 : 1;
     for (; row < sizeof(ordinary) / sizeof(ordinary[0]); row++) {
         if (shell_name_is(name, ordinary[row].programs) &&
             (!ordinary[row].sub ||
-                (count > 1 && shell_name_is(words[1].shape, ordinary[row].sub))))
+                (count > sub && shell_name_is(words[sub].shape, ordinary[row].sub))))
             break;
     }
     if (row == sizeof(ordinary) / sizeof(ordinary[0]) || !words[0].is_literal ||
@@ -68,7 +69,7 @@ json_t *shell_ordinary(const struct shell_word *words, size_t count)
     json_t *form = json_pack("[s]", words[0].shape);
     bool has_operand = false;
     for (size_t i = 1; i < count; i++) {
-        bool is_kept = words[i].shape[0] == '-' || (i == 1 && ordinary[row].sub);
+        bool is_kept = words[i].shape[0] == '-' || (i == sub && ordinary[row].sub);
         has_operand = has_operand || !is_kept;
         if (is_kept)
             (void)json_array_append_new(form, shell_word_json(&words[i]));

@@ -134,7 +134,9 @@ static int add_command(struct asking *a, const struct shell_command *c, struct e
     json_t *fields = json_pack("{s:s, s:o, s:O, s:O, s:O, s:O, s:s?}", "action", "command",
         "cwd", directory(a->s, c->cwd), "argv", c->argv, "grant", c->grant, "redirections",
         c->redirections, "files", c->files, "danger", c->danger);
-    return add_effect(a, fields, c->is_once || (c->assigning && is_marked), err);
+    /* A directory whose name looks like a `cd` would have the grants of another one. */
+    bool is_odd = a->s->cwd && strstr(a->s->cwd, "; ");
+    return add_effect(a, fields, c->is_once || is_odd || (c->assigning && is_marked), err);
 }
 
 /* A text as a person can read it. A long text is cut, and its digest is added. */

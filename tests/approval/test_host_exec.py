@@ -187,6 +187,20 @@ def test_the_same_command_twice_is_asked_when_one_of_them_is(place):
     assert (place.cwd / "kept").read_text() == ""
 
 
+def test_the_name_of_a_directory_is_no_command(place):
+    shell = place.open()
+    for name in ("a; cd b", "a", "a/b"):
+        (place.cwd / name).mkdir()
+        (place.cwd / name).chmod(0o777)
+    with Listener(place.server, ALICE):
+        shell("cd a")
+        assert shell.asked("cd b; touch one", scope="session")[0].status == 200
+    shell("cd %s/a" % place.cwd)
+    assert shell("cd b; touch one").status == 200  # the control
+    shell("cd '%s/a; cd b'" % place.cwd)
+    assert shell("touch one").status == 403
+
+
 def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
     with Listener(place.server, ALICE):
         for env in ({}, {"FLAVOUR": "x"}):

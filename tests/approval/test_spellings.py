@@ -231,6 +231,12 @@ def test_what_destroys_no_place_is_not_denied(directory, text):
     assert one["parsed"] and not any(d.startswith("never.") for d in dangers(one)), one
 
 
+def test_git_without_a_pager_is_ordinary():
+    one, two, other = forms(["git --no-pager log -5 a", "git --no-pager log -5 b c", "git --no-pager config a b"])
+    assert one["commands"][0]["grant"] == two["commands"][0]["grant"] == ["git", "--no-pager", "log", "-5", "*"]
+    assert other["commands"][0]["danger"] == "git.config"
+
+
 def test_a_pattern_that_names_no_secret_is_covered():
     one, two = forms(["cat a.c", "cat src/main.[ch] x/a*.c"])
     assert one["commands"][0]["grant"] == two["commands"][0]["grant"] == ["cat", "*"]

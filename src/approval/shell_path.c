@@ -36,7 +36,8 @@ static const char placed_writes[] =
     "/etc/** /private/etc/** /boot/** /dev/** /sys/** /proc/** /var/spool/** ~/.* ~/.config/** "
     "**/.ssh/** **/.git/hooks/** **/.git/config";
 static const char secrets[] =
-    "/etc/shadow /etc/gshadow /etc/shadow- /etc/gshadow- /etc/sudoers /etc/sudoers.d/** "
+    "**/etc/shadow **/etc/gshadow **/etc/shadow- **/etc/gshadow- **/etc/sudoers "
+    "**/etc/sudoers.d/** "
     "/etc/ssh/ssh_host_*_key /proc/*/root/** /proc/*/cwd/** /proc/*/task/*/environ "
     "~/.my.cnf **/.my.cnf .my.cnf ~/.vault-token **/.vault-token .vault-token ~/.hermes/** "
     "**/.hermes/** .hermes/** ~/.ssh/** **/.ssh/** .ssh/** "

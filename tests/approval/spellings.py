@@ -519,6 +519,7 @@ SECRET = [
     ("/x", "cat /home/me/.config/gh/hosts.yml"),
     ("/x", "cat ~me/.config/gh/hosts.yml"),
     ("/x", "cat /root/.kube/config"),
+    ("/x", "cat link/etc/shadow"),
     ("/etc", "cat shadow"),
     ("/etc", "cat ./sudoers"),
     ("/", "cat etc/shadow"),

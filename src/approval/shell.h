@@ -19,7 +19,8 @@ enum { SHELL_TEXT_MAX = 64 << 10, SHELL_TREE_MAX = 8 << 20 };
 /* Whether a command assigns variables. Once a variable was declared as an integer or as a
  * reference (`declare -i n`), bash runs code in what is assigned to it. The reader knows one
  * text and no variables: its caller remembers shell_forms.marks for the shell. In such a shell
- * each assignment needs approval, and no approval of an assignment lasts. */
+ * each assignment is asked, and no approval of one lasts. The same holds for a variable that is
+ * exported: a later assignment reaches programs. */
 enum shell_assigning {
     SHELL_ASSIGNS_NOT,
     SHELL_ASSIGNS,      /* it needs approval in every shell */
@@ -37,6 +38,7 @@ struct shell_command {
     const char *danger;   /* category (shell_danger.c), or NULL */
     bool is_once;         /* no approval of it can last */
     bool is_ordinary;     /* it only reads; which files it reads may vary */
+    char *name;           /* of the variable that it only assigns, or NULL */
     enum shell_assigning assigning;
 };
 
@@ -45,6 +47,7 @@ struct shell_forms {
     size_t count;
     bool reads_code; /* a shell or interpreter in it takes its program from stdin */
     bool marks;      /* it may declare integers or references */
+    json_t *exports; /* names of variables that programs get from now on, or NULL */
 };
 void shell_forms_done(struct shell_forms *forms);
 
@@ -53,9 +56,12 @@ typedef int shell_parse(void *context, const char *text, size_t len, json_t **re
 
 /* 0, or -EBADMSG when the text cannot be parsed or its tree is not understood, and -E2BIG when
  * it has too many commands: then the whole text must be asked. `parse` is called for the text
- * and for texts in it. */
-int shell_read(
-    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret);
+ * and for texts in it. `directory` is where the shell is, "" when that is not known. */
+int shell_read(const char *text, size_t len, const char *directory, shell_parse *parse,
+    void *context, struct shell_forms *ret);
 
-/* Whether a variable changes what programs do, such as PATH and LD_PRELOAD. */
-bool shell_variable_is_special(const char *name, size_t len);
+/* Whether a variable changes what programs do, such as PATH and LD_PRELOAD, or how bash reads a
+ * text. A value that is not known is NULL. */
+bool shell_variable_is_special(const char *name, size_t len, const char *value);
+/* The same for NAME=VALUE. */
+bool shell_word_sets_special(const char *word);

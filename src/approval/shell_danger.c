@@ -15,9 +15,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define DEVICES                                                                                \
-    "/dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* "         \
-    "/dev/loop* /dev/nbd* /dev/disk* /dev/rdisk* /dev/mapper/* /dev/disk/*/*"
 #define SYSTEM_DIRS                                                                            \
     "/home /root /etc /usr /var /bin /sbin /boot /lib /lib64 /home/\\* /root/\\* /etc/\\* "    \
     "/usr/\\* /var/\\* /bin/\\* /sbin/\\* /boot/\\* /lib/\\* /lib64/\\* ~root ~root/\\*"
@@ -36,7 +33,7 @@ const struct shell_danger_row shell_dangers[] = {
         "rm -r ~/x"},
     {"never.format", "mkfs mkfs.* mke2fs mkntfs mkdosfs", NULL, NULL, "/dev/** **",
         "mkfs.ext4 /dev/sda1", "mkfs.ext4 -V"},
-    {"never.format", "mkswap newfs newfs_*", NULL, NULL, DEVICES, "mkswap /dev/sdb2",
+    {"never.format", "mkswap newfs newfs_*", NULL, NULL, SHELL_DEVICES, "mkswap /dev/sdb2",
         "mkswap swap.img"},
     {"never.format", "diskutil", "erase* zero* partition* secureErase", NULL, NULL,
         "diskutil eraseDisk JHFS+ x disk2", "diskutil list"},
@@ -44,17 +41,20 @@ const struct shell_danger_row shell_dangers[] = {
         "wipefs /dev/sda"},
     {"never.wipe_device", "sgdisk", NULL, "-z -Z -o --zap --zap-all --clear", NULL,
         "sgdisk --zap-all /dev/sda", "sgdisk -p /dev/sda"},
-    {"never.wipe_device", "blkdiscard", NULL, NULL, DEVICES, "blkdiscard /dev/nvme0n1",
+    {"never.wipe_device", "blkdiscard", NULL, NULL, SHELL_DEVICES, "blkdiscard /dev/nvme0n1",
         "blkdiscard --help"},
-    {"never.wipe_device", "shred", NULL, NULL, DEVICES, "shred -n 1 /dev/sda",
+    {"never.wipe_device", "shred", NULL, NULL, SHELL_DEVICES, "shred -n 1 /dev/sda",
         "shred secret.txt"},
-    {"never.write_device", "tee cp mv install dd", NULL, NULL, DEVICES, "tee /dev/sda",
+    {"never.write_device", "tee cp mv install dd", NULL, NULL, SHELL_DEVICES, "tee /dev/sda",
         "tee x"},
     {"never.power", "shutdown reboot halt poweroff", NULL, NULL, NULL, "shutdown now",
         "shutdownx now"},
     {"never.power", "init telinit", "0 6", NULL, NULL, "init 6", "init 3"},
-    {"never.power", "systemctl", "poweroff reboot halt kexec", NULL, NULL,
-        "systemctl --force reboot", "systemctl status x"},
+    {"never.power", "systemctl loginctl",
+        "poweroff reboot halt kexec soft-reboot reboot.target poweroff.target halt.target "
+        "kexec.target",
+        NULL, NULL, "systemctl isolate reboot.target", "systemctl status x"},
+    {"never.kill_all", "killall5", NULL, NULL, NULL, "killall5 -9", "killall -9 x"},
 
     /* dangerous: asked each time, or granted for exactly these words */
     {"delete.recursive", "rm", NULL, RECURSIVE, NULL, "rm -fr build", "rm x"},
@@ -87,7 +87,7 @@ const struct shell_danger_row shell_dangers[] = {
         "psql -c x", "pg_isready"},
     {"service", "systemctl service rc-service launchctl initctl sv", NULL, NULL, NULL,
         "systemctl stop sshd", "journalctl"},
-    {"process", "kill pkill killall killall5 skill xkill fuser", NULL, NULL, NULL, "pkill -9 x",
+    {"process", "kill pkill killall skill xkill fuser", NULL, NULL, NULL, "pkill -9 x",
         "pgrep x"},
     {"accounts",
         "useradd userdel usermod groupadd groupdel passwd chpasswd visudo vipw adduser "
@@ -188,32 +188,6 @@ const struct shell_danger_row shell_dangers[] = {
 };
 const size_t shell_danger_count = sizeof(shell_dangers) / sizeof(shell_dangers[0]);
 
-/* Files that decide who has which rights, or what runs later. */
-static const char sensitive_writes[] =
-    "/etc /etc/** /private/etc/** /boot/** /usr/** /bin/** /sbin/** /lib/** /lib64/** "
-    "/sys/** /proc/** /var/spool/** "
-    "/root/** /dev/tcp/** /dev/udp/** ~/.* ~/.*/** **/.ssh/** .ssh/** **/.git/hooks/** "
-    ".git/** **/.git/config "
-    "**/.env **/.env.* .env .env.* **/config.yaml config.yaml **/.netrc .netrc **/.pgpass "
-    "**/.npmrc .npmrc **/.pypirc "
-    "**/.bashrc **/.bash_profile **/.bash_login **/.profile **/.zshrc **/.zshenv "
-    "**/.zprofile **/.kshrc .bashrc "
-    ".profile **/authorized_keys authorized_keys **/sudoers **/sudoers.d/** **/crontab "
-    "**/cron.*/**";
-const char shell_secrets[] =
-    "/etc/shadow /etc/gshadow /etc/shadow- /etc/gshadow- /etc/sudoers /etc/sudoers.d/** "
-    "/etc/ssh/ssh_host_*_key /proc/*/root/** /proc/*/cwd/** /proc/*/task/*/environ "
-    "~/.my.cnf **/.my.cnf .my.cnf ~/.vault-token **/.vault-token .vault-token ~/.hermes/** "
-    "**/.hermes/** .hermes/** ~/.ssh/** **/.ssh/** .ssh/** "
-    "**/.env .env **/.env.* .env.* "
-    "~/.aws/** **/.aws/** ~/.netrc **/.netrc .netrc ~/.pgpass **/.pgpass **/.npmrc "
-    "**/.pypirc ~/.config/** ~/.kube/** "
-    "**/.kube/** ~/.docker/** **/.docker/** ~/.gnupg/** **/.gnupg/** **/id_rsa* "
-    "**/id_ed25519* id_rsa* id_ed25519* **/*.pem *.pem "
-    "**/*.key *.key **/credentials **/credentials.json **/.git-credentials .git-credentials "
-    "/proc/*/environ /proc/*/mem "
-    "/dev/mem /dev/kmem ~/.*history **/.*history";
-
 /* Variables that decide what programs do. */
 static const char variables[] =
     "PATH LD_* DYLD_* BASH_* BASH BASHPID BASHOPTS SHELLOPTS ENV IFS PS0 PS1 PS2 PS3 PS4 "
@@ -228,9 +202,16 @@ static const char variables[] =
     "GIT_* PYTHON* PERL* RUBY* NODE_OPTIONS NODE_PATH LUA_* PHPRC PHP_INI_SCAN_DIR JAVA_HOME "
     "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH GEM_HOME GEM_PATH BUNDLE_* "
     "CARGO_HOME CARGO_BUILD_* CARGO_TARGET_* RUSTC* RUSTFLAGS RUSTUP_* GOFLAGS GOPATH GOROOT "
-    "GOBIN GOENV GOPROXY GOTOOLCHAIN CC CXX LD AR AS CFLAGS CXXFLAGS LDFLAGS CPPFLAGS "
-    "MAKEFLAGS GNUMAKEFLAGS CCACHE_* MAKEFILES MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* "
-    "NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL BROWSER "
+    "GOBIN "
+    "GOENV GOPROXY GOTOOLCHAIN GOAUTH GOVCS CGO_*FLAGS* CC CXX LD AR AS CFLAGS CXXFLAGS "
+    "LDFLAGS CPPFLAGS MAKEFLAGS GNUMAKEFLAGS MAKEFILES CCACHE_* SCCACHE_* DISTCC_* RUSTDOC* "
+    "CARGO_ALIAS_* CARGO_REGISTR* TS_NODE_* COREPACK_* COMPOSER_* ERL_* ELIXIR_ERL_OPTIONS "
+    "DOTNET_STARTUP_HOOKS COR_* "
+    "CORECLR_* JULIA_* GHC* OCAML* TCLLIBPATH GUILE_LOAD_* EMACSLOADPATH AWKPATH AWKLIBPATH "
+    "M2_HOME MAVEN_HOME GRADLE_USER_HOME COVERAGE_PROCESS_START ANSIBLE_* TF_CLI_ARGS* "
+    "AWS_CONFIG_FILE HGRCPATH SVN_* FZF_* GREP ZIPOPT UNZIP GTK_MODULES QT_PLUGIN_PATH *EDITOR "
+    "MFLAGS CMAKE_* PKG_CONFIG* PIP_* UV_* NPM_CONFIG_* npm_config_* YARN_* EDITOR VISUAL "
+    "BROWSER "
     "*PAGER LESSOPEN LESSCLOSE *_COMMAND *_ASKPASS SUDO_* XDG_* DISPLAY XAUTHORITY *_PROXY "
     "*_proxy "
     "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG CONTAINER_HOST CONTAINER_CONNECTION KUBECONFIG "
@@ -267,45 +248,22 @@ bool shell_name_is(const char *name, const char *list)
     return *name && list_has(list, name);
 }
 
-bool shell_variable_is_special(const char *name, size_t len)
+/* In some character sets a backslash or a quote is the second byte of a character. bash then
+ * reads a text in another way than it is read here. */
+static const char locales[] = "C POSIX *.UTF-8 *.utf8 *.UTF8 *.utf-8";
+
+bool shell_variable_is_special(const char *name, size_t len, const char *value)
 {
     cleanup_free char *copy = xstrndup(name, len);
-    return shell_name_is(copy, variables);
+    bool is_plain = value && (!*value || shell_name_is(value, locales));
+    return shell_name_is(copy, variables) ||
+           (shell_name_is(copy, "LANG LC_ALL LC_CTYPE") && !is_plain);
 }
 
-/* A path without doubled slashes, `.` and `..`, and without a slash at its end. */
-char *shell_normal_path(const char *path)
+bool shell_word_sets_special(const char *word)
 {
-    char *out = xcalloc(1, strlen(path) + 2);
-    size_t len = 0;
-    bool is_absolute = path[0] == '/';
-    while (*path) {
-        size_t part = strcspn(path, "/");
-        bool is_up = part == 2 && strncmp(path, "..", 2) == 0;
-        if (is_up && len && !str_has_suffix(out, "..")) {
-            while (len && out[len - 1] != '/')
-                len--;
-            len -= len > 0;
-        } else if (part && !(part == 1 && *path == '.') && !(is_up && is_absolute)) {
-            if (len || is_absolute)
-                out[len++] = '/';
-            memcpy(out + len, path, part);
-            len += part;
-        }
-        out[len] = '\0';
-        path += part + (path[part] == '/');
-    }
-    if (!len)
-        out[0] = is_absolute ? '/' : '.';
-    return out;
-}
-
-bool shell_path_is(const char *list, const char *word)
-{
-    const char *value = strchr(word, '='); /* of=/dev/sda, --output=/etc/x */
-    cleanup_free char *path = shell_normal_path(word);
-    cleanup_free char *other = value ? shell_normal_path(value + 1) : NULL;
-    return list_has(list, path) || (other && list_has(list, other));
+    const char *value = strchr(word, '=');
+    return shell_variable_is_special(word, strcspn(word, "+="), value ? value + 1 : "");
 }
 
 bool shell_is_unknown(const struct shell_word *word)
@@ -347,8 +305,8 @@ bool shell_has_option(const struct shell_word *words, size_t count, const char *
     return false;
 }
 
-static bool some_operand(
-    const struct shell_word *words, size_t count, const char *list, bool is_path)
+static bool some_operand(const struct shell_word *words, size_t count, const char *list,
+    bool is_path, unsigned reach)
 {
     bool is_open = true;
     for (size_t i = 1; i < count; i++) {
@@ -359,7 +317,9 @@ static bool some_operand(
         }
         if (is_open && is_path && shape[0] == '-')
             continue;
-        if (is_path ? shell_path_is(list, shape) : list_has(list, shape))
+        unsigned here =
+            shell_is_unknown(&words[i]) ? reach & ~(unsigned)SHELL_SURE_PATTERN : reach;
+        if (is_path ? shell_path_is(list, &words[i], here) : list_has(list, shape))
             return true;
     }
     return false;
@@ -380,14 +340,34 @@ static bool row_matches(
     /* Builds compute their words: make -j$(nproc). */
     bool is_sure = str_has_prefix(row->category, "never.") ||
                    shell_name_is(shell_program(&words[0]), "make gmake remake cmake");
+    /* What rm deletes is there in the directory, too, and what a pattern names. */
+    unsigned reach =
+        str_eq(shell_program(&words[0]), "rm") ? SHELL_PLACED | SHELL_SURE_PATTERN : 0;
     bool may_be = !is_sure && !str_eq(row->programs, "*") && some_unknown(words, count);
     if (!shell_name_is(shell_program(&words[0]), row->programs))
         return false;
-    if (row->operands && !may_be && !some_operand(words, count, row->operands, false))
+    if (row->operands && !may_be && !some_operand(words, count, row->operands, false, 0))
         return false;
     if (row->options && !may_be && !shell_has_option(words, count, row->options))
         return false;
-    return !row->paths || may_be || some_operand(words, count, row->paths, true);
+    return !row->paths || may_be || some_operand(words, count, row->paths, true, reach);
+}
+
+static const char *row_danger(const struct shell_word *words, size_t count)
+{
+    for (size_t i = 0; i < shell_danger_count; i++) {
+        if (row_matches(&shell_dangers[i], words, count))
+            return shell_dangers[i].category;
+    }
+    return NULL;
+}
+
+/* -1, -01: bash reads a number. */
+static bool is_minus_one(const char *text)
+{
+    char *end = NULL;
+    long value = strtol(text, &end, 10);
+    return value == -1 && end[strspn(end, " \t\n")] == '\0';
 }
 
 /* kill with -1 as a process, not as a signal: every process there is. Alone it means nothing
@@ -397,12 +377,60 @@ static bool kills_all(const struct shell_word *words, size_t count)
     bool has_signal = count == 2;
     for (size_t i = 1; i < count; i++) {
         const char *shape = words[i].shape;
-        if (str_eq(shape, "-1") && has_signal)
+        if (is_minus_one(shape) && has_signal)
             return true;
         has_signal = has_signal || shape[0] == '-';
         i += str_eq(shape, "-s") || str_eq(shape, "-n");
     }
     return false;
+}
+
+/* find that deletes all of a directory which nothing may delete: it tests no names. */
+static const char *find_deletes_all(const struct shell_word *words, size_t count)
+{
+    static const char no_tests[] = "-L -P -H -- -d -depth -xdev -mount -mindepth -maxdepth "
+                                   "-type -print -print0 -true -noleaf -ignore_readdir_race";
+    const unsigned reach = SHELL_PLACED | SHELL_SURE_PATTERN;
+    bool deletes = false;
+    size_t end = 1;
+    for (; end < count && !deletes; end++) {
+        const char *shape = words[end].shape;
+        bool is_exec = shell_name_is(shape, "-exec -execdir") && end + 2 < count;
+        deletes = str_eq(shape, "-delete") ||
+                  (is_exec && str_eq(shell_program(&words[end + 1]), "rm") &&
+                      shell_has_option(&words[end + 1], count - end - 1, RECURSIVE));
+        if (!deletes && (is_exec || strchr("!(", shape[0]) ||
+                            (shape[0] == '-' && !shell_name_is(shape, no_tests))))
+            return NULL;
+    }
+    struct shell_word here = words[0];
+    here.shape = (char *)".";
+    const struct shell_word none[] = {here, here};
+    bool has_path = count > 1 && words[1].shape[0] != '-';
+    words = has_path ? words : none;
+    end = has_path ? end : 2;
+    if (!deletes)
+        return NULL;
+    if (some_operand(words, end, "/ /\\*", true, reach))
+        return "never.delete_root";
+    if (some_operand(words, end, SYSTEM_DIRS, true, reach))
+        return "never.delete_system";
+    return some_operand(words, end, "~ ~/\\*", true, reach) ? "never.delete_home" : NULL;
+}
+
+/* Behind a program that the tables do not know, which may run the rest of its words. */
+static const char *danger_behind(const struct shell_word *words, size_t count)
+{
+    if (shell_name_is(shell_program(&words[0]),
+            "grep egrep fgrep rg ag git man echo docker podman nerdctl kubectl"))
+        return NULL;
+    for (size_t i = 1; i + 1 < count; i++) {
+        if (!shell_name_is(shell_program(&words[i]), "rm dd"))
+            continue;
+        const char *found = row_danger(&words[i], count - i); /* it has all words behind it */
+        return found && str_has_prefix(found, "never.") ? found : NULL;
+    }
+    return NULL;
 }
 
 /* sed SCRIPT FILES: rows have those with the script in an option. */
@@ -417,38 +445,16 @@ static bool edits_only(const struct shell_word *words, size_t count)
 
 const char *shell_danger(const struct shell_word *words, size_t count)
 {
-    if (str_eq(shell_program(&words[0]), "kill") && kills_all(words, count))
+    const char *name = shell_program(&words[0]);
+    if (str_eq(name, "kill") && kills_all(words, count))
         return "never.kill_all";
-    for (size_t i = 0; i < shell_danger_count; i++) {
-        if (row_matches(&shell_dangers[i], words, count))
-            return shell_dangers[i].category;
-    }
-    for (size_t i = 1; i < count; i++) {
-        if (shell_is_secret(&words[i]))
-            return "read.secret";
-    }
-    bool is_sed = shell_name_is(shell_program(&words[0]), "sed gsed ssed");
-    return is_sed && !edits_only(words, count) ? "runs_program" : NULL;
-}
-
-const char *shell_danger_of_write(const struct shell_word *target)
-{
-    if (shell_path_is(DEVICES, target->shape))
-        return "never.write_device";
-    return shell_path_is(sensitive_writes, target->shape) || shell_is_unknown(target)
-               ? "write.sensitive"
-               : NULL;
-}
-
-bool shell_is_steady_path(const struct shell_word *word)
-{
-    return !shell_is_unknown(word) && !strchr("-+", word->shape[0]) &&
-           (word->is_literal || !strpbrk(word->shape, "*?[{"));
-}
-
-bool shell_is_secret(const struct shell_word *word)
-{
-    return shell_path_is(shell_secrets, word->shape);
+    const char *found = str_eq(name, "find") ? find_deletes_all(words, count) : NULL;
+    found = found ? found : danger_behind(words, count);
+    found = found ? found : row_danger(words, count);
+    for (size_t i = 1; i < count && !found; i++)
+        found = shell_is_secret(&words[i]) ? "read.secret" : NULL;
+    bool is_sed = shell_name_is(name, "sed gsed ssed");
+    return found ? found : is_sed && !edits_only(words, count) ? "runs_program" : NULL;
 }
 
 /* --- files */

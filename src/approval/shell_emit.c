@@ -74,7 +74,8 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
         written = shell_stronger(written, shell_danger_of_write(&redirs->targets.items[i]));
     if (redirs && redirs->reads_secret)
         danger = danger ? danger : "read.secret";
-    is_once = is_once || w->is_lost || has_open(words, redirs);
+    /* What runs later runs in a directory and with an input that are not known here. */
+    is_once = is_once || w->is_lost || w->is_deferred || has_open(words, redirs);
     size_t from = program > words->count ? program - words->count : program;
     if (from < words->count)
         shell_written(&words->items[from], words->count - from, files, &written);
@@ -96,6 +97,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     bool has_text = w->is_fed || (redirs && redirs->has_text);
     c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
     c.is_once = c.is_once || (has_text && !c.is_ordinary);
+    w->outputs += c.is_ordinary;
     forms->items = xreallocarray(forms->items, forms->count + 1, sizeof(c));
     forms->items[forms->count++] = c;
     return 0;

@@ -8,11 +8,13 @@
  *   shell_value.c    arithmetic, parameters, assignments, tests
  *   shell_known.c    words that only the text decides
  *   shell_redirect.c redirections and here-documents
- *   shell_command.c  one simple command: shells and other special ones
+ *   shell_command.c  one simple command: its wrappers, its directory
+ *   shell_special.c  shells, builtins, and others with a text in their words
  *   shell_emit.c     what is emitted for a command
  *   shell_wrapper.c  table: programs that run the command behind their own words
  *   shell_script.c   which scripts of sed only edit
- *   shell_danger.c   tables: dangerous commands, variables, paths
+ *   shell_path.c     paths; tables: secrets, files that decide about rights
+ *   shell_danger.c   tables: dangerous commands, variables
  *   shell_ordinary.c tables: ordinary and free commands */
 
 #include "approval/shell.h"
@@ -23,11 +25,12 @@
 enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
 
 struct shell_word {
-    char *shape;     /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
-    char *source;    /* as it is written */
-    bool is_literal; /* shape is the value */
-    bool is_single;  /* it stays one word */
-    bool is_open;    /* a variable in it may have any value */
+    char *shape;           /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
+    char *source;          /* as it is written */
+    bool is_literal;       /* shape is the value */
+    bool is_single;        /* it stays one word */
+    bool is_open;          /* a variable in it may have any value */
+    const char *directory; /* in which it is a path: absolute, below ~, or NULL when unknown */
 };
 
 struct shell_words {
@@ -53,7 +56,8 @@ struct shell_redirs {
 struct shell_loop {
     char *name; /* NULL: nothing is known about it */
     char *source;
-    const struct shell_loop *outer;
+    bool is_open; /* a text in its body may set the variable */
+    struct shell_loop *outer;
 };
 
 struct shell_walk {
@@ -62,15 +66,19 @@ struct shell_walk {
     shell_parse *parse;
     void *context;
     struct shell_forms *forms;
-    struct shell_words prefix;     /* words of the commands that run this text */
-    bool is_wrapped;               /* one of them is more than a shell */
-    const char *danger;            /* of these commands, or NULL */
-    const struct shell_loop *loop; /* the innermost, or NULL */
+    struct shell_words prefix; /* words of the commands that run this text */
+    bool is_wrapped;           /* one of them is more than a shell */
+    const char *danger;        /* of these commands, or NULL */
+    struct shell_loop *loop;   /* the innermost, or NULL */
     char *cwd;
-    bool is_fed;       /* the input is text, or what any ordinary command reads */
-    bool is_sensitive; /* the directory has files that decide about rights */
-    bool is_lost;      /* the directory is not clear, so no approval lasts */
+    const char *directory; /* as far as it is known, or NULL; "" is where the text begins */
+    json_t *kept;          /* directories that words point to */
+    bool is_fed;           /* the input is text, or what any ordinary command reads */
+    bool is_export;        /* these are the words of an export */
+    bool is_sensitive;     /* the directory has files that decide about rights */
+    bool is_lost;          /* the directory is not clear, so no approval lasts */
     bool is_deferred; /* the text runs later: none of its commands is free (shell_ordinary.c) */
+    size_t outputs;   /* commands so far that write text of the exec, or what they read */
     unsigned depth;   /* texts in texts */
     unsigned texts;   /* so far */
     size_t nodes;     /* visited, so far */
@@ -120,6 +128,8 @@ int shell_emit_evaluation(struct shell_walk *w, const json_t *node);
 bool shell_is_open(const struct shell_walk *w, const json_t *node);
 /* Enters a `for` clause. The value of its variable is known until shell_loop_end(). */
 int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop *loop);
+/* A text of the same shell in the body of the loops may set their variables. */
+void shell_loops_are_open(struct shell_walk *w);
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop);
 /* Takes the source of a word, and adds the loops that set variables of the word. */
 char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, char *source);
@@ -138,6 +148,31 @@ const char *shell_stronger(const char *a, const char *b);
 /* Adds a command. `danger` may be NULL. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
     const struct shell_redirs *redirs, const char *danger, bool is_once);
+
+/* --- a simple command on its way to what is asked about it */
+
+struct shell_taking {
+    struct shell_walk *w;
+    const struct shell_redirs *redirs;
+    struct shell_words all; /* prefix, variables, words */
+    size_t own;             /* where the words after the prefix begin */
+    size_t at;              /* the program that is looked at */
+    bool is_wrapped;
+    bool is_peeled;  /* wrappers stand before it */
+    bool is_foreign; /* what it does may differ from what is read: it is shown in exactly its
+                        words */
+    bool is_done;    /* texts in it have been read instead */
+    bool is_once;
+    bool is_fed;  /* words of the command come from an input */
+    bool assigns; /* variables of this shell */
+    const char *danger;
+};
+/* A command that is not followed: it is asked each time. */
+void shell_give_up(struct shell_taking *t, const char *danger);
+/* Reads the words from `from` on as one text, joined as eval and ssh do. */
+int shell_take_joined(struct shell_taking *t, size_t from, enum shell_inside inside);
+/* Looks at the program at t->at: shells, builtins and others that have more than words. */
+int shell_take_special(struct shell_taking *t, const char *name);
 
 /* --- wrappers */
 
@@ -177,15 +212,26 @@ const char *shell_danger(const struct shell_word *words, size_t count);
 /* The category of writing to a file, of reading it, or NULL. */
 const char *shell_danger_of_write(const struct shell_word *target);
 bool shell_is_secret(const struct shell_word *word);
+/* Also for commands that read all of a directory. */
+bool shell_may_be_secret(const struct shell_word *word);
 /* A directory that is the same each time: no variable, no pattern, no option. */
 bool shell_is_steady_path(const struct shell_word *word);
 
-/* Files with secrets, and whether a path is one of a list. */
-extern const char shell_secrets[];
-bool shell_path_is(const char *list, const char *word);
+/* Whether a word is a path of a list. Patterns of the shell count as what they may name, or as
+ * what they surely name; behind `..` and `:` a path goes on as from the root. */
+enum { SHELL_PLACED = 1, SHELL_BEYOND = 2, SHELL_PATTERN = 4, SHELL_SURE_PATTERN = 8 };
+bool shell_path_is(const char *list, const struct shell_word *word, unsigned reach);
 /* Without doubled slashes, `.` and `..`, and without a slash at its end. */
 char *shell_normal_path(const char *path);
 bool shell_is_unknown(const struct shell_word *word);
+/* The directory after a `cd`, without a target to ~. NULL when it is not known. */
+const char *shell_directory_after(struct shell_walk *w, const struct shell_word *target);
+/* Keeps a copy as long as the walk; NULL for NULL. */
+const char *shell_keep(struct shell_walk *w, const char *text);
+
+#define SHELL_DEVICES                                                                          \
+    "/dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* "         \
+    "/dev/loop* /dev/nbd* /dev/disk* /dev/rdisk* /dev/mapper/* /dev/disk/*/*"
 
 /* The name of the program, without its directory. */
 const char *shell_program(const struct shell_word *word);

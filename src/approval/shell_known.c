@@ -48,18 +48,38 @@ static const struct shell_loop *find_loop(const struct shell_walk *w, const char
     return loop;
 }
 
-/* HOME counts as known: a change of HOME needs approval. */
-static bool is_open_parameter(
-    const struct shell_walk *w, const json_t *node, const char *unused)
+/* HOME counts as known: a change of it is asked. A loop sets no other element of an array. */
+static bool is_open_parameter(const struct shell_walk *w, const json_t *node)
 {
     const char *name = shell_text_of(node, "Param");
+    return is_parameter(node) && (json_object_get(node, "Index") ||
+                                     (!str_eq(name, "HOME") && !(name && find_loop(w, name))));
+}
+
+/* What substitutions show of the shell: its variables, directories and open files. */
+static bool shows_state(const struct shell_walk *w, const json_t *node)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
+    const char *text = json_string_value(json_object_get(node, "Value"));
+    long at = json_object_get(node, "Op") ? shell_offset(w, node, "OpPos") : -1;
+    const json_t *first = json_array_get(json_object_get(node, "Args"), 0);
+    const json_t *part = json_array_get(json_object_get(first, "Parts"), 0);
+    const char *name = json_string_value(json_object_get(part, "Value"));
+    return str_eq(type, "DeclClause") ||
+           (at >= 0 && (size_t)at + 2 < w->len && strncmp(w->text + at, "<&", 2) == 0) ||
+           (text && (strstr(text, "/dev/fd") || strstr(text, "/dev/stdin"))) ||
+           (name && shell_name_is(name, "dirs pushd popd set trap"));
+}
+
+static bool is_open_node(const struct shell_walk *w, const json_t *node, const char *unused)
+{
     (void)unused;
-    return is_parameter(node) && !str_eq(name, "HOME") && !(name && find_loop(w, name));
+    return is_open_parameter(w, node) || shows_state(w, node);
 }
 
 bool shell_is_open(const struct shell_walk *w, const json_t *node)
 {
-    return some_node(w, node, is_open_parameter, NULL, 0);
+    return some_node(w, node, is_open_node, NULL, 0);
 }
 
 static bool is_letter(char c)
@@ -78,13 +98,33 @@ static bool has_name(const char *text, const char *name)
     return false;
 }
 
+/* ${x=y} and ${x:=y}. What has no word behind its operator counts, too. */
+static bool assigns(const struct shell_walk *w, const json_t *node)
+{
+    const json_t *exp = json_object_get(node, "Exp");
+    long at = shell_offset(w, json_object_get(exp, "Word"), "Pos");
+    return exp && (at < 1 || w->text[at - 1] == '=');
+}
+
 static bool uses_name(const struct shell_walk *w, const json_t *node, const char *name)
 {
-    (void)w;
     const char *text = json_string_value(json_object_get(node, "Value"));
-    return (text && has_name(text, name)) ||
-           (is_parameter(node) && json_object_get(node, "Exp") &&
-               str_eq(shell_text_of(node, "Param"), name));
+    return (text && has_name(text, name)) || (is_parameter(node) && assigns(w, node) &&
+                                                 str_eq(shell_text_of(node, "Param"), name));
+}
+
+/* Whether a word is, or has, the name once its quotes are gone: `read f"oo"`. */
+static bool word_has_name(const struct shell_walk *w, const json_t *node, const char *name)
+{
+    struct shell_word word = {0};
+    if (json_object_get(node, "Type") || !json_object_get(node, "Parts"))
+        return false;
+    if (shell_word_read(w, node, &word) < 0)
+        return true;
+    bool found = has_name(word.shape, name);
+    free(word.shape);
+    free(word.source);
+    return found;
 }
 
 /* Whether the body does more with the name than to read it: `read x`, `x=5`, eval 'x=5'. */
@@ -93,7 +133,7 @@ static bool may_change(const struct shell_walk *w, const json_t *node, const cha
     const char *member;
     json_t *value;
     size_t i;
-    if (json_is_object(node) && uses_name(w, node, name))
+    if (json_is_object(node) && (uses_name(w, node, name) || word_has_name(w, node, name)))
         return true;
     bool found = false;
     json_array_foreach(node, i, value) found = found || may_change(w, value, name);
@@ -122,6 +162,12 @@ int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop
     loop->source = xstrndup(source, len);
     w->loop = loop;
     return 0;
+}
+
+void shell_loops_are_open(struct shell_walk *w)
+{
+    for (struct shell_loop *loop = w->loop; loop; loop = loop->outer)
+        loop->is_open = true;
 }
 
 void shell_loop_end(struct shell_walk *w, struct shell_loop *loop)

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN_MAX = 64 }; /* of a path in a table */
-
 /* --- ordinary and free commands */
 
 /* Programs that read: which files they read varies, so an approval for a session covers other
@@ -33,73 +31,18 @@ static const struct {
     {"sort", NULL, "-o -T --output --compress-program --temporary-directory"},
     {"find", NULL,
         "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from"},
-    {"tree", NULL, "-o"},
+    {"tree", NULL, "-o -R"},
     {"rg", NULL, "--pre --hostname-bin"},
     {"git", "status log diff show blame ls-files rev-parse describe shortlog",
         "-c -C -O --output --ext-diff --textconv --git-dir --work-tree --exec-path "
         "--open-files-in-pager"},
 };
 
-/* Whether a pattern of the shell may name a path of one of the table. [..] is any character,
- * {..} any text; no * or ? begins a name with a dot. */
-static bool patterns_meet(const char *word, const char *pattern, size_t pattern_len)
-{
-    bool row[PATTERN_MAX + 1] = {true}; /* which beginnings of `pattern` meet the word so far */
-    for (size_t k = 0; k < pattern_len && pattern[k] == '*'; k++)
-        row[k + 1] = true;
-    for (size_t i = 0; word[i]; i++) {
-        bool next[PATTERN_MAX + 1] = {false};
-        bool is_any = strchr("*{", word[i]) != NULL;
-        bool is_one = strchr("?[", word[i]) != NULL;
-        bool is_first = i == 0 || word[i - 1] == '/';
-        for (size_t k = 0; k <= pattern_len; k++) {
-            next[k] = next[k] || (is_any && row[k]);
-            bool is_here = is_any ? next[k] : row[k];
-            if (k == pattern_len || !is_here)
-                continue;
-            bool is_star = pattern[k] == '*';
-            bool is_dot = pattern[k] == '.' && is_first && (k == 0 || pattern[k - 1] == '/');
-            if (is_star)
-                next[k] = next[k + 1] = true;
-            else if (pattern[k] == word[i] || (is_one && !is_dot) ||
-                     (is_any && !is_dot && (pattern[k] != '/' || word[i] == '{')))
-                next[k + 1] = true;
-        }
-        for (size_t k = 0; k < pattern_len; k++)
-            next[k + 1] = next[k + 1] || (next[k] && pattern[k] == '*');
-        const char *close = word[i] == '[' || word[i] == '{'
-                                ? strrchr(word + i, word[i] == '[' ? ']' : '}')
-                                : NULL;
-        i = close ? (size_t)(close - word) : i;
-        memcpy(row, next, sizeof(row));
-    }
-    return row[pattern_len];
-}
-
-/* Whether it may be a secret, or a directory with some in it, for commands that read all of
- * one. */
-static bool may_be_secret(const struct shell_word *word)
-{
-    static const char roots[] = "/ ~ /etc /root /home /home/* /proc";
-    cleanup_free char *inside = xasprintf("%s/x", word->shape);
-    cleanup_free char *path = shell_normal_path(word->shape);
-    if (shell_path_is(shell_secrets, word->shape) || shell_path_is(shell_secrets, inside) ||
-        shell_name_is(path, roots))
-        return true;
-    bool may_be = false;
-    for (const char *list = shell_secrets; *list && !word->is_literal && !may_be;) {
-        size_t len = strcspn(list, " ");
-        may_be = len > PATTERN_MAX || patterns_meet(path, list, len);
-        list += len + (list[len] == ' ');
-    }
-    return may_be;
-}
-
 /* Words of an ordinary command: known, or a pattern of file names that cannot become an option.
  */
 static bool is_steady(const struct shell_word *word)
 {
-    return !may_be_secret(word) &&
+    return !word->is_open && !shell_may_be_secret(word) &&
            (word->is_literal || (!shell_is_unknown(word) && !strchr("-*?[{", word->shape[0])));
 }
 
@@ -109,10 +52,11 @@ json_t *shell_ordinary(const struct shell_word *words, size_t count)
     if (str_has_prefix(name, "/usr/bin/") || str_has_prefix(name, "/bin/"))
         name = shell_program(&words[0]);
     size_t row = 0;
+    size_t sub = count > 1 && str_eq(words[1].shape, "--no-pager") ? 2 : 1;
     for (; row < sizeof(ordinary) / sizeof(ordinary[0]); row++) {
         if (shell_name_is(name, ordinary[row].programs) &&
             (!ordinary[row].sub ||
-                (count > 1 && shell_name_is(words[1].shape, ordinary[row].sub))))
+                (count > sub && shell_name_is(words[sub].shape, ordinary[row].sub))))
             break;
     }
     if (row == sizeof(ordinary) / sizeof(ordinary[0]) || !words[0].is_literal ||
@@ -125,7 +69,7 @@ json_t *shell_ordinary(const struct shell_word *words, size_t count)
     json_t *form = json_pack("[s]", words[0].shape);
     bool has_operand = false;
     for (size_t i = 1; i < count; i++) {
-        bool is_kept = words[i].shape[0] == '-' || (i == 1 && ordinary[row].sub);
+        bool is_kept = words[i].shape[0] == '-' || (i == sub && ordinary[row].sub);
         has_operand = has_operand || !is_kept;
         if (is_kept)
             (void)json_array_append_new(form, shell_word_json(&words[i]));

@@ -100,6 +100,21 @@ static bool ends_as_in_bash(
     return false;
 }
 
+/* N and N- copy or move a descriptor, and - closes one. For bash 1-2 is a file. */
+static bool is_descriptor(const struct shell_word *word)
+{
+    const char *end = word->shape + strspn(word->shape, "0123456789");
+    return word->is_literal && word->shape[0] && (!*end || str_eq(end, "-"));
+}
+
+/* A descriptor or a file that gives what the shell has open already: a pipe of `coproc`, a
+ * substitution, text of an earlier `exec`. The words do not say what comes from it. */
+static bool is_open_already(const struct shell_word *word, bool is_copy)
+{
+    return is_copy ? !shell_name_is(word->shape, "0 0- -")
+                   : shell_path_is("/dev/stdin /dev/fd/** /proc/*/fd/**", word, 0);
+}
+
 static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     const json_t *target, struct shell_redirs *to)
 {
@@ -113,9 +128,12 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
     free(word.source);
     const struct shell_word *file = &one.items[0];
     bool is_copy = strchr(op, '&') && !strchr(op + 1, '>') && op[0] != '&';
-    bool is_number =
-        file->is_literal && file->shape[strspn(file->shape, "0123456789-")] == '\0';
-    if ((is_copy && is_number) || (file->is_literal && str_eq(file->shape, "/dev/null")))
+    bool is_input = op[0] == '<' && op[1] != '>';
+    is_copy = is_copy && is_descriptor(file);
+    to->has_text = to->has_text || (is_input && is_open_already(file, is_copy));
+    /* 0 to 2 are where the exec reads and writes; what has another number was opened before. */
+    if ((is_copy && shell_name_is(file->shape, "- 0 1 2 0- 1- 2-")) ||
+        (file->is_literal && str_eq(file->shape, "/dev/null")))
         return 0;
     cleanup_free char *shown = xasprintf(
         "%s%s%s", number ? number : "", op, file->is_literal ? file->shape : file->source);
@@ -123,7 +141,7 @@ static int take_target(struct shell_walk *w, const json_t *node, const char *op,
         to->list, file->is_literal ? json_string(shown) : json_pack("{s:s}", "dynamic", shown));
     to->is_open = to->is_open || file->is_open;
     to->reads_secret = to->reads_secret || (op[0] == '<' && shell_is_secret(file));
-    if (op[0] != '<' || op[1] == '>') {
+    if (!is_input && !is_copy) {
         shell_words_add(&to->targets, file);
         (void)json_array_append_new(to->files, shell_word_json(file));
     }

@@ -55,8 +55,8 @@ int shell_emit_source(
         return -EBADMSG;
     CLEANUP(shell_words_done) struct shell_words words = {0};
     cleanup_free char *copy = xstrndup(source, len);
-    const struct shell_word name = {(char *)what, (char *)what, true, true, false};
-    const struct shell_word rest = {(char *)"\x01", copy, false, false, true};
+    const struct shell_word name = {(char *)what, (char *)what, true, true, false, NULL};
+    const struct shell_word rest = {(char *)"\x01", copy, false, false, true, NULL};
     shell_words_add(&words, &name);
     shell_words_add(&words, &rest);
     return shell_emit(w, &words, 0, NULL, danger, true);
@@ -68,11 +68,12 @@ struct place {
     char *cwd;
     bool is_lost;
     bool is_sensitive;
+    const char *directory;
 };
 
 static struct place keep_place(const struct shell_walk *w)
 {
-    return (struct place){xstrdup(w->cwd), w->is_lost, w->is_sensitive};
+    return (struct place){xstrdup(w->cwd), w->is_lost, w->is_sensitive, w->directory};
 }
 
 static void return_to(struct shell_walk *w, struct place *place)
@@ -81,13 +82,17 @@ static void return_to(struct shell_walk *w, struct place *place)
     w->cwd = place->cwd;
     w->is_lost = place->is_lost;
     w->is_sensitive = place->is_sensitive;
+    w->directory = place->directory;
 }
 
 /* Visits a part that runs in a shell of its own: a `cd` in it has no effect after it. */
 static int visit_aside(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct place before = keep_place(w);
+    bool was_export = w->is_export;
+    w->is_export = false;
     int r = shell_visit_members(w, node, level);
+    w->is_export = was_export;
     return_to(w, &before);
     return r;
 }
@@ -114,6 +119,7 @@ static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level
     if (str_eq(before, w->cwd))
         return r;
     w->is_lost = true;
+    w->directory = NULL;
     for (size_t i = first; i < w->forms->count; i++)
         w->forms->items[i].is_once = true;
     return r;
@@ -122,9 +128,12 @@ static int visit_branch(struct shell_walk *w, const json_t *node, unsigned level
 static int visit_for(struct shell_walk *w, const json_t *node, unsigned level)
 {
     struct shell_loop loop;
+    size_t first = w->forms->count;
     int r = shell_loop_begin(w, node, &loop);
     if (r == 0)
         r = visit_branch(w, node, level);
+    for (size_t i = first; loop.is_open && i < w->forms->count; i++)
+        w->forms->items[i].is_once = true;
     shell_loop_end(w, &loop);
     return r;
 }
@@ -149,13 +158,14 @@ static int visit_binary(struct shell_walk *w, const json_t *node, unsigned level
     bool is_pipe = strncmp(w->text + at, "&&", 2) != 0 && strncmp(w->text + at, "||", 2) != 0;
     struct place before = keep_place(w);
     size_t first = w->forms->count;
+    size_t outputs = w->outputs;
     bool was_fed = w->is_fed;
     int r = visit(w, json_object_get(node, "X"), level + 1);
     cleanup_free char *between = xstrdup(w->cwd);
     if (is_pipe) {
         return_to(w, &before);
         before = keep_place(w);
-        w->is_fed = all_ordinary(w->forms, first);
+        w->is_fed = w->outputs > outputs || all_ordinary(w->forms, first);
     }
     if (r == 0)
         r = visit(w, json_object_get(node, "Y"), level + 1);
@@ -266,7 +276,7 @@ static int read_assigns(struct shell_walk *w, const json_t *list, struct shell_w
         cleanup_free char *shown = xstrndup(source, len);
         const struct shell_word made = {shape, shown,
             (!value || word.is_literal) && !json_object_get(node, "Array"), true,
-            shell_is_open(w, node)};
+            word.is_open || shell_is_open(w, node), w->directory};
         shell_words_add(ret, &made);
         free(word.shape);
         free(word.source);
@@ -509,32 +519,39 @@ int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_w
     inner.loop = inside == SHELL_SAME ? w->loop : NULL;
     inner.depth++;
     inner.cwd = xstrdup(w->cwd);
+    if (inside == SHELL_SAME || inside == SHELL_LATER)
+        shell_loops_are_open(w);
     int r = walk(&inner);
     w->nodes = inner.nodes;
     w->texts = inner.texts;
+    w->outputs = inner.outputs;
     if (inside == SHELL_SAME) {
         free(w->cwd);
         w->cwd = take_ptr(inner.cwd);
         w->is_lost = inner.is_lost;
         w->is_sensitive = inner.is_sensitive;
+        w->directory = inner.directory;
     }
     free(inner.cwd);
     shell_words_done(&inner.prefix);
     return r;
 }
 
-int shell_read(
-    const char *text, size_t len, shell_parse *parse, void *context, struct shell_forms *ret)
+int shell_read(const char *text, size_t len, const char *directory, shell_parse *parse,
+    void *context, struct shell_forms *ret)
 {
     struct shell_walk w = {.text = text,
         .len = len,
         .parse = parse,
         .context = context,
         .forms = ret,
-        .cwd = xstrdup("")};
+        .cwd = xstrdup(""),
+        .directory = directory,
+        .kept = json_array()};
     *ret = (struct shell_forms){0};
     int r = walk(&w);
     free(w.cwd);
+    json_decref(w.kept);
     shell_words_done(&w.prefix);
     if (r < 0)
         shell_forms_done(ret);
@@ -550,7 +567,9 @@ void shell_forms_done(struct shell_forms *forms)
         json_decref(c->redirections);
         json_decref(c->files);
         free(c->cwd);
+        free(c->name);
     }
     free(forms->items);
+    json_decref(forms->exports);
     *forms = (struct shell_forms){0};
 }

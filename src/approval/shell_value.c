@@ -107,18 +107,29 @@ static bool some_hot(const struct shell_walk *w, const json_t *values, const cha
     return found;
 }
 
-/* An assignment to a name. It needs approval when the name is special for bash or for programs,
- * and when the value is hot. Other assignments need it in a marked shell only (shell.h). */
+/* An assignment to a name. It is asked when the name is special for bash or for programs, when
+ * the value is hot, and in a text that runs later: `trap 'x=y' DEBUG` changes x before each
+ * command. Other ones are asked in a marked shell only (shell.h). */
 static int emit_assignment(
     struct shell_walk *w, const json_t *node, const char *name, bool has_hot)
 {
-    bool is_special = name && shell_variable_is_special(name, strlen(name));
+    struct shell_word value = {0};
+    bool is_known = json_object_get(node, "Value") &&
+                    shell_word_read(w, json_object_get(node, "Value"), &value) == 0;
+    bool is_special = name && shell_variable_is_special(name, strlen(name), value.shape);
+    if (is_known) {
+        free(value.shape);
+        free(value.source);
+    }
     const char *danger = is_special && !has_hot ? "environment" : "shell.evaluate";
     int r = shell_emit_source(w, "assign", node, danger);
-    if (r == 0)
-        w->forms->items[w->forms->count - 1].assigning =
-            is_special || has_hot ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
-    return r;
+    if (r < 0)
+        return r;
+    struct shell_command *made = &w->forms->items[w->forms->count - 1];
+    made->name = name && !w->is_export ? xstrdup(name) : NULL;
+    made->assigning =
+        is_special || has_hot || w->is_deferred ? SHELL_ASSIGNS : SHELL_ASSIGNS_ONLY;
+    return 0;
 }
 
 /* Whether something in a parameter hides a command. shfmt takes <(y) in ${x:-<(y)} for text. In
@@ -182,7 +193,7 @@ int shell_check_assignment(struct shell_walk *w, const json_t *node, unsigned le
     const char *name = shell_text_of(node, "Name");
     if (index && !is_constant(index, level))
         return shell_emit_evaluation(w, node);
-    if (!name || (!value && !array && !shell_variable_is_special(name, strlen(name))))
+    if (!name || (!value && !array && !shell_variable_is_special(name, strlen(name), "")))
         return 0;
     return emit_assignment(w, node, name,
         is_hot(w, value) || some_hot(w, json_object_get(array, "Elems"), "Value"));
@@ -200,9 +211,10 @@ int shell_visit_word_loop(struct shell_walk *w, const json_t *node, unsigned lev
 struct declaration {
     const char *variant; /* declare, export ... */
     struct shell_words words;
-    bool is_plain;     /* its options are known, and none makes an integer or a reference */
+    bool is_plain;     /* its options are known, and none changes what later values become */
     bool is_exported;  /* reaches every program, so it counts as a command */
     bool is_array;     /* has -a or -A */
+    bool is_shown;     /* has -p */
     bool has_compound; /* a value may be '(...)', of which bash makes an array: it runs $(..) */
     bool has_dynamic;  /* likewise, but only the run shows it */
     bool has_special;
@@ -212,19 +224,25 @@ static void take_option(struct declaration *d, const struct shell_word *word)
 {
     d->is_plain = d->is_plain && word->is_literal && word->shape[0] &&
                   strchr("-+", word->shape[0]) &&
-                  word->shape[1 + strspn(word->shape + 1, "aAgrxplut")] == '\0';
+                  word->shape[1 + strspn(word->shape + 1, "aAgrxpt")] == '\0';
     d->is_exported = d->is_exported || strchr(word->shape, 'x');
     d->is_array = d->is_array || strpbrk(word->shape, "aA");
+    d->is_shown = d->is_shown || strchr(word->shape, 'p');
 }
 
 static int take_declared(struct shell_walk *w, struct declaration *d, const json_t *one)
 {
     const json_t *value = json_object_get(one, "Value");
     const char *name = shell_text_of(one, "Name");
-    bool is_special = name && shell_variable_is_special(name, strlen(name));
     struct shell_word word = {0};
     if (value && shell_word_read(w, value, &word) < 0)
         return -EBADMSG;
+    bool is_special =
+        name && shell_variable_is_special(name, strlen(name), value ? word.shape : "");
+    if (name && d->is_exported && !w->forms->exports)
+        w->forms->exports = json_array();
+    if (name && d->is_exported)
+        (void)json_array_append_new(w->forms->exports, json_string(name));
     if (!name && value)
         take_option(d, &word);
     else if (value && !is_special) {
@@ -240,7 +258,8 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
         "%s%s%s", name ? name : "", name && value ? "=" : "", value ? word.source : "");
     const struct shell_word made = {shape, source,
         (!value || word.is_literal) && !json_object_get(one, "Array"), true,
-        shell_is_open(w, one)};
+        word.is_open || (name && !value && d->is_exported) || shell_is_open(w, one),
+        w->directory};
     shell_words_add(&d->words, &made);
     free(word.shape);
     free(word.source);
@@ -266,7 +285,8 @@ int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned l
     struct declaration d = {.variant = variant ? variant : "",
         .is_plain = variant != NULL,
         .is_exported = str_eq(variant, "export")};
-    const struct shell_word first = {(char *)d.variant, (char *)d.variant, true, true, false};
+    const struct shell_word first = {
+        (char *)d.variant, (char *)d.variant, true, true, false, NULL};
     int r = 0;
     shell_words_add(&d.words, &first);
     for (size_t i = 0; r == 0 && i < json_array_size(args); i++)
@@ -276,8 +296,13 @@ int shell_visit_declaration(struct shell_walk *w, const json_t *node, unsigned l
         r = shell_emit_evaluation(w, node);
     else if (r == 0 && d.is_exported && !d.has_special)
         r = shell_emit(w, &d.words, d.words.count, NULL, NULL, false);
+    w->outputs += d.is_shown || d.words.count == 1;
     shell_words_done(&d.words);
-    return r < 0 ? r : shell_visit_members(w, node, level);
+    bool was_export = w->is_export;
+    w->is_export = d.is_exported; /* it is asked as a whole */
+    r = r < 0 ? r : shell_visit_members(w, node, level);
+    w->is_export = was_export;
+    return r;
 }
 
 /* --- tests */

@@ -32,7 +32,8 @@ void shell_words_add(struct shell_words *words, const struct shell_word *word)
         .source = xstrdup(word->source),
         .is_literal = word->is_literal,
         .is_single = word->is_single,
-        .is_open = word->is_open};
+        .is_open = word->is_open,
+        .directory = word->directory};
 }
 
 void shell_words_done(struct shell_words *words)
@@ -255,6 +256,18 @@ static int add_parts(struct reading *r, const json_t *parts, unsigned quotes)
     return e;
 }
 
+/* ~+, ~- and ~1 are directories of the shell's own: a `cd` changes them. */
+static bool has_own_directory(const struct reading *r)
+{
+    const char *at = r->is_literal ? NULL : r->shape.data;
+    while (at && (at = strchr(at, '~'))) {
+        at++;
+        if (*at && strchr("+-0123456789", *at))
+            return true;
+    }
+    return false;
+}
+
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret)
 {
     struct reading r = {.w = w, .is_literal = true, .is_single = true};
@@ -268,6 +281,7 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
         buf_done(&r.shape);
         return e;
     }
+    bool is_own = has_own_directory(&r);
     char *shape = buf_take(&r.shape, &len);
     /* Bytes that are not text cannot be shown as they are. SHELL_UNKNOWN must not come from
      * the text itself. */
@@ -278,6 +292,7 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
         .source = shell_source_with_loops(w, node, utf8_repair(source, source_len, NULL)),
         .is_literal = r.is_literal && is_text,
         .is_single = r.is_single,
-        .is_open = !r.is_literal && shell_is_open(w, node)};
+        .is_open = !r.is_literal && (is_own || shell_is_open(w, node)),
+        .directory = w->directory};
     return 0;
 }

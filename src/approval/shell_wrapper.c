@@ -152,11 +152,6 @@ static enum shell_peel take_option(
                                                                   : SHELL_PEEL_UNCLEAR;
 }
 
-static bool sets_special(const char *word)
-{
-    return shell_variable_is_special(word, strcspn(word, "+="));
-}
-
 enum shell_peel shell_peel(const struct shell_wrapper *row, const struct shell_words *words,
     size_t *at, bool *ret_sets_special)
 {
@@ -176,7 +171,7 @@ enum shell_peel shell_peel(const struct shell_wrapper *row, const struct shell_w
                 return one;
             i += has_value;
         } else if (row->has_assignments && strchr(word->shape, '=')) {
-            *ret_sets_special = *ret_sets_special || sets_special(word->shape);
+            *ret_sets_special = *ret_sets_special || shell_word_sets_special(word->shape);
         } else if (operands) {
             operands--;
         } else {

@@ -37,7 +37,8 @@ struct asking {
     struct effect effects[EFFECTS_ROOM];
     bool is_once[EFFECTS_ROOM];
     size_t count;
-    bool marks; /* the text may declare integers or references */
+    bool marks;      /* the text may declare integers or references */
+    json_t *exports; /* names of variables that the text exports, or NULL */
     struct approval *approvals[QUESTIONS_MAX];
     size_t approval_count;
 };
@@ -59,7 +60,7 @@ static json_t *environment(const struct session *s)
     return json_sprintf("%zu variables, SHA-256 %s", s->env.count, digest);
 }
 
-/* Takes `fields`. */
+/* Takes `fields`. The same effect again is one question, for once if one of the two is. */
 static int add_effect(struct asking *a, json_t *fields, bool is_once, struct err *err)
 {
     struct effect made = {0};
@@ -71,6 +72,7 @@ static int add_effect(struct asking *a, json_t *fields, bool is_once, struct err
         return r;
     for (size_t i = 0; i < a->count; i++) {
         if (str_eq(a->effects[i].text, made.text)) {
+            a->is_once[i] = a->is_once[i] || is_once;
             effect_done(&made);
             return 0;
         }
@@ -94,6 +96,7 @@ static void forget_effects(struct asking *a)
 static void asking_done(struct asking **a)
 {
     forget_effects(*a);
+    json_decref((*a)->exports);
     for (size_t i = 0; i < (*a)->approval_count; i++)
         approval_drop((*a)->approvals[i]);
     free(*a);
@@ -107,15 +110,37 @@ static json_t *directory(const struct session *s, const char *changes)
     return json_string(text);
 }
 
+static bool list_has(const json_t *list, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        found = found || str_eq(json_string_value(json_array_get(list, i)), name);
+    return found;
+}
+
+/* Whether programs get the variable: the session was made with it, or a text exported it. */
+static bool is_exported(const struct asking *a, const char *name)
+{
+    bool found = list_has(a->exports, name) || list_has(a->s->host_exports, name);
+    for (size_t i = 0; i < a->s->env.count; i++) {
+        size_t len = strlen(name);
+        const char *one = a->s->env.items[i];
+        found = found || (strncmp(one, name, len) == 0 && one[len] == '=');
+    }
+    return found;
+}
+
 static int add_command(struct asking *a, const struct shell_command *c, struct err *err)
 {
-    bool is_marked = a->marks || a->s->host_marked;
+    bool is_marked = a->marks || a->s->host_marked || (c->name && is_exported(a, c->name));
     if (c->assigning == SHELL_ASSIGNS_ONLY && !is_marked)
         return 0;
     json_t *fields = json_pack("{s:s, s:o, s:O, s:O, s:O, s:O, s:s?}", "action", "command",
         "cwd", directory(a->s, c->cwd), "argv", c->argv, "grant", c->grant, "redirections",
         c->redirections, "files", c->files, "danger", c->danger);
-    return add_effect(a, fields, c->is_once || (c->assigning && is_marked), err);
+    /* A directory whose name looks like a `cd` would have the grants of another one. */
+    bool is_odd = a->s->cwd && strstr(a->s->cwd, "; ");
+    return add_effect(a, fields, c->is_once || is_odd || (c->assigning && is_marked), err);
 }
 
 /* A text as a person can read it. A long text is cut, and its digest is added. */
@@ -228,7 +253,8 @@ static int read_text(struct asking *a, const struct exec_spec *spec, int cancel_
     struct host_parser parser = {.s = a->s, .cancel_fd = cancel_fd, .err = err};
     struct shell_forms forms;
     struct err large = {0};
-    int r = shell_read(spec->code, spec->code_len, host_parse, &parser, &forms);
+    int r = shell_read(
+        spec->code, spec->code_len, a->s->cwd ? a->s->cwd : "", host_parse, &parser, &forms);
     if (parser.failed) {
         if (r == 0)
             shell_forms_done(&forms);
@@ -236,6 +262,7 @@ static int read_text(struct asking *a, const struct exec_spec *spec, int cancel_
     }
     *ret_reads_code = r < 0 || forms.reads_code;
     a->marks = r < 0 || forms.marks;
+    a->exports = r < 0 ? NULL : json_incref(forms.exports);
     if (r == 0) {
         for (size_t i = 0; r == 0 && i < forms.count; i++)
             r = add_command(a, &forms.items[i], &large);
@@ -278,6 +305,13 @@ int host_approve_exec(
     a->s = s;
     int r = approve(a, spec, cancel_fd, err);
     s->host_marked = s->host_marked || (r == 0 && a->marks);
+    if (r == 0 && a->exports && !s->host_exports)
+        s->host_exports = json_array();
+    for (size_t i = 0; r == 0 && i < json_array_size(a->exports); i++) {
+        json_t *name = json_array_get(a->exports, i);
+        if (!list_has(s->host_exports, json_string_value(name)))
+            (void)json_array_append(s->host_exports, name);
+    }
     json_decref(s->approvals);
     s->approvals = list_of(a);
     return r;
@@ -314,7 +348,7 @@ int host_approve_env(struct session *s, int cancel_fd, struct err *err)
     cleanup_free char *list = xstrdup("");
     for (size_t i = 0; i < s->env.count; i++) {
         const char *one = s->env.items[i];
-        if (!shell_variable_is_special(one, strcspn(one, "=")))
+        if (!shell_word_sets_special(one))
             continue;
         char *longer = xasprintf("%s%s%s", list, list[0] ? "\n" : "", one);
         free(list);

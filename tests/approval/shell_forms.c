@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* For tests/approval: reads texts, each ended by a NUL, and prints for each a line of JSON with
- * what the reader of shell texts finds in it. Runs shfmt without a box. */
+ * what the reader of shell texts finds in it. An argument is the directory of the shell. Runs
+ * shfmt without a box. */
 
 #include "approval/shell.h"
 #include "base/buf.h"
@@ -45,10 +46,10 @@ static int parse(void *context, const char *text, size_t len, json_t **ret)
     return *ret ? 0 : -EBADMSG;
 }
 
-static void print(const char *text)
+static void print(const char *text, const char *directory)
 {
     struct shell_forms forms;
-    int r = shell_read(text, strlen(text), parse, NULL, &forms);
+    int r = shell_read(text, strlen(text), directory, parse, NULL, &forms);
     json_t *list = json_array();
     json_t *silent = json_array(); /* asked in a marked shell only */
     for (size_t i = 0; r == 0 && i < forms.count; i++) {
@@ -70,12 +71,12 @@ static void print(const char *text)
         shell_forms_done(&forms);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char *text = NULL;
     size_t size = 0;
     while (getdelim(&text, &size, '\0', stdin) > 0)
-        print(text);
+        print(text, argc > 1 ? argv[1] : "");
     free(text);
     return 0;
 }

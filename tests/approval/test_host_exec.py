@@ -175,17 +175,38 @@ def test_a_grant_is_for_these_words_here_only(place):
     assert shell("touch one").status == 200
 
 
-def revoke_all(place):
-    for grant in place.server("GET", "/v1/approvals/grants", key=ALICE).json()["grants"]:
-        place.server("DELETE", "/v1/approvals/grants/%s" % grant["id"], key=ALICE)
+def test_the_same_command_twice_is_asked_when_one_of_them_is(place):
+    """Both have the same words; only the second one reads what the text says."""
+    shell = place.open()
+    with Listener(place.server, ALICE):
+        reply, asked = shell.asked("tee kept", scope="session")
+        assert reply.status == 200 and len(asked) == 1
+    assert shell("tee kept; tee kept").status == 200  # the control
+    assert shell("tee kept; echo evil | tee kept").status == 403
+    assert shell("echo evil | tee kept; tee kept").status == 403
+    assert (place.cwd / "kept").read_text() == ""
+
+
+def test_the_name_of_a_directory_is_no_command(place):
+    shell = place.open()
+    for name in ("a; cd b", "a", "a/b"):
+        (place.cwd / name).mkdir()
+        (place.cwd / name).chmod(0o777)
+    with Listener(place.server, ALICE):
+        shell("cd a")
+        assert shell.asked("cd b; touch one", scope="session")[0].status == 200
+    shell("cd %s/a" % place.cwd)
+    assert shell("cd b; touch one").status == 200  # the control
+    shell("cd '%s/a; cd b'" % place.cwd)
+    assert shell("touch one").status == 403
 
 
 def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
     with Listener(place.server, ALICE):
-        for env in ({}, {"HGRCPATH": "x"}):
+        for env in ({}, {"FLAVOUR": "x"}):
             reply, asked = place.open(env=env).asked("ls -1", scope="always")
             assert reply.status == 200 and len(asked) == 1
-    for env, status in (({}, 200), ({"HGRCPATH": "x"}, 200), ({"HGRCPATH": "y"}, 403), ({"OTHER": "x"}, 403)):
+    for env, status in (({}, 200), ({"FLAVOUR": "x"}, 200), ({"FLAVOUR": "y"}, 403), ({"OTHER": "x"}, 403)):
         assert place.open(env=env)("ls -1").status == status, env
     revoke_all(place)
 
@@ -212,6 +233,25 @@ def test_an_integer_of_an_approved_text_makes_later_assignments_asked(place):
         assert len(shell.asked("n=$b", scope="session")[1]) == 1  # again: no approval of it lasts
         assert shell.asked("n=b", decision="deny")[0].status == 403
         assert other.asked(free)[1] == []  # another shell
+
+
+def test_an_assignment_that_reaches_programs_is_asked(place):
+    """`export` is asked, and so is what changes its value later."""
+    shell, other, made = place.open(), place.open(), place.open(env={"flavour": "a"})
+    with Listener(place.server, ALICE):
+        assert shell.asked("flavour=a")[1] == []  # the control
+        assert len(shell.asked("export flavour=a", scope="session")[1]) == 1
+        assert len(shell.asked("env", scope="session")[1]) == 1
+        assert len(shell.asked("flavour=b", scope="session")[1]) == 1
+    for code in ("flavour=evil; env", "flavour+=evil; env", "for flavour in evil; do env; done", "declare flavour=evil; env", "set -a; flavour=evil"):
+        assert shell(code).status == 403, code
+    assert made("flavour=evil").status == 403 and made("y=evil").status == 200 and shell("y=evil").status == 200
+    assert other("flavour=evil").status == 200  # another shell
+    assert "flavour=b\n" in shell("env").json()["stdout"]
+    with Listener(place.server, ALICE):
+        assert len(other.asked("export x=a; x=b")[1]) == 2
+        assert len(other.asked("set -a")[1]) == 1
+        assert len(other.asked("z=1")[1]) == 1
 
 
 def test_what_is_known_only_at_run_time_is_approved_once_only(place):

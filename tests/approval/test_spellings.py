@@ -9,14 +9,14 @@ import subprocess
 
 import pytest
 
-from spellings import FOREIGN, ORDINARY, RUNS
+from spellings import CHANGED, FOREIGN, NEVER_THERE, NO_SECRET, NOT_NEVER, ORDINARY, RUNS, SECRET
 
 FORMS = pathlib.Path(os.environ["HERMES_BUILD_DIR"]) / "tests/shell-forms"
 pytestmark = pytest.mark.skipif(not shutil.which("shfmt"), reason="shfmt is missing")
 
 
-def forms(texts):
-    done = subprocess.run([str(FORMS)], input=b"".join(t.encode() + b"\0" for t in texts), capture_output=True, timeout=300)
+def forms(texts, directory=""):
+    done = subprocess.run([str(FORMS), directory], input=b"".join(t.encode() + b"\0" for t in texts), capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -27,6 +27,8 @@ def world(tmp_path_factory):
     (base / "bin").mkdir()
     (base / "bin/mark").write_text("#!/bin/sh\n: >>\"$MARK\"\n")
     (base / "bin/mark").chmod(0o755)
+    (base / "bin/act").write_text("#!/bin/sh\ncase \"$* $PWD $x $(cat)\" in *evil*|*EVIL*) : >>\"$MARK\";; esac\n")
+    (base / "bin/act").chmod(0o755)
     (base / "bin/name").write_text("mark\n")
     (base / "evil").mkdir()
     for name in ("bash", "nohup", "timeout", "busybox", "trap", "eval", "command", "sudo", "cd", "evil/bash"):
@@ -65,11 +67,21 @@ def test_a_text_for_another_program_does_not_hide_a_command(world, text):
     assert any(c["once"] or c["danger"] or c["grant"] == c["argv"] for c in one["commands"]), one
 
 
+@pytest.mark.parametrize("text", CHANGED)
+def test_an_approval_does_not_cover_what_no_question_shows(world, text):
+    assert runs_mark(world, text, "changed%d" % CHANGED.index(text))
+    assert not runs_mark(world, "act", "act%d" % CHANGED.index(text))
+    one, = forms([text])
+    assert not one["parsed"] or any(c["once"] for c in one["commands"]), one
+
+
 NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host ''", "ssh host '[[ a || mark ]]'", "su root -c '[[ a || mark ]]'",
             "chroot /x sh -c '[[ a || mark ]]'", "chroot /x true", "strace -o '|id' true", "strace -o /etc/x true", "/usr/bin/time -o f true",
             "/lib64/ld-linux-x86-64.so.2 --preload ./x.so true", "proxychains -f ./evil.conf true", "flock /etc/passwd echo hi", "zsh -ic 'echo hi #; mark'",
             "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
-            "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi"]
+            "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi",
+            "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x", "LC_ALL=zh_CN.GBK", "LANG=ja_JP.SJIS",
+            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x"]
 
 
 @pytest.mark.parametrize("text", NOT_FREE)
@@ -87,7 +99,7 @@ def test_an_input_that_words_decide_lets_an_approval_last():
 def test_what_no_command_is_named_for_asks_nobody():
     free = ["echo hi", "x=5", "cd /tmp", "pwd; true", ": $x", "[ -f a ] && echo b", "[ \"$x\" = y ] || echo \"$x\"", "printf '%s\\n' \"$x\"",
             "for i in 1 2; do echo $i; done", "set -euo pipefail", "x=(1 2); echo ${x[@]} ${x[0]} ${#x}", "echo $((1 + 2))", "bash -c 'echo hi'",
-            "if [ -d a ]; then echo b; fi", "echo hi >/dev/null 2>&1", "local x=1", "cat_x=1; echo ${cat_x:-2}"]
+            "if [ -d a ]; then echo b; fi", "echo hi >/dev/null 2>&1", "local x=1", "cat_x=1; echo ${cat_x:-2}", "LC_ALL=C", "LANG=en_US.UTF-8", "LC_ALL="]
     for text, one in zip(free, forms(free)):
         assert one["parsed"] and one["commands"] == [], (text, one)
 
@@ -193,6 +205,36 @@ def test_a_grant_does_not_cover(granted, other):
     have, want = keys(first), keys(second)
     assert have and not (set(want) <= set(have) and len(want) == len(second["commands"])), (have, want)
     assert keys(forms([granted])[0]) == have  # the control: the same again is covered
+
+
+@pytest.mark.parametrize("directory,text", SECRET)
+def test_a_grant_does_not_cover_a_secret_on_another_way(directory, text):
+    one, = forms([text], directory)
+    assert one["parsed"] and (one["commands"][0]["once"] or one["commands"][0]["grant"] != ["cat", "*"]), one
+
+
+@pytest.mark.parametrize("directory,text", NO_SECRET)
+def test_a_grant_covers_what_is_no_secret(directory, text):
+    one, = forms([text], directory)
+    assert one["commands"][0]["grant"] == ["cat", "*"] and not one["commands"][0]["once"], one
+
+
+@pytest.mark.parametrize("directory,text", NEVER_THERE)
+def test_what_destroys_a_place_is_denied_in_every_directory(directory, text):
+    one, = forms([text], directory)
+    assert any(d.startswith("never.") for d in dangers(one)), one
+
+
+@pytest.mark.parametrize("directory,text", NOT_NEVER)
+def test_what_destroys_no_place_is_not_denied(directory, text):
+    one, = forms([text], directory)
+    assert one["parsed"] and not any(d.startswith("never.") for d in dangers(one)), one
+
+
+def test_git_without_a_pager_is_ordinary():
+    one, two, other = forms(["git --no-pager log -5 a", "git --no-pager log -5 b c", "git --no-pager config a b"])
+    assert one["commands"][0]["grant"] == two["commands"][0]["grant"] == ["git", "--no-pager", "log", "-5", "*"]
+    assert other["commands"][0]["danger"] == "git.config"
 
 
 def test_a_pattern_that_names_no_secret_is_covered():

@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = strndup((const char *)data, (size_t)(end - data));
     struct tree tree = {(const char *)end + 1, size - (size_t)(end - data) - 1};
     struct shell_forms forms;
-    if (shell_read(text, strlen(text), parse, &tree, &forms) == 0) {
+    if (shell_read(text, strlen(text), "/etc", parse, &tree, &forms) == 0) {
         for (size_t i = 0; i < forms.count; i++)
             check(&forms.items[i]);
         shell_forms_done(&forms);

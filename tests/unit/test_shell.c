@@ -46,12 +46,16 @@ static void each_row_is_for_its_example(void **state)
 
 static void variables_that_change_programs_are_known(void **state)
 {
-    assert_true(shell_variable_is_special("PATH", 4));
-    assert_true(shell_variable_is_special("LD_PRELOAD=x", 10));
-    assert_true(shell_variable_is_special("GIT_SSH_COMMAND", 15));
-    assert_false(shell_variable_is_special("PATHS", 5));
-    assert_false(shell_variable_is_special("NAME", 4));
-    assert_false(shell_variable_is_special("", 0));
+    assert_true(shell_variable_is_special("PATH", 4, NULL));
+    assert_true(shell_variable_is_special("LD_PRELOAD=x", 10, NULL));
+    assert_true(shell_variable_is_special("GIT_SSH_COMMAND", 15, NULL));
+    assert_false(shell_variable_is_special("PATHS", 5, NULL));
+    assert_false(shell_variable_is_special("NAME", 4, NULL));
+    assert_false(shell_variable_is_special("", 0, NULL));
+    assert_true(shell_word_sets_special("LC_ALL=zh_CN.GBK"));
+    assert_true(shell_word_sets_special("CGO_LDFLAGS=x"));
+    assert_false(shell_word_sets_special("LANG=de_DE.UTF-8"));
+    assert_false(shell_word_sets_special("CGO_ENABLED=0"));
 }
 
 static int no_tree(void *context, const char *text, size_t len, json_t **ret)
@@ -62,7 +66,7 @@ static int no_tree(void *context, const char *text, size_t len, json_t **ret)
 static void a_text_without_a_tree_is_not_understood(void **state)
 {
     struct shell_forms forms;
-    assert_int_equal(shell_read("ls", 2, no_tree, NULL, &forms), -EBADMSG);
+    assert_int_equal(shell_read("ls", 2, "", no_tree, NULL, &forms), -EBADMSG);
     assert_int_equal(forms.count, 0);
 }
 

@@ -280,7 +280,8 @@ class Sshd:
             return []
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         passwd = self.dir / "passwd"
-        passwd.write_text(pathlib.Path("/etc/passwd").read_text() + "sshd:x:74:65534::/run/sshd:/usr/sbin/nologin\n")
+        users = subprocess.run([*self.enter, "cat", "/etc/passwd"], capture_output=True, text=True, check=True).stdout
+        passwd.write_text(users + "sshd:x:74:65534::/run/sshd:/usr/sbin/nologin\n")
         return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(passwd)]
 
     def start(self):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real dockerd or Podman service, with directories of its own and without networks, and an image that needs no
 registry. The programs are those of the machine, or those that tools/install-deps.sh has unpacked into build-tools."""
-import ctypes
 import glob
 import http.client
 import io
@@ -16,12 +15,13 @@ import tarfile
 import tempfile
 import urllib.parse
 
+import apilib
 from farlib import ROOT, wait_until
 
 UNPACKED = pathlib.Path(os.environ.get("HERMES_ENGINE_TOOLS", ROOT / "build-tools/engines"))
 PATH = ":".join([str(UNPACKED / part) for part in ("usr/sbin", "usr/bin", "sbin", "bin")] + ["/usr/sbin:/usr/bin:/sbin:/bin"])
 IMAGE = "hermes-test:latest"
-PR_SET_CHILD_SUBREAPER = 36
+REAPER = pathlib.Path(__file__).with_name("reaper.py")
 
 
 def program(name):
@@ -84,22 +84,28 @@ def image_tar(files=(), bash=True):
 
 class Engine:
     def __init__(self):
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a zombie counts as a running containerd
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hermes-engine-", dir="/var/tmp"))
         self.dir.chmod(0o755)
         self.socket = self.dir / "engine.sock"
-        self.process = None
+        self.pid, self.reapers = None, []
         self.env = {"PATH": PATH, "HOME": str(self.dir), "TMPDIR": str(self.dir),
                     "LD_LIBRARY_PATH": ":".join(glob.glob(str(UNPACKED / "usr/lib/*-linux-gnu")))}
 
     def start(self):
-        self.log = open(self.dir / "log", "ab")
-        self.process = subprocess.Popen(self.argv(), env=self.env, cwd=self.dir, stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log)
-        wait_until(lambda: self.is_up() or self.process.poll() is not None, "the engine answers", 120)
-        assert self.process.poll() is None, (self.dir / "log").read_text()[-2000:]
+        with open(self.dir / "log", "ab") as log:
+            reaper = subprocess.Popen(["/usr/bin/python3", REAPER], cwd=self.dir, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=log)
+        self.reapers.append(reaper)
+        reaper.stdin.write(json.dumps({"argv": self.argv(), "env": self.env}).encode() + b"\n")
+        reaper.stdin.flush()
+        self.pid = int(reaper.stdout.readline())
+        wait_until(lambda: self.is_up() or not self.runs(), "the engine answers", 120)
+        assert self.runs(), (self.dir / "log").read_text()[-2000:]
         self.socket.chmod(0o666)
         return self
+
+    def runs(self):
+        return self.pid and os.path.exists("/proc/%d" % self.pid)
 
     def is_up(self):
         try:
@@ -133,13 +139,6 @@ class Engine:
     def inspect(self, container):
         return self("GET", "/v1.41/containers/%s/json" % container)[1]
 
-    def reap(self):
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
-
     def processes(self):
         """Processes that this engine has started outside of containers, found by its directory."""
         found = []
@@ -157,24 +156,23 @@ class Engine:
         return sorted((line.split()[4] for line in lines if line.split()[4].startswith(str(self.dir) + "/")), reverse=True)
 
     def close(self):
-        if self.process and self.process.poll() is None:
+        if self.runs():
             for one in self("GET", "/v1.41/containers/json?all=1")[1] or []:
                 self("DELETE", "/v1.41/containers/%s?force=1&v=1" % one["Id"])
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            os.kill(self.pid, signal.SIGTERM)
+            apilib.wait_until(lambda: not self.runs())
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        wait_until(lambda: (self.reap(), not self.processes())[1], "the engine's processes end")
+        wait_until(lambda: not self.processes() and not self.runs(), "the engine's processes end")
+        for reaper in self.reapers:
+            reaper.stdin.close()
+            reaper.stdout.close()
+            reaper.wait()
         for path in self.mounts():
             subprocess.run(["umount", "-l", path], check=False)
-        self.log.close()
         shutil.rmtree(self.dir, ignore_errors=True)
         for path in glob.glob("/sys/fs/cgroup/*/" + self.group) + glob.glob("/sys/fs/cgroup/" + self.group):
             for folder, _, _ in os.walk(path, topdown=False):
@@ -182,7 +180,6 @@ class Engine:
                     os.rmdir(folder)
                 except OSError:
                     pass  # another engine of this machine uses it
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 class Docker(Engine):
@@ -205,14 +202,13 @@ class Docker(Engine):
 
     def kill(self):
         """As a crash of the daemon."""
-        pids = [self.process.pid]
+        pids = [self.pid]
         containerd = self.dir / "exec/containerd/containerd.pid"
         if containerd.exists():
             pids.append(int(containerd.read_text()))
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-        wait_until(lambda: (self.reap(), not any(os.path.exists("/proc/%d" % pid) for pid in pids))[1], "the daemon is dead")
+        wait_until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in pids), "the daemon is dead")
         for path in (self.dir / "dockerd.pid", containerd):
             path.unlink(missing_ok=True)
 

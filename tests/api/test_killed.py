@@ -178,8 +178,8 @@ def test_r2_one_box_init_is_killed_among_fifty(contained, crowded):
             inits = busy.inits()
             os.kill(inits[round_ * 7 % len(inits)], signal.SIGKILL)
             end = time.monotonic() + 30 * SLOW
-            while time.monotonic() < end and (len(busy.answers) <= round_ or len(busy.inits()) >= BOXES - round_):
-                await asyncio.sleep(0.01)
+            while time.monotonic() < end and (len(busy.answers) <= round_ or len(busy.inits()) != BOXES - round_ - 1):
+                await asyncio.sleep(0.01)  # Linux may leave out a child while another one ends
             assert len(busy.answers) == round_ + 1
             assert len(busy.inits()) == BOXES - round_ - 1
         for task in busy.tasks:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run-pytest.py BUILD_DIR REPORT_DIR [PYTEST_ARGUMENT...]: runs all tests of tests/**/test_*.py.
 
-Most tests wait more than they compute, so three processes share them; each line of output begins with the
+Most tests wait more than they compute, so four processes share them; each line of output begins with the
 name of its process. Tests that measure the machine, need all of its cores or check the whole machine for
 leftovers run afterwards, alone. Each process writes REPORT_DIR/pytest-NAME.xml. The names of failed tests
 go to REPORT_DIR/failed, one per line. Signals are forwarded, and everything that the tests started has
@@ -19,8 +19,9 @@ import subprocess
 import sys
 import threading
 
-# Three lists of about the same duration; tests in no list are in "rest".
+# Four lists of about the same duration; tests in no list are in "rest".
 SIDE_BY_SIDE = {"sessions": ["tests/sessions", "tests/judge", "tests/cli", "tests/files", "tests/kernels", "tests/approval", "tests/mcp"],
+                "places": ["tests/backends", "tests/spawner"],
                 "boxes": ["tests/network", "tests/warm", "tests/images", "tests/languages"],
                 "rest": []}
 ALONE = ["tests/run", "tests/attacks", "tests/api/test_killed.py", "tests/api/test_load.py",

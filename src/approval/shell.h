@@ -47,7 +47,7 @@ struct shell_forms {
     size_t count;
     bool reads_code; /* a shell or interpreter in it takes its program from stdin */
     bool marks;      /* it may declare integers or references */
-    json_t *exports; /* names of variables that programs get from now on, or NULL */
+    json_t *exports; /* a member for each variable that programs get from now on, or NULL */
 };
 void shell_forms_done(struct shell_forms *forms);
 

@@ -240,9 +240,9 @@ static int take_declared(struct shell_walk *w, struct declaration *d, const json
     bool is_special =
         name && shell_variable_is_special(name, strlen(name), value ? word.shape : "");
     if (name && d->is_exported && !w->forms->exports)
-        w->forms->exports = json_array();
+        w->forms->exports = json_object();
     if (name && d->is_exported)
-        (void)json_array_append_new(w->forms->exports, json_string(name));
+        (void)json_object_set_new(w->forms->exports, name, json_true());
     if (!name && value)
         take_option(d, &word);
     else if (value && !is_special) {

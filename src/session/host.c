@@ -25,6 +25,7 @@ enum {
     QUESTIONS_MAX = 8,    /* of one text; more become one question about the text */
     EFFECTS_ROOM = 512,   /* more than a text can have */
     SHOWN_MAX = 16 << 10, /* bytes of a text that is shown */
+    EXPORTS_MAX = 1000,   /* exported variables that are remembered of one session */
     NAP_MS = 500,
 };
 
@@ -38,7 +39,7 @@ struct asking {
     bool is_once[EFFECTS_ROOM];
     size_t count;
     bool marks;      /* the text may declare integers or references */
-    json_t *exports; /* names of variables that the text exports, or NULL */
+    json_t *exports; /* a member for each variable that the text exports, or NULL */
     struct approval *approvals[QUESTIONS_MAX];
     size_t approval_count;
 };
@@ -110,18 +111,10 @@ static json_t *directory(const struct session *s, const char *changes)
     return json_string(text);
 }
 
-static bool list_has(const json_t *list, const char *name)
-{
-    bool found = false;
-    for (size_t i = 0; i < json_array_size(list); i++)
-        found = found || str_eq(json_string_value(json_array_get(list, i)), name);
-    return found;
-}
-
 /* Whether programs get the variable: the session was made with it, or a text exported it. */
 static bool is_exported(const struct asking *a, const char *name)
 {
-    bool found = list_has(a->exports, name) || list_has(a->s->host_exports, name);
+    bool found = json_object_get(a->exports, name) || json_object_get(a->s->host_exports, name);
     for (size_t i = 0; i < a->s->env.count; i++) {
         size_t len = strlen(name);
         const char *one = a->s->env.items[i];
@@ -296,6 +289,19 @@ static int approve(
     return r;
 }
 
+/* In a shell that exports too many variables each assignment needs approval. */
+static void keep_exports(struct session *s, json_t *exports)
+{
+    if (exports && !s->host_exports)
+        s->host_exports = json_object();
+    if (exports)
+        (void)json_object_update(s->host_exports, exports);
+    if (json_object_size(s->host_exports) > EXPORTS_MAX) {
+        s->host_marked = true;
+        (void)json_object_clear(s->host_exports);
+    }
+}
+
 int host_approve_exec(
     struct session *s, const struct exec_spec *spec, int cancel_fd, struct err *err)
 {
@@ -305,13 +311,8 @@ int host_approve_exec(
     a->s = s;
     int r = approve(a, spec, cancel_fd, err);
     s->host_marked = s->host_marked || (r == 0 && a->marks);
-    if (r == 0 && a->exports && !s->host_exports)
-        s->host_exports = json_array();
-    for (size_t i = 0; r == 0 && i < json_array_size(a->exports); i++) {
-        json_t *name = json_array_get(a->exports, i);
-        if (!list_has(s->host_exports, json_string_value(name)))
-            (void)json_array_append(s->host_exports, name);
-    }
+    if (r == 0)
+        keep_exports(s, a->exports);
     json_decref(s->approvals);
     s->approvals = list_of(a);
     return r;

@@ -123,7 +123,7 @@ struct session {
     char cause[PLACE_SAYS];     /* why it is not ready: fit for people */
     atomic_uint place_bits;     /* limits that its place enforces (enum place_limit) */
     atomic_uint host_access;    /* bits of enum host_access: approved for the session */
-    json_t *host_exports;       /* names of variables that its shell exports, or NULL */
+    json_t *host_exports;       /* a member for each variable that its shell exports, or NULL */
     bool host_marked;    /* its shell may have integers or references (approval/shell.h) */
     json_t *approvals;   /* of the exec that begins, or NULL */
     bool told_pids;      /* HIT_PROCESSES was reported once for this box */

@@ -31,7 +31,8 @@ def session(tmp_path):
 
 
 # A mount namespace in which the host has control groups of version 2 only.
-PURE_V2 = 'mount -t cgroup2 none /sys/fs/cgroup && exec setpriv --reuid %d --regid %d --clear-groups "$@"' % (USER, USER)
+PURE_V2 = """[ "$(stat -f -c %%T /sys/fs/cgroup)" = cgroup2fs ] || mount -t cgroup2 none /sys/fs/cgroup || exit
+exec setpriv --reuid %d --regid %d --clear-groups "$@\"""" % (USER, USER)
 
 
 def run(session, *first, **env):

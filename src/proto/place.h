@@ -101,8 +101,9 @@ struct place_head {
 
 struct place_row {
     char name[PLACE_NAME + 1];
-    uint32_t kind; /* enum place_kind */
-    uint32_t port; /* 0: the client's own */
+    uint64_t given; /* lines that its section has, by state/place_table.c */
+    uint32_t kind;  /* enum place_kind */
+    uint32_t port;  /* 0: the client's own */
     uint32_t reconnect_s;
     uint32_t is_open;    /* code there reaches the machine it runs on, even if the kind is
                           * isolated */

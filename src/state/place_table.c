@@ -25,7 +25,6 @@ enum {
     OPEN_S = 120, /* a vendor fetches an image */
     OPEN_MAX_S = 1800,
     LIFETIME_MAX_S = 86400,
-    NOT_SAID = 2, /* is_open or may_gain was not set: the kind decides */
 };
 static const char IMAGE[] = "nikolaik/python-nodejs:python3.11-nodejs20";
 
@@ -132,70 +131,98 @@ static const char *check_volumes(const char *value)
 enum {
     ALL_KINDS = (1 << PLACE_KINDS) - 1,
     WITH_IMAGE = KIND(PLACE_DOCKER) | KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER),
+    WITH_COMMAND = KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER),
+    WITH_STAY = WITH_IMAGE | KIND(PLACE_SSH), /* the shell outlives a cut connection */
 };
 
-/* Texts. */
-static const struct {
-    const char *key;
-    size_t offset, size;
-    uint32_t kinds; /* bits */
+struct key;
+typedef const char *set_value(struct place_row *row, const struct key *key, const char *value);
+static set_value set_kind, set_text, set_number, set_limit, set_cpus, set_bool, set_not;
+
+/* The keys of a section. The bit of a key in place_row.given is its index. */
+static const struct key {
+    const char *name;
+    uint32_t kinds; /* bits of the kinds that may have it */
+    set_value *set; /* returns NULL, or what is wrong with the value */
+    size_t offset;  /* of the member that it sets */
+    size_t size;    /* texts */
     const char *(*check)(const char *value);
-} rows[] = {
-#define TEXT(key, member, kinds, check)                                                        \
-    {                                                                                          \
-        key, offsetof(struct place_row, member), sizeof(((struct place_row *)0)->member),      \
-            kinds, check                                                                       \
-    }
-    TEXT("keys", keys, ALL_KINDS, check_text),
-    TEXT("cwd", cwd, ALL_KINDS, check_path),
-    TEXT("host", host, KIND(PLACE_SSH), check_word),
-    TEXT("user", user, KIND(PLACE_SSH) | KIND(PLACE_DOCKER), check_word),
-    TEXT("key_file", key_file, KIND(PLACE_SSH), check_path),
-    TEXT("known_hosts", known_hosts, KIND(PLACE_SSH), check_path),
-    TEXT("ssh_config", ssh_config, KIND(PLACE_SSH), check_path),
-    TEXT("docker_socket", socket, KIND(PLACE_DOCKER), check_path),
-    TEXT("image", image, WITH_IMAGE, check_image),
-    TEXT("docker_image", image, WITH_IMAGE, check_image),
-    TEXT("docker_runtime", runtime, KIND(PLACE_DOCKER), check_image),
-    TEXT("network", network, WITH_IMAGE, check_reach),
-    TEXT("docker_network", network, WITH_IMAGE, check_network),
-    TEXT("command", command, KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER), check_command),
-    TEXT("scratch_dir", scratch_dir, KIND(PLACE_PLUGIN) | KIND(PLACE_APPTAINER), check_path),
-    TEXT("env_file", env_file, KIND(PLACE_PLUGIN), check_path),
-    TEXT("docker_volumes", volumes, KIND(PLACE_DOCKER), check_volumes),
-    TEXT("docker_forward_env", forward_env, KIND(PLACE_DOCKER), check_variables),
-#undef TEXT
-};
-enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-
-/* Numbers. The member gets the number of the setting times `unit`. */
-static const struct {
-    const char *key;
-    size_t offset;
-    uint32_t min, max, unit;
+    uint32_t min, max; /* numbers */
     const char *why;
-} numbers[] = {
-#define NUMBER(key, member, min, max, unit, why)                                               \
-    {                                                                                          \
-        key, offsetof(struct place_row, member), min, max, unit, why                           \
-    }
-    NUMBER("port", port, 0, PORT_MAX, 1, "port is a number up to 65535"),
-    NUMBER("reconnect_s", reconnect_s, 0, RECONNECT_MAX_S, 1,
-        "reconnect_s is a number of seconds up to 3600; 0: a cut connection ends the session"),
-    NUMBER("open_s", open_s, 1, OPEN_MAX_S, 1, "open_s is a number of seconds up to 1800"),
-    NUMBER("lifetime_s", lifetime_s, 60, LIFETIME_MAX_S, 1,
-        "lifetime_s is a number of seconds from 60 to 86400"),
-    NUMBER("container_idle_s", idle_s, 1, IDLE_MAX_S, 1,
-        "container_idle_s is a number of seconds up to a week"),
-    NUMBER("container_memory", limits.value[PLACE_MEMORY], 16, MB_MAX, 1,
-        "container_memory is a number of MiB from 16 on; a container is never without a limit"),
-    NUMBER("container_pids", limits.value[PLACE_PROCESSES], 8, PROCESSES_MAX, 1,
-        "container_pids is a number from 8 on; a container is never without a limit"),
-    NUMBER("container_disk", limits.value[PLACE_DISK], 1, MB_MAX, 1,
-        "container_disk is a number of MiB"),
-#undef NUMBER
+} keys[] = {
+#define MEMBER(member) .offset = offsetof(struct place_row, member)
+#define TEXT(member, text_check)                                                               \
+    .set = set_text, MEMBER(member), .size = sizeof(((struct place_row *)0)->member),          \
+    .check = (text_check)
+    {"kind", ALL_KINDS, .set = set_kind},
+    {"keys", ALL_KINDS, TEXT(keys, check_text)},
+    {"cwd", ALL_KINDS, TEXT(cwd, check_path)},
+    {"persistent_shell", ALL_KINDS, .set = set_not, MEMBER(is_fresh)},
+    {"isolated", ALL_KINDS, .set = set_not, MEMBER(is_open)},
+    {"sudo", KIND(PLACE_LOCAL), .set = set_bool, MEMBER(may_gain)},
+    {"host", KIND(PLACE_SSH), TEXT(host, check_word)},
+    {"user", KIND(PLACE_SSH) | KIND(PLACE_DOCKER), TEXT(user, check_word)},
+    {"port", KIND(PLACE_SSH), .set = set_number, MEMBER(port), .max = PORT_MAX,
+        .why = "port is a number up to 65535"},
+    {"key_file", KIND(PLACE_SSH), TEXT(key_file, check_path)},
+    {"known_hosts", KIND(PLACE_SSH), TEXT(known_hosts, check_path)},
+    {"ssh_config", KIND(PLACE_SSH), TEXT(ssh_config, check_path)},
+    {"reconnect_s", WITH_STAY, .set = set_number, MEMBER(reconnect_s), .max = RECONNECT_MAX_S,
+        .why = "reconnect_s is a number of seconds up to 3600; 0: a cut connection ends the "
+               "session"},
+    {"docker_socket", KIND(PLACE_DOCKER), TEXT(socket, check_path)},
+    {"docker_runtime", KIND(PLACE_DOCKER), TEXT(runtime, check_image)},
+    {"docker_volumes", KIND(PLACE_DOCKER), TEXT(volumes, check_volumes)},
+    {"docker_forward_env", KIND(PLACE_DOCKER), TEXT(forward_env, check_variables)},
+    {"container_idle_s", KIND(PLACE_DOCKER), .set = set_number, MEMBER(idle_s), .min = 1,
+        .max = IDLE_MAX_S, .why = "container_idle_s is a number of seconds up to a week"},
+    {"image", WITH_IMAGE, TEXT(image, check_image)},
+    {"docker_image", WITH_IMAGE, TEXT(image, check_image)},
+    {"network", WITH_IMAGE, TEXT(network, check_reach)},
+    {"docker_network", WITH_IMAGE, TEXT(network, check_network)},
+    {"container_persistent", WITH_IMAGE, .set = set_bool, MEMBER(keeps)},
+    {"container_cpu", WITH_IMAGE, .set = set_cpus, MEMBER(limits.value[PLACE_CPUS])},
+    {"container_memory", WITH_IMAGE, .set = set_limit, MEMBER(limits.value[PLACE_MEMORY]),
+        .min = 16, .max = MB_MAX,
+        .why = "container_memory is a number of MiB from 16 on; a container is never without a "
+               "limit"},
+    {"container_pids", WITH_IMAGE, .set = set_limit, MEMBER(limits.value[PLACE_PROCESSES]),
+        .min = 8, .max = PROCESSES_MAX,
+        .why = "container_pids is a number from 8 on; a container is never without a limit"},
+    {"container_disk", KIND(PLACE_DOCKER) | KIND(PLACE_PLUGIN), .set = set_limit,
+        MEMBER(limits.value[PLACE_DISK]), .min = 1, .max = MB_MAX,
+        .why = "container_disk is a number of MiB"},
+    {"command", WITH_COMMAND, TEXT(command, check_command)},
+    {"scratch_dir", WITH_COMMAND, TEXT(scratch_dir, check_path)},
+    {"open_s", WITH_COMMAND, .set = set_number, MEMBER(open_s), .min = 1, .max = OPEN_MAX_S,
+        .why = "open_s is a number of seconds up to 1800"},
+    {"env_file", KIND(PLACE_PLUGIN), TEXT(env_file, check_path)},
+    {"lifetime_s", KIND(PLACE_PLUGIN), .set = set_number, MEMBER(lifetime_s), .min = 60,
+        .max = LIFETIME_MAX_S, .why = "lifetime_s is a number of seconds from 60 to 86400"},
+#undef TEXT
+#undef MEMBER
 };
-enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
+_Static_assert(KEYS <= 64, "a bit of place_row.given for each key");
+
+/* The index of a key; KEYS when there is none. */
+static size_t find_key(const char *name)
+{
+    size_t i = 0;
+    while (i < KEYS && !str_eq(keys[i].name, name))
+        i++;
+    return i;
+}
+
+static bool is_given(const struct place_row *row, const char *name)
+{
+    return row->given >> find_key(name) & 1;
+}
+
+static uint32_t *number_of(struct place_row *row, const struct key *key)
+{
+    return (uint32_t *)((char *)row + key->offset);
+}
 
 /* The index of a row; the count when there is none. */
 static uint32_t find(const struct place_table *table, const char *name)
@@ -220,13 +247,12 @@ static struct place_row *find_or_add(struct place_table *table, const char *name
     row->idle_s = IDLE_S;
     row->open_s = OPEN_S;
     row->lifetime_s = LIFETIME_MAX_S;
-    row->is_open = NOT_SAID;
-    row->may_gain = NOT_SAID;
     return row;
 }
 
-static const char *set_kind(struct place_row *row, const char *value)
+static const char *set_kind(struct place_row *row, const struct key *key, const char *value)
 {
+    (void)key;
     for (uint32_t kind = PLACE_NATIVE + 1; kind < PLACE_KINDS; kind++) {
         if (str_eq(place_kind_name(kind), value)) {
             row->kind = kind;
@@ -236,51 +262,69 @@ static const char *set_kind(struct place_row *row, const char *value)
     return "kind is local, ssh, docker, apptainer or plugin";
 }
 
-static const char *set_number(struct place_row *row, size_t i, const char *value)
+static const char *set_number(struct place_row *row, const struct key *key, const char *value)
 {
     uint32_t number;
-    uint32_t *member = (uint32_t *)((char *)row + numbers[i].offset);
-    if (str_parse_u32(value, &number) < 0 || number < numbers[i].min || number > numbers[i].max)
-        return numbers[i].why;
-    *member = number * numbers[i].unit;
-    for (uint32_t limit = 0; limit < PLACE_LIMITS; limit++)
-        if (member == &row->limits.value[limit])
-            row->limits.asked |= 1u << limit;
+    if (str_parse_u32(value, &number) < 0 || number < key->min || number > key->max)
+        return key->why;
+    *number_of(row, key) = number;
     return NULL;
 }
 
+static void note_limit(struct place_row *row, const struct key *key)
+{
+    row->limits.asked |= 1u << (number_of(row, key) - row->limits.value);
+}
+
+static const char *set_limit(struct place_row *row, const struct key *key, const char *value)
+{
+    const char *why = set_number(row, key, value);
+    if (!why)
+        note_limit(row, key);
+    return why;
+}
+
 /* Like the key `cpus` of a request: a number that may have a fraction. */
-static const char *set_cpus(struct place_row *row, const char *value)
+static const char *set_cpus(struct place_row *row, const struct key *key, const char *value)
 {
     char *end;
     double cpus = strtod(value, &end);
     if (end == value || *end || !(cpus >= 0.01 && cpus <= CPUS_MAX))
         return "container_cpu is a number of CPUs from 0.01 on";
-    row->limits.value[PLACE_CPUS] = (uint32_t)(cpus * 1000 + 0.5);
-    row->limits.asked |= 1u << PLACE_CPUS;
+    *number_of(row, key) = (uint32_t)(cpus * 1000 + 0.5);
+    note_limit(row, key);
     return NULL;
 }
 
-static const char *set_bool(uint32_t *to, const char *value, bool is_inverse)
+static const char *set_bool(struct place_row *row, const struct key *key, const char *value)
 {
     static const char *const words[2][4] = {
         {"no", "false", "off", "0"}, {"yes", "true", "on", "1"}};
     for (uint32_t truth = 0; truth < 2; truth++)
         for (size_t i = 0; i < 4; i++)
             if (str_eq(words[truth][i], value)) {
-                *to = is_inverse ? !truth : truth;
+                *number_of(row, key) = truth;
                 return NULL;
             }
     return "this is yes or no";
 }
 
-static const char *set_text(struct place_row *row, size_t i, const char *value)
+/* Sets the member to the opposite. */
+static const char *set_not(struct place_row *row, const struct key *key, const char *value)
 {
-    if (strlen(value) >= rows[i].size)
-        return "the text is too long";
-    const char *why = rows[i].check(value);
+    const char *why = set_bool(row, key, value);
     if (!why)
-        (void)snprintf((char *)row + rows[i].offset, rows[i].size, "%s", value);
+        *number_of(row, key) = !*number_of(row, key);
+    return why;
+}
+
+static const char *set_text(struct place_row *row, const struct key *key, const char *value)
+{
+    if (strlen(value) >= key->size)
+        return "the text is too long";
+    const char *why = key->check(value);
+    if (!why)
+        (void)snprintf((char *)row + key->offset, key->size, "%s", value);
     return why;
 }
 
@@ -296,25 +340,11 @@ const char *place_table_set(
     struct place_row *row = find_or_add(table, name);
     if (!row)
         return "there are more than 16 backends";
-    if (str_eq(key, "kind"))
-        return set_kind(row, value);
-    if (str_eq(key, "container_cpu"))
-        return set_cpus(row, value);
-    if (str_eq(key, "container_persistent"))
-        return set_bool(&row->keeps, value, false);
-    if (str_eq(key, "persistent_shell"))
-        return set_bool(&row->is_fresh, value, true);
-    if (str_eq(key, "sudo"))
-        return set_bool(&row->may_gain, value, false);
-    if (str_eq(key, "isolated"))
-        return set_bool(&row->is_open, value, true);
-    for (size_t i = 0; i < NUMBERS; i++)
-        if (str_eq(numbers[i].key, key))
-            return set_number(row, i, value);
-    for (size_t i = 0; i < ROWS; i++)
-        if (str_eq(rows[i].key, key))
-            return set_text(row, i, value);
-    return "there is no such line in a section of a backend; docs/backends.md lists them";
+    size_t i = find_key(key);
+    if (i == KEYS)
+        return "there is no such line in a section of a backend; docs/backends.md lists them";
+    row->given |= 1ull << i;
+    return keys[i].set(row, &keys[i], value);
 }
 
 const char *place_table_add_docker(struct place_table *table, const char *socket)
@@ -328,29 +358,12 @@ const char *place_table_add_docker(struct place_table *table, const char *socket
     return why ? why : place_table_set(table, name, "docker_socket", socket);
 }
 
-/* The key that sets a limit. */
-static const char *key_of(uint32_t limit)
-{
-    const size_t offset = offsetof(struct place_row, limits.value) + limit * sizeof(uint32_t);
-    for (size_t i = 0; i < NUMBERS; i++)
-        if (numbers[i].offset == offset)
-            return numbers[i].key;
-    return "container_cpu";
-}
-
 /* Names a key that only rows of another kind may have, or returns NULL. */
 static const char *misplaced_in(const struct place_row *row)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (((const char *)row + rows[i].offset)[0] && !(rows[i].kinds & KIND(row->kind)))
-            return rows[i].key;
-    if (row->port && row->kind != PLACE_SSH)
-        return "port";
-    if (row->may_gain != NOT_SAID && row->kind != PLACE_LOCAL)
-        return "sudo";
-    for (uint32_t limit = 0; limit < PLACE_LIMITS; limit++)
-        if (row->limits.asked & ~place_may_enforce(row->kind) & (1u << limit))
-            return key_of(limit);
+    for (size_t i = 0; i < KEYS; i++)
+        if (row->given >> i & 1 && !(keys[i].kinds & KIND(row->kind)))
+            return keys[i].name;
     return NULL;
 }
 
@@ -383,9 +396,10 @@ static void set_default(char *to, size_t size, const char *value)
 
 static void complete(struct place_row *row)
 {
-    if (row->is_open == NOT_SAID) /* a plug-in counts as isolated only if the settings say so */
+    if (!is_given(
+            row, "isolated")) /* a plug-in counts as isolated only if the settings say so */
         row->is_open = row->kind == PLACE_PLUGIN;
-    if (row->may_gain == NOT_SAID)
+    if (!is_given(row, "sudo"))
         row->may_gain = row->kind == PLACE_LOCAL;
     if (row->kind == PLACE_APPTAINER) {
         cleanup_free char *image = xasprintf("docker://%s", IMAGE);
@@ -420,37 +434,62 @@ void place_table_check(struct place_table *table, struct strv *problems)
     }
 }
 
+/* Writes a line if it has a value and the kind has such a key. */
+static int write_line(
+    const struct place_row *row, const char *name, const char *value, struct buf *to)
+{
+    const struct key *key = &keys[find_key(name)];
+    return value[0] && key->kinds & KIND(row->kind) ? buf_printf(to, "%s = %s\n", name, value)
+                                                    : 0;
+}
+
+static int write_number(
+    const struct place_row *row, const char *name, double number, struct buf *to)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%.15g", number);
+    return write_line(row, name, text, to);
+}
+
 static int write_limits(const struct place_row *row, struct buf *to)
 {
     int r = 0;
-    if (row->limits.asked & (1u << PLACE_CPUS))
-        r = buf_printf(to, "container_cpu = %.3f\n", row->limits.value[PLACE_CPUS] / 1000.0);
-    for (size_t i = 0; r == 0 && i < NUMBERS; i++) {
-        const uint32_t *member = (const uint32_t *)((const char *)row + numbers[i].offset);
-        for (uint32_t limit = 0; r == 0 && limit < PLACE_LIMITS; limit++)
-            if (member == &row->limits.value[limit] && (row->limits.asked & (1u << limit)))
-                r = buf_printf(to, "%s = %u\n", numbers[i].key, *member);
+    for (size_t i = 0; r == 0 && i < KEYS; i++) {
+        bool is_cpus = keys[i].set == set_cpus;
+        if (row->given >> i & 1 && (is_cpus || keys[i].set == set_limit)) {
+            uint32_t value = *(const uint32_t *)((const char *)row + keys[i].offset);
+            r = write_number(row, keys[i].name, is_cpus ? value / 1000.0 : value, to);
+        }
     }
     return r;
+}
+
+static int write_row(const struct place_row *row, struct buf *to)
+{
+    int r = buf_printf(to, "[backend %s]\nkind = %s\nisolated = %s\n", row->name,
+        place_kind_name(row->kind), row->is_open ? "no" : "yes");
+    if (r == 0)
+        r = write_line(row, "keys", row->keys, to);
+    if (r == 0)
+        r = write_line(row, "cwd", row->cwd, to);
+    if (r == 0)
+        r = write_line(row, "docker_network", row->network, to);
+    if (r == 0)
+        r = write_line(row, "container_persistent", row->keeps ? "yes" : "no", to);
+    if (r == 0)
+        r = write_number(row, "reconnect_s", row->reconnect_s, to);
+    if (r == 0)
+        r = write_number(row, "open_s", row->open_s, to);
+    if (r == 0)
+        r = write_number(row, "lifetime_s", row->lifetime_s, to);
+    return r < 0 ? r : write_limits(row, to);
 }
 
 int place_table_write(const struct place_table *table, struct buf *to)
 {
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < table->count; i++) {
-        const struct place_row *row = &table->rows[i];
-        r = buf_printf(to,
-            "[backend %s]\nkind = %s\nkeys = %s\nreconnect_s = %u\nopen_s = %u\nlifetime_s = "
-            "%u\nisolated = %s\ncontainer_persistent = %s\n",
-            row->name, place_kind_name(row->kind), row->keys, row->reconnect_s, row->open_s,
-            row->lifetime_s, row->is_open ? "no" : "yes", row->keeps ? "yes" : "no");
-        if (r == 0 && row->cwd[0])
-            r = buf_printf(to, "cwd = %s\n", row->cwd);
-        if (r == 0 && row->network[0])
-            r = buf_printf(to, "docker_network = %s\n", row->network);
-        if (r == 0)
-            r = write_limits(row, to);
-    }
+    for (uint32_t i = 0; r == 0 && i < table->count; i++)
+        r = write_row(&table->rows[i], to);
     return r;
 }
 

@@ -86,6 +86,30 @@ static void the_server_knows_what_is_a_box(void **state)
     assert_string_equal(place_network(&server.rows[3]), "full");
 }
 
+/* A key of another kind would be without effect: the start of the server says so. */
+static void a_key_of_another_kind_is_refused(void **state)
+{
+    static const char *const lines[][3] = {{"local", "reconnect_s", "5"},
+        {"ssh", "container_persistent", "no"}, {"ssh", "open_s", "10"},
+        {"docker", "lifetime_s", "60"}, {"plugin", "container_idle_s", "5"},
+        {"apptainer", "container_disk", "5"}, {"docker", "sudo", "no"},
+        {"plugin", "host", "far.example.org"}, {"local", "port", "0"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        static struct place_table table;
+        struct strv problems = {0};
+        char wanted[100];
+        table = (struct place_table){0};
+        add(&table, "odd", lines[i][0]);
+        set(&table, "odd", lines[i][1], lines[i][2]);
+        place_table_check(&table, &problems);
+        (void)snprintf(wanted, sizeof(wanted), "%s is not for %s", lines[i][1], lines[i][0]);
+        assert_int_equal(problems.count, 1);
+        assert_non_null(strstr(problems.items[0], wanted));
+        strv_done(&problems);
+    }
+}
+
 static void a_limit_is_for_kinds_that_may_enforce_it(void **state)
 {
     static struct place_table table;
@@ -145,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_knows_what_is_a_box),
+        cmocka_unit_test(a_key_of_another_kind_is_refused),
         cmocka_unit_test(a_limit_is_for_kinds_that_may_enforce_it),
         cmocka_unit_test(the_socket_makes_a_row),
         cmocka_unit_test(words_are_fit_for_people),

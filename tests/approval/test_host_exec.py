@@ -201,6 +201,11 @@ def test_the_name_of_a_directory_is_no_command(place):
     assert shell("touch one").status == 403
 
 
+def revoke_all(place):
+    for grant in place.server("GET", "/v1/approvals/grants", key=ALICE).json()["grants"]:
+        place.server("DELETE", "/v1/approvals/grants/%s" % grant["id"], key=ALICE)
+
+
 def test_a_grant_for_ever_binds_the_variables_of_the_session(place):
     with Listener(place.server, ALICE):
         for env in ({}, {"FLAVOUR": "x"}):

@@ -25,7 +25,7 @@ def run(tmp_path, repeat, **files):
     """What the last lines of a run say, and its exit status. Each name of `files` is a part of run-pytest.py."""
     paths = {"sessions": "tests/sessions", "alone": "tests/run", "rest": "tests/other"}
     for folder in ("sessions", "judge", "cli", "files", "kernels", "approval", "mcp", "network", "warm", "images",
-                   "languages", "run", "attacks", "api", "other"):
+                   "languages", "backends", "spawner", "run", "attacks", "api", "other"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
     for name in ("killed", "load", "scarce", "memory"):
         (tmp_path / ("tests/api/test_%s.py" % name)).write_text("def test_it(): pass\n")

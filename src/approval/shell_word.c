@@ -259,8 +259,8 @@ static int add_parts(struct reading *r, const json_t *parts, unsigned quotes)
 /* ~+, ~- and ~1 are directories of the shell's own: a `cd` changes them. */
 static bool has_own_directory(const struct reading *r)
 {
-    const char *at = r->is_literal ? NULL : r->shape.data;
-    while (at && (at = strchr(at, '~'))) {
+    const char *at = !r->is_literal && r->shape.data ? r->shape.data : "";
+    while ((at = strchr(at, '~')) != NULL) {
         at++;
         if (*at && strchr("+-0123456789", *at))
             return true;

@@ -94,8 +94,9 @@ int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell
 /* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
-/* Walks a text inside of a text, with the given prefix. `inside` says which shell runs it: this
- * one, this one later, another one, or one that a wrapper starts. */
+/* Walks a text that is an argument of a command, as in `eval TEXT` or `sh -c TEXT`. `prefix`
+ * has the words before it. `inside` says which shell runs the text: this one at once, this one
+ * later, another one, or one that a wrapper starts. */
 enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };
 int shell_walk_text(struct shell_walk *w, const char *text, const struct shell_word *prefix,
     size_t prefix_count, enum shell_inside inside);
@@ -198,9 +199,9 @@ enum shell_peel shell_peel(const struct shell_wrapper *row, const struct shell_w
 struct shell_danger_row {
     const char *category; /* "never." begins the categories that nothing permits */
     const char *programs; /* names, with * for any text */
-    const char *operands; /* NULL, or patterns one of which an operand must match */
-    const char *options;  /* NULL, or options one of which must be there */
-    const char *paths;    /* NULL, or patterns one of which an operand must match as a path */
+    const char *operands; /* NULL, or patterns: an operand must match one of them */
+    const char *options;  /* NULL, or options: one of them must be there */
+    const char *paths;    /* the same as `operands`, for operands that are paths */
     const char *example;  /* words that the row is for */
     const char *other;    /* words that it is not for */
 };

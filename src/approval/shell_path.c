@@ -50,8 +50,8 @@ static const char secrets[] =
     "/proc/*/environ /proc/*/mem "
     "/dev/mem /dev/kmem ~/.*history **/.*history";
 
-/* A path without doubled slashes, `.` and `..`, and without a slash at its end. Above ~ is
- * /home, as far as anybody can say. */
+/* A path without doubled slashes, `.` and `..`, and without a slash at its end. The
+ * home directory is not known here, so the directory above ~ is taken to be /home. */
 char *shell_normal_path(const char *path)
 {
     char *out = xcalloc(1, strlen(path) + sizeof("/home"));

@@ -28,7 +28,7 @@
 #define INLINE_OPTIONS                                                                         \
     "-c -e -E -p -r -R -x -ex --eval --print --command --run -pe -ne -Command"
 
-/* A command that is not followed: it is asked each time. */
+/* For a command whose effect cannot be analysed: each use of it needs an approval. */
 void shell_give_up(struct shell_taking *t, const char *danger)
 {
     t->danger = t->danger ? t->danger : danger;

@@ -26,7 +26,7 @@ static const struct {
     const char *suffix;
     const char *language;
     const char *mark; /* begins each header line */
-    bool own_limits;  /* unset limits are the runtime's own, because parked boxes have these */
+    bool own_limits;  /* unset limits are the runtime's own, because ready boxes have these */
 } languages[] = {
     {".py", "python", "# ", false},
     {".c", "c", "// ", false},
@@ -334,7 +334,7 @@ static int parse_header(struct attack_case *c, const char *mark, struct err *err
             return err_set(err, ERR_INVALID, EINVAL, "%s: no `%s`", c->file, keys[i].key);
     }
     if (c->runs < 1 || c->runs > 2)
-        return err_set(err, ERR_INVALID, EINVAL, "%s: runs: 2 is the only value", c->file);
+        return err_set(err, ERR_INVALID, EINVAL, "%s: `runs` can only be 2", c->file);
     size_t group_len = strlen(c->group);
     if (!str_has_prefix(c->file, c->group) || c->file[group_len] != '/')
         return err_set(err, ERR_INVALID, EINVAL, "%s: its group is %s", c->file, c->group);

@@ -302,7 +302,7 @@ int attack_execute(const struct attack_bench *bench, struct run_spec *spec,
     return r < 0 ? r : engine_run(bench->engine, &plan, watch, result, err);
 }
 
-/* A parked box serves one run, and the next one may not be ready yet. */
+/* A ready box serves one run, and the next one may not be ready yet. */
 static int run_box(const struct attack *a, struct run_spec *spec, const struct run_watch *watch,
     struct run_result *result, struct err *err)
 {

@@ -25,7 +25,7 @@ struct docker {
 /* docker_create.c */
 void docker_names(const struct backend *b, struct docker *d);
 json_t *docker_config(const struct backend *b, const struct docker *d, enum docker_disk disk);
-/* Which of the limits the engine has taken over, by what it says of the container. */
+/* The limits that the engine applies, read from its description of the container. */
 uint32_t docker_in_force(const struct backend *b, const json_t *container);
 /* Whether the container has the runtime and the network of the row, and is not privileged. */
 bool docker_is_isolated(const struct backend *b, const json_t *container);

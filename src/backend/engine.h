@@ -42,6 +42,6 @@ int engine_upgrade(struct engine *e, const char *path, const char *body, int *re
 
 /* Turns a failed engine_ask() into an error of the place. */
 enum place_error engine_failed(const struct engine *e, struct backend *b, int r);
-/* Turns an answer that is no success into an error of the place. */
+/* Turns an answer that does not report success into an error of the place. */
 enum place_error engine_refused(
     struct backend *b, const char *what, const struct engine_answer *a);

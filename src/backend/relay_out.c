@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Bytes to a place: frames of the server for the interpreter, and frames of the relay for the
- * far shell, which go between them and never into one. */
+ * far shell. A frame of the relay is sent between two frames of the server, never inside one.
+ */
 
 #include "backend/relay.h"
 

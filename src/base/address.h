@@ -60,8 +60,8 @@ bool address_in_range(const struct address *a, const struct address_range *range
 /* Whether every address of `inner` is in `outer`. */
 bool address_range_covers(const struct address_range *outer, const struct address_range *inner);
 
-/* The class of an address, and of the closed range that a range touches first: ADDRESS_PUBLIC
- * only if no address of it is closed. */
+/* The class of an address. A range has the class of the first closed range that it overlaps;
+ * it is ADDRESS_PUBLIC only if all its addresses are. */
 enum address_class address_classify(const struct address *a);
 enum address_class address_range_classify(const struct address_range *range);
 const char *address_class_name(enum address_class c);

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 
-/* Columns when stdout is no terminal. */
+/* Columns when stdout is not a terminal. */
 enum { WRAP_WIDTH = 79 };
 
 /* Columns for a help text on stdout: those of its terminal, but from 60 to 100; else

@@ -235,8 +235,8 @@ void cgroup_leaf_usage(
     ret->is_limit = ret->oom_kill && has_reached_limit(host, leaf, ret->peak_bytes);
 }
 
-/* Whether a counter that cannot be set back would tell the next box, which has these limits, of
- * an earlier one. Only is_crowded() asks how many processes there were. */
+/* Whether a counter that cannot be reset would blame the next box, which has these limits, for
+ * what an earlier box did. The largest number of processes matters to is_crowded() only. */
 static bool tells_of_others(const struct cgroup_host *host, const struct cgroup_leaf *leaf,
     const struct spawn_limits *limits)
 {

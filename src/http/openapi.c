@@ -241,8 +241,8 @@ static int add_errors(const struct route *route, const json_t *area, const char 
             continue;
         if (status[0] < '4')
             return err_set(err, ERR_INTERNAL, EINVAL,
-                "openapi: %s %s answers %s, and its operation does not", route->method,
-                route->path, status);
+                "openapi: %s %s may answer %s, but its operation does not have that status",
+                route->method, route->path, status);
         (void)json_object_set_new(responses, status, error_response(area, status, shared));
     }
     return 0;

@@ -135,7 +135,7 @@ static int find_route(struct http_request *req, struct http_reply *reply, struct
     req->route = route_find(
         method, req->target, req->path_len, req->params, &req->rest, rest, sizeof(rest));
     reply_header(reply, "Allow", allow);
-    return err_set(err, ERR_METHOD, EINVAL, "this path takes %s", allow);
+    return err_set(err, ERR_METHOD, EINVAL, "this path accepts only %s", allow);
 }
 
 static int read_head(struct http_request *req, struct err *err)

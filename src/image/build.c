@@ -313,18 +313,19 @@ static int blame_recipe(
     size_t len;
     const char *lines = last_lines(w, &len);
     const char *denied = first_denied(result->run.network);
+    const char *separator = result->run.message[0] ? ": " : "";
     if (result->run.status == RUN_CANCELLED)
         return err_set(err, ERR_CONFLICT, ECANCELED, "the build was cancelled");
     if (!w->b->registry.hosts[0] && wants_network(w))
         return err_set(err, ERR_BUILD_FAILED, EBADMSG,
             "the build failed: it has no network, because registry_hosts is not set: %.*s",
             (int)len, lines);
-    return err_set(err, ERR_BUILD_FAILED, EBADMSG, "the build failed: %s%s%.80s%s%.*s",
-        result->run.message, denied ? "the host " : "", denied ? denied : "",
-        denied                   ? " is not among registry_hosts: "
-        : result->run.message[0] ? ": "
-                                 : "",
-        (int)len, lines);
+    if (denied)
+        return err_set(err, ERR_BUILD_FAILED, EBADMSG,
+            "the build failed: %s%sthe host %.80s is not among registry_hosts: %.*s",
+            result->run.message, separator, denied, (int)len, lines);
+    return err_set(err, ERR_BUILD_FAILED, EBADMSG, "the build failed: %s%s%.*s",
+        result->run.message, separator, (int)len, lines);
 }
 
 static int check_registry(const struct image_builder *b, const struct image_recipe *recipe,
@@ -377,7 +378,7 @@ static int keep(
     str_hex(digest, sizeof(digest), hex);
     if (!str_eq(hex, w->unpacked)) /* the tree on disk would be larger than the counted bytes */
         return err_set(err, ERR_BUILD_FAILED, EBADMSG,
-            "the build wrote a layer that is no plain tar file");
+            "the build wrote a layer that is not a plain tar file");
     bool is_upon = image_recipe_is_upon(w->recipe);
     cleanup_close int incoming = fs_open_beneath(image_store_dir(w->b->store),
         is_upon ? "incoming/tree" : "incoming/tree/" IMAGE_PLACE, O_RDONLY | O_DIRECTORY, 0);

@@ -74,7 +74,7 @@ int image_kind_find(const struct image_builder *builder, const struct image_impo
         return image_whole_find(builder, from->runtimes, from->runtime, digests, ret, err);
     if (!all_opt)
         return err_set(err, ERR_INVALID, EINVAL,
-            "the archive is no root file system, which has /usr or /bin, and no image of "
-            "Hermes, which has /opt");
+            "the archive is neither a root file system, with /usr or /bin, nor an image that "
+            "Hermes exported, with /opt");
     return find_packages(from, told, layer_fds, count, ret, err);
 }

@@ -132,7 +132,7 @@ int image_recipe_build_upon(
     recipe->below = below;
     if (!json_is_true(json_object_get(base->facts, "whole_root")))
         return err_field(err, "base",
-            "`%s` is no whole root file system, as POST /v1/images/import makes from an "
+            "`%s` is not a whole root file system, as POST /v1/images/import makes from an "
             "archive with /usr; leave base out to build packages for the server's own %s",
             base->name, recipe->runtime->name);
     if (image_layers_read(json_object_get(base->facts, "layers"), below) < 0)

@@ -42,11 +42,6 @@ int image_store_dir(const struct image_store *store)
     return store->dir_fd;
 }
 
-int image_store_layers(const struct image_store *store)
-{
-    return store->layers_fd;
-}
-
 void store_enter(struct image_store *store)
 {
     (void)pthread_mutex_lock(&store->lock);

@@ -116,7 +116,6 @@ int image_store_broken(struct err *err, int r, const char *what);
 /* For image/build.c. image_store_keep_layer() returns a descriptor with a shared lock: until
  * image_store_add() has been called, a clean-up takes the layer for an orphan. */
 int image_store_dir(const struct image_store *store);
-int image_store_layers(const struct image_store *store);
 int image_store_has_layer(struct image_store *store, const char hex[DIGEST_HEX + 1]);
 int image_store_keep_layer(
     struct image_store *store, const char hex[DIGEST_HEX + 1], uint64_t bytes, struct err *err);

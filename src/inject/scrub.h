@@ -21,7 +21,7 @@ struct scrub {
     uint64_t weight; /* of the first byte in a hash */
     uint64_t hash;   /* of the last `filled` bytes, fewer than len */
     size_t filled;
-    struct buf pending; /* the last len - 1 bytes, which wait */
+    struct buf pending; /* the last len - 1 bytes: a value may begin in them */
 };
 
 /* The value has SCRUB_MIN to SCRUB_MAX bytes. */

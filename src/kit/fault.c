@@ -7,31 +7,17 @@
 #include "kit/kit.h"
 
 #include "base/cleanup.h"
+#include "base/os/fs.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-static int open_beside(const char *name)
-{
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (n < 0)
-        return -errno;
-    path[n] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash || (size_t)(slash - path) + strlen(name) + 2 > sizeof(path))
-        return -ENAMETOOLONG;
-    memcpy(slash + 1, name, strlen(name) + 1);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
 
 int fault_error(enum kit_part part)
 {
     char text[8] = "";
-    cleanup_close int fd = open_beside("kit-fault");
+    cleanup_free char *path = fs_beside_self("kit-fault");
+    cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
         return 0;
     return strtol(text, NULL, 10) == (long)part ? -EIO : 0;

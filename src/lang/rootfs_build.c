@@ -239,7 +239,7 @@ static const char *next_name(DIR *d)
     return entry != NULL ? entry->d_name : NULL;
 }
 
-/* Lists the privileged files below a directory; `below` is the way to it, "" for the first. */
+/* Lists the privileged files below a directory. `below` is its path, "" for the topmost. */
 static void find_privileged(DIR *d, const char *below, struct strv *ret)
 {
     for (const char *name; d != NULL && (name = next_name(d)) != NULL;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The directories that Hermes keeps: of its state (root trees, versions, the compile cache),
- * and of seeds (lang/seed.h). */
+/* The two directories that Hermes keeps: one for its state (root trees, versions, the compile
+ * cache) and one for seeds (lang/seed.h). */
 
 #include "base/err.h"
 

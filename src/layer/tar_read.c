@@ -245,7 +245,7 @@ static int read_extra(
     return ret;
 }
 
-/* Path and target of a plain header, where no header in front gave them. */
+/* Takes path and link target from the plain header, unless an extended header has set them. */
 static void read_names(struct tar_entry *e, const struct extra *x, const uint8_t *block)
 {
     const char *name = (const char *)block + NAME_AT, *link = (const char *)block + LINK_AT;

@@ -59,19 +59,6 @@ void mcp_stop(struct mcp *mcp)
     }
 }
 
-void mcp_free(struct mcp *mcp)
-{
-    for (size_t i = 0; i < MCP_SURFACES_MAX; i++) {
-        json_decref(mcp->lists[i].tools);
-        json_decref(mcp->lists[i].prompts);
-        json_decref(mcp->lists[i].templates);
-    }
-    executions_free(mcp->executions);
-    (void)pthread_mutex_destroy(&mcp->engine_lock);
-    (void)pthread_mutex_destroy(&mcp->lock);
-    free(mcp);
-}
-
 struct state *mcp_state(const struct mcp *mcp)
 {
     return mcp->state;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* hermes-mcp: `hermes mcp` without a server. It serves one client on stdin and stdout and has
- * an engine of its own, which it opens with the first call that needs it: a client that only
- * asks what there is gets its answer within milliseconds. Two of these programs share nothing.
+ * an engine of its own. The engine is opened by the first call that needs it, so a client that
+ * only lists tools gets its answer within milliseconds. Two of these programs share nothing.
  *
- *   hermes-mcp [--full] */
+ * Usage: hermes-mcp [--full] */
 
 #include "base/log.h"
 #include "base/os/thread.h"

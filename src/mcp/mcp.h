@@ -86,11 +86,11 @@ const struct mcp_surface *mcp_surface_at(const char *path, size_t len);
 
 /* --- the server's side of all clients */
 
+/* Lives as long as the program. */
 struct mcp *mcp_new(struct state *state);
 
 /* Ends executions and streams. Call before service_close(). */
 void mcp_stop(struct mcp *mcp);
-void mcp_free(struct mcp *mcp);
 
 struct state *mcp_state(const struct mcp *mcp);
 

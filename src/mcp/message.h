@@ -47,8 +47,8 @@ struct mcp_message {
     const char *method;   /* of a request or notification */
     const json_t *params; /* an object, or NULL */
     const json_t *meta;   /* params._meta, an object, or NULL */
-    json_t *result;       /* of a response: this or the error */
-    const json_t *error;
+    json_t *result;       /* of a response that has no error */
+    const json_t *error;  /* of a response that has no result */
 };
 
 /* Parses a text: bounded, no duplicate names. MCP_PARSE. The caller owns *ret. */

@@ -33,7 +33,6 @@ struct mcp_peer {
     json_t *capabilities;
     json_t *uris;       /* subscribed resources */
     struct purse purse; /* of their addresses */
-    char log_level[16];
     uint64_t used_ms;
     bool is_listed, is_ended, is_standing;
     bool is_greeted; /* the client has opened with a handshake */
@@ -400,18 +399,6 @@ int mcp_peer_subscribe(struct mcp_peer *peer, const char *uri, bool on)
         purse_give(&peer->purse, weight);
     unlock(peer);
     return r;
-}
-
-const char *mcp_peer_log_level(const struct mcp_peer *peer)
-{
-    return peer->log_level[0] ? peer->log_level : NULL;
-}
-
-void mcp_peer_set_log_level(struct mcp_peer *peer, const char *level)
-{
-    lock(peer);
-    (void)snprintf(peer->log_level, sizeof(peer->log_level), "%s", level);
-    unlock(peer);
 }
 
 struct mcp_stream *mcp_peer_stream(struct mcp_peer *peer)

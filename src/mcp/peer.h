@@ -70,10 +70,6 @@ int mcp_peer_hear(struct mcp_peer *peer, struct mcp_question *question, int canc
 /* Resources that the client subscribed to. */
 int mcp_peer_subscribe(struct mcp_peer *peer, const char *uri, bool on);
 
-/* The level of log messages the client wants, or NULL. */
-const char *mcp_peer_log_level(const struct mcp_peer *peer);
-void mcp_peer_set_log_level(struct mcp_peer *peer, const char *level);
-
 /* Streams of a session, so that a client can come back to one. mcp_peer_stream() makes one; the
  * caller owns a reference. mcp_peer_resume() finds the stream of an event id, and sets the
  * number of the event. mcp_peer_stand() opens the one standing stream: -EBUSY when there is

@@ -140,14 +140,6 @@ void mcp_stream_end(struct mcp_stream *s)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-bool mcp_stream_is_over(struct mcp_stream *s)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    bool is_over = s->is_over;
-    (void)pthread_mutex_unlock(&s->lock);
-    return is_over;
-}
-
 static int append(const struct mcp_stream *s, const struct event *e, struct buf *to)
 {
     if (!e->text)

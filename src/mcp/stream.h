@@ -35,7 +35,6 @@ void mcp_stream_hang_up(struct mcp_stream *stream, unsigned retry_ms);
 
 /* Nothing more will come. */
 void mcp_stream_end(struct mcp_stream *stream);
-bool mcp_stream_is_over(struct mcp_stream *stream);
 
 /* Appends the events after *after, and moves it: 1; 0 at the end; -ETIMEDOUT. */
 int mcp_stream_read(struct mcp_stream *stream, uint64_t *after, int timeout_ms, struct buf *to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Starting a program: the only fork of the monitor. */
+/* Starting a program, which is the only fork of the monitor, and ending it. */
 
 #include "monitor/monitor.h"
 
@@ -12,20 +12,24 @@
 #include "proto/spawn.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { NOT_EXECUTED = 125 };
+enum {
+    NOT_EXECUTED = 125,
+    STOP_MS = 1000, /* for a program to end by itself, before SIGKILL */
+};
 
 _Static_assert((int)HANDOVER_FD == (int)SPAWN_CONTROL_FD &&
                    (int)HANDOVER_FD == (int)EGRESS_FD && (int)HANDOVER_FD == (int)INJECT_FD,
     "every child has its socket there");
 
-/* The server, hermes-egress and hermes-inject start as their own users and in their own groups,
- * so no instruction of them runs as root. */
+/* The programs without privilege start as their own users and in their own groups, so no
+ * instruction of them runs as root. */
 static int drop(const void *context)
 {
     const struct child *child = context;
@@ -72,4 +76,21 @@ pid_t child_start(const struct child *child, int *ret_socket)
         return -errno;
     *ret_socket = take_fd(&ours);
     return pid;
+}
+
+int child_keep(pid_t pid, int error, pid_t *ret_pid)
+{
+    *ret_pid = pid;
+    if (error < 0) {
+        (void)kill(pid, SIGKILL);
+        child_stop(ret_pid);
+    }
+    return error;
+}
+
+void child_stop(pid_t *pid)
+{
+    if (*pid > 0)
+        process_await(*pid, STOP_MS);
+    *pid = -1;
 }

@@ -7,15 +7,11 @@
 #include "monitor/monitor.h"
 
 #include "base/cleanup.h"
-#include "base/os/process.h"
 #include "proto/egress.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { STOP_MS = 1000 }; /* for the program to end by itself, before SIGKILL */
 
 int egress_link(struct egress *e)
 {
@@ -50,19 +46,11 @@ int egress_start(struct egress *e, const struct monitor *m, int inject_link)
         return pid;
     const int fds[] = {m->fds[PLAN_CEILING], inject_link};
     int r = hand_over(e, socket, fds, inject_link < 0 ? 1 : 2);
-    if (r < 0) {
-        (void)kill(pid, SIGKILL);
-        process_await(pid, STOP_MS);
-        return r;
-    }
-    e->pid = pid;
-    return 0;
+    return child_keep(pid, r, &e->pid);
 }
 
 void egress_stop(struct egress *e)
 {
     close_fd(&e->link);
-    if (e->pid > 0)
-        process_await(e->pid, STOP_MS);
-    e->pid = -1;
+    child_stop(&e->pid);
 }

@@ -7,15 +7,11 @@
 #include "monitor/monitor.h"
 
 #include "base/cleanup.h"
-#include "base/os/process.h"
 #include "proto/inject.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { STOP_MS = 1000 };
 
 int inject_link(struct inject *i)
 {
@@ -47,20 +43,11 @@ int inject_start(struct inject *i, const struct monitor *m)
     pid_t pid = child_start(&program, &socket);
     if (pid < 0)
         return pid;
-    int r = hand_over(i, socket, m->fds[PLAN_SECRETS]);
-    if (r < 0) {
-        (void)kill(pid, SIGKILL);
-        process_await(pid, STOP_MS);
-        return r;
-    }
-    i->pid = pid;
-    return 0;
+    return child_keep(pid, hand_over(i, socket, m->fds[PLAN_SECRETS]), &i->pid);
 }
 
 void inject_stop(struct inject *i)
 {
     close_fd(&i->link);
-    if (i->pid > 0)
-        process_await(i->pid, STOP_MS);
-    i->pid = -1;
+    child_stop(&i->pid);
 }

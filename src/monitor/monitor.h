@@ -54,6 +54,11 @@ struct child {
 };
 /* Returns the pid, or negative errno. *ret_socket is our end of the socket. */
 pid_t child_start(const struct child *child, int *ret_socket);
+/* After the hand-over to a child: keeps it (*ret_pid), or kills it if `error` is negative.
+ * Returns `error`. */
+int child_keep(pid_t pid, int error, pid_t *ret_pid);
+/* Waits until the child has ended by itself; kills it after a second. *pid becomes -1. */
+void child_stop(pid_t *pid);
 
 /* group.c: makes the control groups of the programs that this server has, or logs why there is
  * none. On cgroup v2 the spawner must have started before: it prepares the group above. */

@@ -7,15 +7,11 @@
 #include "monitor/monitor.h"
 
 #include "base/cleanup.h"
-#include "base/os/process.h"
 #include "proto/place.h"
 #include "proto/reach.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
-
-enum { STOP_MS = 1000 }; /* for the program to end by itself, before SIGKILL */
 
 _Static_assert((int)HANDOVER_FD == (int)REACH_FD && (int)HANDOVER_FD == (int)PLACES_FD &&
                    (int)REACH_TABLE == (int)PLACES_TABLE &&
@@ -51,13 +47,10 @@ int outside_start(struct outside_program *o, const struct monitor *m, enum outsi
     pid_t pid = child_start(&program, &socket);
     if (pid < 0)
         return pid;
-    int error = fdpass_send_now(socket, &mark, sizeof(mark), fds, REACH_FDS);
-    if (error < 0) {
-        (void)kill(pid, SIGKILL);
-        process_await(pid, STOP_MS);
+    int error =
+        child_keep(pid, fdpass_send_now(socket, &mark, sizeof(mark), fds, REACH_FDS), &o->pid);
+    if (error < 0)
         return error;
-    }
-    o->pid = pid;
     close_fd(&o->socket);
     o->socket = take_fd(&socket);
     return 0;
@@ -66,9 +59,7 @@ int outside_start(struct outside_program *o, const struct monitor *m, enum outsi
 void outside_stop(struct outside_program *o)
 {
     close_fd(&o->socket);
-    if (o->pid > 0)
-        process_await(o->pid, STOP_MS);
-    o->pid = -1;
+    child_stop(&o->pid);
     close_fd(&o->calls[0]);
     close_fd(&o->calls[1]);
 }

@@ -16,7 +16,7 @@ int confine_engine(const char *dir);
 int confine_writing(const struct place_row *row, const char *control_dir);
 
 /* starter.c: starts a process that still can execute setuid programs, if a row of `local`
- * permits sudo. Call it before process_give_up(), but after the memory is closed. It ends with
- * the last process that has *ret_fd, which is -1 without such a process. Returns 0 or negative
- * errno. */
+ * permits sudo. Call it before process_give_up(), but after the memory of this process
+ * has been closed to others. The process ends when the last holder of *ret_fd has ended;
+ * *ret_fd is -1 when there is no such process. Returns 0 or negative errno. */
 int starter_start(const struct place_table *table, int *ret_fd);

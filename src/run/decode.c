@@ -422,17 +422,11 @@ enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
 static int check_known(struct decoding *d)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)d->body, key, value)
-    {
-        size_t i = 0;
-        while (i < FIELD_COUNT && !str_eq(fields[i].name, key))
-            i++;
-        if (i == FIELD_COUNT)
-            return err_field(d->err, key, "unknown field `%.64s`", key);
-    }
-    return 0;
+    const char *names[FIELD_COUNT + 1];
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        names[i] = fields[i].name;
+    names[FIELD_COUNT] = NULL;
+    return json_known(d->body, names, NULL, d->err);
 }
 
 int json_run_decode(const json_t *body, const struct runtime_registry *runtimes,

@@ -119,10 +119,6 @@ struct network_hub *engine_network_hub(struct engine *engine);
 /* Sums of what boxes tried to reach (network/hub.h). */
 void engine_network_totals(struct engine *engine, struct network_totals *ret);
 
-/* Which modes of networks (enum network_mode) this host enforces, one bit each; NETWORK_NONE
- * always. *ret_missing (may be NULL) is why the others are not, or "". Valid after the seal. */
-unsigned engine_network_modes(const struct engine *engine, const char **ret_missing);
-
 /* 0, or ERR_UNSUPPORTED that names what the host lacks for a mode. */
 int engine_network_check(const struct engine *engine, unsigned mode, struct err *err);
 

@@ -30,11 +30,6 @@ const struct spawn_reply *engine_report(const struct engine *engine)
     return &engine->spawner.seal;
 }
 
-unsigned engine_network_modes(const struct engine *engine, const char **ret_missing)
-{
-    return spawner_network_modes(&engine->spawner.seal, ret_missing);
-}
-
 int engine_network_check(const struct engine *engine, unsigned mode, struct err *err)
 {
     const char *missing;

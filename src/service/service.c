@@ -113,7 +113,7 @@ static void complain(void *context, const char *key, const char *why)
     (void)err_set(context, ERR_INTERNAL, EINVAL, "%s: %s", key, why);
 }
 
-/* hermes-prepare has checked the same settings. */
+/* Does not fail in practice: hermes-prepare has checked the same settings. */
 static int read_ceiling(struct state *s, struct err *err)
 {
     struct network_settings settings;

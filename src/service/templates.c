@@ -408,7 +408,8 @@ static bool is_memory_short(const struct state *state)
            machine_available_percent(state->meminfo_fd) < state->config.parked_free_percent;
 }
 
-/* Whether its own key waits for memory: nothing of the key runs that would give some back. */
+/* Whether the entry should give its memory to its own key: the key waits for memory, and it has
+ * no run whose end would free some. */
 static bool is_in_the_way(const struct state *state, const struct entry *e)
 {
     struct admit_use use;

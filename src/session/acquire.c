@@ -77,7 +77,7 @@ int session_reach(struct session *s, bool also_dead, struct err *err)
             "the session has no box any more (%s), and no files; POST /v1/sessions/%s/reset "
             "gives it a new box",
             s->message, s->id);
-    if (s->state == SESSION_STARTING || !has_box || !(also_dead || s->has_kernel))
+    if (s->state == SESSION_STARTING || !has_box || !(also_dead || s->has_interpreter))
         return err_set(err, ERR_CONFLICT, EBUSY,
             "the session's interpreter is starting; try again in a moment");
     return 0;
@@ -148,7 +148,7 @@ void session_give(struct session *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     s->used_ms = clock_ms();
-    s->state = s->has_kernel ? SESSION_IDLE : SESSION_DEAD;
+    s->state = s->has_interpreter ? SESSION_IDLE : SESSION_DEAD;
     if (s->is_deleted || s->is_over) {
         session_drop_box(s);
         s->state = SESSION_EXPIRED;

@@ -35,7 +35,7 @@ int session_ask(struct session *s, const char *question, const char *text,
 int session_asked(struct session *s, int asked, struct err *err)
 {
     if (asked < 0) {
-        session_stop_kernel(s);
+        session_stop_interpreter(s);
         session_lose(s, "protocol", "the interpreter sent an invalid answer");
         asked = err_set(err, ERR_CONFLICT, ESTALE,
             "the interpreter sent an invalid answer and was ended; its state is lost");

@@ -66,7 +66,7 @@ json_t *session_checkpoints(struct session *s)
     struct sessions *all = s->all;
     (void)pthread_mutex_lock(&all->lock);
     for (struct session *at = all->first; at; at = at->next) {
-        if (at->checkpoint[0] && str_eq(at->origin, s->id) && at->has_kernel)
+        if (at->checkpoint[0] && str_eq(at->origin, s->id) && at->has_interpreter)
             /* The list has the newest first. */
             (void)json_array_insert_new(list, 0, to_json(at));
     }
@@ -151,7 +151,7 @@ static void exchange(struct session *s, struct session *copy)
     SWAP(s->share, copy->share);
     SWAP(s->promised, copy->promised);
     SWAP(s->charged_ns, copy->charged_ns);
-    SWAP(s->has_kernel, copy->has_kernel);
+    SWAP(s->has_interpreter, copy->has_interpreter);
     SWAP(s->is_resting, copy->is_resting);
     SWAP(s->is_fork, copy->is_fork);
     SWAP(s->cwd, copy->cwd);

@@ -76,7 +76,7 @@ static int hear(struct session *s, char *ret_reason, size_t size)
 }
 
 /* Asks the interpreter whether it can be copied now. If so, it waits for the descriptors. */
-static int ask_kernel(struct session *s, struct err *err)
+static int ask_interpreter(struct session *s, struct err *err)
 {
     char reason[400];
     int r = channel_queue(&s->channel, "fork", NULL, 0);
@@ -134,7 +134,7 @@ int session_copy_start(struct session *s, struct session *copy, struct err *err)
 
 /* Waits until the interpreter has forked. Returns an error without setting err when it did not
  * do its part. */
-static int fork_kernel(struct session *s, struct session *copy, struct err *err)
+static int fork_interpreter(struct session *s, struct session *copy, struct err *err)
 {
     char reason[400];
     int r = session_copy_start(s, copy, err);
@@ -201,7 +201,7 @@ int session_copy_new(struct session *s, const char *checkpoint, bool is_preview,
 
 void session_copy_drop(struct session *copy)
 {
-    copy->has_kernel = false;
+    copy->has_interpreter = false;
     session_give(copy);
     session_delete(copy);
     session_unref(copy);
@@ -211,11 +211,11 @@ void session_copy_drop(struct session *copy)
 static int fill_copy(struct session *s, struct session *copy, int cancel_fd, struct err *err)
 {
     session_box_ask_usage(&s->box, false); /* makes the box busy (spawn/shares.h) */
-    int r = ask_kernel(s, err);
+    int r = ask_interpreter(s, err);
     if (r == 0)
-        r = fork_kernel(s, copy, err);
+        r = fork_interpreter(s, copy, err);
     if (r < 0 && err->code == ERR_NONE) {
-        session_stop_kernel(s);
+        session_stop_interpreter(s);
         session_lose(s, "protocol", "the interpreter sent an invalid answer");
         return err_set(err, ERR_CONFLICT, ESTALE,
             "the interpreter sent an invalid answer and was ended; its state is lost");
@@ -235,7 +235,7 @@ int session_copy(struct session *s, const char *checkpoint, int cancel_fd, struc
         session_copy_drop(copy);
         return r;
     }
-    copy->has_kernel = true;
+    copy->has_interpreter = true;
     session_give(copy);
     if (!checkpoint[0])
         session_remember(copy);

@@ -83,9 +83,9 @@ struct session {
     bool is_deleted;
     /* It belonged to an earlier server process and only answers that it is dead. */
     bool is_past;
-    bool is_over;    /* its lifetime has ended; the holder must end it */
-    bool has_kernel; /* an interpreter runs and accepts code */
-    bool is_resting; /* the box exists, but no payload runs in it */
+    bool is_over;         /* its lifetime has ended; the holder must end it */
+    bool has_interpreter; /* an interpreter runs and accepts code */
+    bool is_resting;      /* the box exists, but no payload runs in it */
     bool is_warm;
     struct admit_need promised;
     struct session_share *share; /* owns its memory promise once it was copied or is a copy */
@@ -220,7 +220,7 @@ void session_charge(struct session *s, uint64_t cpu_ns);
 
 /* Ends all processes of the box and waits for that. Drops the box when it does not answer in
  * time. The caller holds the session. */
-void session_stop_kernel(struct session *s);
+void session_stop_interpreter(struct session *s);
 
 /* Whether the holder must end the session at once. */
 bool session_must_end(struct session *s);

@@ -147,7 +147,7 @@ void session_drop_box(struct session *s)
     close_fd(&s->watcher.fd);
     s->charged_ns = 0;
     s->is_measured = false;
-    s->has_kernel = false;
+    s->has_interpreter = false;
     s->is_resting = false;
     if (s->share) { /* the share gives the memory back when the last copy is gone */
         session_unshare(s->all, s->share);
@@ -179,7 +179,7 @@ void session_lose(struct session *s, const char *reason, const char *fmt, ...)
 {
     va_list args;
     (void)pthread_mutex_lock(&s->lock);
-    s->has_kernel = false;
+    s->has_interpreter = false;
     s->reason = reason;
     va_start(args, fmt);
     (void)vsnprintf(s->message, sizeof(s->message), fmt, args);
@@ -191,7 +191,7 @@ void session_lose(struct session *s, const char *reason, const char *fmt, ...)
 /* Sets reason and message from an event. The caller holds the lock or the session. */
 static void note_end(struct session *s, const struct spawn_event *event)
 {
-    s->has_kernel = false;
+    s->has_interpreter = false;
     if (event->kind == EVENT_EXITED && WIFEXITED(event->wait_status)) {
         s->reason = "exited";
         (void)snprintf(s->message, sizeof(s->message), "the interpreter ended with status %d",
@@ -315,7 +315,7 @@ void session_refresh(struct session *s)
         if (recv(s->box.channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             return;
         session_box_command(&s->box, COMMAND_STOP);
-        s->has_kernel = false;
+        s->has_interpreter = false;
         s->state = SESSION_DEAD;
         s->reason = "protocol";
         (void)snprintf(s->message, sizeof(s->message),
@@ -331,7 +331,7 @@ bool session_is_lost(struct session *s)
     return is_lost;
 }
 
-void session_stop_kernel(struct session *s)
+void session_stop_interpreter(struct session *s)
 {
     struct spawn_event event = {0};
     uint64_t until_ms = clock_ms() + STOP_MS;
@@ -348,7 +348,7 @@ void session_stop_kernel(struct session *s)
     if (event.kind == EVENT_ENDED)
         session_charge(s, event.cpu_ns);
     (void)pthread_mutex_lock(&s->lock);
-    s->has_kernel = false;
+    s->has_interpreter = false;
     s->is_resting = event.kind == EVENT_EXITED;
     if (!s->is_resting)
         session_drop_box(s);

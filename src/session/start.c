@@ -63,7 +63,7 @@ static void last_words(const struct session *s, char *out, size_t size)
 
 /* Explains why the interpreter never became ready. It is the caller's fault (limits, env)
  * unless the caller set nothing unusual. */
-static int no_kernel(struct session *s, const struct spawn_event *event, struct err *err)
+static int no_interpreter(struct session *s, const struct spawn_event *event, struct err *err)
 {
     const struct runtime *rt = s->spec.runtime;
     char line[320]; /* all that an engine says: its reason comes last */
@@ -111,7 +111,7 @@ static int on_event(struct session *s, struct err *err)
         s->place_bits = event.flags;
         return 1;
     }
-    return r == 1 && event.kind == EVENT_USAGE ? 0 : no_kernel(s, &event, err);
+    return r == 1 && event.kind == EVENT_USAGE ? 0 : no_interpreter(s, &event, err);
 }
 
 /* Takes the frame `ready`: 1 when it has come. What stands behind it was said unasked, and
@@ -187,12 +187,12 @@ int session_wait_ready(struct session *s, int cancel_fd, struct err *err)
 }
 
 /* Waits for the interpreter. `r` is the result of starting the box. Drops the box on error. */
-static int await_kernel(struct session *s, int r, int cancel_fd, struct err *err)
+static int await_interpreter(struct session *s, int r, int cancel_fd, struct err *err)
 {
     if (r == 0)
         r = session_wait_ready(s, cancel_fd, err);
     (void)pthread_mutex_lock(&s->lock);
-    s->has_kernel = r == 0;
+    s->has_interpreter = r == 0;
     if (r < 0)
         session_drop_box(s);
     (void)pthread_mutex_unlock(&s->lock);
@@ -221,7 +221,7 @@ static int open_box(struct session *s, int cancel_fd, struct err *err)
     s->box = box;
     (void)pthread_mutex_unlock(&s->lock);
     session_backend_begin(s);
-    r = await_kernel(s, r, cancel_fd, err);
+    r = await_interpreter(s, r, cancel_fd, err);
     session_backend_note(s, r, clock_ms() - begin_ms, err);
     return r;
 }
@@ -421,7 +421,7 @@ static int restart(struct session *s, int cancel_fd, struct err *err)
     s->box = box;
     s->is_resting = false;
     (void)pthread_mutex_unlock(&s->lock);
-    r = await_kernel(s, r, cancel_fd, err);
+    r = await_interpreter(s, r, cancel_fd, err);
     if (r == 0 && s->spec.image) /* the fork of a zygote does not know it */
         session_tell_packages(s);
     return r;
@@ -437,7 +437,7 @@ int session_reset(struct session *s, int cancel_fd, bool *ret_files_kept, struct
     s->execution_count = 0;
     (void)pthread_mutex_unlock(&s->lock);
     if (s->box.socket >= 0 && !s->is_resting)
-        session_stop_kernel(s);
+        session_stop_interpreter(s);
     *ret_files_kept = s->box.socket >= 0;
     r = *ret_files_kept ? restart(s, cancel_fd, err) : open_box(s, cancel_fd, err);
     if (r < 0)

@@ -5,10 +5,10 @@
 #include "spawn/program.h"
 
 #include "base/cleanup.h"
+#include "base/os/fs.h"
 #include "base/os/sys.h"
 #include "spawn/orphans.h"
 
-#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -16,17 +16,8 @@ enum { FIRST = 3, MAX_FDS = 32, OUT_OF_THE_WAY = 64 };
 
 int program_open(const char *name)
 {
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (n < 0)
-        return -errno;
-    path[n] = '\0';
-    char *slash = strrchr(path, '/');
-    size_t room = slash ? sizeof(path) - (size_t)(slash + 1 - path) : 0;
-    if (strlen(name) >= room)
-        return -ENAMETOOLONG;
-    memcpy(slash + 1, name, strlen(name) + 1);
-    return sys_result(open(path, O_PATH | O_CLOEXEC));
+    cleanup_free char *path = fs_beside_self(name);
+    return path ? sys_result(open(path, O_PATH | O_CLOEXEC)) : -ENOENT;
 }
 
 int program_arrange_fds(const int *fds, unsigned count, unsigned cloexec_from)

@@ -392,7 +392,8 @@ static void check_whole(struct loading *l)
         free(l->set_as[i]);
 }
 
-/* A file of the agent's: rows of backends only. */
+/* Reads backends from the configuration file of the user's agent. Its other keys are ignored.
+ */
 static void read_yaml(struct loading *l, config_yaml *yaml)
 {
     cleanup_buf struct buf text;

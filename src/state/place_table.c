@@ -410,7 +410,8 @@ static void complete(struct place_row *row)
         set_default(row->image, sizeof(row->image), IMAGE);
         set_default(row->network, sizeof(row->network), "full");
     }
-    if (row->kind == PLACE_LOCAL) /* nothing can be cut: its end is the session's end */
+    /* No connection can break: when the shell ends, the session ends. */
+    if (row->kind == PLACE_LOCAL)
         row->reconnect_s = 0;
     if (row->kind == PLACE_SSH)
         set_default(row->host, sizeof(row->host), row->name);

@@ -40,10 +40,10 @@ void run_store_close(struct run_store *store);
 /* Writes the row now; ERR_NO_SPACE when the disk is full. */
 int run_store_put(struct run_store *store, const struct run_row *row, struct err *err);
 
-/* Takes the row, which is a keeper of its answer, and lets the writer thread write it. Reads
- * see the row at once. A row that was not promised may wait a moment, to be written together
- * with others. When too many rows or bytes are pending, this row is written before the call
- * returns. */
+/* Takes the row, which keeps its answer (answer_keep()), and lets the writer thread write it.
+ * Readers see the row at once. A row with STORE_WITH_OTHERS may wait a moment, to be written
+ * together with others. When too many rows or bytes are pending, this row is written before the
+ * call returns. */
 enum run_store_haste { STORE_PROMISED, STORE_WITH_OTHERS };
 void run_store_put_later(
     struct run_store *store, struct run_row *row, enum run_store_haste haste);

@@ -3,18 +3,15 @@
 first."""
 import json
 import multiprocessing
-import pathlib
 import re
 import socket
 import statistics
-import sys
 import threading
 import time
 
-from over_http import Serving
+from over_http import Serving  # makes tests/lib importable
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "api"))
-from apilib import wait_until  # noqa: E402
+from apilib import wait_until
 
 WORST, OTHER = "worst-secret", "other-secret"
 RUN = {"language": "python", "code": "print(1)"}

@@ -184,7 +184,7 @@ HOSTILE = {
     "xz": (b"\xfd7zXZ\0" + bytes(600), 400, "xz"),
     "a layout without an image": (tar(member("oci-layout", data=b'{"imageLayoutVersion":"1.0.0"}'), member("index.json", data=b"{}")),
                                   400, ""),
-    "neither root nor image": (tar(member("home/x", data=b"x")), 400, "no root file system"),
+    "neither root nor image": (tar(member("home/x", data=b"x")), 400, "neither a root file system"),
     "no interpreter": (tar(member("usr/bin/python3", data=b"#!/bin/false\n", mode=0o755)), 400, "no interpreter"),
     "empty": (b"", 400, "empty"),
     "no file": (END, 400, "no file"),

@@ -538,17 +538,6 @@ int fs_copy_fd(int from_fd, int to_fd)
     }
 }
 
-char *fs_beside_self(const char *name)
-{
-    char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (len <= 0)
-        return NULL;
-    self[len] = '\0';
-    char *slash = strrchr(self, '/');
-    return slash ? xasprintf("%.*s/%s", (int)(slash - self), self, name) : NULL;
-}
-
 int fs_memfd_sealed(const char *name, const void *data, size_t len)
 {
     cleanup_close int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Plain reading and writing: the part of fs.h that the spawner needs. It is a file of its own
- * because the spawner is built with another C library and links little. */
+/* Plain reading and writing, and the path of another program of Hermes: the part of fs.h that
+ * the spawner needs. It is a file of its own because the spawner is built with another C
+ * library and links little. */
 
 #include "base/os/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 
 int fs_write_all(int fd, const void *data, size_t len)
@@ -84,4 +87,15 @@ ssize_t fs_read_small(int dir_fd, const char *path, char *out, size_t out_size)
         len--;
     out[len] = '\0';
     return (ssize_t)len;
+}
+
+char *fs_beside_self(const char *name)
+{
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (len <= 0)
+        return NULL;
+    self[len] = '\0';
+    char *slash = strrchr(self, '/');
+    return slash ? xasprintf("%.*s/%s", (int)(slash - self), self, name) : NULL;
 }

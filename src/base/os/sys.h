@@ -113,10 +113,10 @@ static inline int sys_fork(void)
     return sys_result(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
 }
 
-/* Has the kernel kill this process when its parent ends: 0, or -EPIPE when that has ended
- * already. The parent takes its pid before it forks. Every change of ids takes the wish back,
- * so it is asked for again after each. For a child in the pid namespace of its parent; others
- * use inside_follow(). */
+/* Asks the kernel to kill this process when its parent ends. Returns -EPIPE if the parent has
+ * ended already. `parent` is its pid, which it takes before it forks. The kernel forgets the
+ * request whenever ids change, so call this again after each change. Only for a child in the
+ * pid namespace of its parent; others use inside_follow(). */
 static inline int sys_die_with(pid_t parent)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)

@@ -21,7 +21,7 @@
 
 enum { PATH_ROOM = 4096, SETTINGS_MAX = 1 << 20 };
 
-/* One command needs no parked interpreter and no history. Its session lives as long as it. */
+/* One command needs no ready box and no history. Its session ends with it. */
 static const char settings_format[] = "unix = %s/socket\n"
                                       "state_dir = %s/state\n"
                                       "seed_dir = %s/seeds\n"
@@ -134,8 +134,8 @@ static int check_language(
     if (!wish->language || str_eq(s->backend, "native") || str_eq(wish->language, "bash"))
         return 0;
     return err_set(err, ERR_INVALID, EINVAL,
-        "backend %s: only bash sessions run there; say -l bash, or --backend native for a "
-        "session of %s in a box",
+        "backend %s: only bash sessions run there; say -l bash, or --backend native for %s in "
+        "a box",
         s->backend, wish->language);
 }
 

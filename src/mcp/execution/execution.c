@@ -393,19 +393,3 @@ void executions_stop(struct executions *all)
         nap(all, NAP_MS);
     executions_unlock(all);
 }
-
-void executions_free(struct executions *all)
-{
-    if (all->running)
-        return; /* a thread that did not end in time still uses it */
-    executions_lock(all);
-    while (all->first) {
-        struct execution *e = all->first;
-        all->first = e->next;
-        drop(e);
-    }
-    executions_unlock(all);
-    (void)pthread_cond_destroy(&all->news);
-    (void)pthread_mutex_destroy(&all->lock);
-    free(all);
-}

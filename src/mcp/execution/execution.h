@@ -27,7 +27,6 @@ struct executions *executions_new(struct mcp *mcp);
 
 /* Cancels all and waits until their threads are through. */
 void executions_stop(struct executions *all);
-void executions_free(struct executions *all);
 
 /* --- the side of the work */
 

@@ -56,8 +56,8 @@ static inline void executions_unlock(struct executions *all)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-/* pause.c. The lock is held, except for pauses_end(). pauses_follow(): each question that is
- * pending is a pause; a question that was decided elsewhere is no pause any more. */
+/* pause.c. The lock is held, except for pauses_end(). pauses_follow() adds a pause for each
+ * pending question and removes the pauses whose question was decided elsewhere. */
 void pauses_follow(struct execution *e);
 
 /* The first that is not decided, or NULL. */

@@ -161,7 +161,7 @@ static int on_channel(struct exec *e)
 
 static void lose_for_protocol(struct exec *e, const char *why)
 {
-    exec_end_kernel(e);
+    exec_end_interpreter(e);
     session_lose(e->s, "protocol", "%s", why);
     e->is_lost = true;
     e->result->status = RUN_RUNTIME_ERROR;

@@ -146,7 +146,7 @@ void exec_stop(struct exec *e, enum exec_cause cause);
 void exec_interrupt(struct exec *e);
 
 /* Ends the interpreter. Outstanding answers of the spawner will not come any more. */
-void exec_end_kernel(struct exec *e);
+void exec_end_interpreter(struct exec *e);
 
 /* Asks the spawner for the usage, and takes its answer. */
 void exec_ask_usage(struct exec *e, bool is_last);

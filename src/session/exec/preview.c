@@ -188,7 +188,7 @@ static void *run(void *context)
     struct err err = {0};
     int r = session_wait_ready(copy, p->cancel_fd, &err);
     (void)pthread_mutex_lock(&copy->lock);
-    copy->has_kernel = r == 0;
+    copy->has_interpreter = r == 0;
     copy->state = SESSION_BUSY;
     (void)pthread_mutex_unlock(&copy->lock);
     if (r == 0)

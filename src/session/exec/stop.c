@@ -90,9 +90,9 @@ void exec_on_usage(struct exec *e, const struct spawn_event *event)
     plan_cpu_check(e);
 }
 
-void exec_end_kernel(struct exec *e)
+void exec_end_interpreter(struct exec *e)
 {
-    session_stop_kernel(e->s);
+    session_stop_interpreter(e->s);
     e->usages = 0;
     e->is_interrupting = false;
 }
@@ -171,7 +171,7 @@ static uint64_t follow_stop(struct exec *e, uint64_t now)
         return e->is_repeated ? e->grace_ms : e->grace_ms - GRACE_MS / 2;
     if (is_preview && e->cause != CAUSE_CANCEL) /* the files of a preview end with it */
         exec_take_changes(e);
-    exec_end_kernel(e);
+    exec_end_interpreter(e);
     session_lose(e->s, exec_causes[e->cause].reason,
         "the code did not stop when it was interrupted, so the interpreter was ended");
     e->is_lost = true;

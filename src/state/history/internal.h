@@ -95,15 +95,15 @@ void kept_list_over(struct history_run *run); /* when the run has just become ov
  * the readers get -ESTALE. */
 void kept_unlist(struct history *h, struct history_run *run);
 
-/* Counts more or fewer bytes for a listed run: of its answer, or of its events, which changed
- * by a call that is over. */
+/* Adds `bytes`, which may be negative, to what a listed run holds: to its answer, or to its
+ * events, whose change is complete. */
 void kept_count(struct history_run *run, int64_t bytes);
 void kept_count_events(struct history_run *run, int64_t bytes);
 
-/* Makes room while there are too many runs or bytes. The owner that has most gives first, so
- * that no owner loses results because of another one: its oldest finished run, or, when it has
- * none, the oldest event of a run that is not over. Keeps `latest`: its readers have not seen
- * it yet, and its size is bounded. */
+/* Removes results while there are too many runs or bytes. It removes them from the owner that
+ * has most, so that no owner loses results because of another one. The owner's oldest finished
+ * run goes first; without a finished run, the oldest event of a run that is not over. `latest`
+ * stays: its readers have not seen it yet, and its size is bounded. */
 void kept_make_room(struct history *h, const struct history_run *latest);
 
 /* The same for an event of the run, but owners that have less than the run's own lose nothing:

@@ -8,6 +8,25 @@
 #include <linux/sched.h>
 #include <sys/mman.h>
 
+const int program_client_calls[] = {SCMP_SYS(access), SCMP_SYS(brk), SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep), SCMP_SYS(close), SCMP_SYS(connect), SCMP_SYS(exit),
+    SCMP_SYS(exit_group), SCMP_SYS(faccessat2), SCMP_SYS(fcntl), SCMP_SYS(fstat),
+    SCMP_SYS(futex), SCMP_SYS(getdents64), SCMP_SYS(getegid), SCMP_SYS(geteuid),
+    SCMP_SYS(getgid), SCMP_SYS(getpeername), SCMP_SYS(getpid), SCMP_SYS(getrandom),
+    SCMP_SYS(getsockname), SCMP_SYS(getsockopt), SCMP_SYS(gettid), SCMP_SYS(gettimeofday),
+    SCMP_SYS(getuid), SCMP_SYS(ioctl), SCMP_SYS(lseek), SCMP_SYS(madvise), SCMP_SYS(membarrier),
+    SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(newfstatat), SCMP_SYS(openat), SCMP_SYS(pipe2),
+    SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(pread64), SCMP_SYS(prlimit64), SCMP_SYS(read),
+    SCMP_SYS(readlink), SCMP_SYS(recvfrom), SCMP_SYS(recvmmsg), SCMP_SYS(recvmsg),
+    SCMP_SYS(restart_syscall), SCMP_SYS(rseq), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn), SCMP_SYS(sched_yield), SCMP_SYS(sendmmsg), SCMP_SYS(sendmsg),
+    SCMP_SYS(sendto), SCMP_SYS(set_robust_list), SCMP_SYS(setsockopt), SCMP_SYS(shutdown),
+    SCMP_SYS(sigaltstack), SCMP_SYS(socketpair), SCMP_SYS(stat), SCMP_SYS(statx),
+    SCMP_SYS(sysinfo), SCMP_SYS(tgkill), SCMP_SYS(uname), SCMP_SYS(write), SCMP_SYS(writev),
+    SCMP_SYS(eventfd2), SCMP_SYS(open), SCMP_SYS(getppid)};
+const size_t program_client_call_count =
+    sizeof(program_client_calls) / sizeof(program_client_calls[0]);
+
 int program_filter_no_exec(scmp_filter_ctx filter)
 {
     const int calls[] = {SCMP_SYS(mprotect), SCMP_SYS(mmap)};

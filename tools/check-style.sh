@@ -58,6 +58,18 @@ for file in "${sources[@]}" "${scripts[@]}"; do
     fi
 done
 
+# A reader finds the contract of a source: in the header of its name, in that of its folder, or in one
+# that names the source. Folders below cli/ and http/ share the tables of commands and routes.
+for file in "${shipped[@]}"; do
+    dir=${file%/*}
+    name=${file##*/}
+    [[ $file == *.c && ! -f ${file%.c}.h && ! -f $dir/internal.h && ! -f $dir/${dir##*/}.h ]] || continue
+    grep -qE '^int main\(' "$file" && continue
+    head -n 15 "$file" | tr '\n' ' ' | grep -qE 'has no +\* +header|has no header' && continue
+    grep -qE "(^|[^a-z_])$name" "$dir"/*.h "${dir%/*}"/*.h 2>/dev/null ||
+        complain "$file:1: no header has its name, and none names it"
+done
+
 complain_lines "a tab" < <(grep -nH $'\t' "${sources[@]}")
 complain_lines "space at the end of the line" < <(grep -nH ' $' "${sources[@]}")
 complain_lines "more than 96 columns" < <(grep -nHE '^.{97,}' "${sources[@]}")

@@ -49,7 +49,7 @@ void attack_load_victim(struct attack_bench *bench);
 int attack_execute(const struct attack_bench *bench, struct run_spec *spec,
     const struct run_watch *watch, struct run_result *result, struct err *err);
 
-/* The case and its outcome as JSON. The caller owns it. */
+/* encode.c: the case and its outcome as JSON. The caller owns it. */
 json_t *attack_json(
     const struct attack_case *c, bool control, const struct attack_outcome *outcome);
 

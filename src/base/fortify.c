@@ -3,7 +3,8 @@
 /* Fortified names for musl. Debian's libjansson.a and libnettle.a are compiled for glibc, but
  * `hermes` is linked with musl. Their calls have the same ABI in both libraries, with one
  * exception: where a buffer's size is known, glibc's headers turn ordinary calls into __*_chk
- * functions, which musl lacks. This file defines those that the two libraries use. */
+ * functions, which musl lacks. This file defines those that the two libraries use. It has no
+ * header: no source of Hermes calls them. */
 
 #include <stdarg.h>
 #include <stdio.h>

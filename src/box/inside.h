@@ -95,8 +95,8 @@ int payload_read_words(int package_fd, struct payload_words *ret);
 _Noreturn void payload_exec(const struct inside *in, const struct payload_words *words);
 _Noreturn void collect_run(const struct inside *in); /* collect.c */
 
-/* files.c. files_run() serves the files of a session on fd; files_refuse() is the answer when
- * the helper could not be forked. */
+/* files_box.c. files_run() serves the files of a session on fd; files_refuse() is the answer
+ * when the helper could not be forked. */
 _Noreturn void files_run(const struct inside *in, int fd, uint64_t room_bytes);
 void files_refuse(int fd, int error);
 

@@ -12,7 +12,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_HERMES = 125 };
 
-int cmd_run(int argc, char **argv);
+int cmd_run(int argc, char **argv); /* run/run.c */
 int cmd_judge(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
@@ -22,9 +22,9 @@ int cmd_backends(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_mcp(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_selftest(int argc, char **argv);
+int cmd_selftest(int argc, char **argv); /* selftest/selftest.c */
 int cmd_runtimes(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
+int cmd_bench(int argc, char **argv); /* bench/bench.c */
 int cmd_image(int argc, char **argv);
 int cmd_seed(int argc, char **argv);
 int cmd_completion(int argc, char **argv);

@@ -4,6 +4,7 @@
 /* Images of other programs: reading what `hermes-layer split` took apart in a box, and writing
  * archives. Formats: OCI image layout and docker save. Nothing here reads tar or decompresses
  * what a stranger wrote; JSON goes through the bounded parser. docs/images.md has the rules.
+ * Reading is in oci_import.c, writing in oci_export.c.
  *
  * An import, lowest layer first:
  *   1. box: hermes-layer split DIR < archive            prints a list

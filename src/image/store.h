@@ -15,7 +15,9 @@
  *
  * Nothing has its name before it is complete: everything is made under another name and
  * renamed. A name that begins with a dot is temporary. Every user of a layer holds a shared
- * flock on its tree; a remover takes an exclusive one. */
+ * flock on its tree; a remover takes an exclusive one.
+ *
+ * The store is in store.c, removing in store_remove.c, the facts about an image in image.c. */
 
 #include "base/err.h"
 #include "base/id.h"

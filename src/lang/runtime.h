@@ -177,14 +177,14 @@ const struct runtime *runtime_find_internal(
     const struct runtime_registry *reg, const char *name);
 const struct runtime *runtime_find(const struct runtime_registry *reg, const char *name);
 
-/* Fills in `version` of every available runtime. Runs all version commands on this host at the
- * same time, never as root: root runs them as a user without any files (docs/security.md).
- * Results are kept in the state directory (the `named` of state_dir_open()) until the program's
- * file changes. */
+/* version.c: fills in `version` of every available runtime. Runs all version commands on this
+ * host at the same time, never as root: root runs them as a user without any files
+ * (docs/security.md). Results are kept in the state directory (the `named` of state_dir_open())
+ * until the program's file changes. */
 void runtime_find_versions(struct runtime_registry *reg, const char *state_dir);
 
-/* Writes the registry for a process that must not, or cannot, look at the host: what the files
- * say, what was found on the host, and the sdk files. runtime_unpack() makes the same registry
- * from it; -EPROTO when the bytes come from another build. */
+/* runtime_pack.c: writes the registry for a process that must not, or cannot, look at the host:
+ * what the files say, what was found on the host, and the sdk files. runtime_unpack() makes the
+ * same registry from it; -EPROTO when the bytes come from another build. */
 int runtime_pack(const struct runtime_registry *reg, struct buf *to);
 int runtime_unpack(const struct buf *from, struct runtime_registry *ret, struct err *err);

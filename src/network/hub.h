@@ -7,7 +7,10 @@
  *
  * A *link* is the channel of one box, or of a session and its copies, which share a network. A
  * *tally* follows what is tried over a link from one moment to another: during a run, or during
- * one exec of a session. Any thread may call any function; a tally belongs to one thread. */
+ * one exec of a session. Any thread may call any function; a tally belongs to one thread.
+ *
+ * Links are in hub.c, tallies in tally.c, questions of boxes in question.c, the runs and
+ * sessions that they belong to in asker.c. */
 
 #include "base/err.h"
 #include "network/report.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Shared by the files of boxes and ready boxes: box*.c, pool.c, zygote.c. */
+/* Shared by the files of boxes and ready boxes: box.c makes boxes, box_parked.c hands requests
+ * to ready ones, box_events.c follows a box that runs, box_end.c ends it; pool.c and zygote.c
+ * make boxes ahead. */
 
 #include "spawn/box.h"
 

@@ -28,6 +28,9 @@ good_tree()
     printf '%s\n\n#include "box/x.h"\n#include "generated.h"\n' "$spdx" >"$tree/src/spawn/c.c"
     printf '%s\n\n#include <jansson.h>\n\n#include "run/b.h"\n' "$spdx" >"$tree/src/cli/d.c"
     printf '%s\n\n#include "base/a.h"\n' "$spdx" >"$tree/src/store/e.c"
+    for file in run/b spawn/c cli/d store/e; do
+        printf '%s\n#pragma once\n' "$spdx" >"$tree/src/$file.h"
+    done
 }
 
 # fault FILE WORDS TEXT: appends TEXT to FILE of a good tree; the check must fail and name both.
@@ -88,6 +91,11 @@ style)
     fault src/run/common.h 'the name says nothing' ''
     fault tools/x.sh 'there is no SPDX line' ''
     rm "$tree/tools/x.sh"
+    fault src/base/f.c 'no header has its name' ''
+    good_tree
+    printf '/* f.c: x. */\n' >>"$tree/src/base/a.h"
+    printf '%s\n' "$spdx" >"$tree/src/base/f.c"
+    output=$("$check" "$tree" 2>&1) || { echo "a source that a header names is refused: $output" >&2; exit 1; }
     good_tree
     printf '#pragma once\n' >"$tree/src/base/z.h"
     printf '%s\n' "$spdx" >"$tree/src/base/y.h"

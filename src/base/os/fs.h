@@ -3,7 +3,8 @@
 
 /* Files on the trusted side. Open paths that a stranger influenced only with fs_open_beneath().
  * Every descriptor is O_CLOEXEC. Functions return 0 or negative errno unless their comment says
- * otherwise. dir_fd may be AT_FDCWD. */
+ * otherwise. dir_fd may be AT_FDCWD. In fs.c; what hermes-spawn needs of it is in fs_io.c, what
+ * is about owners in fs_own.c. */
 
 #include <stddef.h>
 #include <stdint.h>

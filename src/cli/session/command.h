@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The commands of hermes-session: `hermes session NAME ...`. */
+/* The commands of hermes-session: `hermes session NAME ...`. Their table is in commands.c. */
 
 #include "cli/options.h"
 #include "cli/session/client.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 /* The API of the quartermaster code runner (docs/compat-runner.md): its images, and the body of
- * POST /run. */
+ * POST /run. The body is parsed in runner_request.c; prebuilt images are in prebuild.c. */
 
 #include "http/compat/pydantic.h"
 #include "service/service.h"

@@ -105,6 +105,49 @@ def test_stop_ends_every_process_and_start_begins_again(far, tmp_path):
     assert f.exec("echo again").out == b"again\n"
 
 
+# Each process lives for less time than /proc takes to be read. It ends by itself if nothing else ends it.
+HOP = """
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+    time_t end = time(NULL) + 20;
+    for (int i = 0; i < 7 && fork(); i++)
+        ;
+    while (time(NULL) < end)
+        if (fork() > 0)
+            _exit(0);
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "stop"])
+def test_processes_that_fork_and_exit_all_the_time_are_ended(far, tmp_path, how):
+    word = "hop-" + uuid.uuid4().hex
+    subprocess.run(["cc", "-O2", "-x", "c", "-", "-o", str(tmp_path / word)], input=HOP.encode(), check=True)
+    f = far()
+    f.exec("setsid ./%s </dev/null >/dev/null 2>&1 &" % word)
+    wait_until(lambda: processes_with(word), "it runs")
+    time.sleep(0.3)
+    f.send(how)
+    if how == "end":
+        f.process.wait(30)
+    else:
+        assert f.next()[0] == "exit"
+    assert not [pid for _ in range(100) for pid in processes_with(word)]
+
+
+def test_a_stop_without_an_interpreter_does_not_end_the_next_one(far, tmp_path):
+    f = far()
+    f.send("stop")
+    assert f.next()[0] == "exit"
+    f.send("stop")
+    f.start(str(tmp_path))
+    f.exec("kept=yes")
+    time.sleep(4)
+    assert f.exec("echo $kept").out == b"yes\n"
+
+
 def test_the_end_of_the_stream_ends_everything_and_the_control_leaves_it(far, sshd):
     word = "8%d" % (uuid.uuid4().int % 10**8)
     f = far(lambda nonce: sshd.ssh("%s --stdio %s" % (SHELL, nonce)))

@@ -34,7 +34,7 @@ def numbers(*names):
 
 class Row(ctypes.Structure):
     """struct place_row of src/proto/place.h."""
-    _fields_ = [*texts(name=33), *numbers("kind", "port", "reconnect_s", "is_open", "keeps", "is_fresh", "may_gain", "idle_s", "open_s", "lifetime_s"),
+    _fields_ = [*texts(name=33), ("given", ctypes.c_uint64), *numbers("kind", "port", "reconnect_s", "is_open", "keeps", "is_fresh", "may_gain", "idle_s", "open_s", "lifetime_s"),
                 ("limits", ctypes.c_uint32 * 5),
                 *texts(keys=256, cwd=256, user=256, host=256, key_file=256, known_hosts=256, ssh_config=256, socket=256, image=256,
                        runtime=256, network=256, volumes=1024, forward_env=1024, forwarded=4096), *numbers("forwarded_len"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that open one kept container at the same time, against a stand-in for the engine whose execs never answer."""
+"""Sessions that open one kept container at the same time, and the clean-up, against a stand-in for the engine whose execs never
+answer."""
 import http.server
 import json
 import os
@@ -19,6 +20,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def __init__(self, path):
         self.made, self.runs, self.removed, self.execs, self.over = None, False, 0, 0, threading.Event()
+        self.others = {}  # what stands there from earlier: id and labels
         super().__init__(str(path), Handler)
         os.chmod(path, 0o666)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -34,7 +36,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def answer(self, status, body=None):
-        text = json.dumps(body or {}).encode()
+        text = json.dumps({} if body is None else body).encode()
         self.send_response(status)
         self.send_header("Api-Version", "1.41")
         self.send_header("Content-Length", "0" if status == 204 else str(len(text)))
@@ -46,9 +48,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         engine = self.server
         if "/_ping" in self.path:
             self.answer(200)
-        elif "/containers/json" in self.path:  # the clean-up has nothing to do here
-            self.connection.sendall(b"HTTP/1.1 200 OK\r\nApi-Version: 1.41\r\nContent-Length: 2\r\n\r\n[]")
-            self.close_connection = True
+        elif "/containers/json" in self.path:
+            self.answer(200, [{"Id": one, "Labels": labels} for one, labels in engine.others.items()])
+        elif (one := self.path.split("/")[-2]) in engine.others:
+            self.answer(200, {"Config": {"Labels": engine.others[one]}, "State": {"Running": False}})
         elif engine.made:
             self.answer(200, {"Config": {"Labels": engine.made["Labels"]}, "HostConfig": engine.made["HostConfig"],
                               "State": {"Running": engine.runs, "Paused": False}})
@@ -75,13 +78,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_DELETE(self):
         self.server.removed += 1
+        self.server.others.pop(self.path.split("/")[-1].split("?")[0], None)
         self.server.made, self.server.runs = None, False
         self.answer(204)
 
 
 @pytest.fixture
 def host():
-    made = Places(lambda path: [row("kept", DOCKER, socket="%s/engine.sock" % path, image="an/image", network="none", limits=MOST, keeps=1)])
+    made = Places(lambda path: [row("kept", DOCKER, socket="%s/engine.sock" % path, image="an/image", network="none", limits=MOST, keeps=1, idle_s=1)])
     made.engine = Engine(made.dir / "engine.sock")
     made.give_table()
     yield made
@@ -122,3 +126,12 @@ def test_it_leaves_the_files_of_one_that_has_ended(host):
     leave(host, other, 1)
     leave(host, maker, 0)
     assert host.engine.removed == 0
+
+
+def test_an_orphan_is_found_behind_many_containers_that_are_kept(host):
+    def labels(keep):
+        return {"hermes": "1", "hermes-owner": "f" * 32, "hermes-backend": "kept", "hermes-config": "0" * 64, "hermes-lease": "1", "hermes-keep": keep}
+    orphan = "b" * 64
+    host.engine.others = {**{"%064x" % i: labels("yes") for i in range(600)}, orphan: labels("no")}
+    wait_until(lambda: host.engine.removed, "it is removed")
+    assert host.engine.removed == 1 and orphan not in host.engine.others and len(host.engine.others) == 600

@@ -33,6 +33,8 @@ enum {
     ENV_MAX = 64 << 10,
     END_MS = 1000, /* from the end of its stdin to the end of the plug-in */
     SLACK_MS = 5000,
+    /* And the time for opening: a place that is being made can be closed only afterwards. */
+    CLOSE_MS = PLUGIN_READY_MS + PLUGIN_STREAM_MS + PLUGIN_CLOSE_MS + SLACK_MS,
 };
 
 static const char OPENED[] = "opened\n";
@@ -338,7 +340,7 @@ static void plugin_close(struct backend *b)
     if (own->pid > 0) {
         (void)kill(own->pid, SIGTERM); /* before its pipe ends: the session is over */
         backend_stream_close(&own->stream);
-        process_await(own->pid, PLUGIN_CLOSE_MS + (int)SLACK_MS);
+        process_await(own->pid, (int)place_open_ms(b->row) + CLOSE_MS);
     }
     own->pid = -1;
 }

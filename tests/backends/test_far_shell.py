@@ -121,7 +121,7 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("how", ["end", "stop"])
+@pytest.mark.parametrize("how", ["end", "stop", "killed"])
 def test_processes_that_fork_and_exit_all_the_time_are_ended(far, tmp_path, how):
     word = "hop-" + uuid.uuid4().hex
     subprocess.run(["cc", "-O2", "-x", "c", "-", "-o", str(tmp_path / word)], input=HOP.encode(), check=True)
@@ -129,11 +129,15 @@ def test_processes_that_fork_and_exit_all_the_time_are_ended(far, tmp_path, how)
     f.exec("setsid ./%s </dev/null >/dev/null 2>&1 &" % word)
     wait_until(lambda: processes_with(word), "it runs")
     time.sleep(0.3)
-    f.send(how)
-    if how == "end":
-        f.process.wait(30)
+    if how == "killed":
+        f.process.kill()
+        wait_until(lambda: not processes_with("hermes-shell\0--stdio\0" + f.nonce), "its interpreter has ended, too", 10)
     else:
+        f.send(how)
+    if how == "stop":
         assert f.next()[0] == "exit"
+    else:
+        f.process.wait(30)
     assert not [pid for _ in range(100) for pid in processes_with(word)]
 
 

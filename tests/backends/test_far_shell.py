@@ -2,6 +2,7 @@
 """The far shell over pipes, over its socket and over a real sshd."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -262,6 +263,15 @@ class TestStay:
         assert not (tmp_path / "s").exists()
         with pytest.raises(Gone, match="gone"):
             f.connect(join + [f.nonce])
+
+    def test_a_client_without_a_descriptor_does_not_say_that_it_is_gone(self, far, tmp_path):
+        f, join = self.stay(far, tmp_path)
+        f.exec("kept=yes")
+        f.cut()
+        with pytest.raises(Gone, match="^$"):
+            f.connect(join + [f.nonce], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)))
+        f.connect(join + [f.nonce])
+        assert f.exec("echo $kept").out == b"yes\n"
 
     def test_the_socket_is_private_and_taken_once(self, far, tmp_path):
         self.stay(far, tmp_path)

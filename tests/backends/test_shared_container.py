@@ -4,12 +4,13 @@ answer."""
 import http.server
 import json
 import os
+import signal
 import socketserver
 import threading
 
 import pytest
 
-from farlib import wait_until
+from farlib import children, wait_until
 from hostilelib import DOCKER, Places, row, words
 
 MOST = (1000, 100, 50, 0, 0)  # thousandths of a CPU, MiB, processes
@@ -135,3 +136,10 @@ def test_an_orphan_is_found_behind_many_containers_that_are_kept(host):
     host.engine.others = {**{"%064x" % i: labels("yes") for i in range(600)}, orphan: labels("no")}
     wait_until(lambda: host.engine.removed, "it is removed")
     assert host.engine.removed == 1 and orphan not in host.engine.others and len(host.engine.others) == 600
+
+
+def test_a_clean_up_that_was_ended_is_started_again(host):
+    old = host.helpers
+    assert len(old) == 1
+    os.kill(old[0], signal.SIGKILL)
+    wait_until(lambda: len(children(host.main)) == 1 and children(host.main) != old, "another one runs")

@@ -135,6 +135,14 @@ def test_a_place_that_is_not_kept_is_destroyed_with_its_session(plugins):
     wait_until(lambda: not place.exists(), "the place is destroyed")
 
 
+def test_a_place_that_reads_nothing_is_destroyed_with_its_session(plugins):
+    s = plugins.session("plug")
+    place = next(path for path in plugins.dir.iterdir() if path.name.startswith("hermes-plug-"))
+    plugins.be("deaf")
+    plugins.end(s)
+    wait_until(lambda: not place.exists(), "the place is destroyed")
+
+
 def test_a_place_that_is_kept_is_closed_by_its_last_session_and_found_again(plugins):
     first, second = plugins.session("kept"), plugins.session("kept")
     opened = {json.loads(line[5:])["name"] for line in plugins.log() if line.startswith("open ")}

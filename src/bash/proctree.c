@@ -23,7 +23,13 @@
 
 /* STEP_MS is the pause between two rounds; a process can fork between two looks, so one round
  * is not enough. */
-enum { PROCESSES_MAX = 65536, STEP_MS = 5, ROUNDS_MAX = 100, KILL_ROUNDS = 3 };
+enum {
+    PROCESSES_MAX = 65536,
+    STEP_MS = 5,
+    ROUNDS_MAX = 100,
+    KILL_ROUNDS = 3,
+    REAP_MAX = 10000
+};
 
 /* Field numbers in /proc/PID/stat, counted from the state. */
 enum {
@@ -226,15 +232,20 @@ static bool kill_once(void)
  * child. */
 static bool reap_all(void)
 {
-    for (;;) {
+    pid_t last = 0;
+    for (int i = 0; i < REAP_MAX; i++) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
             return errno != ECHILD;
         if (info.si_pid == 0)
             return true;
-        kill_group(getpgid(info.si_pid), getsid(info.si_pid));
+        pid_t group = getpgid(info.si_pid);
+        if (group != last) /* a signal to a group of many takes long */
+            kill_group(group, getsid(info.si_pid));
+        last = group;
         (void)waitpid(info.si_pid, NULL, WNOHANG);
     }
+    return true;
 }
 
 void tree_kill_all(unsigned ms)

@@ -132,7 +132,7 @@ def test_processes_that_fork_and_exit_all_the_time_are_ended(far, tmp_path, how)
     time.sleep(0.3)
     if how == "killed":
         f.process.kill()
-        wait_until(lambda: not processes_with("hermes-shell\0--stdio\0" + f.nonce), "its interpreter has ended, too", 10)
+        wait_until(lambda: not processes_with(SHELL + "\0--stdio\0" + f.nonce), "its interpreter has ended, too", 10)
     else:
         f.send(how)
     if how == "stop":

@@ -5,6 +5,7 @@ A plug-in is a subclass of Plugin and a call of serve(). It needs nothing but Py
 """
 import json
 import os
+import queue
 import sys
 import threading
 
@@ -85,11 +86,27 @@ class _Reader(threading.Thread):
             code = self.program.wait()
         except Exception as error:  # the place is gone: the host sees the end
             print("stream: %r" % error, file=sys.stderr)
-        self.program = None
         try:
             self.frames.send("ended", {"exit_code": code})
         except OSError:
             pass
+
+
+class _Writer(threading.Thread):
+    """Passes input on to a program. One that reads nothing must not keep the plug-in from its next request, which may be `close`.
+    The host sends a few MiB at most that the program has not confirmed."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self.program, self.waiting = stream, queue.SimpleQueue()
+
+    def run(self):
+        while True:
+            kind, data = self.waiting.get()
+            try:
+                self.program.write(data) if kind == "data" else self.program.eof()
+            except Exception as error:  # its end shows at its output
+                print("%s: %r" % (kind, error), file=sys.stderr)
 
 
 def _open(plugin, request):
@@ -101,25 +118,26 @@ def _open(plugin, request):
 
 def serve(plugin):
     """Talks until the host closes stdin. The exit status of the program is 0."""
-    frames, reader = _Frames(), None
+    frames, writer = _Frames(), None
     frames.send("ready", {"name": plugin.name, "protocol": 1, "isolation": plugin.isolation, "limits": plugin.limits})
     while True:
         kind, data = frames.next()
         if kind is None:
             return
-        stream = reader.program if reader else None
+        if kind in ("data", "eof"):
+            if writer:
+                writer.waiting.put((kind, data))
+            continue
         try:
-            if kind == "data" or kind == "eof":
-                if stream:
-                    stream.write(data) if kind == "data" else stream.eof()
-                continue
             request = json.loads(data or b"{}")
             if kind == "open":
                 answer = _open(plugin, request)
             elif kind == "stream":
-                reader = _Reader(frames, plugin.stream(request["argv"]))
+                stream = plugin.stream(request["argv"])
                 frames.send("ok", {})
-                reader.start()
+                _Reader(frames, stream).start()
+                writer = _Writer(stream)
+                writer.start()
                 continue
             elif kind == "close":
                 plugin.close(bool(request.get("destroy")))
@@ -129,8 +147,5 @@ def serve(plugin):
         except Error as error:
             answer = "error", {"kind": error.kind, "message": str(error), "limit": error.limit}
         except Exception as error:
-            if kind in ("data", "eof"):
-                print("%s: %r" % (kind, error), file=sys.stderr)
-                continue
             answer = "error", {"kind": "unreachable", "message": "%s: %s" % (type(error).__name__, error)}
         frames.send(*answer)

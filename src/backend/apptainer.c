@@ -86,8 +86,10 @@ static int run(struct instance *it, char *const argv[], uint64_t ms)
     close_fd(&s.out_fd);
     bool is_late = !hear_out(&s, clock_ms() + ms);
     memcpy(it->said, s.said, sizeof(it->said));
-    if (is_late)
+    if (is_late) {
+        (void)kill(-s.pid, SIGKILL); /* what it has started */
         (void)kill(s.pid, SIGKILL);
+    }
     while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR)
         ;
     s.pid = -1;
@@ -266,9 +268,9 @@ static enum place_error start(struct backend *b, struct instance *it, const stru
         return backend_fail(b, PLACE_REFUSED,
             "an instance %s runs that Hermes has no record of; stop it: %s instance stop %s",
             it->name, it->program, it->name);
+    it->is_there = r == 0 || was_there || r == -ETIMEDOUT; /* it may have started since */
     if (r != 0 && !was_there)
         return start_failed(b, it, r);
-    it->is_there = true;
     if (was_there)
         b->in_force = was->in_force;
     if (lacks_limit(b, wanted))

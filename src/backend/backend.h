@@ -98,8 +98,8 @@ void backend_place_name(const struct backend *b, char name[PLACE_TEXT]);
 /* The hash of the settings that a place is made from. A place with another one is not used. */
 enum { BACKEND_HASH = 65 };
 void backend_config_hash(const struct backend *b, char hex[BACKEND_HASH]);
-/* One lock for all sessions that use a place; *ret_fd holds it. 0, or -ETIMEDOUT while the
- * place is being closed. */
+/* One lock for all sessions that use a place; *ret_fd holds it, also while its
+ * connection is cut. 0, -ETIMEDOUT while the place is being closed, or -ECANCELED. */
 int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd);
 bool backend_is_last(int lock_fd); /* whether this is the last of these sessions; no other
                                     * can take the lock from now on */

@@ -9,17 +9,25 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { CLOSE_MS = 20000, TRIES = 3, ARCHIVE_MAX = 16 << 20 };
+enum {
+    CLOSE_MS = 20000,
+    TRIES = 3,
+    ARCHIVE_MAX = 16 << 20,
+    ALONE_MS = 5000,
+    STEP_MS = 50,
+};
 
 int docker_path(char *to, size_t size, const char *container, const char *rest)
 {
@@ -34,6 +42,42 @@ int docker_lock(const char *control_dir, bool is_exclusive)
     if (fd >= 0 && flock(fd, is_exclusive ? LOCK_EX : LOCK_SH) < 0)
         close_fd(&fd);
     return fd;
+}
+
+/* The file says that a session has used a container which another session has made. */
+static char *used_path(const struct backend *b, const struct docker *d)
+{
+    return xasprintf("%s/.used-%s", b->control_dir, d->name);
+}
+
+static int note_use(const struct backend *b, const struct docker *d)
+{
+    cleanup_free char *path = used_path(b, d);
+    cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : 0;
+}
+
+/* Waits a short time until no other session opens a container. */
+static bool be_alone(const struct backend *b, struct docker *d)
+{
+    uint64_t until_ms = clock_ms() + ALONE_MS;
+    if (d->lock_fd < 0)
+        d->lock_fd = docker_lock(b->control_dir, false);
+    while (d->lock_fd >= 0 && flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (clock_ms() >= until_ms)
+            return false;
+        (void)poll(NULL, 0, STEP_MS);
+    }
+    return d->lock_fd >= 0;
+}
+
+/* A container that is kept may be removed only if no session has used it. */
+static bool may_destroy(const struct backend *b, struct docker *d)
+{
+    cleanup_free char *path = used_path(b, d);
+    if (!d->is_made || (b->row->keeps && b->was_joined))
+        return false;
+    return !b->row->keeps || (be_alone(b, d) && access(path, F_OK) < 0 && errno == ENOENT);
 }
 
 static struct docker *own(struct backend *b)
@@ -188,6 +232,8 @@ static enum place_error use(
         return backend_fail(
             b, PLACE_LOST, "container %s has stopped, and the shell with it", d->name);
     enum place_error error = check_limits(b, container);
+    if (!error && !d->is_made && note_use(b, d) < 0)
+        return backend_fail(b, PLACE_UNREACHABLE, "no file can be made in %s", b->control_dir);
     if (error || runs)
         return error;
     if (d->is_made && !b->takes_stream)
@@ -310,7 +356,7 @@ static enum place_error docker_judge(struct backend *b, const char *said)
 static void docker_close(struct backend *b)
 {
     struct docker *d = b->own;
-    if (d && d->is_made && (!b->row->keeps || !b->was_joined))
+    if (d && may_destroy(b, d))
         destroy(d);
     if (d)
         close_fd(&d->lock_fd);

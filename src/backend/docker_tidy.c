@@ -113,13 +113,14 @@ static void look(struct tidy *t, const char *id)
         return;
     const json_t *labels = json_object_get(json_object_get(a.json, "Config"), "Labels");
     bool is_kept = str_eq(docker_label(labels, "hermes-keep"), "yes");
-    struct seen *seen = find(t, id);
     uint64_t term = term_s(t->b.row, is_kept);
     uint64_t lease = 0;
     bool is_ours = a.status == 200 && docker_is_ours(&t->b, labels) &&
                    strlen(docker_label(labels, "hermes-config")) == 64 &&
                    str_parse_u64(docker_label(labels, "hermes-lease"), &lease) == 0;
-    if (seen && is_ours && (!is_kept || runs(a.json))) {
+    /* Stopped ones may be many: they take no place in the list. */
+    struct seen *seen = is_ours && (!is_kept || runs(a.json)) ? find(t, id) : NULL;
+    if (seen) {
         seen->is_listed = true;
         if (is_quiet(t, a.json) != 1)
             seen->since_ms = clock_ms();

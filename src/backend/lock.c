@@ -61,9 +61,11 @@ int backend_lock(const struct backend *b, uint64_t until_ms, int *ret_fd)
     if (fd < 0)
         return -errno;
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+        struct pollfd gone = {b->watch_fd, 0, 0};
         if (clock_ms() >= until_ms)
             return -ETIMEDOUT;
-        (void)poll(NULL, 0, LOCK_STEP_MS);
+        if (poll(&gone, 1, LOCK_STEP_MS) > 0)
+            return -ECANCELED;
     }
     *ret_fd = take_fd(&fd);
     return 0;

@@ -33,6 +33,8 @@ enum {
     ENV_MAX = 64 << 10,
     END_MS = 1000, /* from the end of its stdin to the end of the plug-in */
     SLACK_MS = 5000,
+    /* And the time for opening: a place that is being made can be closed only afterwards. */
+    CLOSE_MS = PLUGIN_READY_MS + PLUGIN_STREAM_MS + PLUGIN_CLOSE_MS + SLACK_MS,
 };
 
 static const char OPENED[] = "opened\n";
@@ -159,7 +161,10 @@ struct plugin_own {
     struct plugin_verdict *verdict;
     struct backend_stream stream; /* to the process that talks, until it is handed out */
     pid_t pid;
+    int lock_fd; /* -1: not locked yet. The process that talks inherits it. */
 };
+
+enum { LOCK_FD = 3 };
 
 static void say_opened(const struct plugin_order *order)
 {
@@ -182,20 +187,19 @@ static _Noreturn void run_bridge(const void *context, int in, int out, int err)
     (void)dup2(in, 0);
     (void)dup2(out, 1);
     (void)dup2(err, 2);
-    if (sys_close_range(3, ~0u, 0) < 0)
+    if ((order->lock_fd != LOCK_FD && dup3(order->lock_fd, LOCK_FD, O_CLOEXEC) < 0) ||
+        sys_close_range(LOCK_FD + 1, ~0u, 0) < 0)
         _exit(1);
+    order->lock_fd = LOCK_FD;
     (void)fcntl(0, F_SETFL, O_NONBLOCK);
     (void)fcntl(1, F_SETFL, O_NONBLOCK);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int r = getppid() == bridge.parent
-                ? backend_lock(order->b, clock_ms() + order->open_ms, &order->lock_fd)
-                : -ECANCELED;
+    int r = getppid() == bridge.parent ? 0 : -ECANCELED;
     if (r == 0)
         r = backend_start(
             &(struct backend_program){bridge.argv.items, NULL, &bridge.env, true}, &plugin);
     if (r < 0) {
-        (void)refuse(verdict, r == -ETIMEDOUT ? PLACE_UNREACHABLE : PLACE_REFUSED,
-            "the plug-in cannot be started: %s", strerror(-r));
+        (void)refuse(verdict, PLACE_REFUSED, "the plug-in cannot be started: %s", strerror(-r));
         _exit(1);
     }
     plugin_talk(order, &plugin, 0, 1);
@@ -213,7 +217,7 @@ static struct plugin_own *own_of(struct backend *b)
     if (shared == MAP_FAILED)
         return NULL;
     own = b->own = xcalloc(1, sizeof(*own));
-    *own = (struct plugin_own){.verdict = shared, .pid = -1};
+    *own = (struct plugin_own){.verdict = shared, .pid = -1, .lock_fd = -1};
     backend_stream_init(&own->stream);
     return own;
 }
@@ -227,7 +231,7 @@ static int start(struct backend *b, struct plugin_own *own, bool is_again)
                                 .is_again = is_again,
                                 .destroys = !b->row->keeps,
                                 .open_ms = place_open_ms(b->row),
-                                .lock_fd = -1,
+                                .lock_fd = own->lock_fd,
                                 .check = check,
                                 .request = request,
                                 .opened = say_opened,
@@ -288,10 +292,14 @@ static enum place_error plugin_open(struct backend *b, bool is_again)
     if (is_again && own->verdict->error == PLACE_LOST) /* no process is started to ask again */
         return backend_fail(b, PLACE_LOST, "%s", own->verdict->words);
     *own->verdict = (struct plugin_verdict){0};
-    int r = start(b, own, is_again);
+    int r = own->lock_fd < 0
+                ? backend_lock(b, clock_ms() + place_open_ms(b->row), &own->lock_fd)
+                : 0;
+    if (r == 0)
+        r = start(b, own, is_again);
     if (r < 0)
-        return backend_fail(
-            b, PLACE_REFUSED, "the plug-in cannot be started: %s", strerror(-r));
+        return backend_fail(b, r == -ETIMEDOUT ? PLACE_UNREACHABLE : PLACE_REFUSED,
+            "the plug-in cannot be started: %s", strerror(-r));
     enum place_error error = await_open(b, own);
     if (error)
         backend_stream_close(&own->stream);
@@ -338,9 +346,10 @@ static void plugin_close(struct backend *b)
     if (own->pid > 0) {
         (void)kill(own->pid, SIGTERM); /* before its pipe ends: the session is over */
         backend_stream_close(&own->stream);
-        process_await(own->pid, PLUGIN_CLOSE_MS + (int)SLACK_MS);
+        process_await(own->pid, (int)place_open_ms(b->row) + CLOSE_MS);
     }
     own->pid = -1;
+    close_fd(&own->lock_fd);
 }
 
 const struct backend_ops backend_plugin = {.open = plugin_open,

@@ -11,6 +11,7 @@
 enum {
     PLUGIN_LOG = 64 << 10, /* kept of the plug-in's stderr: its end */
     PLUGIN_READY_MS = 15000,
+    PLUGIN_STREAM_MS = 60000,
     PLUGIN_CLOSE_MS = 75000, /* a vendor may write a snapshot */
 };
 

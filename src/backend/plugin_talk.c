@@ -22,8 +22,9 @@
 #include <unistd.h>
 
 enum {
-    STREAM_MS = 60000,
-    END_MS = 2000, /* from the end of its stdin to the end of the plug-in */
+    LAST_MS = 300,      /* for the plug-in's last words, after its end */
+    LAST_MAX_MS = 3000, /* for all of them: a process that it has left may go on writing */
+    END_MS = 2000,      /* from the end of its stdin to the end of the plug-in */
     PIECE = 64 << 10,
     WAITING = 256 << 10, /* a side is not read while so many bytes wait */
 };
@@ -93,6 +94,14 @@ static void keep_log(struct talk *t)
         memmove(t->log.data, t->log.data + gone, t->log.len);
     }
     (void)buf_append(&t->log, bytes, (size_t)n);
+}
+
+static void keep_last_words(struct talk *t)
+{
+    uint64_t until_ms = clock_ms() + LAST_MAX_MS;
+    while (t->plugin.err_fd >= 0 && clock_ms() < until_ms &&
+           poll(&(struct pollfd){t->plugin.err_fd, POLLIN, 0}, 1, LAST_MS) > 0)
+        keep_log(t);
 }
 
 /* Writes as much of the buffer as possible. False when the reader is gone. */
@@ -193,9 +202,7 @@ static enum place_error turn(
     if (fds[W_PLUGIN_IN].revents) {
         ssize_t n = read(t->plugin.in_fd, t->piece, sizeof(t->piece));
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-            while (t->plugin.err_fd >= 0 &&
-                   poll(&(struct pollfd){t->plugin.err_fd, POLLIN, 0}, 1, 300) > 0)
-                keep_log(t);
+            keep_last_words(t);
             return ended(t);
         }
         t->piece_at = 0;
@@ -272,7 +279,7 @@ static enum place_error start_stream(struct talk *t)
     if (!take_script(t, &script))
         return PLACE_LOST;
     ask(t, "stream", json_pack("{s:[s,s,s]}", "argv", "/bin/sh", "-c", script.data), PLUGIN_OK);
-    enum place_error error = answer(t, STREAM_MS);
+    enum place_error error = answer(t, PLUGIN_STREAM_MS);
     t->reader.is_streaming = !error;
     return error;
 }

@@ -49,7 +49,7 @@ static _Noreturn void end(struct far *far, int status)
     close_fd(&far->channel); /* the kernel then kills the processes that it started */
     while (far->kernel > 0 && waitpid(far->kernel, NULL, WNOHANG) == 0 && clock_ms() < until_ms)
         nap();
-    tree_kill_since(0, 0);
+    tree_kill_all(STOP_MS);
     if (far->socket_path)
         (void)unlink(far->socket_path);
     exit(status);
@@ -131,6 +131,7 @@ static void start_kernel(struct far *far, const struct frame *f)
         (void)snprintf(far->root, sizeof(far->root), "/");
     if (make_ends(ours, theirs) < 0)
         end(far, EXIT_PROTOCOL);
+    far->kill_at_ms = 0; /* of a `stop` that came after the end of the interpreter */
     far->kernel = fork();
     if (far->kernel == 0)
         be_kernel(far, theirs, f->payload);
@@ -203,7 +204,7 @@ static void pass_frames(struct far *far)
 static void on_kernel_end(struct far *far, int status)
 {
     char text[16];
-    tree_kill_since(0, 0);
+    tree_kill_all(STOP_MS);
     while (far->out >= 0 && take_output(far, &far->out, "out", PIECE) > 0 &&
            !link_is_full(&far->link))
         ;

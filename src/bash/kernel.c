@@ -36,6 +36,7 @@ enum {
     START_MAX_MS = 3000,     /* for a new shell to restore its state; after that, a shell
                               * without state is started */
     KILL_JOB_GRACE_MS = 300, /* from SIGTERM to SIGKILL */
+    END_MS = 1000,           /* for the end of all processes below */
     FORK_ROUNDS = 100,       /* attempts to free processes before fork() is given up */
     STARTS_MAX = 4,          /* shells that may end before one is idle */
 };
@@ -71,7 +72,7 @@ struct kernel {
 
 static _Noreturn void end(int status)
 {
-    tree_kill_since(0, 0);
+    tree_kill_all(END_MS);
     exit(status);
 }
 

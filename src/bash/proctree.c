@@ -23,10 +23,23 @@
 
 /* STEP_MS is the pause between two rounds; a process can fork between two looks, so one round
  * is not enough. */
-enum { PROCESSES_MAX = 65536, STEP_MS = 5, ROUNDS_MAX = 100, KILL_ROUNDS = 3 };
+enum {
+    PROCESSES_MAX = 65536,
+    STEP_MS = 5,
+    ROUNDS_MAX = 100,
+    KILL_ROUNDS = 3,
+    REAP_MAX = 10000
+};
 
 /* Field numbers in /proc/PID/stat, counted from the state. */
-enum { STAT_STATE = 0, STAT_PARENT = 1, STAT_GROUP = 2, STAT_START = 19, STAT_FIELDS = 20 };
+enum {
+    STAT_STATE = 0,
+    STAT_PARENT = 1,
+    STAT_GROUP = 2,
+    STAT_SESSION = 3,
+    STAT_START = 19,
+    STAT_FIELDS = 20
+};
 
 static bool read_process(int proc_fd, const char *name, struct process *ret_process)
 {
@@ -51,10 +64,17 @@ static bool read_process(int proc_fd, const char *name, struct process *ret_proc
         .pid = (pid_t)strtol(name, NULL, 10),
         .parent = (pid_t)strtol(fields[STAT_PARENT], NULL, 10),
         .group = (pid_t)strtol(fields[STAT_GROUP], NULL, 10),
+        .session = (pid_t)strtol(fields[STAT_SESSION], NULL, 10),
         .state = fields[STAT_STATE][0],
         .start_ticks = strtoull(fields[STAT_START], NULL, 10),
     };
     return ret_process->state != 'Z' && ret_process->state != 'X';
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+    pid_t first = ((const struct process *)a)->pid, second = ((const struct process *)b)->pid;
+    return (first > second) - (first < second);
 }
 
 bool tree_is_below(const struct tree *t, pid_t pid, pid_t root)
@@ -62,12 +82,12 @@ bool tree_is_below(const struct tree *t, pid_t pid, pid_t root)
     for (size_t depth = 0; depth <= t->count; depth++) {
         if (pid == root)
             return true;
-        size_t i = 0;
-        while (i < t->count && t->all[i].pid != pid)
-            i++;
-        if (i == t->count)
+        const struct process key = {.pid = pid};
+        const struct process *found =
+            t->count ? bsearch(&key, t->all, t->count, sizeof(key), compare_pids) : NULL;
+        if (!found)
             return false;
-        pid = t->all[i].parent;
+        pid = found->parent;
     }
     return false;
 }
@@ -90,6 +110,8 @@ int tree_read(struct tree *ret_tree)
         if (read_process(dirfd(proc), entry->d_name, &all.all[all.count]))
             all.count++;
     }
+    if (all.count)
+        qsort(all.all, all.count, sizeof(*all.all), compare_pids);
     /* Mark first, compact later: the search for an ancestor needs all processes. */
     cleanup_free bool *below = xcalloc(all.count + 1, sizeof(*below));
     for (size_t i = 0; i < all.count; i++)
@@ -179,4 +201,57 @@ void tree_kill_since(uint64_t since_ticks, pid_t spare)
             return;
         rest();
     }
+}
+
+/* The kernel signals all of a group at once, also processes that fork and exit faster than
+ * /proc can be read. Our session may have groups of others, unless we lead it. */
+static void kill_group(pid_t group, pid_t session)
+{
+    bool is_below = session > 1 && session != getsid(0);
+    bool leads = session == getpid() && group != getpgrp();
+    if (group > 1 && (is_below || leads))
+        (void)kill(-group, SIGKILL);
+}
+
+/* Returns false when nothing of the tree can be killed, because it belongs to other users. */
+static bool kill_once(void)
+{
+    cleanup_tree struct tree now = {0};
+    if (tree_read(&now) < 0)
+        return false;
+    bool is_refused = now.count > 0;
+    for (size_t i = 0; i < now.count; i++) {
+        int r = kill(now.all[i].pid, SIGKILL);
+        is_refused = is_refused && r < 0 && errno == EPERM;
+        kill_group(now.all[i].group, now.all[i].session);
+    }
+    return !is_refused;
+}
+
+/* Until it is reaped, a process that has ended tells its group. Returns false when there is no
+ * child. */
+static bool reap_all(void)
+{
+    pid_t last = 0;
+    for (int i = 0; i < REAP_MAX; i++) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+            return errno != ECHILD;
+        if (info.si_pid == 0)
+            return true;
+        pid_t group = getpgid(info.si_pid);
+        if (group != last) /* a signal to a group of many takes long */
+            kill_group(group, getsid(info.si_pid));
+        last = group;
+        (void)waitpid(info.si_pid, NULL, WNOHANG);
+    }
+    return true;
+}
+
+void tree_kill_all(unsigned ms)
+{
+    uint64_t until_ms = clock_ms() + ms;
+    while (kill_once() && reap_all() && clock_ms() < until_ms)
+        rest();
+    (void)reap_all();
 }

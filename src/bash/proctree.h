@@ -10,13 +10,13 @@
 #include <sys/types.h>
 
 struct process {
-    pid_t pid, parent, group;
+    pid_t pid, parent, group, session;
     char state;
     uint64_t start_ticks; /* clock ticks since boot */
 };
 
 struct tree {
-    struct process *all; /* descendants of this process without zombies */
+    struct process *all; /* descendants of this process without zombies, by pid */
     size_t count;
 };
 
@@ -34,3 +34,7 @@ void tree_end(pid_t root, unsigned grace_ms);
 
 /* Kills all descendants that started at `since_ticks` or later, except `spare`. */
 void tree_kill_since(uint64_t since_ticks, pid_t spare);
+
+/* Kills all descendants and reaps them, until there is none or `ms` are over. A subreaper
+ * without a child has no descendant, so it sees that none was missed. */
+void tree_kill_all(unsigned ms);

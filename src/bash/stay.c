@@ -21,7 +21,7 @@
 #include "base/os/fs.h"
 #include "base/os/sys.h"
 
-enum { LISTEN_FD = 3, PIECE = 64 << 10, EXIT_GONE = 74 };
+enum { LISTEN_FD = 3, PIECE = 64 << 10, EXIT_GONE = 74, EXIT_AWAY = 75 };
 
 static int address_of(const char *path, struct sockaddr_un *ret)
 {
@@ -89,12 +89,18 @@ static bool pump(int from, int to)
 int stay_attach(const char *path, const char *nonce)
 {
     struct sockaddr_un address;
+    int r = address_of(path, &address);
     cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (fd < 0 || address_of(path, &address) < 0 ||
-        connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+    if (r == 0 && (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0))
+        r = -errno;
+    if (r == -ENOENT || r == -ECONNREFUSED) {
         (void)dprintf(1, "\001%s\002gone\n", nonce);
         return EXIT_GONE;
+    }
+    if (r < 0) { /* a later attempt may work */
+        (void)dprintf(2, "hermes-shell: cannot join %s: %s\n", path, strerror(-r));
+        return EXIT_AWAY;
     }
     (void)dprintf(1, "\001%s\002", nonce);
     for (;;) {

@@ -9,6 +9,7 @@
 #include "backend/docker.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/os/fdpass.h"
 #include "base/os/fs.h"
@@ -34,7 +35,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REAP_MS = 1000, END_S = 120 };
+enum { REAP_MS = 1000, END_S = 120, TIDY_MS = 5000 };
 
 struct places {
     const struct place_table *table;
@@ -43,6 +44,8 @@ struct places {
     int requests;
     int starter_fd; /* -1: no row permits sudo */
     pid_t monitor;
+    pid_t tidy;       /* cleans up behind sessions in containers; 0: it does not run */
+    uint64_t tidy_ms; /* when it was started */
     struct slots slots;
 };
 
@@ -113,15 +116,21 @@ static bool has_apptainer(const struct place_table *table)
     return has;
 }
 
-/* In the child. What only the parent needs is closed. */
-static _Noreturn void serve_session(
-    struct places *p, uint32_t row, int fds[PLACE_FDS], pid_t parent)
+/* In a child: closes what only the parent needs. */
+static void close_of_parent(struct places *p)
 {
     (void)close(PLACES_FD);
     close_fd(&p->requests);
     for (size_t i = 0; i < SLOTS_MAX; i++)
         if (p->slots.items[i].pid)
             close_fd(&p->slots.items[i].server_fd);
+}
+
+/* In the child. */
+static _Noreturn void serve_session(
+    struct places *p, uint32_t row, int fds[PLACE_FDS], pid_t parent)
+{
+    close_of_parent(p);
     if (!p->table->rows[row].may_gain)
         close_fd(&p->starter_fd);
     struct backend backend = {.row = &p->table->rows[row],
@@ -153,8 +162,10 @@ static _Noreturn void serve_session(
 static void reap(struct places *p)
 {
     pid_t pid;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
         slots_leave(&p->slots, pid);
+        p->tidy = pid == p->tidy ? 0 : p->tidy;
+    }
     slots_end_orphans(&p->slots);
 }
 
@@ -224,18 +235,24 @@ static void close_connections(const struct places *p)
     (void)fs_remove_tree(AT_FDCWD, p->control_dir);
 }
 
+/* Starts it again when it has ended: without it containers would stay. */
 static void start_tidy(struct places *p)
 {
     bool has_docker = false;
     for (uint32_t i = 0; i < p->table->count; i++)
         has_docker = has_docker || p->table->rows[i].kind == PLACE_DOCKER;
-    pid_t parent = getpid();
-    if (!has_docker || fork() != 0)
+    if (!has_docker || p->tidy || (p->tidy_ms && clock_ms() - p->tidy_ms < TIDY_MS))
         return;
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid != 0) {
+        p->tidy = pid > 0 ? pid : 0;
+        p->tidy_ms = clock_ms();
+        return;
+    }
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)close(PLACES_FD);
-    close_fd(&p->requests);
+    close_of_parent(p);
     close_fd(&p->starter_fd);
     if (getppid() == parent && confine_engine(p->control_dir) == 0)
         docker_tidy(p->table, p->control_dir);
@@ -255,6 +272,7 @@ static int serve(struct places *p)
     for (;;) {
         struct pollfd ready[] = {
             {PLACES_FD, POLLIN, 0}, {p->requests, POLLIN, 0}, {p->starter_fd, 0, 0}};
+        start_tidy(p);
         (void)poll(ready, 3, REAP_MS);
         reap(p);
         if (ready[0].revents || (ready[1].revents && !take_request(p)))
@@ -312,7 +330,6 @@ int main(void)
         return fail("cannot give up privileges", r);
     if ((r = make_control_dir(&p)) < 0)
         return fail("cannot make a directory for connections of ssh", r);
-    start_tidy(&p);
     r = serve(&p);
     close_connections(&p);
     return r;

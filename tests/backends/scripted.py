@@ -36,6 +36,8 @@ class Stream:
         return os.read(self.process.stdout.fileno(), 1 << 16)
 
     def write(self, data):
+        while mode() == "deaf":
+            time.sleep(0.05)
         while data:
             data = data[self.process.stdin.write(data):]
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import sys
+import time
 
 DIR = pathlib.Path(sys.argv[0]).resolve().parent / "calls"
 WITH_VALUE = {"-B", "--bind", "--cpus", "--memory", "--memory-swap", "--pids-limit", "--apply-cgroups", "--env", "--env-file", "-H", "--home",
@@ -56,6 +57,8 @@ def main(words):
         if "--overlay" in flags and not os.path.isdir(flags["--overlay"]):
             fatal("--overlay: %s is no directory" % flags["--overlay"])
         (DIR / name).mkdir()
+        if mode == "slow":
+            time.sleep(60)
         print("INFO:    instance started successfully", file=sys.stderr)
     elif command == "stop":
         if not (DIR / words[0]).exists():

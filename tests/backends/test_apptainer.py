@@ -22,7 +22,7 @@ command = {dir}/apptainer
 {lines}
 """
 SECTIONS = {"sif": "container_persistent = no\ncwd = {dir}", "kept": "container_persistent = yes\nscratch_dir = {dir}/scratch", "airless": "container_persistent = no\nnetwork = none",
-            "strict": "container_persistent = no\ncontainer_memory = 100"}
+            "strict": "container_persistent = no\ncontainer_memory = 100", "hasty": "container_persistent = no\nopen_s = 1"}
 
 
 class Instances:
@@ -139,6 +139,13 @@ def test_recording_standin_failures_have_their_kind(instances, mode, kind, words
     reply = instances.new("sif")
     assert reply.status == 502 and reply.json()["error"]["detail"] == {"kind": kind}, reply
     assert words in reply.json()["error"]["message"] and "\x1b" not in reply.json()["error"]["message"]
+
+
+def test_recording_standin_an_instance_that_starts_too_slowly_is_stopped(instances):
+    (instances.calls / "mode").write_text("slow")
+    error = instances.new("hasty").json()["error"]
+    assert error["detail"] == {"kind": "unreachable"} and "in time" in error["message"]
+    wait_until(lambda: instances.argvs("stop"), "it is stopped")
 
 
 def test_namespaces_are_for_apptainer_only(instances):

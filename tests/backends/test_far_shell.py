@@ -2,6 +2,7 @@
 """The far shell over pipes, over its socket and over a real sshd."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -103,6 +104,53 @@ def test_stop_ends_every_process_and_start_begins_again(far, tmp_path):
     wait_until(lambda: not processes_with(word), "nothing is left")
     f.start(str(tmp_path))
     assert f.exec("echo again").out == b"again\n"
+
+
+# Each process lives for less time than /proc takes to be read. It ends by itself if nothing else ends it.
+HOP = """
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+    time_t end = time(NULL) + 20;
+    for (int i = 0; i < 7 && fork(); i++)
+        ;
+    while (time(NULL) < end)
+        if (fork() > 0)
+            _exit(0);
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "stop", "killed"])
+def test_processes_that_fork_and_exit_all_the_time_are_ended(far, tmp_path, how):
+    word = "hop-" + uuid.uuid4().hex
+    subprocess.run(["cc", "-O2", "-x", "c", "-", "-o", str(tmp_path / word)], input=HOP.encode(), check=True)
+    f = far()
+    f.exec("setsid ./%s </dev/null >/dev/null 2>&1 &" % word)
+    wait_until(lambda: processes_with(word), "it runs")
+    time.sleep(0.3)
+    if how == "killed":
+        f.process.kill()
+        wait_until(lambda: not processes_with(SHELL + "\0--stdio\0" + f.nonce), "its interpreter has ended, too", 10)
+    else:
+        f.send(how)
+    if how == "stop":
+        assert f.next()[0] == "exit"
+    else:
+        f.process.wait(30)
+    assert not [pid for _ in range(100) for pid in processes_with(word)]
+
+
+def test_a_stop_without_an_interpreter_does_not_end_the_next_one(far, tmp_path):
+    f = far()
+    f.send("stop")
+    assert f.next()[0] == "exit"
+    f.send("stop")
+    f.start(str(tmp_path))
+    f.exec("kept=yes")
+    time.sleep(4)
+    assert f.exec("echo $kept").out == b"yes\n"
 
 
 def test_the_end_of_the_stream_ends_everything_and_the_control_leaves_it(far, sshd):
@@ -215,6 +263,15 @@ class TestStay:
         assert not (tmp_path / "s").exists()
         with pytest.raises(Gone, match="gone"):
             f.connect(join + [f.nonce])
+
+    def test_a_client_without_a_descriptor_does_not_say_that_it_is_gone(self, far, tmp_path):
+        f, join = self.stay(far, tmp_path)
+        f.exec("kept=yes")
+        f.cut()
+        with pytest.raises(Gone, match="^$"):
+            f.connect(join + [f.nonce], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)))
+        f.connect(join + [f.nonce])
+        assert f.exec("echo $kept").out == b"yes\n"
 
     def test_the_socket_is_private_and_taken_once(self, far, tmp_path):
         self.stay(far, tmp_path)

@@ -21,6 +21,7 @@ import pytest
 from farlib import children, processes_with, wait_until
 from hostilelib import (APPTAINER, ASK_USAGE, COMMAND, DOCKER, FAILED, FILES, FORK, IMAGE, KILL, LOCAL, NETWORK, PAUSE, PLUGIN, REFUSED, RESTART, SSH,
                         STARTED, STOP, TERMINAL, UNREACHABLE, USAGE, Ends, Places, memfd, row, send, words)
+from placelib import WHOLE
 
 HERE, PLUG, ENGINE, NOWHERE, GAINS, ROWS = range(6)
 
@@ -496,6 +497,52 @@ def test_a_slow_program_of_a_session_that_is_gone_takes_no_time():
     wait_until(lambda: not made.sessions(), "no session is left")
     made.close()
     assert taken < 10, taken  # of 100
+
+
+def plugged(lines, **fields):
+    """Places with a plug-in of these lines of Python, which has said `ready`."""
+    made = Places(lambda path: [*make_rows(path)[:1], row("own", PLUGIN, command="/usr/bin/python3 %s/own.py" % path, **fields)])
+    (made.dir / "own.py").write_text("""import os, sys, time
+def say(kind, text=b"{}"):
+    os.write(1, b"%s %d\\n%s" % (kind, len(text), text))
+say(b"ready", b'{"name": "own", "protocol": 1, "isolation": "x", "limits": {}}')
+""" + lines)
+    return made.give_table()
+
+
+def test_words_of_a_plugin_without_an_end():
+    made = plugged("""if os.fork():
+    sys.exit(3)
+os.close(1)
+while True:
+    os.write(2, b"still here\\n")
+    time.sleep(0.05)
+""")
+    start = time.monotonic()
+    ends = made.ask(1)
+    assert ends.event() == (FAILED, UNREACHABLE) and b"the plug-in ended" in ends.said, ends.said
+    assert time.monotonic() - start < 20
+    made.leave(ends)
+    wait_until(lambda: not processes_with(str(made.dir / "own.py")), "its process is ended")
+    made.close()
+
+
+@pytest.mark.skipif(not WHOLE, reason="make test-backends runs this")
+def test_a_place_that_opens_slowly_is_closed_although_its_session_has_ended():
+    made = plugged("""sys.stdin.buffer.readline()
+time.sleep(90)
+say(b"opened", b'{"id": "x", "resumed": false}')
+while (line := sys.stdin.buffer.readline()):
+    if b"close" in line:
+        open(os.path.dirname(sys.argv[0]) + "/closed", "w").close()
+        say(b"ok")
+""", open_s=120)
+    ends = made.ask(1)
+    wait_until(lambda: processes_with(str(made.dir / "own.py")), "it opens")
+    ends.close()
+    wait_until(lambda: (made.dir / "closed").exists(), "it is closed", 120)
+    wait_until(lambda: not made.sessions(), "no session is left")
+    made.close()
 
 
 # Each prints a name and what the call says: 1 is EPERM.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import time
 import uuid
 
 import pytest
@@ -134,6 +135,14 @@ def test_a_place_that_is_not_kept_is_destroyed_with_its_session(plugins):
     wait_until(lambda: not place.exists(), "the place is destroyed")
 
 
+def test_a_place_that_reads_nothing_is_destroyed_with_its_session(plugins):
+    s = plugins.session("plug")
+    place = next(path for path in plugins.dir.iterdir() if path.name.startswith("hermes-plug-"))
+    plugins.be("deaf")
+    plugins.end(s)
+    wait_until(lambda: not place.exists(), "the place is destroyed")
+
+
 def test_a_place_that_is_kept_is_closed_by_its_last_session_and_found_again(plugins):
     first, second = plugins.session("kept"), plugins.session("kept")
     opened = {json.loads(line[5:])["name"] for line in plugins.log() if line.startswith("open ")}
@@ -247,6 +256,26 @@ def test_a_killed_plugin_loses_nothing(plugins):
     assert plugins.exec(s, "echo $kept")["stdout"] == "yes\n"
     assert json.loads(plugins.log()[-1][5:])["again"] is True
     plugins.end(s)
+
+
+def test_a_place_is_not_closed_while_a_session_of_it_is_cut(plugins):
+    first = plugins.session("kept")
+    others = plugins.programs()
+    second = plugins.session("kept")
+    plugins.exec(second, "kept=yes")
+    plugins.be("error unreachable")
+    for pid in set(plugins.programs()) - set(others):
+        os.kill(pid, 9)
+    wait_until(lambda: plugins.server("GET", "/v1/sessions/" + second["id"]).json()["backend"]["state"] == "degraded", "it is cut")
+    wait_until(lambda: len([line for line in plugins.log() if line.startswith("open ")]) >= 6, "it waits longer after each attempt")
+    time.sleep(0.3)
+    plugins.end(first)
+    wait_until(lambda: not set(plugins.programs()) & set(others), "the plug-in of the first has ended")
+    assert not [line for line in plugins.log() if line.startswith("close ")]
+    plugins.be("")
+    assert plugins.exec(second, "echo $kept")["stdout"] == "yes\n"
+    plugins.end(second)
+    wait_until(lambda: [line for line in plugins.log() if line.startswith("close ")], "now it is closed")
 
 
 def test_a_place_that_is_gone_is_never_made_anew(plugins):

@@ -23,6 +23,7 @@ enum {
     STALL_MS = 15000,          /* without progress, before the helper is given up */
     NAP_MS = 200,              /* bounds how late the end of the session is noticed */
     TRANSFERS_MAX = 16,        /* per session, at one time */
+    ERRNO_MAX = 4095,          /* of Linux */
     TRANSFER_COST = 128 << 10, /* bytes of memory counted per transfer: a piece on its way */
 };
 
@@ -195,7 +196,8 @@ int transfer_next(struct transfer *t, struct files_record *ret, char name[FILES_
     bool is_entry = ret->kind == FILES_ENTRY;
     if (ret->kind < FILES_ENTRY || ret->kind > FILES_END || ret->size > INT64_MAX ||
         ret->name_len > (is_entry ? FILES_NAME_MAX : 0) ||
-        (ret->kind == FILES_DATA && (ret->size == 0 || ret->size > FILES_PIECE_MAX)))
+        (ret->kind == FILES_DATA && (ret->size == 0 || ret->size > FILES_PIECE_MAX)) ||
+        ret->error < -ERRNO_MAX)
         return -EBADMSG;
     if (is_entry && (r = transfer_receive(t, name, ret->name_len)) == 0) {
         name[ret->name_len] = '\0';

@@ -81,7 +81,8 @@ NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host '
             "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
             "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi",
             "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x", "LC_ALL=zh_CN.GBK", "LANG=ja_JP.SJIS",
-            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x"]
+            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x", "DBUS_SESSION_BUS_ADDRESS=unixexec:path=./x", "PYENV_ROOT=x",
+            "GNUPGHOME=x", "NVM_DIR=x"]
 
 
 @pytest.mark.parametrize("text", NOT_FREE)

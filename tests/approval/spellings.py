@@ -499,6 +499,18 @@ CHANGED = [
     "pushd evil; pushd ..; act $(dirs +1)",
     "x=evil; act $(declare -p x)",
     "x=evil; export x; act",
+    "pushd evil; pushd ..; act $(\\dirs +1)",
+    "pushd evil; pushd ..; act $(builtin dirs +1)",
+    "pushd evil; pushd ..; act $(command -p dirs)",
+    "pushd evil; pushd ..; act $(eval dirs)",
+    "cd evil; cd ..; act $(cd -)",
+    "cd evil; cd ..; act $(echo ~-)",
+    "cd evil; cd ..; act $(echo a=~-)",
+    "true evil & act $(jobs)",
+    "pushd evil; pushd ..; { pushd .; timeout 9 true; } | act",
+    "cd evil; cd ..; { cd -; timeout 9 true; } | act",
+    "{ timeout 9 true; : ${y?evil}; } |& act",
+    "{ timeout 9 true; cd ' evil'; } |& act",
 ]
 
 # Ways to a secret, in a directory: an approval of `cat a` there must not cover them.

@@ -74,6 +74,9 @@ static int unwrap(struct shell_taking *t, const struct shell_wrapper *row, const
     t->is_peeled = true;
     bool is_joined = row->joins && at < t->all.count &&
                      !shell_has_option(&t->all.items[t->at], at - t->at, "-x --exec");
+    /* After `exec >file` the rest of the text writes there. */
+    if (str_eq(name, "exec") && at == t->all.count && json_array_size(t->redirs->list))
+        t->is_once = true;
     t->at = at;
     t->is_foreign = t->is_foreign || is_joined;
     *ret_is_over = is_joined;
@@ -172,9 +175,6 @@ static bool exports_all(const struct shell_taking *t)
     return false;
 }
 
-int shell_take(struct shell_walk *w, const struct shell_words *assigns,
-    const struct shell_words *words, const struct shell_redirs *redirs)
-{
 /* A free command that prints nothing, and no text of its own when it fails. */
 static bool is_silent(const struct shell_word *words, size_t count)
 {
@@ -192,6 +192,9 @@ static bool is_silent(const struct shell_word *words, size_t count)
     return found;
 }
 
+int shell_take(struct shell_walk *w, const struct shell_words *assigns,
+    const struct shell_words *words, const struct shell_redirs *redirs)
+{
     struct shell_taking t = {
         .w = w, .redirs = redirs, .own = w->prefix.count, .is_wrapped = w->is_wrapped};
     for (size_t i = 0; i < w->prefix.count; i++)

@@ -96,6 +96,8 @@ void shell_word_set(struct shell_word *ret, const char *value);
 
 /* Only the shape of a word; NULL when it is not understood. */
 char *shell_word_shape(const struct shell_walk *w, const json_t *node);
+/* Only the shape of a word; NULL when it is not understood. */
+char *shell_word_shape(const struct shell_walk *w, const json_t *node);
 /* Walks a text inside of a text, with the given prefix. `inside` says which shell runs it: this
  * one, this one later, another one, or one that a wrapper starts. */
 enum shell_inside { SHELL_SAME, SHELL_LATER, SHELL_OTHER, SHELL_WRAPPED };

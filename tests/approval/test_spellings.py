@@ -198,7 +198,10 @@ def test_an_ordinary_command_is_asked_once():
     ("make", "for i in 1 2; do make; cd evil; done"), ("cd /safe && make", "false && cd /safe; make"), ("cd /safe; make", "false && cd /safe; make"),
     ("cd /safe; make", "if false; then cd /safe; fi; make"), ("cd /safe; make", "(cd /safe); make"), ("cd /safe; make", "cd /safe | true; make"),
     ("cd /safe; make", "cd /safe & make"), ("cd /safe; make", "x=$(cd /safe); make"), 
-    ("make", "while make; do cd evil; done"), ("make", "f() { cd evil; }; f; make")])
+    ("make", "while make; do cd evil; done"), ("make", "f() { cd evil; }; f; make"),
+    ("{ echo a; } >f", "{ echo b; } >f"), (": >f", "{ echo b; } >f"), ("(echo a) >f", "(echo b) >f"), ("for i in a; do echo $i; done >f", "for i in b; do echo $i; done >f"),
+    ("if true; then echo a; fi >f", "if true; then echo b; fi >f"), ("f() { echo a; } >f", "f() { echo b; } >f"), ("{ echo a; date; } >f", "{ date; echo a; } >f"),
+    ("cat a >f", "cat b >f"), ("grep a b >f", "grep c b >f"), ("sort a >>f", "sort b >>f"), ("cat a 2>f", "cat b 2>f"), ("find a >f", "find b >f"), ("arch -x a", "arch -x b")])
 def test_a_grant_does_not_cover(granted, other):
     def keys(one):
         return [json.dumps([c["grant"], c["redirections"], c["files"], c["cwd"]]) for c in one["commands"] if not c["once"]]
@@ -281,7 +284,8 @@ def test_words_are_what_bash_makes_of_them(world):
 
 
 def test_what_an_input_decides_is_approved_once_only():
-    texts = ["git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
+    texts = ["exec >f; echo x", "exec 2>f; echo x >&2", "command exec >>f; pwd", "{ git apply; } <a", "while read -r x; do act; done <a", "{ cat b; act; } <a", "echo x | iconv -of",
+             "echo x | iconv --output=f", "{ echo $x; } >f", "git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
              "echo x | { true; git apply; }", "printf x | cat >a", "echo x | tee a | wc", "make -f /dev/fd/3 3<<E\nx\nE\n", "xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
              "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
     for text, one in zip(texts, forms(texts)):

@@ -16,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEVELS_MAX = SHELL_LEVELS_MAX };
+enum {
+    LEVELS_MAX = SHELL_LEVELS_MAX,
+    LOOP_MAX =
+        1024, /* bytes of a loop's words: each word with its variable is shown with them */
+};
 
 typedef bool tester(const struct shell_walk *w, const json_t *node, const char *name);
 
@@ -56,10 +60,6 @@ static bool is_open_parameter(const struct shell_walk *w, const json_t *node)
                                      (!str_eq(name, "HOME") && !(name && find_loop(w, name))));
 }
 
-/* What substitutions show of the shell: its variables, directories and open files. */
-static bool shows_state(const struct shell_walk *w, const json_t *node)
-{
-    const char *type = json_string_value(json_object_get(node, "Type"));
 /* A builtin that prints what the shell keeps: directories, options, jobs. `cd -` does, too. The
  * text of an eval may do anything. */
 static bool prints_state(const struct shell_walk *w, const json_t *args)
@@ -92,6 +92,10 @@ static bool has_own_directory(const char *text)
     return false;
 }
 
+/* What substitutions show of the shell: its variables, directories and open files. */
+static bool shows_state(const struct shell_walk *w, const json_t *node)
+{
+    const char *type = json_string_value(json_object_get(node, "Type"));
     const char *text = json_string_value(json_object_get(node, "Value"));
     long at = json_object_get(node, "Op") ? shell_offset(w, node, "OpPos") : -1;
     return str_eq(type, "DeclClause") ||
@@ -185,7 +189,7 @@ int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop
     *loop = (struct shell_loop){.outer = w->loop};
     if (!source)
         return -EBADMSG;
-    if (!name || !json_array_size(items) || shell_is_open(w, items) ||
+    if (!name || len > LOOP_MAX || !json_array_size(items) || shell_is_open(w, items) ||
         may_change(w, json_object_get(node, "Do"), name))
         return 0;
     loop->name = xstrdup(name);

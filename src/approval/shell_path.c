@@ -291,7 +291,7 @@ const char *shell_directory_after(struct shell_walk *w, const struct shell_word 
         cleanup_free char *whole = xasprintf("%s/%s", w->directory, target->shape);
         path = shell_normal_path(w->directory[0] ? whole : target->shape);
     }
-    return shell_keep(w, path);
+    return path && strlen(path) <= SHELL_PLACE_MAX ? shell_keep(w, path) : NULL;
 }
 
 const char *shell_keep(struct shell_walk *w, const char *text)

@@ -551,7 +551,7 @@ int shell_read(const char *text, size_t len, const char *directory, shell_parse 
         .context = context,
         .forms = ret,
         .cwd = xstrdup(""),
-        .directory = directory,
+        .directory = strlen(directory) <= SHELL_PLACE_MAX ? directory : "",
         .kept = json_array()};
     *ret = (struct shell_forms){0};
     int r = walk(&w);

@@ -292,6 +292,24 @@ def test_what_an_input_decides_is_approved_once_only():
         assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)
 
 
+def test_a_command_with_a_file_of_its_own_is_asked_once():
+    """The same text again is covered."""
+    texts = ["{ echo a; date; } >f", "for i in 1 2; do echo $i; done >f", "(cd a && make) | tee log", "(set -e; make) | tee log", "if [ -f a ]; then make; fi | tee log",
+             "while read -r x; do echo \"$x\"; done <a", "while read -r x; do echo; done <a | wc -l", "cat a >f", "grep a b >f", "act $(git show HEAD~1)", "act $(command -v gcc)", "act $(cd src && pwd)"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and one["commands"] and not any(c["once"] for c in one["commands"]), (text, one)
+    block, = forms(["{ echo a; } >f"])[0]["commands"]
+    assert block["argv"] == [{"dynamic": "{ echo a; }"}] and block["redirections"] == [">f"] and block["files"] == ["f"]
+
+
+@pytest.mark.parametrize("text", [
+    "cd a;" * 4000, "cd aaaaaaaaaa;" * 4500, "cd a/../b/c;" * 3000, "find ." + " -exec a" * 1500 + " ;", "find ." + " -ok a" * 3000, "for i in " + "A" * 20000 + "; do act" + " $i" * 4000 + "; done",
+    "for i in " + "A" * 1000 + "; do act" + " $i" * 4000 + "; done"], ids=range(7))
+def test_a_long_text_is_read_in_seconds(text):
+    done = subprocess.run(["sh", "-c", "ulimit -t 8; exec \"$0\" /home/me", str(FORMS)], input=text.encode() + b"\0", capture_output=True, timeout=300)
+    assert done.returncode == 0 and len(done.stdout) < 16 << 20, (done.returncode, len(done.stdout))
+
+
 def test_each_name_of_bash_that_evaluates_is_asked(world):
     """bash itself says which names evaluate what is assigned to them."""
     names = set(subprocess.run(["bash", "-c", "compgen -v"], capture_output=True, text=True).stdout.split())

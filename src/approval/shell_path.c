@@ -48,7 +48,17 @@ static const char secrets[] =
     "**/id_ed25519* **/id_ecdsa* **/id_dsa* **/*.pem *.pem "
     "**/*.key *.key **/credentials **/credentials.json **/.git-credentials .git-credentials "
     "/proc/*/environ /proc/*/mem "
-    "/dev/mem /dev/kmem ~/.*history **/.*history";
+    "/dev/mem /dev/kmem /dev/port /proc/kcore /proc/*/fd/* ~/.*history **/.*history "
+    /* disks have all files, and so have backups of the system's */
+    SHELL_DEVICES " **/var/backups/*shadow* **/etc/security/opasswd **/etc/krb5.keytab "
+    "**/etc/wireguard/** **/etc/kubernetes/** **/etc/NetworkManager/system-connections/** "
+    "**/run/secrets/** /var/lib/kubelet/** **/etc/mysql/debian.cnf "
+    /* where programs keep what logs them in */
+    "**/credentials.toml **/credentials.tfrc.json **/*.keytab **/*.kdbx **/*.p12 **/*.pfx "
+    "**/*.jks **/.htpasswd ~/.local/share/keyrings/** ~/.mozilla/** ~/.thunderbird/** "
+    "~/.password-store/** ~/.azure/** ~/.oci/** ~/.m2/settings*.xml ~/.composer/** "
+    "~/.subversion/auth/** ~/.pki/** ~/.yarnrc* ~/.claude/** ~/.claude.json ~/.codex/** "
+    "~/.gemini/**";
 
 /* A path without doubled slashes, `.` and `..`, and without a slash at its end. Above ~ is
  * /home, as far as anybody can say. */

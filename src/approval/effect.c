@@ -292,10 +292,10 @@ static void describe_host(const struct effect *e, struct err *line)
     for (size_t i = 0; i < json_array_size(argv); i++) {
         const json_t *one = json_array_get(argv, i);
         const char *text = json_string_value(one);
-        text = text ? text : json_string_value(json_object_get(one, "dynamic"));
+        const char *source = json_string_value(json_object_get(one, "dynamic"));
+        cleanup_free char *quoted = text ? str_shell_word(text) : xstrdup(source ? source : "");
         size_t len = strlen(shown);
-        (void)snprintf(
-            shown + len, sizeof(shown) - len, "%s%s", i ? " " : "", text ? text : "");
+        (void)snprintf(shown + len, sizeof(shown) - len, "%s%s", i ? " " : "", quoted);
     }
     size_t shown_len = strlen(shown);
     bool is_cut = shown_len == DESCRIBED;

@@ -74,6 +74,9 @@ static int unwrap(struct shell_taking *t, const struct shell_wrapper *row, const
     t->is_peeled = true;
     bool is_joined = row->joins && at < t->all.count &&
                      !shell_has_option(&t->all.items[t->at], at - t->at, "-x --exec");
+    /* After `exec >file` the rest of the text writes there. */
+    if (str_eq(name, "exec") && at == t->all.count && json_array_size(t->redirs->list))
+        t->is_once = true;
     t->at = at;
     t->is_foreign = t->is_foreign || is_joined;
     *ret_is_over = is_joined;
@@ -172,6 +175,23 @@ static bool exports_all(const struct shell_taking *t)
     return false;
 }
 
+/* A free command that prints nothing, and no text of its own when it fails. */
+static bool is_silent(const struct shell_word *words, size_t count)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._~+-=!]";
+    bool is_cd = str_eq(words[0].shape, "cd");
+    bool found =
+        shell_name_is(words[0].shape, ": true false cd test \\[ set exit return break continue "
+                                      "shift wait");
+    for (size_t i = 1; i < count; i++) {
+        const char *shape = words[i].shape;
+        found = found && !words[i].is_open && shape[strspn(shape, plain)] == '\0' &&
+                !(is_cd && shape[0] == '-');
+    }
+    return found;
+}
+
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     const struct shell_words *words, const struct shell_redirs *redirs)
 {
@@ -200,7 +220,7 @@ int shell_take(struct shell_walk *w, const struct shell_words *assigns,
     bool is_read = is_bare && t.is_done;
     note_directory(w, &t);
     w->forms->marks = w->forms->marks || (!is_free && exports_all(&t));
-    w->outputs += is_free && shell_name_is(t.all.items[t.at].shape, "echo printf pwd dirs");
+    w->outputs += is_free && !is_silent(&t.all.items[t.at], t.all.count - t.at);
     t.is_once = t.is_once ||
                 (t.at < t.all.count && reads_program(&t.all.items[t.at], t.all.count - t.at));
     if (r == 0 && !is_free && !is_read)

@@ -91,11 +91,11 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     for (size_t i = 0; !words->count && i < w->prefix.count; i++)
         (void)json_array_insert_new(c.argv, i, shell_word_json(&w->prefix.items[i]));
     c.is_once = is_once || (danger && (has_dynamic(c.argv) || has_dynamic(c.redirections)));
-    c.grant = danger || is_once ? json_incref(c.argv)
-                                : grant_of(words, program, c.argv, &c.is_ordinary);
+    bool writes = redirs && redirs->targets.count; /* what it reads is then in a file */
+    c.grant = danger || is_once || writes ? json_incref(c.argv)
+                                          : grant_of(words, program, c.argv, &c.is_ordinary);
     /* The words of such a command do not say what it does with input from the text. */
     bool has_text = w->is_fed || (redirs && redirs->has_text);
-    c.is_ordinary = c.is_ordinary && !(redirs && redirs->targets.count);
     c.is_once = c.is_once || (has_text && !c.is_ordinary);
     w->outputs += c.is_ordinary;
     forms->items = xreallocarray(forms->items, forms->count + 1, sizeof(c));

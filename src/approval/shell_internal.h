@@ -22,7 +22,10 @@
 /* Stands in a shape for text that is known only when the command runs. */
 #define SHELL_UNKNOWN '\x01'
 
-enum { SHELL_LEVELS_MAX = 400 }; /* of the tree */
+enum {
+    SHELL_LEVELS_MAX = 400, /* of the tree */
+    SHELL_PLACE_MAX = 1024, /* bytes of a directory: each word is looked at in it */
+};
 
 struct shell_word {
     char *shape;           /* the value, with SHELL_UNKNOWN and unexpanded globs, ~ for $HOME */
@@ -91,6 +94,8 @@ long shell_offset(const struct shell_walk *w, const json_t *node, const char *wh
 
 /* Fills in a word; -EBADMSG when it is not understood. */
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret);
+/* Only the shape of a word; NULL when it is not understood. */
+char *shell_word_shape(const struct shell_walk *w, const json_t *node);
 /* Makes a literal word that is not in the text. */
 void shell_word_set(struct shell_word *ret, const char *value);
 
@@ -138,6 +143,11 @@ char *shell_source_with_loops(const struct shell_walk *w, const json_t *node, ch
 /* Reads the redirections of a statement. */
 int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_redirs *to);
 void shell_redirs_done(struct shell_redirs *r);
+/* Adds the redirections of a loop, a block and so on; of no command when it is NULL. */
+int shell_emit_redirected(
+    struct shell_walk *w, const json_t *command, const struct shell_redirs *redirs);
+/* Whether the commands from `first` on do no more with their input than to read it. */
+bool shell_only_reads(const struct shell_forms *forms, size_t first);
 
 /* One simple command: `assigns` are the variables before it. */
 int shell_take(struct shell_walk *w, const struct shell_words *assigns,

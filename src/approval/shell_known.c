@@ -16,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEVELS_MAX = SHELL_LEVELS_MAX };
+enum {
+    LEVELS_MAX = SHELL_LEVELS_MAX,
+    LOOP_MAX =
+        1024, /* bytes of a loop's words: each word with its variable is shown with them */
+};
 
 typedef bool tester(const struct shell_walk *w, const json_t *node, const char *name);
 
@@ -56,19 +60,49 @@ static bool is_open_parameter(const struct shell_walk *w, const json_t *node)
                                      (!str_eq(name, "HOME") && !(name && find_loop(w, name))));
 }
 
+/* A builtin that prints what the shell keeps: directories, options, jobs. `cd -` does, too. The
+ * text of an eval may do anything. */
+static bool prints_state(const struct shell_walk *w, const json_t *args)
+{
+    bool is_cd = false;
+    bool found = false;
+    bool is_over = false;
+    for (size_t i = 0; i < json_array_size(args) && !found && !is_over; i++) {
+        cleanup_free char *shape = shell_word_shape(w, json_array_get(args, i));
+        if (!shape)
+            return true;
+        bool is_option = shape[0] == '-';
+        found = is_cd ? is_option
+                      : shell_name_is(shape, "dirs pushd popd set trap jobs umask ulimit "
+                                             "shopt times eval declare typeset local "
+                                             "export readonly");
+        is_over = !is_cd && !is_option && !shell_name_is(shape, "builtin command cd");
+        is_cd = is_cd || str_eq(shape, "cd");
+    }
+    return found;
+}
+
+/* ~+, ~- and ~1 where a directory may begin. */
+static bool has_own_directory(const char *text)
+{
+    for (const char *at = text; (at = strchr(at, '~')); at++) {
+        if (at[1] && strchr("+-0123456789", at[1]) && (at == text || strchr("=:{,", at[-1])))
+            return true;
+    }
+    return false;
+}
+
 /* What substitutions show of the shell: its variables, directories and open files. */
 static bool shows_state(const struct shell_walk *w, const json_t *node)
 {
     const char *type = json_string_value(json_object_get(node, "Type"));
     const char *text = json_string_value(json_object_get(node, "Value"));
     long at = json_object_get(node, "Op") ? shell_offset(w, node, "OpPos") : -1;
-    const json_t *first = json_array_get(json_object_get(node, "Args"), 0);
-    const json_t *part = json_array_get(json_object_get(first, "Parts"), 0);
-    const char *name = json_string_value(json_object_get(part, "Value"));
     return str_eq(type, "DeclClause") ||
            (at >= 0 && (size_t)at + 2 < w->len && strncmp(w->text + at, "<&", 2) == 0) ||
-           (text && (strstr(text, "/dev/fd") || strstr(text, "/dev/stdin"))) ||
-           (name && shell_name_is(name, "dirs pushd popd set trap"));
+           (text && (strstr(text, "/dev/fd") || strstr(text, "/dev/stdin") ||
+                        has_own_directory(text))) ||
+           prints_state(w, json_object_get(node, "Args"));
 }
 
 static bool is_open_node(const struct shell_walk *w, const json_t *node, const char *unused)
@@ -155,7 +189,7 @@ int shell_loop_begin(struct shell_walk *w, const json_t *node, struct shell_loop
     *loop = (struct shell_loop){.outer = w->loop};
     if (!source)
         return -EBADMSG;
-    if (!name || !json_array_size(items) || shell_is_open(w, items) ||
+    if (!name || len > LOOP_MAX || !json_array_size(items) || shell_is_open(w, items) ||
         may_change(w, json_object_get(node, "Do"), name))
         return 0;
     loop->name = xstrdup(name);

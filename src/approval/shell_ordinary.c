@@ -24,7 +24,7 @@ static const struct {
     {"ls cat head tail wc stat file du df id whoami uname which basename dirname realpath "
      "readlink diff cmp cut nl tac "
      "rev od md5sum sha1sum sha256sum sha512sum b2sum cksum comm join paste fold fmt expand "
-     "seq sleep uptime free nproc arch "
+     "seq sleep uptime free nproc "
      "groups lsblk lscpu tr pgrep type",
         NULL, "-C --compile -m"},
     {"grep egrep fgrep zgrep", NULL, ""},
@@ -83,6 +83,8 @@ bool shell_is_filter(const struct shell_word *words, size_t count)
 {
     bool is_filter = shell_name_is(
         words[0].shape, "uniq column base64 base32 xxd iconv hexdump jq zcat gunzip nl");
+    if (str_eq(words[0].shape, "iconv") && shell_has_option(words, count, "-o --output"))
+        return false;
     for (size_t i = 1; i < count; i++) {
         const char *shape = words[i].shape;
         is_filter = is_filter && words[i].is_literal &&

@@ -48,7 +48,17 @@ static const char secrets[] =
     "**/id_ed25519* **/id_ecdsa* **/id_dsa* **/*.pem *.pem "
     "**/*.key *.key **/credentials **/credentials.json **/.git-credentials .git-credentials "
     "/proc/*/environ /proc/*/mem "
-    "/dev/mem /dev/kmem ~/.*history **/.*history";
+    "/dev/mem /dev/kmem /dev/port /proc/kcore /proc/*/fd/* ~/.*history **/.*history "
+    /* disks have all files, and so have backups of the system's */
+    SHELL_DEVICES " **/var/backups/*shadow* **/etc/security/opasswd **/etc/krb5.keytab "
+    "**/etc/wireguard/** **/etc/kubernetes/** **/etc/NetworkManager/system-connections/** "
+    "**/run/secrets/** /var/lib/kubelet/** **/etc/mysql/debian.cnf "
+    /* where programs keep what logs them in */
+    "**/credentials.toml **/credentials.tfrc.json **/*.keytab **/*.kdbx **/*.p12 **/*.pfx "
+    "**/*.jks **/.htpasswd ~/.local/share/keyrings/** ~/.mozilla/** ~/.thunderbird/** "
+    "~/.password-store/** ~/.azure/** ~/.oci/** ~/.m2/settings*.xml ~/.composer/** "
+    "~/.subversion/auth/** ~/.pki/** ~/.yarnrc* ~/.claude/** ~/.claude.json ~/.codex/** "
+    "~/.gemini/**";
 
 /* A path without doubled slashes, `.` and `..`, and without a slash at its end. The
  * home directory is not known here, so the directory above ~ is taken to be /home. */
@@ -291,7 +301,7 @@ const char *shell_directory_after(struct shell_walk *w, const struct shell_word 
         cleanup_free char *whole = xasprintf("%s/%s", w->directory, target->shape);
         path = shell_normal_path(w->directory[0] ? whole : target->shape);
     }
-    return shell_keep(w, path);
+    return path && strlen(path) <= SHELL_PLACE_MAX ? shell_keep(w, path) : NULL;
 }
 
 const char *shell_keep(struct shell_walk *w, const char *text)

@@ -182,3 +182,39 @@ int shell_redirs_read(struct shell_walk *w, const json_t *list, struct shell_red
     }
     return r;
 }
+
+/* A loop, a block and so on with redirections. What it writes to a file is a part of what is
+ * asked: a free `echo` in it shows nowhere else. */
+int shell_emit_redirected(
+    struct shell_walk *w, const json_t *command, const struct shell_redirs *redirs)
+{
+    CLEANUP(shell_words_done) struct shell_words words = {0};
+    struct shell_loop loop = {.outer = w->loop};
+    size_t len = 0;
+    const char *source = shell_source(w, command, &len);
+    bool is_for = str_eq(json_string_value(json_object_get(command, "Type")), "ForClause");
+    if (!command || !redirs->targets.count)
+        return shell_emit(w, &words, 0, redirs, NULL, false);
+    if (!source || (is_for && shell_loop_begin(w, command, &loop) < 0))
+        return -EBADMSG;
+    bool is_open = shell_is_open(w, command);
+    if (is_for)
+        shell_loop_end(w, &loop);
+    char *shown = shell_source_with_loops(w, command, xstrndup(source, len));
+    const struct shell_word word = {(char *)"\x01", shown, false, false, is_open, NULL};
+    shell_words_add(&words, &word);
+    free(shown);
+    return shell_emit(w, &words, words.count, redirs, NULL, false);
+}
+
+bool shell_only_reads(const struct shell_forms *forms, size_t first)
+{
+    bool is_all = true;
+    for (size_t i = first; i < forms->count; i++) {
+        const struct shell_command *c = &forms->items[i];
+        const char *name = json_string_value(json_array_get(c->argv, 0));
+        is_all = is_all && (c->is_ordinary || c->assigning == SHELL_ASSIGNS_ONLY ||
+                               (name && shell_name_is(name, "read mapfile readarray")));
+    }
+    return is_all;
+}

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FIND_WORDS_MAX = 8192 };
+
 #define SHELLS                                                                                 \
     "sh bash bash[0-9]* dash zsh zsh-[0-9]* ksh ksh[0-9]* mksh lksh oksh pdksh ash fish "      \
     "rbash rksh csh tcsh yash busybox-sh"
@@ -395,9 +397,11 @@ static const struct {
         true},
 };
 
-/* find: each -exec has a command of its own, up to ; or +. */
+/* find: each -exec has a command of its own, up to ; or +. Without an end it has all words
+ * behind it, so many of them take too long to look at. */
 static void take_find(struct shell_taking *t)
 {
+    size_t looked = 0;
     for (size_t i = t->at + 1; i < t->all.count; i++) {
         if (!shell_name_is(t->all.items[i].shape, "-exec -execdir -ok -okdir"))
             continue;
@@ -405,6 +409,11 @@ static void take_find(struct shell_taking *t)
         while (end < t->all.count && !shell_name_is(t->all.items[end].shape, "; +"))
             end++;
         size_t from = i + 1;
+        looked += end - i;
+        if (looked > FIND_WORDS_MAX) {
+            shell_give_up(t, "shell.unclear");
+            return;
+        }
         const char *danger = from < end ? shell_danger(&t->all.items[from], end - from) : NULL;
         const char *name = from < end ? shell_program(&t->all.items[from]) : "";
         if (from < end && (!t->all.items[from].is_literal || shell_find_wrapper(name) ||

@@ -327,7 +327,6 @@ static int visit_call(struct shell_walk *w, const json_t *node, unsigned level)
 
 static int visit_foreground(struct shell_walk *w, const json_t *node, unsigned level)
 {
-    CLEANUP(shell_words_done) struct shell_words none = {0};
     struct shell_redirs redirs = {.list = json_array(), .files = json_array()};
     const json_t *command = json_object_get(node, "Cmd");
     const json_t *list = json_object_get(node, "Redirs");
@@ -339,12 +338,18 @@ static int visit_foreground(struct shell_walk *w, const json_t *node, unsigned l
     if (r == 0 && is_call)
         r = take_call(w, command, &redirs);
     else if (r == 0 && json_array_size(redirs.list))
-        r = shell_emit(w, &none, 0, &redirs, NULL, false);
+        r = shell_emit_redirected(w, command, &redirs);
     bool was_fed = w->is_fed;
+    bool gives_file =
+        command && !is_call && json_array_size(redirs.list) && !redirs.targets.count;
+    size_t first = w->forms->count;
     w->is_fed = was_fed || (!is_call && redirs.has_text);
     shell_redirs_done(&redirs);
     if (r == 0 && command)
         r = is_call ? visit_call_members(w, command, level + 1) : visit(w, command, level + 1);
+    /* `: <file` says nothing about the commands that get the file. */
+    if (r == 0 && gives_file && !shell_only_reads(w->forms, first))
+        w->forms->items[first - 1].is_once = true;
     w->is_fed = was_fed;
     return r == 0 && list ? visit(w, list, level + 1) : r;
 }
@@ -546,7 +551,7 @@ int shell_read(const char *text, size_t len, const char *directory, shell_parse 
         .context = context,
         .forms = ret,
         .cwd = xstrdup(""),
-        .directory = directory,
+        .directory = strlen(directory) <= SHELL_PLACE_MAX ? directory : "",
         .kept = json_array()};
     *ret = (struct shell_forms){0};
     int r = walk(&w);

@@ -179,6 +179,7 @@ int shell_visit_parameter(struct shell_walk *w, const json_t *node, unsigned lev
     }
     if (is_run || before == '@')
         r = shell_emit_evaluation(w, node);
+    w->outputs += before == '?'; /* the word is an error message */
     if (r == 0 && before == '=')
         r = emit_assignment(w, node, shell_text_of(node, "Param"), is_hot(w, word));
     return r < 0 ? r : shell_visit_members(w, node, level);

@@ -268,6 +268,20 @@ static bool has_own_directory(const struct reading *r)
     return false;
 }
 
+char *shell_word_shape(const struct shell_walk *w, const json_t *node)
+{
+    struct reading r = {.w = w};
+    size_t len = 0;
+    buf_init(&r.shape, WORD_MAX);
+    int e = add_parts(&r, json_object_get(node, "Parts"), 0);
+    char *shape = buf_take(&r.shape, &len);
+    if (e < 0) {
+        free(shape);
+        shape = NULL;
+    }
+    return shape;
+}
+
 int shell_word_read(const struct shell_walk *w, const json_t *node, struct shell_word *ret)
 {
     struct reading r = {.w = w, .is_literal = true, .is_single = true};

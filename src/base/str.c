@@ -269,6 +269,26 @@ char *str_join(const char *const *parts, size_t count, const char *sep)
     return joined;
 }
 
+char *str_shell_word(const char *word)
+{
+    static const char special[] = " \t\n\"$&'()*;<>?[\\`{|";
+    bool is_plain = *word && !strpbrk(word, special) && !strchr("~#!", *word);
+    if (is_plain || str_eq(word, "{}")) /* as in `find -exec x {}` */
+        return xstrdup(word);
+    char *quoted = xmalloc(4 * strlen(word) + sizeof("''"));
+    char *to = quoted;
+    *to++ = '\'';
+    for (; *word; word++) {
+        if (*word == '\'')
+            to = mempcpy(to, "'\\''", 4);
+        else
+            *to++ = *word;
+    }
+    *to++ = '\'';
+    *to = '\0';
+    return quoted;
+}
+
 static const char *component_problem(const char *name, size_t len)
 {
     if (len == 0)

@@ -41,6 +41,10 @@ void str_hex(const void *bytes, size_t len, char *to);
 /* Joins the parts with `sep` between them; the caller frees. */
 char *str_join(const char *const *parts, size_t count, const char *sep);
 
+/* A word as a shell takes it: in quotes when a shell reads it as anything else, so that words
+ * in one line are told apart. The caller frees. */
+char *str_shell_word(const char *word);
+
 /* Checks the name of a file in a box. It must be relative and valid UTF-8, without empty, "."
  * or ".." components, NUL, control characters or backslashes; at most 255 bytes a component,
  * 4096 bytes in all and 32 levels. `len` counts the bytes, so that an embedded NUL is seen.

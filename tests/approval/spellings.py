@@ -499,6 +499,18 @@ CHANGED = [
     "pushd evil; pushd ..; act $(dirs +1)",
     "x=evil; act $(declare -p x)",
     "x=evil; export x; act",
+    "pushd evil; pushd ..; act $(\\dirs +1)",
+    "pushd evil; pushd ..; act $(builtin dirs +1)",
+    "pushd evil; pushd ..; act $(command -p dirs)",
+    "pushd evil; pushd ..; act $(eval dirs)",
+    "cd evil; cd ..; act $(cd -)",
+    "cd evil; cd ..; act $(echo ~-)",
+    "cd evil; cd ..; act $(echo a=~-)",
+    "{ sleep 1; : evil; } & act $(jobs)",
+    "pushd evil; pushd ..; { pushd .; timeout 9 true; } | act",
+    "cd evil; cd ..; { cd -; timeout 9 true; } | act",
+    "{ timeout 9 true; : ${y?evil}; } |& act",
+    "{ timeout 9 true; cd ' evil'; } |& act",
 ]
 
 # Ways to a secret, in a directory: an approval of `cat a` there must not cover them.
@@ -533,6 +545,18 @@ SECRET = [
     ("/home/me/x", "cat .."),
     ("/home/me/x/y", "cat ../.."),
     ("/", "cat etc"),
+    ("/x", "cat /dev/sda1"),
+    ("/x", "cat /dev/nvme0n1"),
+    ("/dev", "cat sda"),
+    ("/x", "cat /d[e]v/sd[a]"),
+    ("/x", "cat /proc/kcore"),
+    ("/x", "cat /proc/7/fd/3"),
+    ("/x", "cat /var/backups/shadow.bak"),
+    ("/x", "cat /run/secrets/kubernetes.io/serviceaccount/token"),
+    ("/home/me", "cat .cargo/credentials.toml"),
+    ("/home/me/x", "cat ../.azure/accessTokens.json"),
+    ("/x", "cat ~/.mozilla/firefox/x/logins.json"),
+    ("/x", "cat vault.kdbx"),
 ]
 # These stay ordinary.
 NO_SECRET = [("/home/me/x", "cat ../a"), ("/home/me/x/y", "cat .."), ("/home/me/x", "cat src/../b"), ("/root/x", "cat b ../y/b"), ("/home/me", "cat b"),

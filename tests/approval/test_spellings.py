@@ -81,7 +81,8 @@ NOT_FREE = ["sudo bash -c 'x=5'", "LD_PRELOAD=./x.so bash -c 'x=1'", "ssh host '
             "busybox ash -c '[[ a || mark ]]'", "watch 'x=1'", "tmux new -d 'x=1'", "flock /x -c 'x=1'", "runuser root -c 'x=1'", "script -c 'x=1' f",
             "bash -lic 'x=1'", "bash --posix -c 'x=1'", "bash +B -c 'x=1'", "nice -n 5 echo hi",
             "echo hi >&1-2", "echo hi >&12-34", "echo hi >&3", "echo hi 2>&1 >&60", "trap 'x=1' DEBUG", "trap 'x=1' EXIT", "declare -l x", "typeset -ru x", "LC_ALL=zh_CN.GBK", "LANG=ja_JP.SJIS",
-            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x"]
+            "for LANG in x; do :; done", "LC_CTYPE=$x", ": ${LC_ALL:=zh_CN.GBK}", "declare LANG=zh_TW.BIG5", "GREP=./x", "HGRCPATH=x", "DBUS_SESSION_BUS_ADDRESS=unixexec:path=./x", "PYENV_ROOT=x",
+            "GNUPGHOME=x", "NVM_DIR=x"]
 
 
 @pytest.mark.parametrize("text", NOT_FREE)
@@ -197,7 +198,10 @@ def test_an_ordinary_command_is_asked_once():
     ("make", "for i in 1 2; do make; cd evil; done"), ("cd /safe && make", "false && cd /safe; make"), ("cd /safe; make", "false && cd /safe; make"),
     ("cd /safe; make", "if false; then cd /safe; fi; make"), ("cd /safe; make", "(cd /safe); make"), ("cd /safe; make", "cd /safe | true; make"),
     ("cd /safe; make", "cd /safe & make"), ("cd /safe; make", "x=$(cd /safe); make"), 
-    ("make", "while make; do cd evil; done"), ("make", "f() { cd evil; }; f; make")])
+    ("make", "while make; do cd evil; done"), ("make", "f() { cd evil; }; f; make"),
+    ("{ echo a; } >f", "{ echo b; } >f"), (": >f", "{ echo b; } >f"), ("(echo a) >f", "(echo b) >f"), ("for i in a; do echo $i; done >f", "for i in b; do echo $i; done >f"),
+    ("if true; then echo a; fi >f", "if true; then echo b; fi >f"), ("f() { echo a; } >f", "f() { echo b; } >f"), ("{ echo a; date; } >f", "{ date; echo a; } >f"),
+    ("cat a >f", "cat b >f"), ("grep a b >f", "grep c b >f"), ("sort a >>f", "sort b >>f"), ("cat a 2>f", "cat b 2>f"), ("find a >f", "find b >f"), ("arch -x a", "arch -x b")])
 def test_a_grant_does_not_cover(granted, other):
     def keys(one):
         return [json.dumps([c["grant"], c["redirections"], c["files"], c["cwd"]]) for c in one["commands"] if not c["once"]]
@@ -280,11 +284,30 @@ def test_words_are_what_bash_makes_of_them(world):
 
 
 def test_what_an_input_decides_is_approved_once_only():
-    texts = ["git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
+    texts = ["exec >f; echo x", "exec 2>f; echo x >&2", "command exec >>f; pwd", "{ git apply; } <a", "while read -r x; do act; done <a", "{ cat b; act; } <a", "echo x | iconv -of",
+             "echo x | iconv --output=f", "{ echo $x; } >f", "git apply <<'E'\nx\nE\n", "echo x | git apply", "cat a | git apply", "cat a | tee b", "cat >a <<'E'\nx\nE\n", "read x <<<a", "{ git apply; } <<<a",
              "echo x | { true; git apply; }", "printf x | cat >a", "echo x | tee a | wc", "make -f /dev/fd/3 3<<E\nx\nE\n", "xargs rm", "ls | xargs -I{} bash -c '{}'", "xargs wc -l", "python3 -", "make -f-", "make -f /dev/stdin", "bash", "sqlite3 x.db", "at now", "awk -f - x",
              "docker build -", "ssh host", "bash <<'A' <&3\nx\nA\n", "bash <<-'A'\n\tx\n\tA\n"]
     for text, one in zip(texts, forms(texts)):
         assert one["parsed"] and any(c["once"] for c in one["commands"]), (text, one)
+
+
+def test_a_command_with_a_file_of_its_own_is_asked_once():
+    """The same text again is covered."""
+    texts = ["{ echo a; date; } >f", "for i in 1 2; do echo $i; done >f", "(cd a && make) | tee log", "(set -e; make) | tee log", "if [ -f a ]; then make; fi | tee log",
+             "while read -r x; do echo \"$x\"; done <a", "while read -r x; do echo; done <a | wc -l", "cat a >f", "grep a b >f", "act $(git show HEAD~1)", "act $(command -v gcc)", "act $(cd src && pwd)"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and one["commands"] and not any(c["once"] for c in one["commands"]), (text, one)
+    block, = forms(["{ echo a; } >f"])[0]["commands"]
+    assert block["argv"] == [{"dynamic": "{ echo a; }"}] and block["redirections"] == [">f"] and block["files"] == ["f"]
+
+
+@pytest.mark.parametrize("text", [
+    "cd a;" * 4000, "cd aaaaaaaaaa;" * 4500, "cd a/../b/c;" * 3000, "find ." + " -exec a" * 1500 + " ;", "find ." + " -ok a" * 3000, "for i in " + "A" * 20000 + "; do act" + " $i" * 4000 + "; done",
+    "for i in " + "A" * 1000 + "; do act" + " $i" * 4000 + "; done"], ids=range(7))
+def test_a_long_text_is_read_in_seconds(text):
+    done = subprocess.run(["sh", "-c", "ulimit -t 8; exec \"$0\" /home/me", str(FORMS)], input=text.encode() + b"\0", capture_output=True, timeout=300)
+    assert done.returncode == 0 and len(done.stdout) < 16 << 20, (done.returncode, len(done.stdout))
 
 
 def test_each_name_of_bash_that_evaluates_is_asked(world):

@@ -352,6 +352,20 @@ def test_yes_is_for_a_server_of_its_own(caller):
     assert done.returncode == 2 and "--own-server" in done.stderr
 
 
+def test_a_session_answer_to_what_can_be_approved_once_only_is_for_once(caller):
+    """The server refuses such an answer. The command does not wait for another one."""
+    code, shown = at_terminal(caller, ["s\n"], "--backend", "local", "--", "bash", "-c", "x=made; touch \"$x\"")
+    assert code == 0 and (caller.work / "made").exists() and "allowed once" in shown, shown
+
+
+def test_a_question_shows_words_apart_and_what_a_session_covers(caller):
+    code, shown = at_terminal(caller, ["n\n"], "--backend", "local", "--", "touch", "a; rm b", "$x", "")
+    assert code == 2 and "command: touch 'a; rm b' '$x' ''" in shown and "run a command on local: touch 'a; rm b' '$x' ''" in shown, shown
+    assert "for this session:" not in shown
+    code, shown = at_terminal(caller, ["n\n"], "--backend", "local", "--", "cat", "made")
+    assert code == 2 and "command: cat made" in shown and "for this session: cat *" in shown, shown
+
+
 def test_a_question_shows_all_words_redirections_and_the_directory(caller):
     text = "cd sub && printf %s a\u202eb\u200bc\u2028 " + "x" * 300 + "TAIL >run.sh"
     code, shown = at_terminal(caller, ["n\n"], "--backend", "local", "--", "bash", "-c", text)

@@ -292,6 +292,20 @@ static void names_have_their_largest_sizes(void **state)
     assert_string_equal(str_name_problem(name, 4097), "is longer than 4096 bytes");
 }
 
+static void words_are_quoted_as_a_shell_wants(void **state)
+{
+    static const char *const rows[][2] = {{"make", "make"}, {"-j4", "-j4"},
+        {"a=b:c,d/%@+.", "a=b:c,d/%@+."}, {"HEAD~1", "HEAD~1"}, {"{}", "{}"}, {"", "''"},
+        {"a b", "'a b'"}, {"x; rm y", "'x; rm y'"}, {"$x", "'$x'"}, {"*", "'*'"}, {"~", "'~'"},
+        {"#a", "'#a'"}, {"{a,b}", "'{a,b}'"}, {"it's", "'it'\\''s'"}, {"''", "''\\'''\\'''"},
+        {"a\nb", "'a\nb'"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        cleanup_free char *word = str_shell_word(rows[i][0]);
+        assert_string_equal(word, rows[i][1]);
+    }
+}
+
 static void globs_match_whole_paths(void **state)
 {
     static const struct {
@@ -480,6 +494,7 @@ int main(void)
         cmocka_unit_test(ordinary_names_are_fine),
         cmocka_unit_test(hostile_names_are_told_why),
         cmocka_unit_test(names_have_their_largest_sizes),
+        cmocka_unit_test(words_are_quoted_as_a_shell_wants),
         cmocka_unit_test(globs_match_whole_paths),
         cmocka_unit_test(globs_agree_with_a_plain_matcher),
         cmocka_unit_test(hostile_globs_end_soon),

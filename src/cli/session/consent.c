@@ -52,6 +52,20 @@ static void show_text(FILE *to, const json_t *approval)
     }
 }
 
+/* A word that is known is in quotes where a shell needs them: `$x` without them is a variable.
+ * Redirections begin with their operator. */
+static char *word_of(const json_t *one, const char *member)
+{
+    const char *text = json_string_value(one);
+    const char *source = json_string_value(json_object_get(one, "dynamic"));
+    bool is_bare = str_eq(member, "redirections") ||
+                   (str_eq(member, "grant") && str_eq(text, "*")); /* any words */
+    if (text && !is_bare)
+        return str_shell_word(text);
+    source = source ? source : "";
+    return xstrdup(text ? text : source);
+}
+
 /* The words of a list, whole up to SHOWN_MAX bytes. */
 static void show_words(FILE *to, const json_t *approval, const char *member, const char *head)
 {
@@ -61,10 +75,7 @@ static void show_words(FILE *to, const json_t *approval, const char *member, con
     if (json_array_size(words))
         (void)fprintf(to, "\n    %s:", head);
     for (size_t i = 0; i < json_array_size(words); i++) {
-        const json_t *one = json_array_get(words, i);
-        const char *word = json_string_value(one);
-        word = word ? word : json_string_value(json_object_get(one, "dynamic"));
-        cleanup_free char *line = xstrdup(word ? word : "");
+        cleanup_free char *line = word_of(json_array_get(words, i), member);
         for (char *at = line; (at = strchr(at, '\n'));)
             *at = '\t'; /* shown as ?, not as the end of the word */
         size_t len = strlen(line);
@@ -99,7 +110,10 @@ static void show_question(const struct consent *c, const json_t *approval)
         return;
     (void)fprintf(to, "%s: this runs outside of a box: ", c->command);
     output_clean_to(to, summary ? summary : "?", SHOWN_MAX);
+    const json_t *effect = json_object_get(approval, "effect");
     show_words(to, approval, "argv", "command");
+    if (!json_equal(json_object_get(effect, "argv"), json_object_get(effect, "grant")))
+        show_words(to, approval, "grant", "for this session");
     show_words(to, approval, "redirections", "opens");
     show_words(to, approval, "files", "writes");
     show_directory(to, approval);
@@ -179,14 +193,20 @@ static void end_asking(struct consent *c)
 
 static void send_decision(struct consent *c, const char *path, size_t i)
 {
-    struct err ignored = {0}; /* not shown: if the answer came too late, the command fails and
+    struct err failed = {0}; /* not shown: if the answer came too late, the command fails and
                                  prints its own error */
     json_t *answer = NULL;
     json_t *body = json_pack("{s:s,s:s,s:s}", "decision", answers[i].decision, "scope",
         answers[i].scope, "comment", c->is_given ? "--yes" : "at the terminal");
-    (void)client_call(c->client, "POST", path, body, &answer, &ignored);
+    int r = client_call(c->client, "POST", path, body, &answer, &failed);
     json_decref(answer);
     json_decref(body);
+    /* Some effects can be approved once only, which the question does not know. */
+    if (r < 0 && failed.code == ERR_INVALID && str_eq(answers[i].scope, "session")) {
+        (void)dprintf(c->terminal, "%s: allowed once: this cannot be allowed for the session\n",
+            c->command);
+        send_decision(c, path, YES);
+    }
 }
 
 static void decide(struct consent *c, const json_t *approval)

@@ -115,7 +115,11 @@ def test_a_limit_that_cannot_be_enforced_is_refused_by_name(places, backend):
         assert s.json["backend"]["limits"]["memory_mb"] == "not_enforced"
 
 
-@pytest.mark.parametrize("name,kind,word", [("wrong", "auth", "Permission denied"), ("strange", "auth", "Host key verification failed"),
+@pytest.mark.parametrize("name,kind,word", [("wrong", "auth", "Permission denied"), ("wrong", "auth", "; the key is that of key_file"),
+                                            ("no-key", "auth", "cannot read key_file: No such file"),
+                                            ("strange", "auth", "Host key verification failed"), ("strange", "auth", "; add the key of the host"),
+                                            ("nowhere", "refused", "cannot enter the directory /no/such/dir"),
+                                            ("far-nowhere", "refused", "cannot enter the directory /no/such/dir"),
                                             ("down", "unreachable", "refused")])
 def test_a_place_that_cannot_be_opened_is_an_error_of_its_kind(places, name, kind, word):
     reply = places("POST", "/v1/sessions", {"language": "bash", "backend": name})
@@ -131,6 +135,12 @@ def test_a_backend_of_others_is_like_one_that_does_not_exist(places, name):
     assert reply.status == 404
     assert reply.json()["error"]["message"].replace(name, "X") == \
         "you have no backend `X`; GET /v1/backends lists your backends"
+
+
+def test_a_key_that_is_not_there_is_named_at_the_start(places):
+    """Nobody can use that backend. The control: no word about the others."""
+    said = [json.loads(line) for line in places.log_path.read_text().splitlines() if "a key that this server does not have" in line]
+    assert [(line["level"], line["backend"], line["key"]) for line in said] == [("warn", "secret", "nobody-has-this-name")]
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "x" * 33, 5, "a\u0000b"])

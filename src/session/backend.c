@@ -221,6 +221,17 @@ static json_t *detail_json(const struct session *s, unsigned state)
     return json_string(text);
 }
 
+const char *session_backend_name(const struct session *s)
+{
+    const json_t *past = json_object_get(s->past, "backend");
+    const char *kind = json_string_value(json_object_get(past, "kind"));
+    if (s->spec.place)
+        return s->spec.place->name;
+    return kind && !str_eq(kind, place_kind_name(PLACE_NATIVE))
+               ? json_string_value(json_object_get(past, "name"))
+               : NULL;
+}
+
 json_t *session_backend_json(struct session *s)
 {
     static const char *const states[] = {

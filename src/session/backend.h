@@ -33,6 +33,9 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
 void session_backend_note(
     const struct session *s, int r, uint64_t latency_ms, const struct err *err);
 
+/* The name of its backend; NULL for a box. */
+const char *session_backend_name(const struct session *s);
+
 /* {"name", "kind", "id", "state", "detail", "isolation", "scope", "lifetime_s", "limits"}, also
  * for a box. The lock is held. */
 json_t *session_backend_json(struct session *s);

@@ -61,6 +61,7 @@ static void session_free(struct session *s)
     session_network_unref(s->network);
     free(s->cwd);
     json_decref(s->approvals);
+    json_decref(s->past);
     json_decref(s->host_exports);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_mutex_destroy(&s->cause_lock);

@@ -242,6 +242,25 @@ def test_a_removed_container(engine_of, serve_engine, kind):
         assert s.json["backend"]["scope"] == "session"
 
 
+def test_a_session_of_an_earlier_server_tells_where_it_ran():
+    """The settings name another place now. The session is where it was, and is not made anew. The control is a box."""
+    with serving("[backend here]\nkind = local\nkeys = *\n", ["here"]) as server:
+        s, box = Session(server, "here"), Session(server, "native")
+        was, box_was = s.look(), box.look()
+        server.stop()
+        (server.work / "backends.conf").write_text("[backend there]\nkind = ssh\nkeys = *\nhost = there.invalid\n")
+        server.start()
+        for session, before, words in ((s, was, "its state on backend here is gone"), (box, box_was, "its state and its files are gone")):
+            now = session.look()
+            assert (now["state"], now["reason"], now["backend"]["state"]) == ("dead", "server_restarted", "lost")
+            assert now["backend"] == {**before["backend"], "state": "lost", "detail": now["message"]}
+            for field in ("network", "isolation", "limits", "mounts", "image"):
+                assert now[field] == before[field], field
+            for path, body in (("/exec", {"code": "true"}), ("/reset", None)):
+                reply = server("POST", session.path + path, body)
+                assert reply.status == 409 and reply.json()["state_lost"] and words in reply.json()["error"]["message"], reply
+
+
 # --- disks of the far machine
 
 def test_a_disk_that_cannot_take_the_far_shell():

@@ -215,6 +215,19 @@ def test_a_cut_connection_loses_nothing(places, sshd, killed):
         assert s.exec("echo $kept")["stdout"] == "yes\n"
 
 
+def test_attempts_that_fail_leave_the_connection_of_others_alone(places):
+    with Session(places, "far") as s:
+        s.exec("kept=yes")
+        before = ssh_clients(places), ssh_masters(places)
+        assert all(before)
+        for name in ("wrong", "no-key", "strange", "far-nowhere", "down"):
+            assert places("POST", "/v1/sessions", {"language": "bash", "backend": name}).status == 502
+        reply = places("POST", "/v1/sessions", {"language": "bash", "backend": "far", "limits": {"memory_mb": 64}})
+        assert reply.status == 422
+        assert set(before[0]) <= set(ssh_clients(places)) and set(before[1]) <= set(ssh_masters(places))
+        assert s.out("echo $kept") == "yes\n" and s.look()["backend"]["state"] == "ready"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_a_full_disk_is_an_error_of_the_command(places, sshd, backend):
     """What is full is said, and the session goes on. The control: there is room after a file is removed."""

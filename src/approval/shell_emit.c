@@ -60,6 +60,27 @@ static bool has_dynamic(const json_t *list)
     return false;
 }
 
+/* Whether braces or a pattern may make an option of the word: `-del*`, `{-delete,x}`. Names of
+ * files with a dash are none, nor is the value of an option, as in `--include=*.c`. */
+static bool may_be_option(const struct shell_word *word)
+{
+    const char *shape = word->shape;
+    if (word->is_literal)
+        return false;
+    if (shape[0] == '-')
+        return strpbrk(shape, "*?[{=") && *strpbrk(shape, "*?[{=") != '=';
+    return shape[0] == '{' &&
+           (strstr(shape, "{-") || strstr(shape, ",-") || strstr(shape, "..-"));
+}
+
+static const char *danger_of_patterns(const struct shell_words *words)
+{
+    for (size_t i = 1; i < words->count; i++)
+        if (may_be_option(&words->items[i]))
+            return "shell.dynamic";
+    return NULL;
+}
+
 /* `program` is where an ordinary command begins; behind the words when the command is not
  * ordinary. Without words only files are opened, as `: >file` does. */
 int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t program,
@@ -82,6 +103,7 @@ int shell_emit(struct shell_walk *w, const struct shell_words *words, size_t pro
     if (w->is_sensitive && json_array_size(files))
         written = shell_stronger("write.sensitive", written);
     danger = shell_stronger(danger, written);
+    danger = danger ? danger : danger_of_patterns(words);
     struct shell_command c = {.argv = words->count ? words_json(words) : json_pack("[s]", ":"),
         .redirections = redirs ? json_incref(redirs->list) : json_array(),
         .files = files,

@@ -242,7 +242,9 @@ static enum place_error start_failed(struct backend *b, struct instance *it, int
     place_quote(quoted, sizeof(quoted), last_line(it));
     if (r == -ETIMEDOUT)
         return backend_fail(b, PLACE_UNREACHABLE, "the instance did not start in time");
-    return backend_fail(b, judge_text(it->said), "%s", r < 0 ? strerror(-r) : quoted);
+    bool is_missing = strstr(it->said, "cannot be executed");
+    return backend_fail(b, judge_text(it->said), "%s%s", r < 0 ? strerror(-r) : quoted,
+        is_missing ? "; install apptainer, or name its program in command" : "");
 }
 
 /* Starts the instance with its limits, or joins the one that another session has started: then
@@ -290,8 +292,8 @@ static enum place_error open_kept(struct backend *b, struct instance *it, uint64
     if (r == 0)
         r = lock_record(b, it, until_ms, &fd);
     if (r < 0)
-        return backend_fail(b, r == -ETIMEDOUT ? PLACE_UNREACHABLE : PLACE_REFUSED, "%s: %s",
-            it->overlay, strerror(-r));
+        return backend_fail(b, r == -ETIMEDOUT ? PLACE_UNREACHABLE : PLACE_REFUSED,
+            "%s: %s; scratch_dir can name another directory", it->overlay, strerror(-r));
     read_record(fd, &was);
     backend_config_hash(b, now.hash);
     if (was.hash[0] && !str_eq(was.hash, now.hash))

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void add_option(struct strv *argv, const char *option)
 {
@@ -70,6 +71,23 @@ static enum place_error ssh_stream(
     return backend_spawned(b, r);
 }
 
+/* Adds where the credential came from. Callers read this: it has no paths. */
+static enum place_error explain_auth(struct backend *b, const char *said)
+{
+    const struct place_row *row = b->row;
+    const char *more = "the keys are those of backends_user";
+    if (strstr(said, "Host key verification failed"))
+        more = row->known_hosts[0] ? "add the key of the host to the file of known_hosts"
+                                   : "add the key of the host to ~/.ssh/known_hosts of "
+                                     "backends_user, or name a file in known_hosts";
+    else if (row->key_file[0] && access(row->key_file, R_OK) < 0)
+        return backend_fail(b, PLACE_AUTH, "%s; backends_user cannot read key_file: %s",
+            b->words, strerror(errno));
+    else if (row->key_file[0])
+        more = "the key is that of key_file";
+    return backend_fail(b, PLACE_AUTH, "%s; %s", b->words, more);
+}
+
 static enum place_error ssh_judge(struct backend *b, const char *said)
 {
     static const struct {
@@ -82,10 +100,9 @@ static enum place_error ssh_judge(struct backend *b, const char *said)
         {"Could not resolve hostname", PLACE_NOT_FOUND},
         {"not found", PLACE_REFUSED},
     };
-    (void)b;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strstr(said, rows[i].text))
-            return rows[i].error;
+            return rows[i].error == PLACE_AUTH ? explain_auth(b, said) : rows[i].error;
     return PLACE_UNREACHABLE;
 }
 

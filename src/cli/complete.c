@@ -18,6 +18,7 @@ static const struct {
 } fixed[] = {
     {"WHEN", {"auto", "always", "never"}},
     {"LEVEL", {"full", "strong", "process"}},
+    {"MODE", {"strict", "best_effort"}},
 };
 
 /* The option that takes a value from the next word: "--url" or "-l". */

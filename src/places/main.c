@@ -15,6 +15,7 @@
 #include "base/os/fs.h"
 #include "base/os/process.h"
 #include "base/os/sys.h"
+#include "base/str.h"
 #include "places/slots.h"
 #include "proto/place_ends.h"
 #include "proto/spawn.h"
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -35,12 +37,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REAP_MS = 1000, END_S = 120, TIDY_MS = 5000 };
+enum { REAP_MS = 1000, END_S = 120, TIDY_MS = 5000, ATTEMPTS_MAX = 8 };
+
+/* The directory for sockets of ssh connections, in /tmp. */
+#define CONTROL_PREFIX "hermes-con-"
+#define CONTROL_NAME CONTROL_PREFIX "XXXXXX"
 
 struct places {
     const struct place_table *table;
     const char *shell;
     char control_dir[32];
+    int control_fd; /* locks it while this process or one of its children lives */
     int requests;
     int starter_fd; /* -1: no row permits sudo */
     pid_t monitor;
@@ -213,18 +220,17 @@ static bool take_request(struct places *p)
     return true;
 }
 
-/* Ends the connections that sessions have shared. */
-static void close_connections(const struct places *p)
+/* Ends the connections that sessions have shared, and removes their directory. */
+static void close_connections(const char *control_dir)
 {
-    DIR *dir = opendir(p->control_dir);
+    DIR *dir = opendir(control_dir);
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         char option[300];
         struct backend_stream stream;
         if (entry->d_name[0] == '.')
             continue;
-        (void)snprintf(
-            option, sizeof(option), "ControlPath=%s/%s", p->control_dir, entry->d_name);
+        (void)snprintf(option, sizeof(option), "ControlPath=%s/%s", control_dir, entry->d_name);
         char *argv[] = {(char *)"ssh", (char *)"-F", (char *)"none", (char *)"-o", option,
             (char *)"-O", (char *)"exit", (char *)"x", NULL};
         if (backend_spawn(argv, NULL, &stream) == 0)
@@ -232,7 +238,30 @@ static void close_connections(const struct places *p)
     }
     if (dir)
         (void)closedir(dir);
-    (void)fs_remove_tree(AT_FDCWD, p->control_dir);
+    (void)fs_remove_tree(AT_FDCWD, control_dir);
+}
+
+/* The same for what a process of this user has left that was killed. One in use is locked. */
+static void close_left_connections(void)
+{
+    DIR *tmp = opendir("/tmp");
+    struct dirent *entry;
+    while (tmp && (entry = readdir(tmp))) {
+        struct stat st;
+        char path[sizeof("/tmp/" CONTROL_NAME)];
+        if (!str_has_prefix(entry->d_name, CONTROL_PREFIX) ||
+            strlen(entry->d_name) != strlen(CONTROL_NAME))
+            continue;
+        cleanup_close int fd =
+            openat(dirfd(tmp), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+            flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "/tmp/%s", entry->d_name);
+        close_connections(path);
+    }
+    if (tmp)
+        (void)closedir(tmp);
 }
 
 /* Starts it again when it has ended: without it containers would stay. */
@@ -259,10 +288,22 @@ static void start_tidy(struct places *p)
     _exit(0);
 }
 
+/* Until it is locked, another instance may take it for one that was left, and remove it. */
 static int make_control_dir(struct places *p)
 {
-    (void)snprintf(p->control_dir, sizeof(p->control_dir), "/tmp/hermes-ssh-XXXXXX");
-    return mkdtemp(p->control_dir) ? 0 : -errno;
+    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        struct stat mine, there;
+        (void)snprintf(p->control_dir, sizeof(p->control_dir), "/tmp/" CONTROL_NAME);
+        if (!mkdtemp(p->control_dir))
+            return -errno;
+        p->control_fd = open(p->control_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (p->control_fd >= 0 && flock(p->control_fd, LOCK_EX | LOCK_NB) == 0 &&
+            fstat(p->control_fd, &mine) == 0 && lstat(p->control_dir, &there) == 0 &&
+            mine.st_ino == there.st_ino)
+            return 0;
+        close_fd(&p->control_fd);
+    }
+    return -EBUSY;
 }
 
 /* Ends when the monitor is gone or stops the program. Without the starter nothing works on
@@ -328,9 +369,11 @@ int main(void)
         return fail("cannot start the process that starts local commands", r);
     if ((r = process_give_up()) < 0 || (r = confine_clients(has_apptainer(p.table))) < 0)
         return fail("cannot give up privileges", r);
+    close_left_connections();
     if ((r = make_control_dir(&p)) < 0)
         return fail("cannot make a directory for connections of ssh", r);
     r = serve(&p);
-    close_connections(&p);
+    close_connections(p.control_dir);
+    close_left_connections();
     return r;
 }

@@ -8,6 +8,7 @@
 #include "approval/mode.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/os/fs.h"
 #include "base/str.h"
 
@@ -60,22 +61,38 @@ static void take_key(struct reach_row *row, const char *path, struct strv *probl
     (void)snprintf(row->key, sizeof(row->key), "%.*s", (int)len, text.data ? text.data : "");
 }
 
+static bool is_key(const struct prepare *p, const char *name, size_t len)
+{
+    for (size_t i = 0; i < p->keys.count; i++)
+        if (strlen(p->keys.items[i].name) == len &&
+            strncmp(p->keys.items[i].name, name, len) == 0)
+            return true;
+    return false;
+}
+
 static void check_approvers(const struct prepare *p, struct strv *problems)
 {
     const char *list = p->config.approvers;
     while (*list) {
         size_t skip = strspn(list, " ,");
         size_t len = strcspn(list + skip, " ,");
-        bool is_known = len == 0;
-        for (size_t i = 0; i < p->keys.count; i++)
-            is_known = is_known || (strlen(p->keys.items[i].name) == len &&
-                                       strncmp(p->keys.items[i].name, list + skip, len) == 0);
-        if (!is_known)
+        if (len && !is_key(p, list + skip, len))
             strv_add_owned(
                 problems, xasprintf("settings: approvers: there is no key named `%.*s`",
                               (int)len, list + skip));
         list += skip + len;
     }
+}
+
+/* A key that is not there is no error, because keys come and go. But its backend may be one
+ * that nobody can use. */
+static void note_unknown_keys(const struct prepare *p, const struct place_row *row)
+{
+    cleanup_free char *list = xstrdup(row->keys);
+    for (char *at = list, *name; (name = strsep(&at, ", "));)
+        if (name[0] && !str_eq(name, "*") && !is_key(p, name, strlen(name)))
+            log_event(LOG_WARN, "a backend is for a key that this server does not have",
+                "backend", row->name, "key", name, "for_all_callers", "keys = *", (char *)NULL);
 }
 
 /* Adds the values of the variables that a row forwards to the sealed table. */
@@ -155,8 +172,10 @@ static void take_places(struct prepare *p, struct strv *problems)
     sha256_digest(&hash, sizeof(digest), digest);
     str_hex(digest, sizeof(digest), places->shell_hash);
     places->shell_len = (uint32_t)p->shell.len;
-    for (uint32_t i = 0; i < places->count; i++)
+    for (uint32_t i = 0; i < places->count; i++) {
+        note_unknown_keys(p, &places->rows[i]);
         forward(&places->rows[i], problems);
+    }
     take_group(p, problems);
 }
 

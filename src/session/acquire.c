@@ -6,6 +6,7 @@
 #include "session/internal.h"
 
 #include "base/clock.h"
+#include "session/backend.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -44,19 +45,28 @@ static int enter_queue(struct session *s, struct session_waiter *waiter, struct 
     return 0;
 }
 
+/* Files of a backend's place may be there, and no session goes on in another place. */
+static int refuse_gone(const struct session *s, const char *how, struct err *err)
+{
+    const char *place = session_backend_name(s);
+    if (!place)
+        return err_set(err, ERR_CONFLICT, ESTALE,
+            "the session %s (%s); its state and its files are gone: make a new one", how,
+            s->message);
+    return err_set(err, ERR_CONFLICT, ESTALE,
+        "the session %s (%s); its state on backend %s is gone: make a new one", how, s->message,
+        place);
+}
+
 /* Why the session cannot be taken. 0 when the caller only has to wait for its turn. */
 static int why_not(const struct session *s, bool also_dead, struct err *err)
 {
     if (s->is_deleted)
         return session_not_found(s->id, err);
     if (s->state == SESSION_EXPIRED)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session has expired (%s); its state and its files are gone: make a new one",
-            s->message);
+        return refuse_gone(s, "has expired", err);
     if (s->is_past)
-        return err_set(err, ERR_CONFLICT, ESTALE,
-            "the session is dead (%s); its state and its files are gone: make a new one",
-            s->message);
+        return refuse_gone(s, "is dead", err);
     if (s->state == SESSION_DEAD && !also_dead)
         return err_set(err, ERR_CONFLICT, ESTALE,
             "the session is dead (%s) and its state is lost; POST /v1/sessions/%s/reset starts "

@@ -149,7 +149,8 @@ void session_backend_end(struct session *s)
     (void)pthread_mutex_unlock(&s->cause_lock);
 }
 
-int session_backend_failed(struct session *s, const struct spawn_event *event, struct err *err)
+int session_backend_failed(
+    struct session *s, const struct spawn_event *event, const char *said, struct err *err)
 {
     uint32_t kind = event->kind == EVENT_FAILED && event->flags ? event->flags : PLACE_REFUSED;
     const char *name = place_error_name(kind);
@@ -157,6 +158,12 @@ int session_backend_failed(struct session *s, const struct spawn_event *event, s
     (void)pthread_mutex_lock(&s->cause_lock);
     (void)snprintf(words, sizeof(words), "%s", s->cause);
     (void)pthread_mutex_unlock(&s->cause_lock);
+    if (!words[0] && event->kind != EVENT_FAILED) {
+        char quoted[PLACE_SAYS / 2];
+        place_quote(quoted, sizeof(quoted), said);
+        (void)snprintf(words, sizeof(words), "the shell there ended before it was ready%s%s",
+            said[0] ? ": " : "", said[0] ? quoted : "");
+    }
     if (kind == PLACE_LIMIT) {
         (void)refuse_limit(
             s->spec.place->name, place_limit_name((uint32_t)event->wait_status), err);
@@ -212,6 +219,17 @@ static json_t *detail_json(const struct session *s, unsigned state)
         "commands, files and terminals wait for that",
         s->cause, s->spec.place->reconnect_s);
     return json_string(text);
+}
+
+const char *session_backend_name(const struct session *s)
+{
+    const json_t *past = json_object_get(s->past, "backend");
+    const char *kind = json_string_value(json_object_get(past, "kind"));
+    if (s->spec.place)
+        return s->spec.place->name;
+    return kind && !str_eq(kind, place_kind_name(PLACE_NATIVE))
+               ? json_string_value(json_object_get(past, "name"))
+               : NULL;
 }
 
 json_t *session_backend_json(struct session *s)

@@ -21,8 +21,10 @@ void session_backend_take(struct session *s, const struct place_event *event);
 void session_backend_begin(struct session *s);
 void session_backend_end(struct session *s);
 
-/* Turns the failure of a place into an error. */
-int session_backend_failed(struct session *s, const struct spawn_event *event, struct err *err);
+/* Turns the failure of a place into an error. `said` is the last line that its shell wrote to
+ * stderr, or "". */
+int session_backend_failed(
+    struct session *s, const struct spawn_event *event, const char *said, struct err *err);
 
 /* 0, or ERR_UNSUPPORTED for a function that needs a box. */
 int session_backend_refuse(const struct session *s, const char *what, struct err *err);
@@ -30,6 +32,9 @@ int session_backend_refuse(const struct session *s, const char *what, struct err
 /* Notes how a session on a backend began: `r` is its result. */
 void session_backend_note(
     const struct session *s, int r, uint64_t latency_ms, const struct err *err);
+
+/* The name of its backend; NULL for a box. */
+const char *session_backend_name(const struct session *s);
 
 /* {"name", "kind", "id", "state", "detail", "isolation", "scope", "lifetime_s", "limits"}, also
  * for a box. The lock is held. */

@@ -112,6 +112,8 @@ static json_t *to_json(struct session *s)
     (void)json_object_set_new(
         json, "image", s->spec.image ? json_string(s->spec.image->id) : json_null());
     add_lineage(json, s);
+    if (s->past)
+        session_tell_past(s, json);
     return json;
 }
 

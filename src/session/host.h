@@ -18,6 +18,8 @@ struct host_parser {
     struct err *err;
 };
 shell_parse host_parse; /* its context is a struct host_parser */
+/* Warns when a backend needs the parser and it is missing. */
+void host_parse_check(const struct state *state);
 
 /* Asks about the commands of an exec and waits. The caller holds the session. Afterwards
  * s->approvals lists the questions. */

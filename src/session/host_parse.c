@@ -118,3 +118,17 @@ int host_parse(void *context, const char *text, size_t len, json_t **ret)
         shell_cache_put(all->trees, owner, text, len, *ret);
     return r;
 }
+
+void host_parse_check(const struct state *state)
+{
+    const struct runtime *tool = runtime_find_internal(&state->runtimes, HOST_PARSE_TOOL);
+    const struct place_table *places = &state->config.places;
+    for (uint32_t i = 0; i < places->count && !(tool && tool->available); i++)
+        if (!place_is_box(&places->rows[i])) {
+            log_event(LOG_WARN,
+                "commands of a backend cannot be read, so each text needs an approval of its "
+                "own; install shfmt",
+                "backend", places->rows[i].name, (char *)NULL);
+            return;
+        }
+}

@@ -83,6 +83,7 @@ struct session {
     bool is_deleted;
     /* It belonged to an earlier server process and only answers that it is dead. */
     bool is_past;
+    json_t *past;         /* what that process told of it, or NULL */
     bool is_over;         /* its lifetime has ended; the holder must end it */
     bool has_interpreter; /* an interpreter runs and accepts code */
     bool is_resting;      /* the box exists, but no payload runs in it */
@@ -282,7 +283,9 @@ void session_drop_checkpoints(struct session *s);
 struct session *session_new(struct sessions *all, struct session_spec *spec, int owner);
 
 /* remembered.c: records that outlive the server process. session_recall() makes a dead session
- * from the stored record of an earlier server process. The caller lists it. */
+ * from the stored record of an earlier server process. The caller lists it. session_tell_past()
+ * adds what the record says of its place and its limits. */
+void session_tell_past(const struct session *s, json_t *json);
 void session_remember(struct session *s);
 void session_forget(struct session *s);
 struct session *session_recall(struct sessions *all, const char *id, int owner);

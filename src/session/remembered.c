@@ -58,8 +58,7 @@ static int64_t time_of(const json_t *kept, const char *field)
 }
 
 /* Makes a dead session from its stored record. */
-static struct session *revive(
-    struct sessions *all, const char *id, int owner, const json_t *kept)
+static struct session *revive(struct sessions *all, const char *id, int owner, json_t *kept)
 {
     struct session_spec spec = {
         .runtime = runtime_find(&all->state->runtimes, text_of(kept, "language"))};
@@ -76,10 +75,25 @@ static struct session *revive(
     s->created_s = time_of(kept, "created_at");
     s->state = SESSION_DEAD;
     s->is_past = true;
+    s->past = json_incref(kept);
     s->reason = "server_restarted";
     (void)snprintf(
         s->message, sizeof(s->message), "the server was restarted, and no session outlives it");
     return s;
+}
+
+void session_tell_past(const struct session *s, json_t *json)
+{
+    static const char *const fields[] = {
+        "cwd", "limits", "isolation", "network", "backend", "secrets", "mounts", "image"};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const json_t *value = json_object_get(s->past, fields[i]);
+        if (value && !json_is_null(value))
+            (void)json_object_set_new(json, fields[i], json_deep_copy(value));
+    }
+    json_t *place = json_object_get(json, "backend");
+    (void)json_object_set_new(place, "state", json_string("lost"));
+    (void)json_object_set_new(place, "detail", json_string(s->message));
 }
 
 struct session *session_recall(struct sessions *all, const char *id, int owner)

@@ -7,6 +7,7 @@
  * the spawner's socket to see whether the interpreter still lives. */
 
 #include "session/backend.h"
+#include "session/host.h"
 
 #include "approval/shell_cache.h"
 #include "base/alloc.h"
@@ -42,6 +43,7 @@ struct sessions *sessions_new(struct state *state)
     all->state = state;
     all->trees = shell_cache_new();
     (void)pthread_mutex_init(&all->lock, NULL);
+    host_parse_check(state);
     return all;
 }
 
@@ -61,6 +63,7 @@ static void session_free(struct session *s)
     session_network_unref(s->network);
     free(s->cwd);
     json_decref(s->approvals);
+    json_decref(s->past);
     json_decref(s->host_exports);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_mutex_destroy(&s->cause_lock);

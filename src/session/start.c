@@ -75,7 +75,7 @@ static int no_interpreter(struct session *s, const struct spawn_event *event, st
             strerror(event->kind == EVENT_FAILED ? -event->error : ECHILD), line[0] ? ": " : "",
             line);
     if (s->spec.place)
-        return session_backend_failed(s, event, err);
+        return session_backend_failed(s, event, line, err);
     if (event->kind == EVENT_FAILED)
         return err_set(err,
             event->step == STEP_SPAWNER ? ERR_UNAVAILABLE : err_code_of(-event->error),

@@ -223,6 +223,16 @@ static void set_mount(struct loading *l, const char *name, const char *key, cons
     }
 }
 
+static void set_backend(
+    struct loading *l, const char *section, const char *key, const char *value)
+{
+    const char *why =
+        place_table_set(&l->config->places, section + strlen("backend "), key, value);
+    cleanup_free char *where = xasprintf("%s: %s", section, key);
+    if (why)
+        complain(l, where, why);
+}
+
 static void on_file_entry(
     void *context, unsigned line, const char *section, const char *key, const char *value)
 {
@@ -234,7 +244,7 @@ static void on_file_entry(
     else if (str_has_prefix(section, "secret "))
         why = secret_table_set(&l->config->secrets, section + strlen("secret "), key, value);
     else if (str_has_prefix(section, "backend "))
-        why = place_table_set(&l->config->places, section + strlen("backend "), key, value);
+        set_backend(l, section, key, value);
     else if (section[0])
         why = "unknown section; there are [mount NAME], [secret NAME] and [backend NAME]";
     else if (!row || str_eq(key, "config"))

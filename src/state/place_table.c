@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     RECONNECT_S = 60,
@@ -302,7 +303,7 @@ static const char *set_bool(struct place_row *row, const struct key *key, const 
         {"no", "false", "off", "0"}, {"yes", "true", "on", "1"}};
     for (uint32_t truth = 0; truth < 2; truth++)
         for (size_t i = 0; i < 4; i++)
-            if (str_eq(words[truth][i], value)) {
+            if (strcasecmp(words[truth][i], value) == 0) {
                 *number_of(row, key) = truth;
                 return NULL;
             }

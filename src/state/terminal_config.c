@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const struct terminal_place terminal_places[] = {
     {"local", "local", LOCAL},
@@ -130,6 +131,15 @@ static char *text_of(struct reading *r)
     return xstrndup(text, len);
 }
 
+/* Whether the scalar that has come is no value: `key:`, `key: null`, and `key: ~` where that is
+ * not the home directory. */
+static bool is_null(const struct reading *r, bool may_be_home)
+{
+    const char *text = (const char *)r->event.data.scalar.value;
+    return is_scalar(r) && r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (!text[0] || strcasecmp(text, "null") == 0 || (!may_be_home && str_eq(text, "~")));
+}
+
 /* Skips the value that has begun, with all that is in it. */
 static void skip(struct reading *r)
 {
@@ -181,6 +191,8 @@ static void take_value(struct reading *r, const char *key)
         strv_add_owned(r->notes, xasprintf("terminal.%s has no meaning for Hermes", key));
         *value = xstrdup("");
         skip(r);
+    } else if (is_null(r, str_eq(key, "cwd"))) {
+        *value = is_backend ? NULL : xstrdup("");
     } else if (!is_backend && terminal_rows[i].form == LIST) {
         *value = terminal_take_list(r, key);
     } else if (!is_scalar(r)) {
@@ -238,14 +250,14 @@ void terminal_take_document(struct reading *r)
 
 bool terminal_is_true(const char *value)
 {
-    return str_eq(value, "true") || str_eq(value, "yes") || str_eq(value, "on") ||
-           str_eq(value, "1");
+    return strcasecmp(value, "true") == 0 || strcasecmp(value, "yes") == 0 ||
+           strcasecmp(value, "on") == 0 || str_eq(value, "1");
 }
 
 bool terminal_is_bool(const char *value)
 {
-    return terminal_is_true(value) || str_eq(value, "false") || str_eq(value, "no") ||
-           str_eq(value, "off") || str_eq(value, "0");
+    return terminal_is_true(value) || strcasecmp(value, "false") == 0 ||
+           strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 || str_eq(value, "0");
 }
 
 /* The value as a line of a section has it; NULL: there is no such line. */
@@ -259,7 +271,7 @@ static const char *line_of(struct reading *r, size_t i)
     if (terminal_rows[i].form == LIMIT && str_eq(value, "0"))
         return NULL;
     if (terminal_rows[i].form == NETWORK)
-        return terminal_is_true(value) ? "bridge" : str_eq(value, "false") ? "none" : value;
+        return terminal_is_true(value) ? "bridge" : terminal_is_bool(value) ? "none" : value;
     return value;
 }
 
@@ -299,7 +311,7 @@ static void add_place(struct reading *r, struct place_table *table, size_t place
     }
     if (r->own)
         own_add_lines(r, table, place);
-    else if (!r->values[KEYS_ROW])
+    else if (!r->values[KEYS_ROW] || !r->values[KEYS_ROW][0])
         strv_add_owned(r->problems,
             xasprintf("terminal: hermes_keys is missing: a list of the API keys that may use "
                       "the backend %s, or [\"*\"]",
@@ -327,6 +339,23 @@ static void check_values(struct reading *r)
             strv_add_owned(r->notes, xasprintf("terminal.%s is not used: it is not an "
                                                "absolute path",
                                          terminal_rows[i].key));
+    }
+}
+
+/* Keys without which a place cannot be reached. */
+static void check_needed(struct reading *r, unsigned wanted)
+{
+    static const struct {
+        unsigned place;
+        const char *key, *what;
+    } needed[] = {{SSH, "ssh_host", "the name or address of the machine"},
+        {MODAL, "modal_command", "the adapter for Modal"},
+        {DAYTONA, "daytona_command", "the adapter for Daytona"}};
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        const char *value = terminal_value(r, needed[i].key);
+        if (wanted & needed[i].place && !(value && value[0]))
+            strv_add_owned(r->problems,
+                xasprintf("terminal: %s is missing: %s", needed[i].key, needed[i].what));
     }
 }
 
@@ -359,6 +388,7 @@ void terminal_add_places(struct reading *r, struct place_table *table)
     if (r->own)
         wanted = own_choose(r, wanted);
     check_values(r);
+    check_needed(r, wanted);
     for (size_t place = 0; place < PLACES; place++)
         if (wanted & terminal_places[place].bit)
             add_place(r, table, place);

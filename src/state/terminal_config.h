@@ -21,10 +21,11 @@ void terminal_config_read(const char *text, size_t len, struct place_table *tabl
  * variables TERMINAL_* win over the file. */
 struct terminal_caller {
     const char *(*variable)(const char *name); /* getenv(), or that of a test */
-    const char *home, *cwd;                    /* absolute paths, or NULL */
-    const char *no_mount;                      /* why cwd cannot be mounted, or NULL */
-    const char *backend;                       /* backend that the command names, or NULL */
-    bool lists_all;                            /* all places, not only that of the command */
+    char *const *environment; /* to list variables that are not used, or NULL */
+    const char *home, *cwd;   /* absolute paths, or NULL */
+    const char *no_mount;     /* why cwd cannot be mounted, or NULL */
+    const char *backend;      /* backend that the command names, or NULL */
+    bool lists_all;           /* all places, not only that of the command */
 };
 struct terminal_own {
     struct buf sections; /* for the setting `backends` of that server */

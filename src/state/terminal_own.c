@@ -70,13 +70,21 @@ static char *own_volumes(struct reading *r)
         r->caller->cwd ? r->caller->cwd : "");
 }
 
+enum { NAME_ROOM = 64 };
+static const char prefix[] = "TERMINAL_";
+
 /* The variable of a key: TERMINAL_SSH_HOST for ssh_host. */
+static void name_variable(const char *key, char name[NAME_ROOM])
+{
+    (void)snprintf(name, NAME_ROOM, "%s%s", prefix, key);
+    for (char *at = name; *at; at++)
+        *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
+}
+
 static const char *variable_of(const struct reading *r, const char *key)
 {
-    char name[64];
-    int len = snprintf(name, sizeof(name), "TERMINAL_%s", key);
-    for (int i = 0; i < len && i < (int)sizeof(name); i++)
-        name[i] = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 'a' + 'A') : name[i];
+    char name[NAME_ROOM];
+    name_variable(key, name);
     const char *value = r->caller->variable(name);
     return value && value[0] ? value : NULL;
 }
@@ -197,6 +205,43 @@ static void take_home(struct reading *r)
     }
 }
 
+static bool is_variable_of(const char *name, const char *key)
+{
+    char own[NAME_ROOM];
+    name_variable(key, own);
+    return str_eq(name, own);
+}
+
+/* Why the variable is not used, or NULL. */
+static const char *unused_because(const char *name)
+{
+    bool is_used = is_variable_of(name, "env");
+    for (size_t i = 0; i < sizeof(persistent) / sizeof(persistent[0]); i++)
+        is_used = is_used || is_variable_of(name, persistent[i].key);
+    for (size_t i = 0; i < ROWS && !is_used; i++) {
+        if (i == KEYS_ROW || !is_variable_of(name, terminal_rows[i].key))
+            continue;
+        if (terminal_rows[i].form == UNUSED)
+            return "has no meaning for Hermes";
+        is_used = true;
+    }
+    return is_used ? NULL : "is not known";
+}
+
+/* Lists the variables TERMINAL_* that nothing here reads. */
+static void note_variables(struct reading *r)
+{
+    for (char *const *at = r->caller->environment; at && *at; at++) {
+        size_t len = strspn(*at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+        if (!str_has_prefix(*at, prefix) || (*at)[len] != '=' || !(*at)[len + 1] || len > 128)
+            continue;
+        cleanup_free char *name = xstrndup(*at, len);
+        const char *why = unused_because(name);
+        if (why)
+            strv_add_owned(r->notes, xasprintf("the variable %s %s", name, why));
+    }
+}
+
 static void take_variables(struct reading *r)
 {
     for (size_t i = 0; i < ROWS && !r->is_bad; i++)
@@ -210,6 +255,7 @@ static void take_variables(struct reading *r)
         if (value)
             own_check(r, persistent[i].key, value);
     }
+    note_variables(r);
 }
 
 void terminal_config_read_own(const char *text, size_t len,

@@ -523,6 +523,7 @@ def test_a_parser_that_lies_floods_or_hangs_makes_a_question(tmp_path):
     path = borrow_dir()
     place = Place(path, HERMES_RUNTIMES=str(tool.parent))
     try:
+        assert "install shfmt" not in place.server.log_path.read_text()  # there is a parser
         shell = place.open()
         with Listener(place.server, ALICE):
             for word in FAKES:
@@ -542,6 +543,7 @@ def test_without_shfmt_all_is_asked_and_a_question_expires(tmp_path):
     path = borrow_dir()
     place = Place(path, HERMES_RUNTIMES=str(runtimes), HERMES_APPROVAL_TIMEOUT_S="4")
     try:
+        assert "cannot be read, so each text needs an approval of its own; install shfmt" in place.server.log_path.read_text()
         shell = place.open()
         with Listener(place.server, ALICE):
             for code in ("ls", "ls", "echo hi", "rm -rf /nothing"):

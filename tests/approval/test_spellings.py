@@ -165,6 +165,17 @@ def test_what_destroys_a_place_is_denied_in_every_spelling():
         assert any(d.startswith("never.") for d in dangers(one)), (text, one)
 
 
+def test_an_option_of_braces_or_a_pattern_is_approved_once_only():
+    """What it becomes depends on files. The controls: files with a dash, and the value of an option."""
+    texts = ["find . -del*", "find . {-delete,-print}", "find . -name x -del?te", "find / {-delete,-x}", "rm {-rf,x}", "git push --forc?", "git push {--force,x}",
+             "git reset --har[d]", "rg --pr* x y", "sort {x,--compress-program=y} a", "ls {+..-}a"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and [(c["danger"], c["once"]) for c in one["commands"]] == [("shell.dynamic", True)], (text, one)
+    texts = ["ls *", "rm *.o", "cp a.{c,h} b", "mkdir -p src/{a-b,c}", "touch {1..3}", "grep -r --include=*.py x .", "gcc -o {a,b}-c.o"]
+    for text, one in zip(texts, forms(texts)):
+        assert one["parsed"] and [(c["danger"], c["once"]) for c in one["commands"]] == [(None, False)], (text, one)
+
+
 def test_what_is_dangerous_is_named():
     for text, one in zip(DANGEROUS, forms(DANGEROUS)):
         assert one["parsed"] and any(dangers(one)) and not any(d.startswith("never.") for d in dangers(one)), (text, one)

@@ -47,6 +47,10 @@ cwd = {cwd}
 [backend secret]
 kind = local
 keys = nobody-has-this-name
+[backend nowhere]
+kind = local
+keys = *
+cwd = /no/such/dir
 """
 FAR = """
 [backend far]
@@ -89,6 +93,23 @@ kind = ssh
 keys = *
 host = 127.0.0.1
 port = 1
+known_hosts = {dir}/known_hosts
+[backend far-nowhere]
+kind = ssh
+keys = *
+host = 127.0.0.1
+port = {port}
+user = {user}
+key_file = {dir}/user
+known_hosts = {dir}/known_hosts
+cwd = /no/such/dir
+[backend no-key]
+kind = ssh
+keys = *
+host = 127.0.0.1
+port = {port}
+user = {user}
+key_file = {dir}/no-such-key
 known_hosts = {dir}/known_hosts
 [backend hostile]
 kind = ssh

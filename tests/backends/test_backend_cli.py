@@ -56,6 +56,17 @@ def test_a_session_is_made_on_a_backend(places):
     places("DELETE", "/v1/sessions/" + made.stdout.strip())
 
 
+def test_limits_that_a_backend_lacks_can_be_done_without(places):
+    def new(*words):
+        return subprocess.run([str(BUILD / "hermes"), "session", "new", "--unix", str(places.unix), "-l", "bash", "--backend", "here", "--memory", "64m", *words],
+                              capture_output=True, text=True, timeout=60)
+    refused = new()
+    assert refused.returncode == 2 and "cannot enforce memory_mb; leave it out, or set limits_mode to best_effort" in refused.stderr
+    made = new("--limits-mode", "best_effort")
+    assert made.returncode == 0, made.stderr
+    places("DELETE", "/v1/sessions/" + made.stdout.strip())
+
+
 def test_every_example_works(places, tmp_path):
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/backends.md").read_text(), re.S)
     assert len(blocks) == 2
@@ -77,7 +88,7 @@ def test_every_example_works(places, tmp_path):
     ("[backend native]\nkind = local\nkeys = *\n", "native is the name of the boxes of Hermes"),
     ("[backend a/b]\nkind = local\nkeys = *\n", "the name of a backend has at most 32"),
     ("[backend x]\nkind = ssh\nkeys = *\nhost = -oProxyCommand=id\n", "this is not a valid name"),
-    ("[backend x]\nkind = ssh\nkeys = *\nimagine = y\n", "there is no such line"),
+    ("[backend x]\nkind = ssh\nkeys = *\nimagine = y\n", "backend x: imagine: there is no such line"),
     ("[backend x]\nkind = local\nkeys = *\nhost = y\n", "host is not for local"),
 ])
 def test_wrong_settings_are_named(tmp_path, text, problem):

@@ -115,7 +115,11 @@ def test_a_limit_that_cannot_be_enforced_is_refused_by_name(places, backend):
         assert s.json["backend"]["limits"]["memory_mb"] == "not_enforced"
 
 
-@pytest.mark.parametrize("name,kind,word", [("wrong", "auth", "Permission denied"), ("strange", "auth", "Host key verification failed"),
+@pytest.mark.parametrize("name,kind,word", [("wrong", "auth", "Permission denied"), ("wrong", "auth", "; the key is that of key_file"),
+                                            ("no-key", "auth", "cannot read key_file: No such file"),
+                                            ("strange", "auth", "Host key verification failed"), ("strange", "auth", "; add the key of the host"),
+                                            ("nowhere", "refused", "cannot enter the directory /no/such/dir"),
+                                            ("far-nowhere", "refused", "cannot enter the directory /no/such/dir"),
                                             ("down", "unreachable", "refused")])
 def test_a_place_that_cannot_be_opened_is_an_error_of_its_kind(places, name, kind, word):
     reply = places("POST", "/v1/sessions", {"language": "bash", "backend": name})
@@ -131,6 +135,12 @@ def test_a_backend_of_others_is_like_one_that_does_not_exist(places, name):
     assert reply.status == 404
     assert reply.json()["error"]["message"].replace(name, "X") == \
         "you have no backend `X`; GET /v1/backends lists your backends"
+
+
+def test_a_key_that_is_not_there_is_named_at_the_start(places):
+    """Nobody can use that backend. The control: no word about the others."""
+    said = [json.loads(line) for line in places.log_path.read_text().splitlines() if "a key that this server does not have" in line]
+    assert [(line["level"], line["backend"], line["key"]) for line in said] == [("warn", "secret", "nobody-has-this-name")]
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "x" * 33, 5, "a\u0000b"])
@@ -203,6 +213,19 @@ def test_a_cut_connection_loses_nothing(places, sshd, killed):
         assert found["stdout"] == "".join("line %d\n" % i for i in range(1, 7))
         assert found["exit_code"] == 9 and not found["state_lost"]
         assert s.exec("echo $kept")["stdout"] == "yes\n"
+
+
+def test_attempts_that_fail_leave_the_connection_of_others_alone(places):
+    with Session(places, "far") as s:
+        s.exec("kept=yes")
+        before = ssh_clients(places), ssh_masters(places)
+        assert all(before)
+        for name in ("wrong", "no-key", "strange", "far-nowhere", "down"):
+            assert places("POST", "/v1/sessions", {"language": "bash", "backend": name}).status == 502
+        reply = places("POST", "/v1/sessions", {"language": "bash", "backend": "far", "limits": {"memory_mb": 64}})
+        assert reply.status == 422
+        assert set(before[0]) <= set(ssh_clients(places)) and set(before[1]) <= set(ssh_masters(places))
+        assert s.out("echo $kept") == "yes\n" and s.look()["backend"]["state"] == "ready"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")

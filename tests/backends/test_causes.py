@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a place is degraded, lost or refused: answers tell the true cause, and a stranger's words are quoted."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 
 import apilib
 import farlib
+import placelib
 from farlib import wait_until
 from placelib import Session, WHOLE, allow_commands, engine_row
 from test_apptainer import all_instances, instances  # noqa: F401
@@ -242,6 +244,25 @@ def test_a_removed_container(engine_of, serve_engine, kind):
         assert s.json["backend"]["scope"] == "session"
 
 
+def test_a_session_of_an_earlier_server_tells_where_it_ran():
+    """The settings name another place now. The session is where it was, and is not made anew. The control is a box."""
+    with serving("[backend here]\nkind = local\nkeys = *\n", ["here"]) as server:
+        s, box = Session(server, "here"), Session(server, "native")
+        was, box_was = s.look(), box.look()
+        server.stop()
+        (server.work / "backends.conf").write_text("[backend there]\nkind = ssh\nkeys = *\nhost = there.invalid\n")
+        server.start()
+        for session, before, words in ((s, was, "its state on backend here is gone"), (box, box_was, "its state and its files are gone")):
+            now = session.look()
+            assert (now["state"], now["reason"], now["backend"]["state"]) == ("dead", "server_restarted", "lost")
+            assert now["backend"] == {**before["backend"], "state": "lost", "detail": now["message"]}
+            for field in ("network", "isolation", "limits", "mounts", "image"):
+                assert now[field] == before[field], field
+            for path, body in (("/exec", {"code": "true"}), ("/reset", None)):
+                reply = server("POST", session.path + path, body)
+                assert reply.status == 409 and reply.json()["state_lost"] and words in reply.json()["error"]["message"], reply
+
+
 # --- disks of the far machine
 
 def test_a_disk_that_cannot_take_the_far_shell():
@@ -263,6 +284,32 @@ def test_a_disk_that_cannot_take_the_far_shell():
                     assert server("DELETE", "/v1/sessions/" + reply.json()["id"]).status == 204
         finally:
             sshd.close()
+
+
+def test_the_far_shell_is_written_once_and_named_by_its_content():
+    """The control: it is written again when it is gone."""
+    placelib.need(farlib.sshd_problem())
+    sshd = farlib.Sshd(bare_home=True)
+    folder = sshd.dir / "home/.cache/hermes"
+    try:
+        with serving(sections(sshd, far=("user", 60)), ["far"]) as server:
+            def shell():
+                with Session(server, "far") as s:
+                    assert s.out("echo fine") == "fine\n"
+                [file] = folder.glob("shell-*")
+                return file, file.stat()
+            assert not folder.exists()
+            file, first = shell()
+            digest = hashlib.sha256((farlib.BUILD / "hermes-shell").read_bytes()).hexdigest()
+            assert hashlib.sha256(file.read_bytes()).hexdigest() == digest and file.name == "shell-" + digest
+            assert first.st_mode & 0o777 == 0o700 and folder.stat().st_mode & 0o777 == 0o700
+            _, again = shell()
+            assert (again.st_ino, again.st_ctime_ns) == (first.st_ino, first.st_ctime_ns)
+            file.unlink()
+            _, anew = shell()
+            assert anew.st_ctime_ns != first.st_ctime_ns and hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    finally:
+        sshd.close()
 
 
 # --- apptainer: what is in force in a kept place (a recording stand-in)

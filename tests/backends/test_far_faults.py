@@ -126,6 +126,39 @@ def test_hermes_reach_is_killed_while_a_command_runs(server, marks, killed):
     assert command.times() == 1
 
 
+def test_a_killed_hermes_reach_leaves_no_connection(sshd):
+    """Its connections would stay for five minutes, and their directory for ever. The control: they are there while it lives."""
+    def open_fds(pid, word):
+        try:
+            return {link for link in map(os.readlink, pathlib.Path("/proc/%d/fd" % pid).iterdir()) if word in link}
+        except OSError:
+            return set()  # it is ending
+    work = apilib.borrow_dir()
+    sshd.dir.chmod(0o755)
+    (sshd.dir / "user").chmod(0o644 if os.geteuid() == 0 else 0o600)
+    settings = work / "backends.conf"
+    settings.write_text(ROW.format(name="patient", sshd=sshd, reconnect_s=1))
+    server = apilib.Server(work, args=["--backends", str(settings)] + (["--backends-user", "nobody"] if os.geteuid() == 0 else []))
+    try:
+        killed = server.child("hermes-places")
+        with Session(server, "patient"):
+            [first] = open_fds(killed, "/tmp/hermes-con-")
+            assert processes_with("ssh: %s/" % first)
+            os.kill(killed, signal.SIGKILL)
+
+        def second_dir():
+            """That of the next one; a process of the first one may live for a moment."""
+            pid = server.child("hermes-places")
+            return pid and open_fds(pid, "/tmp/hermes-con-") - {first}
+        [second] = wait_until(second_dir, "the next one has a directory")
+        assert os.path.isdir(second)
+    finally:
+        server.stop()
+        apilib.return_dir(work)
+    wait_until(lambda: not os.path.exists(first) and not os.path.exists(second), "no directory is left")
+    wait_until(lambda: not processes_with("ssh: %s/" % first), "no connection is left")
+
+
 @pytest.mark.parametrize("continued", ["at once", "after it shows", "never"])
 def test_a_server_of_ssh_that_is_stopped(server, sshd, marks, continued):
     """What serves the connection neither answers nor ends. It shows; the session goes on over that connection or over another one, and what

@@ -110,10 +110,12 @@ def test_backends_lists_the_file_and_what_is_not_used(caller):
     if AS_ROOT:  # local and docker on one server of root's are refused, as for every server
         assert done.returncode == 125 and "kinds local and docker on one server" in done.stderr or done.returncode == 0
         caller.config(backend="local", ssh_host="127.0.0.1", persistent_shell=False, not_a_key=1)
-        done = caller("backends", "--json")
+    done = caller("backends", "--json", env={"TERMINAL_TIMEOUT": "5", "TERMINAL_SSH_HOSTNAME": "x", "TERMINAL_SSH_PORT": "22"})
     rows = {row["name"] for row in json.loads(done.stdout)["backends"]}
     assert {"native", "local", "ssh"} <= rows
     assert "terminal.not_a_key is not known" in done.stderr and "persistent_shell" not in done.stderr
+    assert "the variable TERMINAL_TIMEOUT has no meaning" in done.stderr and "the variable TERMINAL_SSH_HOSTNAME is not known" in done.stderr
+    assert "TERMINAL_SSH_PORT" not in done.stderr
 
 
 # --- who is asked

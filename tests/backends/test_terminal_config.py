@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 import apilib
+import placelib
 from apilib import ROOT
 from farlib import BUILD
 
@@ -64,6 +65,37 @@ agent: {}
         cwd.rmdir()
 
 
+def test_words_of_yaml_are_what_the_agent_takes_them_for(tmp_path):
+    """True and No are truth values in any case; `key:`, null and ~ are no value. The control: a text in quotes is one."""
+    work = apilib.borrow_dir()
+    (work / "config.yaml").write_text("""
+terminal:
+  backend: local
+  persistent_shell: False
+  docker_network: No
+  docker_mount_cwd_to_workspace: OFF
+  container_persistent: True
+  ssh_host: ~
+  singularity_image: Null
+  docker_image:
+  docker_volumes:
+  modal_image: "null"
+  modal_command: /bin/true
+  cwd: null
+  hermes_keys: ["*"]
+""")
+    server = apilib.Server(work, args=["--backends", str(work / "config.yaml")] + (["--backends-user", "nobody"] if os.geteuid() == 0 else []))
+    try:
+        assert {row["name"] for row in server("GET", "/v1/backends").json()["backends"]} == {"native", "local", "modal"}
+        placelib.allow_commands(server, "local")
+        with placelib.Session(server, "local") as s:
+            s.exec("x=5")
+            assert s.out("echo [$x]") == "[]\n"
+    finally:
+        server.stop()
+        apilib.return_dir(work)
+
+
 @pytest.mark.parametrize("text,problem", [
     ("", "one of them `terminal`"),
     ("- a\n", "one of them `terminal`"),
@@ -79,7 +111,10 @@ agent: {}
     ("terminal: {backend: ssh, ssh_port: 70000, %s}\n" % KEYS, "ssh_port: port is a number"),
     ("terminal: {backend: docker, docker_mount_cwd_to_workspace: true, %s}\n" % KEYS, "docker_mount_cwd_to_workspace: a server cannot use the directory"),
     ("terminal: {backend: local, persistent_shell: perhaps, %s}\n" % KEYS, "persistent_shell: this is yes or no"),
-    ("terminal: {backend: modal, %s}\n" % KEYS, "command is missing"),
+    ("terminal: {backend: modal, %s}\n" % KEYS, "modal_command is missing"),
+    ("terminal: {backend: ssh, %s}\n" % KEYS, "ssh_host is missing"),
+    ("terminal: {backend: ssh, ssh_host: ~, %s}\n" % KEYS, "ssh_host is missing"),
+    ("terminal: {backend: local, hermes_keys: }\n", "hermes_keys is missing"),
     ("a: &a [x]\nterminal: *a\n", "aliases are not used here"),
     ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n", "aliases are not used here"),
     ("a: " + "[" * 500 + "\n", "nested deeper than 16 levels"),

@@ -37,7 +37,8 @@ def candidates(hermes, *words, **env):
     (["help", "doc"], ["doctor"]),
     (["session", "fi"], ["files"]),
     (["session", "files", ""], ["ls", "get", "put", "rm"]),
-    (["session", "new", "--li"], ["--lifetime"]),
+    (["session", "new", "--li"], ["--lifetime", "--limits-mode"]),
+    (["session", "new", "--limits-mode", ""], ["strict", "best_effort"]),
     (["session", "new", "-l", "b"], ["bash"]),
     (["nothing", ""], []),
 ])

@@ -292,14 +292,14 @@ static int command_commit(const struct args *args, struct err *err)
 
 const struct session_command session_commands[] = {
     {"new", NULL, NULL, 0, 0, command_new,
-        "language name env idle lifetime image backend network secret limits",
+        "language name env idle lifetime image backend limits-mode network secret limits",
         "make a session and print its id"},
     {"ls", NULL, NULL, 0, 0, command_list, "", "list your sessions"},
     {"exec", NULL, "ID [FILE|-]", 1, 2, command_exec, "code timeout stdin",
         "run code from a file, -e or stdin"},
     {"repl", NULL, "[ID]", 0, 1, command_repl,
-        "language name env idle lifetime image backend network secret timeout keep own-server "
-        "yes rules limits",
+        "language name env idle lifetime image backend limits-mode network secret timeout keep "
+        "own-server yes rules limits",
         "type code at a prompt; without ID: a new session, also without a server"},
     {"terminal", NULL, "ID", 1, 1, command_terminal, "",
         "a shell in the box, on this terminal; Ctrl-] leaves"},

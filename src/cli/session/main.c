@@ -42,6 +42,7 @@ enum {
     OPT_SECRET,
     OPT_IMAGE,
     OPT_BACKEND,
+    OPT_LIMITS_MODE,
     OPT_OWN,
     OPT_YES,
     OPT_RULES,
@@ -62,6 +63,9 @@ static const struct option_row all_rows[] = {
     {"image", OPT_IMAGE, "NAME", "the session has the packages of an image of the server"},
     {"backend", OPT_BACKEND, "NAME",
         "where a bash session runs: a name of `hermes backends` (default: native, a box)"},
+    {"limits-mode", OPT_LIMITS_MODE, "MODE",
+        "limits that the backend cannot enforce: strict (default) refuses them, best_effort "
+        "goes on without them"},
     {CLI_NETWORK(OPT_NETWORK)},
     {CLI_SECRET(OPT_SECRET)},
     {"code", 'e', "CODE", "the code itself, instead of a file"},
@@ -153,6 +157,7 @@ static bool take_field(struct args *args, int key, const char *arg)
         {OPT_NAME, args->session, "name", "--name", 0},
         {OPT_IMAGE, args->session, "image", "--image", 0},
         {OPT_BACKEND, args->session, "backend", "--backend", 0},
+        {OPT_LIMITS_MODE, args->session, "limits_mode", "--limits-mode", 0},
         {OPT_IDLE, args->session, "idle_timeout_s", "--idle", 1000},
         {OPT_LIFETIME, args->session, "max_lifetime_s", "--lifetime", 1000},
         {'t', args->exec, "timeout_ms", "--timeout", 1}};

@@ -145,6 +145,7 @@ int own_settings_make(
     char cwd[PATH_ROOM];
     const char *home = getenv("HOME");
     struct terminal_caller caller = {.variable = variable,
+        .environment = environ,
         .home = home && home[0] == '/' ? home : NULL,
         .cwd = getcwd(cwd, sizeof(cwd)),
         .backend = wish->backend,

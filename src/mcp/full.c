@@ -111,9 +111,11 @@ static const struct mcp_tool tools[] = {
         .title = "Run a shell command",
         .description =
             "Runs a bash command: in a session of bash, where directory and variables "
-            "stay, or without session_id in a fresh box." LATE,
+            "stay, or without session_id in a fresh box. With backend once in that place." LATE,
         .input_schema = OBJECT("\"command\":{\"type\":\"string\"}," SESSION_ID
-                               ",\"stdin\":{\"type\":\"string\"}," TIMEOUT,
+                               ",\"backend\":{\"type\":\"string\",\"description\":\"A place "
+                               "outside of boxes, from GET /v1/backends.\"},"
+                               "\"stdin\":{\"type\":\"string\"}," TIMEOUT,
             "\"command\""),
         .annotations = INSIDE,
         .needs_engine = true,

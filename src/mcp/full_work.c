@@ -204,16 +204,41 @@ static int run_exec(struct work *w, struct execution *e, json_t **ret, struct er
     return r;
 }
 
-static int exec(struct mcp_call *call, const json_t *arguments, const char *code, json_t **ret)
+/* One command on a backend: in a session that is made for it and ends with it. */
+static int run_on_backend(struct work *w, struct execution *e, json_t **ret, struct err *err)
 {
-    struct session *s = full_find_session(call, arguments, ret);
-    if (!s)
-        return 0;
+    struct state *state = mcp_state(w->mcp);
+    struct session_spec spec;
+    json_t *wanted = json_pack(
+        "{s:s, s:O}", "language", "bash", "backend", json_object_get(w->body, "backend"));
+    (void)json_object_del(w->body, "backend");
+    int r = json_session_decode(wanted, &state->runtimes, &state->config, &spec, err);
+    if (r == 0)
+        r = session_create(state->sessions, &spec, execution_owner(e), execution_cancel_fd(e),
+            &w->session, err);
+    session_spec_done(&spec);
+    json_decref(wanted);
+    if (r < 0)
+        return r;
+    r = run_exec(w, e, ret, err);
+    session_delete(w->session);
+    return r;
+}
+
+/* The body of POST /v1/sessions/{id}/exec. */
+static json_t *exec_body(const json_t *arguments, const char *code)
+{
     json_t *body = json_pack("{s:b}", "wait", 1);
     copy(body, "code", arguments, code);
     copy(body, "stdin", arguments, "stdin");
     copy(body, "timeout_ms", arguments, "timeout_ms");
-    return start(call, body, s, run_exec, ret);
+    return body;
+}
+
+static int exec(struct mcp_call *call, const json_t *arguments, const char *code, json_t **ret)
+{
+    struct session *s = full_find_session(call, arguments, ret);
+    return s ? start(call, exec_body(arguments, code), s, run_exec, ret) : 0;
 }
 
 int full_session_exec(struct mcp_call *call, const json_t *arguments, json_t **ret)
@@ -221,10 +246,26 @@ int full_session_exec(struct mcp_call *call, const json_t *arguments, json_t **r
     return exec(call, arguments, "code", ret);
 }
 
-/* In a session of bash, or without one in a fresh box. */
+static int refuse(const char *text, json_t **ret)
+{
+    *ret = mcp_text_result(text, strlen(text), NULL, true);
+    return 0;
+}
+
+/* In a session of bash, or without one on a backend or in a fresh box. */
 int full_shell(struct mcp_call *call, const json_t *arguments, json_t **ret)
 {
-    if (!json_object_get(arguments, "session_id"))
+    json_t *backend = json_object_get(arguments, "backend");
+    bool has_session = json_object_get(arguments, "session_id");
+    if (backend && has_session)
+        return refuse(
+            "Error: a session stays on its backend. Leave out backend, or session_id.", ret);
+    if (backend) {
+        json_t *body = exec_body(arguments, "command");
+        (void)json_object_set(body, "backend", backend);
+        return start(call, body, NULL, run_on_backend, ret);
+    }
+    if (!has_session)
         return start(call, run_body(arguments, "bash", json_object_get(arguments, "command")),
             NULL, run_run, ret);
     struct session *s = full_find_session(call, arguments, ret);
@@ -234,11 +275,9 @@ int full_shell(struct mcp_call *call, const json_t *arguments, json_t **ret)
     session_unref(s);
     if (is_bash)
         return exec(call, arguments, "command", ret);
-    static const char text[] =
-        "Error: this session is no shell. Create one with session_create "
-        "{\"language\": \"bash\"}, or use session_exec.";
-    *ret = mcp_text_result(text, strlen(text), NULL, true);
-    return 0;
+    return refuse("Error: this session is no shell. Create one with session_create "
+                  "{\"language\": \"bash\"}, or use session_exec.",
+        ret);
 }
 
 /* --- judging */

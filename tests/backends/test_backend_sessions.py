@@ -277,5 +277,21 @@ def test_the_shell_of_mcp_uses_a_place(places):
     session = mcp.call("session_create", language="bash", backend="here")["structuredContent"]["session_id"]
     found = mcp.call("shell", session_id=session, command="echo $((6*7)); pwd")
     assert "42\n%s\n" % places.place_dir in found["content"][0]["text"] and found["structuredContent"]["backend"]["name"] == "here"
+    both = mcp.call("shell", session_id=session, backend="here", command="echo x")
+    assert both["isError"] and "stays on its backend" in both["content"][0]["text"]
     assert mcp.call("session_close", session_id=session)
     assert mcp.call("session_create", language="bash", backend="nowhere")["isError"]
+
+
+def test_the_shell_of_mcp_runs_one_command_on_a_backend(places):
+    mcp = Modern(places, path="/mcp/full")
+
+    def sessions():
+        return [one["id"] for one in places("GET", "/v1/sessions").json()["sessions"] if one["state"] in ("starting", "idle", "busy")]
+    before = sessions()
+    found = mcp.call("shell", backend="here", command="cat; pwd; (exit 3)", stdin="given\n")
+    assert "given\n%s\n" % places.place_dir in found["content"][0]["text"], found
+    assert found["structuredContent"]["exit_code"] == 3 and found["structuredContent"]["backend"]["name"] == "here"
+    assert sessions() == before
+    unknown = mcp.call("shell", backend="nowhere", command="echo x")
+    assert unknown["isError"] and "nowhere" in unknown["content"][0]["text"], unknown

@@ -129,7 +129,6 @@ bool approval_awaits_preview(struct approval *approval);
 void approval_preview(struct approval *approval, json_t *preview);
 
 const char *approval_id(const struct approval *approval);
-const struct effect *approval_effect(const struct approval *approval);
 
 /* Becomes and stays readable when the approval is no longer pending. */
 int approval_fd(const struct approval *approval);

@@ -394,11 +394,6 @@ const char *approval_id(const struct approval *p)
     return p->id;
 }
 
-const struct effect *approval_effect(const struct approval *p)
-{
-    return &p->effect;
-}
-
 int approval_fd(const struct approval *p)
 {
     return p->fd;

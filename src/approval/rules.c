@@ -22,11 +22,6 @@ enum { DEPTH_MAX = 16, PATTERN_LEN_MAX = 512, FIELD_ROOM = 96 };
 static const char *const decision_names[RULE_DECISION_COUNT] = {
     [RULE_ALLOW] = "allow", [RULE_ASK] = "ask", [RULE_DENY] = "deny"};
 
-const char *rule_decision_name(enum rule_decision decision)
-{
-    return decision_names[decision];
-}
-
 /* --- matching */
 
 static bool matches(

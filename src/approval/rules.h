@@ -16,7 +16,6 @@
 #include "approval/effect.h"
 
 enum rule_decision { RULE_ALLOW, RULE_ASK, RULE_DENY, RULE_DECISION_COUNT };
-const char *rule_decision_name(enum rule_decision decision);
 
 enum { RULES_MAX = 256, RULE_EXAMPLES_MAX = 32, RULES_TEXT_MAX = 256 << 10 };
 

@@ -302,6 +302,9 @@ static void add_place(struct reading *r, struct place_table *table, size_t place
         return;
     bool is_right =
         terminal_set_line(r, table, place, name, "kind", terminal_places[place].kind);
+    /* A sandbox at the vendor. The plug-in is refused unless it says so, too. */
+    if (is_right && terminal_places[place].bit & (MODAL | DAYTONA))
+        is_right = terminal_set_line(r, table, place, name, "isolated", "yes");
     for (size_t i = 0; is_right && i < ROWS; i++) {
         const char *value =
             terminal_rows[i].places & terminal_places[place].bit ? line_of(r, i) : NULL;

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -94,6 +95,34 @@ terminal:
     finally:
         server.stop()
         apilib.return_dir(work)
+
+
+@pytest.mark.parametrize("vendor", ["modal", "daytona"])
+def test_a_sandbox_of_a_vendor_counts_as_a_box(vendor):
+    """Nobody is asked about its commands. The adapter must declare that the place is isolated."""
+    work = apilib.borrow_dir()
+    plug = pathlib.Path(tempfile.mkdtemp(prefix="hermes-plug-"))
+    plug.chmod(0o777)
+    for source in ("tests/backends/scripted.py", "clients/adapters/hermes_plugin.py"):
+        shutil.copy(ROOT / source, plug)
+    (plug / "mode").write_text("")
+    (work / "config.yaml").write_text("""
+terminal:
+  backend: %s
+  %s_command: /usr/bin/python3 %s/scripted.py %s
+  hermes_keys: ["*"]
+""" % (vendor, vendor, plug, plug))
+    server = apilib.Server(work, args=["--backends", str(work / "config.yaml")] + (["--backends-user", "nobody"] if os.geteuid() == 0 else []))
+    try:
+        with placelib.Session(server, vendor) as s:
+            assert s.out("echo $((6*7))") == "42\n"
+        (plug / "mode").write_text("bare")
+        refused = server("POST", "/v1/sessions", {"language": "bash", "backend": vendor})
+        assert refused.status == 502 and "declares no isolation" in refused.json()["error"]["message"], refused
+    finally:
+        server.stop()
+        apilib.return_dir(work)
+        shutil.rmtree(plug)
 
 
 @pytest.mark.parametrize("text,problem", [

@@ -6,6 +6,7 @@ is then used is shown by tests/attacks (rootless) and in the virtual machine."""
 import os
 import pathlib
 import subprocess
+import tempfile
 
 import pytest
 
@@ -17,17 +18,21 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 
 @pytest.fixture
-def session(tmp_path):
-    for parent in tmp_path.parents:
-        if parent.stat().st_mode & 0o005 != 0o005 and str(parent).startswith("/tmp/"):
-            parent.chmod(parent.stat().st_mode | 0o005)
-    tmp_path.chmod(0o755)
-    (tmp_path / "systemd").mkdir()
-    (tmp_path / "systemd/private").touch()
-    fake = tmp_path / "systemd-run"
+def folder():
+    """Others can read it; each pytest that starts closes pytest's own directory to them."""
+    with tempfile.TemporaryDirectory(prefix="hermes-delegate-") as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+@pytest.fixture
+def session(folder):
+    (folder / "systemd").mkdir()
+    (folder / "systemd/private").touch()
+    fake = folder / "systemd-run"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 42\n')
     fake.chmod(0o755)
-    return tmp_path
+    return folder
 
 
 # A mount namespace in which the host has control groups of version 2 only.

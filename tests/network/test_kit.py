@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -27,16 +28,16 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """The programs where another user can read them."""
-    place = tmp_path_factory.mktemp("kit")
-    for directory in (place, *place.parents):
-        if directory.stat().st_uid == 0 and directory != pathlib.Path("/tmp") and directory != pathlib.Path("/"):
-            directory.chmod(directory.stat().st_mode | 0o055)
-    shutil.copy(BUILD / "hermes-network", place)
-    shutil.copy(BUILD / "tests/hermes-network-faulty", place)
-    shutil.copy(LIB / "kit_driver.py", place)
-    return place
+def place():
+    """The programs where another user can read them: not below pytest's own directory, which each pytest that
+    starts closes to others again."""
+    with tempfile.TemporaryDirectory(prefix="hermes-kit-") as name:
+        place = pathlib.Path(name)
+        place.chmod(0o755)
+        shutil.copy(BUILD / "hermes-network", place)
+        shutil.copy(BUILD / "tests/hermes-network-faulty", place)
+        shutil.copy(LIB / "kit_driver.py", place)
+        yield place
 
 
 def drive(place, deployment, *cases, program="hermes-network"):

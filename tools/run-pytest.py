@@ -83,7 +83,17 @@ def repeat():
                 finish([start(name, tests, "repeat")])
 
 
-def stop(number, _):
+class Stopped(BaseException):
+    """A signal. It leaves the wait for a process first, whose lock a second wait would never get."""
+
+
+def on_signal(number, _):
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(number)
+
+
+def stop(number):
     """Interrupts pytest, which ends the processes of its tests and then itself. Then ends this script by the signal."""
     for process in started:
         if process.poll() is None:
@@ -94,19 +104,26 @@ def stop(number, _):
     os.kill(os.getpid(), number)
 
 
+def run():
+    listed = ALONE + sum(SIDE_BY_SIDE.values(), [])
+    parts = {name: what or ["tests"] + ["--ignore=" + path for path in listed]
+             for name, what in SIDE_BY_SIDE.items()}
+    if os.cpu_count() > 1:
+        finish([start(name, what) for name, what in parts.items()])
+    else:
+        for name, what in parts.items():
+            finish([start(name, what)])
+    finish([start("alone", ALONE)])
+    repeat()
+    if failed:
+        (reports / "failed").write_text("".join("pytest-%s\n" % name for name in failed))
+
+
 build, reports = map(pathlib.Path, sys.argv[1:3])
 more = sys.argv[3:]
-signal.signal(signal.SIGINT, stop)
-signal.signal(signal.SIGTERM, stop)
-listed = ALONE + sum(SIDE_BY_SIDE.values(), [])
-parts = {name: what or ["tests"] + ["--ignore=" + path for path in listed]
-         for name, what in SIDE_BY_SIDE.items()}
-if os.cpu_count() > 1:
-    finish([start(name, what) for name, what in parts.items()])
-else:
-    for name, what in parts.items():
-        finish([start(name, what)])
-finish([start("alone", ALONE)])
-repeat()
-if failed:
-    (reports / "failed").write_text("".join("pytest-%s\n" % name for name in failed))
+signal.signal(signal.SIGINT, on_signal)
+signal.signal(signal.SIGTERM, on_signal)
+try:
+    run()
+except Stopped as signalled:
+    stop(signalled.args[0])

@@ -8,10 +8,11 @@ import pytest
 
 from apilib import ROOT, wait_until
 
+# Several times as long as the command line waits before it shows progress. One evaluation may not take more steps.
 SLOW_TO_COMPILE = """#include <cstdio>
-constexpr long f() { long x = 0; for (int i = 0; i < 20; i++) for (int k = 0; k < 25000; k++) x += i ^ k; return x; }
-constexpr long a = f();
-int main() { std::printf("%ld\\n", a); }
+template <int N> constexpr long f() { long x = N; for (int i = 0; i < 20; i++) for (int k = 0; k < 25000; k++) x += i ^ k; return x; }
+constexpr long a = f<0>(), b = f<1>(), c = f<2>(), d = f<3>(), e = f<4>(), g = f<5>();
+int main() { std::printf("%ld\\n", a + b + c + d + e + g); }
 """
 
 

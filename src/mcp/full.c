@@ -15,6 +15,9 @@
     "\"session_id\":{\"type\":\"string\",\"description\":\"From session_create.\"}"
 #define TIMEOUT                                                                                \
     "\"timeout_ms\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Stops then.\"}"
+#define BACKEND                                                                                \
+    "\"backend\":{\"type\":\"string\",\"description\":\"A place for bash outside of boxes, "   \
+    "from GET /v1/backends.\"}"
 #define OBJECT(properties, required)                                                           \
     "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required             \
     "],\"additionalProperties\":false}"
@@ -52,10 +55,8 @@ static const struct mcp_tool tools[] = {
                        "session was not used for idle_timeout_s (1800 seconds by default).",
         .input_schema = OBJECT(
             "\"language\":{\"type\":\"string\",\"enum\":[\"python\",\"javascript\",\"bash\"]},"
-            "\"name\":{\"type\":\"string\",\"maxLength\":64},"
-            "\"backend\":{\"type\":\"string\",\"description\":\"A place for a bash outside of "
-            "boxes, from GET /v1/backends.\"},"
-            "\"idle_timeout_s\":{\"type\":\"integer\",\"minimum\":1}",
+            "\"name\":{\"type\":\"string\",\"maxLength\":64}," BACKEND
+            ",\"idle_timeout_s\":{\"type\":\"integer\",\"minimum\":1}",
             "\"language\""),
         .annotations = INSIDE,
         .needs_engine = true,
@@ -112,10 +113,8 @@ static const struct mcp_tool tools[] = {
         .description =
             "Runs a bash command: in a session of bash, where directory and variables "
             "stay, or without session_id in a fresh box. With backend once in that place." LATE,
-        .input_schema = OBJECT("\"command\":{\"type\":\"string\"}," SESSION_ID
-                               ",\"backend\":{\"type\":\"string\",\"description\":\"A place "
-                               "outside of boxes, from GET /v1/backends.\"},"
-                               "\"stdin\":{\"type\":\"string\"}," TIMEOUT,
+        .input_schema = OBJECT("\"command\":{\"type\":\"string\"}," SESSION_ID "," BACKEND
+                               ",\"stdin\":{\"type\":\"string\"}," TIMEOUT,
             "\"command\""),
         .annotations = INSIDE,
         .needs_engine = true,

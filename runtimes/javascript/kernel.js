@@ -61,6 +61,7 @@ const CHANNEL_LOST = 71;
 const RUN = '$hermes_run';
 const TAKE = '$hermes_take';
 const IMPORT = '$hermes_import';
+const SPINNING = '$hermes_spinning';
 
 const { fstatSync, writeSync, openSync, closeSync, unlinkSync } = fs;
 const { createRequire, _nodeModulePaths: nodeModulePaths } = Module;
@@ -202,7 +203,7 @@ function execute(code) {
     setUpRequire();
   } catch { /* the code broke something that this needs; it keeps the old require */ }
   run.finish = (outcome) => {
-    if (run.ended) return;
+    if (run.ended && !outcome.interrupted) return; // a late termination may have hit the callback below
     run.ended = true;
     // Node reports unhandled rejections after the microtasks. They belong to this exec.
     later(() => finish(run, outcome));
@@ -295,6 +296,7 @@ function toValue(remote) {
 }
 
 function finish(run, outcome) {
+  if (state.running !== run) return;
   let { value, error, exit, interrupted } = outcome;
   if (interrupted) error = { name: 'Interrupt', value: 'interrupted', stack: 'Interrupt: the code was interrupted' };
   let bundle = null;
@@ -556,12 +558,16 @@ function signalCame() {
 }
 
 // While code spins after an await or in a callback, we cannot poll for signals. A thread notices that a signal is
-// pending, that an exec awaits and that we have not polled for a while. It then terminates the code through the
-// inspector. The thread is made when code first awaits.
+// pending, that an exec awaits and that we have not polled for a while. It then calls interruptSpinning() here through
+// the inspector, in the middle of the code. The thread is made when code first awaits.
+const GUARD_MS = 50;
+const SPUN_MS = 150;
 const GUARD = `
 const { workerData } = require('worker_threads');
 const { Session } = require('inspector');
 const { watchdogHasPendingSigint } = process.binding('contextify');
+let session = null;
+let asked = false;
 let last = -1;
 let since = 0;
 setInterval(() => {
@@ -569,16 +575,37 @@ setInterval(() => {
   if (looked !== last || !Atomics.load(workerData, 0) || !watchdogHasPendingSigint()) {
     last = looked;
     since = Date.now();
-  } else if (Date.now() - since > 150) {
-    since = Date.now();
-    const session = new Session();
-    session.connectToMainThread();
-    session.post('Runtime.terminateExecution', () => session.disconnect());
+  } else if (Date.now() - since >= ${SPUN_MS} && !asked) {
+    if (!session) {
+      session = new Session();
+      session.connectToMainThread();
+    }
+    asked = true;
+    session.post('Runtime.evaluate', { expression: '${SPINNING}()' }, () => { asked = false; });
   }
-}, 50);`;
+}, ${GUARD_MS});`;
 const seen = new Int32Array(new SharedArrayBuffer(8)); // [0]: an exec awaits; [1]: how often we polled
 const { add, store } = Atomics;
 let guard = null;
+
+// Nothing can catch a termination, so it must not hit this file: it would lose an answer. The thread also calls when
+// we were only slow to get the processor. So look at what it interrupted: nothing, this file, or only code of others.
+function interruptSpinning() {
+  if (!state.running || !watch.watchdogHasPendingSigint()) return;
+  const [own, , , ...below] = filesOfStack();
+  if (!below.length) look();
+  else if (!below.includes(own)) post('Runtime.terminateExecution');
+}
+
+// The file of each frame, innermost first: this one, our caller's, the inspector's, and those of what it interrupted.
+// The Error is of our own context.
+function filesOfStack() {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  Object.assign(Error, { prepareStackTrace: (_, sites) => sites.map((site) => site.getFileName()), stackTraceLimit: Infinity });
+  const files = new Error().stack;
+  Object.assign(Error, { prepareStackTrace, stackTraceLimit });
+  return files;
+}
 
 function beginToLook(run) {
   run.timer = every(look, LOOK_MS);
@@ -805,6 +832,7 @@ function begin() {
   process_.argv.length = 1;
   define('display', display);
   define(RUN, () => state.go && state.go(), false);
+  define(SPINNING, interruptSpinning, false);
   define(TAKE, (value) => state.take && state.take(value), false);
   // Write output at once instead of from the event loop, and give children blocking pipes.
   state.outputs = [process_.stdout, process_.stderr];

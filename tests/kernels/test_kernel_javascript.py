@@ -3,11 +3,14 @@
 import base64
 import os
 import pathlib
+import re
+import shutil
 import signal
 import time
 
 import pytest
 
+import kernellib
 from kernellib import COMMANDS, Answer, Dead, Kernel, wait_until
 
 pytestmark = pytest.mark.skipif(not os.path.exists(COMMANDS["javascript"][0]), reason="no node")
@@ -387,10 +390,32 @@ def test_interrupts_at_any_moment(kernel):
         assert kernel("1+1").text == "2"
 
 
+@pytest.fixture
+def hasty(start, tmp_path, monkeypatch):
+    """A kernel whose thread takes it for spinning at once, as happens when the machine is busy."""
+    shutil.copytree(kernellib.JAVASCRIPT_DIR, tmp_path / "hasty")
+    file = tmp_path / "hasty/kernel.js"
+    text, changed = re.subn(r"(const GUARD_MS = )\d+;(\nconst SPUN_MS = )\d+;", r"\g<1>1;\g<2>0;", file.read_text())
+    assert changed == 1
+    file.write_text(text)
+    monkeypatch.setitem(COMMANDS, "hasty", ["/usr/bin/node", str(file)])
+    return start("hasty")
+
+
+def test_a_hasty_thread_terminates_code_of_users_only(hasty):
+    check_interrupts_of_code_that_awaits(hasty, 100)
+    hasty.begin("await 0; console.log('go'); for (;;) {}")
+    assert hasty.finish(answer=interrupt_when(hasty, "go")).done["interrupted"]
+
+
 def test_interrupts_of_code_that_awaits(kernel):
-    for round_ in range(30):
+    check_interrupts_of_code_that_awaits(kernel, 30)
+
+
+def check_interrupts_of_code_that_awaits(kernel, rounds):
+    for round_ in range(rounds):
         kernel.begin("await new Promise((r) => setTimeout(r, %d)); let z = 0; for (let i = 0; i < 1e6; i++) z++; z" % (round_ % 7))
-        time.sleep(round_ * 0.001)
+        time.sleep(round_ % 30 * 0.001)
         kernel.interrupt()
         answer = kernel.finish(timeout=10)
         assert answer.ok or answer.done["interrupted"], answer

@@ -282,9 +282,12 @@ class Kernel:
             os.kill(self.pid, signal.SIGINT)
 
     def has_taken_signals(self):
-        """No signal is on its way to the interpreter, and it waits again."""
-        status = dict(line.split(":", 1) for line in open("/proc/%d/status" % self.pid).read().splitlines())
-        return status["State"].split()[0] == "S" and not any(int(status[name], 16) for name in ("SigPnd", "ShdPnd"))
+        """No signal is on its way to the interpreter, and all of its threads wait again: Node hands a signal to a thread."""
+        for task in pathlib.Path("/proc/%d/task" % self.pid).iterdir():
+            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            if status["State"].split()[0] != "S" or any(int(status[name], 16) for name in ("SigPnd", "ShdPnd")):
+                return False
+        return True
 
     def settle(self):
         """Does the same as the server after an exec that it has signalled."""

@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -22,7 +23,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, SYSTEMD_FIRST_FD = 3 };
+enum {
+    BACKLOG = 4096,
+    SYSTEMD_FIRST_FD = 3,
+    HELD_MS = 2000, /* see is_held() */
+    HELD_NAP_US = 20000,
+};
 
 /* Calls fn for every "ADDR:PORT" of the settings. Stops when fn returns a negative value. */
 static int each_address(const struct config *c, int (*fn)(void *, const char *), void *context)
@@ -137,6 +143,16 @@ static int bind_tcp(const struct addrinfo *a)
     return take_fd(&fd);
 }
 
+/* A server whose monitor was killed holds its addresses until it has ended, too. On a busy
+ * machine that is after the next start. Returns, after a nap, whether to try again. */
+static bool is_held(int r, uint64_t began_ms)
+{
+    if (r != -EADDRINUSE || clock_ms() - began_ms >= HELD_MS)
+        return false;
+    (void)usleep(HELD_NAP_US);
+    return true;
+}
+
 struct opening {
     struct prepare *prepare;
     struct err *err;
@@ -147,10 +163,14 @@ static int open_one(void *context, const char *text)
     struct opening *o = context;
     struct addrinfo *found = NULL;
     int r = resolve(text, &found) ? -EADDRNOTAVAIL : 0;
+    uint64_t began_ms = clock_ms();
     for (const struct addrinfo *a = found; r >= 0 && a; a = a->ai_next) {
         if (o->prepare->listen_count == HANDOVER_MAX_LISTEN)
             break;
-        if ((r = bind_tcp(a)) >= 0) {
+        do
+            r = bind_tcp(a);
+        while (is_held(r, began_ms));
+        if (r >= 0) {
             o->prepare->listen_fds[o->prepare->listen_count++] = r;
             tell_address(r);
         }
@@ -186,7 +206,13 @@ static int open_unix(struct prepare *p, struct err *err)
             sizeof(addr.sun_path) - 1);
     memcpy(addr.sun_path, path, strlen(path));
     cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int r = fd < 0 ? -errno : clear_path(&addr);
+    uint64_t began_ms = clock_ms();
+    int r = fd < 0 ? -errno : 0;
+    if (r == 0) {
+        do
+            r = clear_path(&addr);
+        while (is_held(r, began_ms));
+    }
     if (r == 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         r = -errno;
     if (r == 0) {

@@ -353,6 +353,30 @@ def test_a_unix_socket_that_somebody_serves(make_server):
     assert serve("--unix", other).returncode == 125 and other.read_text() == "mine"
 
 
+@pytest.mark.parametrize("family", ["unix", "tcp"])
+def test_the_address_of_a_server_that_ends_only_now(make_server, tmp_path, family):
+    """After kill -9 of a monitor, its server may end later than the next one starts."""
+    path = tmp_path / "held.sock"
+    with socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET) as held:
+        held.bind(str(path) if family == "unix" else ("127.0.0.1", 0))
+        held.listen()
+        address = ["--unix", path] if family == "unix" else ["--listen", "127.0.0.1:%d" % held.getsockname()[1]]
+        server = make_server(tcp=False, args=map(str, address), wait=False)
+        if family == "unix":
+            for _ in range(3):  # it looks again and again
+                held.accept()[0].close()
+        else:
+            assert wait_until(lambda: naps(server.process.pid))
+        assert server.process.poll() is None and not server.is_ready()
+    assert wait_until(lambda: server.is_ready() or server.process.poll() is not None, 30)
+    assert server.is_ready(), server.logs()
+
+
+def naps(pid):
+    with open("/proc/%d/syscall" % pid) as file:
+        return file.read().split()[0] in ("35", "230")  # nanosleep, clock_nanosleep
+
+
 def test_a_setting_of_dotenv_is_read_and_checked(make_server, work):
     (work / ".env").write_text("PORT=x\n")
     got = serve(cwd=work)

@@ -82,8 +82,8 @@ def hostile(places, sshd):
 def relays(places):
     """Pids of the processes that serve sessions on backends: children of hermes-places, without the starter of `local`."""
     def is_relay(pid):
-        words = pathlib.Path("/proc/%d/status" % pid).read_text().split()
-        return words[words.index("Name:") + 1] == "hermes-places" and words[words.index("NoNewPrivs:") + 1] == "1"
+        status = apilib.status_of(pid)
+        return "Name:\thermes-places\n" in status and "NoNewPrivs:\t1\n" in status
     return [pid for pid in apilib.children(places.child("hermes-places")) if is_relay(pid)]
 
 

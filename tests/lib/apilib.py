@@ -106,6 +106,14 @@ def name_of(pid):
         return ""
 
 
+def status_of(pid):
+    """The kernel's words on a process, or none if it has just ended."""
+    try:
+        return pathlib.Path("/proc/%d/status" % pid).read_text()
+    except OSError:
+        return ""
+
+
 def descendants(pid):
     found = []
     for child in children(pid):
@@ -115,11 +123,8 @@ def descendants(pid):
 
 def is_box(pid):
     """Boxes have a pid namespace of their own, the spawner's helpers have not."""
-    try:
-        status = pathlib.Path("/proc/%d/status" % pid).read_text()
-    except OSError:
-        return False
-    return len(status.split("NSpid:")[1].splitlines()[0].split()) > 1
+    spaces = re.search(r"^NSpid:(.*)$", status_of(pid), re.M)
+    return bool(spaces) and len(spaces[1].split()) > 1
 
 
 def is_zygote(pid):

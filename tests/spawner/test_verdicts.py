@@ -15,7 +15,7 @@ import pytest
 from test_messages import (ENDED, ENTRY_BIND, ENTRY_DEVICE, ENTRY_EXEC, ENTRY_TREE, EVENT, GOOD, MB, STARTED, Spawner,
                            box, entry, job, root, setup_message, tree)  # noqa: F401
 import test_messages
-from apilib import SLOW, descendants, wait_until
+from apilib import SLOW, descendants, name_of, wait_until
 
 FULL = os.environ.get("HERMES_FULL") == "1"
 EXITED, OOM, PIDS, SHORT = 1, 2, 4, 128
@@ -101,12 +101,7 @@ def above():
 
 
 def sleeps(host):
-    def names():
-        return [pathlib.Path("/proc/%d/comm" % pid).read_text().strip() for pid in descendants(host.pid)]
-    try:
-        return "sleep" in names()
-    except OSError:
-        return False
+    return "sleep" in map(name_of, descendants(host.pid))
 
 
 def test_its_own_limit(host):
@@ -132,7 +127,7 @@ def test_a_group_that_was_removed_is_no_limit_reached(host):
     """Whoever is in it is moved away first, as no program in a box could. Nothing limits the box then: it ends."""
     ours = host.start(BASH, SLEEP + ["1000"], 64)
     assert wait_until(lambda: sleeps(host))
-    sleeper = next(p for p in descendants(host.pid) if pathlib.Path("/proc/%d/comm" % p).read_text() == "sleep\n")
+    sleeper = next(p for p in descendants(host.pid) if name_of(p) == "sleep")
     leaf = TOP / group_of(sleeper).lstrip("/")
     for pid in (leaf / "cgroup.procs").read_text().split():
         (TOP / "cgroup.procs").write_text(pid)

@@ -218,9 +218,10 @@ def test_timeouts(server, code):
     assert body["time_ms"] >= 900  # two CPU-bound processes use up 2 s of CPU in one
 
 
-def test_timeouts_of_other_languages(server):
-    assert execute(server, "javascript", "for (;;);")["code"] == 124
-    assert execute(server, "cpp", "int main() { for (volatile int i = 0;; i++); }")["code"] == 124
+@pytest.mark.parametrize("language, code", [
+    ("javascript", "for (;;);"), ("cpp", "int main() { for (volatile int i = 0;; i++); }")])
+def test_timeouts_of_other_languages(server, language, code):
+    assert execute(server, language, code)["code"] == 124
 
 
 def test_out_of_memory(server):

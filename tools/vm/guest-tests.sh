@@ -50,7 +50,8 @@ suite() {
     local name=$1 seconds=$2 status line p f e
     shift 2
     printf '===== %s\n' "$name"
-    timeout -k 10 "$seconds" "$@" 2>&1 | tee "$work/suite"
+    # pytest says what has failed so far when it is interrupted.
+    timeout -s INT -k 60 "$seconds" "$@" 2>&1 | tee "$work/suite"
     status=${PIPESTATUS[0]}
     line=
     if [ "$name" != 'hermes doctor' ]; then # its text is free, its exit status is the test

@@ -2,10 +2,12 @@
 """Starting, stopping, dying: SIGTERM under load, kill -9 of each program, history over restarts.
 Crowds are in test_load.py, fifty boxes in test_killed.py."""
 import collections
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import threading
 import time
 
@@ -161,12 +163,18 @@ def test_a_killed_spawner_is_replaced(make_server):
     assert server.child("hermes-spawn") != spawner
 
 
+def is_written(server, ident):
+    """Results are written together, a moment after their answers."""
+    with contextlib.closing(sqlite3.connect("file:%s?mode=ro" % (server.state / "server/history.db"), uri=True)) as db:
+        return db.execute("SELECT count(*) FROM runs WHERE id = ?", (ident,)).fetchone() == (1,)
+
+
 def test_a_killed_server_is_replaced_and_its_boxes_die(make_server):
     server = make_server(env={"HERMES_HISTORY": "sqlite"})
     done = server.run("python", "print(5)").json()
     lost = server("POST", "/v1/runs", dict(SLEEPER, **{"async": True})).json()
     spawner = server.child("hermes-spawn")
-    assert wait_until(lambda: asleep_below(spawner))
+    assert wait_until(lambda: asleep_below(spawner) and is_written(server, done["id"]))
     pid = server.child("hermes-server")
     os.kill(pid, signal.SIGKILL)
     assert wait_until(lambda: not boxes_below(spawner), 2)

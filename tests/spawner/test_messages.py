@@ -652,9 +652,12 @@ def test_networks_are_made_ahead_and_each_serves_one_box(pipes):
         helpers.add(helper)
         os.kill(helper, 9)
         assert soon(lambda: helper not in children(s)), "the spawner does not see it"
-    networks = [net for comm, net in children(s).values() if comm != "hermes-network"]
-    assert len(networks) == len(set(networks)) == 6
-    assert os.readlink("/proc/self/ns/net") not in networks
+
+    def networks():
+        return [net for comm, net in children(s).values() if comm != "hermes-network"]
+    assert soon(lambda: len(networks()) == 6)  # a helper that was just forked has no name of its own yet
+    assert len(set(networks())) == 6
+    assert os.readlink("/proc/self/ns/net") not in networks()
     assert os.readlink(f"/proc/{s.pid}/ns/net") == os.readlink("/proc/self/ns/net")
     assert s.close() == 0
 

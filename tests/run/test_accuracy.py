@@ -151,13 +151,13 @@ def test_memory_peak(hermes, cc, mib):
 
 @pytest.mark.parametrize("mib", [10, 64])
 def test_memory_of_files(hermes, mib):
-    """What lies in /tmp is the box's memory too. On a busy machine the memory of the set-up is read late and has up to
-    2 MiB of the program's (BASE_MEMORY_MAX)."""
-    answer = hermes.sh("head -c %dm /dev/zero > /tmp/a" % mib,
+    """What lies in /tmp is the box's memory too. The pause is for the spawner, which reads the memory of the set-up a
+    moment after the start: a late look takes up to 2 MiB of the program's for it (BASE_MEMORY_MAX)."""
+    answer = hermes.sh("sleep 0.5; head -c %dm /dev/zero > /tmp/a" % mib,
                        flags=["--json", "--memory", "512m", "--disk", "128m"]).json()
     error = answer["usage"]["memory_peak_kb"] / 1024 - mib
     figures["files of %d MiB: error, MiB" % mib] = round(error, 2)
-    assert -2 <= error <= 6, answer["usage"]
+    assert -1 <= error <= 6, answer["usage"]
 
 
 def test_memory_limit_is_exact(hermes, cc):

@@ -581,7 +581,10 @@ setInterval(() => {
       session.connectToMainThread();
     }
     asked = true;
-    session.post('Runtime.evaluate', { expression: '${SPINNING}()' }, () => { asked = false; });
+    session.post('Runtime.evaluate', { expression: '${SPINNING}()' }, (problem, answer) => {
+      asked = false;
+      if (answer && answer.exceptionDetails) session.post('Runtime.terminateExecution'); // the code left no room on the stack
+    });
   }
 }, ${GUARD_MS});`;
 const seen = new Int32Array(new SharedArrayBuffer(8)); // [0]: an exec awaits; [1]: how often we polled
@@ -589,12 +592,14 @@ const { add, store } = Atomics;
 let guard = null;
 
 // Nothing can catch a termination, so it must not hit this file: it would lose an answer. The thread also calls when
-// we were only slow to get the processor. So look at what it interrupted: nothing, this file, or only code of others.
+// we were only slow to get the processor. So look at what it interrupted. The code's frames must be the innermost, or
+// this file is at work, and the outermost, or this file waits for the code.
 function interruptSpinning() {
   if (!state.running || !watch.watchdogHasPendingSigint()) return;
   const [own, , , ...below] = filesOfStack();
-  if (!below.length) look();
-  else if (!below.includes(own)) post('Runtime.terminateExecution');
+  if (!below.length) return void later(look);
+  const files = below.filter((file) => !/^node:(?!hermes)/.test(file));
+  if (files.length && files[0] !== own && files[files.length - 1] !== own) post('Runtime.terminateExecution');
 }
 
 // The file of each frame, innermost first: this one, our caller's, the inspector's, and those of what it interrupted.

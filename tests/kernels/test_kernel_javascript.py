@@ -408,6 +408,17 @@ def test_a_hasty_thread_terminates_code_of_users_only(hasty):
     assert hasty.finish(answer=interrupt_when(hasty, "go")).done["interrupted"]
 
 
+@pytest.mark.parametrize("code", [
+    "display({[Symbol.for('Jupyter.display')]() { for (;;); }})",
+    "function deep() { try { deep(); } catch {} deep(); }; deep()"])
+def test_interrupt_of_code_that_spins_in_our_functions_or_deep(kernel, code):
+    kernel("let kept = 7")
+    kernel.begin("await 0; console.log('go'); " + code)
+    assert kernel.finish(answer=interrupt_when(kernel, "go"), timeout=20).done["interrupted"]
+    kernel.settle()
+    assert kernel("kept").text == "7"
+
+
 def test_interrupts_of_code_that_awaits(kernel):
     check_interrupts_of_code_that_awaits(kernel, 30)
 

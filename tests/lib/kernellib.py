@@ -284,7 +284,10 @@ class Kernel:
     def has_taken_signals(self):
         """No signal is on its way to the interpreter, and all of its threads wait again: Node hands a signal to a thread."""
         for task in pathlib.Path("/proc/%d/task" % self.pid).iterdir():
-            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            try:
+                status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            except OSError:  # this thread has just ended
+                continue
             if status["State"].split()[0] != "S" or any(int(status[name], 16) for name in ("SigPnd", "ShdPnd")):
                 return False
         return True
